@@ -1,0 +1,1 @@
+"""Configuration: declared once as oslo.config options, read once into frozen settings."""

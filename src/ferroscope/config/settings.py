@@ -1,0 +1,97 @@
+"""The settings that code receives: frozen, typed, with no idea of where they came from.
+
+Only ``options`` fills them and only ``runtime`` hands them out; nothing reads a global.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from ferroscope.domain.decision import DeliveryPolicy
+
+
+class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``[api]``: listeners and limits. A port of 0 disables that listener."""
+
+    host: str = "::"
+    bare_metal_port: int = 6385
+    introspection_port: int = 5050
+    threads: int = 8
+    public_url: str = ""
+    max_body_size: int = 16 * 1024 * 1024
+    max_json_depth: int = 25
+    max_limit: int = 1000
+    enable_ramdisk_endpoints: bool = True
+    lookup_timeout: int = 300
+    heartbeat_timeout: int = 300
+
+
+class DatabaseSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``[database]``: where the truth lives, and how long to wait for it."""
+
+    connection: str = "sqlite:///ferroscope.db"
+    pool_size: int = 12
+    busy_timeout: float = 5.0
+    connect_timeout: int = 5
+    statement_timeout: float = 5.0
+    max_retries: int = 10
+    retry_interval: float = 0.05
+    poll_interval: float = 0.25
+
+
+class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``[worker]``: the pool, the queue and the party. ``threads`` 0: the number of processors."""
+
+    threads: int = 0
+    get_timeout: float = 3.0
+    max_attempts: int = 3
+    interrupted: Literal["rerun", "error"] = "rerun"
+    retry_delay: float = 1.0
+    member_ttl: float = 6.0
+    heartbeat_interval: float = 1.5
+    graceful_timeout: float = 30.0
+
+    def delivery(self) -> DeliveryPolicy:
+        return DeliveryPolicy(max_attempts=self.max_attempts, interrupted=self.interrupted)
+
+
+class InspectorSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``[inspector]``: hooks and what they do to nodes; time-outs of an inspection."""
+
+    default_hooks: tuple[str, ...] = ("ramdisk-error", "validate-interfaces", "ports", "architecture")
+    hooks: tuple[str, ...] = ("ramdisk-error", "validate-interfaces", "ports", "architecture")
+    add_ports: Literal["all", "active", "pxe", "disabled"] = "pxe"
+    keep_ports: Literal["all", "present", "added"] = "all"
+    update_pxe_enabled: bool = True
+    power_off: bool = True
+    timeout: float = 900.0
+    timeout_period: float = 30.0
+
+
+class DriverSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``[drivers]``: which are offered, and how long a BMC may take."""
+
+    enabled: tuple[str, ...] = ("fake-hardware", "fake", "sim")
+    command_timeout: float = 10.0
+    power_timeout: float = 60.0
+    power_poll_interval: float = 0.05
+
+
+class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``[log]``: structured lines on standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["console", "json"] = "console"
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that one process needs to know."""
+
+    api: ApiSettings = ApiSettings()
+    database: DatabaseSettings = DatabaseSettings()
+    worker: WorkerSettings = WorkerSettings()
+    inspector: InspectorSettings = InspectorSettings()
+    drivers: DriverSettings = DriverSettings()
+    log: LogSettings = LogSettings()

@@ -1,0 +1,55 @@
+"""What a delivered request means for its node: run, run again, drop or fail. Pure.
+
+Delivery is at least once, so a request may come late, twice, or after a worker died half way.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from ferroscope.domain.machine import IllegalEventError, advance
+from ferroscope.domain.model import Node, Request
+from ferroscope.domain.outcome import Drop, Fail
+from ferroscope.domain.reasons import Reason
+from ferroscope.domain.states import COMMANDS, Event, State, Transition
+
+
+class DeliveryPolicy(msgspec.Struct, frozen=True):
+    """How redelivered requests are treated (``[worker] max_attempts`` and ``interrupted``)."""
+
+    max_attempts: int = 3
+    interrupted: Literal["rerun", "error"] = "rerun"
+
+
+class Run(msgspec.Struct, frozen=True):
+    """Carry out the task; ``rerun`` where an earlier attempt of this request began already."""
+
+    transition: Transition
+    rerun: bool = False
+
+
+Decision = Run | Drop | Fail
+
+
+def decide(node: Node, request: Request, policy: DeliveryPolicy) -> Decision:
+    """Return what to do with ``request``, given the stored state of its node."""
+    if request.event not in COMMANDS and request.inspection != node.inspection:
+        return Drop(Reason.STALE_REQUEST, f"{request.event} belongs to an inspection that is over")
+    if request.event is Event.INSPECT and node.state is not State.STARTING:
+        return Drop(Reason.STALE_REQUEST, f"the start is no longer wanted: the inspection is {node.state}")
+    if request.attempt > policy.max_attempts:
+        return Fail(
+            Reason.ATTEMPTS_EXHAUSTED,
+            f"{request.event} was attempted {policy.max_attempts} times without an end",
+        )
+    if request.begun:
+        if policy.interrupted == "error":
+            return Fail(Reason.INTERRUPTED, f"the worker died while it carried out {request.event}")
+        return Run(Transition(source=node.state, event=request.event, target=node.state, strict=True), rerun=True)
+    try:
+        transition = advance(node.state, request.event)
+    except IllegalEventError as exc:
+        return Drop(Reason.ILLEGAL_EVENT, str(exc))
+    return Run(transition, rerun=request.attempt > 1)

@@ -1,0 +1,163 @@
+"""The data that everything shares: nodes, ports, inspections, requests, claims, journal entries.
+
+msgspec structs are the only carriers: SQL rows, request bodies and answers are built from these.
+Times are seconds since the Unix epoch by the database's clock; addresses are lower case.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from ferroscope.domain.provision import Provision
+from ferroscope.domain.states import Event, State
+
+Document = dict[str, Any]
+
+REQUEST_VERSION = 1
+
+
+class Node(msgspec.Struct, kw_only=True):
+    """A bare-metal machine.
+
+    ``state`` is the machine's, ``provision_state`` its other name; only ``transition`` writes
+    them. ``inspection`` is the UUID of the newest inspection. ``internal`` is what drivers and
+    the service note for themselves, ``attributes`` every settable field that nothing here
+    interprets. ``version`` grows with each save and guards against lost updates.
+    """
+
+    uuid: str
+    name: str | None = None
+    driver: str
+    state: State = State.NONE
+    provision_state: Provision = Provision.ENROLL
+    target_provision_state: str | None = None
+    provision_updated_at: float | None = None
+    power_state: str | None = None
+    target_power_state: str | None = None
+    inspection: str | None = None
+    inspection_started_at: float | None = None
+    inspection_finished_at: float | None = None
+    last_error: str | None = None
+    auto_discovered: bool = False
+    maintenance: bool = False
+    resource_class: str | None = None
+    conductor_group: str = ""
+    owner: str | None = None
+    instance_uuid: str | None = None
+    driver_info: Document = {}
+    properties: Document = {}
+    extra: Document = {}
+    instance_info: Document = {}
+    internal: Document = {}
+    attributes: Document = {}
+    created_at: float = 0.0
+    updated_at: float | None = None
+    version: int = 0
+
+
+class Port(msgspec.Struct, kw_only=True):
+    """A NIC of a node; ``address`` is its MAC, unique over all nodes."""
+
+    uuid: str
+    node: str
+    address: str
+    name: str | None = None
+    pxe_enabled: bool = True
+    physical_network: str | None = None
+    local_link_connection: Document = {}
+    extra: Document = {}
+    internal: Document = {}
+    attributes: Document = {}
+    created_at: float = 0.0
+    updated_at: float | None = None
+
+
+class Inspection(msgspec.Struct, kw_only=True):
+    """One attempt to learn a node's hardware.
+
+    ``digest`` identifies the callback that was accepted (SHA-256 of its body, hexadecimal), so
+    that a repetition is known as such. ``manage_boot`` is false where the operator boots the
+    ramdisk on their own. ``reason`` and ``error`` are set when it ended in error.
+    """
+
+    uuid: str
+    node: str
+    state: State
+    started_at: float
+    waiting_since: float | None = None
+    finished_at: float | None = None
+    reason: str | None = None
+    error: str | None = None
+    digest: str | None = None
+    manage_boot: bool = True
+
+
+class Request(msgspec.Struct, kw_only=True, frozen=True):
+    """A queued request: let ``event`` happen to ``node``.
+
+    ``id`` is given by the store and orders the requests of one node. ``attempt`` counts the
+    deliveries. ``begun`` is true once the target state of a strict event is saved under this
+    request; ``progress`` holds the intent and result of each effect outside.
+    """
+
+    node: str
+    event: Event
+    inspection: str | None = None
+    payload: Document = {}
+    id: int = 0
+    version: int = REQUEST_VERSION
+    attempt: int = 0
+    begun: bool = False
+    progress: Document = {}
+    created_at: float = 0.0
+    due_at: float = 0.0
+
+
+class Claim(msgspec.Struct, kw_only=True, frozen=True):
+    """The right of one member to carry out one attempt of a request, and the lock of its node.
+
+    ``token`` is random: together with ``attempt`` it fences a worker that wakes up too late.
+    """
+
+    request: Request
+    holder: str
+    token: str
+
+
+class Severity(StrEnum):
+    """How much a journal entry matters to an operator."""
+
+    INFO = "INFO"
+    WARNING = "WARNING"
+    ERROR = "ERROR"
+
+
+class Entry(msgspec.Struct, kw_only=True, frozen=True):
+    """One step in the event journal of a node, in words that a person reads."""
+
+    node: str
+    step: str
+    message: str
+    inspection: str | None = None
+    severity: Severity = Severity.INFO
+    reason: str | None = None
+    process: str = ""
+    detail: Document = {}
+    at: float = 0.0
+    id: int = 0
+    uuid: str = ""
+
+
+class Member(msgspec.Struct, kw_only=True, frozen=True):
+    """A running process; alive while ``expires_at`` lies ahead by the database's clock."""
+
+    id: str
+    host: str
+    pid: int
+    role: str
+    started_at: float = 0.0
+    expires_at: float = 0.0
+    sentence: str = ""

@@ -1,0 +1,47 @@
+"""Provision states of the Bare Metal API: another name for the machine's states, not a second machine.
+
+Source: the Bare Metal API reference, and the states that its clients wait for.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+from ferroscope.domain.states import State
+
+
+class Provision(StrEnum):
+    """The provision states that an inspection service needs."""
+
+    ENROLL = "enroll"
+    VERIFYING = "verifying"
+    MANAGEABLE = "manageable"
+    AVAILABLE = "available"
+    INSPECTING = "inspecting"
+    INSPECT_WAIT = "inspect wait"
+    INSPECT_FAILED = "inspect failed"
+
+
+OF_STATE: Final[dict[State, Provision]] = {
+    State.STARTING: Provision.INSPECTING,
+    State.WAITING: Provision.INSPECT_WAIT,
+    State.PROCESSING: Provision.INSPECTING,
+    State.REAPPLYING: Provision.INSPECTING,
+    State.ENROLLING: Provision.INSPECTING,
+    State.FINISHED: Provision.MANAGEABLE,
+    State.ERROR: Provision.INSPECT_FAILED,
+}
+
+# From where an inspection may start; everything else must be brought there first.
+INSPECTABLE: Final = frozenset({Provision.ENROLL, Provision.MANAGEABLE, Provision.INSPECT_FAILED})
+
+# The verbs of PUT states/provision that rest on the node alone: verb -> {from: to}.
+RESTING_VERBS: Final[dict[str, dict[Provision, Provision]]] = {
+    "manage": {
+        Provision.ENROLL: Provision.VERIFYING,
+        Provision.AVAILABLE: Provision.MANAGEABLE,
+        Provision.INSPECT_FAILED: Provision.MANAGEABLE,
+    },
+    "provide": {Provision.MANAGEABLE: Provision.AVAILABLE},
+}

@@ -1,0 +1,65 @@
+"""Reason codes: why something failed, was refused or has to wait, with a hint what to do.
+
+A code is stable (scripts and metrics rely on it), the hint is for people.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+
+class Reason(StrEnum):
+    """Stable codes; ``HINTS`` has one sentence of advice for each."""
+
+    RAMDISK_ERROR = "ramdisk-error"
+    INVALID_INVENTORY = "invalid-inventory"
+    HOOK_FAILED = "hook-failed"
+    TIMEOUT = "timeout"
+    ABORTED = "aborted"
+    POWER_FAILED = "power-failed"
+    BMC_UNREACHABLE = "bmc-unreachable"
+    BMC_REFUSED = "bmc-refused"
+    DRIVER_UNKNOWN = "driver-unknown"
+    ATTEMPTS_EXHAUSTED = "attempts-exhausted"
+    INTERRUPTED = "interrupted"
+    ILLEGAL_EVENT = "illegal-event"
+    STALE_REQUEST = "stale-request"
+    CONFLICTING_CALLBACK = "conflicting-callback"
+    PORT_CONFLICT = "port-conflict"
+    LOOKUP_UNKNOWN = "lookup-unknown"
+    LOOKUP_AMBIGUOUS = "lookup-ambiguous"
+    LOOKUP_CONFLICT = "lookup-conflict"
+    LOOKUP_NOT_WAITING = "lookup-not-waiting"
+    DATA_MISSING = "data-missing"
+    INTERNAL = "internal"
+
+
+HINTS: Final[dict[Reason, str]] = {
+    Reason.RAMDISK_ERROR: "The ramdisk itself failed; read its message and the machine's console.",
+    Reason.INVALID_INVENTORY: "The inventory lacks something that a hook needs; look at the stored data.",
+    Reason.HOOK_FAILED: "A hook refused the data; correct the data or the hook's options, then reapply.",
+    Reason.TIMEOUT: "No callback came in time; check PXE boot, DHCP and the callback URL on the console.",
+    Reason.ABORTED: "An operator aborted it; start the inspection again when ready.",
+    Reason.POWER_FAILED: "The BMC accepted the command but the power state did not follow; look at the BMC's log.",
+    Reason.BMC_UNREACHABLE: "The BMC did not answer; check its address, network and credentials in driver_info.",
+    Reason.BMC_REFUSED: "The BMC refused the command; check the account's rights and driver_info.",
+    Reason.DRIVER_UNKNOWN: "No enabled driver has this name; see GET /v1/drivers or set another driver.",
+    Reason.ATTEMPTS_EXHAUSTED: "Every permitted attempt failed or its worker died; see the timeline, then start again.",
+    Reason.INTERRUPTED: "The worker died half way and [worker] interrupted = error; start the inspection again.",
+    Reason.ILLEGAL_EVENT: "The node's state does not take this event; see the allowed events in the message.",
+    Reason.STALE_REQUEST: "The request belongs to an inspection that has ended already; nothing to do.",
+    Reason.CONFLICTING_CALLBACK: "Two different callbacks came for one inspection; check for two machines with one MAC.",
+    Reason.PORT_CONFLICT: "Another node has a port with this MAC; remove the wrong port, then reapply.",
+    Reason.LOOKUP_UNKNOWN: "No node has any of these addresses; enrol the node or one of its MACs.",
+    Reason.LOOKUP_AMBIGUOUS: "Several nodes match these addresses; remove the wrong ports or BMC addresses.",
+    Reason.LOOKUP_CONFLICT: "UUID, MACs and BMC address point to different nodes; correct the enrolment.",
+    Reason.LOOKUP_NOT_WAITING: "The machine called back while its node was not waiting; start an inspection first.",
+    Reason.DATA_MISSING: "There is no stored inspection data; inspect the node first.",
+    Reason.INTERNAL: "This is a fault of Ferroscope; please report it with the timeline and the log.",
+}
+
+
+def hint(reason: Reason) -> str:
+    """Return the advice for ``reason``."""
+    return HINTS[reason]

@@ -1,0 +1,4 @@
+"""What Ferroscope needs from outside, as Protocols: their docstrings are the contract.
+
+Every adapter of a port passes the same conformance suite (tests/conformance).
+"""

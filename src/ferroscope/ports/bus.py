@@ -1,0 +1,22 @@
+"""The message bus: hints that something is ready. Losing a message costs a poll interval, no more."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Bus(Protocol):
+    """``channel`` names what changed; the store always holds the truth about it."""
+
+    def publish(self, channel: str) -> None:
+        """Wake up whoever listens to ``channel``, here or elsewhere; never raises."""
+
+    def wait(self, channel: str, seen: int, timeout: float) -> int:
+        """Wait until ``channel`` has moved past ``seen`` or ``timeout`` seconds are over.
+
+        Returns the channel's present position, to be passed as ``seen`` the next time; begin
+        with 0. Reading the position *before* looking at the store loses no wake-up.
+        """
+
+    def close(self) -> None:
+        """Stop listening and wake everybody up."""

@@ -1,0 +1,41 @@
+"""The errors that every adapter of the ports raises, so that no caller knows a database's own."""
+
+from __future__ import annotations
+
+
+class StoreUnavailableError(Exception):
+    """The store is gone, locked or read-only for now; nothing was changed. Try again later."""
+
+
+class ConflictError(Exception):
+    """The write would break a uniqueness rule; ``field`` names it (``name``, ``uuid``, ``address``)."""
+
+    def __init__(self, field: str, value: str) -> None:
+        self.field = field
+        self.value = value
+        super().__init__(f"the {field} {value} is in use already")
+
+
+class NotFoundError(Exception):
+    """There is no such thing; ``kind`` and ``ident`` say what was looked for."""
+
+    def __init__(self, kind: str, ident: str) -> None:
+        self.kind = kind
+        self.ident = ident
+        super().__init__(f"{kind} {ident} could not be found")
+
+
+class StaleError(Exception):
+    """The node was changed by somebody else since it was read; read it again."""
+
+
+class ClaimLostError(Exception):
+    """The claim is not mine any more: another attempt may be running. Write nothing."""
+
+
+class BmcError(Exception):
+    """The BMC did not do what was asked. ``transient`` says whether asking again may help."""
+
+    def __init__(self, message: str, *, transient: bool) -> None:
+        self.transient = transient
+        super().__init__(message)

@@ -1,0 +1,208 @@
+"""The store: nodes, ports, inspections, requests, data and journal, changed in transactions.
+
+Everything that belongs together is written by one ``Store.write``, which commits all of it or
+nothing. A write that returned is durable: it survives the death of any process and, where the
+database is configured so, of its host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Literal, Protocol, TypeVar
+
+import msgspec
+
+from ferroscope.domain.lookup import Candidates, Evidence
+from ferroscope.domain.model import Claim, Entry, Inspection, Member, Node, Port, Request
+
+T = TypeVar("T")
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of a list: equality filters, order, and where the page begins.
+
+    ``filters`` maps a field to a value, or to a tuple of which one must match. ``marker`` is the
+    UUID of the last item of the page before. Order is by ``sort_key``, then UUID, so that paging
+    is stable. An unknown marker raises ``NotFoundError``.
+    """
+
+    filters: dict[str, Any] = {}
+    limit: int | None = None
+    marker: str | None = None
+    sort_key: str = "created_at"
+    descending: bool = False
+
+
+class Nodes(Protocol):
+    """The registry of nodes."""
+
+    def add(self, node: Node) -> None:
+        """Store a new node; ``ConflictError`` where its uuid or name is taken."""
+
+    def get(self, ident: str, *, lock: bool = False) -> Node:
+        """Return the node with this UUID or name; ``NotFoundError``.
+
+        With ``lock`` nobody else may change it before this transaction ends.
+        """
+
+    def update(self, node: Node) -> Node:
+        """Save all fields and return the node with its new ``version`` and ``updated_at``.
+
+        ``StaleError`` where the stored version is not ``node.version``, ``ConflictError``
+        where the name is taken.
+        """
+
+    def remove(self, uuid: str) -> None:
+        """Delete the node, its ports, inspections, data, requests and BMC addresses."""
+
+    def list(self, query: Query) -> Sequence[Node]:
+        """Return one page of nodes."""
+
+
+class Ports(Protocol):
+    """The NICs of all nodes."""
+
+    def add(self, ports: Iterable[Port]) -> None:
+        """Store new ports; ``ConflictError`` (field ``address`` or ``uuid``), then none is stored."""
+
+    def get(self, ident: str) -> Port:
+        """Return the port with this UUID or MAC; ``NotFoundError``."""
+
+    def update(self, port: Port) -> Port:
+        """Save all fields and return the port with its new ``updated_at``; ``ConflictError``."""
+
+    def remove(self, uuids: Iterable[str]) -> None:
+        """Delete these ports; those that do not exist are ignored."""
+
+    def list(self, query: Query) -> Sequence[Port]:
+        """Return one page of ports."""
+
+
+class Inspections(Protocol):
+    """Every inspection of every node."""
+
+    def add(self, inspection: Inspection) -> None: ...
+
+    def get(self, uuid: str) -> Inspection:
+        """``NotFoundError`` where there is none."""
+
+    def update(self, inspection: Inspection) -> None: ...
+
+    def list(self, query: Query) -> Sequence[Inspection]: ...
+
+
+class Requests(Protocol):
+    """The queue's side of a transaction; ``ports.queue`` is its other side."""
+
+    def put(self, request: Request, *, instead_of: Claim | None = None) -> Claim | None:
+        """Put a request on the queue; it is there when, and only when, the transaction commits.
+
+        With ``instead_of`` the claimed request turns into this one, still claimed and as its
+        first attempt: the returned claim replaces the old one. ``ClaimLostError`` as in ``hold``.
+        """
+
+    def hold(self, claim: Claim, *, begun: bool = False, progress: dict[str, Any] | None = None) -> None:
+        """Fence: from here to the end of the transaction the claim is mine, and nobody can take it.
+
+        It *writes* the request's row (reading would not keep a new claim from being committed in
+        between). ``begun`` and ``progress`` are noted on the request. ``ClaimLostError`` where the
+        claim, this attempt of it, is not mine any more: then nothing may be written.
+        """
+
+    def consume(self, claim: Claim) -> None:
+        """Take the request off the queue and free its node; ``ClaimLostError`` as in ``hold``."""
+
+    def retry(self, claim: Claim, after: float) -> None:
+        """Give the request back, to be delivered in ``after`` seconds; ``ClaimLostError``."""
+
+    def pending(self, node: str) -> Sequence[Request]:
+        """Return the requests of the node, oldest first, claimed or not."""
+
+
+Part = Literal["inventory", "unprocessed", "plugin_data"]
+
+
+class InspectionData(Protocol):
+    """What the ramdisk sent and what hooks made of it, as JSON bytes, one of each per inspection.
+
+    ``inventory`` is never changed; ``unprocessed`` is everything else that came with it;
+    ``plugin_data`` is that after the hooks.
+    """
+
+    def save(self, inspection: str, node: str, parts: dict[Part, bytes]) -> None:
+        """Store or replace these parts."""
+
+    def load(self, inspection: str, parts: Sequence[Part]) -> dict[Part, bytes]:
+        """Return those of the parts that are stored."""
+
+
+class Journal(Protocol):
+    """The event journal: append only, except that it goes when its node goes."""
+
+    def append(self, entries: Iterable[Entry]) -> None:
+        """Note these steps with the transaction's time, in order."""
+
+    def list(self, query: Query) -> Sequence[Entry]:
+        """Return one page, filtered by ``node``, ``inspection``, ``uuid`` or ``severity``, by ``id``."""
+
+
+class Addresses(Protocol):
+    """The indexes by which a machine that calls back is found."""
+
+    def candidates(self, evidence: Evidence) -> Candidates:
+        """Return the nodes that match, in a constant number of indexed queries."""
+
+    def set_bmc(self, node: str, addresses: Iterable[str]) -> None:
+        """Replace the BMC addresses of the node."""
+
+
+class Members(Protocol):
+    """The party: every running process."""
+
+    def beat(self, member: Member, ttl: float) -> None:
+        """Announce the member, alive for another ``ttl`` seconds of the database's clock."""
+
+    def leave(self, id: str) -> None:
+        """Forget the member; whatever it held is free at once."""
+
+    def list(self) -> Sequence[Member]:
+        """Return all members, dead ones too until they are swept."""
+
+
+class Transaction(Protocol):
+    """One unit of work; ``now`` is the database's clock, in seconds since the epoch."""
+
+    @property
+    def now(self) -> float: ...
+    @property
+    def nodes(self) -> Nodes: ...
+    @property
+    def ports(self) -> Ports: ...
+    @property
+    def inspections(self) -> Inspections: ...
+    @property
+    def requests(self) -> Requests: ...
+    @property
+    def data(self) -> InspectionData: ...
+    @property
+    def journal(self) -> Journal: ...
+    @property
+    def addresses(self) -> Addresses: ...
+    @property
+    def members(self) -> Members: ...
+
+
+class Store(Protocol):
+    """Runs units of work. Both calls raise ``StoreUnavailableError`` when the store cannot answer."""
+
+    def write(self, work: Callable[[Transaction], T], *, durable: bool = True) -> T:
+        """Run ``work`` in one transaction and commit it; any exception rolls all of it back.
+
+        ``work`` may be run again from its start (deadlock, serialization failure, a lock that was
+        busy), so it must have no effect but on the transaction. ``durable=False`` allows the
+        commit to be lost if the *host* loses power (never if a process dies): for claims and
+        notes whose loss only repeats work.
+        """
+
+    def read(self, work: Callable[[Transaction], T]) -> T:
+        """Run ``work``, which must not write, on a consistent view."""

@@ -1,0 +1,136 @@
+"""The only place where the state of a node changes, whoever asks for it.
+
+The api submits: it decides, writes the state and the request in one transaction. A worker
+applies: it saves the state that the machine gave. Both do it inside a transaction that the
+caller opened, and note each step in the journal.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ferroscope.domain.machine import IllegalEventError, advance
+from ferroscope.domain.model import Document, Entry, Inspection, Node, Request, Severity
+from ferroscope.domain.outcome import Fail
+from ferroscope.domain.provision import INSPECTABLE, OF_STATE, Provision
+from ferroscope.domain.reasons import hint
+from ferroscope.domain.states import Event, State, Transition
+from ferroscope.ports.store import Transaction
+
+# Several of these at once are one: the node ends up where the caller wants it anyway.
+_MERGED = frozenset({Event.ABORT, Event.TIMEOUT, Event.REAPPLY})
+
+
+class Refused(Exception):  # noqa: N818  # an answer, not a fault
+    """The node's provision state does not permit the verb; the message says what would."""
+
+
+def start(tx: Transaction, node: Node, *, inspection: str, process: str, manage_boot: bool = True) -> Node:
+    """Begin an inspection: ``starting``, and an ``inspect`` request, in this transaction.
+
+    ``inspection`` is the UUID for a new one. A node that is starting already is returned as it
+    is: any number of starts at once are one. Raises ``IllegalEventError`` or ``Refused``.
+    """
+    transition = advance(node.state, Event.INSPECT)
+    if node.state is State.STARTING:
+        return node
+    if node.provision_state not in INSPECTABLE:
+        allowed = ", ".join(sorted(INSPECTABLE))
+        raise Refused(f"a node that is {node.provision_state} cannot be inspected; bring it to one of: {allowed}")
+    record = Inspection(
+        uuid=inspection, node=node.uuid, state=State.STARTING, started_at=tx.now, manage_boot=manage_boot
+    )
+    tx.inspections.add(record)
+    node = msgspec.structs.replace(
+        node, inspection=inspection, inspection_started_at=tx.now, inspection_finished_at=None
+    )
+    node = apply(tx, node, transition)
+    tx.requests.put(Request(node=node.uuid, event=Event.INSPECT, inspection=inspection))
+    tx.journal.append([step(node, "requested", "inspection requested", process=process)])
+    return node
+
+
+def submit(tx: Transaction, node: Node, event: Event, *, process: str, payload: Document | None = None) -> None:
+    """Queue ``event`` for the node's present inspection if its state takes it.
+
+    The state itself is changed by the worker that carries it out. Raises ``IllegalEventError``.
+    """
+    advance(node.state, event)
+    if event in _MERGED and any(request.event is event for request in tx.requests.pending(node.uuid)):
+        return
+    tx.requests.put(Request(node=node.uuid, event=event, inspection=node.inspection, payload=payload or {}))
+    tx.journal.append([step(node, "requested", f"{event} requested", process=process)])
+
+
+def apply(tx: Transaction, node: Node, transition: Transition, *, failure: Fail | None = None) -> Node:
+    """Save the target state of ``transition`` on the node and on its inspection; return the node."""
+    target = transition.target
+    changes: dict[str, Any] = {"state": target, "provision_updated_at": tx.now}
+    if target in OF_STATE:
+        changes["provision_state"] = OF_STATE[target]
+        changes["target_provision_state"] = None if target is State.FINISHED else str(Provision.MANAGEABLE)
+    if target in (State.FINISHED, State.ERROR):
+        changes["inspection_finished_at"] = tx.now
+    if failure is not None:
+        changes["last_error"] = f"{failure.message} ({failure.reason}). {hint(failure.reason)}"
+    elif target in (State.STARTING, State.FINISHED):
+        changes["last_error"] = None
+    node = tx.nodes.update(msgspec.structs.replace(node, **changes))
+    if node.inspection is not None:
+        _save_inspection(tx, node, target, failure)
+    return node
+
+
+def fail(tx: Transaction, node: Node, failure: Fail) -> Node:
+    """End the node's inspection in error; a node without an active one only gets ``last_error``."""
+    try:
+        transition = advance(node.state, Event.FAIL)
+    except IllegalEventError:
+        message = f"{failure.message} ({failure.reason}). {hint(failure.reason)}"
+        return tx.nodes.update(msgspec.structs.replace(node, last_error=message))
+    return apply(tx, node, transition, failure=failure)
+
+
+def rest(tx: Transaction, node: Node, provision_state: Provision, target: str | None = None) -> Node:
+    """Move a node that is not being inspected between its resting provision states."""
+    changed = msgspec.structs.replace(
+        node, provision_state=provision_state, target_provision_state=target, provision_updated_at=tx.now
+    )
+    return tx.nodes.update(changed)
+
+
+def step(
+    node: Node,
+    name: str,
+    message: str,
+    *,
+    process: str,
+    severity: Severity = Severity.INFO,
+    reason: str | None = None,
+    detail: Document | None = None,
+) -> Entry:
+    """Return a journal entry for the node's present inspection."""
+    return Entry(
+        node=node.uuid,
+        inspection=node.inspection,
+        step=name,
+        message=message,
+        process=process,
+        severity=severity,
+        reason=reason,
+        detail=detail or {},
+    )
+
+
+def _save_inspection(tx: Transaction, node: Node, target: State, failure: Fail | None) -> None:
+    assert node.inspection is not None
+    changes: dict[str, Any] = {"state": target}
+    if target is State.WAITING:
+        changes["waiting_since"] = tx.now
+    if target in (State.FINISHED, State.ERROR):
+        changes["finished_at"] = tx.now
+    changes["reason"] = str(failure.reason) if failure else None
+    changes["error"] = failure.message if failure else None
+    tx.inspections.update(msgspec.structs.replace(tx.inspections.get(node.inspection), **changes))

@@ -1,0 +1,120 @@
+"""What a task works on: copies, so that nothing is changed before the transaction at its end.
+
+A task changes ``node`` and says what shall happen to ports and data; ``worker.loop`` commits all
+of it together with the new state and the request's end, or none of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from ferroscope.config.settings import Settings
+from ferroscope.domain.model import Claim, Document, Entry, Inspection, Node, Port, Request, Severity
+from ferroscope.ports.bmc import Bmc
+from ferroscope.ports.clock import Clock, StopFlag
+from ferroscope.ports.store import Part, Store
+from ferroscope.transition import step
+
+
+class StoppedError(Exception):
+    """The process shall stop; the task was interrupted and its request goes back on the queue."""
+
+
+class PortChanges(msgspec.Struct):
+    """What a task wants of the node's ports: new ones, saved ones, and UUIDs to delete."""
+
+    added: list[Port] = msgspec.field(default_factory=list)
+    updated: dict[str, Port] = msgspec.field(default_factory=dict)
+    removed: set[str] = msgspec.field(default_factory=set)
+
+
+class TaskContext:
+    """One attempt of one request.
+
+    ``node`` and ``ports`` are this task's own copies. ``rerun`` says that an earlier attempt may
+    have had effects outside. ``parts`` is data to be stored with the inspection.
+    """
+
+    def __init__(
+        self,
+        *,
+        claim: Claim,
+        node: Node,
+        inspection: Inspection | None,
+        ports: list[Port],
+        rerun: bool,
+        store: Store,
+        bmc: Bmc,
+        settings: Settings,
+        clock: Clock,
+        stop: StopFlag,
+        process: str,
+    ) -> None:
+        self.claim = claim
+        self.before = node
+        self.node = msgspec.structs.replace(node, **_documents(node))
+        self.inspection = inspection
+        self.ports = ports
+        self.port_changes = PortChanges()
+        self.parts: dict[Part, bytes] = {}
+        self.entries: list[Entry] = []
+        self.rerun = rerun
+        self.store = store
+        self.bmc = bmc
+        self.settings = settings
+        self.clock = clock
+        self.stop = stop
+        self.process = process
+        self.progress: Document = dict(claim.request.progress)
+
+    @property
+    def request(self) -> Request:
+        return self.claim.request
+
+    def note(
+        self,
+        name: str,
+        message: str,
+        *,
+        severity: Severity = Severity.INFO,
+        reason: str | None = None,
+        detail: Document | None = None,
+    ) -> None:
+        """Note a step; it reaches the journal when the attempt ends, or with the next intent."""
+        self.entries.append(
+            step(
+                self.node, name, message, process=self.process, severity=severity, reason=reason, detail=detail
+            )
+        )
+
+    def intend(self, effect: str) -> None:
+        """Record, durably and fenced, that ``effect`` on the world is about to happen."""
+        self.progress[effect] = "intent"
+        entries = self.entries
+
+        def work(tx: Any) -> None:
+            tx.requests.hold(self.claim, progress=self.progress)
+            tx.journal.append(entries)
+
+        self.store.write(work)
+        self.entries = []
+
+    def intended(self, effect: str) -> bool:
+        """Whether an earlier attempt recorded the intent of ``effect``."""
+        return effect in self.progress
+
+    def pause(self, seconds: float) -> None:
+        """Wait; raise ``StoppedError`` when the process shall stop."""
+        if self.stop.wait(seconds):
+            raise StoppedError
+
+
+def _documents(node: Node) -> dict[str, Any]:
+    """Return deep copies of the node's documents, so that hooks may change them in place."""
+    return {
+        name: msgspec.json.decode(msgspec.json.encode(value))
+        for name in Node.__struct_fields__
+        if isinstance(value := getattr(node, name), dict)
+    }
