@@ -79,7 +79,7 @@ def apply(tx: Transaction, node: Node, transition: Transition, *, failure: Fail 
         changes["last_error"] = None
     node = tx.nodes.update(msgspec.structs.replace(node, **changes))
     if node.inspection is not None:
-        _save_inspection(tx, node, target, failure)
+        _save_inspection(tx, node.inspection, target, failure)
     return node
 
 
@@ -124,8 +124,7 @@ def step(
     )
 
 
-def _save_inspection(tx: Transaction, node: Node, target: State, failure: Fail | None) -> None:
-    assert node.inspection is not None
+def _save_inspection(tx: Transaction, inspection: str, target: State, failure: Fail | None) -> None:
     changes: dict[str, Any] = {"state": target}
     if target is State.WAITING:
         changes["waiting_since"] = tx.now
@@ -133,4 +132,4 @@ def _save_inspection(tx: Transaction, node: Node, target: State, failure: Fail |
         changes["finished_at"] = tx.now
     changes["reason"] = str(failure.reason) if failure else None
     changes["error"] = failure.message if failure else None
-    tx.inspections.update(msgspec.structs.replace(tx.inspections.get(node.inspection), **changes))
+    tx.inspections.update(msgspec.structs.replace(tx.inspections.get(inspection), **changes))

@@ -100,7 +100,8 @@ class Request(msgspec.Struct, kw_only=True, frozen=True):
 
     ``id`` is given by the store and orders the requests of one node. ``attempt`` counts the
     deliveries. ``begun`` is true once the target state of a strict event is saved under this
-    request; ``progress`` holds the intent and result of each effect outside.
+    request; ``progress`` holds the intent of each effect outside. A
+    ``due_at`` of 0 means at once.
     """
 
     node: str

@@ -49,7 +49,7 @@ HINTS: Final[dict[Reason, str]] = {
     Reason.INTERRUPTED: "The worker died half way and [worker] interrupted = error; start the inspection again.",
     Reason.ILLEGAL_EVENT: "The node's state does not take this event; see the allowed events in the message.",
     Reason.STALE_REQUEST: "The request belongs to an inspection that has ended already; nothing to do.",
-    Reason.CONFLICTING_CALLBACK: "Two different callbacks came for one inspection; check for two machines with one MAC.",
+    Reason.CONFLICTING_CALLBACK: "Two different callbacks came for one inspection; look for two machines with one MAC.",
     Reason.PORT_CONFLICT: "Another node has a port with this MAC; remove the wrong port, then reapply.",
     Reason.LOOKUP_UNKNOWN: "No node has any of these addresses; enrol the node or one of its MACs.",
     Reason.LOOKUP_AMBIGUOUS: "Several nodes match these addresses; remove the wrong ports or BMC addresses.",

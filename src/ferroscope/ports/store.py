@@ -162,7 +162,7 @@ class Members(Protocol):
     def beat(self, member: Member, ttl: float) -> None:
         """Announce the member, alive for another ``ttl`` seconds of the database's clock."""
 
-    def leave(self, id: str) -> None:
+    def leave(self, ident: str) -> None:
         """Forget the member; whatever it held is free at once."""
 
     def list(self) -> Sequence[Member]:

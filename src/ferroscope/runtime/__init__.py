@@ -1,0 +1,1 @@
+"""Starting and stopping: wiring of adapters to roles, signals, processes."""

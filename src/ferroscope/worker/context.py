@@ -6,6 +6,7 @@ of it together with the new state and the request's end, or none of it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from ferroscope.config.settings import Settings
 from ferroscope.domain.model import Claim, Document, Entry, Inspection, Node, Port, Request, Severity
 from ferroscope.ports.bmc import Bmc
 from ferroscope.ports.clock import Clock, StopFlag
-from ferroscope.ports.store import Part, Store
+from ferroscope.ports.store import Part, Query, Store
 from ferroscope.transition import step
 
 
@@ -84,9 +85,7 @@ class TaskContext:
     ) -> None:
         """Note a step; it reaches the journal when the attempt ends, or with the next intent."""
         self.entries.append(
-            step(
-                self.node, name, message, process=self.process, severity=severity, reason=reason, detail=detail
-            )
+            step(self.node, name, message, process=self.process, severity=severity, reason=reason, detail=detail)
         )
 
     def intend(self, effect: str) -> None:
@@ -104,6 +103,14 @@ class TaskContext:
     def intended(self, effect: str) -> bool:
         """Whether an earlier attempt recorded the intent of ``effect``."""
         return effect in self.progress
+
+    def ports_elsewhere(self, macs: Iterable[str]) -> dict[str, str]:
+        """Return which of these MACs are ports of other nodes: MAC -> that node's UUID."""
+        query = Query(filters={"address": tuple(macs)})
+        if not query.filters["address"]:
+            return {}
+        found = self.store.read(lambda tx: tx.ports.list(query))
+        return {port.address: port.node for port in found if port.node != self.node.uuid}
 
     def pause(self, seconds: float) -> None:
         """Wait; raise ``StoppedError`` when the process shall stop."""

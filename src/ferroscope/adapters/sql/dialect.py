@@ -1,0 +1,174 @@
+"""What differs between the databases, in one place: sessions, the clock, errors, wake-up.
+
+Everything else in this package is the same SQL for all of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from sqlalchemy import Connection, Double, Engine, create_engine, event, make_url
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+
+from ferroscope.config.settings import DatabaseSettings
+
+Trouble = Literal["busy", "unavailable", "other"]
+
+NOTIFY_CHANNEL: Final = "ferroscope"
+
+_PG_BUSY: Final = {"40001", "40P01", "55P03"}
+_PG_UNAVAILABLE: Final = {"25006", "53100", "53200", "53300", "57014", "57P01", "57P02", "57P03", "25P03"}
+_MYSQL_BUSY: Final = {1205, 1213, 1020}
+_MYSQL_UNAVAILABLE: Final = {1021, 1040, 1053, 1114, 1290, 1792, 1836, 1927, 1969, 2002, 2003, 2006, 2013, 2055, 3024}
+_SQLITE_BUSY: Final = ("database is locked", "database table is locked", "database schema is locked")
+
+
+class db_now(FunctionElement[float]):  # noqa: N801  # reads like the SQL function that it is
+    """The database's clock: seconds since the epoch, running on within a transaction."""
+
+    type = Double()
+    inherit_cache = True
+
+
+_NOW: Final = {
+    "sqlite": "((julianday('now') - 2440587.5) * 86400.0)",
+    "postgresql": "CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)",
+    "mysql": "(UNIX_TIMESTAMP(SYSDATE(6)) + 0E0)",
+    "mariadb": "(UNIX_TIMESTAMP(SYSDATE(6)) + 0E0)",
+}
+for _name, _sql in _NOW.items():
+    compiles(db_now, _name)(lambda *_args, _sql=_sql, **_kw: _sql)
+
+
+def build_engine(settings: DatabaseSettings) -> Engine:
+    """Return an engine whose sessions cannot hang for ever and never wait longer than configured."""
+    url = make_url(settings.connection)
+    family = url.get_backend_name()
+    if family == "sqlite":
+        engine = create_engine(
+            url,
+            isolation_level="AUTOCOMMIT",
+            connect_args={"timeout": 0, "check_same_thread": False},
+            pool_size=settings.pool_size,
+            max_overflow=0,
+            pool_timeout=settings.busy_timeout,
+        )
+        event.listen(engine, "connect", _prepare_sqlite)
+        return engine
+    if family == "postgresql":
+        url = url.set(drivername="postgresql+psycopg") if "+" not in url.drivername else url
+        arguments = _postgresql_arguments(settings)
+    else:
+        url = url.set(drivername="mysql+pymysql") if "+" not in url.drivername else url
+        arguments = _mysql_arguments(settings)
+    return create_engine(
+        url,
+        isolation_level="READ COMMITTED",
+        connect_args=arguments,
+        pool_size=settings.pool_size,
+        max_overflow=0,
+        pool_timeout=settings.busy_timeout,
+        pool_use_lifo=True,
+    )
+
+
+def _prepare_sqlite(connection: Any, _record: Any) -> None:
+    cursor = connection.cursor()
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=1000", "cache_size=-8192"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _postgresql_arguments(settings: DatabaseSettings) -> dict[str, Any]:
+    milliseconds = int(settings.statement_timeout * 1000)
+    limits = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
+    return {
+        "connect_timeout": settings.connect_timeout,
+        "options": " ".join(f"-c {name}={milliseconds}" for name in limits),
+        "keepalives_idle": 5,
+        "keepalives_interval": 2,
+        "keepalives_count": 3,
+        "tcp_user_timeout": milliseconds,
+        "application_name": "ferroscope",
+    }
+
+
+def _mysql_arguments(settings: DatabaseSettings) -> dict[str, Any]:
+    seconds = max(1, int(settings.statement_timeout))
+    session = (
+        "SET SESSION time_zone='+00:00',"
+        f" innodb_lock_wait_timeout={seconds},"
+        " sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
+    )
+    return {
+        "charset": "utf8mb4",
+        "connect_timeout": settings.connect_timeout,
+        "read_timeout": seconds * 2,
+        "write_timeout": seconds * 2,
+        "init_command": session,
+    }
+
+
+def begin(connection: Connection, *, write: bool, durable: bool) -> None:
+    """Open the transaction: on SQLite with the write lock at once, so that it never deadlocks."""
+    family = connection.dialect.name
+    if family == "sqlite":
+        if write:
+            _set_sqlite_durability(connection, durable=durable)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+        return
+    connection.begin()
+    if family == "postgresql" and write and not durable:
+        connection.exec_driver_sql("SET LOCAL synchronous_commit TO OFF")
+
+
+def _set_sqlite_durability(connection: Connection, *, durable: bool) -> None:
+    # In WAL mode NORMAL survives the death of any process; a later FULL commit also syncs
+    # everything before it.
+    level = "FULL" if durable else "NORMAL"
+    if connection.info.get("synchronous", "FULL") != level:
+        connection.exec_driver_sql(f"PRAGMA synchronous={level}")
+        connection.info["synchronous"] = level
+
+
+def commit(connection: Connection) -> None:
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql("COMMIT")
+    else:
+        connection.commit()
+
+
+def rollback(connection: Connection) -> None:
+    """Undo; a connection that cannot even do that is thrown away."""
+    try:
+        if connection.dialect.name == "sqlite":
+            if connection.connection.dbapi_connection.in_transaction:  # type: ignore[union-attr]
+                connection.exec_driver_sql("ROLLBACK")
+        else:
+            connection.rollback()
+    except DBAPIError:
+        connection.invalidate()
+
+
+def classify(error: DBAPIError) -> Trouble:
+    """Say whether to try again at once (busy), to give up for now (unavailable), or neither."""
+    original: Any = error.orig
+    if error.connection_invalidated or isinstance(error, InterfaceError):
+        return "unavailable"
+    sqlstate = getattr(original, "sqlstate", None)
+    if sqlstate is not None:
+        return _by_code(sqlstate, _PG_BUSY, _PG_UNAVAILABLE, unavailable=sqlstate.startswith("08"))
+    code = original.args[0] if original is not None and original.args else None
+    if isinstance(code, int):
+        return _by_code(code, _MYSQL_BUSY, _MYSQL_UNAVAILABLE, unavailable=code == 0)
+    if isinstance(error, OperationalError):
+        return "busy" if any(text in str(original) for text in _SQLITE_BUSY) else "unavailable"
+    return "other"
+
+
+def _by_code(code: Any, busy: set[Any], gone: set[Any], *, unavailable: bool) -> Trouble:
+    if code in busy:
+        return "busy"
+    return "unavailable" if unavailable or code in gone else "other"

@@ -1,0 +1,44 @@
+"""The schema's version: asking for it is cheap, changing it loads Alembic.
+
+Migrations only ever add, so that processes of the release before keep working while an upgrade
+is rolled out.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import Engine, inspect, text
+from sqlalchemy.exc import DBAPIError
+
+from ferroscope.adapters.sql.dialect import classify
+from ferroscope.ports.errors import StoreUnavailableError
+
+HEAD: Final = "0001"
+
+
+def current(engine: Engine) -> str | None:
+    """Return the schema's version, None for an empty database; ``StoreUnavailableError``."""
+    try:
+        with engine.connect() as connection:
+            if not inspect(connection).has_table("alembic_version"):
+                return None
+            version: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+            return version
+    except DBAPIError as exc:
+        if classify(exc) == "other":
+            raise
+        raise StoreUnavailableError(f"the database cannot answer: {type(exc.orig).__name__}") from exc
+
+
+def upgrade(engine: Engine, revision: str = "head") -> None:
+    """Bring the schema to ``revision``."""
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", "ferroscope.adapters.sql:migrations")
+    with engine.connect() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
+        connection.commit()

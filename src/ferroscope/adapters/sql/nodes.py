@@ -1,0 +1,171 @@
+"""Nodes, ports and inspections in SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from sqlalchemy import bindparam, delete, insert, or_, select, update
+from sqlalchemy.exc import IntegrityError
+
+from ferroscope.adapters.sql import schema
+from ferroscope.adapters.sql.query import page
+from ferroscope.adapters.sql.rows import Mapper
+from ferroscope.domain.model import Inspection, Node, Port
+from ferroscope.ports.errors import ConflictError, NotFoundError, StaleError
+from ferroscope.ports.store import Query
+
+if TYPE_CHECKING:
+    from ferroscope.adapters.sql.store import SqlTransaction
+
+NODE = Mapper(Node, schema.nodes)
+_PORT = Mapper(Port, schema.ports)
+_INSPECTION = Mapper(Inspection, schema.inspections)
+
+_n, _p, _i = schema.nodes.c, schema.ports.c, schema.inspections.c
+
+_INSERT_NODE = insert(schema.nodes)
+_SELECT_NODE_BY_UUID = select(*NODE.columns).where(_n.uuid == bindparam("ident"))
+_SELECT_NODE_BY_NAME = select(*NODE.columns).where(_n.name == bindparam("ident"))
+_UPDATE_NODE = (
+    update(schema.nodes)
+    .where(_n.uuid == bindparam("_uuid"), _n.version == bindparam("_version"))
+    .values({name: bindparam(name) for name in Node.__struct_fields__ if name not in ("uuid", "created_at")})
+)
+_INSERT_PORT = insert(schema.ports)
+_SELECT_PORT = select(*_PORT.columns).where(or_(_p.uuid == bindparam("ident"), _p.address == bindparam("ident")))
+_UPDATE_PORT = (
+    update(schema.ports)
+    .where(_p.uuid == bindparam("_uuid"))
+    .values({name: bindparam(name) for name in Port.__struct_fields__ if name not in ("uuid", "created_at")})
+)
+_INSERT_INSPECTION = insert(schema.inspections)
+_SELECT_INSPECTION = select(*_INSPECTION.columns).where(_i.uuid == bindparam("ident"))
+_UPDATE_INSPECTION = (
+    update(schema.inspections)
+    .where(_i.uuid == bindparam("_uuid"))
+    .values({name: bindparam(name) for name in Inspection.__struct_fields__ if name not in ("uuid", "node")})
+)
+_CHILDREN = (
+    schema.ports,
+    schema.inspections,
+    schema.inspection_data,
+    schema.requests,
+    schema.journal,
+    schema.bmc_addresses,
+)
+_DELETE_CHILDREN = tuple(delete(table).where(table.c.node == bindparam("uuid")) for table in _CHILDREN)
+_DELETE_NODE = delete(schema.nodes).where(_n.uuid == bindparam("uuid"))
+
+
+def _is_uuid(ident: str) -> bool:
+    return len(ident) == 36 and ident.count("-") == 4
+
+
+def _conflict(error: IntegrityError, row: dict[str, Any], fields: Sequence[str]) -> Exception:
+    """Return the ``ConflictError`` that a unique constraint's violation means."""
+    text = str(error.orig)
+    for field in fields:
+        if f"_{field}" in text or f".{field}" in text or f"({field})" in text:
+            return ConflictError(field, str(row[field]))
+    if "PRIMARY" in text or "pk_" in text:
+        return ConflictError("uuid", str(row["uuid"]))
+    return error
+
+
+class SqlNodes:
+    def __init__(self, tx: SqlTransaction) -> None:
+        self._tx = tx
+
+    def add(self, node: Node) -> None:
+        row = NODE.to_row(node)
+        row["created_at"] = node.created_at or self._tx.now
+        self._save(_INSERT_NODE, row)
+
+    def get(self, ident: str, *, lock: bool = False) -> Node:
+        for statement in (_SELECT_NODE_BY_UUID, _SELECT_NODE_BY_NAME) if _is_uuid(ident) else (_SELECT_NODE_BY_NAME,):
+            query = statement.with_for_update() if lock else statement
+            row = self._tx.connection.execute(query, {"ident": ident}).first()
+            if row is not None:
+                return NODE.from_row(row)
+        raise NotFoundError("node", ident)
+
+    def update(self, node: Node) -> Node:
+        changed = msgspec.structs.replace(node, version=node.version + 1, updated_at=self._tx.now)
+        row = NODE.to_row(changed) | {"_uuid": node.uuid, "_version": node.version}
+        if self._save(_UPDATE_NODE, row) == 0:
+            self.get(node.uuid)
+            raise StaleError(f"node {node.uuid} was changed by somebody else")
+        return changed
+
+    def remove(self, uuid: str) -> None:
+        for statement in (_DELETE_NODE, *_DELETE_CHILDREN):
+            self._tx.connection.execute(statement, {"uuid": uuid})
+
+    def list(self, query: Query) -> Sequence[Node]:
+        statement = page(self._tx.connection, NODE, query)
+        return [NODE.from_row(row) for row in self._tx.connection.execute(statement)]
+
+    def _save(self, statement: Any, row: dict[str, Any]) -> int:
+        try:
+            return int(self._tx.connection.execute(statement, row).rowcount)
+        except IntegrityError as exc:
+            raise _conflict(exc, row, ("instance_uuid", "name", "uuid")) from exc
+
+
+class SqlPorts:
+    def __init__(self, tx: SqlTransaction) -> None:
+        self._tx = tx
+
+    def add(self, ports: Iterable[Port]) -> None:
+        for port in ports:
+            row = _PORT.to_row(port)
+            row["created_at"] = port.created_at or self._tx.now
+            self._save(_INSERT_PORT, row)
+
+    def get(self, ident: str) -> Port:
+        row = self._tx.connection.execute(_SELECT_PORT, {"ident": ident}).first()
+        if row is None:
+            raise NotFoundError("port", ident)
+        return _PORT.from_row(row)
+
+    def update(self, port: Port) -> Port:
+        changed = msgspec.structs.replace(port, updated_at=self._tx.now)
+        if self._save(_UPDATE_PORT, _PORT.to_row(changed) | {"_uuid": port.uuid}) == 0:
+            raise NotFoundError("port", port.uuid)
+        return changed
+
+    def remove(self, uuids: Iterable[str]) -> None:
+        self._tx.connection.execute(delete(schema.ports).where(_p.uuid.in_(list(uuids))))
+
+    def list(self, query: Query) -> Sequence[Port]:
+        statement = page(self._tx.connection, _PORT, query)
+        return [_PORT.from_row(row) for row in self._tx.connection.execute(statement)]
+
+    def _save(self, statement: Any, row: dict[str, Any]) -> int:
+        try:
+            return int(self._tx.connection.execute(statement, row).rowcount)
+        except IntegrityError as exc:
+            raise _conflict(exc, row, ("address", "name", "uuid")) from exc
+
+
+class SqlInspections:
+    def __init__(self, tx: SqlTransaction) -> None:
+        self._tx = tx
+
+    def add(self, inspection: Inspection) -> None:
+        self._tx.connection.execute(_INSERT_INSPECTION, _INSPECTION.to_row(inspection))
+
+    def get(self, uuid: str) -> Inspection:
+        row = self._tx.connection.execute(_SELECT_INSPECTION, {"ident": uuid}).first()
+        if row is None:
+            raise NotFoundError("inspection", uuid)
+        return _INSPECTION.from_row(row)
+
+    def update(self, inspection: Inspection) -> None:
+        self._tx.connection.execute(_UPDATE_INSPECTION, _INSPECTION.to_row(inspection) | {"_uuid": inspection.uuid})
+
+    def list(self, query: Query) -> Sequence[Inspection]:
+        statement = page(self._tx.connection, _INSPECTION, query)
+        return [_INSPECTION.from_row(row) for row in self._tx.connection.execute(statement)]

@@ -1,0 +1,103 @@
+"""Claiming requests: one statement where the database can return what it updated, else two.
+
+The unique ``claimed_node`` makes the claim the lock of its node: of two claims for one node, one
+fails in the database itself, whatever the two saw before.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from sqlalchemy import Engine, bindparam, exists, select, update
+from sqlalchemy.exc import IntegrityError
+
+from ferroscope.adapters.sql import schema
+from ferroscope.adapters.sql.dialect import db_now
+from ferroscope.adapters.sql.requests import REQUEST
+from ferroscope.domain.model import Claim
+from ferroscope.ports.bus import Bus
+from ferroscope.ports.clock import Clock, StopFlag
+from ferroscope.ports.store import Store
+
+_r = schema.requests.c
+_m = schema.members.c
+_busy = schema.requests.alias("busy")
+_IN_THE_WAY = exists().where(_busy.c.claimed_node == _r.node)
+_NEXT = (
+    select(_r.id)
+    .where(_r.holder.is_(None), _r.due_at <= db_now(), ~_IN_THE_WAY)
+    .order_by(_r.id)
+    .limit(1)
+    .with_for_update(skip_locked=True)
+)
+_MINE = {
+    "holder": bindparam("_holder"),
+    "token": bindparam("_token"),
+    "attempt": _r.attempt + 1,
+    "claimed_node": _r.node,
+}
+_CLAIM = update(schema.requests).where(_r.id == _NEXT.scalar_subquery()).values(_MINE).returning(*REQUEST.columns)
+_CLAIM_ID = update(schema.requests).where(_r.id == bindparam("_id"), _r.holder.is_(None)).values(_MINE)
+_BY_ID = select(*REQUEST.columns).where(_r.id == bindparam("_id"))
+_ALIVE = exists().where(_m.id == _r.holder, _m.expires_at > db_now())
+_ORPHANS = select(_r.id).where(_r.holder.is_not(None), ~_ALIVE)
+_FREE = (
+    update(schema.requests)
+    .where(_r.id.in_(bindparam("_ids", expanding=True)), _r.holder.is_not(None), ~_ALIVE)
+    .values(holder=None, token=None, claimed_node=None)
+)
+
+__all__ = ["SqlQueue"]
+
+
+class SqlQueue:
+    """See ``ports.queue.Queue``. One instance serves all threads of a process."""
+
+    def __init__(self, store: Store, engine: Engine, *, bus: Bus, clock: Clock, poll_interval: float) -> None:
+        self._store = store
+        self._returning = engine.dialect.update_returning
+        self._bus = bus
+        self._clock = clock
+        self._poll_interval = poll_interval
+        self._swept_at = -poll_interval
+
+    def get(self, holder: str, timeout: float, stop: StopFlag) -> Claim | None:
+        deadline = self._clock.monotonic() + timeout
+        while not stop.is_set():
+            seen = self._bus.wait("requests", 0, 0.0)
+            self._free_orphans()
+            claim = self._claim(holder)
+            remaining = deadline - self._clock.monotonic()
+            if claim is not None or remaining <= 0:
+                return claim
+            self._bus.wait("requests", seen, min(remaining, self._poll_interval))
+        return None
+
+    def _claim(self, holder: str) -> Claim | None:
+        values = {"_holder": holder, "_token": str(uuid.uuid4())}
+        try:
+            row = self._store.write(lambda tx: self._take(tx, values), durable=False)
+        except IntegrityError:  # another request of this node was claimed at this moment
+            return None
+        if row is None:
+            return None
+        return Claim(request=REQUEST.from_row(row), holder=holder, token=values["_token"])
+
+    def _take(self, tx: Any, values: dict[str, Any]) -> Any:
+        if self._returning:
+            return tx.connection.execute(_CLAIM, values).first()
+        ident = tx.connection.execute(_NEXT).scalar()
+        if ident is None or tx.connection.execute(_CLAIM_ID, values | {"_id": ident}).rowcount == 0:
+            return None
+        return tx.connection.execute(_BY_ID, {"_id": ident}).first()
+
+    def _free_orphans(self) -> None:
+        """Free what dead members held; looked for by each process once per poll interval."""
+        now = self._clock.monotonic()
+        if now - self._swept_at < self._poll_interval:
+            return
+        self._swept_at = now
+        orphans = self._store.read(lambda tx: tx.connection.execute(_ORPHANS).scalars().all())  # type: ignore[attr-defined]
+        if orphans:
+            self._store.write(lambda tx: tx.connection.execute(_FREE, {"_ids": list(orphans)}))  # type: ignore[attr-defined]

@@ -1,0 +1,143 @@
+"""Inspection data, journal, lookup indexes and members in SQL."""
+
+from __future__ import annotations
+
+import uuid
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy import bindparam, delete, insert, select
+
+from ferroscope.adapters.sql import schema
+from ferroscope.adapters.sql.dialect import db_now
+from ferroscope.adapters.sql.nodes import NODE
+from ferroscope.adapters.sql.query import page
+from ferroscope.adapters.sql.rows import Mapper
+from ferroscope.domain.lookup import Candidates, Evidence
+from ferroscope.domain.model import Entry, Member, Node
+from ferroscope.domain.states import State
+from ferroscope.ports.store import Part, Query
+
+if TYPE_CHECKING:
+    from ferroscope.adapters.sql.store import SqlTransaction
+
+_ENTRY = Mapper(Entry, schema.journal)
+_MEMBER = Mapper(Member, schema.members)
+
+_CODEC: Final = "zlib"
+# Level 1 makes a tenth of an inventory in a third of a millisecond; more gains little.
+_LEVEL: Final = 1
+_AWAITED: Final = (State.STARTING, State.WAITING)
+
+_d, _p, _b, _m = schema.inspection_data.c, schema.ports.c, schema.bmc_addresses.c, schema.members.c
+_DELETE_PART = delete(schema.inspection_data).where(
+    _d.inspection == bindparam("_inspection"), _d.part.in_(bindparam("_parts", expanding=True))
+)
+_INSERT_PART = insert(schema.inspection_data)
+_LOAD = select(_d.part, _d.codec, _d.content).where(
+    _d.inspection == bindparam("inspection"), _d.part.in_(bindparam("parts", expanding=True))
+)
+_INSERT_ENTRY = insert(schema.journal)
+_BY_UUID = select(*NODE.columns).where(schema.nodes.c.uuid == bindparam("uuid"))
+_BY_MAC = select(*NODE.columns).where(
+    schema.nodes.c.uuid.in_(select(_p.node).where(_p.address.in_(bindparam("addresses", expanding=True))))
+)
+_BY_BMC = select(*NODE.columns).where(
+    schema.nodes.c.uuid.in_(select(_b.node).where(_b.address.in_(bindparam("addresses", expanding=True)))),
+    schema.nodes.c.state.in_(_AWAITED),
+)
+_DELETE_BMC = delete(schema.bmc_addresses).where(_b.node == bindparam("_node"))
+_INSERT_BMC = insert(schema.bmc_addresses)
+
+
+class SqlInspectionData:
+    def __init__(self, tx: SqlTransaction) -> None:
+        self._tx = tx
+
+    def save(self, inspection: str, node: str, parts: dict[Part, bytes]) -> None:
+        self._tx.connection.execute(_DELETE_PART, {"_inspection": inspection, "_parts": list(parts)})
+        rows = [
+            {
+                "inspection": inspection,
+                "node": node,
+                "part": part,
+                "codec": _CODEC,
+                "content": zlib.compress(content, _LEVEL),
+                "created_at": self._tx.now,
+            }
+            for part, content in parts.items()
+        ]
+        self._tx.connection.execute(_INSERT_PART, rows)
+
+    def load(self, inspection: str, parts: Sequence[Part]) -> dict[Part, bytes]:
+        rows = self._tx.connection.execute(_LOAD, {"inspection": inspection, "parts": list(parts)})
+        return {part: zlib.decompress(content) for part, _codec, content in rows}
+
+
+class SqlJournal:
+    def __init__(self, tx: SqlTransaction) -> None:
+        self._tx = tx
+
+    def append(self, entries: Iterable[Entry]) -> None:
+        rows = []
+        for entry in entries:
+            row = _ENTRY.to_row(entry)
+            del row["id"]
+            row["uuid"] = entry.uuid or str(uuid.uuid4())
+            row["at"] = entry.at or self._tx.now
+            rows.append(row)
+        if rows:
+            self._tx.connection.execute(_INSERT_ENTRY, rows)
+
+    def list(self, query: Query) -> Sequence[Entry]:
+        statement = page(self._tx.connection, _ENTRY, query, key="id")
+        return [_ENTRY.from_row(row) for row in self._tx.connection.execute(statement)]
+
+
+class SqlAddresses:
+    def __init__(self, tx: SqlTransaction) -> None:
+        self._tx = tx
+
+    def candidates(self, evidence: Evidence) -> Candidates:
+        execute = self._tx.connection.execute
+        by_uuid: Node | None = None
+        by_mac: Sequence[Node] = ()
+        by_bmc: Sequence[Node] = ()
+        if evidence.uuid:
+            row = execute(_BY_UUID, {"uuid": evidence.uuid}).first()
+            by_uuid = NODE.from_row(row) if row is not None else None
+        if evidence.macs:
+            rows = execute(_BY_MAC, {"addresses": list(evidence.macs)})
+            by_mac = [NODE.from_row(row) for row in rows]
+        if evidence.bmc_addresses:
+            rows = execute(_BY_BMC, {"addresses": list(evidence.bmc_addresses)})
+            by_bmc = [NODE.from_row(row) for row in rows]
+        return Candidates(by_uuid=by_uuid, by_mac=by_mac, by_bmc=by_bmc)
+
+    def set_bmc(self, node: str, addresses: Iterable[str]) -> None:
+        self._tx.connection.execute(_DELETE_BMC, {"_node": node})
+        rows = [{"address": address, "node": node} for address in sorted(set(addresses))]
+        if rows:
+            self._tx.connection.execute(_INSERT_BMC, rows)
+
+
+class SqlMembers:
+    def __init__(self, tx: SqlTransaction) -> None:
+        self._tx = tx
+
+    def beat(self, member: Member, ttl: float) -> None:
+        table = schema.members
+        values = {"expires_at": db_now() + ttl, "sentence": member.sentence[:255]}
+        alive = table.update().where(_m.id == member.id).values(values)
+        if self._tx.connection.execute(alive).rowcount == 0:
+            row = _MEMBER.to_row(member) | {"started_at": self._tx.now} | values
+            self._tx.connection.execute(table.insert().values(row))
+
+    def leave(self, ident: str) -> None:
+        self._tx.connection.execute(delete(schema.members).where(_m.id == ident))
+        self._tx.wake("requests")
+
+    def list(self) -> Sequence[Member]:
+        rows = self._tx.connection.execute(select(*_MEMBER.columns).order_by(_m.started_at, _m.id))
+        return [_MEMBER.from_row(row) for row in rows]

@@ -1,0 +1,104 @@
+"""The request table as a transaction sees it; ``queue`` claims from it.
+
+Every write that a worker makes under a claim begins by writing the claim's row: that takes the
+row's lock, so no newer claim can be committed before this transaction has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from sqlalchemy import bindparam, delete, insert, select, update
+
+from ferroscope.adapters.sql import schema
+from ferroscope.adapters.sql.rows import Mapper
+from ferroscope.domain.model import Claim, Request
+from ferroscope.ports.errors import ClaimLostError
+
+if TYPE_CHECKING:
+    from ferroscope.adapters.sql.store import SqlTransaction
+
+REQUEST = Mapper(Request, schema.requests)
+
+_r = schema.requests.c
+_MINE = (_r.id == bindparam("_id"), _r.token == bindparam("_token"), _r.attempt == bindparam("_attempt"))
+_INSERT = insert(schema.requests)
+_HOLD = update(schema.requests).where(*_MINE).values(begun=bindparam("_begun"), progress=bindparam("_progress"))
+_CONSUME = delete(schema.requests).where(*_MINE)
+_RETRY = (
+    update(schema.requests).where(*_MINE).values(holder=None, token=None, claimed_node=None, due_at=bindparam("_due"))
+)
+_TURN = (
+    update(schema.requests)
+    .where(*_MINE)
+    .values(
+        event=bindparam("_event"),
+        inspection=bindparam("_inspection"),
+        payload=bindparam("_payload"),
+        version=bindparam("_version"),
+        attempt=1,
+        begun=False,
+        progress="{}",
+        created_at=bindparam("_now"),
+    )
+)
+_PENDING = select(*REQUEST.columns).where(_r.node == bindparam("node")).order_by(_r.id)
+
+
+class SqlRequests:
+    def __init__(self, tx: SqlTransaction) -> None:
+        self._tx = tx
+
+    def put(self, request: Request, *, instead_of: Claim | None = None) -> Claim | None:
+        if instead_of is not None:
+            return self._turn(instead_of, request)
+        row = REQUEST.to_row(request)
+        del row["id"]
+        row["created_at"] = request.created_at or self._tx.now
+        self._tx.connection.execute(_INSERT, row)
+        self._tx.wake("requests")
+        return None
+
+    def hold(self, claim: Claim, *, begun: bool = False, progress: dict[str, Any] | None = None) -> None:
+        known = claim.request.progress if progress is None else progress
+        self._fenced(
+            _HOLD,
+            claim,
+            _begun=begun or claim.request.begun,
+            _progress=msgspec.json.encode(known).decode(),
+        )
+
+    def consume(self, claim: Claim) -> None:
+        self._fenced(_CONSUME, claim)
+        self._tx.wake("requests")
+
+    def retry(self, claim: Claim, after: float) -> None:
+        self._fenced(_RETRY, claim, _due=self._tx.now + after)
+        self._tx.wake("requests")
+
+    def pending(self, node: str) -> Sequence[Request]:
+        rows = self._tx.connection.execute(_PENDING, {"node": node})
+        return [REQUEST.from_row(row) for row in rows]
+
+    def _turn(self, claim: Claim, request: Request) -> Claim:
+        now = self._tx.now
+        self._fenced(
+            _TURN,
+            claim,
+            _event=request.event,
+            _inspection=request.inspection,
+            _payload=msgspec.json.encode(request.payload).decode(),
+            _version=request.version,
+            _now=now,
+        )
+        turned = msgspec.structs.replace(
+            request, id=claim.request.id, attempt=1, begun=False, progress={}, created_at=now
+        )
+        return msgspec.structs.replace(claim, request=turned)
+
+    def _fenced(self, statement: Any, claim: Claim, **values: Any) -> None:
+        mine = {"_id": claim.request.id, "_token": claim.token, "_attempt": claim.request.attempt}
+        if self._tx.connection.execute(statement, mine | values).rowcount == 0:
+            raise ClaimLostError(f"request {claim.request.id} is no longer held by {claim.holder}")

@@ -1,0 +1,50 @@
+"""Rows to structs and back: documents are JSON text, enums are their values.
+
+A column and its field are called the same. Rows are read by position, in the order of ``columns``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from sqlalchemy import Column, Table
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+_encoder = msgspec.json.Encoder()
+_decode = msgspec.json.decode
+
+
+class Mapper(Generic[S]):
+    """Maps one struct type to the rows of its table; built once per type."""
+
+    def __init__(self, struct: type[S], table: Table) -> None:
+        self.struct = struct
+        self.fields = struct.__struct_fields__
+        self.columns: tuple[Column[Any], ...] = tuple(table.c[name] for name in self.fields)
+        kinds = [field.type for field in msgspec.structs.fields(struct)]
+        self._documents = [i for i, kind in enumerate(kinds) if getattr(kind, "__origin__", None) is dict]
+        self._enums = [(i, kind) for i, kind in enumerate(kinds) if _is_enum(kind)]
+
+    def to_row(self, item: S) -> dict[str, Any]:
+        """Return the column values of ``item`` by name."""
+        row = {name: getattr(item, name) for name in self.fields}
+        for index in self._documents:
+            name = self.fields[index]
+            row[name] = _encoder.encode(row[name]).decode()
+        return row
+
+    def from_row(self, row: Any) -> S:
+        """Return the struct for a row of ``columns``."""
+        values = list(row)
+        for index in self._documents:
+            text = values[index]
+            values[index] = {} if text == "{}" else _decode(text)
+        for index, kind in self._enums:
+            values[index] = kind(values[index])
+        return self.struct(**dict(zip(self.fields, values, strict=True)))
+
+
+def _is_enum(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, str) and kind is not str

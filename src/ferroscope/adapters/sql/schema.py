@@ -1,0 +1,202 @@
+"""The tables, as the newest migration leaves them (a test compares the two).
+
+Times are seconds since the epoch (double precision), documents are JSON text, UUIDs are text.
+There are no foreign keys: a child's insert would lock its node's row in an order that deadlocks
+on InnoDB; instead whoever adds children locks the node first, and ``nodes.remove`` takes them along.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
+from sqlalchemy.dialects import mysql
+
+metadata = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    }
+)
+
+_UUID = String(36)
+_LONG_TEXT = Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
+_LONG_BLOB = LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb")
+_SERIAL = BigInteger().with_variant(Integer(), "sqlite")
+# Binary collation: names and UUIDs compare alike on every database.
+_OPTIONS: dict[str, Any] = {"mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin", "mysql_engine": "InnoDB"}
+_SEQUENCE: dict[str, Any] = {**_OPTIONS, "sqlite_autoincrement": True}
+
+nodes = Table(
+    "nodes",
+    metadata,
+    Column("uuid", _UUID, primary_key=True),
+    Column("name", String(255), unique=True),
+    Column("driver", String(255), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("provision_state", String(16), nullable=False),
+    Column("target_provision_state", String(16)),
+    Column("provision_updated_at", Double),
+    Column("power_state", String(16)),
+    Column("target_power_state", String(16)),
+    Column("inspection", _UUID),
+    Column("inspection_started_at", Double),
+    Column("inspection_finished_at", Double),
+    Column("last_error", _LONG_TEXT),
+    Column("auto_discovered", Boolean, nullable=False),
+    Column("maintenance", Boolean, nullable=False),
+    Column("resource_class", String(80)),
+    Column("conductor_group", String(255), nullable=False),
+    Column("owner", String(255)),
+    Column("instance_uuid", _UUID, unique=True),
+    Column("driver_info", _LONG_TEXT, nullable=False),
+    Column("properties", _LONG_TEXT, nullable=False),
+    Column("extra", _LONG_TEXT, nullable=False),
+    Column("instance_info", _LONG_TEXT, nullable=False),
+    Column("internal", _LONG_TEXT, nullable=False),
+    Column("attributes", _LONG_TEXT, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("updated_at", Double),
+    Column("version", Integer, nullable=False),
+    Index("ix_nodes_created_at", "created_at", "uuid"),
+    Index("ix_nodes_state", "state", "provision_updated_at"),
+    Index("ix_nodes_provision_state", "provision_state"),
+    Index("ix_nodes_started", "inspection_started_at", "uuid"),
+    **_OPTIONS,
+)
+
+ports = Table(
+    "ports",
+    metadata,
+    Column("uuid", _UUID, primary_key=True),
+    Column("node", _UUID, nullable=False, index=True),
+    Column("address", String(18), nullable=False, unique=True),
+    Column("name", String(255), unique=True),
+    Column("pxe_enabled", Boolean, nullable=False),
+    Column("physical_network", String(64)),
+    Column("local_link_connection", _LONG_TEXT, nullable=False),
+    Column("extra", _LONG_TEXT, nullable=False),
+    Column("internal", _LONG_TEXT, nullable=False),
+    Column("attributes", _LONG_TEXT, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("updated_at", Double),
+    Index("ix_ports_created_at", "created_at", "uuid"),
+    **_OPTIONS,
+)
+
+inspections = Table(
+    "inspections",
+    metadata,
+    Column("uuid", _UUID, primary_key=True),
+    Column("node", _UUID, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("started_at", Double, nullable=False),
+    Column("waiting_since", Double),
+    Column("finished_at", Double),
+    Column("reason", String(64)),
+    Column("error", _LONG_TEXT),
+    Column("digest", String(64)),
+    Column("manage_boot", Boolean, nullable=False),
+    Index("ix_inspections_node", "node", "started_at"),
+    **_OPTIONS,
+)
+
+# claimed_node is the node while the request is claimed, else NULL: unique, so a claim is the
+# lock of its node, by the database's own word, on databases without partial indexes too.
+requests = Table(
+    "requests",
+    metadata,
+    Column("id", _SERIAL, primary_key=True, autoincrement=True),
+    Column("node", _UUID, nullable=False, index=True),
+    Column("event", String(16), nullable=False),
+    Column("inspection", _UUID),
+    Column("payload", _LONG_TEXT, nullable=False),
+    Column("version", Integer, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("begun", Boolean, nullable=False),
+    Column("progress", _LONG_TEXT, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("due_at", Double, nullable=False),
+    Column("holder", String(64)),
+    Column("token", _UUID),
+    Column("claimed_node", _UUID, unique=True),
+    Index("ix_requests_holder", "holder", "id"),
+    **_SEQUENCE,
+)
+
+inspection_data = Table(
+    "inspection_data",
+    metadata,
+    Column("inspection", _UUID, primary_key=True),
+    Column("part", String(16), primary_key=True),
+    Column("node", _UUID, nullable=False, index=True),
+    Column("codec", String(8), nullable=False),
+    Column("content", _LONG_BLOB, nullable=False),
+    Column("created_at", Double, nullable=False),
+    **_OPTIONS,
+)
+
+journal = Table(
+    "journal",
+    metadata,
+    Column("id", _SERIAL, primary_key=True, autoincrement=True),
+    Column("uuid", _UUID, nullable=False),
+    Column("node", _UUID, nullable=False),
+    Column("inspection", _UUID),
+    Column("step", String(64), nullable=False),
+    Column("message", _LONG_TEXT, nullable=False),
+    Column("severity", String(8), nullable=False),
+    Column("reason", String(64)),
+    Column("process", String(128), nullable=False),
+    Column("detail", _LONG_TEXT, nullable=False),
+    Column("at", Double, nullable=False),
+    Index("ix_journal_node", "node", "id"),
+    **_SEQUENCE,
+)
+
+bmc_addresses = Table(
+    "bmc_addresses",
+    metadata,
+    Column("address", String(255), primary_key=True),
+    Column("node", _UUID, primary_key=True),
+    Index("ix_bmc_addresses_node", "node"),
+    **_OPTIONS,
+)
+
+members = Table(
+    "members",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("host", String(255), nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("role", String(32), nullable=False),
+    Column("started_at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False),
+    Column("sentence", String(255), nullable=False),
+    **_OPTIONS,
+)
+
+__all__ = [
+    "bmc_addresses",
+    "inspection_data",
+    "inspections",
+    "journal",
+    "members",
+    "metadata",
+    "nodes",
+    "ports",
+    "requests",
+]

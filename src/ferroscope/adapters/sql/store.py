@@ -1,0 +1,147 @@
+"""The store on SQLAlchemy Core: opens transactions, runs work in them, tells trouble apart.
+
+Work is run again when the database says that it was in somebody's way (deadlock, serialization,
+a busy lock); a database that is gone, full or read-only is ``StoreUnavailableError``.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TypeVar
+
+from sqlalchemy import Connection, Engine, select
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from ferroscope.adapters.sql import dialect
+from ferroscope.adapters.sql.nodes import SqlInspections, SqlNodes, SqlPorts
+from ferroscope.adapters.sql.records import SqlAddresses, SqlInspectionData, SqlJournal, SqlMembers
+from ferroscope.adapters.sql.requests import SqlRequests
+from ferroscope.config.settings import DatabaseSettings
+from ferroscope.ports.bus import Bus
+from ferroscope.ports.clock import Clock, StopFlag
+from ferroscope.ports.errors import StoreUnavailableError
+from ferroscope.ports.store import Transaction
+
+T = TypeVar("T")
+
+
+class SqlTransaction:
+    """One open transaction; see ``ports.store.Transaction``."""
+
+    def __init__(self, connection: Connection, clock: Clock) -> None:
+        self.connection = connection
+        self.woken: set[str] = set()
+        self._clock = clock
+
+    @cached_property
+    def now(self) -> float:
+        if self.connection.dialect.name == "sqlite":  # same host, same clock: no need to ask
+            return self._clock.time()
+        return float(self.connection.execute(select(dialect.db_now())).scalar_one())
+
+    def wake(self, channel: str) -> None:
+        """Publish on ``channel`` when, and only when, this transaction commits."""
+        if channel not in self.woken and self.connection.dialect.name == "postgresql":
+            self.connection.exec_driver_sql(f"NOTIFY {dialect.NOTIFY_CHANNEL}, '{channel}'")
+        self.woken.add(channel)
+
+    @cached_property
+    def nodes(self) -> SqlNodes:
+        return SqlNodes(self)
+
+    @cached_property
+    def ports(self) -> SqlPorts:
+        return SqlPorts(self)
+
+    @cached_property
+    def inspections(self) -> SqlInspections:
+        return SqlInspections(self)
+
+    @cached_property
+    def requests(self) -> SqlRequests:
+        return SqlRequests(self)
+
+    @cached_property
+    def data(self) -> SqlInspectionData:
+        return SqlInspectionData(self)
+
+    @cached_property
+    def journal(self) -> SqlJournal:
+        return SqlJournal(self)
+
+    @cached_property
+    def addresses(self) -> SqlAddresses:
+        return SqlAddresses(self)
+
+    @cached_property
+    def members(self) -> SqlMembers:
+        return SqlMembers(self)
+
+
+class SqlStore:
+    """See ``ports.store.Store``. ``stop`` interrupts the waits between tries."""
+
+    def __init__(self, engine: Engine, *, settings: DatabaseSettings, bus: Bus, clock: Clock, stop: StopFlag) -> None:
+        self.engine = engine
+        self._settings = settings
+        self._bus = bus
+        self._clock = clock
+        self._stop = stop
+        # SQLite has one writer: threads of this process queue here instead of polling for the file's lock.
+        self._writer = threading.Lock() if engine.dialect.name == "sqlite" else None
+
+    def write(self, work: Callable[[Transaction], T], *, durable: bool = True) -> T:
+        result, woken = self._until_done(lambda: self._attempt(work, write=True, durable=durable))
+        for channel in woken:
+            self._bus.publish(channel)
+        return result
+
+    def read(self, work: Callable[[Transaction], T]) -> T:
+        result, _ = self._until_done(lambda: self._attempt(work, write=False, durable=False))
+        return result
+
+    def _attempt(self, work: Callable[[Transaction], T], *, write: bool, durable: bool) -> tuple[T, set[str]]:
+        with self._turn(write), self.engine.connect() as connection:
+            try:
+                dialect.begin(connection, write=write, durable=durable)
+                transaction = SqlTransaction(connection, self._clock)
+                result = work(transaction)
+                dialect.commit(connection)
+            except BaseException:
+                dialect.rollback(connection)
+                raise
+            return result, transaction.woken
+
+    def _until_done(self, attempt: Callable[[], T]) -> T:
+        deadline = self._clock.monotonic() + self._settings.busy_timeout
+        delay = self._settings.retry_interval / 64
+        while True:
+            try:
+                return attempt()
+            except PoolTimeoutError as exc:
+                raise StoreUnavailableError("all database connections are in use") from exc
+            except DBAPIError as exc:
+                trouble = dialect.classify(exc)
+                if trouble == "other":
+                    raise
+                if trouble == "unavailable" or self._clock.monotonic() > deadline:
+                    raise StoreUnavailableError(f"the database cannot answer: {type(exc.orig).__name__}") from exc
+            self._stop.wait(delay * random.uniform(0.5, 1.5))  # noqa: S311  # jitter, no secret
+            delay = min(delay * 2, self._settings.retry_interval)
+
+    @contextmanager
+    def _turn(self, write: bool) -> Iterator[None]:
+        if self._writer is None or not write:
+            yield
+            return
+        if not self._writer.acquire(timeout=self._settings.busy_timeout):
+            raise StoreUnavailableError("another thread has held the database's write lock for too long")
+        try:
+            yield
+        finally:
+            self._writer.release()

@@ -1,0 +1,117 @@
+"""What brings other processes' changes to this one's bus: PostgreSQL's NOTIFY, SQLite's data_version.
+
+MariaDB and MySQL can do neither; there the queue's poll interval is the wake-up.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from typing import Final, Protocol
+
+import structlog
+from sqlalchemy import make_url
+
+from ferroscope.adapters.sql.dialect import NOTIFY_CHANNEL
+from ferroscope.config.settings import DatabaseSettings
+from ferroscope.ports.bus import Bus
+from ferroscope.ports.clock import StopFlag
+
+_log = structlog.get_logger(__name__)
+
+_LOOK_EVERY: Final = 0.005
+_RECONNECT_AFTER: Final = 0.5
+
+
+class Watcher(Protocol):
+    def run(self) -> None:
+        """Publish what others changed, until the stop flag is set."""
+
+
+def start_watcher(settings: DatabaseSettings, *, bus: Bus, stop: StopFlag) -> threading.Thread | None:
+    """Start the watcher thread that suits the database, if there is one."""
+    url = make_url(settings.connection)
+    family = url.get_backend_name()
+    watcher: Watcher
+    if family == "sqlite" and url.database and url.database != ":memory:":
+        watcher = SqliteWatcher(url.database, bus=bus, stop=stop)
+    elif family == "postgresql":
+        watcher = PostgresqlWatcher(settings, bus=bus, stop=stop)
+    else:
+        return None
+    thread = threading.Thread(target=watcher.run, name="wake-up", daemon=True)
+    thread.start()
+    return thread
+
+
+class SqliteWatcher:
+    """``PRAGMA data_version`` moves when another connection commits; it costs microseconds.
+
+    Only a new request is worth waking up for, and the table's sequence shows that.
+    """
+
+    def __init__(self, path: str, *, bus: Bus, stop: StopFlag) -> None:
+        self._path = path
+        self._bus = bus
+        self._stop = stop
+
+    def run(self) -> None:
+        connection = sqlite3.connect(self._path, timeout=1.0, isolation_level=None)
+        try:
+            seen: tuple[int, int] = (0, 0)
+            while not self._stop.wait(_LOOK_EVERY):
+                seen = self._look(connection, seen)
+        finally:
+            connection.close()
+
+    def _look(self, connection: sqlite3.Connection, seen: tuple[int, int]) -> tuple[int, int]:
+        try:
+            version = connection.execute("PRAGMA data_version").fetchone()[0]
+            if version == seen[0]:
+                return seen
+            row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'requests'").fetchone()
+        except sqlite3.Error:
+            return (0, seen[1])
+        newest = row[0] if row else 0
+        if newest != seen[1]:
+            self._bus.publish("requests")
+        return (version, newest)
+
+
+class PostgresqlWatcher:
+    """LISTEN on a connection of its own; when that breaks, polling goes on and it connects again."""
+
+    def __init__(self, settings: DatabaseSettings, *, bus: Bus, stop: StopFlag) -> None:
+        url = make_url(settings.connection).set(drivername="postgresql")
+        self._conninfo = url.render_as_string(hide_password=False)
+        self._connect_timeout = settings.connect_timeout
+        self._bus = bus
+        self._stop = stop
+
+    def run(self) -> None:
+        import psycopg
+
+        while not self._stop.is_set():
+            try:
+                self._listen()
+            except psycopg.Error as exc:
+                _log.warning("wake-up connection lost, polling until it is back", error=type(exc).__name__)
+                self._stop.wait(_RECONNECT_AFTER)
+
+    def _listen(self) -> None:
+        import psycopg
+
+        with psycopg.connect(
+            self._conninfo,
+            autocommit=True,
+            connect_timeout=self._connect_timeout,
+            keepalives_idle=5,
+            keepalives_interval=2,
+            keepalives_count=3,
+            application_name="ferroscope wake-up",
+        ) as connection:
+            connection.execute(f"LISTEN {NOTIFY_CHANNEL}")
+            self._bus.publish("requests")  # whatever came before we listened
+            while not self._stop.is_set():
+                for message in connection.notifies(timeout=0.5):
+                    self._bus.publish(message.payload)
