@@ -1,0 +1,34 @@
+"""The bus within one process: a condition variable and a counter for each channel."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from typing import Final
+
+# The channel on which the store says that there may be something to claim.
+REQUESTS: Final = "requests"
+
+
+class LocalBus:
+    """``ports.bus.Bus`` for threads of this process; it waits in real time."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._positions: defaultdict[str, int] = defaultdict(int)
+        self._closed = False
+
+    def publish(self, channel: str) -> None:
+        with self._changed:
+            self._positions[channel] += 1
+            self._changed.notify_all()
+
+    def wait(self, channel: str, seen: int, timeout: float) -> int:
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._positions[channel] > seen, timeout)
+            return self._positions[channel]
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()

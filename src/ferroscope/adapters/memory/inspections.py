@@ -1,0 +1,67 @@
+"""Inspections and their data in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ferroscope.adapters.memory.pages import ordering, page
+from ferroscope.adapters.memory.rows import Rows
+from ferroscope.adapters.memory.tables import copy
+from ferroscope.domain.model import Inspection
+from ferroscope.ports.errors import ConflictError, NotFoundError
+from ferroscope.ports.store import Part, Query
+
+
+class MemoryInspections:
+    """``ports.store.Inspections``."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    def add(self, inspection: Inspection) -> None:
+        if inspection.uuid in self._rows.inspections:
+            raise ConflictError("uuid", inspection.uuid)
+        self._rows.inspections.put(inspection.uuid, copy(inspection))
+        self._rows.inspections_of_node.add(inspection.node, inspection.uuid)
+
+    def get(self, uuid: str) -> Inspection:
+        return copy(self._stored(uuid))
+
+    def update(self, inspection: Inspection) -> None:
+        if inspection.uuid in self._rows.inspections:
+            self._rows.inspections.put(inspection.uuid, copy(inspection))
+
+    def list(self, query: Query) -> Sequence[Inspection]:
+        marker = None if query.marker is None else self._stored(query.marker)
+        node = query.filters.get("node")
+        if isinstance(node, str):
+            rows = [self._stored(uuid) for uuid in self._rows.inspections_of_node.of(node)]
+        else:
+            rows = list(self._rows.inspections.values())
+        # An inspection is created when it starts.
+        sort_key = "started_at" if query.sort_key == "created_at" else query.sort_key
+        return page(rows, query, marker=marker, key=ordering(sort_key, "uuid"))
+
+    def _stored(self, uuid: str) -> Inspection:
+        inspection = self._rows.inspections.get(uuid)
+        if inspection is None:
+            raise NotFoundError("inspection", uuid)
+        return inspection
+
+
+class MemoryInspectionData:
+    """``ports.store.InspectionData``."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    def save(self, inspection: str, node: str, parts: dict[Part, bytes]) -> None:
+        for part, content in parts.items():
+            key = (inspection, part)
+            if key not in self._rows.data:
+                self._rows.data_of_node.add(node, key)
+            self._rows.data.put(key, bytes(content))
+
+    def load(self, inspection: str, parts: Sequence[Part]) -> dict[Part, bytes]:
+        found = {part: self._rows.data.get((inspection, part)) for part in parts}
+        return {part: content for part, content in found.items() if content is not None}

@@ -1,0 +1,42 @@
+"""All tables of the store, and the indexes by which their rows are found without a scan."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ferroscope.adapters.memory.tables import Index, Table, UndoLog, Unique
+from ferroscope.domain.model import Entry, Inspection, Member, Node, Port, Request
+from ferroscope.ports.store import Part
+
+
+class RequestRow(msgspec.Struct, frozen=True):
+    """A request and, while it is claimed, by whom and with which token."""
+
+    request: Request
+    holder: str | None = None
+    token: str | None = None
+
+
+class Rows:
+    """Everything that is stored. ``last_request`` and ``last_entry`` number without undo, like sequences."""
+
+    def __init__(self, log: UndoLog) -> None:
+        self.nodes: Table[str, Node] = Table(log)
+        self.unique_of_nodes: Unique[str] = Unique(log, "name", "instance_uuid")
+        self.ports: Table[str, Port] = Table(log)
+        self.unique_of_ports: Unique[str] = Unique(log, "address", "name")
+        self.ports_of_node: Index[str, str] = Index(log)
+        self.inspections: Table[str, Inspection] = Table(log)
+        self.inspections_of_node: Index[str, str] = Index(log)
+        self.requests: Table[int, RequestRow] = Table(log)
+        self.requests_of_node: Index[str, int] = Index(log)
+        self.claimed: Table[str, int] = Table(log)
+        self.data: Table[tuple[str, Part], bytes] = Table(log)
+        self.data_of_node: Index[str, tuple[str, Part]] = Index(log)
+        self.entries: Table[str, Entry] = Table(log)
+        self.entries_of_node: Index[str, str] = Index(log)
+        self.bmc_addresses: Index[str, str] = Index(log)
+        self.nodes_of_bmc: Index[str, str] = Index(log)
+        self.members: Table[str, Member] = Table(log)
+        self.last_request = 0
+        self.last_entry = 0

@@ -1,0 +1,104 @@
+"""The store in memory: one writer at a time, and a write that fails leaves nothing behind.
+
+Readers wait for the writer, so that each sees whole transactions only. There is no deadlock and
+no serialization failure here, so ``work`` runs exactly once. Nothing survives the process.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from ferroscope.adapters.memory.bus import REQUESTS
+from ferroscope.adapters.memory.inspections import MemoryInspectionData, MemoryInspections
+from ferroscope.adapters.memory.journal import MemoryJournal, MemoryMembers
+from ferroscope.adapters.memory.nodes import MemoryAddresses, MemoryNodes
+from ferroscope.adapters.memory.ports import MemoryPorts
+from ferroscope.adapters.memory.requests import MemoryRequests
+from ferroscope.adapters.memory.rows import Rows
+from ferroscope.adapters.memory.tables import UndoLog
+from ferroscope.domain.model import Claim
+from ferroscope.ports.bus import Bus
+from ferroscope.ports.clock import Clock
+from ferroscope.ports.store import Transaction
+
+T = TypeVar("T")
+
+
+def _random_identifier() -> str:
+    return str(uuid.uuid4())
+
+
+class MemoryTransaction:
+    """``ports.store.Transaction``, at one moment of the injected clock."""
+
+    def __init__(self, rows: Rows, now: float, identifier: Callable[[], str]) -> None:
+        self.now = now
+        self.nodes = MemoryNodes(rows, now)
+        self.ports = MemoryPorts(rows, now)
+        self.inspections = MemoryInspections(rows)
+        self.requests = MemoryRequests(rows, now, identifier)
+        self.data = MemoryInspectionData(rows)
+        self.journal = MemoryJournal(rows, now, identifier)
+        self.addresses = MemoryAddresses(rows)
+        self.members = MemoryMembers(rows, now)
+
+
+class MemoryStore:
+    """``ports.store.Store``.
+
+    ``clock.time()`` is the database's clock. ``bus`` hears of requests that became ready.
+    ``identifier`` makes the tokens of claims and the UUIDs of journal entries.
+    """
+
+    def __init__(self, *, bus: Bus, clock: Clock, identifier: Callable[[], str] = _random_identifier) -> None:
+        self._clock = clock
+        self._bus = bus
+        self._identifier = identifier
+        self._log = UndoLog()
+        self._rows = Rows(self._log)
+        self._lock = threading.Lock()
+        self._owner: int | None = None
+
+    def write(self, work: Callable[[Transaction], T], *, durable: bool = True) -> T:
+        with self._alone():
+            transaction = self._transaction()
+            self._log.begin()
+            try:
+                result = work(transaction)
+            except BaseException:
+                self._log.roll_back()
+                raise
+            self._log.commit()
+        if transaction.requests.ready or transaction.members.left:
+            self._bus.publish(REQUESTS)
+        return result
+
+    def read(self, work: Callable[[Transaction], T]) -> T:
+        with self._alone():
+            return work(self._transaction())
+
+    def claim(self, holder: str) -> Claim | None:
+        """Claim a request for the member ``holder``: the store's half of ``Queue.get``."""
+        with self._alone():
+            self._log.begin()
+            claim = self._transaction().requests.claim(holder)
+            self._log.commit()
+            return claim
+
+    def _transaction(self) -> MemoryTransaction:
+        return MemoryTransaction(self._rows, self._clock.time(), self._identifier)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        if self._owner == threading.get_ident():
+            raise RuntimeError("this thread has a transaction under way: use that, transactions do not nest")
+        with self._lock:
+            self._owner = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._owner = None
