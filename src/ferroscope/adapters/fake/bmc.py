@@ -1,0 +1,38 @@
+"""A BMC that is not there: every command succeeds at once, and the stored node is the truth.
+
+It holds to the Bmc port for the drivers ``fake`` and ``fake-hardware``. The power state is what
+the node says of itself, so whoever commands a state has to store it on the node. The boot device
+is remembered by this process alone and lost with it. It knows no delays and no failures: see the
+simulator for those.
+"""
+
+from __future__ import annotations
+
+from ferroscope.domain.model import Node
+from ferroscope.ports.bmc import BootDevice, Power
+
+
+class FakeBmc:
+    """Thread-safe: each call reads or replaces one value. Raises no ``BmcError`` at all."""
+
+    def __init__(self) -> None:
+        self._devices: dict[str, tuple[BootDevice, bool]] = {}
+
+    def validate(self, node: Node) -> str | None:
+        """Return None: whatever ``driver_info`` says, nobody reads it."""
+        return None
+
+    def get_power(self, node: Node) -> Power:
+        """Return the stored power state; anything but ``power on`` counts as off."""
+        return Power.ON if node.power_state == Power.ON else Power.OFF
+
+    def set_power(self, node: Node, power: Power) -> None:
+        """Succeed; the caller stores the resulting state on the node."""
+
+    def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
+        """Remember ``device`` for as long as this process lives."""
+        self._devices[node.uuid] = (device, persistent)
+
+    def get_boot_device(self, node: Node) -> tuple[BootDevice | None, bool | None]:
+        """Return what this process was last told; (None, None) where it was told nothing."""
+        return self._devices.get(node.uuid, (None, None))

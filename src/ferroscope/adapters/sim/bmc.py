@@ -1,0 +1,101 @@
+"""The Bmc port over the simulator's protocol: one JSON object per line, over TCP.
+
+It holds to the port's contract: each call ends within the time-out and raises ``BmcError`` alone.
+All the commands are idempotent, so a stale connection is replaced and the command repeated once.
+The other side is ``ferroscope.sim``; the two share the protocol, not code, as with any BMC.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ferroscope.adapters.sim.address import locate, problem
+from ferroscope.adapters.sim.pool import BrokenError, GarbledError, Pool, SilentError
+from ferroscope.domain.model import Node
+from ferroscope.ports.bmc import BootDevice, Power
+from ferroscope.ports.errors import BmcError
+
+
+class Command(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A line to the simulator."""
+
+    op: str
+    node: str
+    power: str | None = None
+    device: str | None = None
+    persistent: bool | None = None
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """A line from the simulator; ``power``, ``device`` and ``persistent`` as far as they were asked."""
+
+    ok: bool
+    error: str = "no reason given"
+    transient: bool = False
+    power: Power | None = None
+    device: BootDevice | None = None
+    persistent: bool | None = None
+
+
+class SimBmc:
+    """Thread-safe. ``timeout``: seconds that a call may take; ``idle``: connections kept per simulator."""
+
+    def __init__(self, *, timeout: float = 10.0, idle: int = 8) -> None:
+        self._timeout = timeout
+        self._pool = Pool(idle=idle)
+        self._encoder = msgspec.json.Encoder()
+        self._decoder = msgspec.json.Decoder(Answer)
+
+    def validate(self, node: Node) -> str | None:
+        """Return what is wrong with ``driver_info``, in a sentence, or None. Asks no simulator."""
+        return problem(node.driver_info)
+
+    def get_power(self, node: Node) -> Power:
+        """Return the real power state."""
+        power = self._call(node, "get_power").power
+        if power is None:
+            raise BmcError(f"the simulated BMC of {_name(node)} did not say its power state", transient=False)
+        return power
+
+    def set_power(self, node: Node, power: Power) -> None:
+        """Command the power state; it may follow later."""
+        self._call(node, "set_power", power=power)
+
+    def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
+        """Boot from ``device`` the next time, or always."""
+        self._call(node, "set_boot_device", device=device, persistent=persistent)
+
+    def get_boot_device(self, node: Node) -> tuple[BootDevice | None, bool | None]:
+        """Return device and persistence."""
+        answer = self._call(node, "get_boot_device")
+        return answer.device, answer.persistent
+
+    def close(self) -> None:
+        """Close the connections that wait to be used again."""
+        self._pool.close()
+
+    def _call(
+        self,
+        node: Node,
+        op: str,
+        *,
+        power: str | None = None,
+        device: str | None = None,
+        persistent: bool | None = None,
+    ) -> Answer:
+        endpoint, name = locate(node.driver_info)
+        line = self._encoder.encode(Command(op, name, power, device, persistent)) + b"\n"
+        try:
+            answer = self._pool.exchange(endpoint, line, self._decoder.decode, timeout=self._timeout)
+        except (SilentError, BrokenError) as error:
+            raise BmcError(f"{op} of {name} at the simulator {endpoint.text}: {error}", transient=True) from error
+        except (GarbledError, msgspec.DecodeError, UnicodeDecodeError) as error:
+            message = f"{op} of {name}: {endpoint.text} does not speak the simulator's protocol: {error}"
+            raise BmcError(message, transient=False) from error
+        if not answer.ok:
+            raise BmcError(f"{op} of {name}: {answer.error}", transient=answer.transient)
+        return answer
+
+
+def _name(node: Node) -> str:
+    return node.name or node.uuid

@@ -1,0 +1,158 @@
+"""Persistent connections to simulators, shared by threads: one line out, one line back.
+
+An exchange ends by its deadline, whatever the other side does: refuse, freeze, trickle half a
+line or close. A connection that misbehaved is closed and never used again, because an answer
+that comes late would be taken for the next one's. It knows nothing of what the lines mean.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from ferroscope.adapters.sim.address import Endpoint
+
+_MAX_LINE: Final = 64 * 1024
+_CHUNK: Final = 16 * 1024
+
+T = TypeVar("T")
+
+
+class SilentError(Exception):
+    """No whole answer came in time."""
+
+
+class BrokenError(Exception):
+    """The connection could not be made, or broke. ``stale``: before a single byte of the answer."""
+
+    def __init__(self, message: str, *, stale: bool) -> None:
+        self.stale = stale
+        super().__init__(message)
+
+
+class GarbledError(Exception):
+    """What came is not one line."""
+
+
+class Connection:
+    """One TCP connection, used by one thread at a time."""
+
+    def __init__(self, endpoint: Endpoint, deadline: float) -> None:
+        try:
+            self._socket = socket.create_connection((endpoint.host, endpoint.port), _left(deadline))
+        except TimeoutError:
+            raise SilentError("it did not accept the connection in time") from None
+        except OSError as error:
+            raise BrokenError(f"it cannot be reached: {error.strerror or error}", stale=False) from error
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def ask(self, line: bytes, deadline: float) -> bytes:
+        """Send ``line`` and return the answer's line without its end."""
+        heard = False
+        try:
+            self._socket.settimeout(_left(deadline))
+            self._socket.sendall(line)
+            answer = self._socket.recv(_CHUNK)
+            while not answer.endswith(b"\n"):
+                heard = bool(answer)
+                answer += self._more(answer, deadline)
+        except TimeoutError:
+            raise SilentError("it did not answer in time") from None
+        except OSError as error:
+            raise BrokenError(f"the connection broke: {error.strerror or error}", stale=not heard) from error
+        if answer.count(b"\n") > 1:
+            raise GarbledError("it answered more than was asked")
+        return answer
+
+    def _more(self, answer: bytes, deadline: float) -> bytes:
+        if not answer:
+            raise BrokenError("it closed the connection without an answer", stale=True)
+        if len(answer) > _MAX_LINE:
+            raise GarbledError(f"its answer is longer than {_MAX_LINE} bytes")
+        self._socket.settimeout(_left(deadline))
+        chunk = self._socket.recv(_CHUNK)
+        if not chunk:
+            raise BrokenError("it closed the connection in the middle of its answer", stale=False)
+        return chunk
+
+    def close(self) -> None:
+        """Close; safe to call twice."""
+        self._socket.close()
+
+
+class Pool:
+    """Connections that wait to be used again, newest first; at most ``idle`` for each endpoint."""
+
+    def __init__(self, *, idle: int) -> None:
+        self._idle = idle
+        self._lock = threading.Lock()
+        self._waiting: dict[Endpoint, list[Connection]] = {}
+
+    def exchange(self, endpoint: Endpoint, line: bytes, parse: Callable[[bytes], T], *, timeout: float) -> T:
+        """Return what ``parse`` makes of the answer, within ``timeout`` seconds, reconnection included.
+
+        ``line`` must be harmless to repeat: where a waiting connection turns out to be closed by
+        the other side, it is sent once more on a new one. Raises ``SilentError``,
+        ``BrokenError``, ``GarbledError``, or what ``parse`` raises.
+        """
+        deadline = time.monotonic() + timeout
+        waiting = self._take(endpoint)
+        if waiting is not None:
+            try:
+                return self._ask(endpoint, waiting, line, parse, deadline)
+            except BrokenError as error:
+                if not error.stale:
+                    raise
+                self._forget(endpoint)
+        return self._ask(endpoint, Connection(endpoint, deadline), line, parse, deadline)
+
+    def close(self) -> None:
+        """Close what waits; connections in use are closed by whoever uses them, not kept."""
+        self._idle = 0
+        with self._lock:
+            endpoints = list(self._waiting)
+        for endpoint in endpoints:
+            self._forget(endpoint)
+
+    def _ask(
+        self, endpoint: Endpoint, connection: Connection, line: bytes, parse: Callable[[bytes], T], deadline: float
+    ) -> T:
+        kept = False
+        try:
+            answer = parse(connection.ask(line, deadline))
+            kept = self._keep(endpoint, connection)
+        finally:
+            if not kept:
+                connection.close()
+        return answer
+
+    def _take(self, endpoint: Endpoint) -> Connection | None:
+        with self._lock:
+            waiting = self._waiting.get(endpoint)
+            return waiting.pop() if waiting else None
+
+    def _keep(self, endpoint: Endpoint, connection: Connection) -> bool:
+        with self._lock:
+            waiting = self._waiting.setdefault(endpoint, [])
+            if len(waiting) >= self._idle:
+                return False
+            waiting.append(connection)
+            return True
+
+    def _forget(self, endpoint: Endpoint) -> None:
+        """Close what waits for ``endpoint``: the server has restarted, so none of it is alive."""
+        with self._lock:
+            waiting = self._waiting.pop(endpoint, [])
+        for connection in waiting:
+            connection.close()
+
+
+def _left(deadline: float) -> float:
+    """Return the seconds until ``deadline``, at least a millisecond: zero would mean not to block."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return max(left, 0.001)
