@@ -1,0 +1,31 @@
+"""``architecture``: the node's property ``cpu_arch`` from ``inventory.cpu.architecture``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ferroscope.domain.model import Document
+from ferroscope.domain.reasons import Reason
+from ferroscope.hooks.base import HookTask, InspectionHook
+from ferroscope.hooks.errors import HookError
+from ferroscope.hooks.text import shown
+
+_MAX_LENGTH: Final = 64
+
+
+class ArchitectureHook(InspectionHook):
+    """Sets ``properties.cpu_arch``; refuses an inventory that names no architecture."""
+
+    def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
+        cpu = inventory.get("cpu")
+        architecture = cpu.get("architecture") if isinstance(cpu, dict) else None
+        if not _is_name(architecture):
+            raise HookError(
+                Reason.INVALID_INVENTORY,
+                f"the inventory names no CPU architecture (cpu.architecture is {shown(architecture)})",
+            )
+        task.node.properties["cpu_arch"] = architecture
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= _MAX_LENGTH and value.isprintable() and not value.isspace()

@@ -1,0 +1,76 @@
+"""What a hook is, and what it may touch. Plugins import this module and ``errors``, no more.
+
+The names and the two phases are those of the inspection hooks of the Bare Metal service, so
+that a hook written for it needs little change. There is no ``save``: the worker commits what
+every hook changed in one transaction, or nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, Protocol
+
+from ferroscope.config.settings import InspectorSettings
+from ferroscope.domain.model import Document, Node, Port, Severity
+
+
+class PortChanges(Protocol):
+    """New ports, changed ports by UUID, and UUIDs of ports to delete; see ``port_edits``."""
+
+    added: list[Port]
+    updated: dict[str, Port]
+    removed: set[str]
+
+
+class HookContext(Protocol):
+    """What the pipeline needs from its caller; the worker's task context is one."""
+
+    @property
+    def node(self) -> Node:
+        """The node: a copy, to be changed in place (``task.node.properties["x"] = ...``)."""
+
+    @property
+    def ports(self) -> Sequence[Port]:
+        """The node's ports as they are stored. Not to be changed: use ``port_edits``."""
+
+    @property
+    def port_changes(self) -> PortChanges: ...
+
+    def note(
+        self,
+        name: str,
+        message: str,
+        *,
+        severity: Severity = Severity.INFO,
+        reason: str | None = None,
+        detail: Document | None = None,
+    ) -> None:
+        """Note a step on the node's timeline. ``name`` is the hook's own name."""
+
+    def ports_elsewhere(self, macs: Iterable[str]) -> dict[str, str]:
+        """Return which of these MACs are ports of other nodes: MAC -> that node's UUID."""
+
+
+class HookTask(HookContext, Protocol):
+    """What a hook receives: the context, and the ``[inspector]`` options."""
+
+    @property
+    def settings(self) -> InspectorSettings: ...
+
+
+class InspectionHook:
+    """One step of processing; both phases do nothing unless overridden.
+
+    One instance serves every node and every worker thread, so it keeps nothing about a node.
+    ``inventory`` is read-only; ``plugin_data`` may be changed and is stored. Refuse data with
+    ``HookError``; any other exception is recorded as a fault of the hook and fails the node too.
+    """
+
+    dependencies: ClassVar[tuple[str, ...]] = ()
+    """Entry point names of the hooks that must stand before this one in ``[inspector] hooks``."""
+
+    def preprocess(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
+        """Check and prepare the data; the failures of all hooks are reported together."""
+
+    def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
+        """Change the node, its ports and ``plugin_data``; the first failure ends the pipeline."""

@@ -1,0 +1,28 @@
+"""``memory``: the node's property ``memory_mb`` from ``inventory.memory.physical_mb``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ferroscope.domain.model import Document
+from ferroscope.domain.reasons import Reason
+from ferroscope.hooks.base import HookTask, InspectionHook
+from ferroscope.hooks.errors import HookError
+from ferroscope.hooks.text import shown
+
+# An exbibyte. A larger number is no memory, and would not fit where schedulers keep it.
+_MAX_MB: Final = 1 << 40
+
+
+class MemoryHook(InspectionHook):
+    """Sets ``properties.memory_mb``, in MiB; refuses an inventory that does not give it."""
+
+    def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
+        memory = inventory.get("memory")
+        size = memory.get("physical_mb") if isinstance(memory, dict) else None
+        if not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= _MAX_MB:
+            raise HookError(
+                Reason.INVALID_INVENTORY,
+                f"the inventory does not give the memory size (memory.physical_mb is {shown(size)})",
+            )
+        task.node.properties["memory_mb"] = size

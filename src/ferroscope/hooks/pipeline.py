@@ -1,0 +1,195 @@
+"""Runs the hooks over one inspection's data: ``preprocess`` of all, then ``__call__`` of all.
+
+Preprocess failures are collected and reported as one; the first failure of a call ends it. A
+hook marked optional takes effect as a whole or not at all, and its failure is a warning on the
+timeline. Nothing is committed here: the caller drops its copies when ``HookError`` is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from ferroscope.config.settings import InspectorSettings
+from ferroscope.domain.model import Document, Node, Port, Severity
+from ferroscope.domain.reasons import Reason
+from ferroscope.hooks.base import HookContext, HookTask, InspectionHook, PortChanges
+from ferroscope.hooks.documents import copied, read_only
+from ferroscope.hooks.errors import HookError
+from ferroscope.hooks.loader import LoadedHook, check_order, load
+from ferroscope.hooks.text import shown
+from ferroscope.ports.errors import StoreUnavailableError
+
+_MAX_MESSAGE: Final = 2000
+
+Phase = Callable[[HookTask, Document, Document], None]
+
+
+class Pipeline:
+    """The configured hooks in order; one instance serves all threads of a worker."""
+
+    def __init__(self, hooks: Sequence[LoadedHook], settings: InspectorSettings) -> None:
+        """Raise ``HookSetupError`` where a hook stands before one that it depends on."""
+        check_order(hooks)
+        self._settings = settings
+        self._hooks = tuple(hooks)
+        # Phases that a hook does not have are not called for every inspection.
+        self._preprocess = [hook for hook in hooks if type(hook.hook).preprocess is not InspectionHook.preprocess]
+        self._call = [hook for hook in hooks if type(hook.hook).__call__ is not InspectionHook.__call__]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the hooks, in the order in which they run."""
+        return tuple(hook.name for hook in self._hooks)
+
+    def run(self, context: HookContext, inventory: Any, plugin_data: Any, *, owned: bool = False) -> Document:
+        """Run all hooks; return the plugin data that results. Raise ``HookError`` where one refuses.
+
+        ``context.node`` and ``context.port_changes`` carry the other results. ``inventory`` and
+        ``plugin_data`` (decoded JSON objects) stay as they are, except that with ``owned`` the
+        latter need not be copied: nobody else holds it. ``StoreUnavailableError`` passes through.
+        """
+        if not isinstance(inventory, dict) or not isinstance(plugin_data, dict):
+            raise HookError(Reason.INVALID_INVENTORY, "inventory and plugin data must be JSON objects")
+        try:
+            frozen = read_only(inventory)
+            data = plugin_data if owned else copied(plugin_data)
+        except RecursionError:
+            raise HookError(Reason.INVALID_INVENTORY, "the inspection data is nested too deeply") from None
+        task = _View(context, self._settings)
+        data, out = self._run_preprocess(task, frozen, data)
+        for hook in self._call:
+            data = _step(hook, hook.hook, task, frozen, data, out)
+        return data
+
+    def _run_preprocess(self, task: _View, inventory: Document, data: Document) -> tuple[Document, set[str]]:
+        """Return the data, and the optional hooks that are out because they failed here already."""
+        failures: list[HookError] = []
+        out: set[str] = set()
+        for hook in self._preprocess:
+            try:
+                data = _step(hook, hook.hook.preprocess, task, inventory, data, out)
+            except HookError as exc:
+                failures.append(exc)
+        if len(failures) == 1:
+            raise failures[0]
+        if failures:
+            listing = "; ".join(f"{failure.hook}: {failure.message}" for failure in failures)
+            raise HookError(failures[0].reason, f"{len(failures)} hooks refused the data: {listing}")
+        return data, out
+
+
+class _View:
+    """The task that hooks see: the caller's context less what is none of their business."""
+
+    __slots__ = ("_context", "note", "port_changes", "ports", "ports_elsewhere", "settings")
+
+    def __init__(self, context: HookContext, settings: InspectorSettings) -> None:
+        self._context = context
+        self.settings = settings
+        self.ports: Sequence[Port] = context.ports
+        self.port_changes: PortChanges = context.port_changes
+        self.note = context.note
+        self.ports_elsewhere: Callable[[Iterable[str]], dict[str, str]] = context.ports_elsewhere
+
+    @property
+    def node(self) -> Node:
+        return self._context.node
+
+
+def _step(
+    hook: LoadedHook, phase: Phase, task: HookTask, inventory: Document, data: Document, out: set[str]
+) -> Document:
+    """Run one phase of one hook and return the plugin data that results.
+
+    ``out`` holds the optional hooks that failed, in either phase, and those that need their results.
+    """
+    if hook.name in out:
+        return data
+    try:
+        _check_needs(hook, out)
+        if not hook.optional:
+            _guarded(hook, phase, task, inventory, data)
+            return data
+        return _attempt(hook, phase, task, inventory, data)
+    except HookError as exc:
+        if not hook.optional:
+            raise
+        out.add(hook.name)
+        task.note(
+            hook.name,
+            f"the optional hook {hook.name} failed and was left out: {exc.message}",
+            severity=Severity.WARNING,
+            reason=exc.reason,
+        )
+        return data
+
+
+def _check_needs(hook: LoadedHook, out: set[str]) -> None:
+    for needed in hook.hook.dependencies:
+        if needed in out:
+            message = f"{hook.name} needs the results of {needed}, which is optional and failed"
+            raise HookError(Reason.HOOK_FAILED, message, hook=hook.name)
+
+
+def _guarded(hook: LoadedHook, phase: Phase, task: HookTask, inventory: Document, data: Document) -> None:
+    """Run one phase of one hook; whatever it raises becomes a ``HookError`` that names it."""
+    try:
+        phase(task, inventory, data)
+    except HookError as exc:
+        exc.hook = hook.name
+        raise
+    except StoreUnavailableError:
+        raise
+    except Exception as exc:
+        # The boundary to plugins: their faults fail the node, with the reason, and not the worker.
+        structlog.get_logger(__name__).exception("hook raised an unexpected error", hook=hook.name)
+        message = f"the hook {hook.name} raised {type(exc).__name__}: {exc}"
+        raise HookError(Reason.HOOK_FAILED, shown(message, limit=_MAX_MESSAGE, lines=True), hook=hook.name) from exc
+
+
+def _attempt(hook: LoadedHook, phase: Phase, task: HookTask, inventory: Document, data: Document) -> Document:
+    """Run one phase of an optional hook on a copy of ``data``: all of its changes are kept, or none."""
+    trial = copied(data)
+    restore = _snapshot(task)
+    try:
+        _guarded(hook, phase, task, inventory, trial)
+    except HookError:
+        restore()
+        raise
+    return trial
+
+
+def _snapshot(task: HookTask) -> Callable[[], None]:
+    """Return what takes node and port changes back to where they are now."""
+    node, changes = task.node, task.port_changes
+    fields = {name: getattr(node, name) for name in node.__struct_fields__}
+    fields = {name: copied(value) if isinstance(value, dict) else value for name, value in fields.items()}
+    added, updated, removed = list(changes.added), dict(changes.updated), set(changes.removed)
+
+    def restore() -> None:
+        for name, value in fields.items():
+            setattr(node, name, value)
+        changes.added[:] = added
+        changes.updated.clear()
+        changes.updated.update(updated)
+        changes.removed.clear()
+        changes.removed.update(removed)
+
+    return restore
+
+
+def from_settings(settings: InspectorSettings) -> Pipeline:
+    """Return the pipeline that ``[inspector]`` asks for; ``HookSetupError`` says what is wrong with it."""
+    return Pipeline(load(settings), settings)
+
+
+def encode(plugin_data: Document) -> bytes:
+    """Return plugin data as JSON for the store; ``HookError`` where a hook left what JSON cannot hold."""
+    try:
+        return msgspec.json.encode(plugin_data)
+    except (TypeError, ValueError, OverflowError, RecursionError) as exc:
+        raise HookError(Reason.HOOK_FAILED, f"a hook left plugin data that is not JSON: {exc}") from exc

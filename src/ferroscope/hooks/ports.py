@@ -1,0 +1,146 @@
+"""``ports``: the node's ports follow the interfaces that ``validate-interfaces`` found.
+
+``[inspector] add_ports`` chose what becomes a port; ``keep_ports`` says which existing ones stay,
+``update_pxe_enabled`` whether the flag follows the NIC that booted. A DHCP client id goes to
+``extra["client-id"]``. Source: the Bare Metal service's hook of this name. It differs in this: a
+MAC that belongs to another node is a warning on the timeline, and where the inventory does not
+tell which NIC booted nothing is learnt, so no ``pxe_enabled`` is taken away.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from ferroscope.domain import macs
+from ferroscope.domain.model import Document, Port, Severity
+from ferroscope.domain.reasons import Reason
+from ferroscope.hooks import port_edits
+from ferroscope.hooks.base import HookTask, InspectionHook
+from ferroscope.hooks.errors import HookError
+from ferroscope.hooks.text import listed
+
+_MAX_CLIENT_ID: Final = 255
+
+
+class _Nic(msgspec.Struct, frozen=True):
+    """One MAC of the machine; several interfaces (a bond and its members) may share it."""
+
+    mac: str
+    pxe: bool = False
+    client_id: str | None = None
+
+
+class PortsHook(InspectionHook):
+    """Adds, updates and deletes ports; writes ``is_added`` into every valid interface."""
+
+    dependencies = ("validate-interfaces",)
+
+    def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
+        present = _nics(plugin_data, "all_interfaces")
+        valid = _nics(plugin_data, "valid_interfaces")
+        boot_known = any(nic.pxe for nic in present.values())
+        added = set()
+        if task.settings.add_ports != "disabled":
+            added = _add(task, valid.values(), boot_known=boot_known)
+        for iface in plugin_data["valid_interfaces"].values():
+            iface["is_added"] = macs.normalize(iface["mac_address"]) in added
+        removed = _remove(task, {"all": set(), "present": set(present), "added": set(valid)}[task.settings.keep_ports])
+        updated = _update(task, present, pxe=boot_known and task.settings.update_pxe_enabled)
+        _note(task, {"added": added, "removed": removed, "updated": updated})
+
+
+def _nics(plugin_data: Document, key: str) -> dict[str, _Nic]:
+    """Return the NICs by MAC from what ``validate-interfaces`` wrote under ``key``."""
+    interfaces = plugin_data.get(key)
+    if not isinstance(interfaces, dict):
+        raise HookError(Reason.HOOK_FAILED, f"plugin_data has no {key}, which validate-interfaces writes")
+    nics: dict[str, _Nic] = {}
+    for iface in interfaces.values():
+        mac = macs.normalize(iface.get("mac_address")) if isinstance(iface, dict) else None
+        if mac is None:
+            raise HookError(Reason.HOOK_FAILED, f"plugin_data.{key} is not as validate-interfaces writes it")
+        known = nics.get(mac, _Nic(mac))
+        nics[mac] = _Nic(
+            mac,
+            pxe=known.pxe or iface.get("pxe_enabled") is True,
+            client_id=known.client_id or _client_id(iface.get("client_id")),
+        )
+    return nics
+
+
+def _client_id(value: object) -> str | None:
+    if isinstance(value, str) and 0 < len(value) <= _MAX_CLIENT_ID and value.isprintable():
+        return value
+    return None
+
+
+def _add(task: HookTask, nics: Iterable[_Nic], *, boot_known: bool) -> set[str]:
+    """Add a port for every NIC that has none; return their MACs."""
+    own = port_edits.current(task)
+    missing = {nic.mac: nic for nic in nics if nic.mac not in own}
+    elsewhere = task.ports_elsewhere(missing) if missing else {}
+    if elsewhere:
+        _warn(task, elsewhere)
+    for mac in elsewhere:
+        missing.pop(mac, None)
+    for nic in missing.values():
+        port_edits.save(
+            task,
+            Port(
+                uuid=str(uuid.uuid4()),
+                node=task.node.uuid,
+                address=nic.mac,
+                pxe_enabled=nic.pxe or not boot_known,
+                extra={"client-id": nic.client_id} if nic.client_id else {},
+            ),
+        )
+    return set(missing)
+
+
+def _warn(task: HookTask, elsewhere: dict[str, str]) -> None:
+    conflicts = listed(f"{mac} (node {node})" for mac, node in sorted(elsewhere.items()))
+    task.note(
+        "ports",
+        f"no port added for MAC addresses that are ports of other nodes: {conflicts}",
+        severity=Severity.WARNING,
+        reason=Reason.PORT_CONFLICT,
+        detail={"elsewhere": elsewhere},
+    )
+
+
+def _remove(task: HookTask, expected: set[str]) -> set[str]:
+    """Delete the ports that are not expected, none where nothing is; return their MACs."""
+    if not expected:
+        return set()
+    unexpected = [port for mac, port in port_edits.current(task).items() if mac not in expected]
+    for port in unexpected:
+        port_edits.remove(task, port)
+    return {port.address for port in unexpected}
+
+
+def _update(task: HookTask, present: dict[str, _Nic], *, pxe: bool) -> set[str]:
+    """Bring ``pxe_enabled`` (where ``pxe``) and the client id of every port up to date; return changed MACs."""
+    updated = set()
+    for mac, port in port_edits.current(task).items():
+        nic = present.get(mac, _Nic(mac))
+        changes: dict[str, Any] = {}
+        if pxe and port.pxe_enabled is not nic.pxe:
+            changes["pxe_enabled"] = nic.pxe
+        # Not every boot loader passes the id on, so its absence says nothing.
+        if nic.client_id and port.extra.get("client-id") != nic.client_id:
+            changes["extra"] = {**port.extra, "client-id": nic.client_id}
+        if changes:
+            port_edits.save(task, msgspec.structs.replace(port, **changes))
+            updated.add(mac)
+    return updated
+
+
+def _note(task: HookTask, changes: dict[str, set[str]]) -> None:
+    detail = {what: sorted(found) for what, found in changes.items() if found}
+    if detail:
+        sentences = "; ".join(f"{what} {listed(found)}" for what, found in detail.items())
+        task.note("ports", f"ports {sentences}", detail=detail)

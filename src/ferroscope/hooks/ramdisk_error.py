@@ -1,0 +1,23 @@
+"""``ramdisk-error``: an error that the ramdisk itself reports ends the inspection before anything else."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ferroscope.domain.model import Document
+from ferroscope.domain.reasons import Reason
+from ferroscope.hooks.base import HookTask, InspectionHook
+from ferroscope.hooks.errors import HookError
+from ferroscope.hooks.text import shown
+
+_MAX_LENGTH: Final = 2000
+
+
+class RamdiskErrorHook(InspectionHook):
+    """Refuses data in which ``error`` is set."""
+
+    def preprocess(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
+        error = plugin_data.get("error")
+        if error:
+            message = shown(error, limit=_MAX_LENGTH, lines=True)
+            raise HookError(Reason.RAMDISK_ERROR, f"Ramdisk reported error: {message}")

@@ -1,0 +1,145 @@
+"""``validate-interfaces``: which of the machine's interfaces are NICs that may become ports.
+
+It writes three keys of ``plugin_data``: ``all_interfaces`` and ``valid_interfaces`` (interface
+name -> the inventory's record, with ``mac_address`` normalized, ``pxe_enabled``, and
+``ipv6_address`` without its scope) and ``macs`` of the valid ones. Nothing is done to ports here.
+Source: the Bare Metal service's hook of this name. It differs where that one lets a bad value
+pass: MACs are normalized, and a boot interface that is no MAC counts as not known.
+"""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Final
+
+from ferroscope.domain import macs
+from ferroscope.domain.model import Document, Severity
+from ferroscope.domain.reasons import Reason
+from ferroscope.hooks.base import HookTask, InspectionHook
+from ferroscope.hooks.errors import HookError
+from ferroscope.hooks.text import listed, shown
+
+# More than a machine full of SR-IOV functions has; each one may become a row in the database.
+MAX_INTERFACES: Final = 1024
+_MAX_NAME: Final = 255
+_NOBODYS_MACS: Final = frozenset({"00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff"})
+
+Interfaces = dict[str, Document]
+
+
+class ValidateInterfacesHook(InspectionHook):
+    """Refuses an inventory in which no interface is left by ``[inspector] add_ports``."""
+
+    def preprocess(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
+        boot_mac = _boot_mac(task, inventory)
+        found, malformed = _all_interfaces(inventory, boot_mac)
+        valid, unsuitable = _valid_interfaces(found, task.settings.add_ports, boot_known=boot_mac is not None)
+        if malformed:
+            task.note(
+                "validate-interfaces",
+                f"interfaces ignored: {listed(malformed)}",
+                severity=Severity.WARNING,
+                reason=Reason.INVALID_INVENTORY,
+            )
+        if not valid:
+            why = listed((*malformed, *unsuitable)) or "the list is empty"
+            raise HookError(
+                Reason.INVALID_INVENTORY,
+                f"no network interface is suitable with [inspector] add_ports = {task.settings.add_ports}: {why}",
+            )
+        plugin_data["all_interfaces"] = found
+        plugin_data["valid_interfaces"] = valid
+        plugin_data["macs"] = list(dict.fromkeys(iface["mac_address"] for iface in valid.values()))
+
+
+def _boot_mac(task: HookTask, inventory: Document) -> str | None:
+    """Return the MAC of the interface that booted, or None where the inventory does not tell."""
+    boot = inventory.get("boot")
+    value = boot.get("pxe_interface") if isinstance(boot, dict) else None
+    mac = macs.normalize(value)
+    if value and mac is None:
+        task.note(
+            "validate-interfaces",
+            f"boot.pxe_interface is no MAC address: {shown(value)}; which interface booted is not known",
+            severity=Severity.WARNING,
+            reason=Reason.INVALID_INVENTORY,
+        )
+    return mac
+
+
+def _all_interfaces(inventory: Document, boot_mac: str | None) -> tuple[Interfaces, list[str]]:
+    """Return the interfaces that have a name and a MAC, and in words those that are malformed."""
+    records = inventory.get("interfaces")
+    if not isinstance(records, list):
+        raise HookError(Reason.INVALID_INVENTORY, "the inventory has no list of interfaces")
+    if len(records) > MAX_INTERFACES:
+        raise HookError(
+            Reason.INVALID_INVENTORY,
+            f"the inventory has {len(records)} interfaces; at most {MAX_INTERFACES} are accepted",
+        )
+    found: Interfaces = {}
+    malformed = []
+    for index, record in enumerate(records):
+        problem = _problem(record)
+        if problem is not None:
+            malformed.append(f"number {index} ({problem})")
+            continue
+        raw_mac = record.get("mac_address")
+        if not raw_mac:
+            continue  # a device without a link layer; nothing is wrong with it
+        name = record["name"]
+        mac = macs.normalize(raw_mac)
+        if mac is None or mac in _NOBODYS_MACS:
+            malformed.append(f"{shown(name)} (bad MAC address {shown(raw_mac)})")
+            continue
+        if name in found:
+            malformed.append(f"{shown(name)} (the name occurs twice; the later one counts)")
+        found[name] = {
+            **record,
+            "mac_address": mac,
+            "pxe_enabled": mac == boot_mac,
+            "ipv6_address": _without_scope(record.get("ipv6_address")),
+        }
+    return found, malformed
+
+
+def _problem(record: object) -> str | None:
+    if not isinstance(record, dict):
+        return "not an object"
+    name = record.get("name")
+    if not isinstance(name, str) or not name:
+        return "no name"
+    return f"its name has more than {_MAX_NAME} characters" if len(name) > _MAX_NAME else None
+
+
+def _without_scope(address: object) -> str | None:
+    return address.partition("%")[0] if isinstance(address, str) else None
+
+
+def _valid_interfaces(found: Interfaces, add_ports: str, *, boot_known: bool) -> tuple[Interfaces, list[str]]:
+    """Return the interfaces that ``add_ports`` selects, and in words why not the others."""
+    valid: Interfaces = {}
+    unsuitable = []
+    for name, iface in found.items():
+        address = _address(iface)
+        if name == "lo" or (address is not None and address.is_loopback):
+            unsuitable.append(f"{shown(name)} (local)")
+        elif add_ports == "pxe" and boot_known and not iface["pxe_enabled"]:
+            unsuitable.append(f"{shown(name)} (did not boot)")
+        elif add_ports == "active" and address is None:
+            unsuitable.append(f"{shown(name)} (no IP address)")
+        else:
+            valid[name] = iface.copy()
+    return valid, unsuitable
+
+
+def _address(iface: Document) -> IPv4Address | IPv6Address | None:
+    """Return the interface's IP address, the IPv4 one where it has both."""
+    for key in ("ipv4_address", "ipv6_address"):
+        value = iface.get(key)
+        if value and isinstance(value, str):
+            try:
+                return ip_address(value)
+            except ValueError:
+                continue
+    return None
