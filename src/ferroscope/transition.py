@@ -74,7 +74,7 @@ def apply(tx: Transaction, node: Node, transition: Transition, *, failure: Fail 
     if target in (State.FINISHED, State.ERROR):
         changes["inspection_finished_at"] = tx.now
     if failure is not None:
-        changes["last_error"] = f"{failure.message} ({failure.reason}). {hint(failure.reason)}"
+        changes["last_error"] = explain(failure)
     elif target in (State.STARTING, State.FINISHED):
         changes["last_error"] = None
     node = tx.nodes.update(msgspec.structs.replace(node, **changes))
@@ -84,13 +84,20 @@ def apply(tx: Transaction, node: Node, transition: Transition, *, failure: Fail 
 
 
 def fail(tx: Transaction, node: Node, failure: Fail) -> Node:
-    """End the node's inspection in error; a node without an active one only gets ``last_error``."""
+    """End the node's inspection in error; where none is active, only a command has failed."""
     try:
         transition = advance(node.state, Event.FAIL)
     except IllegalEventError:
-        message = f"{failure.message} ({failure.reason}). {hint(failure.reason)}"
-        return tx.nodes.update(msgspec.structs.replace(node, last_error=message))
+        changed = msgspec.structs.replace(node, last_error=explain(failure), target_power_state=None)
+        if node.provision_state is Provision.VERIFYING:
+            return rest(tx, changed, Provision.ENROLL)
+        return tx.nodes.update(changed)
     return apply(tx, node, transition, failure=failure)
+
+
+def explain(failure: Fail) -> str:
+    """Return the failure as operators read it in ``last_error``: what, the code, what to do."""
+    return f"{failure.message} ({failure.reason}). {hint(failure.reason)}"
 
 
 def rest(tx: Transaction, node: Node, provision_state: Provision, target: str | None = None) -> Node:

@@ -39,6 +39,8 @@ def decide(node: Node, request: Request, policy: DeliveryPolicy) -> Decision:
         return Drop(Reason.STALE_REQUEST, f"{request.event} belongs to an inspection that is over")
     if request.event is Event.INSPECT and node.state is not State.STARTING:
         return Drop(Reason.STALE_REQUEST, f"the start is no longer wanted: the inspection is {node.state}")
+    if request.event is Event.CONTINUE and node.state is State.PROCESSING and not request.begun:
+        return Fail(Reason.CONFLICTING_CALLBACK, "a second, different callback came while the first was processed")
     if request.attempt > policy.max_attempts:
         return Fail(
             Reason.ATTEMPTS_EXHAUSTED,

@@ -32,6 +32,7 @@ class Reason(StrEnum):
     LOOKUP_CONFLICT = "lookup-conflict"
     LOOKUP_NOT_WAITING = "lookup-not-waiting"
     DATA_MISSING = "data-missing"
+    STORE_UNAVAILABLE = "store-unavailable"
     INTERNAL = "internal"
 
 
@@ -56,6 +57,7 @@ HINTS: Final[dict[Reason, str]] = {
     Reason.LOOKUP_CONFLICT: "UUID, MACs and BMC address point to different nodes; correct the enrolment.",
     Reason.LOOKUP_NOT_WAITING: "The machine called back while its node was not waiting; start an inspection first.",
     Reason.DATA_MISSING: "There is no stored inspection data; inspect the node first.",
+    Reason.STORE_UNAVAILABLE: "The database could not answer; the request is carried out when it is back.",
     Reason.INTERNAL: "This is a fault of Ferroscope; please report it with the timeline and the log.",
 }
 

@@ -19,14 +19,16 @@ T = TypeVar("T")
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of a list: equality filters, order, and where the page begins.
+    """A page of a list: filters, order, and where the page begins.
 
-    ``filters`` maps a field to a value, or to a tuple of which one must match. ``marker`` is the
-    UUID of the last item of the page before. Order is by ``sort_key``, then UUID, so that paging
-    is stable. An unknown marker raises ``NotFoundError``.
+    ``filters`` maps a field to a value, or to a tuple of which one must match; ``before`` maps a
+    field to a number that it must be below. ``marker`` is the UUID of the last item of the page
+    before; an unknown one raises ``NotFoundError``. Order is by ``sort_key``, then by UUID, so
+    that paging is stable.
     """
 
     filters: dict[str, Any] = {}
+    before: dict[str, float] = {}
     limit: int | None = None
     marker: str | None = None
     sort_key: str = "created_at"
@@ -112,8 +114,12 @@ class Requests(Protocol):
     def consume(self, claim: Claim) -> None:
         """Take the request off the queue and free its node; ``ClaimLostError`` as in ``hold``."""
 
-    def retry(self, claim: Claim, after: float) -> None:
-        """Give the request back, to be delivered in ``after`` seconds; ``ClaimLostError``."""
+    def retry(self, claim: Claim, after: float, *, counted: bool = True) -> None:
+        """Give the request back, to be delivered in ``after`` seconds; ``ClaimLostError``.
+
+        An attempt that is not ``counted`` (the process was asked to stop) does not bring the
+        request nearer to its last one.
+        """
 
     def pending(self, node: str) -> Sequence[Request]:
         """Return the requests of the node, oldest first, claimed or not."""

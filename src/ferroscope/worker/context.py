@@ -15,7 +15,8 @@ from ferroscope.config.settings import Settings
 from ferroscope.domain.model import Claim, Document, Entry, Inspection, Node, Port, Request, Severity
 from ferroscope.ports.bmc import Bmc
 from ferroscope.ports.clock import Clock, StopFlag
-from ferroscope.ports.store import Part, Query, Store
+from ferroscope.ports.errors import BmcError
+from ferroscope.ports.store import Part, Query, Store, Transaction
 from ferroscope.transition import step
 
 
@@ -47,7 +48,7 @@ class TaskContext:
         ports: list[Port],
         rerun: bool,
         store: Store,
-        bmc: Bmc,
+        bmc: Bmc | None,
         settings: Settings,
         clock: Clock,
         stop: StopFlag,
@@ -60,10 +61,11 @@ class TaskContext:
         self.ports = ports
         self.port_changes = PortChanges()
         self.parts: dict[Part, bytes] = {}
+        self.bmc_addresses: frozenset[str] | None = None
         self.entries: list[Entry] = []
         self.rerun = rerun
         self.store = store
-        self.bmc = bmc
+        self._bmc = bmc
         self.settings = settings
         self.clock = clock
         self.stop = stop
@@ -73,6 +75,12 @@ class TaskContext:
     @property
     def request(self) -> Request:
         return self.claim.request
+
+    def driver(self) -> Bmc:
+        """Return the node's driver; ``BmcError`` where none of that name is enabled."""
+        if self._bmc is None:
+            raise BmcError(f"the driver {self.node.driver} is not enabled here", transient=False)
+        return self._bmc
 
     def note(
         self,
@@ -91,14 +99,20 @@ class TaskContext:
     def intend(self, effect: str) -> None:
         """Record, durably and fenced, that ``effect`` on the world is about to happen."""
         self.progress[effect] = "intent"
-        entries = self.entries
 
-        def work(tx: Any) -> None:
+        def work(tx: Transaction) -> None:
             tx.requests.hold(self.claim, progress=self.progress)
-            tx.journal.append(entries)
+            self.save_notes(tx)
 
         self.store.write(work)
         self.entries = []
+        self.bmc_addresses = None
+
+    def save_notes(self, tx: Transaction) -> None:
+        """Write what was noted so far: journal entries and the node's BMC addresses."""
+        tx.journal.append(self.entries)
+        if self.bmc_addresses is not None:
+            tx.addresses.set_bmc(self.node.uuid, self.bmc_addresses)
 
     def intended(self, effect: str) -> bool:
         """Whether an earlier attempt recorded the intent of ``effect``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import Column, ColumnElement, Connection, Select, and_, or_, select
 
@@ -21,6 +21,8 @@ def page(connection: Connection, mapper: Mapper[Any], query: Query, *, key: str 
     for name, value in query.filters.items():
         statement = statement.where(_matches(table.c[name], value))
     sort, unique = table.c[query.sort_key], table.c[key]
+    for name, value in query.before.items():
+        statement = statement.where(table.c[name] < value)
     if query.marker is not None:
         row = connection.execute(select(sort, unique).where(table.c.uuid == query.marker)).first()
         if row is None:
@@ -32,7 +34,8 @@ def page(connection: Connection, mapper: Mapper[Any], query: Query, *, key: str 
 
 
 def _matches(column: Column[Any], value: Any) -> ColumnElement[bool]:
-    return column.in_(value if isinstance(value, tuple) else (value,))
+    clause = column.in_(value) if isinstance(value, tuple) else column == value
+    return cast("ColumnElement[bool]", clause)
 
 
 def _null_rank(column: Column[Any]) -> ColumnElement[Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from sqlalchemy import Engine, bindparam, exists, select, update
+from sqlalchemy import Engine, Update, bindparam, exists, select, update
 from sqlalchemy.exc import IntegrityError
 
 from ferroscope.adapters.sql import schema
@@ -18,6 +18,7 @@ from ferroscope.adapters.sql.requests import REQUEST
 from ferroscope.domain.model import Claim
 from ferroscope.ports.bus import Bus
 from ferroscope.ports.clock import Clock, StopFlag
+from ferroscope.ports.errors import StoreUnavailableError
 from ferroscope.ports.store import Store
 
 _r = schema.requests.c
@@ -47,8 +48,11 @@ _FREE = (
     .where(_r.id.in_(bindparam("_ids", expanding=True)), _r.holder.is_not(None), ~_ALIVE)
     .values(holder=None, token=None, claimed_node=None)
 )
-
-__all__ = ["SqlQueue"]
+_FREE_TOKEN = (
+    update(schema.requests)
+    .where(_r.token == bindparam("_token"))
+    .values(holder=None, token=None, claimed_node=None, attempt=_r.attempt - 1)
+)
 
 
 class SqlQueue:
@@ -61,11 +65,14 @@ class SqlQueue:
         self._clock = clock
         self._poll_interval = poll_interval
         self._swept_at = -poll_interval
+        # Tokens of claims whose commit was not answered: they may hold a node in our own name.
+        self._doubtful: set[str] = set()
 
     def get(self, holder: str, timeout: float, stop: StopFlag) -> Claim | None:
         deadline = self._clock.monotonic() + timeout
         while not stop.is_set():
             seen = self._bus.wait("requests", 0, 0.0)
+            self._free_doubtful()
             self._free_orphans()
             claim = self._claim(holder)
             remaining = deadline - self._clock.monotonic()
@@ -80,6 +87,9 @@ class SqlQueue:
             row = self._store.write(lambda tx: self._take(tx, values), durable=False)
         except IntegrityError:  # another request of this node was claimed at this moment
             return None
+        except StoreUnavailableError:
+            self._doubtful.add(values["_token"])
+            raise
         if row is None:
             return None
         return Claim(request=REQUEST.from_row(row), holder=holder, token=values["_token"])
@@ -92,6 +102,13 @@ class SqlQueue:
             return None
         return tx.connection.execute(_BY_ID, {"_id": ident}).first()
 
+    def _free_doubtful(self) -> None:
+        """Give back what a claim whose answer was lost may have taken."""
+        while self._doubtful:
+            token = next(iter(self._doubtful))
+            self._execute(_FREE_TOKEN, {"_token": token})
+            self._doubtful.discard(token)
+
     def _free_orphans(self) -> None:
         """Free what dead members held; looked for by each process once per poll interval."""
         now = self._clock.monotonic()
@@ -100,4 +117,7 @@ class SqlQueue:
         self._swept_at = now
         orphans = self._store.read(lambda tx: tx.connection.execute(_ORPHANS).scalars().all())  # type: ignore[attr-defined]
         if orphans:
-            self._store.write(lambda tx: tx.connection.execute(_FREE, {"_ids": list(orphans)}))  # type: ignore[attr-defined]
+            self._execute(_FREE, {"_ids": list(orphans)})
+
+    def _execute(self, statement: Update, values: dict[str, Any]) -> None:
+        self._store.write(lambda tx: tx.connection.execute(statement, values))  # type: ignore[attr-defined]

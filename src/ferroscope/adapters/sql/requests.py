@@ -28,7 +28,15 @@ _INSERT = insert(schema.requests)
 _HOLD = update(schema.requests).where(*_MINE).values(begun=bindparam("_begun"), progress=bindparam("_progress"))
 _CONSUME = delete(schema.requests).where(*_MINE)
 _RETRY = (
-    update(schema.requests).where(*_MINE).values(holder=None, token=None, claimed_node=None, due_at=bindparam("_due"))
+    update(schema.requests)
+    .where(*_MINE)
+    .values(
+        holder=None,
+        token=None,
+        claimed_node=None,
+        due_at=bindparam("_due"),
+        attempt=_r.attempt - bindparam("_uncounted"),
+    )
 )
 _TURN = (
     update(schema.requests)
@@ -74,8 +82,8 @@ class SqlRequests:
         self._fenced(_CONSUME, claim)
         self._tx.wake("requests")
 
-    def retry(self, claim: Claim, after: float) -> None:
-        self._fenced(_RETRY, claim, _due=self._tx.now + after)
+    def retry(self, claim: Claim, after: float, *, counted: bool = True) -> None:
+        self._fenced(_RETRY, claim, _due=self._tx.now + after if after else 0.0, _uncounted=int(not counted))
         self._tx.wake("requests")
 
     def pending(self, node: str) -> Sequence[Request]:

@@ -1,0 +1,31 @@
+"""One task per event: what the worker does when the machine has taken it.
+
+A task gets its context, has effects on the machine and on the context's copies, and returns an
+outcome; it commits nothing itself. Automatic events without a task (``wait``) only move the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ferroscope.domain.outcome import Outcome
+from ferroscope.domain.states import Event
+from ferroscope.hooks.pipeline import Pipeline
+from ferroscope.worker.context import TaskContext
+from ferroscope.worker.tasks import abort, commands, finish, process, start, timeout
+
+
+def build(pipeline: Pipeline) -> Mapping[Event, Callable[[TaskContext], Outcome]]:
+    """Return the task of each event that has one."""
+    run_hooks = process.ProcessTask(pipeline)
+    return {
+        Event.INSPECT: start.run,
+        Event.CONTINUE: run_hooks,
+        Event.REAPPLY: run_hooks,
+        Event.FINISH: finish.run,
+        Event.ABORT: abort.run,
+        Event.TIMEOUT: timeout.run,
+        Event.VERIFY: commands.verify,
+        Event.SET_POWER: commands.set_power,
+        Event.SET_BOOT_DEVICE: commands.set_boot_device,
+    }

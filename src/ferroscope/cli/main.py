@@ -1,0 +1,49 @@
+"""``ferroscope``: finds the command and loads it, so that the others cost nothing."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Final
+
+import click
+
+from ferroscope import __version__
+
+# name -> (module:attribute, what it does)
+COMMANDS: Final[dict[str, tuple[str, str]]] = {
+    "all": ("ferroscope.cli.service:run_all", "Run api, worker and periodic tasks in one process."),
+    "api": ("ferroscope.cli.service:run_api", "Run the api role."),
+    "worker": ("ferroscope.cli.service:run_worker", "Run the worker role."),
+    "db": ("ferroscope.cli.db:db", "Look after the database's schema."),
+    "sim": ("ferroscope.cli.sim:sim", "Run a simulated fleet."),
+    "demo": ("ferroscope.cli.demo:demo", "Show the service at work on a simulated fleet."),
+    "node": ("ferroscope.cli.node:node", "Enrol, list, show and change nodes."),
+    "inspect": ("ferroscope.cli.inspect:inspect", "Inspect nodes and watch them finish."),
+    "status": ("ferroscope.cli.status:status", "Show how the service is doing."),
+    "docs": ("ferroscope.cli.docs:docs", "Generate the reference pages of the documentation."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute = COMMANDS[cmd_name][0].split(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)  # noqa: S101  # the table above says so
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, help_text) for name, (_, help_text) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="ferroscope")
+def main() -> None:
+    """Ferroscope: highly available bare-metal inspection."""

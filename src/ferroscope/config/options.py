@@ -1,0 +1,163 @@
+"""The options as operators write them: one oslo.config declaration, from which all else follows.
+
+Sections and names are those of ``settings``; the reference in docs/ is generated from here. An
+environment variable ``OS_<SECTION>__<OPTION>`` overrides the file, as oslo.config has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+from oslo_config import cfg
+
+from ferroscope.config import settings as target
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+CONFIG_FILES: Final = ("/etc/ferroscope/ferroscope.conf",)
+
+_DEFAULT_HOOKS: Final = ",".join(target.InspectorSettings().default_hooks)
+_HOOK_LISTS: Final = frozenset({"default_hooks", "hooks"})
+
+API: Final = (
+    cfg.StrOpt("host", default="::", help="Address to listen on; '::' is every address, IPv4 too."),
+    cfg.PortOpt("bare_metal_port", default=6385, help="Port of the Bare Metal API; 0 disables it."),
+    cfg.PortOpt("introspection_port", default=5050, help="Port of the Introspection API; 0 disables it."),
+    cfg.IntOpt("threads", default=8, min=1, help="Requests answered at the same time by one api process."),
+    cfg.StrOpt(
+        "public_url", default="", help="Base URL in links, where a proxy changes it; empty: as the client named us."
+    ),
+    cfg.IntOpt("max_body_size", default=16 * 1024 * 1024, min=1024, help="Largest request body, in bytes."),
+    cfg.IntOpt("max_json_depth", default=25, min=1, help="Deepest nesting that a request body may have."),
+    cfg.IntOpt("max_limit", default=1000, min=1, help="Most items in one page of a list."),
+    cfg.BoolOpt(
+        "enable_ramdisk_endpoints",
+        default=True,
+        help="Serve the unauthenticated endpoints for ramdisks (continue_inspection, lookup, heartbeat).",
+    ),
+    cfg.IntOpt("lookup_timeout", default=300, min=1, help="Seconds for which a ramdisk shall go on looking up."),
+    cfg.IntOpt("heartbeat_timeout", default=300, min=1, help="Longest interval between heartbeats, in seconds."),
+)
+
+DATABASE: Final = (
+    cfg.StrOpt(
+        "connection",
+        default="sqlite:///ferroscope.db",
+        secret=True,
+        help="SQLAlchemy URL: sqlite:///FILE, postgresql://USER:PASSWORD@HOST/NAME or mysql://USER:PASSWORD@HOST/NAME.",
+    ),
+    cfg.IntOpt("pool_size", default=12, min=2, help="Connections that one process keeps at the most."),
+    cfg.FloatOpt("busy_timeout", default=5.0, min=0.1, help="Seconds to try when others are in the way, before a 503."),
+    cfg.IntOpt("connect_timeout", default=5, min=1, help="Seconds to wait for a connection."),
+    cfg.FloatOpt("statement_timeout", default=5.0, min=1.0, help="Longest time of one statement, in seconds."),
+    cfg.FloatOpt("retry_interval", default=0.05, min=0.001, help="Longest pause between two tries, in seconds."),
+    cfg.FloatOpt(
+        "poll_interval", default=0.25, min=0.01, help="Seconds between two looks at the queue where nobody wakes us up."
+    ),
+)
+
+WORKER: Final = (
+    cfg.IntOpt("threads", default=0, min=0, help="Worker threads of one process; 0: the number of processors."),
+    cfg.FloatOpt("get_timeout", default=3.0, min=0.01, help="Seconds to wait for a request before asking again."),
+    cfg.IntOpt("max_attempts", default=3, min=1, help="Deliveries of one request before its inspection fails."),
+    cfg.StrOpt(
+        "interrupted",
+        default="rerun",
+        choices=["rerun", "error"],
+        help="What becomes of a strict request whose worker died: run it again, or fail the inspection.",
+    ),
+    cfg.FloatOpt("retry_delay", default=1.0, min=0.0, help="Seconds before a request is tried again."),
+    cfg.FloatOpt("member_ttl", default=6.0, min=0.5, help="Seconds after which a silent process counts as dead."),
+    cfg.FloatOpt("heartbeat_interval", default=1.5, min=0.1, help="Seconds between a process's heartbeats."),
+    cfg.FloatOpt("graceful_timeout", default=30.0, min=0.0, help="Seconds for running tasks to end after SIGTERM."),
+)
+
+INSPECTOR: Final = (
+    cfg.StrOpt("default_hooks", default=_DEFAULT_HOOKS, help="The hooks that $default_hooks stands for."),
+    cfg.StrOpt(
+        "hooks",
+        default="$default_hooks",
+        help="Hooks in their order, for example 'my-hook,$default_hooks,?memory'; '?' marks an optional one.",
+    ),
+    cfg.StrOpt(
+        "add_ports",
+        default="pxe",
+        choices=["all", "active", "pxe", "disabled"],
+        help="For which NICs ports are created: all, those with an IP address, the one that booted, none.",
+    ),
+    cfg.StrOpt(
+        "keep_ports",
+        default="all",
+        choices=["all", "present", "added"],
+        help="Which ports stay: all, those in the inventory, those that add_ports selects.",
+    ),
+    cfg.BoolOpt("update_pxe_enabled", default=True, help="Set pxe_enabled of ports to what the inventory says."),
+    cfg.BoolOpt("power_off", default=True, help="Power a machine off when its inspection ends."),
+    cfg.FloatOpt(
+        "timeout", default=900.0, min=0.1, max=900.0, help="Seconds that an inspection may stay in one state."
+    ),
+    cfg.FloatOpt("timeout_period", default=30.0, min=0.0, help="Seconds between two looks for overdue ones; 0: never."),
+)
+
+DRIVERS: Final = (
+    cfg.ListOpt("enabled", default=["fake-hardware", "fake", "sim"], help="The drivers that nodes may have."),
+    cfg.FloatOpt("command_timeout", default=10.0, min=0.1, help="Hard deadline of one BMC command, in seconds."),
+    cfg.FloatOpt("power_timeout", default=60.0, min=0.1, help="Seconds for the power state to follow a command."),
+    cfg.FloatOpt(
+        "power_poll_interval", default=0.05, min=0.001, help="Seconds between two looks at a power state that lags."
+    ),
+)
+
+LOG: Final = (
+    cfg.StrOpt(
+        "level", default="info", choices=["debug", "info", "warning", "error"], help="Least level that is logged."
+    ),
+    cfg.StrOpt("format", default="console", choices=["console", "json"], help="Lines for people or for machines."),
+)
+
+SECTIONS: Final[dict[str, tuple[Sequence[Any], type[msgspec.Struct]]]] = {
+    "api": (API, target.ApiSettings),
+    "database": (DATABASE, target.DatabaseSettings),
+    "worker": (WORKER, target.WorkerSettings),
+    "inspector": (INSPECTOR, target.InspectorSettings),
+    "drivers": (DRIVERS, target.DriverSettings),
+    "log": (LOG, target.LogSettings),
+}
+
+
+class ConfigurationError(Exception):
+    """The configuration cannot be used; the message says which option, why, and what is possible."""
+
+
+def load(files: Sequence[str] | None = None, overrides: dict[str, Any] | None = None) -> target.Settings:
+    """Read ``files`` (default: those of ``CONFIG_FILES`` that exist) and return the settings.
+
+    ``overrides`` maps ``section.option`` to a value of the command line. ``ConfigurationError``.
+    """
+    wanted = [path for path in CONFIG_FILES if Path(path).exists()] if files is None else list(files)
+    conf = cfg.ConfigOpts()
+    for section, (options, _) in SECTIONS.items():
+        conf.register_opts(options, group=section)
+    try:
+        conf(args=[], project="ferroscope", default_config_files=wanted, default_config_dirs=[])
+        for name, value in (overrides or {}).items():
+            section, option = name.split(".", 1)
+            conf.set_override(option, value, group=section)
+        return target.Settings(**{section: _section(conf, section) for section in SECTIONS})
+    except cfg.ConfigFilesNotFoundError as exc:
+        raise ConfigurationError(f"no such configuration file: {', '.join(exc.config_files)}") from exc
+    except (cfg.Error, ValueError) as exc:
+        raise ConfigurationError(str(exc)) from exc
+
+
+def _section(conf: Any, section: str) -> Any:
+    group = conf[section]
+    options, struct = SECTIONS[section]
+    values = {option.dest: getattr(group, option.dest) for option in options}
+    for name in _HOOK_LISTS.intersection(values):
+        values[name] = [hook.strip() for hook in values[name].split(",") if hook.strip()]
+    known = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    return struct(**known)

@@ -1,0 +1,70 @@
+"""The store, its queue and its wake-up, as one process uses them."""
+
+from __future__ import annotations
+
+import msgspec
+from sqlalchemy import Engine
+
+from ferroscope.adapters.memory.bus import LocalBus
+from ferroscope.adapters.sql import dialect, migrate
+from ferroscope.adapters.sql.queue import SqlQueue
+from ferroscope.adapters.sql.store import SqlStore
+from ferroscope.adapters.sql.wakeup import start_watcher
+from ferroscope.config.settings import Settings
+from ferroscope.ports.bus import Bus
+from ferroscope.ports.clock import Clock, StopFlag
+from ferroscope.ports.errors import StoreUnavailableError
+from ferroscope.ports.queue import Queue
+from ferroscope.ports.store import Store
+
+
+class SchemaError(Exception):
+    """The database's schema is not the one that this release works with."""
+
+
+class Backend(msgspec.Struct, frozen=True):
+    """One process's connections to the database."""
+
+    engine: Engine
+    store: Store
+    queue: Queue
+    bus: Bus
+
+    def close(self) -> None:
+        self.bus.close()
+        self.engine.dispose()
+
+
+def open_backend(settings: Settings, *, clock: Clock, stop: StopFlag, listen: bool) -> Backend:
+    """Build the backend; ``listen``: also be woken up by what other processes put on the queue."""
+    database = settings.database
+    engine = dialect.build_engine(database)
+    bus = LocalBus()
+    store = SqlStore(engine, settings=database, bus=bus, clock=clock, stop=stop)
+    queue = SqlQueue(store, engine, bus=bus, clock=clock, poll_interval=database.poll_interval)
+    if listen:
+        start_watcher(database, bus=bus, stop=stop)
+    return Backend(engine=engine, store=store, queue=queue, bus=bus)
+
+
+def ensure_schema(settings: Settings, *, upgrade: bool) -> str:
+    """Check the schema, or bring it up to date; return its version.
+
+    ``SchemaError`` says what to do where it is not the right one, ``StoreUnavailableError`` that
+    the database cannot be reached.
+    """
+    engine = dialect.build_engine(settings.database)
+    try:
+        found = migrate.current(engine)
+        if found == migrate.HEAD:
+            return found
+        if upgrade:
+            migrate.upgrade(engine)
+            return migrate.HEAD
+        where = "is empty" if found is None else f"has the schema {found}"
+        raise SchemaError(f"the database {where}, this release needs {migrate.HEAD}; run: ferroscope db upgrade")
+    finally:
+        engine.dispose()
+
+
+__all__ = ["Backend", "SchemaError", "StoreUnavailableError", "ensure_schema", "open_backend"]

@@ -1,0 +1,79 @@
+"""The HTTP server of the api role: waitress, on its own thread, with a graceful end.
+
+One application on several listeners. When asked to stop it no longer accepts connections, lets
+the requests that it has taken finish, and only then ends.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+import waitress.server
+from waitress import wasyncore
+
+from ferroscope.config.settings import ApiSettings
+
+_TICK: Final = 0.25
+
+
+class HttpServer:
+    """Listens as soon as it is built; ``start`` serves, ``stop`` ends."""
+
+    def __init__(self, app: Callable[..., Iterable[bytes]], settings: ApiSettings) -> None:
+        ports = [port for port in (settings.bare_metal_port, settings.introspection_port) if port]
+        self._map: dict[int, Any] = {}
+        self._sockets = [listen(settings.host, port) for port in ports]
+        self._server = waitress.server.create_server(
+            app,
+            map=self._map,
+            sockets=self._sockets,
+            threads=settings.threads,
+            max_request_body_size=settings.max_body_size,
+            connection_limit=1000,
+            channel_timeout=60,
+            ident="",
+            asyncore_use_poll=True,
+        )
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="http", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout: float) -> None:
+        """Stop accepting, let running requests end for up to ``timeout`` seconds."""
+        self._stopping.set()
+        self._thread.join(timeout + 2 * _TICK)
+        self._server.task_dispatcher.shutdown(cancel_pending=True, timeout=1)
+
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            wasyncore.loop(timeout=_TICK, use_poll=True, map=self._map, count=1)
+        for listener in self._listeners():
+            listener.del_channel()
+            listener.socket.close()
+        while self._busy():
+            wasyncore.loop(timeout=_TICK, use_poll=True, map=self._map, count=1)
+
+    def _listeners(self) -> Sequence[Any]:
+        return [item for item in list(self._map.values()) if isinstance(item, waitress.server.BaseWSGIServer)]
+
+    def _busy(self) -> bool:
+        channels = [item for item in list(self._map.values()) if hasattr(item, "requests")]
+        return any(channel.requests or channel.request or channel.total_outbufs_len for channel in channels)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a listening TCP socket; ``::`` takes IPv4 as well. ``OSError`` names the address."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    dualstack = family == socket.AF_INET6 and host == "::" and socket.has_dualstack_ipv6()
+    try:
+        return socket.create_server((host, port), family=family, backlog=1024, dualstack_ipv6=dualstack)
+    except OSError as exc:
+        raise OSError(exc.errno, f"cannot listen on {host} port {port}: {exc.strerror or exc}") from exc

@@ -1,0 +1,131 @@
+"""One process that plays one or more roles, from its start to its graceful end.
+
+Signals are waited for, not handled: nothing runs at an arbitrary point of the main thread.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from typing import Final, Literal
+
+import structlog
+
+from ferroscope.config.settings import Settings
+from ferroscope.ports.store import Store
+from ferroscope.runtime import wiring
+from ferroscope.runtime.backend import SchemaError, StoreUnavailableError, ensure_schema, open_backend
+from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.http import HttpServer
+from ferroscope.runtime.member import Membership
+
+Role = Literal["api", "worker", "periodic"]
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_log = structlog.get_logger(__name__)
+
+
+def process_name(role: str) -> str:
+    """Return how this process is called in logs and journals: role, host, pid."""
+    return f"{role}@{socket.gethostname()}:{os.getpid()}"
+
+
+class StartError(Exception):
+    """The process cannot start; the message says why and what to do."""
+
+
+class Process:
+    """Plays ``roles`` until SIGTERM or SIGINT; ``run`` returns the exit code."""
+
+    def __init__(self, settings: Settings, roles: tuple[Role, ...], *, upgrade: bool = False) -> None:
+        self._settings = settings
+        self._roles = roles
+        self._stop = threading.Event()
+        self._ending: list[Callable[[], object]] = []
+        name = "all" if len(roles) == 3 else roles[0]
+        self.name = process_name(name)
+        self._role = name
+        self._upgrade = upgrade
+
+    def run(self) -> int:
+        """Start, wait for a signal, stop: no new requests, running ones end, leave the party."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        try:
+            self._start_or_explain()
+            notify("READY=1")
+            _log.info("ready", roles=list(self._roles))
+            received = signal.sigwait(_SIGNALS)
+            _log.info("stopping", signal=signal.Signals(received).name)
+        finally:
+            notify("STOPPING=1")
+            self._end()
+        return 0
+
+    def _start_or_explain(self) -> None:
+        try:
+            self._start()
+        except (SchemaError, StoreUnavailableError, wiring.SetupError, OSError) as exc:
+            raise StartError(str(exc)) from exc
+
+    def _start(self) -> None:
+        settings, clock = self._settings, SystemClock()
+        ensure_schema(settings, upgrade=self._upgrade)
+        working = "worker" in self._roles
+        backend = open_backend(settings, clock=clock, stop=self._stop, listen=working)
+        self._ending.append(backend.close)
+        drivers = wiring.build_drivers(settings)
+        membership = Membership(backend.store, settings.worker, role=self._role, stop=self._stop)
+        membership.start()
+        self._ending.append(membership.leave)
+        if working:
+            pool = wiring.build_pool(
+                settings,
+                backend,
+                drivers,
+                clock=clock,
+                stop=self._stop,
+                member=membership.member.id,
+                process=self.name,
+            )
+            pool.start()
+            self._ending.append(lambda: pool.join(settings.worker.graceful_timeout))
+        if "periodic" in self._roles:
+            self._start_periodic(backend.store)
+        self._ending.append(lambda: backend.bus.publish("requests"))
+        self._ending.append(self._stop.set)
+        if "api" in self._roles:
+            server = HttpServer(wiring.build_app(settings, backend, drivers, process=self.name), settings.api)
+            server.start()
+            self._ending.append(lambda: server.stop(settings.worker.graceful_timeout))
+
+    def _start_periodic(self, store: Store) -> None:
+        from ferroscope.periodic.timeouts import Timeouts
+
+        inspector = self._settings.inspector
+        task = Timeouts(
+            store,
+            timeout=inspector.timeout,
+            period=inspector.timeout_period,
+            stop=self._stop,
+            process=self.name,
+        )
+        threading.Thread(target=task.run, name="timeouts", daemon=True).start()
+
+    def _end(self) -> None:
+        while self._ending:
+            self._ending.pop()()
+
+
+def notify(state: str) -> None:
+    """Tell the service manager, if there is one (the sd_notify protocol)."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+        try:
+            channel.sendto(state.encode(), "\0" + address[1:] if address.startswith("@") else address)
+        except OSError as exc:
+            _log.warning("could not notify the service manager", error=str(exc))

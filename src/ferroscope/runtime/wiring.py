@@ -1,0 +1,98 @@
+"""The composition root: which adapter stands behind which port, and which role gets what.
+
+Nothing else builds an adapter or hands out settings.
+"""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import structlog
+
+from ferroscope.adapters.fake.bmc import FakeBmc
+from ferroscope.adapters.sim.bmc import SimBmc
+from ferroscope.config.settings import Settings
+from ferroscope.ports.bmc import Bmc
+from ferroscope.ports.clock import Clock, StopFlag
+from ferroscope.runtime.backend import Backend
+
+# The API does not import the worker's side and the other way round, so each is imported where
+# it is built: a process pays only for the roles that it plays.
+
+
+class SetupError(Exception):
+    """Something is configured that cannot work; the message says what and what is possible."""
+
+
+def build_drivers(settings: Settings) -> Mapping[str, Bmc]:
+    """Return the enabled drivers by name; ``SetupError``."""
+    fake = FakeBmc()
+    known: dict[str, Callable[[], Bmc]] = {
+        "fake-hardware": lambda: fake,
+        "fake": lambda: fake,
+        "sim": lambda: SimBmc(timeout=settings.drivers.command_timeout),
+    }
+    unknown = [name for name in settings.drivers.enabled if name not in known]
+    if unknown:
+        raise SetupError(f"[drivers] enabled has the unknown driver {unknown[0]!r}; there are: {', '.join(known)}")
+    return {name: known[name]() for name in settings.drivers.enabled}
+
+
+def build_app(
+    settings: Settings, backend: Backend, drivers: Mapping[str, Bmc], *, process: str
+) -> Callable[..., Iterable[bytes]]:
+    """Return the WSGI application of the api role."""
+    from ferroscope.api.app import create_app
+    from ferroscope.api.context import ApiContext
+
+    context = ApiContext(
+        store=backend.store,
+        settings=settings,
+        drivers=drivers,
+        process=process,
+        new_uuid=lambda: str(uuid.uuid4()),
+        new_token=lambda: secrets.token_urlsafe(32),
+        log=structlog.get_logger("ferroscope.api"),
+    )
+    return create_app(context)
+
+
+def build_pool(
+    settings: Settings,
+    backend: Backend,
+    drivers: Mapping[str, Bmc],
+    *,
+    clock: Clock,
+    stop: StopFlag,
+    member: str,
+    process: str,
+) -> Any:
+    """Return the worker role's pool; ``SetupError`` where the hooks cannot work as configured."""
+    from ferroscope.hooks.errors import HookSetupError
+    from ferroscope.hooks.pipeline import from_settings
+    from ferroscope.worker.loop import Worker
+    from ferroscope.worker.pool import WorkerPool
+    from ferroscope.worker.tasks import build
+
+    try:
+        tasks = build(from_settings(settings.inspector))
+    except HookSetupError as exc:
+        raise SetupError(str(exc)) from exc
+
+    def build_worker() -> Worker:
+        return Worker(
+            store=backend.store,
+            queue=backend.queue,
+            tasks=tasks,
+            drivers=drivers,
+            settings=settings,
+            clock=clock,
+            stop=stop,
+            member=member,
+            process=process,
+        )
+
+    return WorkerPool(build_worker, settings.worker.threads)

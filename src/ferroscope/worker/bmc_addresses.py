@@ -1,0 +1,67 @@
+"""The addresses by which a machine's BMC may call itself: literal, and resolved to IP addresses.
+
+Resolved by a worker at the start of an inspection, outside any lock: DNS may be slow.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from urllib.parse import urlsplit
+
+import structlog
+
+from ferroscope.domain.model import Node
+
+_log = structlog.get_logger(__name__)
+
+
+def resolve(node: Node) -> frozenset[str]:
+    """Return every address in the ``*_address`` keys of ``driver_info``, loopback ones left out.
+
+    A name that does not resolve is kept as it is and logged.
+    """
+    found: set[str] = set()
+    for key, value in node.driver_info.items():
+        if key.endswith("_address") and isinstance(value, str) and value:
+            host = _host(value)
+            if host:
+                found.update(_addresses(node, key, host))
+    return frozenset(found)
+
+
+def normalize(address: str) -> str | None:
+    """Return an IP address in its canonical form, None where it is none or means nothing."""
+    try:
+        parsed = ipaddress.ip_address(address.split("%", 1)[0].split("/", 1)[0])
+    except ValueError:
+        return None
+    return None if parsed.is_loopback or parsed.is_unspecified else str(parsed)
+
+
+def _host(value: str) -> str | None:
+    try:
+        ipaddress.ip_address(value.strip("[]"))
+    except ValueError:
+        try:
+            return urlsplit(value if "//" in value else f"//{value}").hostname
+        except ValueError:
+            return None
+    return value.strip("[]")
+
+
+def _addresses(node: Node, key: str, host: str) -> set[str]:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        pass
+    else:
+        literal = normalize(host)
+        return {literal} if literal else set()
+    try:
+        infos = socket.getaddrinfo(host, None, proto=socket.IPPROTO_TCP)
+    except (OSError, UnicodeError) as exc:
+        _log.warning("cannot resolve a BMC address", node=node.uuid, field=key, error=str(exc))
+        return {host.lower()}
+    resolved = {address for info in infos if (address := normalize(str(info[4][0])))}
+    return resolved | {host.lower()} if resolved else set()

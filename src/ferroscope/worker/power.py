@@ -1,0 +1,54 @@
+"""Power as tasks use it: command, then read until it is so; the BMC's word alone is not enough."""
+
+from __future__ import annotations
+
+import structlog
+
+from ferroscope.domain.model import Severity
+from ferroscope.domain.reasons import Reason
+from ferroscope.ports.bmc import BootDevice, Power
+from ferroscope.ports.errors import BmcError
+from ferroscope.worker.context import TaskContext
+
+_log = structlog.get_logger(__name__)
+
+
+def ensure_power(context: TaskContext, power: Power) -> None:
+    """Bring the machine to ``power``; does nothing where it is so already.
+
+    Raises ``BmcError`` (transient, when the state did not follow in time) and ``StoppedError``.
+    """
+    bmc = context.driver()
+    node, drivers = context.node, context.settings.drivers
+    if bmc.get_power(node) is not power:
+        bmc.set_power(node, power)
+        context.note(str(power), f"commanded {power}")
+        node.power_state = power  # all that a driver without a BMC can go by
+        deadline = context.clock.monotonic() + drivers.power_timeout
+        while (actual := bmc.get_power(node)) is not power:
+            if context.clock.monotonic() > deadline:
+                node.power_state = actual
+                raise BmcError(f"still {actual} {drivers.power_timeout:g} s after {power}", transient=True)
+            context.pause(drivers.power_poll_interval)
+    node.power_state = power
+    node.target_power_state = None
+
+
+def power_off_quietly(context: TaskContext) -> None:
+    """Power off where that is wanted; a failure is noted, because what matters has happened before."""
+    wanted = context.settings.inspector.power_off and (context.inspection is None or context.inspection.manage_boot)
+    if not wanted:
+        return
+    try:
+        ensure_power(context, Power.OFF)
+    except BmcError as exc:
+        _log.warning("could not power off", node=context.node.uuid, error=str(exc))
+        context.note(
+            "power off", f"could not power off: {exc}", severity=Severity.WARNING, reason=Reason.BMC_UNREACHABLE
+        )
+
+
+def boot_from_network(context: TaskContext) -> None:
+    """Let the next boot, and only that, come from the network."""
+    context.driver().set_boot_device(context.node, BootDevice.PXE, persistent=False)
+    context.note("boot device", "the next boot comes from the network")

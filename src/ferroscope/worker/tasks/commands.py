@@ -1,0 +1,45 @@
+"""Commands of operators to a machine that is not being inspected: verify, power, boot device.
+
+They leave the inspection's state alone; their failure is the node's ``last_error``.
+"""
+
+from __future__ import annotations
+
+from ferroscope.domain.outcome import Done, Fail, Outcome
+from ferroscope.domain.reasons import Reason
+from ferroscope.ports.bmc import BootDevice, Power
+from ferroscope.worker.context import TaskContext
+from ferroscope.worker.power import ensure_power
+
+_REBOOTS = ("rebooting", "soft rebooting")
+
+
+def verify(context: TaskContext) -> Outcome:
+    """Check driver_info and ask the BMC for its power state."""
+    driver = context.driver()
+    wrong = driver.validate(context.node)
+    if wrong:
+        return Fail(Reason.BMC_REFUSED, wrong)
+    context.node.power_state = driver.get_power(context.node)
+    context.note("verified", f"the BMC answers: {context.node.power_state}")
+    return Done()
+
+
+def set_power(context: TaskContext) -> Outcome:
+    """Bring the machine to payload ``target``: a power state, soft or not, or a reboot."""
+    target = str(context.request.payload.get("target", ""))
+    if target in _REBOOTS:
+        ensure_power(context, Power.OFF)
+        ensure_power(context, Power.ON)
+    else:
+        ensure_power(context, Power.ON if target == Power.ON else Power.OFF)
+    return Done()
+
+
+def set_boot_device(context: TaskContext) -> Outcome:
+    """Set payload ``boot_device``, once or ``persistent``."""
+    device = BootDevice(context.request.payload["boot_device"])
+    persistent = bool(context.request.payload.get("persistent", False))
+    context.driver().set_boot_device(context.node, device, persistent=persistent)
+    context.note("boot device", f"boots from {device}{' always' if persistent else ' once'}")
+    return Done()

@@ -1,0 +1,15 @@
+"""Finish: the data is safe, so power the machine off. A BMC that does not obey fails nothing."""
+
+from __future__ import annotations
+
+from ferroscope.domain.outcome import Done, Outcome
+from ferroscope.domain.states import State
+from ferroscope.worker.context import TaskContext
+from ferroscope.worker.power import power_off_quietly
+
+
+def run(context: TaskContext) -> Outcome:
+    """Power off after an inspection; processing stored data again never touches the machine."""
+    if context.before.state is State.PROCESSING:
+        power_off_quietly(context)
+    return Done()

@@ -1,0 +1,38 @@
+"""Start an inspection: power off, next boot from the network, power on; then wait.
+
+Reentrant: a rerun reads the real power state, and where the power-on of an earlier attempt took
+effect the machine is left alone, so that it is not rebooted twice.
+"""
+
+from __future__ import annotations
+
+from ferroscope.domain.outcome import Next, Outcome
+from ferroscope.domain.states import Event
+from ferroscope.ports.bmc import Power
+from ferroscope.worker.bmc_addresses import resolve
+from ferroscope.worker.context import TaskContext
+from ferroscope.worker.power import boot_from_network, ensure_power
+
+_POWER_ON = "power on"
+
+
+def run(context: TaskContext) -> Outcome:
+    """Boot the ramdisk; where the operator boots it, only note that we wait."""
+    context.bmc_addresses = resolve(context.node)
+    if context.inspection is not None and not context.inspection.manage_boot:
+        context.note("unmanaged", "the operator boots the ramdisk")
+        return Next(Event.WAIT)
+    if _has_taken_effect(context):
+        context.note("already on", "an earlier attempt powered it on")
+        context.node.power_state = Power.ON
+        return Next(Event.WAIT)
+    ensure_power(context, Power.OFF)
+    boot_from_network(context)
+    context.intend(_POWER_ON)
+    ensure_power(context, Power.ON)
+    return Next(Event.WAIT)
+
+
+def _has_taken_effect(context: TaskContext) -> bool:
+    # The intent is recorded when the machine is off, so if it is on now, we did it.
+    return context.intended(_POWER_ON) and context.driver().get_power(context.node) is Power.ON
