@@ -23,7 +23,9 @@ def page(rows: Iterable[S], query: Query, *, marker: S | None, key: Key[S]) -> l
 
 def matches(row: S, query: Query) -> bool:
     """Whether the row satisfies every filter; a tuple means any of its values."""
-    return all(_is(getattr(row, field), wanted) for field, wanted in query.filters.items())
+    return all(_is(getattr(row, field), wanted) for field, wanted in query.filters.items()) and all(
+        (value := getattr(row, field)) is not None and value < limit for field, limit in query.before.items()
+    )
 
 
 def ordering(field: str, tie: str) -> Key[Any]:

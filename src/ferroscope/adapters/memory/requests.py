@@ -56,9 +56,13 @@ class MemoryRequests:
         self._rows.claimed.drop(request.node)
         self.ready = True
 
-    def retry(self, claim: Claim, after: float) -> None:
+    def retry(self, claim: Claim, after: float, *, counted: bool = True) -> None:
         request = self._mine(claim).request
-        later = msgspec.structs.replace(request, due_at=self._now + after)
+        later = msgspec.structs.replace(
+            request,
+            due_at=self._now + after if after else 0.0,
+            attempt=request.attempt - (not counted),
+        )
         self._rows.requests.put(request.id, RequestRow(later))
         self._rows.claimed.drop(request.node)
         self.ready = True

@@ -44,12 +44,12 @@ def _null_rank(column: Column[Any]) -> ColumnElement[Any]:
 
 def _after(sort: Column[Any], unique: Column[Any], row: Any, *, descending: bool) -> ColumnElement[bool]:
     value, ident = row
-    beyond = unique < ident if descending else unique > ident
+    beyond: ColumnElement[bool] = unique < ident if descending else unique > ident
     if sort is unique:
         return beyond
     if value is None:
         later: ColumnElement[bool] = sort.is_not(None)
         return and_(sort.is_(None), beyond) if descending else or_(later, and_(sort.is_(None), beyond))
-    further = sort < value if descending else sort > value
+    further: ColumnElement[bool] = sort < value if descending else sort > value
     same = and_(sort == value, beyond)
     return or_(further, same, sort.is_(None)) if descending else or_(further, same)
