@@ -1,0 +1,78 @@
+"""Talks to a running fleet from outside: its control calls, blocking, over one connection."""
+
+from __future__ import annotations
+
+import socket
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from ferroscope.sim.status import Status
+from ferroscope.sim.tally import Effect
+
+
+class ControlError(Exception):
+    """The fleet refused the call, or is gone."""
+
+
+class FleetClient:
+    """``address`` is the fleet's ``IP:PORT``. For one thread at a time."""
+
+    def __init__(self, address: str, *, timeout: float = 10.0) -> None:
+        host, _, port = address.rpartition(":")
+        self._timeout = timeout
+        try:
+            self._socket = socket.create_connection((host.strip("[]"), int(port)), timeout)
+        except (OSError, ValueError) as error:
+            raise ControlError(f"there is no fleet at {address}: {error}") from error
+        self._file = self._socket.makefile("rb")
+
+    def __enter__(self) -> FleetClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._file.close()
+        self._socket.close()
+
+    def status(self, names: list[str] | None = None, *, nodes: bool = True, log: bool = False) -> Status:
+        """Return the fleet's counters; see ``status.Status``."""
+        answer = self.call("status", names=names, nodes=nodes, log=log)
+        return msgspec.convert(answer["status"], Status)
+
+    def reset(self) -> None:
+        """Make every machine as new and count from zero."""
+        self.call("reset")
+
+    def wait_off(self, names: list[str] | None = None, *, timeout: float) -> bool:
+        """Wait until these machines (None: all) are off and have no callback on the wire."""
+        return bool(self.call("wait_off", wait=timeout, names=names, timeout=timeout)["reached"])
+
+    def wait_for(self, effect: Effect, at_least: int, *, timeout: float) -> bool:
+        """Wait until the fleet's total of ``effect`` has reached ``at_least``."""
+        answer = self.call("wait", wait=timeout, effect=effect, at_least=at_least, timeout=timeout)
+        return bool(answer["reached"])
+
+    def call_back_to(self, urls: str) -> None:
+        """Send the callbacks from now on to ``urls`` (commas between them)."""
+        self.call("callback", callback_url=urls)
+
+    def call(self, op: str, *, wait: float = 0.0, **fields: Any) -> dict[str, Any]:
+        """Return the answer to any call of the port; ``wait`` seconds longer than usual. Raises ``ControlError``."""
+        line = msgspec.json.encode({"op": op, **fields}) + b"\n"
+        try:
+            self._socket.settimeout(self._timeout + wait)
+            self._socket.sendall(line)
+            text = self._file.readline()
+        except OSError as error:
+            raise ControlError(f"{op}: {error}") from error
+        answer = msgspec.json.decode(text, type=dict[str, Any]) if text.endswith(b"\n") else {"error": "it hung up"}
+        if not answer.get("ok"):
+            raise ControlError(f"{op}: {answer.get('error')}")
+        return answer

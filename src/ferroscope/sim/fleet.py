@@ -1,0 +1,157 @@
+"""A simulated fleet: N machines and their ramdisks in one event loop, and the interface to all of them.
+
+It builds the machines from its settings, boots their ramdisks and keeps the totals. Everything
+must be called in the one loop that it was built in; only numbers may be read from other threads.
+``bmc_server`` offers the same from outside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Sequence
+
+from ferroscope.ports.bmc import Power
+from ferroscope.sim.bodies import Bodies
+from ferroscope.sim.chance import spread
+from ferroscope.sim.node import Machine
+from ferroscope.sim.poster import HttpPoster, target_of
+from ferroscope.sim.ramdisk import Plan, RamdiskRun
+from ferroscope.sim.roster import Member, roster
+from ferroscope.sim.settings import FleetSettings
+from ferroscope.sim.status import Status, describe, latency_of
+from ferroscope.sim.tally import Counters, Effect, Tally
+
+_LOOK_EVERY = 0.01
+
+
+class Fleet:
+    """The machines of ``settings``; raises ``ValueError`` where these make no sense."""
+
+    def __init__(self, settings: FleetSettings, *, clock: Callable[[], float] = time.time) -> None:
+        self.settings = settings
+        self.totals = Counters()
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._bodies = Bodies(settings)
+        self._poster = HttpPoster(
+            timeout=settings.request_timeout, connections=settings.connections, scale=settings.time_scale
+        )
+        self._runs: dict[RamdiskRun, str] = {}
+        self._urls: tuple[str, ...] = ()
+        self.call_back_to(settings.callback_url)
+        members = roster(settings)
+        self._bodies.prepare(members)
+        self.machines = {member.name: self._machine(member) for member in members}
+
+    def call_back_to(self, urls: str) -> None:
+        """Send the callbacks from now on to ``urls``, tried in turn (commas between them)."""
+        split = tuple(url.strip() for url in urls.split(",") if url.strip())
+        if not split:
+            raise ValueError("a fleet needs a callback URL")
+        for url in split:
+            target_of(url)
+        self._urls = split
+
+    def status(self, names: Collection[str] | None = None, *, log: bool = False) -> Status:
+        """Return the counters of the machines in ``names`` (None: all); unknown names are left out."""
+        machines = self._named(names)
+        return Status(
+            time=self._clock(),
+            callback_url=",".join(self._urls),
+            machines=len(self.machines),
+            on=self._on(),
+            totals=self.totals,
+            latency=latency_of(self._poster.latencies),
+            nodes={machine.member.name: describe(machine, log=log) for machine in machines},
+        )
+
+    def reset(self) -> None:
+        """Make every machine as new: off, nothing counted, nothing on the wire that would be counted."""
+        for machine in self.machines.values():
+            machine.wipe()
+        self._cancel_runs()
+        self._poster.latencies.clear()
+        for effect in Effect:
+            setattr(self.totals, effect, 0)
+
+    async def wait_off(self, names: Collection[str] | None = None, *, timeout: float) -> bool:
+        """Wait until these machines (None: all) are off and have no callback on the wire; False: they are not."""
+        return await self._wait(lambda: self._quiet(names), timeout)
+
+    async def wait_for(self, effect: Effect, at_least: int, *, timeout: float) -> bool:
+        """Wait until the total of ``effect`` has reached ``at_least``; False: it has not."""
+        return await self._wait(lambda: getattr(self.totals, effect) >= at_least, timeout)
+
+    async def close(self) -> None:
+        """Cut the power of every machine and close all connections."""
+        for machine in self.machines.values():
+            machine.wipe()
+        tasks = [run.task for run in self._runs if run.task is not None]
+        self._cancel_runs()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._poster.close()
+
+    def _machine(self, member: Member) -> Machine:
+        lag = member.outcome.follows_after
+        return Machine(
+            member,
+            Tally(self.totals, clock=self._clock),
+            later=self._loop.call_later,
+            start=self._boot,
+            lag=None if lag is None else lag * self.settings.time_scale,
+        )
+
+    def _boot(self, machine: Machine) -> RamdiskRun:
+        member = machine.member
+        run = RamdiskRun(
+            Plan(
+                boot=self._boot_delay(machine),
+                bodies=self._bodies.of(member),
+                delivery=member.outcome.delivery,
+                scale=self.settings.time_scale,
+            ),
+            self._urls,
+            self._poster,
+            machine.tally,
+            on_end=self._ended,
+        )
+        self._runs[run] = member.name
+        return run.start()
+
+    def _boot_delay(self, machine: Machine) -> float:
+        settings, name = self.settings, machine.member.name
+        boot = machine.tally.counters.pxe_boots
+        delay = spread(settings.boot_delay, settings.boot_jitter, settings.seed, name, "boot", boot)
+        return delay * machine.member.outcome.boot_factor
+
+    def _ended(self, run: RamdiskRun) -> None:
+        self._runs.pop(run, None)
+
+    def _cancel_runs(self) -> None:
+        for run in list(self._runs):
+            if run.task is not None:
+                run.task.cancel()
+        self._runs.clear()
+
+    def _named(self, names: Collection[str] | None) -> Sequence[Machine]:
+        if names is None:
+            return list(self.machines.values())
+        return [self.machines[name] for name in names if name in self.machines]
+
+    def _on(self) -> int:
+        return self.totals.power_ons - self.totals.power_offs
+
+    def _quiet(self, names: Collection[str] | None) -> bool:
+        if names is None:
+            return self._on() == 0 and not self._runs
+        off = all(machine.power is Power.OFF for machine in self._named(names))
+        return off and not set(names).intersection(self._runs.values())
+
+    async def _wait(self, reached: Callable[[], bool], timeout: float) -> bool:
+        end = self._loop.time() + timeout
+        while not reached():
+            if self._loop.time() >= end:
+                return False
+            await asyncio.sleep(_LOOK_EVERY)
+        return True

@@ -1,0 +1,141 @@
+"""One simulated machine: power, boot device, and a ramdisk while it runs one.
+
+Pure: time, waiting and the ramdisk come from outside. It holds to what hardware does: a command
+for the state that the machine is in changes nothing, a boot device for once is used up by the next
+boot, and a machine that loses its power loses its ramdisk. How its BMC talks is ``bmc``'s matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from ferroscope.ports.bmc import BootDevice, Power
+from ferroscope.sim.roster import Member
+from ferroscope.sim.tally import Effect, Tally
+
+RESET: Final = "rebooting"
+
+
+class Handle(Protocol):
+    """Something that will happen and may still be called off; what an event loop's timers are."""
+
+    def cancel(self) -> object: ...
+
+
+class Ramdisk(Protocol):
+    """A ramdisk that runs."""
+
+    def stop(self) -> bool:
+        """Cut its power; True when it had not settled its callback yet."""
+
+
+class RefusedError(Exception):
+    """The machine does not take the command; never takes it."""
+
+
+class Machine:
+    """``later(seconds, call)`` calls back in time; ``start(machine)`` boots the ramdisk.
+
+    ``lag`` is the number of seconds until the power state follows a command, None for never.
+    """
+
+    def __init__(
+        self,
+        member: Member,
+        tally: Tally,
+        *,
+        later: Callable[[float, Callable[[], None]], Handle],
+        start: Callable[[Machine], Ramdisk],
+        lag: float | None = 0.0,
+    ) -> None:
+        self.member = member
+        self.tally = tally
+        self.power = Power.OFF
+        self._later = later
+        self._start = start
+        self._lag = lag
+        self._coming: tuple[Power, Handle] | None = None
+        self._once: BootDevice | None = None
+        self._always = BootDevice.DISK
+        self._ramdisk: Ramdisk | None = None
+
+    @property
+    def boot_device(self) -> tuple[BootDevice, bool]:
+        """What the next boot uses, and whether every boot does."""
+        return (self._always, True) if self._once is None else (self._once, False)
+
+    def set_boot_device(self, device: BootDevice, *, persistent: bool) -> None:
+        """Boot from ``device`` always, or the next time only."""
+        if persistent:
+            self._always, self._once = device, None
+        else:
+            self._once = device
+        self.tally.note(Effect.BOOT_DEVICE_SETS, f"{device}, {'always' if persistent else 'once'}")
+
+    def command(self, power: str) -> None:
+        """Take ``power on``, ``power off`` or ``rebooting``; raise ``RefusedError``."""
+        wanted = Power.ON if power == RESET else Power(power)
+        if self.member.outcome.refuses == wanted:
+            self.tally.note(Effect.POWER_REFUSALS, power)
+            raise RefusedError(f"the machine refuses to {power}")
+        if power == RESET and self.power is Power.ON:
+            self._reset()
+        elif wanted is not self._destination():
+            self._go(wanted)
+
+    def wipe(self) -> None:
+        """Be as new: off, to boot from disk, nothing counted."""
+        self._call_off()
+        self._stop()
+        self.power = Power.OFF
+        self._once, self._always = None, BootDevice.DISK
+        self.tally.reset()
+
+    def _destination(self) -> Power:
+        return self._coming[0] if self._coming else self.power
+
+    def _go(self, power: Power) -> None:
+        self._call_off()
+        if self._lag is None or power is self.power:
+            return
+        if self._lag:
+            self._coming = (power, self._later(self._lag, lambda: self._become(power)))
+        else:
+            self._become(power)
+
+    def _call_off(self) -> None:
+        if self._coming:
+            self._coming[1].cancel()
+            self._coming = None
+
+    def _become(self, power: Power) -> None:
+        self._coming = None
+        self.power = power
+        if power is Power.ON:
+            self.tally.note(Effect.POWER_ONS)
+            self._boot()
+        else:
+            self.tally.note(Effect.POWER_OFFS)
+            self._cut()
+
+    def _reset(self) -> None:
+        self.tally.note(Effect.REBOOTS)
+        self._cut()
+        self._boot()
+
+    def _boot(self) -> None:
+        device, _ = self.boot_device
+        self._once = None
+        self.tally.note(Effect.BOOTS, device)
+        if device is BootDevice.PXE:
+            self.tally.count(Effect.PXE_BOOTS)
+            self._ramdisk = self._start(self)
+
+    def _cut(self) -> None:
+        if self._stop():
+            self.tally.note(Effect.RAMDISKS_INTERRUPTED)
+
+    def _stop(self) -> bool:
+        ramdisk, self._ramdisk = self._ramdisk, None
+        return ramdisk is not None and ramdisk.stop()

@@ -1,0 +1,209 @@
+"""What can go wrong with a simulated machine: one table, and the node's name chooses its row.
+
+``sim-timeout-3`` has the outcome ``timeout``; a name that names no outcome is ``ok``. The table
+is the code, the reference page and the tests' list; nothing else may know an outcome by name.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal
+
+import msgspec
+
+Body = Literal[
+    "plain", "error", "no-nics", "no-memory", "no-arch", "bad-json", "bad-mac", "unknown-macs", "deep", "huge"
+]
+Bmc = Literal["well", "silent", "garbage", "hang-up"]
+Delivery = Literal["whole", "broken", "slow"]
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """One row: how the machine differs from one that works.
+
+    ``sentence`` says what it does, ``ends`` what an inspection of it comes to. BMC: ``bmc`` is how it
+    answers at all, ``answer_delay`` seconds before each answer, ``transient_share`` the share of calls
+    that fail for now, ``refuses`` the power state it refuses, ``follows_after`` the seconds until the
+    power state follows a command (None: never). Ramdisk: ``calls_back``; ``boot_factor`` times the
+    usual boot delay; ``copies`` of the callback at once; ``conflicting``: a second, different one
+    with it; ``body`` and ``delivery`` of the callback. Seconds are multiplied by ``time_scale``.
+    """
+
+    name: str
+    sentence: str
+    ends: str
+    bmc: Bmc = "well"
+    answer_delay: float = 0.0
+    transient_share: float = 0.0
+    refuses: Literal["power on", "power off"] | None = None
+    follows_after: float | None = 0.0
+    calls_back: bool = True
+    boot_factor: float = 1.0
+    copies: int = 1
+    conflicting: bool = False
+    body: Body = "plain"
+    delivery: Delivery = "whole"
+
+
+_REFUSED: Final = "error: timeout, after a refused callback"
+
+TABLE: Final = (
+    Outcome(name="ok", sentence="Everything works.", ends="finished"),
+    # The ramdisk.
+    Outcome(
+        name="timeout",
+        sentence="The ramdisk never calls back.",
+        ends="error: timeout",
+        calls_back=False,
+    ),
+    Outcome(
+        name="late",
+        sentence="The ramdisk takes ten times as long to boot.",
+        ends="finished, or error: timeout where that is shorter",
+        boot_factor=10.0,
+    ),
+    Outcome(
+        name="ramdisk-error",
+        sentence="The ramdisk reports an error of its own together with the inventory.",
+        ends="error: ramdisk-error",
+        body="error",
+    ),
+    Outcome(
+        name="repeat",
+        sentence="The ramdisk posts the same callback three times at once.",
+        ends="finished, processed once",
+        copies=3,
+    ),
+    Outcome(
+        name="conflict",
+        sentence="The ramdisk posts two different callbacks at once.",
+        ends="error: conflicting-callback, or finished where the second came too late and was refused",
+        conflicting=True,
+    ),
+    Outcome(
+        name="broken-post",
+        sentence="The connection breaks in the middle of the first callback; the ramdisk tries again.",
+        ends="finished",
+        delivery="broken",
+    ),
+    Outcome(
+        name="slow-post",
+        sentence="The callback's body arrives in ten pieces over five seconds.",
+        ends="finished",
+        delivery="slow",
+    ),
+    # What the ramdisk found.
+    Outcome(
+        name="no-nics",
+        sentence="The inventory has no network interface.",
+        ends=_REFUSED,
+        body="no-nics",
+    ),
+    Outcome(
+        name="no-memory",
+        sentence="The inventory says nothing about memory.",
+        ends="finished, or error: invalid-inventory with the memory hook",
+        body="no-memory",
+    ),
+    Outcome(
+        name="no-arch",
+        sentence="The inventory does not name the CPU's architecture.",
+        ends="error: invalid-inventory",
+        body="no-arch",
+    ),
+    Outcome(
+        name="bad-mac",
+        sentence="One network interface has no valid MAC address.",
+        ends="finished, without that interface",
+        body="bad-mac",
+    ),
+    Outcome(
+        name="unknown-macs",
+        sentence="The machine has none of the MACs and BMC addresses that were enrolled.",
+        ends=_REFUSED,
+        body="unknown-macs",
+    ),
+    Outcome(
+        name="bad-json",
+        sentence="The callback's body is cut off and no JSON.",
+        ends=_REFUSED,
+        body="bad-json",
+    ),
+    Outcome(
+        name="deep-json",
+        sentence="The callback nests arrays a thousand deep.",
+        ends=_REFUSED,
+        body="deep",
+    ),
+    Outcome(
+        name="huge-body",
+        sentence="The callback has 17 MiB.",
+        ends=_REFUSED,
+        body="huge",
+    ),
+    # The BMC.
+    Outcome(
+        name="power-fail",
+        sentence="The BMC refuses to power on.",
+        ends="error: bmc-refused",
+        refuses="power on",
+    ),
+    Outcome(
+        name="power-off-fail",
+        sentence="The BMC refuses to power off.",
+        ends="error: bmc-refused, or finished with the power left on",
+        refuses="power off",
+    ),
+    Outcome(
+        name="power-lag",
+        sentence="The power state follows two seconds after the command.",
+        ends="finished",
+        follows_after=2.0,
+    ),
+    Outcome(
+        name="power-stuck",
+        sentence="The BMC accepts power commands, and nothing follows.",
+        ends="error: power-failed",
+        follows_after=None,
+    ),
+    Outcome(
+        name="bmc-flaky",
+        sentence="One call in seven fails for no lasting reason.",
+        ends="finished, after retries; error: bmc-unreachable with bad luck",
+        transient_share=1 / 7,
+    ),
+    Outcome(
+        name="bmc-slow",
+        sentence="Each answer of the BMC takes a second.",
+        ends="finished",
+        answer_delay=1.0,
+    ),
+    Outcome(
+        name="bmc-dead",
+        sentence="The BMC takes the connection and never answers.",
+        ends="error: bmc-unreachable",
+        bmc="silent",
+    ),
+    Outcome(
+        name="bmc-garbage",
+        sentence="The BMC answers with something that is not its protocol.",
+        ends="error: bmc-refused",
+        bmc="garbage",
+    ),
+    Outcome(
+        name="bmc-hang-up",
+        sentence="The BMC closes the connection instead of answering.",
+        ends="error: bmc-unreachable",
+        bmc="hang-up",
+    ),
+)
+
+OUTCOMES: Final = {outcome.name: outcome for outcome in TABLE}
+
+_NAME: Final = re.compile(r"sim-(?P<outcome>[a-z][a-z-]*?)(?:-\d+)?\Z")
+
+
+def outcome_of(name: str) -> Outcome:
+    """Return the outcome that the node's ``name`` chooses."""
+    match = _NAME.match(name)
+    return OUTCOMES.get(match["outcome"] if match else "ok", OUTCOMES["ok"])

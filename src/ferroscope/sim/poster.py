@@ -1,0 +1,215 @@
+"""Sends callbacks over HTTP from the fleet's own event loop, cheaply: connections are kept.
+
+A real ramdisk makes one connection per boot; a fleet shares them, so one that the server closed
+meanwhile is replaced at once and silently, which no machine's agent would notice either. Everything
+else reaches the ramdisk as an error. It judges no answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections import deque
+from functools import lru_cache
+from typing import cast
+from urllib.parse import urlsplit
+
+import msgspec
+
+from ferroscope.sim.answer import Answer, AnswerReader, MalformedError
+from ferroscope.sim.outcomes import Delivery
+from ferroscope.sim.ramdisk import NoAnswerError, UnreachableError
+
+_PIECES = 10
+_SLOW_SECONDS = 5.0
+
+
+class Target(msgspec.Struct, frozen=True):
+    """Where a URL leads: the connection's ends, and the request's head up to the length."""
+
+    host: str
+    port: int
+    tls: bool
+    head: bytes
+
+
+@lru_cache(maxsize=16)
+def target_of(url: str) -> Target:
+    """Return where ``url`` leads; raise ``ValueError`` where it is no HTTP URL."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"the callback URL must be http://HOST:PORT/PATH, not {url!r}")
+    tls = parts.scheme == "https"
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    netloc = parts.netloc.rpartition("@")[2]
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: {netloc}\r\nContent-Type: application/json\r\nAccept: application/json\r\n"
+        "Content-Length: "
+    )
+    return Target(parts.hostname, parts.port or (443 if tls else 80), tls, head.encode())
+
+
+class Wire(asyncio.Protocol):
+    """One connection; one request at a time."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.open = True
+        self._reader = AnswerReader()
+        self._answer: asyncio.Future[Answer] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def expect(self, timeout: float) -> asyncio.Future[Answer]:
+        """Return the future answer; fails with ``UnreachableError`` or, in ``timeout`` seconds, ``NoAnswerError``."""
+        loop = asyncio.get_running_loop()
+        self._reader = AnswerReader()
+        answer: asyncio.Future[Answer] = loop.create_future()
+        self._answer = answer
+        timer = loop.call_later(timeout, self._fail, NoAnswerError(f"no answer in {timeout:g} s"))
+        answer.add_done_callback(lambda _: timer.cancel())
+        return answer
+
+    @property
+    def untouched(self) -> bool:
+        """Whether the server has not answered a single byte to the present request."""
+        return not self._reader.begun
+
+    def write(self, data: bytes) -> None:
+        """Send ``data``; a connection that is lost says so through the answer."""
+        if self.transport is not None:
+            self.transport.write(data)
+
+    def data_received(self, data: bytes) -> None:
+        if self._answer is None or self._answer.done():
+            self.close()
+            return
+        try:
+            answer = self._reader.feed(data)
+        except MalformedError as error:
+            self._fail(UnreachableError(str(error)))
+            return
+        if answer is None:
+            return
+        head = self._reader.head
+        if head is None or not head.keep_alive or self._reader.leftover:
+            self.close()
+        self._answer.set_result(answer)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.open = False
+        if self._answer is None or self._answer.done():
+            return
+        answer = self._reader.end()
+        if answer is not None:
+            self._answer.set_result(answer)
+        else:
+            self._answer.set_exception(UnreachableError(f"the connection broke: {exc or 'closed by the server'}"))
+
+    def close(self) -> None:
+        """Close at once; what was not sent yet is lost."""
+        self.open = False
+        if self.transport is not None:
+            self.transport.abort()
+
+    def _fail(self, error: Exception) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(error)
+        self.close()
+
+
+class HttpPoster:
+    """Use within one event loop. ``timeout``: seconds for a connection and for an answer, each.
+
+    ``connections`` bounds the requests on the wire; ``scale`` multiplies the slow delivery's time.
+    ``latencies`` are the newest answers' seconds.
+    """
+
+    def __init__(self, *, timeout: float, connections: int, scale: float = 1.0) -> None:
+        self.latencies: deque[float] = deque(maxlen=65536)
+        self._timeout = timeout
+        self._scale = scale
+        self._places = asyncio.Semaphore(connections)
+        self._waiting: dict[Target, list[Wire]] = {}
+        self._tls: ssl.SSLContext | None = None
+
+    async def post(self, url: str, body: bytes, delivery: Delivery = "whole") -> Answer:
+        """Return the answer; raise ``UnreachableError`` or ``NoAnswerError``."""
+        target = target_of(url)
+        async with self._places:
+            wire = self._take(target) if delivery == "whole" else None
+            if wire is not None:
+                try:
+                    return await self._exchange(target, wire, body, delivery)
+                except UnreachableError:
+                    if not wire.untouched:
+                        raise
+            return await self._exchange(target, await self._connect(target), body, delivery)
+
+    def close(self) -> None:
+        """Close the connections that wait."""
+        for wires in self._waiting.values():
+            for wire in wires:
+                wire.close()
+        self._waiting.clear()
+
+    def _take(self, target: Target) -> Wire | None:
+        wires = self._waiting.get(target, [])
+        while wires:
+            wire = wires.pop()
+            if wire.open:
+                return wire
+        return None
+
+    async def _connect(self, target: Target) -> Wire:
+        loop = asyncio.get_running_loop()
+        if target.tls and self._tls is None:
+            self._tls = ssl.create_default_context()
+        try:
+            async with asyncio.timeout(self._timeout):
+                _, wire = await loop.create_connection(
+                    Wire, target.host, target.port, ssl=self._tls if target.tls else None
+                )
+        except TimeoutError:
+            raise UnreachableError(f"no connection in {self._timeout:g} s") from None
+        except OSError as error:
+            raise UnreachableError(f"no connection: {error.strerror or error}") from error
+        return wire
+
+    async def _exchange(self, target: Target, wire: Wire, body: bytes, delivery: Delivery) -> Answer:
+        began = time.perf_counter()
+        request = b"%s%d\r\n\r\n%s" % (target.head, len(body), body)
+        expected = wire.expect(self._timeout)
+        try:
+            if delivery == "whole":
+                wire.write(request)
+            else:
+                await self._misdeliver(wire, request, delivery, expected)
+            answer = await expected
+        except asyncio.CancelledError:
+            expected.cancel()
+            wire.close()
+            raise
+        seconds = time.perf_counter() - began
+        self.latencies.append(seconds)
+        if wire.open:
+            self._waiting.setdefault(target, []).append(wire)
+        return Answer(answer.status, answer.body, seconds)
+
+    async def _misdeliver(
+        self, wire: Wire, request: bytes, delivery: Delivery, expected: asyncio.Future[Answer]
+    ) -> None:
+        """Send half and break off, or send piece by piece with pauses until somebody has had enough."""
+        if delivery == "broken":
+            wire.write(request[: len(request) // 2])
+            await asyncio.sleep(0)
+            wire.close()
+            return
+        size = -(-len(request) // _PIECES)
+        for at in range(0, len(request), size):
+            if expected.done():
+                return
+            wire.write(request[at : at + size])
+            await asyncio.sleep(_SLOW_SECONDS / _PIECES * self._scale)

@@ -1,0 +1,101 @@
+"""Runs a fleet: in the foreground until a signal, or in a thread beside whoever needs it.
+
+It prints nothing; ``ready`` is told the address as soon as the BMCs answer there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable
+from types import TracebackType
+
+from ferroscope.sim.bmc_server import BmcServer
+from ferroscope.sim.fleet import Fleet
+from ferroscope.sim.settings import FleetSettings
+from ferroscope.sim.tally import Counters
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def run(settings: FleetSettings, *, ready: Callable[[str], None] | None = None) -> Counters:
+    """Run the fleet until SIGTERM or SIGINT; return what it counted.
+
+    Call it from the main thread, where signals arrive. ``ready`` gets the BMCs' ``IP:PORT``. Raises
+    ``ValueError`` for settings that make no sense, ``OSError`` for a port that is taken or an inventory
+    file that cannot be read.
+    """
+    return asyncio.run(_until_signal(settings, ready))
+
+
+async def _until_signal(settings: FleetSettings, ready: Callable[[str], None] | None) -> Counters:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, stop.set)
+    return await serve(settings, stop, lambda _, address: ready(address) if ready else None)
+
+
+async def serve(settings: FleetSettings, stop: asyncio.Event, ready: Callable[[Fleet, str], None]) -> Counters:
+    """Run the fleet in the present loop until ``stop`` is set; return what it counted."""
+    fleet = Fleet(settings)
+    server = BmcServer(fleet)
+    try:
+        ready(fleet, await server.start())
+        await stop.wait()
+    finally:
+        await server.stop()
+        await fleet.close()
+    return fleet.totals
+
+
+class FleetThread:
+    """A fleet in a thread of its own: ``with FleetThread(settings) as running: running.address``.
+
+    ``fleet`` may be read from outside the thread, and changed through ``client`` or the port alone.
+    """
+
+    def __init__(self, settings: FleetSettings) -> None:
+        self._settings = settings
+        self._up = threading.Event()
+        self._failure: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._thread = threading.Thread(target=self._main, name="fleet", daemon=True)
+        self.address = ""
+        self.fleet: Fleet
+
+    def __enter__(self) -> FleetThread:
+        """Start; return once the BMCs answer. Raises what kept the fleet from it."""
+        self._thread.start()
+        self._up.wait()
+        if self._failure is not None:
+            self._thread.join()
+            raise self._failure
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop, and wait for the end."""
+        if self._loop is not None and self._stop is not None:
+            self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+
+    def _main(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:  # noqa: BLE001  # handed to the thread that waits for the start
+            self._failure = error
+        finally:
+            self._up.set()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        await serve(self._settings, self._stop, self._ready)
+
+    def _ready(self, fleet: Fleet, address: str) -> None:
+        self.fleet, self.address = fleet, address
+        self._up.set()

@@ -1,0 +1,44 @@
+"""What a simulated fleet is told: how many machines, which, how fast, and whom they call back.
+
+Frozen, typed, and filled by the caller alone; the same settings give the same fleet.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+DEFAULT_CALLBACK = "http://127.0.0.1:6385/v1/continue_inspection"
+
+
+class FleetSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``nodes`` machines named ``sim-0001`` and so on, then one for each name in ``special``.
+
+    ``special`` names choose an outcome (``sim-timeout-3``); see ``outcomes``. ``first`` is the
+    number of the first machine, so that two fleets need not share addresses. ``inventory_file`` is a
+    path: every machine then calls back with this inventory, patched with its own addresses; else
+    ``inventory_size`` is the bytes of each generated one, None for a realistic variety.
+    ``callback_url`` may hold several URLs with commas between them, tried in turn.
+
+    Delays are seconds, spread evenly within mean ± jitter: ``boot_*`` from power-on to the first
+    callback, ``bmc_*`` before each answer of a BMC. ``time_scale`` multiplies every other built-in
+    time (the ramdisk's retries, slow BMCs), so that tests need not wait for them.
+    ``request_timeout`` bounds one callback and is not scaled. ``connections`` bounds the
+    callbacks on the wire at once.
+    """
+
+    nodes: int = 50
+    special: tuple[str, ...] = ()
+    first: int = 1
+    seed: int = 0
+    host: str = "127.0.0.1"
+    port: int = 0
+    callback_url: str = DEFAULT_CALLBACK
+    inventory_file: str | None = None
+    inventory_size: int | None = None
+    boot_delay: float = 2.0
+    boot_jitter: float = 1.0
+    bmc_delay: float = 0.0
+    bmc_jitter: float = 0.0
+    time_scale: float = 1.0
+    request_timeout: float = 30.0
+    connections: int = 64
