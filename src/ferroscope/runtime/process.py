@@ -24,6 +24,8 @@ from ferroscope.runtime.member import Membership
 
 Role = Literal["api", "worker", "periodic"]
 
+EXIT_FAULT: Final = 70  # a thread of this process failed; see the log
+
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _log = structlog.get_logger(__name__)
 
@@ -57,12 +59,18 @@ class Process:
             self._start_or_explain()
             notify("READY=1")
             _log.info("ready", roles=list(self._roles))
-            received = signal.sigwait(_SIGNALS)
-            _log.info("stopping", signal=signal.Signals(received).name)
+            return self._wait()
         finally:
             notify("STOPPING=1")
             self._end()
-        return 0
+
+    def _wait(self) -> int:
+        while not self._stop.is_set():
+            received = signal.sigtimedwait(_SIGNALS, 1.0)
+            if received is not None:
+                _log.info("stopping", signal=signal.Signals(received.si_signo).name)
+                return 0
+        return EXIT_FAULT
 
     def _start_or_explain(self) -> None:
         try:

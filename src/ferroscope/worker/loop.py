@@ -70,7 +70,10 @@ class Worker:
         self.sentence = "has not asked for a request yet"
 
     def run(self) -> None:
-        """Work until the stop flag is set."""
+        """Work until the stop flag is set; a fault of the loop itself stops the process.
+
+        What the process held is then free, and a poisonous request ends after its last attempt.
+        """
         while not self.stop.is_set():
             try:
                 self.sentence = self.step()
@@ -78,6 +81,10 @@ class Worker:
                 self.sentence = f"waits for the database: {exc}"
                 _log.warning("the database is unavailable", error=str(exc))
                 self.stop.wait(self.settings.worker.retry_delay)
+            except Exception:
+                _log.exception("the worker's loop failed; stopping the process")
+                self.stop.set()
+                raise
 
     def step(self) -> str:
         """Take one request, carry it and whatever follows from it out; return what happened."""
@@ -110,7 +117,9 @@ class Worker:
         except ConflictError as exc:
             again = Retry(self.settings.worker.retry_delay, Reason.PORT_CONFLICT, str(exc))
             follow = self.persist(lambda tx: self.conclude(tx, context, decision, again))
-        _log.info("request carried out", event=request.event, node=request.node, outcome=type(outcome).__name__.lower())
+        _log.info(
+            "request carried out", request=request.event, node=request.node, outcome=type(outcome).__name__.lower()
+        )
         return f"carried out {what}: {type(outcome).__name__.lower()}", follow
 
     def prepare(self, tx: Transaction, claim: Claim) -> tuple[TaskContext, Decision]:
@@ -173,7 +182,7 @@ class Worker:
         except StoreUnavailableError as exc:
             outcome = self._again(Reason.STORE_UNAVAILABLE, str(exc))
         except Exception as exc:  # noqa: BLE001  # the boundary: a task's bug must not take the worker along
-            _log.exception("task failed", event=context.request.event, node=context.node.uuid)
+            _log.exception("task failed", request=context.request.event, node=context.node.uuid)
             outcome = self._again(Reason.INTERNAL, f"{type(exc).__name__} in {context.request.event}")
         if isinstance(outcome, Retry) and context.request.attempt >= self.settings.worker.max_attempts:
             return Fail(outcome.reason, f"{outcome.message}; gave up after {context.request.attempt} attempts")

@@ -1,0 +1,194 @@
+"""A whole service in memory with a clock that tests move: one worker, one scripted machine."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from ferroscope import transition
+from ferroscope.adapters.memory.bus import LocalBus
+from ferroscope.adapters.memory.queue import MemoryQueue
+from ferroscope.adapters.memory.store import MemoryStore
+from ferroscope.config.settings import DriverSettings, InspectorSettings, Settings, WorkerSettings
+from ferroscope.domain.model import Entry, Inspection, Member, Node, Request
+from ferroscope.domain.provision import Provision
+from ferroscope.domain.states import Event
+from ferroscope.hooks.pipeline import from_settings
+from ferroscope.ports.bmc import BootDevice, Power
+from ferroscope.ports.errors import BmcError
+from ferroscope.ports.store import Query
+from ferroscope.worker.loop import Worker
+from ferroscope.worker.tasks import build
+
+NODE = "11111111-1111-4111-8111-111111111111"
+INVENTORY: dict[str, Any] = {
+    "interfaces": [{"name": "eth0", "mac_address": "02:00:00:00:00:01", "ipv4_address": "192.0.2.1", "lldp": []}],
+    "cpu": {"architecture": "x86_64", "count": 8},
+    "memory": {"physical_mb": 4096},
+    "boot": {"pxe_interface": "02:00:00:00:00:01"},
+    "disks": [],
+}
+
+
+class ManualClock:
+    """Time passes only when somebody waits or the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def time(self) -> float:
+        return self.now
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class ManualStop(threading.Event):
+    """A stop flag whose waits move the manual clock instead of sleeping."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self._clock.now += timeout or 0.0
+        return self.is_set()
+
+
+class Machine:
+    """A BMC that notes every command; ``fail`` is consulted before each."""
+
+    def __init__(self) -> None:
+        self.power = Power.OFF
+        self.commands: list[str] = []
+        self.fail: Callable[[str], BmcError | None] = lambda _command: None
+
+    def validate(self, node: Node) -> str | None:
+        return node.driver_info.get("wrong")
+
+    def get_power(self, node: Node) -> Power:
+        self._check("get")
+        return self.power
+
+    def set_power(self, node: Node, power: Power) -> None:
+        self._check(str(power))
+        self.commands.append(str(power))
+        self.power = power
+
+    def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
+        self._check("boot")
+        self.commands.append(f"boot {device}{' always' if persistent else ''}")
+
+    def get_boot_device(self, node: Node) -> tuple[BootDevice | None, bool | None]:
+        return None, None
+
+    def _check(self, command: str) -> None:
+        if error := self.fail(command):
+            raise error
+
+
+class Service:
+    """What a test drives: operator, ramdisk and worker in one object."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.clock = ManualClock()
+        self.stop = ManualStop(self.clock)
+        self.bus = LocalBus()
+        self.store = MemoryStore(bus=self.bus, clock=self.clock)
+        self.queue = MemoryQueue(self.store, bus=self.bus, clock=self.clock, poll_interval=0.0)
+        self.machine = Machine()
+        self._inspections = 0
+        self.worker = self.new_worker("m1")
+        node = Node(uuid=NODE, name="one", driver="machine", provision_state=Provision.MANAGEABLE)
+        self.store.write(lambda tx: tx.nodes.add(node))
+
+    def new_worker(self, member: str) -> Worker:
+        self.beat(member)
+        return Worker(
+            store=self.store,
+            queue=self.queue,
+            tasks=build(from_settings(self.settings.inspector)),
+            drivers={"machine": self.machine},
+            settings=self.settings,
+            clock=self.clock,
+            stop=self.stop,
+            member=member,
+            process=f"worker {member}",
+        )
+
+    def beat(self, member: str, ttl: float = 1e6) -> None:
+        record = Member(id=member, host="h", pid=1, role="worker")
+        self.store.write(lambda tx: tx.members.beat(record, ttl))
+
+    def kill(self, member: str) -> None:
+        """The member is gone without a word, and its heartbeat has expired."""
+        self.beat(member, ttl=-1.0)
+
+    def start(self, **options: Any) -> Node:
+        self._inspections += 1
+        ident = f"22222222-2222-4222-8222-{self._inspections:012d}"
+        return self.store.write(
+            lambda tx: transition.start(tx, tx.nodes.get(NODE), inspection=ident, process="api", **options)
+        )
+
+    def submit(self, event: Event, payload: dict[str, Any] | None = None) -> None:
+        self.store.write(lambda tx: transition.submit(tx, tx.nodes.get(NODE), event, process="api", payload=payload))
+
+    def call_back(self, inventory: Any = INVENTORY, **unprocessed: Any) -> None:
+        """The ramdisk's callback, as the api stores it."""
+        parts = {"inventory": msgspec.json.encode(inventory), "unprocessed": msgspec.json.encode(unprocessed)}
+        inspection = self.node.inspection or ""
+        self.store.write(lambda tx: tx.data.save(inspection, NODE, parts))
+        self.submit(Event.CONTINUE)
+
+    def work(self) -> list[str]:
+        """Let the worker work until the queue is empty."""
+        said = []
+        while self.pending:
+            self.clock.now += 1.0
+            said.append(self.worker.step())
+            assert len(said) < 100, said
+        return said
+
+    @property
+    def node(self) -> Node:
+        return self.store.read(lambda tx: tx.nodes.get(NODE))
+
+    @property
+    def inspection(self) -> Inspection:
+        ident = self.node.inspection or ""
+        return self.store.read(lambda tx: tx.inspections.get(ident))
+
+    @property
+    def pending(self) -> list[Request]:
+        return list(self.store.read(lambda tx: tx.requests.pending(NODE)))
+
+    @property
+    def ports(self) -> list[str]:
+        return [port.address for port in self.store.read(lambda tx: tx.ports.list(Query(filters={"node": NODE})))]
+
+    @property
+    def journal(self) -> list[Entry]:
+        return list(self.store.read(lambda tx: tx.journal.list(Query(filters={"node": NODE}, sort_key="id"))))
+
+    @property
+    def steps(self) -> list[str]:
+        return [entry.step for entry in self.journal]
+
+
+def settings(**inspector: Any) -> Settings:
+    return Settings(
+        worker=WorkerSettings(get_timeout=0.0, retry_delay=1.0),
+        inspector=InspectorSettings(**inspector),
+        drivers=DriverSettings(power_timeout=5.0, power_poll_interval=1.0),
+    )
+
+
+@pytest.fixture
+def service() -> Service:
+    return Service(settings())

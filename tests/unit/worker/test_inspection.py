@@ -1,0 +1,284 @@
+"""One inspection through the worker: the happy path, and every way in which it may end early."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from ferroscope import transition
+from ferroscope.domain.machine import IllegalEventError
+from ferroscope.domain.provision import Provision
+from ferroscope.domain.states import Event, State
+from ferroscope.ports.bmc import Power
+from ferroscope.ports.errors import BmcError
+from tests.unit.worker.conftest import NODE, Service, settings
+
+
+def test_an_inspection_goes_from_the_operator_to_a_finished_node(service: Service) -> None:
+    assert service.start().state is State.STARTING
+    service.work()
+    assert service.node.state is State.WAITING
+    assert service.node.provision_state == "inspect wait"
+    assert service.machine.commands == ["boot pxe", "power on"]
+    service.call_back(serial="x")
+    service.work()
+    node = service.node
+    assert (node.state, node.provision_state) == (State.FINISHED, Provision.MANAGEABLE)
+    assert node.properties["cpu_arch"] == "x86_64"
+    assert node.power_state == Power.OFF
+    assert node.inspection_finished_at is not None
+    assert node.last_error is None
+    assert service.ports == ["02:00:00:00:00:01"]
+    assert service.machine.commands[-1] == "power off"
+    data = service.store.read(lambda tx: tx.data.load(node.inspection or "", ("inventory", "plugin_data")))
+    assert msgspec.json.decode(data["plugin_data"])["serial"] == "x"
+    assert "valid_interfaces" in msgspec.json.decode(data["plugin_data"])
+
+
+def test_the_journal_tells_the_whole_story_in_order(service: Service) -> None:
+    service.start()
+    service.work()
+    service.call_back()
+    service.work()
+    wanted = ["requested", "boot device", "power on", "waiting", "requested", "processed", "power off", "finished"]
+    steps = service.steps
+    assert [step for step in steps if step in wanted] == wanted
+    assert all(entry.process for entry in service.journal)
+
+
+def test_a_machine_that_is_on_is_powered_off_first(service: Service) -> None:
+    service.machine.power = Power.ON
+    service.start()
+    service.work()
+    assert service.machine.commands == ["power off", "boot pxe", "power on"]
+
+
+def test_unmanaged_boot_leaves_the_machine_alone(service: Service) -> None:
+    service.start(manage_boot=False)
+    service.work()
+    service.call_back()
+    service.work()
+    assert service.node.state is State.FINISHED
+    assert service.machine.commands == []
+
+
+def test_any_number_of_starts_reboot_once(service: Service) -> None:
+    for _ in range(5):
+        service.start()
+    assert len(service.pending) == 1
+    service.work()
+    assert service.machine.commands.count("power on") == 1
+
+
+def test_a_start_while_waiting_is_refused_with_what_is_allowed(service: Service) -> None:
+    service.start()
+    service.work()
+    with pytest.raises(IllegalEventError, match="abort"):
+        service.start()
+
+
+def test_a_start_from_available_is_refused_with_what_would_do(service: Service) -> None:
+    service.store.write(lambda tx: transition.rest(tx, tx.nodes.get(NODE), Provision.AVAILABLE))
+    with pytest.raises(transition.Refused, match="manageable"):
+        service.start()
+
+
+def test_a_callback_that_overtakes_the_worker_is_not_lost(service: Service) -> None:
+    service.start()
+    service.call_back()
+    service.work()
+    assert service.node.state is State.FINISHED
+
+
+def test_a_ramdisk_error_fails_with_its_message_and_powers_off(service: Service) -> None:
+    service.start()
+    service.work()
+    service.call_back(error="no disks")
+    service.work()
+    node = service.node
+    assert (node.state, node.provision_state) == (State.ERROR, "inspect failed")
+    assert "no disks" in (node.last_error or "")
+    assert service.inspection.reason == "ramdisk-error"
+    assert node.power_state == Power.OFF
+
+
+def test_a_pipeline_that_fails_half_way_changes_nothing_else(service: Service) -> None:
+    service.start()
+    service.work()
+    inventory = {"interfaces": [{"name": "eth0", "mac_address": "02:00:00:00:00:01"}], "cpu": {}}
+    service.call_back(inventory)
+    service.work()
+    assert service.node.state is State.ERROR
+    assert service.ports == []
+    assert service.node.properties == {}
+    ident = service.node.inspection or ""
+    kept = service.store.read(lambda tx: tx.data.load(ident, ("inventory", "plugin_data")))
+    assert set(kept) == {"inventory"}
+
+
+def test_a_second_different_callback_during_processing_ends_in_error(service: Service) -> None:
+    service.start()
+    service.work()
+    service.call_back()
+    service.submit(Event.CONTINUE, {"digest": "other"})
+    service.work()
+    assert service.node.state is State.ERROR
+    assert service.inspection.reason == "conflicting-callback"
+    assert service.pending == []
+
+
+@pytest.mark.parametrize("stage", ["starting", "waiting", "processing"])
+def test_abort_works_from_every_active_state(service: Service, stage: str) -> None:
+    service.start()
+    if stage != "starting":
+        service.work()
+    if stage == "processing":
+        service.call_back()
+    service.submit(Event.ABORT)
+    service.work()
+    assert service.node.state is State.ERROR
+    assert service.inspection.reason == "aborted"
+    assert service.machine.power is Power.OFF
+
+
+def test_an_inspection_can_start_again_after_an_error(service: Service) -> None:
+    service.start()
+    service.submit(Event.ABORT)
+    service.work()
+    service.start()
+    service.work()
+    service.call_back()
+    service.work()
+    assert service.node.state is State.FINISHED
+    assert service.node.last_error is None
+
+
+def test_reapply_runs_the_hooks_again_and_leaves_the_power_alone(service: Service) -> None:
+    service.start()
+    service.work()
+    service.call_back()
+    service.work()
+    commands = list(service.machine.commands)
+    service.submit(Event.REAPPLY)
+    service.work()
+    assert service.node.state is State.FINISHED
+    assert service.machine.commands == commands
+
+
+def test_an_operators_edit_during_the_inspection_survives_it(service: Service) -> None:
+    service.start()
+    service.work()
+    service.call_back()
+    claim = service.worker.get()
+    assert claim is not None
+    context, decision = service.store.write(lambda tx: service.worker.prepare(tx, claim))
+    outcome = service.worker.run_task(context, decision)  # type: ignore[arg-type]
+
+    def edit(tx: object) -> None:
+        node = tx.nodes.get(NODE)  # type: ignore[attr-defined]
+        node.properties["rack"] = "r1"
+        tx.nodes.update(node)  # type: ignore[attr-defined]
+
+    service.store.write(edit)
+    service.store.write(lambda tx: service.worker.conclude(tx, context, decision, outcome))
+    assert service.node.properties == {"rack": "r1", "cpu_arch": "x86_64"}
+
+
+def test_a_transient_bmc_error_is_tried_again(service: Service) -> None:
+    errors = [BmcError("busy", transient=True)]
+    service.machine.fail = lambda _command: errors.pop() if errors else None
+    service.start()
+    service.work()
+    assert service.node.state is State.WAITING
+    assert "retry" in service.steps
+
+
+def test_transient_errors_end_after_three_attempts_with_the_reason(service: Service) -> None:
+    service.machine.fail = lambda _command: BmcError("no answer", transient=True)
+    service.start()
+    service.work()
+    assert service.node.state is State.ERROR
+    assert service.inspection.reason == "bmc-unreachable"
+    assert "3 attempts" in (service.node.last_error or "")
+
+
+def test_a_permanent_bmc_error_fails_at_once(service: Service) -> None:
+    service.machine.fail = lambda command: BmcError("denied", transient=False) if command == "power on" else None
+    service.start()
+    service.work()
+    assert service.inspection.reason == "bmc-refused"
+    assert "retry" not in service.steps
+
+
+def test_a_power_state_that_never_follows_is_an_error_not_a_hang(service: Service) -> None:
+    service.machine.set_power = lambda *_: None  # type: ignore[method-assign]
+    service.start()
+    service.work()
+    assert service.node.state is State.ERROR
+    assert "still power off" in (service.node.last_error or "")
+
+
+def test_a_bmc_that_fails_at_the_end_does_not_fail_the_inspection(service: Service) -> None:
+    service.start()
+    service.work()
+    service.machine.fail = lambda _command: BmcError("gone", transient=True)
+    service.call_back()
+    service.work()
+    assert service.node.state is State.FINISHED
+    assert any(entry.severity == "WARNING" and "gone" in entry.message for entry in service.journal)
+
+
+def test_an_unknown_driver_fails_with_its_name(service: Service) -> None:
+    def rename(tx: object) -> None:
+        node = tx.nodes.get(NODE)  # type: ignore[attr-defined]
+        node.driver = "nothing"
+        tx.nodes.update(node)  # type: ignore[attr-defined]
+
+    service.store.write(rename)
+    service.start()
+    service.work()
+    assert "nothing" in (service.node.last_error or "")
+
+
+def test_power_off_can_be_switched_off() -> None:
+    service = Service(settings(power_off=False))
+    service.start()
+    service.work()
+    service.call_back()
+    service.work()
+    assert service.node.state is State.FINISHED
+    assert service.machine.power is Power.ON
+
+
+def test_verify_moves_an_enrolled_node_to_manageable(service: Service) -> None:
+    service.store.write(lambda tx: transition.rest(tx, tx.nodes.get(NODE), Provision.VERIFYING, "manageable"))
+    service.submit(Event.VERIFY)
+    service.work()
+    assert service.node.provision_state is Provision.MANAGEABLE
+    assert service.node.power_state == Power.OFF
+
+
+def test_verify_takes_the_node_back_to_enroll_with_the_reason(service: Service) -> None:
+    service.store.write(lambda tx: transition.rest(tx, tx.nodes.get(NODE), Provision.VERIFYING, "manageable"))
+    service.machine.fail = lambda _command: BmcError("wrong password", transient=False)
+    service.submit(Event.VERIFY)
+    service.work()
+    assert service.node.provision_state is Provision.ENROLL
+    assert "wrong password" in (service.node.last_error or "")
+
+
+@pytest.mark.parametrize(
+    ("target", "commands"),
+    [("power on", ["power on"]), ("power off", []), ("rebooting", ["power on"]), ("soft power off", [])],
+)
+def test_power_commands_bring_the_machine_there(service: Service, target: str, commands: list[str]) -> None:
+    service.submit(Event.SET_POWER, {"target": target})
+    service.work()
+    assert service.machine.commands == commands
+    assert service.node.target_power_state is None
+
+
+def test_commands_are_refused_during_an_inspection(service: Service) -> None:
+    service.start()
+    with pytest.raises(IllegalEventError):
+        service.submit(Event.SET_POWER, {"target": "power off"})
