@@ -1,0 +1,1 @@
+"""Tests of the hooks and of the pipeline that runs them."""
