@@ -1,0 +1,1 @@
+"""The tests of Ferroscope; ``conftest`` says which fixtures they share."""

@@ -1,0 +1,105 @@
+"""What all tests share: private database servers and a fresh database for whoever asks for one.
+
+The process that controls the test run (not the workers of xdist) starts the ``keeper`` of the
+servers; servers start when the first test needs them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import databases
+from tests.support.servers import KeeperProcess, Server
+
+_KEEPER = pytest.StashKey[KeeperProcess]()
+_numbers = itertools.count(1)
+
+DATABASES = ("sqlite", "postgresql", "mariadb")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        config.stash[_KEEPER] = KeeperProcess()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if _KEEPER in config.stash:
+        config.stash[_KEEPER].close()
+
+
+@pytest.fixture(scope="session")
+def shared_postgresql() -> Server:
+    """Return the PostgreSQL of the whole test run: do it no harm."""
+    return Server("postgresql", "postgresql")
+
+
+@pytest.fixture(scope="session")
+def shared_mariadb() -> Server:
+    """Return the MariaDB of the whole test run: do it no harm."""
+    return Server("mariadb", "mariadb")
+
+
+@pytest.fixture
+def postgresql_server() -> Iterator[Server]:
+    """Give a PostgreSQL of this test's own, to stop, kill, freeze and restart."""
+    yield from _own_server("postgresql")
+
+
+@pytest.fixture
+def mariadb_server() -> Iterator[Server]:
+    """Give a MariaDB of this test's own, to stop, kill, freeze and restart."""
+    yield from _own_server("mariadb")
+
+
+@pytest.fixture
+def postgresql_url(shared_postgresql: Server) -> Iterator[str]:
+    """Give the URL of a new, migrated database on PostgreSQL."""
+    with databases.fresh(shared_postgresql) as url:
+        yield url
+
+
+@pytest.fixture
+def mariadb_url(shared_mariadb: Server) -> Iterator[str]:
+    """Give the URL of a new, migrated database on MariaDB."""
+    with databases.fresh(shared_mariadb) as url:
+        yield url
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path, migrated_sqlite: Path) -> str:
+    """Return the URL of a new, migrated SQLite database."""
+    return databases.sqlite(tmp_path, migrated_sqlite)
+
+
+@pytest.fixture(params=DATABASES)
+def database_url(request: pytest.FixtureRequest) -> str:
+    """Return the URL of a new, migrated database on each of the databases in turn."""
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+@pytest.fixture(params=DATABASES)
+def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Give the URL of a new database without any table, on each of the databases in turn."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'empty.db'}"
+        return
+    with databases.fresh(request.getfixturevalue(f"shared_{request.param}"), migrated=False) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return where the migrated SQLite database lies that tests get copies of."""
+    return tmp_path_factory.mktemp("template") / "migrated.db"
+
+
+def _own_server(kind: str) -> Iterator[Server]:
+    server = Server(kind, f"{kind}-{os.getpid()}-{next(_numbers)}")
+    yield server
+    server.discard()

@@ -1,0 +1,131 @@
+"""How a private PostgreSQL and a private MariaDB are set up and run.
+
+Small and quick to start, but with every guard of durability on: tests kill them and then look
+for what was committed. Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+from typing import Final, Protocol
+
+from tests.support.processes import account, run
+
+_PACKAGES: Final = "install the Debian packages postgresql and mariadb-server, or run: make test"
+
+
+class MissingServerError(RuntimeError):
+    """A server that the tests need is not installed: an error, for a skipped test proves nothing."""
+
+
+class Daemon(Protocol):
+    """One kind of database server, in a directory that belongs to ``user``."""
+
+    user: str | None
+
+    def install(self, directory: Path) -> None:
+        """Make a new, empty database server in ``directory``."""
+
+    def command(self, directory: Path, port: int) -> list[str]:
+        """Return the command that runs it in the foreground."""
+
+    def answers(self, port: int) -> bool:
+        """Whether it takes connections."""
+
+
+class Postgresql:
+    """Trusts everybody on 127.0.0.1; the superuser is ``ferroscope``."""
+
+    def __init__(self) -> None:
+        self.user = account("postgres")
+        versions = sorted(Path("/usr/lib/postgresql").glob("[0-9]*/bin"), key=_version, reverse=True)
+        self._initdb = _program("initdb", versions)
+        self._postgres = _program("postgres", versions)
+        self._isready = _program("pg_isready", versions)
+
+    def install(self, directory: Path) -> None:
+        options = ["-U", "ferroscope", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync"]
+        run([self._initdb, "-D", str(directory / "data"), *options], user=self.user, directory=directory)
+
+    def command(self, directory: Path, port: int) -> list[str]:
+        settings = {
+            "listen_addresses": "127.0.0.1",
+            "port": str(port),
+            "unix_socket_directories": "",
+            "max_connections": "300",
+            "shared_buffers": "64MB",
+            "dynamic_shared_memory_type": "mmap",  # leaves nothing outside of its directory when it is killed
+            "wal_level": "minimal",
+            "max_wal_senders": "0",
+            "fsync": "on",
+            "synchronous_commit": "on",
+            "full_page_writes": "on",
+            "jit": "off",
+        }
+        options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
+        return [self._postgres, "-D", str(directory / "data"), *options]
+
+    def answers(self, port: int) -> bool:
+        probe = [self._isready, "-q", "-h", "127.0.0.1", "-p", str(port), "-t", "2"]
+        return subprocess.run(probe, check=False).returncode == 0
+
+
+class Mariadb:
+    """The user ``root`` has no password; it listens on 127.0.0.1 only."""
+
+    def __init__(self) -> None:
+        self.user = account("mysql")
+        self._install = _program("mariadb-install-db", [])
+        self._server = _program("mariadbd", [Path("/usr/sbin")])
+
+    def install(self, directory: Path) -> None:
+        options = ["--auth-root-authentication-method=normal", "--skip-test-db", "--innodb-log-file-size=32M"]
+        command = [self._install, "--no-defaults", f"--datadir={directory / 'data'}", *options]
+        run(command, user=self.user, directory=directory)
+
+    def command(self, directory: Path, port: int) -> list[str]:
+        data = directory / "data"
+        return [
+            self._server,
+            "--no-defaults",
+            f"--datadir={data}",
+            f"--socket={data / 'socket'}",
+            f"--pid-file={data / 'pid'}",
+            "--bind-address=127.0.0.1",
+            f"--port={port}",
+            "--skip-name-resolve",
+            "--max-connections=300",
+            "--performance-schema=off",
+            "--innodb-log-file-size=32M",
+            "--innodb-buffer-pool-size=128M",
+            "--innodb-flush-log-at-trx-commit=1",
+            "--innodb-doublewrite=1",
+        ]
+
+    def answers(self, port: int) -> bool:
+        """It greets whoever connects, but only once it is ready."""
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
+                return len(connection.recv(16)) > 4
+        except OSError:
+            return False
+
+
+KINDS: Final[dict[str, type[Postgresql] | type[Mariadb]]] = {"postgresql": Postgresql, "mariadb": Mariadb}
+
+
+def _program(name: str, directories: list[Path]) -> str:
+    path = os.pathsep.join([*map(str, directories), os.environ.get("PATH", os.defpath), "/usr/sbin"])
+    found = shutil.which(name, path=path)
+    if found is None:
+        raise MissingServerError(f"the tests need {name}, which is not installed; {_PACKAGES}")
+    return found
+
+
+def _version(directory: Path) -> int:
+    return int(re.sub(r"\D.*", "", directory.parent.name))

@@ -1,0 +1,129 @@
+"""Processes that the tests start: under the right user, on a free port, and never left behind.
+
+Standard library only: ``keeper`` runs before and beside everything else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import pwd
+import random
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def account(*names: str) -> str | None:
+    """Return whom a server shall run as: nobody else for a plain user, the first that exists for root."""
+    if os.geteuid() != 0:
+        return None
+    known = {entry.pw_name for entry in pwd.getpwall()}
+    return next((name for name in names if name in known), "nobody")
+
+
+def run(command: Sequence[str], *, user: str | None, directory: Path) -> None:
+    """Run a command to its end; raise ``RuntimeError`` with what it said where it fails."""
+    done = subprocess.run(
+        command, **_identity(user), cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+
+
+def spawn(command: Sequence[str], *, user: str | None, directory: Path, log: Path) -> subprocess.Popen[bytes]:
+    """Start a process that is killed when this one dies, in a process group of its own."""
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command,
+            **_identity(user),
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            preexec_fn=_die_with_parent,
+        )
+
+
+def free_port() -> int:
+    """Return a port of 127.0.0.1 that is free, outside the range from which the kernel hands out ports."""
+    for port in random.sample(range(20000, 32000), 200):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise RuntimeError("no free port between 20000 and 32000 on 127.0.0.1")
+
+
+def until(condition: Callable[[], bool], *, seconds: float) -> bool:
+    """Wait until the condition holds; False when the time is over."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def tree(pid: int) -> list[int]:
+    """Return ``pid`` and all its living descendants, parents first."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                stat = (entry / "stat").read_text()
+            except OSError:
+                continue
+            children.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(entry.name))
+    found = [pid]
+    for parent in found:
+        found.extend(children.get(parent, ()))
+    return found
+
+
+def signal_tree(pid: int, number: signal.Signals) -> set[int]:
+    """Send the signal to a process and all its descendants, until no new ones appear; return their pids."""
+    done: set[int] = set()
+    while fresh := [member for member in tree(pid) if member not in done]:
+        for member in fresh:
+            try:
+                os.kill(member, number)
+            except ProcessLookupError:
+                continue
+            finally:
+                done.add(member)
+    return done
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose parent dies, so that ``reap`` can wait for it."""
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def reap(pids: Iterable[int]) -> None:
+    """Wait for the end of those of the processes that are children of this one."""
+    for pid in pids:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(pid, 0)
+
+
+def _identity(user: str | None) -> dict[str, object]:
+    if user is None:
+        return {}
+    entry = pwd.getpwnam(user)
+    return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+
+
+def _die_with_parent() -> None:
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
