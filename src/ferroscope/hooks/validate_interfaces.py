@@ -85,11 +85,11 @@ def _all_interfaces(inventory: Document, boot_mac: str | None) -> tuple[Interfac
             malformed.append(f"number {index} ({problem})")
             continue
         raw_mac = record.get("mac_address")
-        if not raw_mac:
-            continue  # a device without a link layer; nothing is wrong with it
-        name = record["name"]
         mac = macs.normalize(raw_mac)
-        if mac is None or mac in _NOBODYS_MACS:
+        if not raw_mac or mac in _NOBODYS_MACS:
+            continue  # a device without a link layer, as "lo" is; nothing is wrong with it
+        name = record["name"]
+        if mac is None:
             malformed.append(f"{shown(name)} (bad MAC address {shown(raw_mac)})")
             continue
         if name in found:
