@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ferroscope.domain.lease import Lease
+
 
 class StoreUnavailableError(Exception):
     """The store is gone, locked or read-only for now; nothing was changed. Try again later."""
@@ -31,6 +33,18 @@ class StaleError(Exception):
 
 class ClaimLostError(Exception):
     """The claim is not mine any more: another attempt may be running. Write nothing."""
+
+
+class LeaseHeldError(Exception):
+    """Somebody else holds the lease; ``lease`` says who, in which epoch and for how long."""
+
+    def __init__(self, lease: Lease) -> None:
+        self.lease = lease
+        super().__init__(f"{lease.name} is held by {lease.holder} for another {lease.remaining:.1f} s")
+
+
+class LeaseLostError(Exception):
+    """The lease is not mine any more: a newer epoch may have been issued. Write nothing."""
 
 
 class BmcError(Exception):

@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
+from ferroscope.domain.lease import Lease
 from ferroscope.domain.lookup import Candidates, Evidence
 from ferroscope.domain.model import Claim, Entry, Inspection, Member, Node, Port, Request
 
@@ -162,6 +163,34 @@ class Addresses(Protocol):
         """Replace the BMC addresses of the node."""
 
 
+class Leases(Protocol):
+    """Named rights of one holder at a time; time is the database's."""
+
+    def acquire(self, name: str, holder: str, duration: float, *, data: str = "") -> Lease:
+        """Take the lease where it is free or expired: a new epoch, a new term.
+
+        ``LeaseHeldError`` where somebody, the same holder too, has it.
+        """
+
+    def renew(self, lease: Lease, duration: float, *, data: str | None = None) -> Lease:
+        """Extend the lease from now on, also after it expired while nobody else took it.
+
+        ``LeaseLostError`` unless epoch and term are those of ``lease``.
+        """
+
+    def release(self, lease: Lease) -> None:
+        """Free the lease, so that a successor need not wait; ``LeaseLostError``."""
+
+    def hold(self, lease: Lease) -> None:
+        """Fence: from here to the end of the transaction no newer epoch can be issued.
+
+        It *writes* the lease's row; a leader's transaction begins with this. ``LeaseLostError``.
+        """
+
+    def list(self, prefix: str = "") -> Sequence[Lease]:
+        """Return the leases whose name begins with ``prefix``, free ones too, by name."""
+
+
 class Members(Protocol):
     """The party: every running process."""
 
@@ -194,6 +223,8 @@ class Transaction(Protocol):
     def journal(self) -> Journal: ...
     @property
     def addresses(self) -> Addresses: ...
+    @property
+    def leases(self) -> Leases: ...
     @property
     def members(self) -> Members: ...
 

@@ -176,6 +176,22 @@ bmc_addresses = Table(
     **_OPTIONS,
 )
 
+leases = Table(
+    "leases",
+    metadata,
+    Column("name", String(255), primary_key=True),
+    Column("holder", String(255)),
+    Column("epoch", _SERIAL, nullable=False),
+    Column("term", _UUID, nullable=False),
+    Column("duration", Double, nullable=False),
+    Column("acquired_at", Double, nullable=False),
+    Column("renewed_at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False),
+    Column("touched", _SERIAL, nullable=False),
+    Column("data", _LONG_TEXT, nullable=False),
+    **_OPTIONS,
+)
+
 members = Table(
     "members",
     metadata,
@@ -194,6 +210,7 @@ __all__ = [
     "inspection_data",
     "inspections",
     "journal",
+    "leases",
     "members",
     "metadata",
     "nodes",

@@ -18,6 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from ferroscope.adapters.sql import dialect
+from ferroscope.adapters.sql.leases import SqlLeases
 from ferroscope.adapters.sql.nodes import SqlInspections, SqlNodes, SqlPorts
 from ferroscope.adapters.sql.records import SqlAddresses, SqlInspectionData, SqlJournal, SqlMembers
 from ferroscope.adapters.sql.requests import SqlRequests
@@ -77,6 +78,10 @@ class SqlTransaction:
     @cached_property
     def addresses(self) -> SqlAddresses:
         return SqlAddresses(self)
+
+    @cached_property
+    def leases(self) -> SqlLeases:
+        return SqlLeases(self)
 
     @cached_property
     def members(self) -> SqlMembers:
