@@ -75,6 +75,21 @@ WORKER: Final = (
     cfg.FloatOpt("graceful_timeout", default=30.0, min=0.0, help="Seconds for running tasks to end after SIGTERM."),
 )
 
+LEASE: Final = (
+    cfg.StrOpt(
+        "profile",
+        default="default",
+        choices=["default", "fast", "custom"],
+        help="How fast leadership moves on: default (6 s), fast (3 s), or the numbers below.",
+    ),
+    cfg.FloatOpt("ttl", default=6.0, min=1.0, help="Seconds that a lease lives without renewal (profile custom)."),
+    cfg.FloatOpt("renew", default=1.5, min=0.1, help="Seconds between two renewals (profile custom)."),
+    cfg.FloatOpt("poll", default=0.5, min=0.05, help="Seconds between two tries of a candidate (profile custom)."),
+    cfg.FloatOpt(
+        "margin", default=1.0, min=0.1, help="Seconds by which a leader stops before its lease ends (profile custom)."
+    ),
+)
+
 INSPECTOR: Final = (
     cfg.StrOpt("default_hooks", default=_DEFAULT_HOOKS, help="The hooks that $default_hooks stands for."),
     cfg.StrOpt(
@@ -122,6 +137,7 @@ SECTIONS: Final[dict[str, tuple[Sequence[Any], type[msgspec.Struct]]]] = {
     "api": (API, target.ApiSettings),
     "database": (DATABASE, target.DatabaseSettings),
     "worker": (WORKER, target.WorkerSettings),
+    "lease": (LEASE, target.LeaseSettings),
     "inspector": (INSPECTOR, target.InspectorSettings),
     "drivers": (DRIVERS, target.DriverSettings),
     "log": (LOG, target.LogSettings),

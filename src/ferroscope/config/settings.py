@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from ferroscope.domain.decision import DeliveryPolicy
+from ferroscope.domain.lease import DEFAULT, FAST, LeaseProfile
 
 
 class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +58,22 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
         return DeliveryPolicy(max_attempts=self.max_attempts, interrupted=self.interrupted)
 
 
+class LeaseSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``[lease]``: how fast leadership moves on; ``profile`` is a preset, ``custom`` takes the numbers."""
+
+    profile: Literal["default", "fast", "custom"] = "default"
+    ttl: float = 6.0
+    renew: float = 1.5
+    poll: float = 0.5
+    margin: float = 1.0
+
+    def numbers(self) -> LeaseProfile:
+        """Return the numbers that apply, in seconds."""
+        presets = {"default": DEFAULT, "fast": FAST}
+        custom = LeaseProfile(ttl=self.ttl, renew=self.renew, poll=self.poll, margin=self.margin)
+        return presets.get(self.profile, custom)
+
+
 class InspectorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """``[inspector]``: hooks and what they do to nodes; time-outs of an inspection."""
 
@@ -92,6 +109,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     api: ApiSettings = ApiSettings()
     database: DatabaseSettings = DatabaseSettings()
     worker: WorkerSettings = WorkerSettings()
+    lease: LeaseSettings = LeaseSettings()
     inspector: InspectorSettings = InspectorSettings()
     drivers: DriverSettings = DriverSettings()
     log: LogSettings = LogSettings()

@@ -12,8 +12,8 @@ import structlog
 from ferroscope import transition
 from ferroscope.domain.machine import IllegalEventError
 from ferroscope.domain.states import Event, State
-from ferroscope.ports.clock import StopFlag
-from ferroscope.ports.errors import NotFoundError, StoreUnavailableError
+from ferroscope.periodic.singleton import Fence
+from ferroscope.ports.errors import NotFoundError
 from ferroscope.ports.store import Query, Store, Transaction
 
 _log = structlog.get_logger(__name__)
@@ -22,38 +22,28 @@ _WATCHED = (State.STARTING, State.WAITING, State.PROCESSING)
 
 
 class Timeouts:
-    """``run`` looks every ``period`` seconds (0: never) until ``stop`` is set."""
+    """A ``PeriodicTask``; ``timeout`` is in seconds without a change of state."""
 
-    def __init__(self, store: Store, *, timeout: float, period: float, stop: StopFlag, process: str) -> None:
+    name = "periodic/timeouts"
+
+    def __init__(self, store: Store, *, timeout: float, period: float, process: str) -> None:
+        self.period = period
         self._store = store
         self._timeout = timeout
-        self._period = period
-        self._stop = stop
         self._process = process
-        self.sentence = "has not looked for overdue inspections yet"
 
-    def run(self) -> None:
-        if not self._period:
-            self.sentence = "is disabled"
-            return
-        while not self._stop.wait(self._period):
-            try:
-                self.sentence = self.step()
-            except StoreUnavailableError as exc:
-                self.sentence = f"waits for the database: {exc}"
-
-    def step(self) -> str:
-        """Look once; return what was found."""
+    def step(self, fence: Fence) -> str:
         overdue = self._store.read(self._overdue)
         for uuid in overdue:
-            self._store.write(partial(self._time_out, uuid))
+            self._store.write(partial(self._time_out, uuid, fence))
         return f"found {len(overdue)} overdue inspections"
 
     def _overdue(self, tx: Transaction) -> list[str]:
         query = Query(filters={"state": _WATCHED}, before={"provision_updated_at": tx.now - self._timeout})
         return [node.uuid for node in tx.nodes.list(query)]
 
-    def _time_out(self, uuid: str, tx: Transaction) -> None:
+    def _time_out(self, uuid: str, fence: Fence, tx: Transaction) -> None:
+        fence(tx)
         try:
             node = tx.nodes.get(uuid, lock=True)
             if node.state in _WATCHED and (node.provision_updated_at or 0.0) < tx.now - self._timeout:

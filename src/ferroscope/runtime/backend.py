@@ -23,16 +23,23 @@ class SchemaError(Exception):
 
 
 class Backend(msgspec.Struct, frozen=True):
-    """One process's connections to the database."""
+    """One process's connections to the database.
+
+    ``lease_store`` has connections of its own, so that heartbeats and renewals never wait for a
+    busy pool.
+    """
 
     engine: Engine
     store: Store
+    lease_engine: Engine
+    lease_store: Store
     queue: Queue
     bus: Bus
 
     def close(self) -> None:
         self.bus.close()
         self.engine.dispose()
+        self.lease_engine.dispose()
 
 
 def open_backend(settings: Settings, *, clock: Clock, stop: StopFlag, listen: bool) -> Backend:
@@ -44,7 +51,9 @@ def open_backend(settings: Settings, *, clock: Clock, stop: StopFlag, listen: bo
     queue = SqlQueue(store, engine, bus=bus, clock=clock, poll_interval=database.poll_interval)
     if listen:
         start_watcher(database, bus=bus, stop=stop)
-    return Backend(engine=engine, store=store, queue=queue, bus=bus)
+    lease_engine = dialect.build_engine(msgspec.structs.replace(database, pool_size=2))
+    lease_store = SqlStore(lease_engine, settings=database, bus=bus, clock=clock, stop=stop)
+    return Backend(engine=engine, store=store, lease_engine=lease_engine, lease_store=lease_store, queue=queue, bus=bus)
 
 
 def ensure_schema(settings: Settings, *, upgrade: bool) -> str:

@@ -15,7 +15,6 @@ from typing import Final, Literal
 import structlog
 
 from ferroscope.config.settings import Settings
-from ferroscope.ports.store import Store
 from ferroscope.runtime import wiring
 from ferroscope.runtime.backend import SchemaError, StoreUnavailableError, ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock
@@ -85,7 +84,7 @@ class Process:
         backend = open_backend(settings, clock=clock, stop=self._stop, listen=working)
         self._ending.append(backend.close)
         drivers = wiring.build_drivers(settings)
-        membership = Membership(backend.store, settings.worker, role=self._role, stop=self._stop)
+        membership = Membership(backend.lease_store, settings.worker, role=self._role, stop=self._stop)
         membership.start()
         self._ending.append(membership.leave)
         if working:
@@ -101,7 +100,13 @@ class Process:
             pool.start()
             self._ending.append(lambda: pool.join(settings.worker.graceful_timeout))
         if "periodic" in self._roles:
-            self._start_periodic(backend.store)
+            singletons = wiring.build_singletons(
+                settings, backend, clock=clock, stop=self._stop, member=membership.member.id, process=self.name
+            )
+            threads = [threading.Thread(target=one.run, name=one.task.name, daemon=True) for one in singletons]
+            for thread in threads:
+                thread.start()
+            self._ending.append(lambda: _join(threads, settings.lease.numbers().ttl))
         self._ending.append(lambda: backend.bus.publish("requests"))
         self._ending.append(self._stop.set)
         if "api" in self._roles:
@@ -109,22 +114,14 @@ class Process:
             server.start()
             self._ending.append(lambda: server.stop(settings.worker.graceful_timeout))
 
-    def _start_periodic(self, store: Store) -> None:
-        from ferroscope.periodic.timeouts import Timeouts
-
-        inspector = self._settings.inspector
-        task = Timeouts(
-            store,
-            timeout=inspector.timeout,
-            period=inspector.timeout_period,
-            stop=self._stop,
-            process=self.name,
-        )
-        threading.Thread(target=task.run, name="timeouts", daemon=True).start()
-
     def _end(self) -> None:
         while self._ending:
             self._ending.pop()()
+
+
+def _join(threads: list[threading.Thread], timeout: float) -> None:
+    for thread in threads:
+        thread.join(timeout)
 
 
 def notify(state: str) -> None:

@@ -96,3 +96,25 @@ def build_pool(
         )
 
     return WorkerPool(build_worker, settings.worker.threads)
+
+
+def build_singletons(
+    settings: Settings, backend: Backend, *, clock: Clock, stop: StopFlag, member: str, process: str
+) -> list[Any]:
+    """Return the periodic singletons, each to be run by a thread of its own."""
+    from ferroscope.election import Candidate
+    from ferroscope.periodic.singleton import PeriodicTask, Singleton
+    from ferroscope.periodic.timeouts import Timeouts
+    from ferroscope.runtime.keeper import LeaseKeeper
+
+    profile, inspector = settings.lease.numbers(), settings.inspector
+    keep = LeaseKeeper(profile, clock)
+    tasks: list[PeriodicTask] = [
+        Timeouts(backend.store, timeout=inspector.timeout, period=inspector.timeout_period, process=process),
+    ]
+
+    def build(task: PeriodicTask) -> Singleton:
+        candidate = Candidate(task.name, member, store=backend.lease_store, clock=clock, profile=profile)
+        return Singleton(task, candidate, keep=keep, profile=profile, bus=backend.bus, clock=clock, stop=stop)
+
+    return [build(task) for task in tasks]

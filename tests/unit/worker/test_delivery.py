@@ -200,8 +200,8 @@ def test_the_follow_up_is_mine_at_once_unless_others_wait(service: Service) -> N
 
 
 def overdue(service: Service, timeout: float) -> str:
-    task = Timeouts(service.store, timeout=timeout, period=30.0, stop=service.stop, process="periodic")
-    return task.step()
+    task = Timeouts(service.store, timeout=timeout, period=30.0, process="periodic")
+    return task.step(lambda _tx: None)
 
 
 def test_a_machine_that_never_calls_back_times_out_and_is_powered_off(service: Service) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -136,7 +137,9 @@ class SqlStore:
                     raise
                 if trouble == "unavailable" or self._clock.monotonic() > deadline:
                     raise StoreUnavailableError(f"the database cannot answer: {type(exc.orig).__name__}") from exc
-            self._stop.wait(delay * random.uniform(0.5, 1.5))  # noqa: S311  # jitter, no secret
+            pause = delay * random.uniform(0.5, 1.5)  # noqa: S311  # jitter, no secret
+            if self._stop.wait(pause):  # a process that stops still says goodbye, but without spinning
+                time.sleep(pause)
             delay = min(delay * 2, self._settings.retry_interval)
 
     @contextmanager

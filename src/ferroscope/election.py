@@ -1,0 +1,121 @@
+"""Leadership under a lease: take it, keep it while the work makes progress, stop before it ends.
+
+Whoever leads carries a ``Tenure``: every write begins with its ``fence``, every wait asks whether
+it ``may_act``. Renewal runs beside the work, on a connection of its own, but only while the work
+gives signs of life, so a hung leader loses the lease like a dead one. Nothing here starts a
+thread: ``runtime`` and the roles do.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from ferroscope.domain.lease import Lease, LeaseProfile, trusted_until
+from ferroscope.ports.clock import Clock
+from ferroscope.ports.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
+from ferroscope.ports.store import Store, Transaction
+
+_log = structlog.get_logger(__name__)
+
+
+class Tenure:
+    """One holder's time in office, from a won election to its end."""
+
+    def __init__(self, lease: Lease, *, asked_at: float, profile: LeaseProfile, clock: Clock, store: Store) -> None:
+        self.lease = lease
+        self._profile = profile
+        self._clock = clock
+        self._store = store
+        self._trusted_until = trusted_until(asked_at, profile)
+        self._progressed_at = asked_at
+        self._over = False
+        self._resigned = False
+
+    @property
+    def trusted_until(self) -> float:
+        """Until when, by the monotonic clock, the holder may act without another renewal."""
+        return self._trusted_until
+
+    @property
+    def over(self) -> bool:
+        """Whether the tenure has ended for good: lost, or handed back."""
+        return self._over
+
+    @property
+    def resigned(self) -> bool:
+        """Whether the work under this tenure has ended."""
+        return self._resigned
+
+    def may_act(self) -> bool:
+        """Whether the holder may still act in its office."""
+        return not self._over and self._clock.monotonic() < self._trusted_until
+
+    def progress(self) -> None:
+        """Say that the work goes on; without it the lease is not renewed."""
+        self._progressed_at = self._clock.monotonic()
+
+    def fence(self, tx: Transaction) -> None:
+        """Begin a leader's transaction with this; ``LeaseLostError`` where the office is over."""
+        try:
+            tx.leases.hold(self.lease)
+        except LeaseLostError:
+            self._over = True
+            raise
+
+    def renew(self) -> bool:
+        """Extend the lease by its time to live; False where that was not done, for whatever reason.
+
+        An unanswered renewal is not an end: trust goes on until it runs out by itself.
+        """
+        asked_at = self._clock.monotonic()
+        if self._over or asked_at - self._progressed_at > self._profile.ttl:
+            return False
+        try:
+            self.lease = self._store.write(lambda tx: tx.leases.renew(self.lease, self._profile.ttl))
+        except LeaseLostError as exc:
+            self._over = True
+            _log.warning("leadership lost", lease=self.lease.name, epoch=self.lease.epoch, why=str(exc))
+            return False
+        except StoreUnavailableError as exc:
+            _log.warning("renewal not answered", lease=self.lease.name, why=str(exc))
+            return False
+        self._trusted_until = trusted_until(asked_at, self._profile)
+        return True
+
+    def resign(self) -> None:
+        """The work has ended: hand the office back, so that a successor starts at once; never raises."""
+        self._resigned = True
+        if self._over:
+            return
+        self._over = True
+        try:
+            self._store.write(lambda tx: tx.leases.release(self.lease))
+        except (LeaseLostError, StoreUnavailableError) as exc:
+            _log.warning("lease not released; it will expire", lease=self.lease.name, why=str(exc))
+
+
+class Candidate:
+    """Stands for one office on behalf of one member."""
+
+    def __init__(self, name: str, holder: str, *, store: Store, clock: Clock, profile: LeaseProfile) -> None:
+        self.name = name
+        self._holder = holder
+        self._store = store
+        self._clock = clock
+        self._profile = profile
+        self.sentence = f"has not stood for {name} yet"
+
+    def stand(self) -> Tenure | None:
+        """Try once to win; None where somebody else holds the office. ``StoreUnavailableError``."""
+        asked_at = self._clock.monotonic()
+        try:
+            lease = self._store.write(lambda tx: tx.leases.acquire(self.name, self._holder, self._profile.ttl))
+        except LeaseHeldError as exc:
+            self.sentence = f"follows: {exc}"
+            return None
+        except LeaseLostError:
+            self.sentence = f"lost the election for {self.name} by a moment"
+            return None
+        self.sentence = f"leads {self.name} in epoch {lease.epoch}"
+        _log.info("leads", lease=self.name, epoch=lease.epoch)
+        return Tenure(lease, asked_at=asked_at, profile=self._profile, clock=self._clock, store=self._store)
