@@ -123,30 +123,29 @@ class Wire(asyncio.Protocol):
 class HttpPoster:
     """Use within one event loop. ``timeout``: seconds for a connection and for an answer, each.
 
-    ``connections`` bounds the requests on the wire; ``scale`` multiplies the slow delivery's time.
+    ``connections`` is the number of ``places`` on the wire; ``scale`` multiplies the slow delivery's time.
     ``latencies`` are the newest answers' seconds.
     """
 
     def __init__(self, *, timeout: float, connections: int, scale: float = 1.0) -> None:
         self.latencies: deque[float] = deque(maxlen=65536)
+        self.places = asyncio.Semaphore(connections)
         self._timeout = timeout
         self._scale = scale
-        self._places = asyncio.Semaphore(connections)
         self._waiting: dict[Target, list[Wire]] = {}
         self._tls: ssl.SSLContext | None = None
 
     async def post(self, url: str, body: bytes, delivery: Delivery = "whole") -> Answer:
         """Return the answer; raise ``UnreachableError`` or ``NoAnswerError``."""
         target = target_of(url)
-        async with self._places:
-            wire = self._take(target) if delivery == "whole" else None
-            if wire is not None:
-                try:
-                    return await self._exchange(target, wire, body, delivery)
-                except UnreachableError:
-                    if not wire.untouched:
-                        raise
-            return await self._exchange(target, await self._connect(target), body, delivery)
+        wire = self._take(target) if delivery == "whole" else None
+        if wire is not None:
+            try:
+                return await self._exchange(target, wire, body, delivery)
+            except UnreachableError:
+                if not wire.untouched:
+                    raise
+        return await self._exchange(target, await self._connect(target), body, delivery)
 
     def close(self) -> None:
         """Close the connections that wait."""

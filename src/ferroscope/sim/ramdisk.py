@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from enum import Enum, auto
 from typing import Final, Protocol
 
@@ -33,7 +34,10 @@ class NoAnswerError(Exception):
 
 
 class Poster(Protocol):
-    """Sends callbacks."""
+    """Sends callbacks; whoever wants to send one takes one of the ``places`` on the wire first."""
+
+    @property
+    def places(self) -> AbstractAsyncContextManager[None]: ...
 
     async def post(self, url: str, body: bytes, delivery: Delivery) -> Answer:
         """Return the answer; raise ``UnreachableError`` or ``NoAnswerError``."""
@@ -150,18 +154,25 @@ class RamdiskRun:
         return await self._post(self._urls[-1], body)
 
     async def _post(self, url: str, body: bytes) -> Answer:
+        async with self._poster.places:
+            if self._stopped:
+                raise UnreachableError("the power was cut before there was a place on the wire")
+            self._posting += 1
+            try:
+                answer = await self._send(url, body)
+            finally:
+                self._posting -= 1
+        self._tally.note(_effect(answer.status), f"{answer.status} after {answer.seconds * 1000:.1f} ms")
+        return answer
+
+    async def _send(self, url: str, body: bytes) -> Answer:
         self._tally.count(Effect.CALLBACKS_SENT)
         delivery, self._delivery = self._delivery, "whole"
-        self._posting += 1
         try:
-            answer = await self._poster.post(url, body, delivery)
+            return await self._poster.post(url, body, delivery)
         except (UnreachableError, NoAnswerError) as error:
             self._tally.note(Effect.CALLBACKS_FAILED, str(error))
             raise
-        finally:
-            self._posting -= 1
-        self._tally.note(_effect(answer.status), f"{answer.status} after {answer.seconds * 1000:.1f} ms")
-        return answer
 
     def _judge(self, answer: Answer) -> Verdict:
         if answer.status >= 300:

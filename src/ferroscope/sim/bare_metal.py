@@ -1,0 +1,76 @@
+"""The few calls of the Bare Metal API that enrolment needs, over kept connections.
+
+Source: the Bare Metal API reference, microversion 1.80. Transient answers (503, a broken connection) are
+tried again, which is safe because every call here may be repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+import urllib3
+
+_VERSION: Final = {"X-OpenStack-Ironic-API-Version": "1.80"}
+_RETRY: Final = urllib3.Retry(
+    total=5, backoff_factor=0.1, status_forcelist=(503,), allowed_methods=None, raise_on_status=False
+)
+
+
+class BareMetalError(Exception):
+    """The API did not do what was asked; the message is its own."""
+
+
+class Node(msgspec.Struct, frozen=True):
+    """What enrolment reads of a node."""
+
+    uuid: str
+    name: str | None = None
+    provision_state: str = "enroll"
+    driver_info: dict[str, Any] = {}
+    last_error: str | None = None
+
+
+class NodePage(msgspec.Struct, frozen=True):
+    """One page of nodes; ``next`` is the URL of the one after it."""
+
+    nodes: list[Node]
+    next: str | None = None
+
+
+class BareMetal:
+    """The few calls that enrolment needs. Thread-safe; ``url`` is the API's root."""
+
+    def __init__(self, url: str, *, threads: int, headers: Mapping[str, str] | None = None) -> None:
+        self._url = url.rstrip("/")
+        self._pool = urllib3.PoolManager(
+            maxsize=threads, block=True, retries=_RETRY, timeout=30.0, headers={**_VERSION, **(headers or {})}
+        )
+
+    def call(
+        self, method: str, path: str, body: object = None, *, accept: Iterable[int] = ()
+    ) -> urllib3.BaseHTTPResponse:
+        """Return the answer of 2xx, or of a status in ``accept``; else raise ``BareMetalError``."""
+        try:
+            answer = self._pool.request(method, self._url + path, json=body)
+        except urllib3.exceptions.HTTPError as error:
+            raise BareMetalError(f"the Bare Metal API at {self._url} does not answer: {error}") from error
+        if answer.status >= 300 and answer.status not in accept:
+            raise BareMetalError(f"{method} {path}: {answer.status} {_message(answer.data)}")
+        return answer
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._pool.clear()
+
+
+def _message(data: bytes) -> str:
+    """Return the readable part of an error's body, which may be JSON within JSON."""
+    text = data.decode(errors="replace")
+    try:
+        document = msgspec.json.decode(text)["error_message"]
+        fault = msgspec.json.decode(document) if isinstance(document, str) else document
+        return str(fault["faultstring"])
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return text[:200]

@@ -1,0 +1,140 @@
+"""Enrols a fleet through the Bare Metal API, as an operator's script would: nodes, PXE ports, manage.
+
+It may be run again at any time: what exists is kept, and a simulator that has moved to another
+port is corrected. It waits for the verification of the BMCs, and reports per machine what did not work
+instead of stopping there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+
+from ferroscope.sim.bare_metal import BareMetal, BareMetalError, Node, NodePage
+from ferroscope.sim.inventory import bmc_address, pxe_mac
+from ferroscope.sim.roster import Member
+
+DRIVER: Final = "sim"
+_LOOK_EVERY: Final = 0.1
+
+
+class Enrolment(msgspec.Struct, frozen=True):
+    """What became of a fleet, by name. ``failed`` has the reason for each name."""
+
+    created: tuple[str, ...] = ()
+    existing: tuple[str, ...] = ()
+    failed: dict[str, str] = {}
+
+
+def enroll(
+    members: Sequence[Member],
+    *,
+    api_url: str,
+    sim_address: str,
+    threads: int = 8,
+    headers: Mapping[str, str] | None = None,
+    wait: float = 60.0,
+    progress: Callable[[int, int], None] | None = None,
+) -> Enrolment:
+    """Enrol ``members``, whose BMCs are at ``sim_address``; return what became of them.
+
+    Waits up to ``wait`` seconds until the BMCs are verified; ``progress(done, all)`` is called from here.
+    ``headers`` are added to each call (a token). Raises ``BareMetalError`` where no API answers.
+    """
+    api = BareMetal(api_url, threads=threads, headers=headers)
+    news: dict[str, bool] = {}
+    failed: dict[str, str] = {}
+    try:
+        api.call("GET", "/v1/")
+        with ThreadPoolExecutor(threads, thread_name_prefix="enroll") as pool:
+            results = pool.map(lambda member: _enroll_one(api, member, sim_address), members)
+            for done, (member, result) in enumerate(zip(members, results, strict=True), 1):
+                if isinstance(result, BareMetalError):
+                    failed[member.name] = str(result)
+                else:
+                    news[member.name] = result
+                if progress is not None:
+                    progress(done, len(members))
+        unverified = _wait_verified(api, news.keys(), wait)
+    finally:
+        api.close()
+    return Enrolment(
+        created=tuple(name for name, new in news.items() if new and name not in unverified),
+        existing=tuple(name for name, new in news.items() if not new and name not in unverified),
+        failed=failed | unverified,
+    )
+
+
+def _enroll_one(api: BareMetal, member: Member, sim_address: str) -> bool | BareMetalError:
+    """Return whether the node is new; an error is returned too, so that the others go on."""
+    try:
+        node, new = _node(api, member, sim_address)
+        _port(api, node, pxe_mac(member.number))
+        if node.provision_state == "enroll":
+            api.call("PUT", f"/v1/nodes/{node.uuid}/states/provision", {"target": "manage"})
+    except BareMetalError as error:
+        return error
+    return new
+
+
+def _node(api: BareMetal, member: Member, sim_address: str) -> tuple[Node, bool]:
+    driver_info = {
+        "sim_address": sim_address,
+        "sim_node": member.name,
+        "sim_bmc_address": bmc_address(member.number),
+    }
+    body = {"name": member.name, "driver": DRIVER, "driver_info": driver_info}
+    answer = api.call("POST", "/v1/nodes", body, accept=(409,))
+    if answer.status != 409:
+        return msgspec.json.decode(answer.data, type=Node), True
+    found = api.call("GET", f"/v1/nodes/{quote(member.name)}")
+    node = msgspec.json.decode(found.data, type=Node)
+    patch = [
+        {"op": "add", "path": f"/driver_info/{key}", "value": value}
+        for key, value in driver_info.items()
+        if node.driver_info.get(key) != value
+    ]
+    if patch:
+        api.call("PATCH", f"/v1/nodes/{node.uuid}", patch)
+    return node, False
+
+
+def _port(api: BareMetal, node: Node, mac: str) -> None:
+    answer = api.call("POST", "/v1/ports", {"node_uuid": node.uuid, "address": mac}, accept=(409,))
+    if answer.status != 409:
+        return
+    found = api.call("GET", f"/v1/ports?address={mac}&fields=node_uuid")
+    owners = [str(port["node_uuid"]) for port in msgspec.json.decode(found.data)["ports"]]
+    if node.uuid not in owners:
+        raise BareMetalError(f"the MAC {mac} belongs to another node already: {', '.join(owners)}")
+
+
+def _wait_verified(api: BareMetal, names: Collection[str], wait: float) -> dict[str, str]:
+    """Return the names that did not become manageable in time, with the reason."""
+    end = time.monotonic() + wait
+    while any(node.name in names for node in _in_state(api, "verifying")) and time.monotonic() < end:
+        time.sleep(_LOOK_EVERY)
+    unverified = [*_in_state(api, "enroll"), *_in_state(api, "verifying")]
+    return {
+        node.name: node.last_error or f"still {node.provision_state} after {wait:g} s"
+        for node in unverified
+        if node.name is not None and node.name in names
+    }
+
+
+def _in_state(api: BareMetal, state: str) -> list[Node]:
+    """Return all nodes in the provision state, page by page."""
+    nodes: list[Node] = []
+    marker = ""
+    while True:
+        path = f"/v1/nodes?provision_state={state}&fields=uuid,name,provision_state,last_error{marker}"
+        page = msgspec.json.decode(api.call("GET", path).data, type=NodePage)
+        nodes.extend(page.nodes)
+        if page.next is None or not page.nodes:
+            return nodes
+        marker = f"&marker={page.nodes[-1].uuid}"

@@ -1,0 +1,37 @@
+"""The fake BMC succeeds, and the stored node is its truth."""
+
+from __future__ import annotations
+
+import pytest
+
+from ferroscope.adapters.fake.bmc import FakeBmc
+from ferroscope.domain.model import Node
+from ferroscope.ports.bmc import Bmc, BootDevice, Power
+
+
+@pytest.mark.parametrize(
+    ("stored", "power"),
+    [(None, Power.OFF), ("power off", Power.OFF), ("power on", Power.ON), ("error", Power.OFF)],
+)
+def test_the_power_state_is_the_stored_one(stored: str | None, power: Power) -> None:
+    bmc: Bmc = FakeBmc()
+    assert bmc.get_power(Node(uuid="1", driver="fake", power_state=stored)) is power
+
+
+def test_a_power_command_succeeds_and_leaves_the_node_to_its_owner() -> None:
+    node = Node(uuid="1", driver="fake-hardware")
+    FakeBmc().set_power(node, Power.ON)
+    assert node.power_state is None
+
+
+def test_the_boot_device_is_remembered_per_node() -> None:
+    bmc = FakeBmc()
+    one, two = Node(uuid="1", driver="fake"), Node(uuid="2", driver="fake")
+    assert bmc.get_boot_device(one) == (None, None)
+    bmc.set_boot_device(one, BootDevice.PXE, persistent=False)
+    assert bmc.get_boot_device(one) == (BootDevice.PXE, False)
+    assert bmc.get_boot_device(two) == (None, None)
+
+
+def test_any_driver_info_is_valid() -> None:
+    assert FakeBmc().validate(Node(uuid="1", driver="fake", driver_info={"x": 1})) is None

@@ -1,0 +1,136 @@
+"""The simulated BMCs answer each line as their outcomes have it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from ferroscope.ports.bmc import Power
+from ferroscope.sim.bmc import Bmcs
+from ferroscope.sim.node import Machine
+from ferroscope.sim.protocol import Reply, read
+from ferroscope.sim.roster import Member
+from ferroscope.sim.settings import FleetSettings
+from ferroscope.sim.tally import Counters, Tally
+
+
+class Silent:
+    """A ramdisk that does nothing."""
+
+    def stop(self) -> bool:
+        return True
+
+
+class Desk:
+    """BMCs of the machines named, and their answers as documents."""
+
+    def __init__(self, *names: str, **settings: Any) -> None:
+        self.totals = Counters()
+        self.machines = {name: self.machine(Member(name, number)) for number, name in enumerate(names, 1)}
+        self.bmcs = Bmcs(self.machines, FleetSettings(**settings))
+
+    def machine(self, member: Member) -> Machine:
+        tally = Tally(self.totals, clock=lambda: 0.0)
+        return Machine(member, tally, later=lambda *_: pytest.fail("nothing lags here"), start=lambda _: Silent())
+
+    def reply(self, op: str, node: str = "sim-0001", **fields: object) -> Reply:
+        return self.bmcs.answer(read(msgspec.json.encode({"op": op, "node": node, **fields})))
+
+    def ask(self, op: str, node: str = "sim-0001", **fields: object) -> dict[str, Any]:
+        reply = self.reply(op, node, **fields)
+        assert reply.line is not None
+        assert reply.line.endswith(b"\n")
+        assert not reply.hang_up
+        return msgspec.json.decode(reply.line, type=dict[str, Any])
+
+
+def test_power_is_commanded_and_read() -> None:
+    desk = Desk("sim-0001")
+    assert desk.ask("get_power") == {"ok": True, "power": "power off"}
+    assert desk.ask("set_power", power="power on") == {"ok": True}
+    assert desk.ask("get_power") == {"ok": True, "power": "power on"}
+    assert desk.ask("set_power", power="rebooting") == {"ok": True}
+    assert (desk.totals.reboots, desk.totals.bmc_calls) == (1, 4)
+
+
+def test_the_boot_device_is_set_and_read() -> None:
+    desk = Desk("sim-0001")
+    assert desk.ask("set_boot_device", device="pxe", persistent=True) == {"ok": True}
+    assert desk.ask("get_boot_device") == {"ok": True, "device": "pxe", "persistent": True}
+
+
+@pytest.mark.parametrize(
+    ("op", "fields", "reason"),
+    [
+        ("set_power", {}, "power must be one of"),
+        ("set_power", {"power": "soft"}, "power must be one of"),
+        ("set_boot_device", {}, "device must be one of"),
+        ("set_boot_device", {"device": "floppy"}, "device must be one of"),
+        ("get_power", {"node": "sim-9999"}, "no machine named 'sim-9999'"),
+        ("get_power", {"node": None}, "no machine named None"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_for_good(op: str, fields: dict[str, str], reason: str) -> None:
+    answer = Desk("sim-0001").ask(op, **fields)
+    assert (answer["ok"], answer["transient"]) == (False, False)
+    assert reason in answer["error"]
+
+
+def test_a_refused_power_on_is_answered_with_the_reason() -> None:
+    desk = Desk("sim-power-fail-1")
+    answer = desk.ask("set_power", "sim-power-fail-1", power="power on")
+    assert answer == {"ok": False, "error": "the machine refuses to power on", "transient": False}
+
+
+def test_a_flaky_bmc_spoils_its_share_of_the_calls_the_same_in_every_run() -> None:
+    def run(seed: int) -> list[bool]:
+        desk = Desk("sim-bmc-flaky-1", seed=seed)
+        answers = [desk.ask("get_power", "sim-bmc-flaky-1") for _ in range(700)]
+        assert all(answer["transient"] for answer in answers if not answer["ok"])
+        assert desk.totals.bmc_faults == sum(not answer["ok"] for answer in answers)
+        return [answer["ok"] for answer in answers]
+
+    first = run(1)
+    assert 70 < first.count(False) < 130
+    assert run(1) == first
+    assert run(2) != first
+
+
+def test_a_spoiled_command_has_no_effect() -> None:
+    desk = Desk("sim-bmc-dead-1", "sim-bmc-garbage-1", "sim-bmc-hang-up-1")
+    for name, machine in desk.machines.items():
+        desk.reply("set_power", name, power="power on")
+        assert machine.power is Power.OFF
+    assert (desk.totals.power_ons, desk.totals.bmc_faults) == (0, 3)
+
+
+def test_dead_garbled_and_closing_bmcs_differ_on_the_wire() -> None:
+    desk = Desk("sim-bmc-dead-1", "sim-bmc-garbage-1", "sim-bmc-hang-up-1")
+    assert desk.reply("get_power", "sim-bmc-dead-1") == Reply(None)
+    assert desk.reply("get_power", "sim-bmc-hang-up-1") == Reply(None, hang_up=True)
+    line = desk.reply("get_power", "sim-bmc-garbage-1").line
+    assert line is not None
+    with pytest.raises(msgspec.DecodeError):
+        msgspec.json.decode(line)
+
+
+def test_a_slow_bmc_takes_its_time_by_scale_and_others_take_none() -> None:
+    desk = Desk("sim-0001", "sim-bmc-slow-1", time_scale=0.25)
+    assert desk.reply("get_power", "sim-bmc-slow-1").delay == 0.25
+    assert desk.reply("get_power").delay == 0
+
+
+def test_configured_delays_are_spread_and_not_scaled() -> None:
+    desk = Desk("sim-0001", bmc_delay=1.0, bmc_jitter=0.5, time_scale=0.001)
+    delays = {desk.reply("get_power").delay for _ in range(100)}
+    assert len(delays) == 100
+    assert 0.5 <= min(delays) < 0.6
+    assert 1.4 < max(delays) <= 1.5
+
+
+@pytest.mark.parametrize("line", [b"", b"{", b"[]", b'{"node": "x"}', b'{"op": 1}', b'{"op": "x", "node": 5}', b"\xff"])
+def test_a_line_that_is_no_call_is_refused_with_a_sentence(line: bytes) -> None:
+    with pytest.raises(ValueError, match="a line must be a JSON object with op"):
+        read(line)

@@ -1,0 +1,197 @@
+"""The ramdisk calls back as the real agent does: what it tries again, how often, after how long."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
+
+import pytest
+
+from ferroscope.sim.answer import Answer
+from ferroscope.sim.outcomes import Delivery
+from ferroscope.sim.ramdisk import NoAnswerError, Plan, RamdiskRun, UnreachableError, retry_wait
+from ferroscope.sim.tally import Counters, Tally
+
+GOOD = Answer(202, b'{"uuid": null}')
+BAD = Answer(503, b"")
+
+Script = Answer | Exception
+
+
+class Line:
+    """A poster that answers from a script, the last line of it for ever; a call may be watched."""
+
+    def __init__(self, *script: Script) -> None:
+        self.script = list(script)
+        self.sent: list[tuple[str, bytes, Delivery]] = []
+        self.watch: Callable[[], None] = lambda: None
+
+    @property
+    def places(self) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
+
+    async def post(self, url: str, body: bytes, delivery: Delivery) -> Answer:
+        self.sent.append((url, body, delivery))
+        self.watch()
+        answer = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+class Boot:
+    """One run of a ramdisk: its waits are noted, not waited for; it stops after ``most`` of them."""
+
+    def __init__(self, line: Line, *, bodies: tuple[bytes, ...] = (b"{}",), most: int = 40, **plan: object) -> None:
+        self.line = line
+        self.counters = Counters()
+        self.waits: list[float] = []
+        self.most = most
+        self.ended = 0
+        self.tally = Tally(self.counters, clock=lambda: 0.0)
+        settings = {"boot": 7.0, "bodies": bodies, **plan}
+        self.urls = ["http://one/"]
+        self.run_ = RamdiskRun(
+            Plan(**settings),  # type: ignore[arg-type]
+            self.urls,
+            line,
+            self.tally,
+            sleep=self.sleep,
+            on_end=self.end,
+        )
+        self.interrupted: bool | None = None
+        self.booting: asyncio.Event | None = None
+
+    def end(self, run: RamdiskRun) -> None:
+        assert run is self.run_
+        self.ended += 1
+
+    async def sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        if self.booting is not None:
+            await self.booting.wait()
+        if len(self.waits) >= self.most:
+            self.interrupted = self.run_.stop()
+
+    def go(self) -> Boot:
+        asyncio.run(self.run_.run())
+        return self
+
+
+def test_a_good_answer_settles_it_after_the_boot() -> None:
+    boot = Boot(Line(GOOD)).go()
+    assert boot.waits == [7.0]
+    assert boot.line.sent == [("http://one/", b"{}", "whole")]
+    assert (boot.counters.callbacks_sent, boot.counters.callbacks_accepted) == (1, 1)
+    assert boot.run_.stop() is False
+    assert boot.ended == 1
+
+
+@pytest.mark.parametrize("trouble", [Answer(500, b""), BAD, Answer(409, b""), UnreachableError("gone")])
+def test_a_broken_connection_5xx_and_409_are_tried_again(trouble: Script) -> None:
+    boot = Boot(Line(trouble, trouble, GOOD)).go()
+    assert boot.waits == [7.0, 5.0, 5.0]
+    assert (boot.counters.callbacks_failed, boot.counters.callbacks_accepted) == (2, 1)
+
+
+def test_the_waits_between_the_tries_are_the_agents() -> None:
+    assert [retry_wait(attempt) for attempt in range(1, 8)] == [5.0, 5.0, 6.0, 12.0, 24.0, 30.0, 30.0]
+
+
+@pytest.mark.parametrize("status", [302, 400, 403, 404, 413])
+def test_any_other_answer_is_final(status: int) -> None:
+    boot = Boot(Line(Answer(status, b"no"))).go()
+    assert boot.waits == [7.0]
+    assert (boot.counters.callbacks_sent, boot.counters.callbacks_refused) == (1, 1)
+    assert boot.run_.stop() is False
+
+
+def test_an_agent_whose_tries_are_used_up_is_started_again() -> None:
+    boot = Boot(Line(*[BAD] * 5, GOOD)).go()
+    assert boot.waits == [7.0, 5.0, 5.0, 6.0, 12.0, 30.0]
+    assert (boot.counters.callbacks_failed, boot.counters.agent_restarts) == (5, 1)
+    assert boot.counters.callbacks_accepted == 1
+
+
+def test_an_agent_without_an_answer_is_started_again_without_further_tries() -> None:
+    boot = Boot(Line(NoAnswerError("30 s"), GOOD)).go()
+    assert boot.waits == [7.0, 30.0]
+    assert (boot.counters.callbacks_failed, boot.counters.agent_restarts) == (1, 1)
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'"text"', b"\xff"])
+def test_a_good_answer_that_is_no_object_kills_the_agent(body: bytes) -> None:
+    boot = Boot(Line(Answer(200, body), GOOD)).go()
+    assert boot.waits == [7.0, 30.0]
+    assert (boot.counters.callbacks_accepted, boot.counters.agent_restarts) == (2, 1)
+
+
+def test_it_goes_on_until_the_power_is_cut() -> None:
+    boot = Boot(Line(UnreachableError("gone")), most=30).go()
+    assert len(boot.waits) == 30
+    assert boot.interrupted is True
+    assert boot.counters.agent_restarts == 5
+
+
+def test_the_waits_scale_and_the_boot_does_not() -> None:
+    boot = Boot(Line(BAD, NoAnswerError(""), GOOD), scale=0.01).go()
+    assert boot.waits == [7.0, 0.05, 0.3]
+
+
+def test_the_next_url_is_tried_at_once_when_a_connection_fails() -> None:
+    boot = Boot(Line(UnreachableError("gone"), GOOD))
+    boot.urls.append("http://two/")
+    boot.go()
+    assert [url for url, _, _ in boot.line.sent] == ["http://one/", "http://two/"]
+    assert boot.waits == [7.0]
+
+
+def test_an_answer_of_the_first_url_is_not_taken_to_the_next() -> None:
+    boot = Boot(Line(BAD, GOOD))
+    boot.urls.append("http://two/")
+    boot.go()
+    assert [url for url, _, _ in boot.line.sent] == ["http://one/", "http://one/"]
+
+
+def test_several_bodies_are_posted_each() -> None:
+    boot = Boot(Line(GOOD), bodies=(b"{}", b"{}", b"[]")).go()
+    assert [body for _, body, _ in boot.line.sent] == [b"{}", b"{}", b"[]"]
+    assert boot.counters.callbacks_accepted == 3
+
+
+def test_a_ramdisk_without_a_body_never_calls_back_nor_settles() -> None:
+    boot = Boot(Line(GOOD), bodies=()).go()
+    assert boot.line.sent == []
+    assert boot.run_.stop() is True
+
+
+def test_only_the_first_post_is_misdelivered() -> None:
+    boot = Boot(Line(UnreachableError("broken"), GOOD), delivery="broken").go()
+    assert [delivery for _, _, delivery in boot.line.sent] == ["broken", "whole"]
+
+
+def test_power_cut_during_the_boot_ends_it_without_a_callback() -> None:
+    boot = Boot(Line(GOOD))
+
+    async def scenario() -> None:
+        boot.booting = asyncio.Event()
+        boot.run_.start()
+        await asyncio.sleep(0)
+        boot.interrupted = boot.run_.stop()
+        assert boot.run_.task is not None
+        await boot.run_.task
+
+    asyncio.run(scenario())
+    assert boot.interrupted is True
+    assert boot.line.sent == []
+    assert boot.ended == 1
+
+
+def test_an_answer_on_the_wire_at_power_cut_is_counted_and_nothing_follows() -> None:
+    boot = Boot(Line(BAD))
+    boot.line.watch = lambda: setattr(boot, "interrupted", boot.run_.stop())
+    boot.go()
+    assert boot.interrupted is True
+    assert (boot.counters.callbacks_sent, boot.counters.callbacks_failed, boot.counters.agent_restarts) == (1, 1, 0)
+    assert boot.waits == [7.0]

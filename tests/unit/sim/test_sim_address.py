@@ -1,0 +1,55 @@
+"""What ``driver_info`` of a node with the driver ``sim`` must say."""
+
+from __future__ import annotations
+
+import pytest
+
+from ferroscope.adapters.sim.address import Endpoint, locate
+from ferroscope.adapters.sim.bmc import SimBmc
+from ferroscope.domain.model import Document, Node
+from ferroscope.ports.errors import BmcError
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        ("127.0.0.1:7623", "127.0.0.1", 7623),
+        ("localhost:1", "127.0.0.1", 1),
+        ("[::1]:65535", "::1", 65535),
+        ("10.1.2.3:80", "10.1.2.3", 80),
+    ],
+)
+def test_an_address_is_an_ip_and_a_port(text: str, host: str, port: int) -> None:
+    assert locate({"sim_address": text, "sim_node": "sim-1"}) == (Endpoint(host, port, text), "sim-1")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "127.0.0.1", ":80", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1:+80"),
+        *("::1:80", "[::1:80", "[]:80", "127.0.0.1:\u0661", "127.0.0.1:123456", None, 7623, ["127.0.0.1:80"]),
+    ],
+)
+def test_anything_else_is_refused_for_good(text: object) -> None:
+    driver_info: Document = {"sim_address": text, "sim_node": "sim-1"}
+    with pytest.raises(BmcError, match="driver_info needs sim_address") as caught:
+        locate(driver_info)
+    assert not caught.value.transient
+
+
+def test_a_host_name_is_refused_because_resolving_it_has_no_deadline() -> None:
+    with pytest.raises(BmcError, match="as IP:PORT"):
+        locate({"sim_address": "simulator.example:7623", "sim_node": "sim-1"})
+
+
+@pytest.mark.parametrize("name", [None, "", 5, "x" * 256])
+def test_the_machine_needs_a_name(name: object) -> None:
+    with pytest.raises(BmcError, match="driver_info needs sim_node"):
+        locate({"sim_address": "127.0.0.1:80", "sim_node": name})
+
+
+def test_validate_says_what_is_wrong_and_asks_nobody() -> None:
+    bmc = SimBmc()
+    node = Node(uuid="1", driver="sim", driver_info={"sim_address": "127.0.0.1:1", "sim_node": "sim-1"})
+    assert bmc.validate(node) is None
+    assert "sim_node" in str(bmc.validate(Node(uuid="1", driver="sim")))
