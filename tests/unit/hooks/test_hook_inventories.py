@@ -1,0 +1,61 @@
+"""The default hooks on whole inventories: simulated ones, and recorded ones where a checkout has them beside it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from ferroscope.config.settings import InspectorSettings
+from ferroscope.domain import macs
+from ferroscope.hooks import loader
+from ferroscope.hooks.pipeline import Pipeline, encode
+from ferroscope.sim import inventory as sim
+from tests.unit.hooks.runs import context, installed, run
+
+RECORDED = Path(__file__).parents[4] / "shared" / "inventories"
+HOOKS = (*InspectorSettings().default_hooks, "memory")
+
+
+def bodies() -> Iterator[tuple[str, dict[str, Any]]]:
+    for index in range(30):
+        yield f"simulated {index}", sim.document(index)
+    for path in sorted(RECORDED.glob("*.json")):
+        body = msgspec.json.decode(path.read_bytes())
+        yield path.name, body if "inventory" in body else {"inventory": body}
+
+
+@pytest.mark.parametrize("add_ports", ["all", "active", "pxe", "disabled"])
+def test_a_whole_inventory_gives_properties_and_ports(add_ports: str) -> None:
+    for name, body in bodies():
+        inventory = body.pop("inventory")
+        result = run(HOOKS, inventory, body, add_ports=add_ports)
+        assert result.node.properties["cpu_arch"] == inventory["cpu"]["architecture"], name
+        assert result.node.properties["memory_mb"] == inventory["memory"]["physical_mb"], name
+        every = {macs.normalize(iface["mac_address"]) for iface in inventory["interfaces"]}
+        booted = macs.normalize(inventory["boot"]["pxe_interface"])
+        expected = {"all": every, "pxe": {booted} if booted else every, "disabled": set()}.get(add_ports)
+        if expected is not None:
+            assert set(result.ports()) == expected, name
+        assert {mac for mac, port in result.ports().items() if port.pxe_enabled} <= ({booted} if booted else every)
+        assert set(result.plugin_data["all_interfaces"]) == {iface["name"] for iface in inventory["interfaces"]}, name
+        assert set(body) <= set(result.plugin_data), name
+        assert msgspec.json.decode(encode(result.plugin_data))["macs"] == result.plugin_data["macs"]
+
+
+def test_the_default_hooks_take_well_under_a_millisecond_for_an_inventory_of_40_kilobytes() -> None:
+    settings = InspectorSettings()
+    pipeline = Pipeline(loader.load(settings, installed()), settings)
+    body = sim.document(7, size=40_000)
+    inventory = body.pop("inventory")
+    costs = []
+    for _ in range(50):
+        task = context()
+        before = time.thread_time()
+        pipeline.run(task, inventory, body)
+        costs.append(time.thread_time() - before)
+    assert min(costs) < 0.001
