@@ -18,6 +18,12 @@ config_option = click.option(
     type=click.Path(dir_okay=False),
     help="Configuration file; may be given several times. [default: /etc/ferroscope/ferroscope.conf, if there]",
 )
+processes_option = click.option(
+    "--processes",
+    default=0,
+    type=click.IntRange(0, 64),
+    help="Run this many processes under a supervisor that restarts those that die. [default: one, without]",
+)
 database_option = click.option("--database", help="SQLAlchemy URL; overrides [database] connection.")
 
 
@@ -32,17 +38,19 @@ def run_all(files: tuple[str, ...], database: str | None) -> None:
 @click.command("api")
 @config_option
 @database_option
-def run_api(files: tuple[str, ...], database: str | None) -> None:
+@processes_option
+def run_api(files: tuple[str, ...], database: str | None, processes: int) -> None:
     """Run the api role: both HTTP APIs."""
-    _run(settings_of(files, database), ("api",))
+    _run(settings_of(files, database), ("api",), processes=processes)
 
 
 @click.command("worker")
 @config_option
 @database_option
-def run_worker(files: tuple[str, ...], database: str | None) -> None:
+@processes_option
+def run_worker(files: tuple[str, ...], database: str | None, processes: int) -> None:
     """Run the worker role: carry out requests, and the periodic tasks."""
-    _run(settings_of(files, database), ("worker", "periodic"))
+    _run(settings_of(files, database), ("worker", "periodic"), processes=processes)
 
 
 def settings_of(files: tuple[str, ...], database: str | None = None, **overrides: Any) -> Settings:
@@ -55,13 +63,10 @@ def settings_of(files: tuple[str, ...], database: str | None = None, **overrides
         raise click.ClickException(f"the configuration cannot be used: {exc}") from exc
 
 
-def _run(settings: Settings, roles: tuple[Any, ...], *, upgrade: bool = False) -> None:
-    from ferroscope.observe import log
-    from ferroscope.runtime.process import Process, StartError
+def _run(settings: Settings, roles: tuple[Any, ...], *, upgrade: bool = False, processes: int = 0) -> None:
+    from ferroscope.runtime.process import StartError, run
 
-    process = Process(settings, roles, upgrade=upgrade)
-    log.configure(settings.log, process=process.name)
     try:
-        sys.exit(process.run())
+        sys.exit(run(settings, roles, upgrade=upgrade, processes=processes))
     except StartError as exc:
         raise click.ClickException(str(exc)) from exc

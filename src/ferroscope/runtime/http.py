@@ -20,16 +20,16 @@ _TICK: Final = 0.25
 
 
 class HttpServer:
-    """Listens as soon as it is built; ``start`` serves, ``stop`` ends."""
+    """Serves ``app`` on listening sockets from ``start`` to ``stop``."""
 
-    def __init__(self, app: Callable[..., Iterable[bytes]], settings: ApiSettings) -> None:
-        ports = [port for port in (settings.bare_metal_port, settings.introspection_port) if port]
+    def __init__(
+        self, app: Callable[..., Iterable[bytes]], settings: ApiSettings, sockets: Sequence[socket.socket]
+    ) -> None:
         self._map: dict[int, Any] = {}
-        self._sockets = [listen(settings.host, port) for port in ports]
         self._server = waitress.server.create_server(
             app,
             map=self._map,
-            sockets=self._sockets,
+            sockets=list(sockets),
             threads=settings.threads,
             max_request_body_size=settings.max_body_size,
             connection_limit=1000,
@@ -67,6 +67,12 @@ class HttpServer:
     def _busy(self) -> bool:
         channels = [item for item in list(self._map.values()) if hasattr(item, "requests")]
         return any(channel.requests or channel.request or channel.total_outbufs_len for channel in channels)
+
+
+def listeners(settings: ApiSettings) -> list[socket.socket]:
+    """Return a listening socket for each API that is enabled; ``OSError`` says which one failed."""
+    ports = [port for port in (settings.bare_metal_port, settings.introspection_port) if port]
+    return [listen(settings.host, port) for port in ports]
 
 
 def listen(host: str, port: int) -> socket.socket:

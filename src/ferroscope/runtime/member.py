@@ -25,11 +25,11 @@ _log = structlog.get_logger(__name__)
 class Membership:
     """Join with ``start``; after the stop flag is set, ``leave``."""
 
-    def __init__(self, store: Store, settings: WorkerSettings, *, role: str, stop: StopFlag) -> None:
+    def __init__(self, store: Store, settings: WorkerSettings, *, role: str, stop: StopFlag, ident: str = "") -> None:
         self._store = store
         self._settings = settings
         self._stop = stop
-        self.member = Member(id=str(uuid.uuid4()), host=socket.gethostname(), pid=os.getpid(), role=role)
+        self.member = Member(id=ident or str(uuid.uuid4()), host=socket.gethostname(), pid=os.getpid(), role=role)
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
     def start(self) -> None:

@@ -9,16 +9,17 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable
-from typing import Final, Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Literal
 
 import structlog
 
 from ferroscope.config.settings import Settings
+from ferroscope.observe import log
 from ferroscope.runtime import wiring
 from ferroscope.runtime.backend import SchemaError, StoreUnavailableError, ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock
-from ferroscope.runtime.http import HttpServer
+from ferroscope.runtime.http import HttpServer, listeners
 from ferroscope.runtime.member import Membership
 
 Role = Literal["api", "worker", "periodic"]
@@ -41,7 +42,15 @@ class StartError(Exception):
 class Process:
     """Plays ``roles`` until SIGTERM or SIGINT; ``run`` returns the exit code."""
 
-    def __init__(self, settings: Settings, roles: tuple[Role, ...], *, upgrade: bool = False) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        roles: tuple[Role, ...],
+        *,
+        upgrade: bool = False,
+        member: str = "",
+        sockets: Sequence[socket.socket] | None = None,
+    ) -> None:
         self._settings = settings
         self._roles = roles
         self._stop = threading.Event()
@@ -50,6 +59,8 @@ class Process:
         self.name = process_name(name)
         self._role = name
         self._upgrade = upgrade
+        self._member = member
+        self._sockets = sockets
 
     def run(self) -> int:
         """Start, wait for a signal, stop: no new requests, running ones end, leave the party."""
@@ -84,7 +95,9 @@ class Process:
         backend = open_backend(settings, clock=clock, stop=self._stop, listen=working)
         self._ending.append(backend.close)
         drivers = wiring.build_drivers(settings)
-        membership = Membership(backend.lease_store, settings.worker, role=self._role, stop=self._stop)
+        membership = Membership(
+            backend.lease_store, settings.worker, role=self._role, stop=self._stop, ident=self._member
+        )
         membership.start()
         self._ending.append(membership.leave)
         if working:
@@ -110,13 +123,39 @@ class Process:
         self._ending.append(lambda: backend.bus.publish("requests"))
         self._ending.append(self._stop.set)
         if "api" in self._roles:
-            server = HttpServer(wiring.build_app(settings, backend, drivers, process=self.name), settings.api)
+            app = wiring.build_app(settings, backend, drivers, process=self.name)
+            sockets = listeners(settings.api) if self._sockets is None else self._sockets
+            server = HttpServer(app, settings.api, sockets)
             server.start()
             self._ending.append(lambda: server.stop(settings.worker.graceful_timeout))
 
     def _end(self) -> None:
         while self._ending:
             self._ending.pop()()
+
+
+def run(settings: Settings, roles: tuple[Role, ...], *, upgrade: bool = False, processes: int = 0) -> int:
+    """Play ``roles`` in this process, or in ``processes`` ones under a supervisor; return the exit code.
+
+    ``StartError`` where it cannot begin.
+    """
+    if not processes:
+        return _play(settings, roles, upgrade=upgrade)
+    from ferroscope.runtime.supervisor import Supervisor
+
+    log.configure(settings.log, process=process_name(f"{roles[0]} supervisor"))
+    try:
+        ensure_schema(settings, upgrade=upgrade)
+        sockets = listeners(settings.api) if "api" in roles else []
+    except (SchemaError, StoreUnavailableError, OSError) as exc:
+        raise StartError(str(exc)) from exc
+    return Supervisor(settings, processes, lambda member: _play(settings, roles, member=member, sockets=sockets)).run()
+
+
+def _play(settings: Settings, roles: tuple[Role, ...], **options: Any) -> int:
+    process = Process(settings, roles, **options)
+    log.configure(settings.log, process=process.name)
+    return process.run()
 
 
 def _join(threads: list[threading.Thread], timeout: float) -> None:

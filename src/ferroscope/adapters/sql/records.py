@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import bindparam, delete, insert, select
+from sqlalchemy import bindparam, delete, insert, select, update
 
 from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.dialect import db_now
@@ -48,6 +48,9 @@ _BY_BMC = select(*NODE.columns).where(
     schema.nodes.c.state.in_(_AWAITED),
 )
 _DELETE_BMC = delete(schema.bmc_addresses).where(_b.node == bindparam("_node"))
+_FREE_LEASES = (
+    update(schema.leases).where(schema.leases.c.holder == bindparam("_holder")).values(holder=None, expires_at=db_now())
+)
 _INSERT_BMC = insert(schema.bmc_addresses)
 
 
@@ -136,7 +139,9 @@ class SqlMembers:
 
     def leave(self, ident: str) -> None:
         self._tx.connection.execute(delete(schema.members).where(_m.id == ident))
+        self._tx.connection.execute(_FREE_LEASES, {"_holder": ident})
         self._tx.wake("requests")
+        self._tx.wake("leases")
 
     def list(self) -> Sequence[Member]:
         rows = self._tx.connection.execute(select(*_MEMBER.columns).order_by(_m.started_at, _m.id))
