@@ -1,0 +1,140 @@
+"""Accepting a callback: look the machine up, store its data, queue its ``continue``; in one transaction.
+
+A repeated callback is answered as the first was and starts nothing. A different one while the
+first is being dealt with is queued without its data: the worker ends that inspection in error.
+Every refusal looks the same from outside; the reason goes to the log and to the journal.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from ferroscope import transition
+from ferroscope.api import agent
+from ferroscope.api.callback import Parsed
+from ferroscope.api.context import ApiContext
+from ferroscope.api.errors import LOOKUP_FAILED, MissingError
+from ferroscope.domain import lookup
+from ferroscope.domain.model import Entry, Inspection, Node, Severity
+from ferroscope.domain.reasons import Reason
+from ferroscope.domain.states import Event, State
+from ferroscope.ports.errors import NotFoundError
+from ferroscope.ports.store import Query, Transaction
+
+# While the callback's own request is on its way, and when the answer of the first got lost.
+_OPEN: Final = frozenset({State.STARTING, State.WAITING})
+# Callers are anonymous: they may add a refusal to a node's journal this often, to so many nodes.
+_QUIET_SECONDS: Final = 60.0
+_NOTED_NODES: Final = 8
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """The node, and the token for its ramdisk where one was asked for."""
+
+    node: Node
+    token: str | None = None
+
+
+def accept(context: ApiContext, parsed: Parsed, *, with_token: bool) -> Accepted:
+    """Accept the callback; raise the one ``MissingError`` for whatever reason it is refused."""
+
+    def work(tx: Transaction) -> Accepted | lookup.Refused:
+        verdict = look_up(tx, parsed.evidence)
+        taken = (
+            _take(context, tx, verdict.node, parsed, with_token=with_token)
+            if isinstance(verdict, lookup.Found)
+            else verdict
+        )
+        if isinstance(taken, lookup.Refused):
+            note_refusal(context, tx, taken)
+        return taken
+
+    try:
+        outcome = context.store.write(work)
+    except NotFoundError:
+        raise MissingError(LOOKUP_FAILED) from None
+    if isinstance(outcome, lookup.Refused):
+        raise refused(context, outcome, parsed.evidence)
+    return outcome
+
+
+def look_up(tx: Transaction, evidence: lookup.Evidence) -> lookup.Verdict:
+    """Return the one node that the evidence means, read anew and locked; or why there is none."""
+    verdict = lookup.decide(evidence, tx.addresses.candidates(evidence))
+    if isinstance(verdict, lookup.Refused):
+        return verdict
+    try:
+        return lookup.Found(tx.nodes.get(verdict.node.uuid, lock=True))
+    except NotFoundError:
+        return lookup.Refused(Reason.LOOKUP_UNKNOWN, f"node {verdict.node.uuid} was deleted just now")
+
+
+def refused(context: ApiContext, refusal: lookup.Refused, evidence: lookup.Evidence) -> MissingError:
+    """Log why, and return the answer that does not tell."""
+    context.log.warning(
+        "lookup refused",
+        reason=str(refusal.reason),
+        message=refusal.message,
+        nodes=list(refusal.nodes[:_NOTED_NODES]),
+        macs=list(evidence.macs[:16]),
+        bmc_addresses=list(evidence.bmc_addresses),
+        node_uuid=evidence.uuid,
+    )
+    return MissingError(LOOKUP_FAILED)
+
+
+def not_waiting(node: Node) -> lookup.Refused:
+    """Return the refusal of a machine whose node expects nothing from it."""
+    message = f"the machine called, but its inspection is {node.state}, not waiting for it"
+    return lookup.Refused(Reason.LOOKUP_NOT_WAITING, message, (node.uuid,))
+
+
+def note_refusal(context: ApiContext, tx: Transaction, refusal: lookup.Refused) -> None:
+    """Put the refusal into the journals of the nodes concerned, unless it has just been noted there."""
+    for uuid in refusal.nodes[:_NOTED_NODES]:
+        latest = tx.journal.list(Query(filters={"node": uuid}, sort_key="id", descending=True, limit=1))
+        if latest and latest[0].reason == refusal.reason and tx.now - latest[0].at < _QUIET_SECONDS:
+            continue
+        entry = Entry(
+            node=uuid,
+            step="callback-refused",
+            message=refusal.message,
+            process=context.process,
+            severity=Severity.WARNING,
+            reason=str(refusal.reason),
+        )
+        tx.journal.append([entry])
+
+
+def _take(
+    context: ApiContext, tx: Transaction, node: Node, parsed: Parsed, *, with_token: bool
+) -> Accepted | lookup.Refused:
+    inspection = tx.inspections.get(node.inspection) if node.inspection is not None else None
+    if inspection is None:
+        return not_waiting(node)
+    if inspection.digest != parsed.digest:
+        refusal = _submit(context, tx, node, inspection, parsed)
+        if refusal is not None:
+            return refusal
+    if not with_token:
+        return Accepted(node)
+    changed, token = agent.issue(context, node, parsed.digest)
+    return Accepted(node if changed is node else tx.nodes.update(changed), token)
+
+
+def _submit(
+    context: ApiContext, tx: Transaction, node: Node, inspection: Inspection, parsed: Parsed
+) -> lookup.Refused | None:
+    """Queue the ``continue`` of a callback that is not known yet, or say why not."""
+    if node.state is not State.PROCESSING and node.state not in _OPEN:
+        return not_waiting(node)
+    queued = [request for request in tx.requests.pending(node.uuid) if request.event is Event.CONTINUE]
+    if any(request.payload.get("digest") == parsed.digest for request in queued):
+        return None
+    if not queued and node.state in _OPEN:
+        tx.data.save(inspection.uuid, node.uuid, parsed.parts)
+        tx.inspections.update(msgspec.structs.replace(inspection, digest=parsed.digest))
+    transition.submit(tx, node, Event.CONTINUE, process=context.process, payload={"digest": parsed.digest})
+    return None

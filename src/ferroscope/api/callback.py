@@ -1,0 +1,96 @@
+"""What a ramdisk sends: taken apart as bytes, and reduced to the evidence of who it is.
+
+The inventory is never decoded as a whole: it is checked, its addresses are read, and the rest is
+carried on as the bytes that came. Source: the Bare Metal API reference (continue inspection) and
+the inventory of ironic-python-agent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+from typing import Any, Final
+
+import msgspec
+
+from ferroscope.api import json_body
+from ferroscope.api.errors import BadRequestError
+from ferroscope.domain import macs
+from ferroscope.domain.lookup import Evidence
+from ferroscope.ports.store import Part
+
+# No machine has as many; a database's limit on parameters must not be the one that is hit.
+MAX_ADDRESSES: Final = 512
+
+
+class CallbackInterface(msgspec.Struct, frozen=True):
+    """A NIC; everything else that is said of it is kept, not looked at."""
+
+    mac_address: str
+
+
+class CallbackInventory(msgspec.Struct, frozen=True):
+    """The part of an inventory that the lookup needs."""
+
+    interfaces: list[CallbackInterface]
+    bmc_address: str | None = None
+    bmc_v6address: str | None = None
+
+
+class Callback(msgspec.Struct, frozen=True):
+    """The body of a callback; any other key is kept as plugin data."""
+
+    inventory: CallbackInventory
+
+
+class Parsed(msgspec.Struct, frozen=True):
+    """``digest`` identifies the callback, ``parts`` is what is stored of it."""
+
+    evidence: Evidence
+    digest: str
+    parts: dict[Part, bytes]
+
+
+_encode = msgspec.json.Encoder().encode
+_decode_inventory = msgspec.json.Decoder(CallbackInventory).decode
+
+
+def parse(raw: bytes, node_uuid: str | None, *, max_depth: int) -> Parsed:
+    """Return the callback in parts; raise ``BadRequestError`` where it is none, or says of no machine."""
+    parts = split(raw, max_depth=max_depth)
+    try:
+        inventory = _decode_inventory(parts["inventory"])
+    except msgspec.ValidationError as exc:
+        raise BadRequestError(f"The inventory does not fit: {exc}. GET /openapi.json has its schema.") from None
+    if not inventory.interfaces:
+        raise BadRequestError("The inventory has no interfaces; a machine needs at least one.")
+    addresses = dict.fromkeys(filter(None, (macs.normalize(nic.mac_address) for nic in inventory.interfaces)))
+    if len(addresses) > MAX_ADDRESSES:
+        raise BadRequestError(f"The inventory has more than {MAX_ADDRESSES} MAC addresses.")
+    evidence = Evidence(uuid=node_uuid, macs=tuple(addresses), bmc_addresses=_bmc_addresses(inventory))
+    if not evidence:
+        raise BadRequestError("No lookup information provided: no valid MAC address, no BMC address, no node_uuid.")
+    return Parsed(evidence=evidence, digest=hashlib.sha256(raw).hexdigest(), parts=parts)
+
+
+def split(raw: bytes, *, max_depth: int) -> dict[Part, bytes]:
+    """Return the inventory and everything beside it, as JSON bytes."""
+    document: dict[str, Any] = json_body.decode(raw, dict[str, msgspec.Raw], max_depth=max_depth)
+    inventory = document.pop("inventory", None)
+    if inventory is None:
+        raise BadRequestError("The body has no inventory. It must be an object with at least the key inventory.")
+    return {"inventory": bytes(inventory), "unprocessed": _encode(document)}
+
+
+def _bmc_addresses(inventory: CallbackInventory) -> tuple[str, ...]:
+    found = (_address(text) for text in (inventory.bmc_address, inventory.bmc_v6address))
+    return tuple(dict.fromkeys(address for address in found if address is not None))
+
+
+def _address(text: str | None) -> str | None:
+    """Return the address as it is stored; None for no address, 0.0.0.0 and loopbacks included."""
+    try:
+        address = ipaddress.ip_address((text or "").split("/")[0])
+    except ValueError:
+        return None
+    return None if address.is_unspecified or address.is_loopback else str(address)

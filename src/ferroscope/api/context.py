@@ -1,0 +1,30 @@
+"""What every handler receives: the store, the settings and the few sources of the outside world.
+
+It holds no state of a call; one context serves every thread of the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from ferroscope.config.settings import Settings
+from ferroscope.ports.bmc import Bmc
+from ferroscope.ports.store import Store
+
+
+class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
+    """``drivers`` by name, for listing and validation only; ``process`` names this process in the journal.
+
+    ``new_uuid`` and ``new_token`` are random and unguessable; ``log`` is a structlog logger.
+    """
+
+    store: Store
+    settings: Settings
+    drivers: Mapping[str, Bmc]
+    process: str
+    new_uuid: Callable[[], str]
+    new_token: Callable[[], str]
+    log: Any

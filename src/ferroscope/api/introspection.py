@@ -1,0 +1,148 @@
+"""The Introspection API: start, status, list, abort. Another view of the same nodes.
+
+Each node has one introspection here, its newest inspection. Source: the Introspection API
+reference of ironic-inspector and what its clients do.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from ferroscope import transition
+from ferroscope.api import scalars
+from ferroscope.api.call import Call, NoQuery, Reply
+from ferroscope.api.context import ApiContext
+from ferroscope.api.errors import BadRequestError, MissingError
+from ferroscope.api.links import Link, own
+from ferroscope.api.times import iso
+from ferroscope.domain.model import Node
+from ferroscope.domain.states import Event, State
+from ferroscope.ports.store import Query, Transaction
+
+_INTROSPECTED: Final = tuple(str(state) for state in State if state is not State.NONE)
+
+
+class StartQuery(msgspec.Struct, frozen=True):
+    """Query of POST /v1/introspection/{node}; ``manage_boot`` false: the caller boots the ramdisk."""
+
+    manage_boot: bool = True
+
+
+class IntrospectionListQuery(msgspec.Struct, frozen=True):
+    """Query of GET /v1/introspection; a limit of 0 is the greatest one."""
+
+    limit: int | None = None
+    marker: str | None = None
+    state: list[str] | None = None
+
+
+class IntrospectionStatus(msgspec.Struct, frozen=True):
+    """How the newest inspection of a node stands; ``uuid`` is the node's."""
+
+    uuid: str
+    finished: bool
+    state: str
+    started_at: str | None
+    finished_at: str | None
+    error: str | None
+    links: list[Link]
+
+
+class IntrospectionList(msgspec.Struct, frozen=True):
+    """A page, newest first."""
+
+    introspection: list[IntrospectionStatus]
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """An empty object: the call was accepted, its status tells the rest."""
+
+
+def introspected(tx: Transaction, ident: str, *, lock: bool = False) -> tuple[Node, str]:
+    """Return the node with this UUID or name, and the UUID of its newest inspection."""
+    node = tx.nodes.get(ident, lock=lock)
+    if node.inspection is None:
+        raise MissingError(f"Node {ident} has never been introspected; start an introspection first.")
+    return node, node.inspection
+
+
+def node_ident(call: Call[Any, Any]) -> str:
+    """Return the UUID or name that the path gives for a node."""
+    return scalars.ident("node", call.node)
+
+
+def start_introspection(context: ApiContext, call: Call[StartQuery, None]) -> Reply:
+    """Start an introspection; any number of starts at once are one."""
+    ident = node_ident(call)
+
+    def work(tx: Transaction) -> None:
+        transition.start(
+            tx,
+            tx.nodes.get(ident, lock=True),
+            inspection=context.new_uuid(),
+            process=context.process,
+            manage_boot=call.query.manage_boot,
+        )
+
+    context.store.write(work)
+    return Reply(202, Accepted())
+
+
+def get_introspection(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """Show how the newest introspection of a node stands."""
+    ident = node_ident(call)
+    return Reply(200, _status(context.store.read(lambda tx: introspected(tx, ident)[0]), call.url))
+
+
+def list_introspections(context: ApiContext, call: Call[IntrospectionListQuery, None]) -> Reply:
+    """List the newest introspection of each node, newest first."""
+    asked = call.query
+    query = Query(
+        filters={"state": _states(asked.state)},
+        limit=_limit(asked.limit, context.settings.api.max_limit),
+        marker=scalars.uuid("marker", asked.marker) if asked.marker is not None else None,
+        sort_key="inspection_started_at",
+        descending=True,
+    )
+    nodes = context.store.read(lambda tx: tx.nodes.list(query))
+    found = [_status(node, call.url) for node in nodes if node.inspection is not None]
+    return Reply(200, IntrospectionList(introspection=found))
+
+
+def abort_introspection(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """Abort the introspection of a node."""
+    ident = node_ident(call)
+    context.store.write(
+        lambda tx: transition.submit(tx, introspected(tx, ident, lock=True)[0], Event.ABORT, process=context.process)
+    )
+    return Reply(202, Accepted())
+
+
+def _status(node: Node, url: str) -> IntrospectionStatus:
+    return IntrospectionStatus(
+        uuid=node.uuid,
+        finished=node.inspection_finished_at is not None,
+        state=str(node.state),
+        started_at=iso(node.inspection_started_at),
+        finished_at=iso(node.inspection_finished_at),
+        error=node.last_error if node.state is State.ERROR else None,
+        links=own(url, f"introspection/{node.uuid}"),
+    )
+
+
+def _states(asked: list[str] | None) -> tuple[str, ...]:
+    unknown = sorted(set(asked or ()) - set(_INTROSPECTED))
+    if unknown:
+        raise BadRequestError(
+            f"State(s) {', '.join(scalars.shown(state) for state in unknown[:8])} are not valid; "
+            f"valid: {', '.join(_INTROSPECTED)}."
+        )
+    return tuple(asked) if asked else _INTROSPECTED
+
+
+def _limit(limit: int | None, maximum: int) -> int:
+    if limit is not None and not 0 <= limit <= maximum:
+        raise BadRequestError(f"limit must be between 0 and {maximum}; it was {limit}.")
+    return limit or maximum

@@ -1,0 +1,134 @@
+"""What callers may set on a node: the body of POST, and what JSON patches may touch.
+
+Types and lengths are checked here, so that nothing reaches a database that it cannot hold.
+Fields that nothing interprets are kept in the node's ``attributes``, under their own names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from ferroscope.api import scalars
+from ferroscope.api.errors import BadRequestError, NotAcceptableError
+from ferroscope.api.node_fields import BY_NAME
+from ferroscope.domain.model import Document, Node
+
+Text = Annotated[str, Meta(max_length=255)] | None | UnsetType
+Flag = bool | str | None | UnsetType
+Object = Document | None | UnsetType
+
+
+class NodeSettable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Every field of a node that a caller may set; ``driver`` is the only one that is needed."""
+
+    driver: Annotated[str, Meta(min_length=1, max_length=255)]
+    name: Text = UNSET
+    driver_info: Object = UNSET
+    properties: Object = UNSET
+    extra: Object = UNSET
+    instance_info: Object = UNSET
+    instance_uuid: str | UnsetType | None = UNSET
+    maintenance: Flag = UNSET
+    resource_class: Annotated[str, Meta(max_length=80)] | UnsetType | None = UNSET
+    conductor_group: Text = UNSET
+    owner: Text = UNSET
+    chassis_uuid: str | UnsetType | None = UNSET
+    automated_clean: Flag = UNSET
+    bios_interface: Text = UNSET
+    boot_interface: Text = UNSET
+    console_interface: Text = UNSET
+    deploy_interface: Text = UNSET
+    description: Annotated[str, Meta(max_length=4096)] | UnsetType | None = UNSET
+    disable_power_off: Flag = UNSET
+    firmware_interface: Text = UNSET
+    inspect_interface: Text = UNSET
+    lessee: Text = UNSET
+    management_interface: Text = UNSET
+    network_data: Object = UNSET
+    network_interface: Text = UNSET
+    parent_node: Text = UNSET
+    power_interface: Text = UNSET
+    protected: Flag = UNSET
+    protected_reason: Text = UNSET
+    raid_interface: Text = UNSET
+    rescue_interface: Text = UNSET
+    retired: Flag = UNSET
+    retired_reason: Text = UNSET
+    shard: Text = UNSET
+    storage_interface: Text = UNSET
+    vendor_interface: Text = UNSET
+
+
+class NodeCreate(NodeSettable, kw_only=True, forbid_unknown_fields=True):
+    """POST /v1/nodes."""
+
+    uuid: str | UnsetType | None = UNSET
+
+
+PATCHABLE: Final = NodeSettable.__struct_fields__
+
+_FLAGS: Final = frozenset({"automated_clean", "disable_power_off", "protected", "retired"})
+_DOCUMENTS: Final = frozenset({"driver_info", "properties", "extra", "instance_info"})
+_COLUMNS: Final = frozenset(
+    {"driver", "name", "instance_uuid", "maintenance", "resource_class", "conductor_group", "owner"} | _DOCUMENTS
+)
+_OPAQUE: Final = frozenset(PATCHABLE) - _COLUMNS - {"chassis_uuid"}
+
+
+def settable(node: Node) -> Document:
+    """Return the node as a JSON patch sees it: every settable field, with nothing masked."""
+    values = {name: getattr(node, name) if name in _COLUMNS else node.attributes.get(name) for name in PATCHABLE}
+    return values | {"network_data": node.attributes.get("network_data", {})}
+
+
+def changes(body: NodeSettable, node: Node | None, drivers: Collection[str]) -> dict[str, Any]:
+    """Return the fields of ``Node`` that ``body`` sets; raise ``BadRequestError`` for what cannot be."""
+    given = {name: value for name in PATCHABLE if (value := getattr(body, name)) is not UNSET}
+    if given.pop("chassis_uuid", None) is not None:
+        raise BadRequestError("chassis_uuid cannot be set: this service manages no chassis.")
+    changed: dict[str, Any] = {name: given[name] for name in _COLUMNS & given.keys()}
+    for name in _DOCUMENTS & changed.keys():
+        changed[name] = changed[name] or {}
+    _check_driver(changed, node, drivers)
+    _check_scalars(changed, node)
+    attributes = dict(node.attributes) if node is not None else {}
+    attributes.update({name: _opaque(name, given[name]) for name in _OPAQUE & given.keys()})
+    changed["attributes"] = {name: value for name, value in attributes.items() if value not in (None, {})}
+    return changed
+
+
+def check_versions(names: Collection[str], body: NodeSettable, minor: int) -> None:
+    """Refuse with 406 what is set but newer than the call's microversion."""
+    for name in names:
+        empty = {None, "", UNSET} if name == "conductor_group" else {None, UNSET}
+        value = getattr(body, name)
+        if BY_NAME[name].since > minor and (isinstance(value, dict) or value not in empty):
+            raise NotAcceptableError(f"The field {name} needs API version 1.{BY_NAME[name].since}.")
+
+
+def _check_driver(changed: dict[str, Any], node: Node | None, drivers: Collection[str]) -> None:
+    driver = changed.get("driver")
+    if driver not in drivers and (node is None or driver != node.driver):
+        offered = ", ".join(sorted(drivers)) or "none"
+        raise BadRequestError(f"The driver {scalars.shown(driver)} is not enabled here; enabled: {offered}.")
+
+
+def _check_scalars(changed: dict[str, Any], node: Node | None) -> None:
+    if changed.get("name") is not None and (node is None or changed["name"] != node.name):
+        changed["name"] = scalars.name("name", changed["name"])
+    if changed.get("instance_uuid") is not None:
+        changed["instance_uuid"] = scalars.uuid("instance_uuid", changed["instance_uuid"])
+    if "maintenance" in changed:
+        changed["maintenance"] = scalars.boolean("maintenance", changed["maintenance"] or False)
+    if "conductor_group" in changed:
+        changed["conductor_group"] = scalars.conductor_group(changed["conductor_group"] or "")
+
+
+def _opaque(name: str, value: Any) -> Any:
+    if name in _FLAGS and value is not None:
+        return scalars.boolean(name, value)
+    return value

@@ -1,0 +1,132 @@
+"""What callers may set on a port: the body of POST, and what JSON patches may touch.
+
+Source: the Bare Metal API reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from ferroscope.api import scalars
+from ferroscope.api.errors import BadRequestError, NotAcceptableError
+from ferroscope.api.port_view import BY_NAME
+from ferroscope.domain.model import Document, Port
+
+Flag = bool | str | None | UnsetType
+
+
+class LocalLink(
+    msgspec.Struct,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    rename={"vtep_logical_switch": "vtep-logical-switch", "vtep_physical_switch": "vtep-physical-switch"},
+):
+    """Where the port is plugged in."""
+
+    port_id: str | UnsetType = UNSET
+    switch_id: str | UnsetType = UNSET
+    switch_info: str | UnsetType = UNSET
+    hostname: str | UnsetType = UNSET
+    network_type: Literal["managed", "unmanaged"] | UnsetType = UNSET
+    vtep_logical_switch: str | UnsetType = UNSET
+    vtep_physical_switch: str | UnsetType = UNSET
+
+
+class PortSettable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Every field of a port that a caller may set."""
+
+    address: str
+    node_uuid: str | UnsetType = UNSET
+    node_ident: Annotated[str, Meta(max_length=255)] | UnsetType = UNSET
+    extra: Document | UnsetType | None = UNSET
+    is_smartnic: Flag = UNSET
+    local_link_connection: LocalLink | UnsetType | None = UNSET
+    name: Annotated[str, Meta(max_length=255)] | UnsetType | None = UNSET
+    physical_network: Annotated[str, Meta(min_length=1, max_length=64)] | UnsetType | None = UNSET
+    portgroup_uuid: str | UnsetType | None = UNSET
+    pxe_enabled: Flag = UNSET
+
+
+class PortCreate(PortSettable, kw_only=True, forbid_unknown_fields=True):
+    """POST /v1/ports; the node is named by ``node_uuid``, or by ``node_ident`` (UUID or name)."""
+
+    uuid: str | UnsetType | None = UNSET
+
+
+PATCHABLE: Final = PortSettable.__struct_fields__
+_NODE_IDENT_SINCE: Final = 94
+_NETWORK_TYPE_SINCE: Final = 64
+_VTEP_SINCE: Final = 90
+
+
+def settable(port: Port) -> Document:
+    """Return the port as a JSON patch sees it."""
+    return {
+        "address": port.address,
+        "node_uuid": port.node,
+        "node_ident": port.node,
+        "extra": port.extra,
+        "is_smartnic": port.attributes.get("is_smartnic", False),
+        "local_link_connection": port.local_link_connection,
+        "name": port.name,
+        "physical_network": port.physical_network,
+        "portgroup_uuid": None,
+        "pxe_enabled": port.pxe_enabled,
+    }
+
+
+def changes(body: PortSettable, port: Port | None) -> dict[str, Any]:
+    """Return the fields of ``Port`` that ``body`` sets, all but its node."""
+    if body.portgroup_uuid is not UNSET and body.portgroup_uuid is not None:
+        raise BadRequestError("portgroup_uuid cannot be set: this service manages no port groups.")
+    changed: dict[str, Any] = {"address": scalars.mac("address", body.address)}
+    if body.extra is not UNSET:
+        changed["extra"] = body.extra or {}
+    if body.local_link_connection is not UNSET:
+        changed["local_link_connection"] = msgspec.to_builtins(body.local_link_connection or LocalLink())
+    if body.name is not UNSET:
+        changed["name"] = scalars.name("name", body.name) if body.name is not None else None
+    if body.physical_network is not UNSET:
+        changed["physical_network"] = body.physical_network
+    if body.pxe_enabled is not UNSET:
+        changed["pxe_enabled"] = scalars.boolean("pxe_enabled", True if body.pxe_enabled is None else body.pxe_enabled)
+    if body.is_smartnic is not UNSET:
+        attributes = port.attributes if port is not None else {}
+        changed["attributes"] = attributes | {"is_smartnic": scalars.boolean("is_smartnic", body.is_smartnic or False)}
+    return changed
+
+
+def check_versions(names: Collection[str], body: PortSettable, minor: int) -> None:
+    """Refuse with 406 what is set but newer than the call's microversion."""
+    for name in names:
+        since = _NODE_IDENT_SINCE if name == "node_ident" else BY_NAME[name].since
+        if since > minor and getattr(body, name) is not UNSET:
+            raise NotAcceptableError(f"The field {name} needs API version 1.{since}.")
+    link = body.local_link_connection
+    if isinstance(link, LocalLink):
+        _check_link(link, minor)
+
+
+def _check_link(link: LocalLink, minor: int) -> None:
+    if link.network_type is not UNSET and minor < _NETWORK_TYPE_SINCE:
+        raise NotAcceptableError(f"network_type needs API version 1.{_NETWORK_TYPE_SINCE}.")
+    virtual = (link.vtep_logical_switch, link.vtep_physical_switch)
+    if virtual != (UNSET, UNSET) and minor < _VTEP_SINCE:
+        raise NotAcceptableError(f"VTEP switches need API version 1.{_VTEP_SINCE}.")
+    given = {name for name in LocalLink.__struct_fields__ if getattr(link, name) is not UNSET}
+    complete = (
+        not given
+        or {"port_id", "switch_id"} <= given
+        or {"port_id", "hostname"} <= given
+        or {"port_id", "vtep_logical_switch", "vtep_physical_switch"} <= given
+        or link.network_type == "unmanaged"
+    )
+    if not complete:
+        raise BadRequestError(
+            "local_link_connection needs port_id with switch_id (or with hostname, for a smart NIC), "
+            "or network_type unmanaged."
+        )

@@ -1,0 +1,176 @@
+"""The NICs of all nodes: create, list, show, change, delete.
+
+Source: the Bare Metal API reference. Besides its UUID, a port can be named by its MAC address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from ferroscope.api import paging, patch, port_input, scalars
+from ferroscope.api.call import Call, NoQuery, Reply
+from ferroscope.api.context import ApiContext
+from ferroscope.api.errors import BadRequestError, MissingError, NotAcceptableError
+from ferroscope.api.node_view import chosen_fields
+from ferroscope.api.nodes import NodeQuery
+from ferroscope.api.patch import Operation
+from ferroscope.api.port_input import PortCreate, PortSettable
+from ferroscope.api.port_view import DEFAULT_FIELDS, SORT_FIELDS, check_known, render
+from ferroscope.domain import macs
+from ferroscope.domain.model import Port
+from ferroscope.ports.errors import NotFoundError
+from ferroscope.ports.store import Query, Transaction
+
+_NODE_NAMES_SINCE: Final = 5
+_NAMES_SINCE: Final = 88
+
+
+class PortListQuery(msgspec.Struct, frozen=True):
+    """Query of GET /v1/ports and of GET /v1/nodes/{node}/ports."""
+
+    address: str | None = None
+    detail: bool | None = None
+    fields: list[str] | None = None
+    limit: int | None = None
+    marker: str | None = None
+    node: str | None = None
+    node_uuid: str | None = None
+    sort_dir: str = "asc"
+    sort_key: str = "id"
+
+
+def list_ports(context: ApiContext, call: Call[PortListQuery, None]) -> Reply:
+    """List ports, with UUID and address unless other fields are asked for."""
+    fields = chosen_fields(call.minor, call.query.fields, call.query.detail, DEFAULT_FIELDS)
+    return _list(context, call, fields, "ports")
+
+
+def list_ports_detail(context: ApiContext, call: Call[PortListQuery, None]) -> Reply:
+    """List ports with all fields."""
+    return _list(context, call, None, "ports/detail")
+
+
+def list_node_ports(context: ApiContext, call: Call[PortListQuery, None]) -> Reply:
+    """List the ports of one node."""
+    fields = chosen_fields(call.minor, call.query.fields, call.query.detail, DEFAULT_FIELDS)
+    return _list(context, call, fields, f"nodes/{call.node}/ports", node=call.node)
+
+
+def list_node_ports_detail(context: ApiContext, call: Call[PortListQuery, None]) -> Reply:
+    """List the ports of one node with all fields."""
+    return _list(context, call, None, f"nodes/{call.node}/ports/detail", node=call.node)
+
+
+def _list(
+    context: ApiContext,
+    call: Call[PortListQuery, None],
+    fields: Sequence[str] | None,
+    path: str,
+    node: str | None = None,
+) -> Reply:
+    asked = call.query
+    if node is not None and (asked.node or asked.node_uuid):
+        raise BadRequestError("The path names the node already; leave node and node_uuid out.")
+    check_known([asked.sort_key], call.minor)
+    node = node or asked.node_uuid or asked.node
+    owner = scalars.ident("node", node, names=call.minor >= _NODE_NAMES_SINCE) if node is not None else None
+    size = paging.page_size(asked.limit, context.settings.api.max_limit)
+    query = Query(
+        filters={"address": scalars.mac("address", asked.address)} if asked.address is not None else {},
+        marker=scalars.uuid("marker", asked.marker) if asked.marker is not None else None,
+        sort_key=paging.sort_field(asked.sort_key, SORT_FIELDS),
+        descending=paging.descending(asked.sort_dir),
+    )
+
+    def work(tx: Transaction) -> tuple[list[Port], bool]:
+        narrowed = query
+        if owner is not None:
+            filters = query.filters | {"node": tx.nodes.get(owner).uuid}
+            narrowed = msgspec.structs.replace(query, filters=filters)
+        return paging.read(tx.ports.list, narrowed, size)
+
+    ports, more = context.store.read(work)
+    body: dict[str, object] = {"ports": [render(port, fields, call.minor, call.url) for port in ports]}
+    if more:
+        body["next"] = paging.next_link(call.url, path, asked, size, ports[-1].uuid)
+    return Reply(200, body)
+
+
+def get_port(context: ApiContext, call: Call[NodeQuery, None]) -> Reply:
+    """Show one port."""
+    fields = chosen_fields(call.minor, call.query.fields, None, None)
+    port = context.store.read(lambda tx: _find(tx, call))
+    return Reply(200, render(port, fields, call.minor, call.url))
+
+
+def create_port(context: ApiContext, call: Call[NoQuery, PortCreate]) -> Reply:
+    """Create a port on a node."""
+    body = call.body
+    port_input.check_versions(port_input.PATCHABLE, body, call.minor)
+    changes = port_input.changes(body, None)
+    uuid = scalars.uuid("uuid", body.uuid) if body.uuid else context.new_uuid()
+
+    def work(tx: Transaction) -> Port:
+        port = Port(uuid=uuid, node=_node_of(tx, body), created_at=tx.now, **changes)
+        tx.ports.add([port])
+        return port
+
+    port = context.store.write(work)
+    return Reply(201, render(port, None, call.minor, call.url), {"Location": f"{call.url}/v1/ports/{uuid}"})
+
+
+def update_port(context: ApiContext, call: Call[NoQuery, list[Operation]]) -> Reply:
+    """Change a port by a JSON patch."""
+
+    def work(tx: Transaction) -> Port:
+        port = _find(tx, call)
+        max_depth = context.settings.api.max_json_depth
+        values = patch.apply(port_input.settable(port), call.body, port_input.PATCHABLE, max_depth=max_depth)
+        try:
+            body = msgspec.convert({"address": port.address} | values, PortSettable)
+        except msgspec.ValidationError as exc:
+            raise BadRequestError(f"The patched port does not fit: {exc}. GET /openapi.json has its schema.") from None
+        port_input.check_versions(list(values), body, call.minor)
+        changed = msgspec.structs.replace(port, **port_input.changes(body, port))
+        if "node_uuid" in values or "node_ident" in values:
+            changed.node = _node_of(tx, body)
+        return tx.ports.update(changed)
+
+    return Reply(200, render(context.store.write(work), None, call.minor, call.url))
+
+
+def delete_port(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """Delete a port."""
+    context.store.write(lambda tx: tx.ports.remove([_find(tx, call).uuid]))
+    return Reply(204)
+
+
+def _node_of(tx: Transaction, body: PortSettable) -> str:
+    given = [ident for ident in (body.node_uuid, body.node_ident) if isinstance(ident, str)]
+    if len(given) != 1:
+        raise BadRequestError("A port needs its node: give either node_uuid or node_ident.")
+    ident = scalars.ident("node", given[0]) if body.node_ident else scalars.uuid("node_uuid", given[0])
+    try:
+        # Locked, so that the node cannot be deleted while its port is being added.
+        return tx.nodes.get(ident, lock=True).uuid
+    except NotFoundError:
+        raise BadRequestError(f"Node {ident} does not exist; enrol it first.") from None
+
+
+def _find(tx: Transaction, call: Call[Any, Any]) -> Port:
+    ident = call.path["port"]
+    address = macs.normalize(ident)
+    if address is not None:
+        return tx.ports.get(address)
+    ident = scalars.ident("port", ident)
+    if scalars.is_uuid(ident):
+        return tx.ports.get(ident)
+    if call.minor < _NAMES_SINCE:
+        raise NotAcceptableError(f"Ports have names from API version 1.{_NAMES_SINCE} on; use the port's UUID.")
+    named = tx.ports.list(Query(filters={"name": ident}, limit=1))
+    if not named:
+        raise MissingError(f"Port {ident} could not be found.")
+    return named[0]

@@ -1,0 +1,108 @@
+"""PUT states/provision: manage, provide, inspect, abort.
+
+Each verb changes the state and queues its request in one transaction. Source: the Bare Metal API
+reference; what is illegal now is 409, with the present state and what is allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from ferroscope import transition
+from ferroscope.api.call import Call, NoQuery, Reply
+from ferroscope.api.context import ApiContext
+from ferroscope.api.errors import BadRequestError, NotAcceptableError, StateConflictError
+from ferroscope.api.nodes import node_ident
+from ferroscope.api.scalars import shown
+from ferroscope.domain.model import Node
+from ferroscope.domain.provision import INSPECTABLE, RESTING_VERBS, Provision
+from ferroscope.domain.states import ACTIVE, Event, State
+from ferroscope.ports.store import Transaction
+
+
+class ProvisionTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The verb; this service knows manage, provide, inspect and abort."""
+
+    target: str
+
+
+Verb = Callable[[ApiContext, Transaction, Node], None]
+
+_SINCE: Final = {"manage": 4, "provide": 4, "inspect": 6, "abort": 13}
+_ABORT_WAIT_SINCE: Final = 41
+
+
+def set_provision_state(context: ApiContext, call: Call[NoQuery, ProvisionTarget]) -> Reply:
+    """Ask for a provision state; follow the node's ``provision_state`` to see it come."""
+    target = call.body.target
+    verb = _VERBS.get(target)
+    if verb is None:
+        raise BadRequestError(f"The target {shown(target)} is not known here; known: {', '.join(sorted(_VERBS))}.")
+    if call.minor < _SINCE[target]:
+        raise NotAcceptableError(f"The target {target} needs API version 1.{_SINCE[target]}.")
+    ident = node_ident(call)
+
+    def work(tx: Transaction) -> None:
+        node = tx.nodes.get(ident, lock=True)
+        if target == "abort" and node.state is State.WAITING and call.minor < _ABORT_WAIT_SINCE:
+            raise NotAcceptableError(f"Aborting an inspection needs API version 1.{_ABORT_WAIT_SINCE}.")
+        verb(context, tx, node)
+
+    context.store.write(work)
+    return Reply(202, headers={"Location": f"{call.url}/v1/nodes/{call.node}/states"})
+
+
+def allowed_verbs(node: Node) -> list[str]:
+    """Return the verbs that the node's state takes."""
+    verbs = [verb for verb, moves in RESTING_VERBS.items() if node.provision_state in moves]
+    if node.state is State.STARTING or (node.state not in ACTIVE and node.provision_state in INSPECTABLE):
+        verbs.append("inspect")
+    if node.state in ACTIVE:
+        verbs.append("abort")
+    return sorted(verbs)
+
+
+def _manage(context: ApiContext, tx: Transaction, node: Node) -> None:
+    target = _resting_target(node, "manage")
+    if target is Provision.VERIFYING:
+        transition.submit(tx, node, Event.VERIFY, process=context.process)
+        transition.rest(tx, node, target, target=str(Provision.MANAGEABLE))
+    else:
+        transition.rest(tx, node, target)
+
+
+def _provide(_context: ApiContext, tx: Transaction, node: Node) -> None:
+    transition.rest(tx, node, _resting_target(node, "provide"))
+
+
+def _resting_target(node: Node, verb: str) -> Provision:
+    target = RESTING_VERBS[verb].get(node.provision_state)
+    if target is None or node.state in ACTIVE:
+        raise _refusal(node, verb)
+    return target
+
+
+def _inspect(context: ApiContext, tx: Transaction, node: Node) -> None:
+    if "inspect" not in allowed_verbs(node):
+        raise _refusal(node, "inspect")
+    transition.start(tx, node, inspection=context.new_uuid(), process=context.process)
+
+
+def _abort(context: ApiContext, tx: Transaction, node: Node) -> None:
+    if node.state not in ACTIVE:
+        raise _refusal(node, "abort")
+    transition.submit(tx, node, Event.ABORT, process=context.process)
+
+
+def _refusal(node: Node, verb: str) -> StateConflictError:
+    options = ", ".join(allowed_verbs(node)) or "nothing until this is over"
+    return StateConflictError(
+        f"Node {node.uuid} cannot {verb} while it is {node.provision_state!s} "
+        f"(inspection: {node.state}); allowed now: {options}."
+    )
+
+
+_VERBS: Final[dict[str, Verb]] = {"manage": _manage, "provide": _provide, "inspect": _inspect, "abort": _abort}

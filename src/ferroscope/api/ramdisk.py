@@ -1,0 +1,154 @@
+"""What ramdisks call, without authentication: continue an inspection, look themselves up, heartbeat.
+
+They learn nothing from a failure but that there was one. Source: the Bare Metal API reference and
+the Introspection API reference, as ironic-python-agent uses them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from ferroscope.api import accept, agent, callback, scalars
+from ferroscope.api.call import Call, NoQuery, Reply
+from ferroscope.api.context import ApiContext
+from ferroscope.api.errors import LOOKUP_FAILED, BadRequestError, MissingError
+from ferroscope.domain import lookup, macs
+from ferroscope.domain.model import Node
+from ferroscope.domain.states import State
+from ferroscope.ports.errors import NotFoundError
+from ferroscope.ports.store import Transaction
+
+CALLBACK_SINCE: Final = 84
+_COMPATIBLE: Final = 1
+_TOKEN_SINCE: Final = 62
+# Fields of a heartbeat -> since which microversion.
+_HEARTBEAT_SINCE: Final = {
+    "agent_version": 36,
+    "agent_verify_ca": 68,
+    "agent_status": 72,
+    "agent_status_message": 72,
+}
+_STATUSES: Final = ("start", "end", "error")
+# In these a ramdisk of ours may be running.
+_MAY_ASK: Final = frozenset({State.STARTING, State.WAITING, State.PROCESSING})
+
+
+class CallbackQuery(msgspec.Struct, frozen=True):
+    """Query of POST /v1/continue_inspection; needs version 1.84."""
+
+    node_uuid: str | None = None
+
+
+class LookupQuery(msgspec.Struct, frozen=True):
+    """Query of GET /v1/lookup; at least one of the two."""
+
+    addresses: list[str] | None = None
+    node_uuid: str | None = None
+
+
+class CallbackAnswer(msgspec.Struct, frozen=True):
+    """The answer that ironic-inspector's callers know."""
+
+    uuid: str
+
+
+class Heartbeat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """POST /v1/heartbeat/{node}."""
+
+    callback_url: Annotated[str, msgspec.Meta(max_length=2048)]
+    agent_token: Annotated[str, msgspec.Meta(max_length=255)] | None = None
+    agent_version: Annotated[str, msgspec.Meta(max_length=255)] | None = None
+    agent_verify_ca: str | None = None
+    agent_status: str | None = None
+    agent_status_message: str | None = None
+
+
+def continue_inspection(context: ApiContext, call: Call[CallbackQuery, None]) -> Reply:
+    """Take a ramdisk's inspection data, and queue its processing."""
+    new = call.minor >= CALLBACK_SINCE
+    node_uuid = call.query.node_uuid
+    if not new and (call.minor != _COMPATIBLE or node_uuid is not None):
+        raise MissingError(f"API version 1.{CALLBACK_SINCE} or newer is required.")
+    if node_uuid is not None:
+        node_uuid = scalars.uuid("node_uuid", node_uuid)
+    parsed = callback.parse(call.raw, node_uuid, max_depth=context.settings.api.max_json_depth)
+    accepted = accept.accept(context, parsed, with_token=new)
+    if new:
+        return Reply(202, agent.answer(context, accepted.node, accepted.token, call.url))
+    return Reply(202, CallbackAnswer(uuid=accepted.node.uuid))
+
+
+def continue_introspection(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """Take a ramdisk's inspection data by the Introspection API."""
+    parsed = callback.parse(call.raw, None, max_depth=context.settings.api.max_json_depth)
+    accepted = accept.accept(context, parsed, with_token=False)
+    return Reply(202, CallbackAnswer(uuid=accepted.node.uuid))
+
+
+def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
+    """Tell a ramdisk which node it runs on; the agent's token goes out with the first answer only."""
+    found = dict.fromkeys(filter(None, map(macs.normalize, call.query.addresses or [])))
+    uuid = scalars.uuid("node_uuid", call.query.node_uuid) if call.query.node_uuid is not None else None
+    if len(found) > callback.MAX_ADDRESSES:
+        raise BadRequestError(f"More than {callback.MAX_ADDRESSES} addresses cannot be looked up.")
+    evidence = lookup.Evidence(uuid=uuid, macs=tuple(found))
+    if not evidence:
+        raise BadRequestError("Give at least one valid MAC address in addresses, or node_uuid.")
+
+    def work(tx: Transaction) -> tuple[Node, str | None] | lookup.Refused:
+        verdict = accept.look_up(tx, evidence)
+        if isinstance(verdict, lookup.Refused):
+            return verdict
+        if verdict.node.state not in _MAY_ASK:
+            return accept.not_waiting(verdict.node)
+        if call.minor < _TOKEN_SINCE:
+            return verdict.node, None
+        node, token = agent.issue(context, verdict.node, "lookup")
+        return (node if node is verdict.node else tx.nodes.update(node)), token
+
+    outcome = context.store.write(work)
+    if isinstance(outcome, lookup.Refused):
+        raise accept.refused(context, outcome, evidence)
+    node, token = outcome
+    return Reply(200, agent.answer(context, node, token, call.url))
+
+
+def heartbeat(context: ApiContext, call: Call[NoQuery, Heartbeat]) -> Reply:
+    """Note that a ramdisk is alive, and where; it proves itself by its token."""
+    body = call.body
+    _check_heartbeat(body, call.minor)
+    ident = scalars.ident("node", call.node)
+
+    def work(tx: Transaction) -> None:
+        try:
+            node = tx.nodes.get(ident, lock=True)
+        except NotFoundError:
+            raise MissingError(LOOKUP_FAILED) from None
+        if node.state not in _MAY_ASK or not agent.owns(node, body.agent_token or ""):
+            raise MissingError(LOOKUP_FAILED)
+        tx.nodes.update(agent.heard(node, url=body.callback_url, version=body.agent_version, at=tx.now))
+
+    context.store.write(work)
+    return Reply(202)
+
+
+def _check_heartbeat(body: Heartbeat, minor: int) -> None:
+    for name, since in _HEARTBEAT_SINCE.items():
+        if minor < since and getattr(body, name) is not None:
+            raise BadRequestError(f"The field {name} needs API version 1.{since}.")
+    if body.callback_url and not _is_http(body.callback_url):
+        raise BadRequestError("callback_url must be an http or https address.")
+    if body.agent_token is None:
+        raise BadRequestError("agent_token is required: it came with the answer to the lookup.")
+    if body.agent_status is not None and body.agent_status not in _STATUSES:
+        raise BadRequestError(f"agent_status must be one of {', '.join(_STATUSES)}.")
+
+
+def _is_http(url: str) -> bool:
+    try:
+        return urlsplit(url).scheme in ("http", "https")
+    except ValueError:
+        return False

@@ -1,0 +1,137 @@
+"""From a WSGI request to a handler and back: versions, limits, decoding, errors.
+
+This is the one boundary where any exception turns into an answer, so that no input and no fault
+shows more than a generic message. It knows nothing of what a route does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import falcon
+import msgspec
+
+from ferroscope.api import errors, json_body, microversions, query
+from ferroscope.api.call import Call, NoQuery, Reply
+from ferroscope.api.context import ApiContext
+from ferroscope.api.microversions import BARE_METAL, INTROSPECTION, Dialect, Version
+from ferroscope.api.route import Body, Route, Surface
+
+Responder = Callable[..., None]
+
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+
+
+def responder(context: ApiContext, route: Route) -> Responder:
+    """Return the Falcon responder that serves ``route``."""
+
+    def respond(req: falcon.Request, resp: falcon.Response, **path: str) -> None:
+        introspection = by_introspection_listener(context, req)
+        dialect = _dialect(route, introspection)
+        version: Version | None = None
+        try:
+            version = microversions.requested(req.env, dialect)
+            call = _call(context, route, req, path, version, introspection)
+            reply = route.handler(context, call)
+        except Exception as exc:  # noqa: BLE001  # the boundary: a fault becomes a generic answer
+            reply = failure(context, req, exc, dialect)
+        _send(resp, reply)
+        resp.set_headers(microversions.headers(dialect, version))
+
+    return respond
+
+
+def by_introspection_listener(context: ApiContext, req: falcon.Request) -> bool:
+    """Whether the call came in by the Introspection API's port."""
+    port = context.settings.api.introspection_port
+    return port != 0 and req.env.get("SERVER_PORT") == str(port)
+
+
+def failure(context: ApiContext, req: falcon.Request, exc: Exception, dialect: Dialect) -> Reply:
+    """Return the answer to an error; faults of our own are logged in full and told in general."""
+    known = errors.translate(exc)
+    if known is None:
+        context.log.error("request failed", method=req.method, path=req.path, exc_info=exc)
+        known = errors.ApiError(errors.INTERNAL_MESSAGE)
+    body = errors.introspection_body if dialect is INTROSPECTION else errors.bare_metal_body
+    return Reply(known.status, body(known.status, known.message), known.headers)
+
+
+def send_failure(context: ApiContext, req: falcon.Request, resp: falcon.Response, exc: Exception) -> None:
+    """Answer an error that no route has produced: an unknown path, a method that is not allowed."""
+    introspection = by_introspection_listener(context, req) or req.path.startswith("/v1/introspection")
+    dialect = INTROSPECTION if introspection else BARE_METAL
+    _send(resp, failure(context, req, exc, dialect))
+    resp.set_headers(microversions.headers(dialect, None))
+
+
+def _dialect(route: Route, introspection: bool) -> Dialect:
+    if route.surface is Surface.INTROSPECTION or (route.surface is Surface.SHARED and introspection):
+        return INTROSPECTION
+    return BARE_METAL
+
+
+def _call(
+    context: ApiContext,
+    route: Route,
+    req: falcon.Request,
+    path: dict[str, str],
+    version: Version,
+    introspection: bool,
+) -> Call[Any, Any]:
+    if route.ramdisk and not context.settings.api.enable_ramdisk_endpoints:
+        raise errors.ForbiddenError("The ramdisk's endpoints are switched off ([api] enable_ramdisk_endpoints).")
+    if version[1] < route.since:
+        raise errors.MissingError(
+            f"{req.path} exists from API version 1.{route.since} on; "
+            f"the request asked for {microversions.text(version)}."
+        )
+    raw = b"" if route.body_kind is Body.NONE else _read(context, route, req)
+    return Call(
+        path=path,
+        query=query.decode(req.params, route.query) if req.query_string else _empty(route),
+        body=_body(context, route, raw),
+        version=version,
+        url=_url(context, req, route, introspection),
+        raw=raw,
+        introspection=introspection,
+    )
+
+
+def _empty(route: Route) -> msgspec.Struct:
+    return _NO_QUERY if route.query is NoQuery else route.query()
+
+
+_NO_QUERY = NoQuery()
+
+
+def _read(context: ApiContext, route: Route, req: falcon.Request) -> bytes:
+    limit = context.settings.api.max_body_size if route.body_kind is Body.RAW else json_body.MAX_DOCUMENT_SIZE
+    declared = req.content_length or 0
+    raw = b"" if declared > limit else req.bounded_stream.read(limit + 1)
+    if declared > limit or len(raw) > limit:
+        raise errors.TooLargeError(f"The request body is larger than the {limit} bytes that are allowed here.")
+    return raw
+
+
+def _body(context: ApiContext, route: Route, raw: bytes) -> Any:
+    if route.body_kind is Body.DECODED or (route.body_kind is Body.OPTIONAL and raw):
+        return json_body.decode(raw, route.body, max_depth=context.settings.api.max_json_depth)
+    return None
+
+
+def _url(context: ApiContext, req: falcon.Request, route: Route, introspection: bool) -> str:
+    public = context.settings.api.public_url
+    if public and not introspection and route.surface is not Surface.INTROSPECTION:
+        return public.rstrip("/")
+    return req.prefix
+
+
+def _send(resp: falcon.Response, reply: Reply) -> None:
+    resp.status = reply.status
+    if reply.headers:
+        resp.set_headers(reply.headers)
+    if reply.body is not None:
+        resp.data = reply.body if isinstance(reply.body, bytes) else _encode(reply.body)
+        resp.content_type = falcon.MEDIA_JSON

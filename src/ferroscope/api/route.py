@@ -1,0 +1,127 @@
+"""One row of the routes table: what is served, to whom, and what goes in and out.
+
+The Falcon app, the OpenAPI document and the policy names are all made from these rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from ferroscope.api.call import Call, Reply
+from ferroscope.api.context import ApiContext
+
+Handler = Callable[[ApiContext, Call[Any, Any]], Reply]
+
+
+class Surface(StrEnum):
+    """Which API a route belongs to; ``shared`` speaks the language of the listener it came in by."""
+
+    BARE_METAL = "bare-metal"
+    INTROSPECTION = "introspection"
+    SHARED = "shared"
+    SERVICE = "service"
+
+
+class Body(StrEnum):
+    """``decoded`` into the route's struct before the handler; ``raw`` is left to the handler."""
+
+    NONE = "none"
+    DECODED = "decoded"
+    OPTIONAL = "optional"
+    RAW = "raw"
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """``since``: the minor microversion below which the route does not exist.
+
+    ``response``: type of the body, a tuple for one of several. ``ramdisk``: called by ramdisks,
+    without authentication; can be switched off.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    surface: Surface
+    policy: str
+    status: int
+    response: Any
+    since: int
+    query: type[msgspec.Struct]
+    body: Any
+    body_kind: Body
+    ramdisk: bool
+
+    @property
+    def summary(self) -> str:
+        """What the handler says of itself, in a line."""
+        return (self.handler.__doc__ or self.operation).strip().splitlines()[0]
+
+    @property
+    def operation(self) -> str:
+        """A name that is unique over all routes, for generated clients."""
+        words = [word.strip("{}") for word in self.path.strip("/").split("/") if word != "v1"]
+        return "_".join([self.method.lower(), *(words or ["root"])]).replace(".", "_").replace("-", "_")
+
+    @property
+    def errors(self) -> tuple[int, ...]:
+        """The statuses of the errors that it may answer, 5xx of our own faults apart."""
+        possible = {
+            400: True,
+            403: self.ramdisk,
+            404: True,
+            406: True,
+            409: self.method != "GET" or self.ramdisk,
+            413: self.body_kind is not Body.NONE,
+            503: True,
+        }
+        return tuple(status for status, is_possible in possible.items() if is_possible)
+
+
+def make(
+    surface: Surface,
+    endpoint: str,
+    handler: Handler,
+    policy: str,
+    status: int,
+    response: Any = None,
+    *,
+    since: int = 0,
+    raw: Any = None,
+    ramdisk: bool = False,
+) -> Route:
+    """Return the route of ``endpoint`` (method and path); query and body come from the handler's types.
+
+    ``raw`` is the type of a body that the handler takes apart by itself.
+    """
+    method, path = endpoint.split()
+    query, body = _call_types(handler)
+    kind = Body.NONE if body is None else Body.DECODED
+    if raw is not None:
+        kind, body = Body.RAW, raw
+    elif type(None) in get_args(body):
+        kind, body = Body.OPTIONAL, next(part for part in get_args(body) if part is not type(None))
+    return Route(
+        method=method,
+        path=path,
+        handler=handler,
+        surface=surface,
+        policy=policy,
+        status=status,
+        response=response,
+        since=since,
+        query=query,
+        body=body,
+        body_kind=kind,
+        ramdisk=ramdisk,
+    )
+
+
+def _call_types(handler: Handler) -> tuple[type[msgspec.Struct], Any]:
+    """Return Q and B of the handler's ``Call[Q, B]``; None for a B of None."""
+    call = next(hint for hint in get_type_hints(handler).values() if get_origin(hint) is Call)
+    query, body = get_args(call)
+    return query, None if body is type(None) else body

@@ -1,0 +1,128 @@
+"""The one table of everything that is served. The app, OpenAPI and policy names are made from it.
+
+A row: method and path, handler, policy, status, type of the answer; the types of query and body
+are the handler's. Below ``since`` (a minor microversion) a route does not exist for the caller.
+Policy names are those of the services whose APIs these are.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, Final
+
+from ferroscope.api import (
+    agent,
+    boot_device,
+    callback,
+    drivers,
+    health,
+    history,
+    introspection,
+    introspection_data,
+    inventory,
+    node_states,
+    node_view,
+    nodes,
+    openapi,
+    port_view,
+    ports,
+    power,
+    provision,
+    ramdisk,
+    timeline,
+    versions,
+)
+from ferroscope.api.route import Route, Surface, make
+
+_shared = partial(make, Surface.SHARED)
+_service = partial(make, Surface.SERVICE)
+_bare_metal = partial(make, Surface.BARE_METAL)
+_introspection = partial(make, Surface.INTROSPECTION)
+
+_NODE: Final = "/v1/nodes/{node}"
+_INTROSPECTED: Final = "/v1/introspection/{node}"
+
+_Root = (versions.BareMetalRoot, versions.IntrospectionRoot)
+_V1 = (versions.BareMetalV1, versions.IntrospectionV1)
+_Called = (ramdisk.CallbackAnswer, agent.AgentAnswer)
+_Node, _NodeList = node_view.NodeView, node_view.NodeList
+_Port, _PortList = port_view.PortView, port_view.PortList
+_Supported, _Device = boot_device.SupportedBootDevices, boot_device.BootDeviceView
+_Status, _StatusList = introspection.IntrospectionStatus, introspection.IntrospectionList
+_Data, _Accepted = introspection_data.IntrospectionData, introspection.Accepted
+
+# fmt: off
+ROUTES: Final[tuple[Route, ...]] = (
+    _shared("GET /", versions.get_root, "public_api", 200, _Root),
+    _shared("GET /v1", versions.get_v1, "public_api", 200, _V1),
+    _service("GET /healthcheck", health.get_healthcheck, "public_api", 200, health.Health),
+    _service("GET /openapi.json", openapi.get_openapi, "public_api", 200, dict[str, Any]),
+
+    _bare_metal("POST /v1/nodes", nodes.create_node, "baremetal:node:create", 201, _Node),
+    _bare_metal("GET /v1/nodes", nodes.list_nodes, "baremetal:node:list", 200, _NodeList),
+    _bare_metal("GET /v1/nodes/detail", nodes.list_nodes_detail, "baremetal:node:list", 200, _NodeList),
+    _bare_metal(f"GET {_NODE}", nodes.get_node, "baremetal:node:get", 200, _Node),
+    _bare_metal(f"PATCH {_NODE}", nodes.update_node, "baremetal:node:update", 200, _Node),
+    _bare_metal(f"DELETE {_NODE}", nodes.delete_node, "baremetal:node:delete", 204),
+    _bare_metal(f"GET {_NODE}/states", node_states.get_states, "baremetal:node:get_states", 200, node_view.NodeStates),
+    _bare_metal(f"PUT {_NODE}/states/provision", provision.set_provision_state,
+                "baremetal:node:set_provision_state", 202),
+    _bare_metal(f"PUT {_NODE}/states/power", power.set_power_state, "baremetal:node:set_power_state", 202),
+    _bare_metal(f"GET {_NODE}/validate", node_states.validate_node,
+                "baremetal:node:validate", 200, node_states.NodeValidation),
+    _bare_metal(f"PUT {_NODE}/maintenance", node_states.set_maintenance, "baremetal:node:set_maintenance", 202),
+    _bare_metal(f"DELETE {_NODE}/maintenance", node_states.clear_maintenance, "baremetal:node:clear_maintenance", 202),
+    _bare_metal(f"GET {_NODE}/traits", node_states.get_traits,
+                "baremetal:node:traits:list", 200, node_states.Traits, since=37),
+    _bare_metal(f"GET {_NODE}/management/boot_device", boot_device.get_boot_device,
+                "baremetal:node:get_boot_device", 200, _Device),
+    _bare_metal(f"PUT {_NODE}/management/boot_device", boot_device.set_boot_device,
+                "baremetal:node:set_boot_device", 204),
+    _bare_metal(f"GET {_NODE}/management/boot_device/supported", boot_device.get_supported_boot_devices,
+                "baremetal:node:get_boot_device", 200, _Supported),
+    _bare_metal(f"GET {_NODE}/inventory", inventory.get_inventory,
+                "baremetal:node:inventory:get", 200, inventory.NodeInventory, since=81),
+    _bare_metal(f"GET {_NODE}/history", history.list_history,
+                "baremetal:node:history:get", 200, history.History, since=78),
+    _bare_metal(f"GET {_NODE}/history/{{event}}", history.get_history_event,
+                "baremetal:node:history:get", 200, history.HistoryEvent, since=78),
+    _bare_metal(f"GET {_NODE}/timeline", timeline.get_timeline, "baremetal:node:history:get", 200, timeline.Timeline),
+    _bare_metal(f"GET {_NODE}/inspections", timeline.list_inspections,
+                "baremetal:node:history:get", 200, timeline.Inspections),
+    _bare_metal(f"GET {_NODE}/ports", ports.list_node_ports, "baremetal:port:list", 200, _PortList),
+    _bare_metal(f"GET {_NODE}/ports/detail", ports.list_node_ports_detail, "baremetal:port:list", 200, _PortList),
+
+    _bare_metal("POST /v1/ports", ports.create_port, "baremetal:port:create", 201, _Port),
+    _bare_metal("GET /v1/ports", ports.list_ports, "baremetal:port:list", 200, _PortList),
+    _bare_metal("GET /v1/ports/detail", ports.list_ports_detail, "baremetal:port:list", 200, _PortList),
+    _bare_metal("GET /v1/ports/{port}", ports.get_port, "baremetal:port:get", 200, _Port),
+    _bare_metal("PATCH /v1/ports/{port}", ports.update_port, "baremetal:port:update", 200, _Port),
+    _bare_metal("DELETE /v1/ports/{port}", ports.delete_port, "baremetal:port:delete", 204),
+
+    _bare_metal("GET /v1/drivers", drivers.list_drivers, "baremetal:driver:get", 200, drivers.DriverList),
+    _bare_metal("GET /v1/drivers/{driver}", drivers.get_driver, "baremetal:driver:get", 200, drivers.DriverView),
+    _bare_metal("GET /v1/drivers/{driver}/properties", drivers.get_driver_properties,
+                "baremetal:driver:get_properties", 200, dict[str, str]),
+
+    _bare_metal("POST /v1/continue_inspection", ramdisk.continue_inspection,
+                "baremetal:driver:ipa_continue_inspection", 202, _Called, raw=callback.Callback, ramdisk=True),
+    _bare_metal("GET /v1/lookup", ramdisk.get_lookup,
+                "baremetal:driver:ipa_lookup", 200, agent.AgentAnswer, since=22, ramdisk=True),
+    _bare_metal("POST /v1/heartbeat/{node}", ramdisk.heartbeat,
+                "baremetal:node:ipa_heartbeat", 202, since=22, ramdisk=True),
+
+    _introspection("POST /v1/continue", ramdisk.continue_introspection,
+                   "introspection:continue", 202, ramdisk.CallbackAnswer, raw=callback.Callback, ramdisk=True),
+    _introspection("GET /v1/introspection", introspection.list_introspections,
+                   "introspection:status", 200, _StatusList),
+    _introspection(f"POST {_INTROSPECTED}", introspection.start_introspection, "introspection:start", 202, _Accepted),
+    _introspection(f"GET {_INTROSPECTED}", introspection.get_introspection, "introspection:status", 200, _Status),
+    _introspection(f"POST {_INTROSPECTED}/abort", introspection.abort_introspection,
+                   "introspection:abort", 202, _Accepted),
+    _introspection(f"GET {_INTROSPECTED}/data", introspection_data.get_data, "introspection:data", 200, _Data),
+    _introspection(f"GET {_INTROSPECTED}/data/unprocessed", introspection_data.get_unprocessed_data,
+                   "introspection:data", 200, _Data),
+    _introspection(f"POST {_INTROSPECTED}/data/unprocessed", introspection_data.reapply,
+                   "introspection:reapply", 202, _Accepted, raw=dict[str, Any]),
+)
+# fmt: on

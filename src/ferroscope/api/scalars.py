@@ -1,0 +1,102 @@
+"""Single values from callers: booleans in their many spellings, UUIDs, names, MACs, numbers.
+
+Each function returns the one stored form or raises ``BadRequestError`` naming the field.
+Source: the Bare Metal API reference; names may hold RFC 3986's unreserved characters.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+from uuid import UUID
+
+from ferroscope.api.errors import BadRequestError, MissingError
+from ferroscope.domain import macs
+
+_BOOLEANS: Final = dict.fromkeys(("true", "1", "yes", "on", "t", "y"), True) | dict.fromkeys(
+    ("false", "0", "no", "off", "f", "n"), False
+)
+_UUID: Final = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}\Z", re.ASCII)
+_NAME: Final = re.compile(r"[A-Za-z0-9._~-]{1,255}\Z", re.ASCII)
+_GROUP: Final = re.compile(r"[a-z0-9._-]{0,255}\Z", re.ASCII)
+_SHOWN: Final = 80
+RESERVED_NAMES: Final = frozenset({"detail", "maintenance", "management", "states", "validate", "vendor_passthru"})
+
+
+def shown(value: Any) -> str:
+    """Return ``value`` for a message: short, and on one line."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+
+
+def boolean(field: str, value: bool | str) -> bool:
+    """Return what ``value`` means: JSON's booleans, or true/false, yes/no, on/off, 1/0."""
+    if isinstance(value, bool):
+        return value
+    meaning = _BOOLEANS.get(value.strip().lower())
+    if meaning is None:
+        raise BadRequestError(f"{field} must be true or false; it was {shown(value)}.")
+    return meaning
+
+
+def integer(field: str, value: str) -> int:
+    """Return a whole number of at most 18 digits."""
+    text = value.strip()
+    if not (text.isascii() and text.lstrip("-").isdigit() and len(text) <= 18 and text.count("-") <= 1):
+        raise BadRequestError(f"{field} must be a whole number; it was {shown(value)}.")
+    try:
+        return int(text)
+    except ValueError:
+        raise BadRequestError(f"{field} must be a whole number; it was {shown(value)}.") from None
+
+
+def is_uuid(value: str) -> bool:
+    """Whether this is a UUID, with or without its hyphens."""
+    return _UUID.match(value.lower()) is not None
+
+
+def uuid(field: str, value: str) -> str:
+    """Return the UUID in lower case with hyphens."""
+    if not is_uuid(value):
+        raise BadRequestError(f"{field} must be a UUID; it was {shown(value)}.")
+    return str(UUID(value))
+
+
+def name(field: str, value: str) -> str:
+    """Return a logical name: 1 to 255 of letters, digits, and ``-._~``, and no UUID."""
+    if _NAME.match(value) is None or is_uuid(value) or value in RESERVED_NAMES:
+        raise BadRequestError(
+            f"{field} {shown(value)} is not valid: use 1 to 255 letters, digits, '-', '.', '_' or '~', "
+            f"no UUID, and none of {', '.join(sorted(RESERVED_NAMES))}."
+        )
+    return value
+
+
+def conductor_group(value: str) -> str:
+    """Return the group's name in lower case; it may be empty."""
+    group = value.lower()
+    if _GROUP.match(group) is None:
+        raise BadRequestError(f"conductor_group {shown(value)} may hold only letters, digits, '-', '.' and '_'.")
+    return group
+
+
+def mac(field: str, value: str) -> str:
+    """Return the MAC address as ``aa:bb:cc:dd:ee:ff``."""
+    address = macs.normalize(value)
+    if address is None:
+        raise BadRequestError(f"{field} must be a MAC address like 52:54:00:12:34:56; it was {shown(value)}.")
+    return address
+
+
+def ident(kind: str, value: str, *, names: bool = True) -> str:
+    """Return what a path or filter names: a UUID in its stored form, or a logical name.
+
+    ``names`` false: the microversion knows UUIDs only, so that no name is ever found.
+    """
+    if is_uuid(value):
+        return str(UUID(value))
+    if _NAME.match(value) is None:
+        raise BadRequestError(f"Expected a UUID or a name for {kind}; got {shown(value)}.")
+    if not names:
+        raise MissingError(f"{kind.capitalize()} {value} could not be found; before version 1.5 only UUIDs name one.")
+    return value

@@ -1,0 +1,163 @@
+"""Why is it stuck? Every step of every inspection of a node, with reasons and hints.
+
+Ferroscope's own addition to the Bare Metal API.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from ferroscope.api import paging, scalars
+from ferroscope.api.call import Call, Reply
+from ferroscope.api.context import ApiContext
+from ferroscope.api.history import hint_of
+from ferroscope.api.nodes import node_ident
+from ferroscope.api.times import iso_exact
+from ferroscope.domain.model import Entry, Inspection
+from ferroscope.ports.store import Query, Transaction
+
+_CHUNK: Final = 1000
+
+
+class PageQuery(msgspec.Struct, frozen=True):
+    """Which inspections, newest first."""
+
+    limit: int | None = None
+    marker: str | None = None
+
+
+class TimelineEntry(msgspec.Struct, frozen=True):
+    """One step; ``hint`` is advice that goes with ``reason``."""
+
+    uuid: str
+    at: str | None
+    step: str
+    message: str
+    severity: str
+    reason: str | None
+    hint: str | None
+    process: str
+    detail: dict[str, Any]
+
+
+class InspectionView(msgspec.Struct, frozen=True):
+    """An inspection; ``entries`` are its steps, in a timeline only."""
+
+    uuid: str
+    node: str
+    state: str
+    started_at: str | None
+    waiting_since: str | None
+    finished_at: str | None
+    manage_boot: bool
+    reason: str | None
+    hint: str | None
+    error: str | None
+    entries: list[TimelineEntry] | UnsetType = UNSET
+
+
+class Inspections(msgspec.Struct, frozen=True):
+    """A page of inspections, newest first."""
+
+    inspections: list[InspectionView]
+    next: str | UnsetType = UNSET
+
+
+class Timeline(msgspec.Struct, frozen=True):
+    """A page of inspections with their steps; ``entries`` are those steps that belong to none."""
+
+    node: str
+    provision_state: str
+    inspections: list[InspectionView]
+    entries: list[TimelineEntry]
+    next: str | UnsetType = UNSET
+
+
+def list_inspections(context: ApiContext, call: Call[PageQuery, None]) -> Reply:
+    """List the inspections of a node."""
+    ident = node_ident(call)
+    size = paging.page_size(call.query.limit, context.settings.api.max_limit)
+
+    def work(tx: Transaction) -> tuple[str, list[Inspection], bool]:
+        node = tx.nodes.get(ident).uuid
+        return node, *_page(tx, call, node, size)
+
+    node, found, more = context.store.read(work)
+    following = _next(call, f"nodes/{node}/inspections", size, found, more)
+    return Reply(200, Inspections(inspections=[_view(item) for item in found], next=following))
+
+
+def get_timeline(context: ApiContext, call: Call[PageQuery, None]) -> Reply:
+    """Show every step, grouped by inspection."""
+    ident = node_ident(call)
+    size = paging.page_size(call.query.limit, context.settings.api.max_limit)
+
+    def work(tx: Transaction) -> tuple[Timeline, list[Inspection], bool]:
+        node = tx.nodes.get(ident)
+        found, more = _page(tx, call, node.uuid, size)
+        steps = _grouped(tx, node.uuid)
+        views = [_view(item, steps.get(item.uuid, [])) for item in found]
+        timeline = Timeline(
+            node=node.uuid, provision_state=str(node.provision_state), inspections=views, entries=steps.get(None, [])
+        )
+        return timeline, found, more
+
+    timeline, found, more = context.store.read(work)
+    following = _next(call, f"nodes/{timeline.node}/timeline", size, found, more)
+    return Reply(200, msgspec.structs.replace(timeline, next=following))
+
+
+def _page(tx: Transaction, call: Call[PageQuery, None], node: str, size: int) -> tuple[list[Inspection], bool]:
+    marker = scalars.uuid("marker", call.query.marker) if call.query.marker is not None else None
+    query = Query(filters={"node": node}, marker=marker, sort_key="started_at", descending=True)
+    return paging.read(tx.inspections.list, query, size)
+
+
+def _next(call: Call[PageQuery, None], path: str, size: int, found: list[Inspection], more: bool) -> str | UnsetType:
+    return paging.next_link(call.url, path, call.query, size, found[-1].uuid) if more else UNSET
+
+
+def _grouped(tx: Transaction, node: str) -> dict[str | None, list[TimelineEntry]]:
+    groups: dict[str | None, list[TimelineEntry]] = defaultdict(list)
+    marker: str | None = None
+    while True:
+        page = tx.journal.list(Query(filters={"node": node}, sort_key="id", limit=_CHUNK, marker=marker))
+        for entry in page:
+            groups[entry.inspection].append(_step(entry))
+        if len(page) < _CHUNK:
+            return groups
+        marker = page[-1].uuid
+
+
+def _step(entry: Entry) -> TimelineEntry:
+    return TimelineEntry(
+        uuid=entry.uuid,
+        at=iso_exact(entry.at),
+        step=entry.step,
+        message=entry.message,
+        severity=str(entry.severity),
+        reason=entry.reason,
+        hint=hint_of(entry.reason),
+        process=entry.process,
+        detail=entry.detail,
+    )
+
+
+def _view(inspection: Inspection, entries: list[TimelineEntry] | UnsetType = UNSET) -> InspectionView:
+    return InspectionView(
+        uuid=inspection.uuid,
+        node=inspection.node,
+        state=str(inspection.state),
+        started_at=iso_exact(inspection.started_at),
+        waiting_since=iso_exact(inspection.waiting_since),
+        finished_at=iso_exact(inspection.finished_at),
+        manage_boot=inspection.manage_boot,
+        reason=inspection.reason,
+        hint=hint_of(inspection.reason),
+        error=inspection.error,
+        entries=entries,
+    )
