@@ -73,6 +73,9 @@ WORKER: Final = (
     cfg.FloatOpt("member_ttl", default=6.0, min=0.5, help="Seconds after which a silent process counts as dead."),
     cfg.FloatOpt("heartbeat_interval", default=1.5, min=0.1, help="Seconds between a process's heartbeats."),
     cfg.FloatOpt("graceful_timeout", default=30.0, min=0.0, help="Seconds for running tasks to end after SIGTERM."),
+    cfg.FloatOpt(
+        "reboot_throttle", default=0.0, min=0.0, help="Least seconds between two power-ons, over all hosts; 0: none."
+    ),
 )
 
 LEASE: Final = (

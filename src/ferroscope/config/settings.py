@@ -53,6 +53,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     member_ttl: float = 6.0
     heartbeat_interval: float = 1.5
     graceful_timeout: float = 30.0
+    reboot_throttle: float = 0.0
 
     def delivery(self) -> DeliveryPolicy:
         return DeliveryPolicy(max_attempts=self.max_attempts, interrupted=self.interrupted)

@@ -23,11 +23,15 @@ class Next(msgspec.Struct, frozen=True):
 
 
 class Retry(msgspec.Struct, frozen=True):
-    """Transient trouble: leave the request on the queue for ``after`` seconds."""
+    """Leave the request on the queue for ``after`` seconds.
+
+    ``counted``: it was an attempt; otherwise only its time had not come.
+    """
 
     after: float
     reason: Reason
     message: str
+    counted: bool = True
 
 
 class Fail(msgspec.Struct, frozen=True):

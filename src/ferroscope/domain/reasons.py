@@ -23,6 +23,7 @@ class Reason(StrEnum):
     DRIVER_UNKNOWN = "driver-unknown"
     ATTEMPTS_EXHAUSTED = "attempts-exhausted"
     INTERRUPTED = "interrupted"
+    THROTTLED = "throttled"
     ILLEGAL_EVENT = "illegal-event"
     STALE_REQUEST = "stale-request"
     CONFLICTING_CALLBACK = "conflicting-callback"
@@ -48,6 +49,7 @@ HINTS: Final[dict[Reason, str]] = {
     Reason.DRIVER_UNKNOWN: "No enabled driver has this name; see GET /v1/drivers or set another driver.",
     Reason.ATTEMPTS_EXHAUSTED: "Every permitted attempt failed or its worker died; see the timeline, then start again.",
     Reason.INTERRUPTED: "The worker died half way and [worker] interrupted = error; start the inspection again.",
+    Reason.THROTTLED: "Power-ons are spread by [worker] reboot_throttle; it is this machine's turn soon.",
     Reason.ILLEGAL_EVENT: "The node's state does not take this event; see the allowed events in the message.",
     Reason.STALE_REQUEST: "The request belongs to an inspection that has ended already; nothing to do.",
     Reason.CONFLICTING_CALLBACK: "Two different callbacks came for one inspection; look for two machines with one MAC.",

@@ -76,11 +76,21 @@ def build_pool(
     from ferroscope.worker.loop import Worker
     from ferroscope.worker.pool import WorkerPool
     from ferroscope.worker.tasks import build
+    from ferroscope.worker.throttle import RebootThrottle
 
     try:
-        tasks = build(from_settings(settings.inspector))
+        pipeline = from_settings(settings.inspector)
     except HookSetupError as exc:
         raise SetupError(str(exc)) from exc
+
+    throttle = RebootThrottle(
+        settings.worker.reboot_throttle,
+        holder=member,
+        store=backend.lease_store,
+        clock=clock,
+        profile=settings.lease.numbers(),
+    )
+    tasks = build(pipeline, throttle)
 
     def build_worker() -> Worker:
         return Worker(

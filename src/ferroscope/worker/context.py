@@ -6,7 +6,7 @@ of it together with the new state and the request's end, or none of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -96,12 +96,17 @@ class TaskContext:
             step(self.node, name, message, process=self.process, severity=severity, reason=reason, detail=detail)
         )
 
-    def intend(self, effect: str) -> None:
-        """Record, durably and fenced, that ``effect`` on the world is about to happen."""
+    def intend(self, effect: str, fence: Callable[[Transaction], None] | None = None) -> None:
+        """Record, durably and fenced, that ``effect`` on the world is about to happen.
+
+        ``fence`` is that of an office under which it happens, beside the claim's own.
+        """
         self.progress[effect] = "intent"
 
         def work(tx: Transaction) -> None:
             tx.requests.hold(self.claim, progress=self.progress)
+            if fence is not None:
+                fence(tx)
             self.save_notes(tx)
 
         self.store.write(work)

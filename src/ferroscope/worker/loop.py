@@ -173,7 +173,7 @@ class Worker:
         try:
             outcome = self.tasks[context.request.event](context)
         except StoppedError:
-            return Retry(0.0, Reason.INTERRUPTED, "the worker was asked to stop")
+            return Retry(0.0, Reason.INTERRUPTED, "the worker was asked to stop", counted=False)
         except BmcError as exc:
             reason = Reason.BMC_UNREACHABLE if exc.transient else Reason.BMC_REFUSED
             outcome = self._again(reason, str(exc)) if exc.transient else Fail(reason, str(exc))
@@ -184,7 +184,11 @@ class Worker:
         except Exception as exc:  # noqa: BLE001  # the boundary: a task's bug must not take the worker along
             _log.exception("task failed", request=context.request.event, node=context.node.uuid)
             outcome = self._again(Reason.INTERNAL, f"{type(exc).__name__} in {context.request.event}")
-        if isinstance(outcome, Retry) and context.request.attempt >= self.settings.worker.max_attempts:
+        if (
+            isinstance(outcome, Retry)
+            and outcome.counted
+            and context.request.attempt >= self.settings.worker.max_attempts
+        ):
             return Fail(outcome.reason, f"{outcome.message}; gave up after {context.request.attempt} attempts")
         return outcome
 
@@ -199,10 +203,10 @@ class Worker:
 
     def retry(self, tx: Transaction, context: TaskContext, outcome: Retry) -> None:
         """Leave the request for later and release the node."""
-        tx.requests.retry(context.claim, outcome.after, counted=outcome.reason is not Reason.INTERRUPTED)
-        context.note(
-            "retry", outcome.message, severity=Severity.WARNING, reason=outcome.reason, detail={"after": outcome.after}
-        )
+        tx.requests.retry(context.claim, outcome.after, counted=outcome.counted)
+        if outcome.counted:
+            detail = {"after": outcome.after}
+            context.note("retry", outcome.message, severity=Severity.WARNING, reason=outcome.reason, detail=detail)
         context.save_notes(tx)
 
     def consume(self, tx: Transaction, claim: Claim) -> None:

@@ -23,6 +23,7 @@ from ferroscope.ports.errors import BmcError
 from ferroscope.ports.store import Query
 from ferroscope.worker.loop import Worker
 from ferroscope.worker.tasks import build
+from ferroscope.worker.throttle import RebootThrottle
 
 NODE = "11111111-1111-4111-8111-111111111111"
 INVENTORY: dict[str, Any] = {
@@ -109,10 +110,17 @@ class Service:
 
     def new_worker(self, member: str) -> Worker:
         self.beat(member)
+        throttle = RebootThrottle(
+            self.settings.worker.reboot_throttle,
+            holder=member,
+            store=self.store,
+            clock=self.clock,
+            profile=self.settings.lease.numbers(),
+        )
         return Worker(
             store=self.store,
             queue=self.queue,
-            tasks=build(from_settings(self.settings.inspector)),
+            tasks=build(from_settings(self.settings.inspector), throttle),
             drivers={"machine": self.machine},
             settings=self.settings,
             clock=self.clock,

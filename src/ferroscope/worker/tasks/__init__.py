@@ -13,13 +13,14 @@ from ferroscope.domain.states import Event
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.worker.context import TaskContext
 from ferroscope.worker.tasks import abort, commands, finish, process, start, timeout
+from ferroscope.worker.throttle import RebootThrottle
 
 
-def build(pipeline: Pipeline) -> Mapping[Event, Callable[[TaskContext], Outcome]]:
+def build(pipeline: Pipeline, throttle: RebootThrottle) -> Mapping[Event, Callable[[TaskContext], Outcome]]:
     """Return the task of each event that has one."""
     run_hooks = process.ProcessTask(pipeline)
     return {
-        Event.INSPECT: start.run,
+        Event.INSPECT: start.StartTask(throttle),
         Event.CONTINUE: run_hooks,
         Event.REAPPLY: run_hooks,
         Event.FINISH: finish.run,

@@ -6,31 +6,50 @@ effect the machine is left alone, so that it is not rebooted twice.
 
 from __future__ import annotations
 
-from ferroscope.domain.outcome import Next, Outcome
+from ferroscope.domain.outcome import Next, Outcome, Retry
+from ferroscope.domain.reasons import Reason
 from ferroscope.domain.states import Event
 from ferroscope.ports.bmc import Power
+from ferroscope.ports.errors import LeaseLostError
 from ferroscope.worker.bmc_addresses import resolve
 from ferroscope.worker.context import TaskContext
 from ferroscope.worker.power import boot_from_network, ensure_power
+from ferroscope.worker.throttle import RebootThrottle, ThrottledError
 
 _POWER_ON = "power on"
 
 
-def run(context: TaskContext) -> Outcome:
-    """Boot the ramdisk; where the operator boots it, only note that we wait."""
-    context.bmc_addresses = resolve(context.node)
-    if context.inspection is not None and not context.inspection.manage_boot:
-        context.note("unmanaged", "the operator boots the ramdisk")
+class StartTask:
+    """The task of ``inspect``; ``throttle`` spreads the power-ons."""
+
+    def __init__(self, throttle: RebootThrottle) -> None:
+        self._throttle = throttle
+
+    def __call__(self, context: TaskContext) -> Outcome:
+        """Boot the ramdisk; where the operator boots it, only note that we wait."""
+        context.bmc_addresses = resolve(context.node)
+        if context.inspection is not None and not context.inspection.manage_boot:
+            context.note("unmanaged", "the operator boots the ramdisk")
+            return Next(Event.WAIT)
+        if _has_taken_effect(context):
+            context.note("already on", "an earlier attempt powered it on")
+            context.node.power_state = Power.ON
+            return Next(Event.WAIT)
+        ensure_power(context, Power.OFF)
+        boot_from_network(context)
+        try:
+            self._power_on(context)
+        except ThrottledError as exc:
+            return Retry(exc.after, Reason.THROTTLED, str(exc), counted=False)
         return Next(Event.WAIT)
-    if _has_taken_effect(context):
-        context.note("already on", "an earlier attempt powered it on")
-        context.node.power_state = Power.ON
-        return Next(Event.WAIT)
-    ensure_power(context, Power.OFF)
-    boot_from_network(context)
-    context.intend(_POWER_ON)
-    ensure_power(context, Power.ON)
-    return Next(Event.WAIT)
+
+    def _power_on(self, context: TaskContext) -> None:
+        with self._throttle.turn(context) as fence:
+            try:
+                context.intend(_POWER_ON, fence)
+            except LeaseLostError as exc:
+                raise ThrottledError(0.0) from exc
+            ensure_power(context, Power.ON)
 
 
 def _has_taken_effect(context: TaskContext) -> bool:

@@ -1,0 +1,67 @@
+"""The reboot throttle: one power-on in a quantum of time, over all workers on all hosts.
+
+Whoever holds the lease ``reboot-throttle`` sleeps the quantum *before* it powers on, so two
+power-ons are a quantum apart whoever dies in between and whenever the lease expires. The intent
+of the power-on is recorded under the lease's fence: a worker that stalled in its sleep and lost
+the lease does not power on. Source: the reboot throttle of the HA specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import msgspec
+
+from ferroscope.domain.lease import LeaseProfile
+from ferroscope.election import Candidate
+from ferroscope.ports.clock import Clock
+from ferroscope.ports.store import Store, Transaction
+from ferroscope.worker.context import TaskContext
+
+LEASE: Final = "reboot-throttle"
+
+Fence = Callable[[Transaction], None]
+
+
+class ThrottledError(Exception):
+    """Somebody else's turn; ask again in ``after`` seconds."""
+
+    def __init__(self, after: float) -> None:
+        self.after = after
+        super().__init__(f"another machine is being powered on; next try in {after:.1f} s")
+
+
+class RebootThrottle:
+    """``quantum`` in seconds; 0 disables it."""
+
+    def __init__(self, quantum: float, *, holder: str, store: Store, clock: Clock, profile: LeaseProfile) -> None:
+        self._quantum = quantum
+        longer = msgspec.structs.replace(profile, ttl=quantum + profile.ttl)
+        self._candidate = Candidate(LEASE, holder, store=store, clock=clock, profile=longer)
+
+    @contextmanager
+    def turn(self, context: TaskContext) -> Iterator[Fence]:
+        """Wait for the quantum and yield the fence under which to record the power-on.
+
+        ``ThrottledError`` where it is somebody else's turn (the thread is better used elsewhere),
+        ``StoppedError`` when the sleep was interrupted.
+        """
+        if not self._quantum:
+            yield lambda _tx: None
+            return
+        tenure = self._candidate.stand()
+        if tenure is None:
+            raise ThrottledError(self._remaining(context.store))
+        try:
+            context.pause(self._quantum)
+            if not tenure.may_act():
+                raise ThrottledError(self._quantum)
+            yield tenure.fence
+        finally:
+            tenure.resign()
+
+    def _remaining(self, store: Store) -> float:
+        leases = store.read(lambda tx: tx.leases.list(LEASE))
+        return min(self._quantum, max((lease.remaining for lease in leases), default=0.0)) or self._quantum
