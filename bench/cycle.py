@@ -1,0 +1,145 @@
+"""``cycle``: whole inspections, from the operator's call to a finished node, on a real database.
+
+One api and one worker process; a fleet and its operator in a third. The first round is that of fresh
+processes; the figures are the median round's. CPU is that of the service and the database alone.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from bench.beside import Beside
+from bench.databases import Database, database
+from bench.field import Plan, Run
+from bench.numbers import middle
+from bench.service import Service, service
+from bench.usage import Memory, cpu_seconds, machine_seconds, memory
+
+BESIDE: Final = "simulator and driver"
+_ALL: Final = "all"
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked of the service: ``size`` bytes of inventory, ``boot`` ± ``jitter`` seconds of booting."""
+
+    nodes: int = 200
+    concurrency: int = 16
+    rounds: int = 3
+    size: int = 40_000
+    boot: float = 0.02
+    jitter: float = 0.02
+    first: int = 1
+
+
+class Round(msgspec.Struct, frozen=True):
+    """One inspection of every node. ``problems``: none, or the figures are worth nothing.
+
+    ``cpu``: milliseconds per inspection by process. ``strangers``: processors that were busy with
+    something else; it should be next to 0.
+    """
+
+    run: Run
+    cpu: dict[str, float]
+    strangers: float
+    problems: list[str]
+
+    @property
+    def rate(self) -> float:
+        return self.run.inspections / self.run.seconds
+
+    @property
+    def ours(self) -> float:
+        """CPU milliseconds per inspection of the service and its database."""
+        return sum(spent for name, spent in self.cpu.items() if name != BESIDE)
+
+
+class Cycle(msgspec.Struct, frozen=True):
+    """All rounds on one database."""
+
+    database: str
+    load: Load
+    enrolled_per_second: float
+    rounds: list[Round]
+    memory: dict[str, Memory]
+    faults: list[str]
+
+    @property
+    def problems(self) -> list[str]:
+        return [*(problem for round_ in self.rounds for problem in round_.problems), *self.faults]
+
+
+def measure(
+    name: str, load: Load, directory: Path, *, commands: Mapping[str, Sequence[str]] | None = None, extra: str = ""
+) -> Cycle:
+    """Run the load on a database of the kind ``name``; ``commands`` as in ``service``."""
+    with (
+        scratch(directory) as place,
+        database(name, place) as base,
+        service(place, base.url, commands=commands, extra=extra) as running,
+        field(running, load, place) as beside,
+    ):
+        enrolled = beside.do("enrol", dict[str, Any])
+        if enrolled["failed"]:
+            raise RuntimeError(f"enrolment failed: {enrolled['failed']}")
+        rounds = [one_round(running, base, beside, load) for _ in range(load.rounds)]
+        return Cycle(
+            database=base.title,
+            load=load,
+            enrolled_per_second=load.nodes / enrolled["seconds"],
+            rounds=rounds,
+            memory={name: memory(role.pid) for name, role in running.roles.items()},
+            faults=[fault for role in running.roles.values() for fault in role.faults()][:20],
+        )
+
+
+def one_round(running: Service, base: Database, beside: Beside, load: Load) -> Round:
+    """Inspect every node of the fleet once; measure, then verify."""
+    before = _spent(running, base, beside)
+    run = beside.do("run", Run, concurrency=load.concurrency)
+    after = _spent(running, base, beside)
+    used = {who: after[who] - before[who] for who in after}
+    strangers = max(0.0, used.pop(_ALL) - sum(used.values())) / run.seconds
+    cpu = {who: seconds * 1000 / run.inspections for who, seconds in used.items()}
+    return Round(run, cpu, strangers, [*run.unfinished, *beside.do("verify", list[str])])
+
+
+@contextmanager
+def field(running: Service, load: Load, place: Path) -> Iterator[Beside]:
+    """Give the process beside the service, its fleet up."""
+    with Beside("bench.field", place / "field.log") as beside:
+        plan = Plan(
+            url=running.url, nodes=load.nodes, first=load.first, size=load.size, boot=load.boot, jitter=load.jitter
+        )
+        beside.ask(plan, dict[str, Any])
+        yield beside
+
+
+@contextmanager
+def scratch(directory: Path) -> Iterator[Path]:
+    """Give a new directory below ``directory``, into which database servers can go too."""
+    with tempfile.TemporaryDirectory(prefix="ferroscope-bench-", dir=directory) as name:
+        Path(name).chmod(0o711)
+        yield Path(name)
+
+
+def median_round(rounds: Sequence[Round]) -> Round:
+    """Return the round with the median rate."""
+    return sorted(rounds, key=lambda round_: round_.rate)[(len(rounds) - 1) // 2]
+
+
+def median_slice(rounds: Sequence[Round]) -> float:
+    """Return the median rate of all slices of all rounds."""
+    return middle([rate for round_ in rounds for rate in round_.run.slices])
+
+
+def _spent(running: Service, base: Database, beside: Beside) -> dict[str, float]:
+    spent = running.cpu()
+    if base.pid is not None:
+        spent[base.name] = cpu_seconds(base.pid)
+    return {**spent, BESIDE: beside.cpu(), _ALL: machine_seconds()}

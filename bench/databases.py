@@ -1,0 +1,60 @@
+"""The databases that the benchmarks run on: a file, or a private server with all its durability on.
+
+The servers are the tests' own (``tests.support``): Debian's PostgreSQL and MariaDB on free ports, every
+commit synced, gone when the benchmark ends.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tests.support import databases
+from tests.support.daemons import KINDS
+from tests.support.servers import KeeperProcess, Server
+
+NAMES: Final = ("sqlite", "postgresql", "mariadb")
+
+
+class Database(msgspec.Struct, frozen=True):
+    """One empty database. ``pid`` is the server's process, None where our own processes are the database."""
+
+    name: str
+    url: str
+    pid: int | None = None
+    version: str = ""
+
+    @property
+    def title(self) -> str:
+        return f"{self.name} {self.version}".strip()
+
+
+@contextmanager
+def database(name: str, directory: Path) -> Iterator[Database]:
+    """Give an empty database of the kind ``name``, on the disk of ``directory``."""
+    if name == "sqlite":
+        yield Database(name, f"sqlite:///{directory / 'ferroscope.db'}")
+        return
+    before, tempfile.tempdir = tempfile.tempdir, str(directory)
+    keeper = KeeperProcess()
+    try:
+        server = Server(name, name)
+        with databases.fresh(server, migrated=False) as url:
+            yield Database(name, url, server.pid, _version(name, server))
+    finally:
+        keeper.close()
+        tempfile.tempdir = before
+
+
+def _version(name: str, server: Server) -> str:
+    program = KINDS[name]().command(server.directory, server.port)[0]
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"\d+\.\d[\w.]*", said)
+    return found[0] if found else ""

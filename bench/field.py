@@ -1,0 +1,151 @@
+"""The process beside the service: a simulated fleet and its operator in one event loop.
+
+Run as ``python -m bench.field``; it is told what to do by JSON lines on its standard input and
+answers each with one. One process and one loop for both keep the cost of measuring low, and it is known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import structlog
+
+from bench.client import Api
+from bench.driver import Driver, Flight
+from bench.numbers import Spread, slice_rates, spread
+from bench.verify import verify
+from ferroscope.sim.enroll import enroll
+from ferroscope.sim.fleet import Fleet
+from ferroscope.sim.roster import roster
+from ferroscope.sim.run import serve
+from ferroscope.sim.settings import FleetSettings
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What the field is, told in its first line. ``size``: bytes of an inventory; ``boot``: seconds."""
+
+    url: str
+    nodes: int
+    first: int = 1
+    size: int = 40_000
+    boot: float = 0.02
+    jitter: float = 0.02
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """Some inspections; distributions in milliseconds.
+
+    ``callbacks`` is what the ramdisks saw, ``starts`` what the operator saw of the PUT, ``whole``
+    from that PUT to ``manageable``. ``slices`` are inspections per second in tenths of the run.
+    """
+
+    inspections: int
+    seconds: float
+    slices: list[float]
+    callbacks: Spread
+    starts: Spread
+    whole: Spread
+    looks: float
+    unfinished: list[str]
+
+
+class Field:
+    """The fleet and its operator."""
+
+    def __init__(self, plan: Plan, fleet: Fleet, address: str) -> None:
+        self._plan = plan
+        self._fleet = fleet
+        self._address = address
+        self._api = Api(plan.url)
+        self._uuids: dict[str, str] = {}
+
+    async def enrol(self) -> dict[str, Any]:
+        """Enrol the fleet through the API; answer with seconds, and what failed."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        members = roster(self._fleet.settings)
+        done = await asyncio.to_thread(enroll, members, api_url=self._plan.url, sim_address=self._address)
+        seconds = loop.time() - began
+        await self.find()
+        return {"seconds": seconds, "failed": done.failed}
+
+    async def find(self) -> dict[str, Any]:
+        """Learn the UUIDs of the fleet's nodes, which somebody enrolled."""
+        nodes = await self._api.nodes("uuid,name")
+        self._uuids = {node["name"]: node["uuid"] for node in nodes if node["name"] in self._fleet.machines}
+        return {"found": len(self._uuids)}
+
+    async def run(self, concurrency: int) -> Run:
+        """Inspect every machine once."""
+        self._fleet.reset()
+        began = asyncio.get_running_loop().time()
+        flights = await Driver(self._api, self._fleet, self._uuids).run(list(self._fleet.machines), concurrency)
+        return self._summary(began, flights)
+
+    async def verify(self) -> list[str]:
+        """Return what is wrong after a run."""
+        return await verify(self._api, self._fleet, self._uuids)
+
+    async def uuids(self) -> list[str]:
+        return list(self._uuids.values())
+
+    def _summary(self, began: float, flights: list[Flight]) -> Run:
+        # The clock of the loop is the monotonic one, that of the flights.
+        latency = self._fleet.status((), log=False).latency
+        return Run(
+            inspections=len(flights),
+            seconds=max(flight.ended for flight in flights) - began,
+            slices=slice_rates(began, [flight.ended for flight in flights]),
+            callbacks=Spread(latency.count, latency.p50 * 1000, latency.p99 * 1000, latency.max * 1000),
+            starts=spread([flight.accepted - flight.began for flight in flights]),
+            whole=spread([flight.ended - flight.began for flight in flights]),
+            looks=sum(flight.looks for flight in flights) / len(flights),
+            unfinished=[f"{flight.node}: {flight.state}" for flight in flights if flight.state != "manageable"],
+        )
+
+
+async def main() -> None:
+    """Serve commands until the input ends."""
+    read = _lines()
+    plan = msgspec.json.decode(await read(), type=Plan)
+    stop = asyncio.Event()
+    ready: asyncio.Future[tuple[Fleet, str]] = asyncio.get_running_loop().create_future()
+    settings = FleetSettings(
+        nodes=plan.nodes,
+        first=plan.first,
+        callback_url=f"{plan.url}/v1/continue_inspection",
+        inventory_size=plan.size,
+        boot_delay=plan.boot,
+        boot_jitter=plan.jitter,
+        connections=256,
+    )
+    serving = asyncio.create_task(serve(settings, stop, lambda fleet, address: ready.set_result((fleet, address))))
+    await asyncio.wait([serving, ready], return_when=asyncio.FIRST_COMPLETED)
+    if serving.done():
+        serving.result()
+    field = Field(plan, *ready.result())
+    _say({"address": ready.result()[1]})
+    while line := await read():
+        command = msgspec.json.decode(line)
+        _say(await getattr(field, command.pop("do"))(**command))
+    stop.set()
+    await serving
+
+
+def _lines() -> Callable[[], Awaitable[str]]:
+    loop = asyncio.get_running_loop()
+    return lambda: loop.run_in_executor(None, sys.stdin.readline)
+
+
+def _say(answer: object) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    asyncio.run(main())

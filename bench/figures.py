@@ -1,0 +1,52 @@
+"""What the figures have to reach, and what the incumbents were measured at on such a machine.
+
+A figure without a target is shown for what it says about the others.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+
+class Target(msgspec.Struct, frozen=True):
+    """``least``: the figure has to be at least ``value``, else at the most. ``incumbents``: in words."""
+
+    value: float
+    least: bool
+    incumbents: str = ""
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """One measured number. ``key`` finds its target, ``of`` says on what it was measured."""
+
+    key: str
+    of: str
+    value: float
+
+    @property
+    def target(self) -> Target | None:
+        return TARGETS.get(f"{self.key} {self.of.split()[0]}") or TARGETS.get(self.key)
+
+    @property
+    def met(self) -> bool | None:
+        """Whether it reaches its target; None where there is none."""
+        if self.target is None:
+            return None
+        return self.value >= self.target.value if self.target.least else self.value <= self.target.value
+
+
+_CYCLE: Final = "ironic-inspector 1.6 (9.9 with a stub for Ironic), Ironic 1.6-2.1"
+
+# key, or key and the first word of ``of``
+TARGETS: Final[dict[str, Target]] = {
+    "inspections/s sqlite": Target(150, True, _CYCLE),
+    "inspections/s postgresql": Target(100, True, _CYCLE),
+    "callback p99, ms": Target(60, False, "ironic-inspector 1300, Ironic 3700-12000"),
+    "CPU per inspection, ms": Target(8, False, "ironic-inspector 92, Ironic 203 for the callback alone"),
+    "GET inventory/s": Target(1500, True, "Ironic 58"),
+    "RSS, MB": Target(120, False, "ironic-inspector 125-142, Ironic 280-335"),
+    "start to first 200, s": Target(1.0, False, "ironic-inspector 1.8-3.3, Ironic 2.8"),
+    "cost with 10,000 nodes / with 100": Target(1.2, False),
+}

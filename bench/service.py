@@ -1,0 +1,143 @@
+"""The service under measurement: ``ferroscope api`` and ``ferroscope worker`` as an operator runs them.
+
+Real processes from the installed command, their own configuration file in a directory of their
+own, defaults for everything that a figure could depend on. Logs go to files, as under a service manager.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from bench.usage import cpu_seconds
+from tests.support.processes import free_port, spawn, until
+
+_READY: Final = 30.0
+_END: Final = 40.0
+
+ROLES: Final = ("api", "worker")
+
+
+class ServiceError(Exception):
+    """A process did not start or stop as it should; the message has the end of its log."""
+
+
+class Role:
+    """One process of the service; ``command`` is what runs before the role's own arguments."""
+
+    def __init__(self, name: str, directory: Path, config: Path, command: Sequence[str]) -> None:
+        self.name = name
+        self.log = directory / f"{name}.log"
+        self.process = spawn([*command, name, "-c", str(config)], user=None, directory=directory, log=self.log)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def wait_ready(self) -> None:
+        """Return when the process has logged that it is ready."""
+        until(lambda: self.process.poll() is not None or "ready" in self.log.read_text(), seconds=_READY)
+        if self.process.poll() is not None or "ready" not in self.log.read_text():
+            raise ServiceError(f"{self.name} did not become ready:\n{self.tail()}")
+
+    def stop(self) -> None:
+        """Ask it to stop and wait for the end."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            code = self.process.wait(_END)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise ServiceError(f"{self.name} did not stop in {_END:g} s:\n{self.tail()}") from None
+        if code:
+            raise ServiceError(f"{self.name} ended with {code}:\n{self.tail()}")
+
+    def faults(self) -> list[str]:
+        """Return the lines of its log that are errors."""
+        return [line for line in self.log.read_text().splitlines() if "[error" in line or "Traceback" in line]
+
+    def tail(self) -> str:
+        return self.log.read_text(errors="replace")[-3000:]
+
+
+class Service(msgspec.Struct):
+    """Running processes by role, and the API's root."""
+
+    url: str
+    config: Path
+    roles: dict[str, Role]
+
+    def cpu(self) -> dict[str, float]:
+        """Return the CPU seconds that each role has used so far."""
+        return {name: cpu_seconds(role.pid) for name, role in self.roles.items()}
+
+
+def executable() -> str:
+    """Return the installed ``ferroscope`` of this Python."""
+    return str(Path(sys.executable).with_name("ferroscope"))
+
+
+def configure(directory: Path, database_url: str, *, extra: str = "") -> tuple[Path, str]:
+    """Write a configuration; return its path and the API's root. ``extra`` is added as it is."""
+    port = free_port()
+    path = directory / "ferroscope.conf"
+    path.write_text(
+        f"[api]\nhost = 127.0.0.1\nbare_metal_port = {port}\nintrospection_port = {free_port()}\n"
+        f"[database]\nconnection = {database_url}\n{extra}"
+    )
+    return path, f"http://127.0.0.1:{port}"
+
+
+def upgrade(config: Path) -> None:
+    """Bring the schema up to date."""
+    done = subprocess.run(
+        [executable(), "db", "upgrade", "-c", str(config)], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise ServiceError(f"ferroscope db upgrade ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+
+
+@contextmanager
+def service(
+    directory: Path,
+    database_url: str,
+    *,
+    roles: Sequence[str] = ROLES,
+    commands: Mapping[str, Sequence[str]] | None = None,
+    extra: str = "",
+) -> Iterator[Service]:
+    """Run the roles on a database that is brought up to date first; stop them at the end.
+
+    ``commands`` gives another command for a role, a profiler for example.
+    """
+    config, url = configure(directory, database_url, extra=extra)
+    upgrade(config)
+    running: dict[str, Role] = {}
+    try:
+        for name in roles:
+            command = (commands or {}).get(name, [executable()])
+            running[name] = Role(name, directory, config, command)
+        for role in running.values():
+            role.wait_ready()
+        yield Service(url, config, running)
+    finally:
+        _stop(list(running.values()))
+
+
+def _stop(roles: Sequence[Role]) -> None:
+    failure: ServiceError | None = None
+    for role in reversed(roles):
+        try:
+            role.stop()
+        except ServiceError as error:
+            failure = error
+    if failure is not None:
+        raise failure
