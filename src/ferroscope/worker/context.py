@@ -62,7 +62,7 @@ class TaskContext:
         self.port_changes = PortChanges()
         self.parts: dict[Part, bytes] = {}
         self.bmc_addresses: frozenset[str] | None = None
-        self.entries: list[Entry] = []
+        self.notes: list[tuple[float, Entry]] = []  # when, by the monotonic clock, and what
         self.rerun = rerun
         self.store = store
         self._bmc = bmc
@@ -92,9 +92,8 @@ class TaskContext:
         detail: Document | None = None,
     ) -> None:
         """Note a step; it reaches the journal when the attempt ends, or with the next intent."""
-        self.entries.append(
-            step(self.node, name, message, process=self.process, severity=severity, reason=reason, detail=detail)
-        )
+        entry = step(self.node, name, message, process=self.process, severity=severity, reason=reason, detail=detail)
+        self.notes.append((self.clock.monotonic(), entry))
 
     def intend(self, effect: str, fence: Callable[[Transaction], None] | None = None) -> None:
         """Record, durably and fenced, that ``effect`` on the world is about to happen.
@@ -110,12 +109,13 @@ class TaskContext:
             self.save_notes(tx)
 
         self.store.write(work)
-        self.entries = []
+        self.notes = []
         self.bmc_addresses = None
 
     def save_notes(self, tx: Transaction) -> None:
         """Write what was noted so far: journal entries and the node's BMC addresses."""
-        tx.journal.append(self.entries)
+        now = self.clock.monotonic()
+        tx.journal.append(msgspec.structs.replace(entry, at=tx.now - (now - noted)) for noted, entry in self.notes)
         if self.bmc_addresses is not None:
             tx.addresses.set_bmc(self.node.uuid, self.bmc_addresses)
 

@@ -217,7 +217,7 @@ class Worker:
 
     def conclude(self, tx: Transaction, context: TaskContext, decision: Decision, outcome: Outcome) -> Claim | None:
         """Commit all that an attempt led to: changes, state, what follows, the request's end."""
-        noted = len(context.entries)
+        noted = len(context.notes)
         try:
             if isinstance(outcome, Retry):
                 self.retry(tx, context, outcome)
@@ -232,7 +232,7 @@ class Worker:
             self._settle(tx, context, node, decision, outcome)
             context.save_notes(tx)
         finally:
-            del context.entries[noted:]  # the transaction may be run again
+            del context.notes[noted:]  # the transaction may be run again
         return claim
 
     def _settle(self, tx: Transaction, context: TaskContext, node: Node, decision: Decision, outcome: Outcome) -> None:
