@@ -26,7 +26,7 @@ _DIMM_SIZE: Final = 800
 def generate(index: int, *, size: int | None = None, error: str | None = None) -> bytes:
     """Return the JSON body that the ramdisk of machine ``index`` posts, 10 to 60 KB by its index.
 
-    With ``size`` it is that many bytes, give or take 1 %; ``error`` is what the ramdisk complains of.
+    With ``size`` it is that many bytes, give or take 150; ``error`` is what the ramdisk complains of.
     """
     dice = Dice(index, topic=6)
     wanted = dice.between(11_000, 58_000) if size is None else size

@@ -24,15 +24,13 @@ class Dice:
     """Numbers that depend on the machine's index and a topic only (splitmix64, the same everywhere)."""
 
     def __init__(self, index: int, topic: int = 0) -> None:
-        self._state = (_checked(index) * 0x9E3779B97F4A7C15 + topic * 0xD1B54A32D192ED03) & _MASK
+        # Mixed, because seeds that differ by the step would give the same numbers, one later.
+        self._state = _mixed(_checked(index) << 8 | topic)
 
     def bits(self) -> int:
         """Return 64 bits."""
         self._state = (self._state + 0x9E3779B97F4A7C15) & _MASK
-        value = self._state
-        value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-        value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
-        return value ^ (value >> 31)
+        return _mixed(self._state)
 
     def between(self, low: int, high: int) -> int:
         """Return a number from ``low`` to ``high``, both included."""
@@ -50,6 +48,12 @@ class Dice:
             value, digit = divmod(value, size)
             chars.append(alphabet[digit])
         return "".join(chars)
+
+
+def _mixed(value: int) -> int:
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
+    return value ^ (value >> 31)
 
 
 def _checked(index: int) -> int:
