@@ -1,0 +1,40 @@
+"""The reference page of the states is the one that the table gives."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from ferroscope.domain.diagram import render
+from ferroscope.domain.states import TRANSITIONS, Event, State
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "states.md"
+
+
+def test_the_committed_page_is_the_generated_one() -> None:
+    assert PAGE.read_text(encoding="utf-8") == render(), "generate docs/reference/states.md anew from the table"
+
+
+def test_the_diagram_draws_every_transition_that_not_every_state_has() -> None:
+    drawn = {
+        (source, event, target)
+        for source, target, events in re.findall(r"^    (\w+) --> (\w+): (.+)$", render(), re.MULTILINE)
+        for event in re.sub(" [!~]", "", events).split(", ")
+    }
+    assert drawn == {(row.source, row.event, row.target) for row in TRANSITIONS if row.event is not Event.DELETE}
+
+
+def test_the_diagram_says_what_it_does_not_draw() -> None:
+    assert "Not drawn: `delete`, which every state takes, to `none`." in render()
+
+
+def test_the_table_has_every_transition_with_its_flags() -> None:
+    page = render()
+    for row in TRANSITIONS:
+        strict, automatic = ("yes" if flag else "" for flag in (row.strict, row.automatic))
+        assert f"| `{row.source}` | `{row.event}` | `{row.target}` | {strict} | {automatic} |" in page
+
+
+def test_every_state_is_explained() -> None:
+    for state in State:
+        assert re.search(rf"^\| `{state}` \| [a-z]* \| [A-Z].+\. \|$", render(), re.MULTILINE)

@@ -1,0 +1,108 @@
+"""Which node called back: exactly one, or a refusal that says why to us alone."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ferroscope.domain.lookup import Candidates, Evidence, Found, Refused, decide
+from ferroscope.domain.model import Node
+from ferroscope.domain.reasons import Reason
+
+A, B, C = (Node(uuid=name, driver="fake") for name in "abc")
+MACS, BMC = ("02:00:00:00:00:01",), ("192.0.2.1",)
+
+
+def verdict(
+    *,
+    uuid: bool = False,
+    by_uuid: Node | None = None,
+    by_mac: tuple[Node, ...] = (),
+    by_bmc: tuple[Node, ...] = (),
+) -> Found | Refused:
+    evidence = Evidence(uuid="a" if uuid or by_uuid else None, macs=MACS, bmc_addresses=BMC)
+    return decide(evidence, Candidates(by_uuid=by_uuid, by_mac=by_mac, by_bmc=by_bmc))
+
+
+def refused(result: Found | Refused) -> tuple[Reason, set[str]]:
+    assert isinstance(result, Refused)
+    assert result.message
+    return result.reason, set(result.nodes)
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        verdict(by_uuid=A),
+        verdict(by_mac=(A,)),
+        verdict(by_bmc=(A,)),
+        verdict(by_uuid=A, by_mac=(A,)),
+        verdict(by_uuid=A, by_bmc=(A,)),
+        verdict(by_mac=(A,), by_bmc=(A,)),
+        verdict(by_uuid=A, by_mac=(A,), by_bmc=(A,)),
+    ],
+)
+def test_every_kind_of_evidence_finds_the_node(result: Found | Refused) -> None:
+    assert result == Found(A)
+
+
+def test_a_bmc_that_several_nodes_share_is_settled_by_the_mac() -> None:
+    assert verdict(by_mac=(A,), by_bmc=(B, A)) == Found(A)
+    assert verdict(by_uuid=A, by_bmc=(A, B)) == Found(A)
+
+
+def test_nothing_found_is_refused() -> None:
+    assert refused(verdict()) == (Reason.LOOKUP_UNKNOWN, set())
+
+
+def test_an_unknown_uuid_is_refused_whatever_else_matches() -> None:
+    assert refused(verdict(uuid=True, by_mac=(A,), by_bmc=(A,))) == (Reason.LOOKUP_UNKNOWN, set())
+
+
+def test_macs_of_several_nodes_are_refused_even_with_a_uuid() -> None:
+    assert refused(verdict(by_mac=(A, B))) == (Reason.LOOKUP_AMBIGUOUS, {"a", "b"})
+    assert refused(verdict(by_uuid=A, by_mac=(A, B))) == (Reason.LOOKUP_AMBIGUOUS, {"a", "b"})
+
+
+def test_a_bmc_of_several_nodes_alone_is_refused() -> None:
+    assert refused(verdict(by_bmc=(A, B))) == (Reason.LOOKUP_AMBIGUOUS, {"a", "b"})
+
+
+def test_evidence_that_points_to_different_nodes_is_refused() -> None:
+    assert refused(verdict(by_uuid=A, by_mac=(B,))) == (Reason.LOOKUP_CONFLICT, {"a", "b"})
+    assert refused(verdict(by_uuid=A, by_bmc=(B,))) == (Reason.LOOKUP_CONFLICT, {"a", "b"})
+    assert refused(verdict(by_mac=(A,), by_bmc=(B, C))) == (Reason.LOOKUP_CONFLICT, {"a", "b"})
+
+
+def test_evidence_is_false_when_there_is_none() -> None:
+    assert not Evidence()
+    for evidence in (Evidence(uuid="a"), Evidence(macs=MACS), Evidence(bmc_addresses=BMC)):
+        assert evidence
+
+
+NODES = st.lists(st.sampled_from([A, B, C]), unique_by=lambda node: node.uuid, max_size=3).map(tuple)
+
+
+@given(st.sampled_from([None, A, B]), st.booleans(), NODES, NODES)
+def test_a_node_is_found_only_if_no_evidence_speaks_against_it(
+    by_uuid: Node | None, uuid: bool, by_mac: tuple[Node, ...], by_bmc: tuple[Node, ...]
+) -> None:
+    result = verdict(uuid=uuid, by_uuid=by_uuid, by_mac=by_mac, by_bmc=by_bmc)
+    if isinstance(result, Refused):
+        return
+    assert by_uuid in (None, result.node)
+    assert by_uuid is not None or not uuid
+    assert by_mac in ((), (result.node,))
+    assert not by_bmc or result.node in by_bmc
+    assert by_uuid or by_mac or len(by_bmc) == 1
+
+
+def test_every_combination_gives_one_verdict_and_the_order_of_candidates_does_not_matter() -> None:
+    for macs, bmcs in itertools.product(itertools.permutations((A, B, C), 2), repeat=2):
+        one = verdict(by_mac=macs[:1], by_bmc=bmcs)
+        two = verdict(by_mac=macs[:1], by_bmc=bmcs[::-1])
+        assert type(one) is type(two)
+        assert isinstance(one, Refused) or one == two

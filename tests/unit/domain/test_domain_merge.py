@@ -1,0 +1,91 @@
+"""A task's changes and an operator's, both made since the task began: neither is lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ferroscope.domain.merge import three_way
+from ferroscope.domain.model import Node
+from ferroscope.domain.provision import Provision
+from ferroscope.domain.states import State
+
+BEFORE = Node(uuid="node", driver="fake", name="old", properties={"a": 1, "b": 2}, extra={"x": 1}, version=3)
+
+
+def changed(node: Node = BEFORE, **fields: Any) -> Node:
+    return msgspec.structs.replace(node, **fields)
+
+
+def test_a_task_that_changed_nothing_changes_nothing() -> None:
+    current = changed(name="new", properties={"c": 3}, version=4)
+    assert three_way(BEFORE, BEFORE, current) == current
+
+
+def test_the_changes_of_the_task_are_applied() -> None:
+    after = changed(name="task", properties={"a": 1, "b": 3, "c": 4})
+    assert three_way(BEFORE, after, BEFORE) == changed(after)
+
+
+def test_changes_of_different_fields_are_both_kept() -> None:
+    merged = three_way(BEFORE, changed(properties={"a": 1, "b": 2, "cpu_arch": "x86_64"}), changed(name="operator"))
+    assert (merged.name, merged.properties) == ("operator", {"a": 1, "b": 2, "cpu_arch": "x86_64"})
+
+
+def test_changes_of_different_keys_of_a_document_are_both_kept() -> None:
+    merged = three_way(BEFORE, changed(properties={"a": 9, "b": 2}), changed(properties={"a": 1, "c": 3}))
+    assert merged.properties == {"a": 9, "c": 3}
+
+
+def test_a_key_that_the_task_removed_is_removed() -> None:
+    merged = three_way(BEFORE, changed(properties={"b": 2}), changed(properties={"a": 7, "b": 8}))
+    assert merged.properties == {"b": 8}
+
+
+def test_where_both_changed_the_same_the_task_wins() -> None:
+    after = changed(name="task", properties={"a": "task", "b": 2})
+    current = changed(name="operator", properties={"a": "operator", "b": 2})
+    merged = three_way(BEFORE, after, current)
+    assert (merged.name, merged.properties) == ("task", {"a": "task", "b": 2})
+
+
+def test_what_belongs_to_the_transition_and_the_store_is_never_taken_from_the_task() -> None:
+    after = changed(
+        uuid="other",
+        state=State.ERROR,
+        provision_state=Provision.AVAILABLE,
+        target_provision_state="x",
+        inspection="old",
+        version=99,
+        created_at=99.0,
+        updated_at=99.0,
+    )
+    assert three_way(BEFORE, after, BEFORE) == BEFORE
+
+
+DOCUMENTS = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 2))
+
+
+@given(DOCUMENTS, DOCUMENTS, DOCUMENTS)
+def test_documents_merge_key_by_key(before: dict[str, int], after: dict[str, int], current: dict[str, int]) -> None:
+    merged = three_way(changed(extra=before), changed(extra=after), changed(extra=current)).extra
+    for key in "abcd":
+        untouched = before.get(key) == after.get(key)
+        assert merged.get(key) == (current if untouched else after).get(key), key
+
+
+@given(DOCUMENTS, DOCUMENTS, DOCUMENTS)
+def test_merging_changes_none_of_its_arguments(
+    before: dict[str, int], after: dict[str, int], current: dict[str, int]
+) -> None:
+    copies = [dict(document) for document in (before, after, current)]
+    three_way(changed(extra=before), changed(extra=after), changed(extra=current))
+    assert [before, after, current] == copies
+
+
+@given(DOCUMENTS, DOCUMENTS)
+def test_without_another_writer_the_result_is_what_the_task_made(before: dict[str, int], after: dict[str, int]) -> None:
+    assert three_way(changed(extra=before), changed(extra=after), changed(extra=before)).extra == after

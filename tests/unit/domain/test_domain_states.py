@@ -1,0 +1,155 @@
+"""The table and the machine on it: every pair of state and event, as the design has them."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ferroscope.domain.machine import IllegalEventError, advance, allowed
+from ferroscope.domain.states import (
+    ACTIVE,
+    COMMANDS,
+    INITIAL,
+    RESTING,
+    TERMINAL,
+    TRANSITIONS,
+    Event,
+    State,
+    Transition,
+)
+
+# Written down a second time on purpose, and the other way round: event -> source -> target.
+TARGETS: dict[str, dict[str, str]] = {
+    "inspect": {"none": "starting", "starting": "starting", "finished": "starting", "error": "starting"},
+    "wait": {"starting": "waiting", "waiting": "waiting"},
+    "continue": {
+        "starting": "processing",
+        "waiting": "processing",
+        "enrolling": "processing",
+        "processing": "error",
+    },
+    "finish": {"processing": "finished", "reapplying": "finished"},
+    "timeout": {"starting": "error", "waiting": "error", "processing": "error"},
+    "abort": {
+        "starting": "error",
+        "waiting": "error",
+        "processing": "error",
+        "reapplying": "error",
+        "enrolling": "error",
+        "finished": "error",
+    },
+    "fail": {
+        "starting": "error",
+        "waiting": "error",
+        "processing": "error",
+        "reapplying": "error",
+        "enrolling": "error",
+    },
+    "reapply": {"finished": "reapplying", "error": "reapplying"},
+    "enroll": {"none": "enrolling"},
+    "delete": dict.fromkeys(State, "none"),
+}
+PAIRS = list(itertools.product(State, sorted(set(Event) - COMMANDS)))
+
+
+@pytest.mark.parametrize(("state", "event"), PAIRS)
+def test_every_pair_leads_where_the_design_says_or_nowhere(state: State, event: Event) -> None:
+    target = TARGETS[event].get(state)
+    if target is None:
+        with pytest.raises(IllegalEventError):
+            advance(state, event)
+    else:
+        assert advance(state, event).target == target
+
+
+@pytest.mark.parametrize(("state", "event"), PAIRS)
+def test_strict_and_automatic_belong_to_the_event(state: State, event: Event) -> None:
+    if state in TARGETS[event]:
+        row = advance(state, event)
+        assert (row.source, row.event) == (state, event)
+        assert row.strict == (event in (Event.CONTINUE, Event.REAPPLY))
+        assert row.automatic == (event in (Event.WAIT, Event.FINISH))
+
+
+def test_no_pair_stands_in_the_table_twice() -> None:
+    assert len({(row.source, row.event) for row in TRANSITIONS}) == len(TRANSITIONS)
+
+
+def test_states_rest_or_are_active_and_never_both() -> None:
+    assert {State.STARTING} == INITIAL
+    assert {State.FINISHED, State.ERROR} == TERMINAL
+    assert {State.NONE, State.FINISHED, State.ERROR} == RESTING
+    assert set(State) == RESTING | ACTIVE
+    assert not RESTING & ACTIVE
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+@pytest.mark.parametrize("state", State)
+def test_a_command_keeps_the_state_and_is_refused_while_an_inspection_is_under_way(
+    state: State, command: Event
+) -> None:
+    if state in RESTING:
+        assert advance(state, command) == Transition(source=state, event=command, target=state)
+    else:
+        with pytest.raises(IllegalEventError):
+            advance(state, command)
+
+
+@pytest.mark.parametrize("state", sorted(ACTIVE))
+def test_an_operator_can_always_abort_and_the_service_can_always_fail(state: State) -> None:
+    for event in (Event.ABORT, Event.FAIL):
+        assert advance(state, event).target is State.ERROR
+
+
+@pytest.mark.parametrize("state", State)
+def test_the_states_that_end_an_inspection_can_be_reached_from_everywhere(state: State) -> None:
+    reached, border = {state}, {state}
+    while border:
+        border = {row.target for row in TRANSITIONS if row.source in border} - reached
+        reached |= border
+    assert reached >= TERMINAL
+
+
+@pytest.mark.parametrize("state", State)
+def test_allowed_lists_what_somebody_outside_may_send(state: State) -> None:
+    expected = {event for event, targets in TARGETS.items() if state in targets} - {"wait", "finish"}
+    assert set(allowed(state)) == expected
+    assert len(allowed(state)) == len(expected)
+
+
+def test_an_illegal_event_says_what_is_possible_instead() -> None:
+    with pytest.raises(IllegalEventError) as info:
+        advance(State.WAITING, Event.INSPECT)
+    error = info.value
+    assert (error.state, error.event, error.allowed) == (State.WAITING, Event.INSPECT, allowed(State.WAITING))
+    assert str(error) == (
+        "inspect is not possible while the inspection is waiting; allowed: continue, timeout, abort, fail, delete"
+    )
+
+
+@given(st.lists(st.sampled_from(Event)))
+def test_no_sequence_of_events_leaves_the_table(events: list[Event]) -> None:
+    state = State.NONE
+    for event in events:
+        try:
+            row = advance(state, event)
+        except IllegalEventError:
+            continue
+        assert row.source is state
+        assert row in TRANSITIONS or (event in COMMANDS and row.target is state)
+        state = row.target
+    assert state in State
+
+
+@given(st.lists(st.sampled_from(sorted(set(Event) - COMMANDS - {Event.DELETE}))))
+def test_an_inspection_that_has_begun_is_never_as_if_it_had_not(events: list[Event]) -> None:
+    state = State.STARTING
+    for event in events:
+        try:
+            state = advance(state, event).target
+        except IllegalEventError:
+            continue
+        assert state is not State.NONE

@@ -1,0 +1,113 @@
+"""MAC spellings, provision states and reason codes: the small vocabularies that everything shares."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ferroscope.domain import macs
+from ferroscope.domain.provision import INSPECTABLE, OF_STATE, RESTING_VERBS, Provision
+from ferroscope.domain.reasons import HINTS, Reason, hint
+from ferroscope.domain.states import ACTIVE, TRANSITIONS, State
+
+OCTETS = st.lists(st.integers(0, 255), min_size=6, max_size=6)
+STORED = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}\Z")
+
+
+@given(OCTETS, st.sampled_from([":", "-"]), st.booleans())
+def test_every_spelling_of_a_mac_is_stored_in_one_form(octets: list[int], separator: str, upper: bool) -> None:
+    stored = ":".join(f"{octet:02x}" for octet in octets)
+    text = stored.replace(":", separator)
+    assert macs.normalize(text.upper() if upper else text) == stored
+
+
+@given(OCTETS, st.booleans())
+def test_the_form_of_pxelinux_is_a_mac(octets: list[int], upper: bool) -> None:
+    text = "-".join(f"{octet:02x}" for octet in (1, *octets))
+    assert macs.normalize(text.upper() if upper else text) == ":".join(f"{octet:02x}" for octet in octets)
+
+
+@given(st.from_regex(STORED, fullmatch=True))
+def test_the_stored_form_stays_as_it_is(mac: str) -> None:
+    assert macs.normalize(mac) == mac
+
+
+@given(
+    st.one_of(
+        st.text(),
+        st.text(alphabet="0123456789abcdefABCDEF:-", max_size=22),
+        st.none(),
+        st.integers(),
+        st.lists(st.text()),
+        st.binary(),
+    )
+)
+def test_anything_else_is_a_mac_in_its_stored_form_or_none(value: object) -> None:
+    result = macs.normalize(value)
+    assert result is None or STORED.match(result)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "aabbccddeeff",
+        "aa:bb:cc:dd:ee",
+        "aa:bb:cc:dd:ee:ff:00",
+        "aa:bb:cc:dd:ee:gg",
+        "aa:bb:cc:dd:ee:ff\n",
+        " aa:bb:cc:dd:ee:ff",
+        "20-aa-bb-cc-dd-ee-ff",
+        "01:aa:bb:cc:dd:ee:ff",
+        "aa:bb:cc:dd:ee:\N{LATIN SMALL LIGATURE FF}",
+        "\N{ARABIC-INDIC DIGIT ZERO}0:bb:cc:dd:ee:ff",
+    ],
+)
+def test_what_only_looks_like_a_mac_is_none(text: str) -> None:
+    assert macs.normalize(text) is None
+
+
+def test_every_state_but_none_has_a_provision_state() -> None:
+    assert set(OF_STATE) == set(State) - {State.NONE}
+    assert OF_STATE == {
+        State.STARTING: "inspecting",
+        State.PROCESSING: "inspecting",
+        State.REAPPLYING: "inspecting",
+        State.ENROLLING: "inspecting",
+        State.WAITING: "inspect wait",
+        State.ERROR: "inspect failed",
+        State.FINISHED: "manageable",
+    }
+
+
+def test_an_active_inspection_is_seen_as_one_and_a_resting_node_is_not() -> None:
+    busy = {Provision.INSPECTING, Provision.INSPECT_WAIT}
+    assert {state for state, provision in OF_STATE.items() if provision in busy} == ACTIVE
+    assert not busy & INSPECTABLE
+    for moves in RESTING_VERBS.values():
+        assert not busy & (set(moves) | set(moves.values()))
+
+
+def test_a_node_can_be_brought_from_every_resting_state_to_one_that_can_be_inspected() -> None:
+    manageable = RESTING_VERBS["manage"]
+    assert {Provision.ENROLL, Provision.MANAGEABLE, Provision.INSPECT_FAILED} == INSPECTABLE
+    assert manageable[Provision.AVAILABLE] in INSPECTABLE
+
+
+def test_an_inspection_ends_where_the_next_one_can_begin() -> None:
+    ends = {OF_STATE[row.target] for row in TRANSITIONS if row.target in (State.FINISHED, State.ERROR)}
+    assert ends <= INSPECTABLE
+
+
+def test_every_reason_has_a_hint_and_every_hint_a_reason() -> None:
+    assert set(HINTS) == set(Reason)
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_a_hint_is_one_sentence_of_advice_and_a_code_is_fit_for_scripts(reason: Reason) -> None:
+    assert re.fullmatch(r"[a-z]+(-[a-z]+)*", reason)
+    assert hint(reason) == HINTS[reason]
+    assert re.fullmatch(r"[A-Z].{20,120}\.", hint(reason))
