@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from ferroscope import __version__
+from ferroscope.cli.exits import Exit
 
 # name -> (module:attribute, what it does)
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
@@ -16,11 +17,11 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "worker": ("ferroscope.cli.service:run_worker", "Run the worker role."),
     "db": ("ferroscope.cli.db:db", "Look after the database's schema."),
     "sim": ("ferroscope.cli.sim:sim", "Run a simulated fleet."),
-    "demo": ("ferroscope.cli.demo:demo", "Show the service at work on a simulated fleet."),
-    "node": ("ferroscope.cli.node:node", "Enrol, list, show and change nodes."),
+    "demo": ("ferroscope.cli.demo.command:demo", "Show the service at work on a simulated fleet."),
+    "node": ("ferroscope.cli.node.command:node", "Enrol, list, show and change nodes."),
     "inspect": ("ferroscope.cli.inspect:inspect", "Inspect nodes and watch them finish."),
     "status": ("ferroscope.cli.status:status", "Show how the service is doing."),
-    "docs": ("ferroscope.cli.docs:docs", "Generate the reference pages of the documentation."),
+    "docs": ("ferroscope.cli.docs.command:docs", "Generate the reference pages of the documentation."),
 }
 
 
@@ -37,6 +38,12 @@ class LazyGroup(click.Group):
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)  # noqa: S101  # the table above says so
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise click.exceptions.Exit(Exit.INTERRUPTED) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -1,0 +1,8 @@
+"""``python -m ferroscope`` is ``ferroscope``."""
+
+from __future__ import annotations
+
+from ferroscope.cli.main import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""The Bare Metal API as the command line calls it: one connection pool, pages, errors for people.
+
+Nothing is imported before the first request, so that ``--help`` costs nothing. It retries what is
+safe to retry: a 503 that says when, and reads whose connection broke.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+from urllib.parse import quote, urlencode, urlsplit
+
+from ferroscope.cli.exits import Exit, Failure
+
+DEFAULT_URL: Final = "http://127.0.0.1:6385"
+
+_VERSION_HEADER: Final = "X-OpenStack-Ironic-API-Version"
+_CONNECT_SECONDS: Final = 5.0
+_ANSWER_SECONDS: Final = 60.0
+_LONGEST_PAUSE: Final = 5.0
+_CODES: Final = {404: Exit.NOT_FOUND, 409: Exit.CONFLICT, 502: Exit.UNREACHABLE, 503: Exit.UNREACHABLE}
+
+Json = Any
+
+
+class ApiError(Failure):
+    """The service refused the call, with HTTP ``status``."""
+
+    def __init__(self, status: int, message: str, *, advice: str = "") -> None:
+        super().__init__(message, exit_code=_CODES.get(status, Exit.FAILURE), advice=advice)
+        self.status = status
+
+
+class UnreachableError(Failure):
+    """There was no answer at all."""
+
+    def __init__(self, url: str, why: str) -> None:
+        super().__init__(
+            f"cannot reach the Bare Metal API at {url}: {why}",
+            exit_code=Exit.UNREACHABLE,
+            advice="start it with 'ferroscope all', or name another one with --url or FERROSCOPE_URL",
+        )
+
+
+class Api:
+    """``patience``: seconds for which an answer of 503 is tried again. Not for several threads."""
+
+    def __init__(self, url: str = DEFAULT_URL, *, patience: float = 15.0) -> None:
+        self.url = _checked(url)
+        self._patience = patience
+        self._pool: Any = None
+
+    def get(self, path: str, **query: Any) -> Json:
+        """Return the decoded answer of GET; ``query`` without those that are None."""
+        return self.call("GET", _with_query(path, query))
+
+    def post(self, path: str, body: Json = None) -> Json:
+        return self.call("POST", path, body)
+
+    def put(self, path: str, body: Json = None) -> Json:
+        return self.call("PUT", path, body)
+
+    def patch(self, path: str, body: Json) -> Json:
+        return self.call("PATCH", path, body)
+
+    def delete(self, path: str) -> Json:
+        return self.call("DELETE", path)
+
+    def pages(self, path: str, key: str, *, limit: int | None = None, **query: Any) -> Iterator[Json]:
+        """Yield the items of a list, page by page, at the most ``limit`` of them."""
+        marker, left = None, limit
+        while left is None or left > 0:
+            page = self.get(path, marker=marker, limit=left, **query)
+            items = page[key]
+            yield from items
+            left = None if left is None else left - len(items)
+            if "next" not in page or not items:
+                return
+            marker = items[-1]["uuid"]
+
+    def call(self, method: str, target: str, body: Json = None) -> Json:
+        """Return the decoded answer, None where it has no body; raise ``Failure``."""
+        import msgspec
+
+        content = None if body is None else msgspec.json.encode(body)
+        deadline = time.monotonic() + self._patience
+        while True:
+            answer = self._send(method, target, content)
+            if answer.status != 503 or time.monotonic() >= deadline:
+                break
+            time.sleep(_pause(answer.headers.get("Retry-After")))
+        if answer.status >= 300:
+            raise ApiError(answer.status, _message(answer), advice=_advice(answer.status))
+        try:
+            return msgspec.json.decode(answer.data) if answer.data else None
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise Failure(
+                f"{self.url} answered with something that is not JSON",
+                advice="is this the Bare Metal API? It listens on port 6385 unless configured otherwise",
+            ) from None
+
+    def _send(self, method: str, target: str, content: bytes | None) -> Any:
+        import urllib3
+
+        if self._pool is None:
+            limits = urllib3.Timeout(connect=_CONNECT_SECONDS, read=_ANSWER_SECONDS)
+            self._pool = urllib3.PoolManager(timeout=limits, retries=False, headers=_headers())
+        tries = 2 if method == "GET" else 1
+        while True:
+            tries -= 1
+            try:
+                return self._pool.request(method, self.url + target, body=content)
+            except urllib3.exceptions.ProtocolError as exc:
+                if not tries:
+                    raise UnreachableError(self.url, _reason(exc)) from None
+            except urllib3.exceptions.HTTPError as exc:
+                raise UnreachableError(self.url, _reason(exc)) from None
+
+
+def node_path(ident: str, *rest: str) -> str:
+    """Return the path of a node, or of something below it."""
+    return "/".join(["/v1/nodes", quote(ident, safe=""), *rest])
+
+
+def _checked(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise Failure(
+            f"{url!r} is not the address of an API",
+            exit_code=Exit.USAGE,
+            advice=f"it must look like {DEFAULT_URL}; it comes from --url or FERROSCOPE_URL",
+        )
+    return url.rstrip("/").removesuffix("/v1")
+
+
+def _headers() -> dict[str, str]:
+    return {_VERSION_HEADER: "latest", "Accept": "application/json", "Content-Type": "application/json"}
+
+
+def _with_query(path: str, query: dict[str, Any]) -> str:
+    given = {name: _text(value) for name, value in query.items() if value is not None}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(value) if isinstance(value, list | tuple) else str(value)
+
+
+def _pause(retry_after: str | None) -> float:
+    return min(float(retry_after), _LONGEST_PAUSE) if retry_after and retry_after.isdigit() else 1.0
+
+
+def _reason(exc: Exception) -> str:
+    """Return why a connection failed, as a person says it."""
+    cause: BaseException | None = exc
+    while cause is not None:
+        if isinstance(cause, TimeoutError):
+            return "no answer in time"
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror.lower()
+        cause = cause.__cause__ or cause.__context__
+    text = str(exc.args[-1]) if exc.args else type(exc).__name__
+    return text.rpartition(": ")[2][:200] if "Failed to" in text else text[:200]
+
+
+def _message(answer: Any) -> str:
+    """Return what the error's body says, in whichever of the two APIs' forms."""
+    import msgspec
+
+    try:
+        body = msgspec.json.decode(answer.data)
+        if "error_message" in body:
+            inner = body["error_message"]
+            fault = msgspec.json.decode(inner) if isinstance(inner, str) else inner
+            return str(fault["faultstring"])
+        return str(body["error"]["message"])
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):
+        return f"the service answered {answer.status} {answer.reason or ''}".rstrip()
+
+
+def _advice(status: int) -> str:
+    return "try again in a moment; the service's log says why it cannot answer" if status == 503 else ""

@@ -1,0 +1,55 @@
+"""``ferroscope docs``: write the generated reference pages, or check that they are what they would be."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import click
+
+from ferroscope.cli.exits import Failure
+
+# page -> (file, module that renders it)
+PAGES: Final[dict[str, tuple[str, str]]] = {
+    "config": ("configuration.md", "ferroscope.cli.docs.configuration"),
+    "states": ("states.md", "ferroscope.domain.diagram"),
+    "openapi": ("openapi.json", "ferroscope.cli.docs.api"),
+    "simulator": ("simulator.md", "ferroscope.sim.reference"),
+    "cli": ("cli.md", "ferroscope.cli.docs.commands"),
+}
+
+
+@click.command()
+@click.argument("pages", metavar=f"[{'|'.join(PAGES)}]...", type=click.Choice(list(PAGES)), nargs=-1)
+@click.option("--check", is_flag=True, help="Write nothing; exit code 1 where a page is not up to date.")
+@click.option(
+    "--directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("docs/reference"),
+    show_default=True,
+    help="Where the pages are.",
+)
+def docs(pages: Iterable[str], check: bool, directory: Path) -> None:
+    """Generate the reference pages of the documentation; all of them, unless some are named."""
+    outdated = []
+    for name in pages or PAGES:
+        path, text = directory / PAGES[name][0], render(name)
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            continue
+        outdated.append(name)
+        if not check:
+            directory.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            click.echo(f"wrote {path}")
+    if check and outdated:
+        files = ", ".join(str(directory / PAGES[name][0]) for name in outdated)
+        raise Failure(f"not up to date: {files}", advice=f"run: ferroscope docs {' '.join(outdated)}")
+
+
+def render(page: str) -> str:
+    """Return the text of a page, with a final newline."""
+    text = importlib.import_module(PAGES[page][1]).render()
+    assert isinstance(text, str)  # noqa: S101  # the table above says so
+    return text

@@ -1,0 +1,90 @@
+"""NODE on the command line: a name, a UUID, a MAC address or a BMC address all name a node.
+
+Names, UUIDs and MACs are looked up by the service. It has no search by BMC address, so that is
+looked for here, in the ``…_address`` fields of every node's ``driver_info``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import click
+
+from ferroscope.cli.client import Api, ApiError, Json, node_path
+from ferroscope.cli.exits import Exit, Failure
+from ferroscope.domain import macs
+
+NODE_HELP: Final = "NODE is a name, a UUID, a MAC address or a BMC address."
+
+node_argument = click.argument("ident", metavar="NODE")
+nodes_argument = click.argument("idents", metavar="NODE...", nargs=-1, required=True)
+
+_ENOUGH: Final = ("uuid", "name", "provision_state")
+
+
+def find(api: Api, ident: str, *, fields: tuple[str, ...] | None = _ENOUGH) -> Json:
+    """Return the one node that ``ident`` names, with these fields (None: all); ``Failure``."""
+    mac = macs.normalize(ident)
+    if mac is not None and ":" in ident:
+        return _get(api, _of_mac(api, mac) or _nowhere(ident, "no port has this MAC address"), fields)
+    try:
+        return _get(api, ident, fields)
+    except ApiError as exc:
+        if exc.status not in (400, 404):
+            raise
+    uuid = _of_mac(api, mac) if mac is not None else _of_bmc(api, ident)
+    return _get(api, uuid or _nowhere(ident, "no node has this name, UUID, MAC or BMC address"), fields)
+
+
+def _get(api: Api, ident: str, fields: tuple[str, ...] | None) -> Json:
+    return api.get(node_path(ident), fields=fields)
+
+
+def _nowhere(ident: str, why: str) -> str:
+    raise Failure(
+        f"there is no node {ident}: {why}", exit_code=Exit.NOT_FOUND, advice="see what there is: ferroscope node list"
+    )
+
+
+def _of_mac(api: Api, mac: str) -> str | None:
+    ports = api.get("/v1/ports", address=mac, fields=("node_uuid",))["ports"]
+    return str(ports[0]["node_uuid"]) if ports else None
+
+
+def _of_bmc(api: Api, ident: str) -> str | None:
+    if "." not in ident and ":" not in ident:
+        return None
+    nodes = api.pages("/v1/nodes", "nodes", fields=("uuid", "name", "driver_info"))
+    found = [node for node in nodes if ident.lower() in addresses(node.get("driver_info") or {})]
+    if len(found) > 1:
+        names = ", ".join(str(node["name"] or node["uuid"]) for node in found[:5])
+        more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+        raise Failure(
+            f"{len(found)} nodes have the BMC address {ident}: {names}{more}",
+            exit_code=Exit.CONFLICT,
+            advice="name the node by its name, UUID or MAC address",
+        )
+    return str(found[0]["uuid"]) if found else None
+
+
+def addresses(driver_info: dict[str, Any]) -> set[str]:
+    """Return every spelling of the BMC addresses in ``driver_info``: whole, with port, host alone."""
+    return set(_spellings(driver_info))
+
+
+def _spellings(driver_info: dict[str, Any]) -> Iterator[str]:
+    for name, value in driver_info.items():
+        if not name.endswith("_address") or not isinstance(value, str):
+            continue
+        text = value.lower()
+        yield text
+        if text.count(":") > 1 and "/" not in text and "]" not in text:
+            continue  # an IPv6 address by itself
+        try:
+            parts = urlsplit(text if "//" in text else f"//{text}")
+        except ValueError:
+            continue
+        yield parts.netloc.rpartition("@")[2]
+        yield parts.hostname or text

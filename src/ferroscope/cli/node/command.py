@@ -1,0 +1,31 @@
+"""The group ``ferroscope node``: which of its commands is in which file."""
+
+from __future__ import annotations
+
+import click
+
+from ferroscope.cli.lookup import NODE_HELP
+from ferroscope.cli.node import look, verbs, write
+
+
+@click.group(help=f"Enrol, list, show and change nodes.\n\n{NODE_HELP}")
+def node() -> None:
+    """Has no options of its own."""
+
+
+for _command in (
+    look.list_nodes,
+    look.show,
+    write.create,
+    write.set_node,
+    write.delete,
+    verbs.manage,
+    verbs.provide,
+    verbs.abort,
+    verbs.power,
+    look.ports,
+    look.inventory,
+    look.timeline,
+    look.validate,
+):
+    node.add_command(_command)

@@ -1,0 +1,190 @@
+"""``ferroscope node list | show | ports | inventory | timeline | validate``: what is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from ferroscope.cli.client import Api, ApiError, Json, node_path
+from ferroscope.cli.exits import Exit, Failure
+from ferroscope.cli.lookup import find, node_argument
+from ferroscope.cli.node import story, summary
+from ferroscope.cli.output import Output, facts, table, with_api
+from ferroscope.cli.times import ago
+from ferroscope.domain.provision import Provision
+
+_LISTED: Final = (
+    "uuid",
+    "name",
+    "driver",
+    "provision_state",
+    "power_state",
+    "maintenance",
+    "provision_updated_at",
+    "last_error",
+)
+_SHOWN_FIRST: Final = {
+    "name": "Name",
+    "uuid": "UUID",
+    "provision_state": "State",
+    "target_provision_state": "Target state",
+    "power_state": "Power",
+    "last_error": "Last error",
+    "driver": "Driver",
+    "maintenance": "Maintenance",
+    "auto_discovered": "Discovered",
+    "owner": "Owner",
+    "resource_class": "Resource class",
+    "description": "Description",
+    "driver_info": "Driver info",
+    "properties": "Properties",
+    "extra": "Extra",
+    "created_at": "Created",
+    "inspection_started_at": "Inspection began",
+    "inspection_finished_at": "Inspection ended",
+}
+
+
+@click.command("list")
+@click.option("--state", type=click.Choice([str(state) for state in Provision]), help="Only nodes in this state.")
+@click.option("--failed", is_flag=True, help="Short for --state 'inspect failed'.")
+@click.option("--driver", help="Only nodes with this driver.")
+@click.option("--owner", help="Only nodes of this owner.")
+@click.option("--resource-class", help="Only nodes of this resource class.")
+@click.option("--auto-discovered/--enrolled", default=None, help="Only nodes that were discovered, or were not.")
+@click.option("--maintenance/--no-maintenance", default=None, help="Only nodes in maintenance, or not.")
+@click.option(
+    "--sort", metavar="FIELD[:desc]", default="id", help="Order by a field; by default as they were enrolled."
+)
+@click.option("--limit", type=click.IntRange(min=1), help="At the most so many nodes.")
+@click.option("--fields", metavar="A,B,...", help="These fields of the API, instead of the usual columns.")
+@with_api
+def list_nodes(
+    api: Api, out: Output, *, state: str | None, failed: bool, sort: str, fields: str | None, **filters: Any
+) -> None:
+    """List nodes."""
+    key, _, direction = sort.partition(":")
+    wanted = tuple(name.strip() for name in fields.split(",") if name.strip()) if fields else _LISTED
+    found = api.pages(
+        "/v1/nodes",
+        "nodes",
+        fields=tuple(dict.fromkeys((*wanted, "uuid"))),
+        provision_state=str(Provision.INSPECT_FAILED) if failed else state,
+        sort_key=key,
+        sort_dir=direction or "asc",
+        **filters,
+    )
+    nodes = [{name: node.get(name) for name in wanted} for node in found]
+    if fields:
+        out.show(
+            nodes, lambda screen: screen.print(table([n.upper() for n in wanted], [list(n.values()) for n in nodes]))
+        )
+        return
+    out.show(nodes, lambda screen: screen.print(_listing(nodes)))
+    if not nodes:
+        out.say("there are no such nodes" if state or failed or any(filters.values()) else _NO_NODES)
+
+
+_NO_NODES: Final = "there are no nodes yet; enrol one with: ferroscope node create NAME --port MAC"
+
+
+def _listing(nodes: list[Json]) -> Any:
+    rows = (
+        (
+            node["name"],
+            node["uuid"],
+            node["provision_state"],
+            node["power_state"],
+            "maintenance" if node["maintenance"] else node["driver"],
+            ago(node["provision_updated_at"]),
+            node["last_error"] or "",
+        )
+        for node in nodes
+    )
+    return table(("NAME", "UUID", "STATE", "POWER", "DRIVER", "SINCE", "ERROR"), rows)
+
+
+@click.command("show")
+@node_argument
+@with_api
+def show(api: Api, out: Output, *, ident: str) -> None:
+    """Show a node and its ports."""
+    node = find(api, ident, fields=None)
+    node["ports"] = _ports_of(api, node["uuid"])
+    shown = {title: node.get(name) for name, title in _SHOWN_FIRST.items()}
+    shown["Ports"] = [port["address"] for port in node["ports"]]
+    out.show(node, lambda screen: screen.print(facts(shown)))
+
+
+@click.command("ports")
+@node_argument
+@with_api
+def ports(api: Api, out: Output, *, ident: str) -> None:
+    """List the ports (NICs) of a node."""
+    found = _ports_of(api, find(api, ident)["uuid"])
+    rows = [
+        (
+            port["address"],
+            port["uuid"],
+            port["pxe_enabled"],
+            port.get("physical_network"),
+            port.get("local_link_connection") or None,
+        )
+        for port in found
+    ]
+    titles = ("MAC", "UUID", "PXE", "PHYSICAL NETWORK", "SWITCH")
+    out.show(found, lambda screen: screen.print(table(titles, rows)))
+
+
+def _ports_of(api: Api, uuid: str) -> list[Json]:
+    return list(api.pages("/v1/ports", "ports", node=uuid, detail=True))
+
+
+@click.command("inventory")
+@node_argument
+@click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Write it to a file, as JSON.")
+@with_api
+def inventory(api: Api, out: Output, *, ident: str, save: Path | None) -> None:
+    """Show what the ramdisk found: a summary, or with -o json all of it."""
+    node = find(api, ident)
+    try:
+        found = api.get(node_path(node["uuid"], "inventory"))
+    except ApiError as exc:
+        if exc.status != 404:
+            raise
+        raise Failure(
+            f"{node['name'] or node['uuid']} has no inventory: {exc.message}",
+            exit_code=Exit.NOT_FOUND,
+            advice=f"inspect it: ferroscope inspect {node['name'] or node['uuid']} --watch",
+        ) from None
+    if save is not None:
+        import json
+
+        save.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        out.say(f"saved to {save}")
+        return
+    out.show(found, lambda screen: summary.draw(screen, found["inventory"]))
+
+
+@click.command("timeline")
+@node_argument
+@click.option("--all", "everything", is_flag=True, help="Of every inspection, not only the newest.")
+@with_api
+def timeline(api: Api, out: Output, *, ident: str, everything: bool) -> None:
+    """Show what happened to a node, step by step: it answers "why is it stuck?"."""
+    found = story.fetch(api, find(api, ident)["uuid"], newest_only=not everything)
+    out.show(found, lambda screen: story.draw(screen, found))
+
+
+@click.command("validate")
+@node_argument
+@with_api
+def validate(api: Api, out: Output, *, ident: str) -> None:
+    """Say what is missing before a node can be powered and inspected; exit code 1 where something is."""
+    found = api.get(node_path(find(api, ident)["uuid"], "validate"))
+    rows = [(name, check["result"], check.get("reason") or "") for name, check in found.items()]
+    out.show(found, lambda screen: screen.print(table(("INTERFACE", "VALID", "REASON"), rows)))
+    if any(check["result"] is False for check in found.values()):
+        raise click.exceptions.Exit(Exit.FAILURE)

@@ -1,0 +1,61 @@
+"""A node's timeline on the screen: each step with its time, who took it, and what to do about failures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ferroscope.cli.client import Api, Json, node_path
+from ferroscope.cli.output import table
+from ferroscope.cli.times import parse
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def fetch(api: Api, uuid: str, *, newest_only: bool) -> Json:
+    """Return the timeline as the API has it: inspections, newest first, and steps that belong to none."""
+    if newest_only:
+        return api.get(node_path(uuid, "timeline"), limit=1)
+    story = api.get(node_path(uuid, "timeline"))
+    page = story
+    while page.get("next"):
+        page = api.get(node_path(uuid, "timeline"), marker=page["inspections"][-1]["uuid"])
+        story["inspections"] += page["inspections"]
+    story.pop("next", None)
+    return story
+
+
+def draw(screen: Console, story: Json) -> None:
+    """Print the inspections, oldest first, and what belongs to none."""
+    for number, inspection in enumerate(reversed(story["inspections"])):
+        if number:
+            screen.print()
+        _inspection(screen, inspection)
+    if story["entries"]:
+        screen.print("\noutside of inspections" if story["inspections"] else "outside of inspections", style="bold")
+        screen.print(table(("AT", "STEP", "WHAT", "BY"), [_row(step, step["at"]) for step in story["entries"]]))
+    if not story["inspections"] and not story["entries"]:
+        screen.print("nothing has happened to this node yet")
+
+
+def _inspection(screen: Console, inspection: Json) -> None:
+    ended = f" after {_offset(inspection['finished_at'], inspection)}" if inspection["finished_at"] else ""
+    screen.print(f"inspection of {inspection['started_at']}: {inspection['state']}{ended}", style="bold")
+    rows = [_row(step, _offset(step["at"], inspection)) for step in inspection["entries"]]
+    screen.print(table(("AFTER", "STEP", "WHAT", "BY"), rows))
+    if inspection["reason"]:
+        screen.print(f"why: {inspection['error']} ({inspection['reason']})", style="red")
+        screen.print(f"     {inspection['hint'] or ''}")
+
+
+def _row(step: Json, at: Any) -> tuple[Any, ...]:
+    from rich.text import Text
+
+    style = {"ERROR": "bold red", "WARNING": "yellow"}.get(step["severity"], "")
+    reason = f" ({step['reason']})" if step["reason"] else ""
+    return at, Text(step["step"], style=style), f"{step['message']}{reason}", step["process"]
+
+
+def _offset(at: str | None, inspection: Json) -> str:
+    began, then = parse(inspection["started_at"]), parse(at)
+    return f"{(then - began).total_seconds():.2f} s" if began and then else ""

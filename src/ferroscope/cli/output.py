@@ -1,0 +1,169 @@
+"""What commands print: tables for people, JSON and YAML for programs; and the options for both.
+
+JSON and YAML hold what the API said, under its own names, and nothing else is ever printed to
+standard output with them. Colour only on a terminal. Imported libraries wait until they are used.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import IO, TYPE_CHECKING, Any, Final, cast
+
+import click
+
+from ferroscope.cli.client import DEFAULT_URL, Api
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+FORMATS: Final = ("table", "json", "yaml")
+
+_NO_TERMINAL_WIDTH: Final = 1000
+_STYLES: Final = {
+    "manageable": "green",
+    "available": "green",
+    "inspecting": "cyan",
+    "inspect wait": "cyan",
+    "verifying": "cyan",
+    "inspect failed": "bold red",
+    "ERROR": "bold red",
+    "WARNING": "yellow",
+    "power on": "green",
+}
+
+url_option = click.option(
+    "--url",
+    envvar="FERROSCOPE_URL",
+    default=DEFAULT_URL,
+    show_default=True,
+    show_envvar=True,
+    help="Address of the Bare Metal API.",
+)
+output_option = click.option(
+    "-o",
+    "--output",
+    "fmt",
+    type=click.Choice(FORMATS),
+    default="table",
+    show_default=True,
+    help="For people, or for programs.",
+)
+
+
+class Output:
+    """Prints in one format; ``for_programs`` where that is JSON or YAML."""
+
+    def __init__(self, fmt: str = "table") -> None:
+        self._fmt = fmt
+
+    @property
+    def for_programs(self) -> bool:
+        return self._fmt != "table"
+
+    def show(self, data: Any, draw: Callable[[Console], None]) -> None:
+        """Print ``data`` for programs, or let ``draw`` print it for people."""
+        if self._fmt == "json":
+            import json
+
+            click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+        elif self._fmt == "yaml":
+            import yaml
+
+            click.echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120), nl=False)
+        else:
+            draw(console())
+
+    def say(self, text: str) -> None:
+        """Print a sentence: to standard error where standard output is a program's."""
+        click.echo(text, err=self.for_programs)
+
+
+def with_api(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command ``--url`` and ``-o``; it receives them as ``api`` and ``out``."""
+
+    @url_option
+    @output_option
+    @functools.wraps(function)
+    def run(*args: Any, url: str, fmt: str, **kwargs: Any) -> None:
+        function(*args, api=Api(url), out=Output(fmt), **kwargs)
+
+    return run
+
+
+def console(*, error: bool = False) -> Console:
+    """Return a console: coloured and as wide as the terminal, or plain with one line for each row."""
+    from rich.console import Console
+
+    stream = sys.stderr if error else sys.stdout
+    if stream.isatty():
+        return Console(file=stream, highlight=False, markup=False, emoji=False)
+    plain = cast("IO[str]", _Trimmed(stream))
+    return Console(file=plain, highlight=False, markup=False, emoji=False, width=_NO_TERMINAL_WIDTH)
+
+
+class _Trimmed:
+    """A text stream without the blanks that fill up a table's lines."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._stream.write(re.sub(r"[ \t]+(?=\n)", "", text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
+    """Return a table without a frame; cells are told apart by what they say."""
+    from rich import box
+    from rich.table import Table
+
+    drawn = Table(box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False, header_style="bold")
+    for title in columns:
+        drawn.add_column(title, no_wrap=title in ("UUID", "NAME", "MAC"), overflow="fold")
+    for row in rows:
+        drawn.add_row(*(cell(value) for value in row))
+    return drawn
+
+
+def facts(pairs: Mapping[str, Any]) -> Table:
+    """Return a table of names and values, without those that have none."""
+    from rich.table import Table
+
+    drawn = Table.grid(padding=(0, 2))
+    drawn.add_column(style="bold", no_wrap=True)
+    drawn.add_column(overflow="fold")
+    for name, value in pairs.items():
+        if value not in (None, "", {}, []):
+            drawn.add_row(name, cell(value))
+    return drawn
+
+
+def cell(value: Any) -> Any:
+    """Return a value as a cell shows it."""
+    from rich.text import Text
+
+    if isinstance(value, Text):
+        return value
+    if value is None:
+        return Text("-", style="dim")
+    if isinstance(value, bool):
+        return Text("yes" if value else "no")
+    if isinstance(value, Mapping):
+        return Text("\n".join(f"{key} = {_inline(item)}" for key, item in value.items()))
+    if isinstance(value, list | tuple):
+        return Text(", ".join(str(item) for item in value))
+    return Text(str(value), style=_STYLES.get(str(value), ""))
+
+
+def _inline(value: Any) -> str:
+    if isinstance(value, dict | list):
+        import json
+
+        return json.dumps(value, ensure_ascii=False)
+    return str(value)

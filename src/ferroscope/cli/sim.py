@@ -1,0 +1,95 @@
+"""``ferroscope sim``: a fleet of machines that do not exist, to try everything on."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from ferroscope.cli.client import DEFAULT_URL
+from ferroscope.cli.exits import Failure
+from ferroscope.cli.output import Output, facts, output_option
+
+if TYPE_CHECKING:
+    from ferroscope.sim.settings import FleetSettings
+
+_PORT: Final = 6390
+_seconds = click.FloatRange(min=0)
+
+
+@click.command(
+    epilog="A machine's name chooses what goes wrong with it, for example sim-timeout-1 or sim-ramdisk-error-2; "
+    "the reference page of the simulator lists what there is."
+)
+@click.option("--nodes", type=click.IntRange(min=0), default=50, show_default=True, help="How many machines.")
+@click.option("--special", metavar="NAME", multiple=True, help="One more machine, of this name; may be repeated.")
+@click.option("--first", type=click.IntRange(min=1), default=1, show_default=True, help="Number of the first machine.")
+@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same fleet.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address of the BMCs; keep it to this host.")
+@click.option("--port", type=click.IntRange(0, 65535), default=_PORT, show_default=True, help="Their port; 0: any.")
+@click.option(
+    "--api",
+    "api_url",
+    envvar="FERROSCOPE_URL",
+    default=DEFAULT_URL,
+    show_default=True,
+    show_envvar=True,
+    help="Address of the Bare Metal API, for callbacks and for --enroll.",
+)
+@click.option("--enroll/--no-enroll", default=False, help="Enrol the machines as nodes; those that are there stay.")
+@click.option(
+    "--inventory",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Every machine calls back with the inventory in this file, with its own addresses put in.",
+)
+@click.option("--boot-delay", type=_seconds, default=2.0, show_default=True, help="Seconds from power-on to callback.")
+@click.option("--boot-jitter", type=_seconds, default=1.0, show_default=True, help="More or less by so many seconds.")
+@click.option("--bmc-delay", type=_seconds, default=0.0, show_default=True, help="Seconds before a BMC answers.")
+@click.option("--bmc-jitter", type=_seconds, default=0.0, show_default=True, help="More or less by so many seconds.")
+@click.option("--time-scale", type=_seconds, default=1.0, show_default=True, help="Stretch every other delay.")
+@output_option
+def sim(*, api_url: str, enroll: bool, inventory: Path | None, fmt: str, **options: Any) -> None:
+    """Run a simulated fleet until SIGTERM or Ctrl-C, then show what it counted."""
+    import msgspec
+
+    from ferroscope.sim.run import run
+    from ferroscope.sim.settings import FleetSettings
+
+    out = Output(fmt)
+    settings = FleetSettings(
+        callback_url=f"{api_url.rstrip('/')}/v1/continue_inspection",
+        inventory_file=str(inventory) if inventory else None,
+        **options,
+    )
+
+    def ready(address: str) -> None:
+        machines = settings.nodes + len(settings.special)
+        out.say(f"{machines} machines at {address}, calling back to {settings.callback_url}; end with Ctrl-C")
+        if enroll:
+            threading.Thread(target=_enroll, args=(settings, api_url, address), daemon=True).start()
+
+    try:
+        counted = msgspec.to_builtins(run(settings, ready=ready))
+    except (ValueError, OSError) as exc:
+        raise Failure(f"the fleet cannot run: {exc}", advice="see: ferroscope sim --help") from None
+    out.show(counted, lambda screen: screen.print(facts(counted)))
+
+
+def _enroll(settings: FleetSettings, api_url: str, address: str) -> None:
+    from ferroscope.sim.bare_metal import BareMetalError
+    from ferroscope.sim.enroll import enroll
+    from ferroscope.sim.roster import roster
+
+    try:
+        done = enroll(roster(settings), api_url=api_url, sim_address=address)
+    except BareMetalError as exc:
+        click.echo(f"could not enrol: {exc}", err=True)
+        return
+    click.echo(
+        f"enrolled: {len(done.created)} new, {len(done.existing)} were there, {len(done.failed)} failed", err=True
+    )
+    for name, why in sorted(done.failed.items()):
+        click.echo(f"  {name}: {why}", err=True)
+    click.echo("next: ferroscope inspect --all --watch", err=True)
