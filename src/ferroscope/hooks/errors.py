@@ -18,6 +18,9 @@ class HookError(Exception):
         self.hook = hook
         super().__init__(message)
 
+    def __str__(self) -> str:
+        return self.message
+
 
 class HookSetupError(Exception):
     """``[inspector] hooks`` cannot be carried out as configured; the message says what to write instead."""

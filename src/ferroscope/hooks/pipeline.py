@@ -7,23 +7,22 @@ timeline. Nothing is committed here: the caller drops its copies when ``HookErro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 import structlog
 
 from ferroscope.config.settings import InspectorSettings
-from ferroscope.domain.model import Document, Node, Port, Severity
+from ferroscope.domain.model import Document, Severity
 from ferroscope.domain.reasons import Reason
-from ferroscope.hooks.base import HookContext, HookTask, InspectionHook, PortChanges
+from ferroscope.hooks.base import HookContext, HookTask, InspectionHook
 from ferroscope.hooks.documents import copied, read_only
 from ferroscope.hooks.errors import HookError
 from ferroscope.hooks.loader import LoadedHook, check_order, load
 from ferroscope.hooks.text import shown
+from ferroscope.hooks.trial import MAX_MESSAGE, HookView, snapshot
 from ferroscope.ports.errors import StoreUnavailableError
-
-_MAX_MESSAGE: Final = 2000
 
 Phase = Callable[[HookTask, Document, Document], None]
 
@@ -59,13 +58,14 @@ class Pipeline:
             data = plugin_data if owned else copied(plugin_data)
         except RecursionError:
             raise HookError(Reason.INVALID_INVENTORY, "the inspection data is nested too deeply") from None
-        task = _View(context, self._settings)
+        task = HookView(context, self._settings)
         data, out = self._run_preprocess(task, frozen, data)
         for hook in self._call:
             data = _step(hook, hook.hook, task, frozen, data, out)
+        _check_storable(task)
         return data
 
-    def _run_preprocess(self, task: _View, inventory: Document, data: Document) -> tuple[Document, set[str]]:
+    def _run_preprocess(self, task: HookView, inventory: Document, data: Document) -> tuple[Document, set[str]]:
         """Return the data, and the optional hooks that are out because they failed here already."""
         failures: list[HookError] = []
         out: set[str] = set()
@@ -82,26 +82,21 @@ class Pipeline:
         return data, out
 
 
-class _View:
-    """The task that hooks see: the caller's context less what is none of their business."""
+def from_settings(settings: InspectorSettings) -> Pipeline:
+    """Return the pipeline that ``[inspector]`` asks for; ``HookSetupError`` says what is wrong with it."""
+    return Pipeline(load(settings), settings)
 
-    __slots__ = ("_context", "note", "port_changes", "ports", "ports_elsewhere", "settings")
 
-    def __init__(self, context: HookContext, settings: InspectorSettings) -> None:
-        self._context = context
-        self.settings = settings
-        self.ports: Sequence[Port] = context.ports
-        self.port_changes: PortChanges = context.port_changes
-        self.note = context.note
-        self.ports_elsewhere: Callable[[Iterable[str]], dict[str, str]] = context.ports_elsewhere
-
-    @property
-    def node(self) -> Node:
-        return self._context.node
+def encode(plugin_data: Document) -> bytes:
+    """Return plugin data as JSON for the store; ``HookError`` where a hook left what JSON cannot hold."""
+    try:
+        return msgspec.json.encode(plugin_data)
+    except (TypeError, ValueError, OverflowError, RecursionError) as exc:
+        raise HookError(Reason.HOOK_FAILED, f"a hook left data that is not JSON: {exc}") from exc
 
 
 def _step(
-    hook: LoadedHook, phase: Phase, task: HookTask, inventory: Document, data: Document, out: set[str]
+    hook: LoadedHook, phase: Phase, task: HookView, inventory: Document, data: Document, out: set[str]
 ) -> Document:
     """Run one phase of one hook and return the plugin data that results.
 
@@ -141,6 +136,7 @@ def _guarded(hook: LoadedHook, phase: Phase, task: HookTask, inventory: Document
         phase(task, inventory, data)
     except HookError as exc:
         exc.hook = hook.name
+        exc.message = shown(exc.message, limit=MAX_MESSAGE, lines=True)
         raise
     except StoreUnavailableError:
         raise
@@ -148,48 +144,25 @@ def _guarded(hook: LoadedHook, phase: Phase, task: HookTask, inventory: Document
         # The boundary to plugins: their faults fail the node, with the reason, and not the worker.
         structlog.get_logger(__name__).exception("hook raised an unexpected error", hook=hook.name)
         message = f"the hook {hook.name} raised {type(exc).__name__}: {exc}"
-        raise HookError(Reason.HOOK_FAILED, shown(message, limit=_MAX_MESSAGE, lines=True), hook=hook.name) from exc
+        raise HookError(Reason.HOOK_FAILED, shown(message, limit=MAX_MESSAGE, lines=True), hook=hook.name) from exc
 
 
-def _attempt(hook: LoadedHook, phase: Phase, task: HookTask, inventory: Document, data: Document) -> Document:
-    """Run one phase of an optional hook on a copy of ``data``: all of its changes are kept, or none."""
-    trial = copied(data)
-    restore = _snapshot(task)
+def _attempt(hook: LoadedHook, phase: Phase, task: HookView, inventory: Document, data: Document) -> Document:
+    """Run one phase of an optional hook on a copy of ``data``: all that it did is kept, or nothing."""
+    trial, view = copied(data), task.holding()
+    restore = snapshot(task)
     try:
-        _guarded(hook, phase, task, inventory, trial)
+        _guarded(hook, phase, view, inventory, trial)
+        encode(trial)
+        _check_storable(task)
     except HookError:
         restore()
         raise
+    view.release()
     return trial
 
 
-def _snapshot(task: HookTask) -> Callable[[], None]:
-    """Return what takes node and port changes back to where they are now."""
-    node, changes = task.node, task.port_changes
-    fields = {name: getattr(node, name) for name in node.__struct_fields__}
-    fields = {name: copied(value) if isinstance(value, dict) else value for name, value in fields.items()}
-    added, updated, removed = list(changes.added), dict(changes.updated), set(changes.removed)
-
-    def restore() -> None:
-        for name, value in fields.items():
-            setattr(node, name, value)
-        changes.added[:] = added
-        changes.updated.clear()
-        changes.updated.update(updated)
-        changes.removed.clear()
-        changes.removed.update(removed)
-
-    return restore
-
-
-def from_settings(settings: InspectorSettings) -> Pipeline:
-    """Return the pipeline that ``[inspector]`` asks for; ``HookSetupError`` says what is wrong with it."""
-    return Pipeline(load(settings), settings)
-
-
-def encode(plugin_data: Document) -> bytes:
-    """Return plugin data as JSON for the store; ``HookError`` where a hook left what JSON cannot hold."""
-    try:
-        return msgspec.json.encode(plugin_data)
-    except (TypeError, ValueError, OverflowError, RecursionError) as exc:
-        raise HookError(Reason.HOOK_FAILED, f"a hook left plugin data that is not JSON: {exc}") from exc
+def _check_storable(task: HookTask) -> None:
+    """Find out here, where the reason can be told, what the store would choke on."""
+    changes = task.port_changes
+    encode({"node": task.node, "added": changes.added, "updated": changes.updated, "removed": changes.removed})

@@ -40,7 +40,7 @@ class Run(msgspec.Struct):
 
     @property
     def notes(self) -> list[Entry]:
-        return self.context.entries
+        return [entry for _when, entry in self.context.notes]
 
     def ports(self) -> dict[str, Port]:
         """Return the node's ports by MAC, as they would be stored."""

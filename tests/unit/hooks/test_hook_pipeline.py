@@ -180,6 +180,62 @@ def test_an_optional_hook_that_fails_half_way_leaves_nothing_behind(phase: str) 
     assert result.context.port_changes.removed == set()
 
 
+def test_an_optional_hook_that_fails_does_not_claim_on_the_timeline_what_was_taken_back() -> None:
+    def work(task: HookTask, *_args: Any) -> None:
+        task.note("a", "added a port")
+        raise HookError(Reason.HOOK_FAILED, "and now this")
+
+    (note,) = run_objects({"a": Hook(after=work)}, optional=("a",)).notes
+    assert note.severity is Severity.WARNING
+
+
+def test_notes_of_an_optional_hook_that_succeeds_are_kept() -> None:
+    def work(task: HookTask, *_args: Any) -> None:
+        task.note("a", "added a port", severity=Severity.WARNING, reason="port-conflict", detail={"x": 1})
+
+    for optional in ((), ("a",)):
+        (note,) = run_objects({"a": Hook(after=work)}, optional=optional).notes
+        assert (note.step, note.message, note.severity) == ("a", "added a port", Severity.WARNING)
+        assert (note.reason, note.detail) == ("port-conflict", {"x": 1})
+
+
+def test_messages_of_plugins_are_made_short_and_printable() -> None:
+    wild = "a\x00b\n" + "x" * 100_000
+
+    def work(task: HookTask, *_args: Any) -> None:
+        task.note("a", wild)
+        raise HookError(Reason.HOOK_FAILED, wild)
+
+    task = context()
+    with pytest.raises(HookError) as info:
+        Pipeline([LoadedHook("a", Hook(after=work))], InspectorSettings()).run(task, {}, {})
+    for message in (str(info.value), info.value.message, Run(task, {}).notes[0].message):
+        assert message.startswith("a\N{REPLACEMENT CHARACTER}b\nxxx")
+        assert len(message) == 2000
+
+
+def leave_in_node(task: HookTask, _inventory: dict[str, Any], _data: dict[str, Any]) -> None:
+    task.node.properties["x"] = object()
+
+
+def leave_in_port(task: HookTask, _inventory: dict[str, Any], _data: dict[str, Any]) -> None:
+    port_edits.save(task, port("aa:bb:cc:00:00:09", extra={"x": object()}))
+
+
+@pytest.mark.parametrize("leave", [leave_in_node, leave_in_port])
+def test_what_the_store_could_not_hold_is_a_fault_of_a_hook(leave: Step) -> None:
+    assert failure({"a": Hook(after=leave)}).reason is Reason.HOOK_FAILED
+    result = run_objects({"a": Hook(after=leave)}, optional=("a",))
+    assert (result.node, result.ports()) == (result.context.before, {})
+
+
+def test_plugin_data_that_an_optional_hook_spoilt_are_left_out() -> None:
+    def leave(_task: HookTask, _inventory: dict[str, Any], plugin_data: dict[str, Any]) -> None:
+        plugin_data["x"] = object()
+
+    assert run_objects({"a": Hook(after=leave)}, {}, {"y": 1}, optional=("a",)).plugin_data == {"y": 1}
+
+
 def test_an_optional_hook_that_succeeds_takes_effect() -> None:
     def work(task: HookTask, _inventory: dict[str, Any], plugin_data: dict[str, Any]) -> None:
         task.node.properties["gpus"] = 4
