@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 
 from bench import cycle as cycles
-from bench import machine, show
+from bench import hot, machine, show
 from bench.databases import NAMES
 from bench.report import Report
 
@@ -76,6 +76,20 @@ def cycle(
     for name in databases:
         report.section(f"cycle on {name}: {nodes} nodes, {concurrency} at a time, {size / 1000:.0f} KB inventories")
         show.cycle(report, cycles.measure(name, load, directory))
+
+
+@main.command("profile")
+@click.pass_obj
+@click.argument("role", type=click.Choice(["api", "worker", "all"]))
+@click.option("--database", type=click.Choice(NAMES), default="sqlite", show_default=True)
+@click.option("--nodes", default=200, show_default=True)
+@click.option("--rounds", default=2, show_default=True)
+@click.option("--top", default=40, show_default=True, help="How many functions to show.")
+def profile(found: tuple[Report, Path], role: str, database: str, nodes: int, rounds: int, top: int) -> None:
+    """Where the CPU time of a role goes, by function and by SQL statement."""
+    report, directory = found
+    report.section(f"profile of {role} on {database}")
+    show.profile(report, hot.measure(role, database, cycles.Load(nodes=nodes, rounds=rounds), directory), top)
 
 
 def _end(report: Report, name: str, *, save: bool, check: bool) -> None:

@@ -16,7 +16,7 @@ import structlog
 
 from bench.client import Api
 from bench.driver import Driver, Flight
-from bench.numbers import Spread, slice_rates, spread
+from bench.quantiles import Spread, slice_rates, spread
 from bench.verify import verify
 from ferroscope.sim.enroll import enroll
 from ferroscope.sim.fleet import Fleet

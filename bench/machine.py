@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from bench.numbers import at
+from bench.quantiles import at
 
 _LIBRARIES: Final = ("SQLAlchemy", "falcon", "waitress", "msgspec", "psycopg", "PyMySQL", "structlog")
 _ROOT: Final = Path(__file__).parents[1]

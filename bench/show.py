@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bench.cycle import BESIDE, Cycle, median_round, median_slice
 from bench.figures import Figure
+from bench.hot import Profile
 from bench.report import Report
 
 _DISTRIBUTIONS = ("callback", "PUT", "whole")
@@ -45,3 +46,23 @@ def cycle(report: Report, found: Cycle) -> None:
         Figure("CPU per inspection, ms", found.database, typical.ours),
         Figure(f"CPU per inspection of {BESIDE}, ms", found.database, typical.cpu[BESIDE]),
     )
+
+
+def profile(report: Report, found: Profile, top: int) -> None:
+    """Show the functions and statements that cost the most."""
+    report.console.print(
+        f"{found.role} on {found.database}: {found.cpu:.2f} ms of CPU per inspection, {found.slower:.1f} times that "
+        "under the profiler; below, milliseconds and calls per inspection, scaled back",
+        highlight=False,
+    )
+    columns = ("function", "calls", "own", "with what it calls")
+    for title, key in (("by own time", "own"), ("by time with what it calls", "whole")):
+        report.section(title)
+        spots = sorted(found.spots, key=lambda spot: -getattr(spot, key))[:top]
+        report.table(columns, [(spot.where, spot.calls, spot.own, spot.whole) for spot in spots])
+    report.section("statements, waited in the client under the profiler")
+    statements = sorted(found.statements, key=lambda statement: -statement.waited)
+    report.table(("statement", "count", "ms"), [(one.text[:110], one.count, one.waited) for one in statements[:top]])
+    everything = sum(statement.count for statement in statements)
+    report.console.print(f"{everything:.1f} statements per inspection", highlight=False)
+    report.keep("profile", found)

@@ -1,0 +1,138 @@
+"""``profile``: where one role's CPU time goes, by function and by SQL statement, per inspection.
+
+A profiler makes everything slower, and short functions the most: times are scaled so that their
+sum is the CPU time of the role without it, which a first run measures. They rank; they do not add up
+to the last digit.
+"""
+
+from __future__ import annotations
+
+import marshal
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from bench.cycle import Load, Round, field, one_round, scratch
+from bench.databases import database
+from bench.profiled import Stats
+from bench.service import ROLES, Role, ServiceError, executable, service
+
+_PROFILED: Final = str(Path(__file__).with_name("profiled.py"))
+_PACKAGES: Final = ("site-packages/", "src/", "lib/python3.11/", "lib/")
+
+
+class Spot(msgspec.Struct, frozen=True):
+    """One function; milliseconds and calls per inspection. ``whole`` counts what it calls, too."""
+
+    where: str
+    calls: float
+    own: float
+    whole: float
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """One SQL statement, per inspection; ``waited``: milliseconds until the database had answered."""
+
+    text: str
+    count: float
+    waited: float
+
+
+class Profile(msgspec.Struct, frozen=True):
+    """``cpu``: milliseconds per inspection of the role without the profiler; ``slower``: how much it was with it."""
+
+    role: str
+    database: str
+    cpu: float
+    slower: float
+    spots: list[Spot]
+    statements: list[Statement]
+
+
+def measure(role: str, name: str, load: Load, directory: Path) -> Profile:
+    """Profile ``role`` over all rounds of ``load`` on a database of the kind ``name``."""
+    plain = _run(role, name, load, directory, profiled=False)
+    slow = _run(role, name, load, directory, profiled=True)
+    inspections = load.nodes * load.rounds
+    total = sum(numbers[2] for numbers in slow.stats.values()) or 1.0
+    factor = plain.cpu * inspections / 1000 / total
+    return Profile(
+        role=role,
+        database=name,
+        cpu=plain.cpu,
+        slower=slow.cpu / plain.cpu,
+        spots=[
+            _spot(where, numbers, factor * 1000 / inspections, inspections) for where, numbers in slow.stats.items()
+        ],
+        statements=[
+            Statement(" ".join(text.split()), count / inspections, seconds * 1000 / inspections)
+            for text, (count, seconds) in slow.statements.items()
+            if count
+        ],
+    )
+
+
+class _Result(msgspec.Struct):
+    cpu: float
+    stats: Stats
+    statements: dict[str, tuple[float, float]]
+
+
+def _run(role: str, name: str, load: Load, directory: Path, *, profiled: bool) -> _Result:
+    roles = [role] if role == "all" else ROLES
+    with scratch(directory) as place, database(name, place) as base:
+        command = [sys.executable, "-P", _PROFILED, str(place)] if profiled else [executable()]
+        with (
+            service(place, base.url, roles=roles, commands={role: command}) as running,
+            field(running, load, place) as beside,
+        ):
+            beside.do("enrol", dict[str, Any])
+            one_round(running, base, beside, load)
+            first = _snapshot(running.roles[role], place, 1) if profiled else ({}, {})
+            rounds: list[Round] = [one_round(running, base, beside, load, check=False) for _ in range(load.rounds)]
+            last = _snapshot(running.roles[role], place, 2) if profiled else ({}, {})
+        cpu = sum(round_.cpu[role] for round_ in rounds) / len(rounds)
+        return _Result(cpu, *_between(first, last))
+
+
+def _snapshot(role: Role, place: Path, number: int) -> tuple[Stats, dict[str, list[float]]]:
+    role.process.send_signal(signal.SIGUSR1)
+    path = place / f"{number}.profile"
+    deadline = time.monotonic() + 20
+    while not path.exists():
+        if time.monotonic() > deadline:
+            raise ServiceError(f"{role.name} wrote no profile:\n{role.tail()}")
+        time.sleep(0.05)
+    stats, statements = marshal.loads(path.read_bytes())
+    return stats, msgspec.json.decode(statements)
+
+
+def _between(first: Any, last: Any) -> tuple[Stats, dict[str, tuple[float, float]]]:
+    nothing = (0, 0, 0.0, 0.0, {})
+    stats: Stats = {}
+    for where, after in last[0].items():
+        before = first[0].get(where, nothing)
+        stats[where] = (after[0] - before[0], after[1] - before[1], after[2] - before[2], after[3] - before[3], {})
+    statements = {}
+    for text, (count, seconds) in last[1].items():
+        before = first[1].get(text, (0, 0.0))
+        statements[text] = (count - before[0], seconds - before[1])
+    return stats, statements
+
+
+def _spot(where: Any, numbers: Any, scale: float, inspections: int) -> Spot:
+    path, line, name = where
+    place = name if path == "~" else f"{_short(path)}:{line}:{name}"
+    return Spot(place, numbers[1] / inspections, numbers[2] * scale, numbers[3] * scale)
+
+
+def _short(path: str) -> str:
+    for prefix in _PACKAGES:
+        _, found, rest = path.rpartition(prefix)
+        if found:
+            return rest
+    return path
