@@ -30,10 +30,7 @@ class MemoryRequests:
             return self._replace(request, instead_of)
         self._rows.last_request += 1
         queued = msgspec.structs.replace(
-            request,
-            id=self._rows.last_request,
-            created_at=request.created_at or self._now,
-            due_at=request.due_at or self._now,
+            request, id=self._rows.last_request, created_at=request.created_at or self._now
         )
         self._rows.requests.put(queued.id, RequestRow(copy(queued)))
         self._rows.requests_of_node.add(queued.node, queued.id)
