@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from typing import Final
 
 import structlog
 
@@ -15,6 +16,9 @@ from ferroscope.sim.control import Control
 from ferroscope.sim.fleet import Fleet
 from ferroscope.sim.link import Link
 from ferroscope.sim.protocol import Reply, read, refuse
+
+# Turns of the event loop until a connection that was accepted has reached its link.
+_ACCEPTING: Final = 4
 
 
 class BmcServer:
@@ -40,12 +44,19 @@ class BmcServer:
         return address
 
     async def stop(self) -> None:
-        """Close the port and all its connections."""
+        """Close the port and all its connections, those that are just being accepted too."""
         if self._server is not None:
+            # asyncio forgets a connection that it accepts while the server closes, without closing it.
+            for listener in self._server.sockets:
+                asyncio.get_running_loop().remove_reader(listener.fileno())
+            for _ in range(_ACCEPTING):
+                await asyncio.sleep(0)
             self._server.close()
+            await self._server.wait_closed()
+        while self._links:
             for link in list(self._links):
                 link.close()
-            await self._server.wait_closed()
+            await asyncio.sleep(0)
         self._log.info("the fleet is down", machines=len(self._fleet.machines))
 
     def _answer(self, line: bytes) -> Reply | Awaitable[Reply]:
