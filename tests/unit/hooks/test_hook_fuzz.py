@@ -134,7 +134,7 @@ def check_message(message: str) -> None:
     assert message.replace("\n", "").replace("\t", "").isprintable()
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(mutilated({"inventory": machine(), "error": None}), HOOKS, PORTS, ELSEWHERE, OPTIONS)
 def test_a_mutilated_inventory_is_processed_or_refused(
     body: dict[str, Any], hooks: list[str], ports: list[str], elsewhere: dict[str, str], options: dict[str, Any]
@@ -142,7 +142,7 @@ def test_a_mutilated_inventory_is_processed_or_refused(
     check(body, hooks, ports, elsewhere, options)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(mutilated(sim.document(5, size=sim.MIN_SIZE)), PORTS, OPTIONS)
 def test_a_mutilated_inventory_of_a_server_is_processed_or_refused(
     body: dict[str, Any], ports: list[str], options: dict[str, Any]
@@ -150,7 +150,7 @@ def test_a_mutilated_inventory_of_a_server_is_processed_or_refused(
     check(body, list(ALL), ports, {}, options)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.fixed_dictionaries(
         {},
