@@ -8,6 +8,8 @@ from typing import Final
 
 # The channel on which the store says that there may be something to claim.
 REQUESTS: Final = "requests"
+# The channel on which the store says that a lease was released.
+LEASES: Final = "leases"
 
 
 class LocalBus:

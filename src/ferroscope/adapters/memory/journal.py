@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from ferroscope.adapters.memory.leases import MemoryLeases
 from ferroscope.adapters.memory.pages import page
 from ferroscope.adapters.memory.rows import Rows
 from ferroscope.adapters.memory.tables import copy
@@ -53,9 +54,10 @@ class MemoryJournal:
 class MemoryMembers:
     """``ports.store.Members``; ``now`` is the transaction's time."""
 
-    def __init__(self, rows: Rows, now: float) -> None:
+    def __init__(self, rows: Rows, now: float, leases: MemoryLeases) -> None:
         self._rows = rows
         self._now = now
+        self._leases = leases
         self.left = False
 
     def beat(self, member: Member, ttl: float) -> None:
@@ -66,6 +68,7 @@ class MemoryMembers:
 
     def leave(self, ident: str) -> None:
         self._rows.members.drop(ident)
+        self._leases.free(ident)
         self.left = True
 
     def list(self) -> Sequence[Member]:

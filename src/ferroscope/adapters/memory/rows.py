@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ferroscope.adapters.memory.tables import Index, Table, UndoLog, Unique
+from ferroscope.domain.lease import Lease
 from ferroscope.domain.model import Entry, Inspection, Member, Node, Port, Request
 from ferroscope.ports.store import Part
 
@@ -37,6 +38,7 @@ class Rows:
         self.entries_of_node: Index[str, str] = Index(log)
         self.bmc_addresses: Index[str, str] = Index(log)
         self.nodes_of_bmc: Index[str, str] = Index(log)
+        self.leases: Table[str, Lease] = Table(log)
         self.members: Table[str, Member] = Table(log)
         self.last_request = 0
         self.last_entry = 0

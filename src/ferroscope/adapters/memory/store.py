@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from ferroscope.adapters.memory.bus import REQUESTS
+from ferroscope.adapters.memory.bus import LEASES, REQUESTS
 from ferroscope.adapters.memory.inspections import MemoryInspectionData, MemoryInspections
 from ferroscope.adapters.memory.journal import MemoryJournal, MemoryMembers
+from ferroscope.adapters.memory.leases import MemoryLeases
 from ferroscope.adapters.memory.nodes import MemoryAddresses, MemoryNodes
 from ferroscope.adapters.memory.ports import MemoryPorts
 from ferroscope.adapters.memory.requests import MemoryRequests
@@ -44,7 +45,8 @@ class MemoryTransaction:
         self.data = MemoryInspectionData(rows)
         self.journal = MemoryJournal(rows, now, identifier)
         self.addresses = MemoryAddresses(rows)
-        self.members = MemoryMembers(rows, now)
+        self.leases = MemoryLeases(rows, now, identifier)
+        self.members = MemoryMembers(rows, now, self.leases)
 
 
 class MemoryStore:
@@ -75,6 +77,8 @@ class MemoryStore:
             self._log.commit()
         if transaction.requests.ready or transaction.members.left:
             self._bus.publish(REQUESTS)
+        if transaction.leases.released:
+            self._bus.publish(LEASES)
         return result
 
     def read(self, work: Callable[[Transaction], T]) -> T:

@@ -1,0 +1,112 @@
+"""Leases, over every adapter of the store: one holder, growing epochs, fenced writes."""
+
+from __future__ import annotations
+
+import pytest
+
+from ferroscope.domain.lease import Lease
+from ferroscope.domain.model import Member
+from ferroscope.ports.errors import LeaseHeldError, LeaseLostError
+from ferroscope.ports.store import Store
+from tests.conformance.conftest import Adapter
+
+LONG = 1000.0
+# Expired as soon as it was acquired, by the database's own clock.
+NO_TIME = -0.001
+
+
+@pytest.fixture
+def store(adapter: Adapter) -> Store:
+    return adapter.store
+
+
+def acquire(store: Store, holder: str = "a", duration: float = LONG, name: str = "office") -> Lease:
+    return store.write(lambda tx: tx.leases.acquire(name, holder, duration))
+
+
+def test_a_free_lease_is_taken_in_epoch_one(store: Store) -> None:
+    lease = acquire(store)
+    assert (lease.name, lease.holder, lease.epoch) == ("office", "a", 1)
+    assert 0 < lease.remaining <= LONG
+
+
+@pytest.mark.parametrize("holder", ["b", "a"])
+def test_a_held_lease_is_refused_with_its_holder_even_to_itself(store: Store, holder: str) -> None:
+    acquire(store)
+    with pytest.raises(LeaseHeldError) as refused:
+        acquire(store, holder)
+    assert refused.value.lease.holder == "a"
+    assert refused.value.lease.remaining > 0
+
+
+def test_an_expired_lease_goes_to_the_next_in_a_new_epoch_and_term(store: Store) -> None:
+    first = acquire(store, duration=NO_TIME)
+    second = acquire(store, "b")
+    assert second.epoch == first.epoch + 1
+    assert second.term != first.term
+
+
+def test_a_released_lease_is_free_at_once_and_the_epoch_still_grows(store: Store) -> None:
+    first = acquire(store)
+    store.write(lambda tx: tx.leases.release(first))
+    (free,) = store.read(lambda tx: tx.leases.list())
+    assert (free.holder, free.remaining) == (None, 0.0)
+    assert acquire(store, "b").epoch == 2
+
+
+def test_the_holder_renews_and_may_do_so_late_while_nobody_took_it(store: Store) -> None:
+    lease = acquire(store, duration=NO_TIME)
+    renewed = store.write(lambda tx: tx.leases.renew(lease, LONG, data="news"))
+    assert (renewed.epoch, renewed.term, renewed.data) == (lease.epoch, lease.term, "news")
+    assert renewed.remaining > 0
+    with pytest.raises(LeaseHeldError):
+        acquire(store, "b")
+
+
+@pytest.mark.parametrize("verb", ["renew", "release", "hold"])
+def test_an_old_epoch_can_do_nothing(store: Store, verb: str) -> None:
+    old = acquire(store, duration=NO_TIME)
+    acquire(store, "b")
+    arguments = (old, LONG) if verb == "renew" else (old,)
+    with pytest.raises(LeaseLostError):
+        store.write(lambda tx: getattr(tx.leases, verb)(*arguments))
+
+
+@pytest.mark.parametrize("verb", ["renew", "hold"])
+def test_a_released_lease_is_over_for_its_former_holder(store: Store, verb: str) -> None:
+    lease = acquire(store)
+    store.write(lambda tx: tx.leases.release(lease))
+    arguments = (lease, LONG) if verb == "renew" else (lease,)
+    with pytest.raises(LeaseLostError):
+        store.write(lambda tx: getattr(tx.leases, verb)(*arguments))
+
+
+def test_a_write_under_a_lost_lease_is_rolled_back(store: Store) -> None:
+    old = acquire(store, duration=NO_TIME)
+    acquire(store, "b")
+
+    def work(tx: object) -> None:
+        tx.leases.acquire("other", "a", LONG)  # type: ignore[attr-defined]
+        tx.leases.hold(old)  # type: ignore[attr-defined]
+
+    with pytest.raises(LeaseLostError):
+        store.write(work)
+    assert [lease.name for lease in store.read(lambda tx: tx.leases.list())] == ["office"]
+
+
+def test_leases_are_listed_by_prefix_in_the_order_of_their_names(store: Store) -> None:
+    for name in ("pxe/b", "pxe/a", "periodic/x", "pxe%"):
+        acquire(store, name=name)
+    assert [lease.name for lease in store.read(lambda tx: tx.leases.list("pxe/"))] == ["pxe/a", "pxe/b"]
+    assert len(store.read(lambda tx: tx.leases.list())) == 4
+
+
+def test_what_a_member_held_is_free_when_it_leaves(store: Store) -> None:
+    member = Member(id="m1", host="h", pid=1, role="worker")
+    store.write(lambda tx: tx.members.beat(member, LONG))
+    acquire(store, "m1")
+    acquire(store, "m2", name="other")
+    store.write(lambda tx: tx.members.leave("m1"))
+    assert acquire(store, "m3").epoch == 2
+    with pytest.raises(LeaseHeldError):
+        acquire(store, "m3", name="other")
