@@ -54,10 +54,13 @@ def sim(*, api_url: str, enroll: bool, inventory: Path | None, fmt: str, **optio
     """Run a simulated fleet until SIGTERM or Ctrl-C, then show what it counted."""
     import msgspec
 
+    from ferroscope.config.settings import LogSettings
+    from ferroscope.observe import log
     from ferroscope.sim.run import run
     from ferroscope.sim.settings import FleetSettings
 
     out = Output(fmt)
+    log.configure(LogSettings(level="warning"), process="sim")
     settings = FleetSettings(
         callback_url=f"{api_url.rstrip('/')}/v1/continue_inspection",
         inventory_file=str(inventory) if inventory else None,

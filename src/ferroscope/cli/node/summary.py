@@ -60,11 +60,17 @@ def _nic(nic: Json) -> tuple[Any, ...]:
     return (
         nic.get("name"),
         nic.get("mac_address"),
-        nic.get("ipv4_address") or nic.get("ipv6_address"),
+        _address(nic),
         nic.get("has_carrier"),
         f"{speed / 1000:g} Gb/s" if isinstance(speed, int) and speed > 0 else None,
         _words(nic.get("vendor"), nic.get("product")),
     )
+
+
+def _address(nic: Json) -> str | None:
+    """Return the NIC's address; a link-local one tells nobody anything."""
+    addresses = [nic.get("ipv4_address"), nic.get("ipv6_address")]
+    return next((text for text in addresses if text and not str(text).lower().startswith("fe80:")), None)
 
 
 def _disk(disk: Json) -> tuple[Any, ...]:

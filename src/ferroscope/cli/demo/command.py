@@ -1,0 +1,89 @@
+"""The command ``ferroscope demo``: sets the stage, lets it play, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+import click
+
+from ferroscope.cli.exits import Exit, Failure
+
+_GO_ON: Final = """
+Go on with a service that stays:
+
+    ferroscope all                              # api, worker and periodic tasks in one process, on SQLite
+    ferroscope sim --nodes 50 --enroll          # in another terminal: a fleet to play with
+    ferroscope inspect --all --watch            # in a third one
+    ferroscope status
+    ferroscope node list
+    ferroscope node inventory sim-0001 -o json
+    ferroscope node timeline sim-0001
+    ferroscope sim --special sim-timeout-1 --special sim-power-fail-2 --enroll    # machines that fail
+
+Your own machine: ferroscope node create NAME --port MAC, boot ironic-python-agent on it with
+ipa-inspection-callback-url=http://HOST:6385/v1/continue_inspection, and: ferroscope inspect NAME --watch
+"""
+
+
+@click.command()
+@click.option("--nodes", type=click.IntRange(2, 500), default=50, show_default=True, help="How many machines.")
+@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same machines.")
+@click.option("--stay", is_flag=True, help="Leave the service running afterwards, until Ctrl-C.")
+def demo(nodes: int, seed: int, stay: bool) -> None:
+    """Show the service at work: inspect a simulated fleet, and kill a worker half way.
+
+    Starts the service on SQLite in a temporary directory, with an api process and two worker processes,
+    and removes everything at its end.
+    """
+    from ferroscope.cli.demo.stage import Stage
+    from ferroscope.cli.demo.story import Story
+    from ferroscope.cli.output import console
+    from ferroscope.config.settings import LogSettings
+    from ferroscope.observe import log
+    from ferroscope.sim.settings import FleetSettings
+
+    log.configure(LogSettings(level="error"), process="demo")
+    signal.signal(signal.SIGTERM, _leave)
+    began = time.monotonic()
+    screen = console()
+    directory = Path(tempfile.mkdtemp(prefix="ferroscope-demo-"))
+    fleet = FleetSettings(nodes=nodes, seed=seed, boot_delay=1.5, boot_jitter=0.5, bmc_delay=0.12, bmc_jitter=0.04)
+    stage = Stage(directory)
+    keep = False
+    try:
+        Story(stage, screen, fleet).play((lambda: _stay(stage.url)) if stay else None)
+    except Failure as exc:
+        keep = True
+        raise Failure(exc.message, advice=f"the logs and the database are in {directory}") from None
+    except Exception:
+        keep = True
+        click.echo(f"the logs and the database are in {directory}", err=True)
+        raise
+    finally:
+        stage.close()
+        if not keep:
+            shutil.rmtree(directory)
+    screen.print(
+        f"\nDone in {time.monotonic() - began:.1f} s; the service is stopped, its files are removed.", style="bold"
+    )
+    click.echo(_GO_ON, nl=False)
+
+
+def _stay(url: str) -> None:
+    click.echo(f"\nService and machines stay until Ctrl-C; in another terminal: export FERROSCOPE_URL={url}")
+    try:
+        while True:
+            time.sleep(3600)
+    except KeyboardInterrupt:
+        return
+
+
+def _leave(_number: int, _frame: FrameType | None) -> None:
+    sys.exit(Exit.INTERRUPTED)

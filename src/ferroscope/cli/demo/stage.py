@@ -1,0 +1,163 @@
+"""Where the demo plays: a temporary directory, its configuration, and the service's processes.
+
+Every process is a real ``ferroscope api`` or ``ferroscope worker``, started by its argument list,
+with a log of its own. None of them outlives the demo, in whatever way that ends.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from ferroscope.cli.exits import Failure
+
+MEMBER_TTL: Final = 2.0
+
+_START_SECONDS: Final = 20.0
+_STOP_SECONDS: Final = 10.0
+_PR_SET_PDEATHSIG: Final = 1
+_CONFIGURATION: Final = """\
+[api]
+host = 127.0.0.1
+bare_metal_port = {api}
+introspection_port = {introspection}
+
+[database]
+connection = sqlite:///{directory}/ferroscope.db
+
+[worker]
+# Two workers of four threads each. A worker that is silent for {ttl:g} s counts as dead; the default is 6 s.
+threads = 4
+member_ttl = {ttl:g}
+heartbeat_interval = 0.4
+
+[inspector]
+hooks = $default_hooks,memory
+timeout = 60
+"""
+
+
+class Player:
+    """One process of the service. ``name`` is for people; ``log`` is where its output goes."""
+
+    def __init__(self, name: str, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.name = name
+        self.process = process
+        self.log = log
+        self.killed = False
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def kill(self) -> None:
+        """End it as a lost power supply would: SIGKILL, nothing is said or released."""
+        self.killed = True
+        self.process.kill()
+        self.process.wait()
+
+
+class Stage:
+    """``directory`` must exist; call ``close`` at the end, whatever happened."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.configuration = directory / "ferroscope.conf"
+        self.players: list[Player] = []
+        api, introspection = _free_ports(2)
+        self.url = f"http://127.0.0.1:{api}"
+        text = _CONFIGURATION.format(api=api, introspection=introspection, directory=directory, ttl=MEMBER_TTL)
+        self.configuration.write_text(text, encoding="utf-8")
+
+    @property
+    def database(self) -> Path:
+        return self.directory / "ferroscope.db"
+
+    def run(self, *arguments: str) -> None:
+        """Run a command of ``ferroscope`` to its end."""
+        player = self._spawn(arguments[0], *arguments)
+        if player.process.wait(_START_SECONDS) != 0:
+            raise _failed(player)
+
+    def start(self, name: str, role: str) -> Player:
+        """Start a process that plays ``role``."""
+        player = self._spawn(name, role)
+        self.players.append(player)
+        return player
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait for ``condition``; ``Failure`` when a process has ended, or time has run out."""
+        deadline = time.monotonic() + _START_SECONDS
+        while not condition():
+            self.check()
+            if time.monotonic() > deadline:
+                raise Failure(f"{what} took longer than {_START_SECONDS:g} s")
+            time.sleep(0.05)
+
+    def check(self) -> None:
+        """Raise ``Failure`` where a process has ended that we did not kill."""
+        for player in self.players:
+            if not player.killed and player.process.poll() is not None:
+                raise _failed(player)
+
+    def close(self) -> None:
+        """End every process that still runs: asked first, then killed."""
+        running = [player.process for player in self.players if player.process.poll() is None]
+        for process in running:
+            process.terminate()
+        deadline = time.monotonic() + _STOP_SECONDS
+        for process in running:
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _spawn(self, name: str, *arguments: str) -> Player:
+        log = self.directory / f"{name}.log"
+        command = [sys.executable, "-m", "ferroscope", *arguments, "-c", str(self.configuration)]
+        with log.open("ab") as output:
+            process = subprocess.Popen(  # noqa: S603  # our own program, no shell
+                command,
+                cwd=self.directory,
+                env=_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,  # Ctrl-C is for the demo, which ends the others itself
+                preexec_fn=_die_with_parent,  # no other thread runs yet
+            )
+        return Player(name, process, log)
+
+
+def _environment() -> dict[str, str]:
+    """Return our environment without what would override the demo's configuration."""
+    return {name: value for name, value in os.environ.items() if not re.match(r"OS_[A-Z_]+__", name)}
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _free_ports(count: int) -> list[int]:
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    try:
+        return [probe.getsockname()[1] for probe in probes]
+    finally:
+        for probe in probes:
+            probe.close()
+
+
+def _failed(player: Player) -> Failure:
+    said = player.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    ended = player.process.returncode
+    return Failure(f"{player.name} ended with {ended}: {said[-1] if said else 'it said nothing'}")

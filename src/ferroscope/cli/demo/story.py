@@ -1,0 +1,180 @@
+"""What the demo does, in order, and how it tells of it. Anything that does not hold ends it with a ``Failure``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from ferroscope.cli.client import Api, Json, node_path
+from ferroscope.cli.demo.stage import MEMBER_TTL, Player, Stage
+from ferroscope.cli.demo.victim import Held, Killing, kill_one
+from ferroscope.cli.exits import Exit, Failure
+from ferroscope.cli.node import story as timeline
+from ferroscope.cli.node import summary
+from ferroscope.cli.output import table
+from ferroscope.cli.progress import Display, display, follow
+from ferroscope.cli.times import parse
+from ferroscope.cli.watch import FINISHED, Target, Watch
+from ferroscope.sim.bare_metal import BareMetalError
+from ferroscope.sim.enroll import enroll
+from ferroscope.sim.roster import roster
+from ferroscope.sim.run import FleetThread
+from ferroscope.sim.settings import FleetSettings
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_SECONDS: Final = 30.0
+_SECONDS_A_NODE: Final = 0.5
+
+
+class Redelivery(msgspec.Struct, frozen=True):
+    """A request of the dead worker, and who carried it out in the end, ``after`` seconds of the kill."""
+
+    held: Held
+    by: str
+    after: float
+    state: str
+
+
+class Story:
+    """One performance on ``stage``, told on ``screen``."""
+
+    def __init__(self, stage: Stage, screen: Console, fleet: FleetSettings) -> None:
+        self._stage = stage
+        self._screen = screen
+        self._settings = msgspec.structs.replace(fleet, callback_url=f"{stage.url}/v1/continue_inspection")
+        self._api = Api(stage.url)
+        self._began = time.monotonic()
+        self._killing: Killing | None = None
+
+    def play(self, stay: Callable[[], None] | None) -> None:
+        """Everything from the empty database to the last node; ``stay`` is called while all of it still runs."""
+        workers = self._start_service()
+        with FleetThread(self._settings) as fleet:
+            targets = self._enrol(fleet)
+            watch = self._inspect(targets, workers)
+            killing = self._check(watch)
+            self._show_redeliveries(killing)
+            self._check_boots(fleet, len(targets))
+            self._show_one(killing.held[0].uuid)
+            if stay is not None:
+                stay()
+
+    def _start_service(self) -> tuple[Player, ...]:
+        self._head("The service: SQLite, one api process, two worker processes")
+        self._stage.run("db", "upgrade")
+        self._say(f"$ cd {self._stage.directory}")
+        self._say(f"$ ferroscope db upgrade -c {self._stage.configuration.name}")
+        self._stage.start("api", "api")
+        workers = tuple(self._stage.start(f"worker-{number}", "worker") for number in (1, 2))
+        for player in self._stage.players:
+            role, file = player.name.partition("-")[0], self._stage.configuration.name
+            self._say(f"$ ferroscope {role} -c {file}   # {player.name}, pid {player.pid}")
+        self._stage.until(self._answers, "the start of the api")
+        self._say(f"answers at {self._stage.url}")
+        return workers
+
+    def _answers(self) -> bool:
+        try:
+            self._api.get("/v1/")
+        except Failure as exc:
+            if exc.exit_code != Exit.UNREACHABLE:
+                raise
+            return False
+        return True
+
+    def _enrol(self, fleet: FleetThread) -> list[Target]:
+        count = self._settings.nodes
+        self._head(f"The fleet: {count} simulated machines, each with a BMC, NICs, disks and a ramdisk")
+        try:
+            done = enroll(roster(self._settings), api_url=self._stage.url, sim_address=fleet.address)
+        except BareMetalError as exc:
+            raise Failure(f"could not enrol the machines: {exc}") from exc
+        if done.failed:
+            name, why = next(iter(done.failed.items()))
+            raise Failure(f"{len(done.failed)} machines could not be enrolled, for example {name}: {why}")
+        self._say(f"{len(done.created)} nodes enrolled, their BMCs verified")
+        nodes = self._api.pages("/v1/nodes", "nodes", fields=("uuid", "name"), sort_key="name")
+        return [Target(node["uuid"], node["name"]) for node in nodes]
+
+    def _inspect(self, targets: list[Target], workers: tuple[Player, ...]) -> Watch:
+        self._head(f"The inspections: all {len(targets)} at once, and half way a worker is killed")
+        watch = Watch(self._api, targets)
+        timeout = _SECONDS + _SECONDS_A_NODE * len(targets)
+        with display() as shown:
+            follow(watch, shown, timeout=timeout, also=lambda: self._act(watch, workers, shown))
+        return watch
+
+    def _act(self, watch: Watch, workers: tuple[Player, ...], shown: Display) -> None:
+        self._stage.check()
+        if self._killing is not None or len(watch.ended) * 2 < watch.total:
+            return
+        self._killing = killing = kill_one(workers, self._stage.database)
+        if killing is None:
+            return
+        shown.say(
+            f"SIGKILL to {killing.worker} (pid {killing.pid}) with {len(watch.ended)} of {watch.total} done. "
+            f"It held {_count(len(killing.held), 'request')}:",
+            style="bold yellow",
+        )
+        for request in killing.held:
+            shown.say(f"    {request.node}: {request.event}", style="yellow")
+        shown.say(
+            f"It counts as dead when it was silent for {MEMBER_TTL:g} s (here; the default is 6 s).", style="yellow"
+        )
+
+    def _check(self, watch: Watch) -> Killing:
+        bad = [end for end in watch.ended if end.result != FINISHED]
+        if bad:
+            raise Failure(f"{len(bad)} of {watch.total} did not finish, for example {bad[0].node}: {bad[0].error}")
+        if self._killing is None:
+            raise Failure("no worker held a request from half way on, so that none could be killed at work")
+        self._say(f"All {watch.total} finished.", style="bold green")
+        return self._killing
+
+    def _show_redeliveries(self, killing: Killing) -> None:
+        self._head(f"What {killing.worker} had in its hands, and who did it")
+        found = [self._redelivery(request, killing) for request in killing.held]
+        rows = [
+            (one.held.node, one.held.event, one.by, f"{one.after:.1f} s after the kill", one.state) for one in found
+        ]
+        self._screen.print(table(("NODE", "REQUEST", "DELIVERED AGAIN TO", "WHEN", "INSPECTION"), rows))
+
+    def _check_boots(self, fleet: FleetThread, machines: int) -> None:
+        boots = fleet.fleet.totals.pxe_boots
+        if boots != machines:
+            raise Failure(f"{machines} machines were booted {boots} times for one inspection each")
+        self._say(f"No machine was booted twice: {boots} boots for {machines} inspections.")
+
+    def _redelivery(self, request: Held, killing: Killing) -> Redelivery:
+        newest = self._api.get(node_path(request.uuid, "timeline"), limit=1)["inspections"][0]
+        for step in newest["entries"]:
+            if step["step"] == "delivered again" and _seconds(step) > killing.at:
+                return Redelivery(request, step["process"], _seconds(step) - killing.at, newest["state"])
+        raise Failure(f"the timeline of {request.node} does not show that its {request.event} was delivered again")
+
+    def _show_one(self, uuid: str) -> None:
+        node = self._api.get(node_path(uuid), fields=("name",))["name"]
+        self._head(f"What is known of {node} now (ferroscope node inventory {node})")
+        summary.draw(self._screen, self._api.get(node_path(uuid, "inventory"))["inventory"])
+        self._head(f"What happened to it (ferroscope node timeline {node})")
+        timeline.draw(self._screen, timeline.fetch(self._api, uuid, newest_only=True))
+
+    def _head(self, text: str) -> None:
+        self._screen.print(f"\n[{time.monotonic() - self._began:4.1f} s] {text}", style="bold cyan")
+
+    def _say(self, text: str, style: str = "") -> None:
+        self._screen.print(text, style=style)
+
+
+def _seconds(step: Json) -> float:
+    at = parse(step["at"])
+    return at.timestamp() if at else 0.0
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
