@@ -20,8 +20,8 @@ def create_app(context: ApiContext) -> falcon.App[falcon.Request, falcon.Respons
     """Return the application; it is stateless, and safe for any number of threads."""
     app = falcon.App()
     app.req_options.strip_url_path_trailing_slash = True
-    # An empty answer has no type: ironicclient complains about an empty "JSON" document.
-    app.resp_options.default_media_type = None  # type: ignore[assignment]
+    # For empty answers: ironicclient complains about an empty "JSON" document.
+    app.resp_options.default_media_type = falcon.MEDIA_TEXT
     by_path: dict[str, dict[str, Responder]] = defaultdict(dict)
     for route in ROUTES:
         by_path[route.path][f"on_{route.method.lower()}"] = responder(context, route)

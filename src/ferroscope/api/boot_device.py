@@ -53,9 +53,8 @@ def set_boot_device(context: ApiContext, call: Call[NoQuery, BootDeviceTarget]) 
 
     def work(tx: Transaction) -> None:
         node = tx.nodes.get(ident, lock=True)
-        payload = {"device": device, "persistent": persistent}
-        transition.submit(tx, node, Event.SET_BOOT_DEVICE, process=context.process, payload=payload)
         wish = {"boot_device": device, "persistent": persistent}
+        transition.submit(tx, node, Event.SET_BOOT_DEVICE, process=context.process, payload=wish)
         tx.nodes.update(msgspec.structs.replace(node, internal=node.internal | {"boot_device": wish}))
 
     context.store.write(work)

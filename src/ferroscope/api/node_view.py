@@ -66,17 +66,21 @@ def chosen_fields(
     return fields
 
 
-def render(node: Node, fields: Sequence[str] | None, minor: int, url: str) -> dict[str, Any]:
-    """Return the node with these fields (and its links), or in full."""
-    shown = {field.name: field.get(node, url) for field in select(minor, tuple(fields) if fields is not None else None)}
+def render(node: Node, fields: tuple[Field, ...], minor: int, url: str) -> dict[str, Any]:
+    """Return the node with these fields."""
+    shown = {field.name: field.get(node, url) for field in fields}
     if "provision_state" in shown:
         shown["provision_state"] = old_provision_state(node.provision_state, minor)
     return shown
 
 
+def select(minor: int, names: Sequence[str] | None) -> tuple[Field, ...]:
+    """Return the fields to show, None for all; refuse unknown ones with 400, newer ones with 406."""
+    return _select(minor, None if names is None else tuple(names))
+
+
 @lru_cache(maxsize=512)
-def select(minor: int, names: tuple[str, ...] | None) -> tuple[Field, ...]:
-    """Return the fields to show; refuse unknown ones with 400, those of a newer version with 406."""
+def _select(minor: int, names: tuple[str, ...] | None) -> tuple[Field, ...]:
     if names is None:
         return tuple(field for field in FIELDS if field.since <= minor)
     unknown = sorted({name for name in names if name not in BY_NAME or BY_NAME[name].full_only})

@@ -5,7 +5,6 @@ Every write is one transaction. Source: the Bare Metal API reference.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -14,10 +13,10 @@ from ferroscope.api import node_filters, node_input, paging, patch, scalars
 from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import BadRequestError, NotAcceptableError, StateConflictError
-from ferroscope.api.node_fields import BY_NAME, SORT_FIELDS
+from ferroscope.api.node_fields import BY_NAME, SORT_FIELDS, Field
 from ferroscope.api.node_filters import NodeListQuery
 from ferroscope.api.node_input import NodeCreate, NodeSettable
-from ferroscope.api.node_view import DEFAULT_FIELDS, check_known, chosen_fields, render
+from ferroscope.api.node_view import DEFAULT_FIELDS, check_known, chosen_fields, render, select
 from ferroscope.api.patch import Operation
 from ferroscope.domain.model import Node
 from ferroscope.domain.provision import Provision
@@ -48,18 +47,18 @@ def node_ident(call: Call[Any, Any]) -> str:
 
 def list_nodes(context: ApiContext, call: Call[NodeListQuery, None]) -> Reply:
     """List nodes, with the basic fields unless others are asked for."""
-    fields = chosen_fields(call.minor, call.query.fields, call.query.detail, DEFAULT_FIELDS)
-    return _list(context, call, fields, "nodes")
+    names = chosen_fields(call.minor, call.query.fields, call.query.detail, DEFAULT_FIELDS)
+    return _list(context, call, select(call.minor, names), "nodes")
 
 
 def list_nodes_detail(context: ApiContext, call: Call[NodeListQuery, None]) -> Reply:
     """List nodes with all fields."""
     if call.query.fields is not None:
         raise BadRequestError("fields cannot be chosen for /v1/nodes/detail; use /v1/nodes.")
-    return _list(context, call, None, "nodes/detail")
+    return _list(context, call, select(call.minor, None), "nodes/detail")
 
 
-def _list(context: ApiContext, call: Call[NodeListQuery, None], fields: Sequence[str] | None, path: str) -> Reply:
+def _list(context: ApiContext, call: Call[NodeListQuery, None], fields: tuple[Field, ...], path: str) -> Reply:
     asked = call.query
     node_filters.check_versions(asked, call.minor)
     check_known([asked.sort_key], call.minor)
@@ -80,7 +79,7 @@ def _list(context: ApiContext, call: Call[NodeListQuery, None], fields: Sequence
 
 def get_node(context: ApiContext, call: Call[NodeQuery, None]) -> Reply:
     """Show one node."""
-    fields = chosen_fields(call.minor, call.query.fields, None, None)
+    fields = select(call.minor, chosen_fields(call.minor, call.query.fields, None, None))
     ident = node_ident(call)
     node = context.store.read(lambda tx: tx.nodes.get(ident))
     return Reply(200, render(node, fields, call.minor, call.url))
@@ -102,7 +101,7 @@ def create_node(context: ApiContext, call: Call[NoQuery, NodeCreate]) -> Reply:
 
     node = context.store.write(work)
     location = {"Location": f"{call.url}/v1/nodes/{uuid}"}
-    return Reply(201, render(node, None, call.minor, call.url), location)
+    return Reply(201, render(node, select(call.minor, None), call.minor, call.url), location)
 
 
 def update_node(context: ApiContext, call: Call[NodePatchQuery, list[Operation]]) -> Reply:
@@ -117,7 +116,7 @@ def update_node(context: ApiContext, call: Call[NodePatchQuery, list[Operation]]
         _check_parent(tx, changed)
         return tx.nodes.update(changed)
 
-    return Reply(200, render(context.store.write(work), None, call.minor, call.url))
+    return Reply(200, render(context.store.write(work), select(call.minor, None), call.minor, call.url))
 
 
 def _patched(context: ApiContext, call: Call[NodePatchQuery, list[Operation]], node: Node) -> Node:

@@ -66,14 +66,18 @@ class PortList(msgspec.Struct, frozen=True):
     next: str | msgspec.UnsetType = msgspec.UNSET
 
 
-def render(port: Port, fields: Sequence[str] | None, minor: int, url: str) -> dict[str, Any]:
-    """Return the port with these fields (and its links), or in full."""
-    return {field.name: field.get(port, url) for field in select(minor, tuple(fields) if fields is not None else None)}
+def render(port: Port, fields: tuple[PortField, ...], url: str) -> dict[str, Any]:
+    """Return the port with these fields."""
+    return {field.name: field.get(port, url) for field in fields}
+
+
+def select(minor: int, names: Sequence[str] | None) -> tuple[PortField, ...]:
+    """Return the fields to show, None for all; refuse unknown ones with 400, newer ones with 406."""
+    return _select(minor, None if names is None else tuple(names))
 
 
 @lru_cache(maxsize=128)
-def select(minor: int, names: tuple[str, ...] | None) -> tuple[PortField, ...]:
-    """Return the fields to show; refuse unknown ones with 400, those of a newer version with 406."""
+def _select(minor: int, names: tuple[str, ...] | None) -> tuple[PortField, ...]:
     if names is None:
         return tuple(field for field in FIELDS if field.since <= minor)
     unknown = sorted(set(names) - set(BY_NAME))

@@ -5,7 +5,6 @@ Source: the Bare Metal API reference. Besides its UUID, a port can be named by i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -18,7 +17,7 @@ from ferroscope.api.node_view import chosen_fields
 from ferroscope.api.nodes import NodeQuery
 from ferroscope.api.patch import Operation
 from ferroscope.api.port_input import PortCreate, PortSettable
-from ferroscope.api.port_view import DEFAULT_FIELDS, SORT_FIELDS, check_known, render
+from ferroscope.api.port_view import DEFAULT_FIELDS, SORT_FIELDS, PortField, check_known, render, select
 from ferroscope.domain import macs
 from ferroscope.domain.model import Port
 from ferroscope.ports.errors import NotFoundError
@@ -44,30 +43,30 @@ class PortListQuery(msgspec.Struct, frozen=True):
 
 def list_ports(context: ApiContext, call: Call[PortListQuery, None]) -> Reply:
     """List ports, with UUID and address unless other fields are asked for."""
-    fields = chosen_fields(call.minor, call.query.fields, call.query.detail, DEFAULT_FIELDS)
+    fields = select(call.minor, chosen_fields(call.minor, call.query.fields, call.query.detail, DEFAULT_FIELDS))
     return _list(context, call, fields, "ports")
 
 
 def list_ports_detail(context: ApiContext, call: Call[PortListQuery, None]) -> Reply:
     """List ports with all fields."""
-    return _list(context, call, None, "ports/detail")
+    return _list(context, call, select(call.minor, None), "ports/detail")
 
 
 def list_node_ports(context: ApiContext, call: Call[PortListQuery, None]) -> Reply:
     """List the ports of one node."""
-    fields = chosen_fields(call.minor, call.query.fields, call.query.detail, DEFAULT_FIELDS)
+    fields = select(call.minor, chosen_fields(call.minor, call.query.fields, call.query.detail, DEFAULT_FIELDS))
     return _list(context, call, fields, f"nodes/{call.node}/ports", node=call.node)
 
 
 def list_node_ports_detail(context: ApiContext, call: Call[PortListQuery, None]) -> Reply:
     """List the ports of one node with all fields."""
-    return _list(context, call, None, f"nodes/{call.node}/ports/detail", node=call.node)
+    return _list(context, call, select(call.minor, None), f"nodes/{call.node}/ports/detail", node=call.node)
 
 
 def _list(
     context: ApiContext,
     call: Call[PortListQuery, None],
-    fields: Sequence[str] | None,
+    fields: tuple[PortField, ...],
     path: str,
     node: str | None = None,
 ) -> Reply:
@@ -93,7 +92,7 @@ def _list(
         return paging.read(tx.ports.list, narrowed, size)
 
     ports, more = context.store.read(work)
-    body: dict[str, object] = {"ports": [render(port, fields, call.minor, call.url) for port in ports]}
+    body: dict[str, object] = {"ports": [render(port, fields, call.url) for port in ports]}
     if more:
         body["next"] = paging.next_link(call.url, path, asked, size, ports[-1].uuid)
     return Reply(200, body)
@@ -101,9 +100,9 @@ def _list(
 
 def get_port(context: ApiContext, call: Call[NodeQuery, None]) -> Reply:
     """Show one port."""
-    fields = chosen_fields(call.minor, call.query.fields, None, None)
+    fields = select(call.minor, chosen_fields(call.minor, call.query.fields, None, None))
     port = context.store.read(lambda tx: _find(tx, call))
-    return Reply(200, render(port, fields, call.minor, call.url))
+    return Reply(200, render(port, fields, call.url))
 
 
 def create_port(context: ApiContext, call: Call[NoQuery, PortCreate]) -> Reply:
@@ -119,7 +118,7 @@ def create_port(context: ApiContext, call: Call[NoQuery, PortCreate]) -> Reply:
         return port
 
     port = context.store.write(work)
-    return Reply(201, render(port, None, call.minor, call.url), {"Location": f"{call.url}/v1/ports/{uuid}"})
+    return Reply(201, render(port, select(call.minor, None), call.url), {"Location": f"{call.url}/v1/ports/{uuid}"})
 
 
 def update_port(context: ApiContext, call: Call[NoQuery, list[Operation]]) -> Reply:
@@ -139,7 +138,7 @@ def update_port(context: ApiContext, call: Call[NoQuery, list[Operation]]) -> Re
             changed.node = _node_of(tx, body)
         return tx.ports.update(changed)
 
-    return Reply(200, render(context.store.write(work), None, call.minor, call.url))
+    return Reply(200, render(context.store.write(work), select(call.minor, None), call.url))
 
 
 def delete_port(context: ApiContext, call: Call[NoQuery, None]) -> Reply:

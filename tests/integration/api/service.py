@@ -1,0 +1,192 @@
+"""The api role as tests use it: the real application over a real store, without a socket.
+
+``Service`` also plays the worker, one step at a time, so that a test can stop between any two.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+import falcon.testing
+import msgspec
+
+from ferroscope import transition
+from ferroscope.adapters.fake.bmc import FakeBmc
+from ferroscope.config.settings import ApiSettings, DatabaseSettings, Settings
+from ferroscope.domain.machine import advance
+from ferroscope.domain.model import Node, Request
+from ferroscope.domain.outcome import Fail
+from ferroscope.domain.reasons import Reason
+from ferroscope.domain.states import Event, State
+from ferroscope.ports.store import Transaction
+from ferroscope.runtime import wiring
+from ferroscope.runtime.backend import open_backend
+from ferroscope.runtime.clock import SystemClock
+from tests.support import examples
+
+LATEST = "1.95"
+INTROSPECTION_PORT = 5050
+DRIVERS = {"fake-hardware": FakeBmc(), "sim": FakeBmc()}
+
+
+class Client:
+    """Calls one of the two APIs at a microversion of its own; ``version`` None sends no header."""
+
+    def __init__(self, app: Any, *, header: str, version: str | None, port: int) -> None:
+        self._client = falcon.testing.TestClient(app)
+        self._header = header
+        self._version = version
+        self._port = port
+
+    def call(
+        self, method: str, path: str, body: Any = None, *, version: str | None = None, **more: Any
+    ) -> falcon.testing.Result:
+        headers = dict(more.pop("headers", {}))
+        asked = version or self._version
+        if asked is not None:
+            headers.setdefault(self._header, asked)
+        if body is not None:
+            more["body"] = body if isinstance(body, (bytes, str)) else json.dumps(body)
+        path, _, query = path.partition("?")
+        return self._client.simulate_request(method, path, headers=headers, query_string=query, port=self._port, **more)
+
+    def get(self, path: str, **more: Any) -> falcon.testing.Result:
+        return self.call("GET", path, **more)
+
+    def post(self, path: str, body: Any = None, **more: Any) -> falcon.testing.Result:
+        return self.call("POST", path, body, **more)
+
+    def put(self, path: str, body: Any = None, **more: Any) -> falcon.testing.Result:
+        return self.call("PUT", path, body, **more)
+
+    def patch(self, path: str, *operations: Any, **more: Any) -> falcon.testing.Result:
+        return self.call("PATCH", path, list(operations), **more)
+
+    def delete(self, path: str, **more: Any) -> falcon.testing.Result:
+        return self.call("DELETE", path, **more)
+
+
+class Service:
+    """Both APIs over the database at ``url``."""
+
+    def __init__(self, url: str, **api: Any) -> None:
+        database = DatabaseSettings(connection=url, busy_timeout=2.0)
+        self.settings = Settings(database=database, api=ApiSettings(**api))
+        self.stop = threading.Event()
+        self.backend = open_backend(self.settings, clock=SystemClock(), stop=self.stop, listen=False)
+        self.store = self.backend.store
+        self.app = wiring.build_app(self.settings, self.backend, DRIVERS, process="api-test")
+        self.bare_metal = self.client()
+        self.introspection = Client(
+            self.app,
+            header="X-OpenStack-Ironic-Inspector-API-Version",
+            version=None,
+            port=INTROSPECTION_PORT,
+        )
+
+    def client(self, version: str | None = LATEST) -> Client:
+        return Client(self.app, header="X-OpenStack-Ironic-API-Version", version=version, port=6385)
+
+    def close(self) -> None:
+        self.stop.set()
+        self.backend.close()
+
+    def enrol(self, **fields: Any) -> str:
+        """Enrol a node and return its UUID."""
+        answer = self.bare_metal.post("/v1/nodes", {"driver": "fake-hardware", **fields})
+        assert answer.status_code == 201, answer.text
+        return str(answer.json["uuid"])
+
+    def node(self, ident: str) -> Node:
+        return self.store.read(lambda tx: tx.nodes.get(ident))
+
+    def pending(self, ident: str) -> list[Request]:
+        return list(self.store.read(lambda tx: tx.requests.pending(self.node(ident).uuid)))
+
+    def consume(self) -> list[Request]:
+        """Take every request off the queue that can be claimed, as a worker that does nothing."""
+        self.store.write(lambda tx: tx.members.beat(examples.member("worker-1"), 60.0))
+        taken: list[Request] = []
+        while (claim := self.backend.queue.get("worker-1", 0.0, self.stop)) is not None:
+            self.store.write(lambda tx, claim=claim: tx.requests.consume(claim))  # type: ignore[misc]
+            taken.append(claim.request)
+        return taken
+
+    def step(self, ident: str, event: Event, failure: Fail | None = None) -> Node:
+        """Save the state that ``event`` leads to, as a worker does."""
+
+        def work(tx: Transaction) -> Node:
+            node = tx.nodes.get(ident, lock=True)
+            return transition.apply(tx, node, advance(node.state, event), failure=failure)
+
+        return self.store.write(work)
+
+    def wait(self, ident: str, *, mac: str | None = None) -> str:
+        """Bring the node to waiting for its ramdisk; return the MAC of its port."""
+        mac = mac or examples.mac()
+        known = self.bare_metal.get(f"/v1/ports?address={mac}").json["ports"]
+        if not known:
+            answer = self.bare_metal.post("/v1/ports", {"node_uuid": ident, "address": mac})
+            assert answer.status_code == 201, answer.text
+        answer = self.bare_metal.put(f"/v1/nodes/{ident}/states/provision", {"target": "inspect"})
+        assert answer.status_code == 202, answer.text
+        self.consume()
+        self.step(ident, Event.WAIT)
+        return mac
+
+    def finish(self, ident: str, plugin_data: Any = None) -> None:
+        """End the inspection whose callback was accepted, with this plugin data."""
+        self.consume()
+        self.step(ident, Event.CONTINUE)
+        self.save_plugin_data(ident, plugin_data or {"valid_interfaces": {}})
+        self.step(ident, Event.FINISH)
+
+    def save_plugin_data(self, ident: str, plugin_data: Any) -> None:
+        node = self.node(ident)
+        assert node.inspection is not None
+        inspection = node.inspection
+        parts: Any = {"plugin_data": msgspec.json.encode(plugin_data)}
+        self.store.write(lambda tx: tx.data.save(inspection, node.uuid, parts))
+
+    def inspect(self, ident: str, *, serial: str = "1", mac: str | None = None) -> dict[str, Any]:
+        """Carry out a whole inspection; return the body of its callback."""
+        mac = self.wait(ident, mac=mac)
+        body = callback_body(mac, serial=serial)
+        answer = self.bare_metal.post("/v1/continue_inspection", body, version="1.1")
+        assert answer.status_code == 202, answer.text
+        self.finish(ident)
+        return body
+
+    def fail(self, ident: str) -> None:
+        self.consume()
+        self.step(ident, Event.FAIL, Fail(Reason.TIMEOUT, "nothing was heard"))
+        assert self.node(ident).state is State.ERROR
+
+
+def callback_body(*macs: str, serial: str = "1", **inventory: Any) -> dict[str, Any]:
+    """Return what a small machine with these MACs sends."""
+    return {
+        "inventory": {
+            "interfaces": [{"name": f"eth{i}", "mac_address": mac, "lldp": []} for i, mac in enumerate(macs)],
+            "cpu": {"architecture": "x86_64", "count": 8},
+            "memory": {"physical_mb": 16384},
+            "system_vendor": {"serial_number": serial},
+            **inventory,
+        },
+        "boot_interface": "01-" + macs[0].replace(":", "-") if macs else None,
+        "error": None,
+    }
+
+
+def fault(answer: falcon.testing.Result) -> str:
+    """Return the message of a Bare Metal API error, as ironicclient finds it."""
+    inner = json.loads(answer.json["error_message"])
+    assert set(inner) == {"faultcode", "faultstring", "debuginfo"}, inner
+    return str(inner["faultstring"])
+
+
+def message(answer: falcon.testing.Result) -> str:
+    """Return the message of an Introspection API error, as its client finds it."""
+    return str(answer.json["error"]["message"])
