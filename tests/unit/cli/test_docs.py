@@ -1,0 +1,59 @@
+"""The reference pages in the repository are what the code would write today."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ferroscope.cli.docs.command import PAGES, render
+from ferroscope.cli.main import COMMANDS
+from ferroscope.config.options import SECTIONS
+from tests.unit.cli.running import run
+
+REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_committed_page_is_up_to_date(page: str) -> None:
+    committed = (REFERENCE / PAGES[page][0]).read_text(encoding="utf-8")
+    assert committed == render(page), f"run: ferroscope docs {page}"
+
+
+def test_check_fails_for_a_page_that_differs_and_says_how_to_write_it(tmp_path: Path) -> None:
+    assert run("docs", "states", "config", "--directory", str(tmp_path)).exit_code == 0
+    assert run("docs", "states", "config", "--check", "--directory", str(tmp_path)).exit_code == 0
+    (tmp_path / "states.md").write_text("old")
+    result = run("docs", "states", "config", "--check", "--directory", str(tmp_path))
+    assert result.exit_code == 1
+    assert f"not up to date: {tmp_path}/states.md\n  run: ferroscope docs states" in result.stderr
+    assert (tmp_path / "states.md").read_text() == "old"
+
+
+def test_check_fails_for_a_page_that_is_not_there(tmp_path: Path) -> None:
+    assert run("docs", "config", "--check", "--directory", str(tmp_path)).exit_code == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_configuration_page_has_every_option() -> None:
+    page = render("config")
+    for section, (options, _) in SECTIONS.items():
+        assert f"## [{section}]" in page
+        for option in options:
+            assert f"| `{option.name}` |" in page
+
+
+def test_the_configuration_page_tells_types_limits_and_choices() -> None:
+    page = render("config")
+    assert "| `timeout` | number, 0.1 to 900 | `900.0` |" in page
+    assert "| `bare_metal_port` | port | `6385` |" in page
+    assert "| `interrupted` | one of `rerun`, `error` | `rerun` |" in page
+    assert "| `power_off` | true or false | `true` |" in page
+
+
+def test_the_page_of_the_command_line_has_every_command() -> None:
+    page = render("cli")
+    for name in COMMANDS:
+        assert f"## ferroscope {name}" in page
+    assert "    ferroscope node list [OPTIONS]" in page
+    assert "| `--url` `TEXT` | Address of the Bare Metal API. (default `http://127.0.0.1:6385`" in page

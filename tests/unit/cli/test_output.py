@@ -1,0 +1,71 @@
+"""Tables for people, JSON and YAML for programs."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import yaml
+
+from ferroscope.cli.output import Output, console, facts, table
+from ferroscope.cli.times import ago, span
+
+DATA = [{"name": "n1", "last_error": None, "properties": {"cpus": 8, "größe": "2 HE"}}]
+
+
+def draw(screen: Any) -> None:
+    screen.print(table(("NAME", "STATE"), [("n1", "inspect failed"), ("a-longer-name", None)]))
+
+
+def test_json_is_the_data_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    out = Output("json")
+    out.say("enrolled")
+    out.show(DATA, draw)
+    captured = capsys.readouterr()
+    assert json.loads(captured.out) == DATA
+    assert captured.err == "enrolled\n"
+
+
+def test_yaml_is_the_data_in_its_order(capsys: pytest.CaptureFixture[str]) -> None:
+    Output("yaml").show(DATA, draw)
+    written = capsys.readouterr().out
+    assert yaml.safe_load(written) == DATA
+    assert written.index("name") < written.index("last_error") < written.index("größe")
+
+
+def test_tables_without_a_terminal_are_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    Output("table").show(DATA, draw)
+    assert capsys.readouterr().out == "NAME           STATE\nn1             inspect failed\na-longer-name  -\n"
+
+
+def test_a_row_is_one_line_however_long(capsys: pytest.CaptureFixture[str]) -> None:
+    console().print(table(("NAME", "ERROR"), [("n1", "word " * 100)]))
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_markup_in_data_is_only_text(capsys: pytest.CaptureFixture[str]) -> None:
+    console().print(table(("NAME",), [("[red]n1[/red]",), (":smile:",)]))
+    assert capsys.readouterr().out.splitlines()[1:] == ["[red]n1[/red]", ":smile:"]
+
+
+def test_facts_leave_out_what_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
+    console().print(facts({"Name": "n1", "Error": None, "Owner": "", "Extra": {}, "Driver info": {"a": 1, "b": [2]}}))
+    assert capsys.readouterr().out == "Name         n1\nDriver info  a = 1\n             b = [2]\n"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (119, "119 s"), (120, "2 min"), (7300, "2 h"), (86400 * 2.6, "3 d")],
+)
+def test_spans_are_told_in_their_largest_fitting_unit(seconds: float, text: str) -> None:
+    assert span(seconds) == text
+
+
+def test_times_are_told_as_a_distance() -> None:
+    now = datetime(2026, 1, 1, 0, 5, tzinfo=UTC)
+    assert ago("2026-01-01T00:00:00+00:00", now=now) == "5 min ago"
+    assert ago("2026-01-01T00:06:00+00:00", now=now) == "0 s ago"
+    assert ago(None, now=now) is None
+    assert ago("soon", now=now) is None

@@ -1,0 +1,46 @@
+"""The command line starts fast: what a command does not need is not even imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from ferroscope.cli.main import COMMANDS
+from tests.unit.cli.running import run
+
+HEAVY = ("rich", "urllib3", "yaml", "sqlalchemy", "falcon", "alembic", "oslo_config", "structlog", "asyncio", "msgspec")
+LIGHT = ([], ["node"], ["node", "list"], ["node", "create"], ["inspect"], ["status"], ["sim"], ["demo"], ["docs"])
+
+
+@pytest.mark.parametrize("arguments", LIGHT, ids=" ".join)
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    code = (
+        "import sys; from ferroscope.cli.main import main\n"
+        f"try: main({[*arguments, '--help']!r})\n"
+        "except SystemExit: pass\n"
+        f"found = [name for name in {HEAVY!r} if name in sys.modules]\n"
+        "sys.exit(', '.join(found) or None)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"imported: {done.stderr}"
+    assert "Usage: " in done.stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_in_the_table_exists_and_explains_itself(name: str) -> None:
+    result = run(name, "--help")
+    assert result.exit_code == 0
+    assert "Usage: " in result.stdout
+
+
+def test_an_unknown_command_is_a_usage_error() -> None:
+    result = run("frobnicate")
+    assert result.exit_code == 2
+    assert "No such command 'frobnicate'" in result.stderr
+
+
+def test_the_package_runs_as_a_module() -> None:
+    done = subprocess.run([sys.executable, "-m", "ferroscope", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("ferroscope, version ")

@@ -1,0 +1,73 @@
+"""The summary of an inventory says what is there, and survives what is not."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ferroscope.cli.node import summary
+from ferroscope.cli.output import console
+
+INVENTORY: dict[str, Any] = {
+    "interfaces": [
+        {"name": "eno1", "mac_address": "52:54:00:00:00:01", "ipv4_address": "192.0.2.7", "has_carrier": True,
+         "speed_mbps": 25000, "vendor": "0x8086", "product": "0x159b"},
+        {"name": "eno2", "mac_address": "52:54:00:00:00:02", "ipv6_address": "fe80::1%eno2", "has_carrier": False},
+    ],
+    "disks": [{"name": "/dev/sda", "size": 480103981056, "rotational": False, "model": "SSD", "serial": "S1"}],
+    "cpu": {"count": 32, "model_name": "AMD EPYC 9124", "architecture": "x86_64"},
+    "memory": {"physical_mb": 196608},
+    "bmc_address": "10.0.0.5",
+    "system_vendor": {"manufacturer": "Acme", "product_name": "R1", "serial_number": "X1"},
+    "boot": {"current_boot_mode": "uefi", "pxe_interface": "52:54:00:00:00:01"},
+}  # fmt: skip
+
+
+def test_the_machine_is_told_in_a_few_facts() -> None:
+    assert summary.machine(INVENTORY) == {
+        "Machine": "Acme R1",
+        "Serial number": "X1",
+        "Firmware": None,
+        "CPU": "32 x AMD EPYC 9124 x86_64",
+        "Memory": "192 GiB",
+        "Boot": "uefi 52:54:00:00:00:01",
+        "BMC": "10.0.0.5",
+    }
+
+
+def test_nics_and_disks_have_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    summary.draw(console(), INVENTORY)
+    lines = capsys.readouterr().out.splitlines()
+    assert "eno1  52:54:00:00:00:01  192.0.2.7  yes      25 Gb/s  0x8086 0x159b" in lines
+    assert "eno2  52:54:00:00:00:02  -          no       -        -" in lines
+    assert "/dev/sda  480 GB  solid state  SSD    S1" in lines
+
+
+@pytest.mark.parametrize(
+    "inventory",
+    [{}, {"cpu": None, "memory": {}, "interfaces": None, "disks": [None, 1], "boot": {"pxe_interface": None}}],
+)
+def test_whatever_is_missing_is_left_out(inventory: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    summary.draw(console(), inventory)
+    assert capsys.readouterr().out.strip() == ""
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, None), ("many", None), (512, "512 B"), (480103981056, "480 GB"), (3.84e12, "3.84 TB")]
+)
+def test_sizes_are_told_as_disks_are_sold(number: Any, text: str | None) -> None:
+    assert summary.size(number) == text
+
+
+def test_a_generated_inventory_has_a_summary(capsys: pytest.CaptureFixture[str]) -> None:
+    from ferroscope.sim.bodies import Bodies
+    from ferroscope.sim.roster import Member
+    from ferroscope.sim.settings import FleetSettings
+
+    body = Bodies(FleetSettings()).of(Member("sim-0001", 1))[0]
+    summary.draw(console(), json.loads(body)["inventory"])
+    shown = capsys.readouterr().out
+    assert shown.startswith("Machine  ")
+    assert {"CPU", "Memory", "NIC", "DISK"} <= {line.split()[0] for line in shown.splitlines() if line.strip()}

@@ -1,0 +1,67 @@
+"""How ends add up, and how they are told."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from ferroscope.cli.exits import Exit
+from ferroscope.cli.lookup import addresses
+from ferroscope.cli.progress import failure, phases
+from ferroscope.cli.watch import ERROR, Ended, as_data, verdict
+
+
+def ended(code: Exit) -> Ended:
+    return Ended(node="n1", uuid="1", result="finished", code=code)
+
+
+@pytest.mark.parametrize(
+    ("codes", "sum_of_them"),
+    [
+        ([], Exit.OK),
+        ([Exit.OK, Exit.OK], Exit.OK),
+        ([Exit.OK, Exit.FAILURE], Exit.FAILURE),
+        ([Exit.OK, Exit.CONFLICT, Exit.CONFLICT], Exit.CONFLICT),
+        ([Exit.NOT_FOUND, Exit.CONFLICT], Exit.FAILURE),
+        ([Exit.FAILURE, Exit.TIMED_OUT], Exit.TIMED_OUT),
+    ],
+)
+def test_the_exit_code_is_that_of_the_worst_end(codes: list[Exit], sum_of_them: Exit) -> None:
+    assert verdict([ended(code) for code in codes]) is sum_of_them
+
+
+def test_a_failure_is_told_with_its_reason_and_what_to_do() -> None:
+    end = Ended(node="n1", uuid="1", result=ERROR, reason="timeout", error="no callback", hint="Check DHCP.")
+    assert failure(end) == "n1: error: no callback (timeout)\n    Check DHCP."
+
+
+def test_phases_are_told_in_the_order_in_which_nodes_pass_through_them() -> None:
+    counts = Counter({"finished": 3, "inspecting": 1, "to start": 2, "error": 0})
+    assert phases(counts) == [("to start", 2), ("inspecting", 1), ("finished", 3)]
+
+
+def test_programs_get_the_end_without_our_exit_code() -> None:
+    assert as_data(ended(Exit.OK)) == {
+        "node": "n1", "uuid": "1", "result": "finished", "reason": None, "error": None, "hint": None, "seconds": None,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("driver_info", "found"),
+    [
+        ({"redfish_address": "https://10.0.0.5/redfish"}, {"https://10.0.0.5/redfish", "10.0.0.5"}),
+        ({"redfish_address": "https://BMC.example:8443"}, {"bmc.example:8443", "bmc.example"}),
+        ({"ipmi_address": "10.0.0.5"}, {"10.0.0.5"}),
+        ({"sim_address": "127.0.0.1:6390"}, {"127.0.0.1:6390", "127.0.0.1"}),
+        ({"ipmi_address": "fd00::5"}, {"fd00::5"}),
+        ({"redfish_address": "https://[fd00::5]:443/"}, {"[fd00::5]:443", "fd00::5"}),
+    ],
+)
+def test_a_bmc_address_is_known_in_every_spelling(driver_info: dict[str, str], found: set[str]) -> None:
+    assert found <= addresses(driver_info)
+
+
+@pytest.mark.parametrize("driver_info", [{}, {"ipmi_address": 7}, {"username": "10.0.0.5"}, {"a_address": "http://["}])
+def test_what_is_no_bmc_address_is_none(driver_info: dict[str, object]) -> None:
+    assert "10.0.0.5" not in addresses(driver_info)
