@@ -14,6 +14,9 @@ from rich.console import Console
 
 from bench import cycle as cycles
 from bench import hot, machine, show
+from bench import reads as readings
+from bench import scale as scales
+from bench import start as starts
 from bench.databases import NAMES
 from bench.report import Report
 
@@ -37,6 +40,8 @@ database_option = click.option(
     help="May be given several times.",
 )
 
+one_database_option = click.option("--database", type=click.Choice(NAMES), default="sqlite", show_default=True)
+
 
 @click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
 @click.pass_context
@@ -45,12 +50,14 @@ database_option = click.option(
 @check_option
 def main(context: click.Context, directory: Path, save: bool, check: bool) -> None:
     """Measure Ferroscope on this machine."""
+    machine.alone(directory)
     report = Report(machine.look(directory), machine.versions(), Console(width=max(Console().width, 150)))
     context.obj = (report, directory)
     report.head()
     context.call_on_close(lambda: _end(report, context.invoked_subcommand or "all", save=save, check=check))
     if context.invoked_subcommand is None:
-        context.invoke(cycle)
+        for command in (cycle, reads, start, scale):
+            context.invoke(command)
 
 
 @main.command()
@@ -78,10 +85,59 @@ def cycle(
         show.cycle(report, cycles.measure(name, load, directory))
 
 
+@main.command()
+@click.pass_obj
+@one_database_option
+@click.option("--nodes", default=200, show_default=True, help="Inspected nodes to read of.")
+@click.option("--seconds", default=3.0, show_default=True, help="How long for each kind and number of connections.")
+def reads(found: tuple[Report, Path], database: str = "sqlite", nodes: int = 200, seconds: float = 3.0) -> None:
+    """GETs of inventories, nodes and lists."""
+    report, directory = found
+    report.section(f"reads on {database}: {nodes} inspected nodes")
+    show.reads(report, readings.measure(database, directory, nodes=nodes, seconds=seconds))
+
+
+@main.command()
+@click.pass_obj
+@click.option("--tries", default=5, show_default=True)
+@click.option("--nodes", default=200, show_default=True, help="Inspections before memory is looked at again.")
+def start(found: tuple[Report, Path], tries: int = 5, nodes: int = 200) -> None:
+    """Starts of all-in-one and api, and the all-in-one's memory."""
+    report, directory = found
+    report.section(f"start: {tries} tries each")
+    show.start(report, starts.measure(directory, tries=tries, nodes=nodes))
+
+
+@main.command()
+@click.pass_obj
+@one_database_option
+@click.option("--small", default=100, show_default=True)
+@click.option("--large", default=10_000, show_default=True)
+@click.option("--nodes", default=50, show_default=True, help="Nodes that are inspected.")
+@click.option("--rounds", default=3, show_default=True, help="Inspections of each of them in one turn.")
+@click.option("--turns", default=2, show_default=True, help="How often each size has its turn.")
+@click.option("--data/--no-data", default=True, help="Whether the other nodes have been inspected before.")
+def scale(
+    found: tuple[Report, Path],
+    database: str = "sqlite",
+    small: int = 100,
+    large: int = 10_000,
+    nodes: int = 50,
+    rounds: int = 3,
+    turns: int = 2,
+    data: bool = True,
+) -> None:
+    """The cost of an inspection with few and with many enrolled nodes."""
+    report, directory = found
+    report.section(f"scale on {database}: {nodes} of {small} and of {large} nodes")
+    options = {"small": small, "large": large, "nodes": nodes, "rounds": rounds, "turns": turns}
+    show.scale(report, scales.measure(database, directory, data=data, **options))
+
+
 @main.command("profile")
 @click.pass_obj
 @click.argument("role", type=click.Choice(["api", "worker", "all"]))
-@click.option("--database", type=click.Choice(NAMES), default="sqlite", show_default=True)
+@one_database_option
 @click.option("--nodes", default=200, show_default=True)
 @click.option("--rounds", default=2, show_default=True)
 @click.option("--top", default=40, show_default=True, help="How many functions to show.")

@@ -124,11 +124,12 @@ async def main() -> None:
         connections=256,
     )
     serving = asyncio.create_task(serve(settings, stop, lambda fleet, address: ready.set_result((fleet, address))))
-    await asyncio.wait([serving, ready], return_when=asyncio.FIRST_COMPLETED)
-    if serving.done():
-        serving.result()
-    field = Field(plan, *ready.result())
-    _say({"address": ready.result()[1]})
+    serving.add_done_callback(
+        lambda done: None if ready.done() else ready.set_exception(done.exception() or EOFError())
+    )
+    fleet, address = await ready
+    field = Field(plan, fleet, address)
+    _say({"address": address})
     while line := await read():
         command = msgspec.json.decode(line)
         _say(await getattr(field, command.pop("do"))(**command))

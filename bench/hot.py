@@ -112,7 +112,7 @@ def _snapshot(role: Role, place: Path, number: int) -> tuple[Stats, dict[str, li
 
 
 def _between(first: Any, last: Any) -> tuple[Stats, dict[str, tuple[float, float]]]:
-    nothing = (0, 0, 0.0, 0.0, {})
+    nothing: Any = (0, 0, 0.0, 0.0, {})
     stats: Stats = {}
     for where, after in last[0].items():
         before = first[0].get(where, nothing)

@@ -6,11 +6,13 @@ under every figure of a database on disk.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import platform
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -64,16 +66,25 @@ def look(directory: Path) -> Machine:
 
 def fsync_latencies(directory: Path) -> list[float]:
     """Return the seconds that each of some small synced writes took."""
-    path = directory / "fsync"
     taken = []
-    with path.open("wb", buffering=0) as file:
+    with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
         for _ in range(_SYNCS):
             began = time.perf_counter()
             file.write(b"x" * 4096)
             os.fdatasync(file.fileno())
             taken.append(time.perf_counter() - began)
-    path.unlink()
     return taken
+
+
+def alone(directory: Path) -> None:
+    """Wait until no other benchmark runs in ``directory``, and keep others waiting until this process ends."""
+    path = directory / f"ferroscope-bench-{os.geteuid()}.lock"
+    lock = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        sys.stderr.write(f"another benchmark is running in {directory}; waiting for its end\n")
+        fcntl.flock(lock, fcntl.LOCK_EX)
 
 
 def versions() -> dict[str, str]:

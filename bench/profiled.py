@@ -34,7 +34,7 @@ class Profiler:
 
     def install(self) -> None:
         """Profile the threads that start from now on."""
-        threading.setprofile(self._enter)  # type: ignore[arg-type]
+        threading.setprofile(self._enter)
         event.listen(Engine, "before_cursor_execute", self._before)
         event.listen(Engine, "after_cursor_execute", self._after)
 
@@ -43,7 +43,7 @@ class Profiler:
         total: Stats = {}
         for profile in list(self._profiles):
             profile.snapshot_stats()
-            for where, (primitive, calls, own, cumulative, _) in profile.stats.items():  # type: ignore[attr-defined]
+            for where, (primitive, calls, own, cumulative, _) in profile.stats.items():
                 had = total.get(where, (0, 0, 0.0, 0.0, {}))
                 total[where] = (had[0] + primitive, had[1] + calls, had[2] + own, had[3] + cumulative, {})
         return total, {text: list(numbers) for text, numbers in self._statements.items()}

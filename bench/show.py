@@ -5,7 +5,10 @@ from __future__ import annotations
 from bench.cycle import BESIDE, Cycle, median_round, median_slice
 from bench.figures import Figure
 from bench.hot import Profile
+from bench.reads import Reads
 from bench.report import Report
+from bench.scale import Scale
+from bench.start import Start
 
 _DISTRIBUTIONS = ("callback", "PUT", "whole")
 
@@ -45,6 +48,56 @@ def cycle(report: Report, found: Cycle) -> None:
         Figure("callback p99, ms", found.database, typical.run.callbacks.p99),
         Figure("CPU per inspection, ms", found.database, typical.ours),
         Figure(f"CPU per inspection of {BESIDE}, ms", found.database, typical.cpu[BESIDE]),
+    )
+
+
+def reads(report: Report, found: Reads) -> None:
+    """Show reads; their figures are the best number of connections'."""
+    rows = [
+        (
+            read.what,
+            read.reading.connections,
+            read.reading.rate,
+            read.reading.latency,
+            read.cpu,
+            read.reading.bytes_each / 1000,
+        )
+        for read in found.reads
+    ]
+    report.table(("", "connections", "per s", "ms p50 / p99 / max", "CPU ms each", "KB each"), rows)
+    report.wrong(found.problems)
+    report.keep("reads", found)
+    for what in dict.fromkeys(read.what for read in found.reads):
+        report.found(Figure(f"{what}/s", found.database, found.best(what)))
+
+
+def start(report: Report, found: Start) -> None:
+    """Show starts and memory."""
+    report.table(
+        ("seconds until the first 200", "median", "each"),
+        [(one.what, one.median, " ".join(f"{taken:.2f}" for taken in one.seconds)) for one in found.starts],
+    )
+    rows = [
+        ("idle", found.idle.rss, found.idle.pss, found.idle.peak),
+        (f"after {found.inspections} inspections", found.busy.rss, found.busy.pss, found.busy.peak),
+    ]
+    report.table(("all-in-one, MB", "RSS", "PSS", "peak RSS"), rows)
+    report.wrong(found.problems)
+    report.keep("start", found)
+    report.found(*(Figure("start to first 200, s", one.what, one.median) for one in found.starts))
+    report.found(Figure("RSS, MB", "all, idle", found.idle.rss))
+    report.found(Figure("RSS, MB", f"all, after {found.inspections} inspections", found.busy.rss))
+
+
+def scale(report: Report, found: Scale) -> None:
+    """Show both sizes of registry; the figure is the ratio of CPU per inspection."""
+    rows = [(side.enrolled, side.cpu, side.wall, len(side.rounds)) for side in (found.small, found.large)]
+    report.table(("nodes enrolled", "CPU ms per inspection", "ms per inspection", "rounds"), rows)
+    report.wrong(found.problems)
+    report.keep("scale", found)
+    report.found(
+        Figure("cost with many nodes / with few", f"{found.database}, CPU", found.large.cpu / found.small.cpu),
+        Figure("cost with many nodes / with few", f"{found.database}, time", found.large.wall / found.small.wall),
     )
 
 
