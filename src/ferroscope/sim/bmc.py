@@ -51,7 +51,7 @@ class Bmcs:
     def _spoiled(self, machine: Machine) -> Reply | None:
         """Return the reply of a BMC that does not do what it is told, this time."""
         outcome = machine.member.outcome
-        if outcome.bmc == "well" and not self._fails_for_now(machine, outcome.transient_share):
+        if outcome.bmc == "well" and not self._fails_for_now(machine, outcome.fails_every):
             return None
         machine.tally.note(Effect.BMC_FAULTS, outcome.name)
         if outcome.bmc == "well":
@@ -60,10 +60,11 @@ class Bmcs:
             return Reply(_GARBAGE)
         return Reply(None, hang_up=outcome.bmc == "hang-up")
 
-    def _fails_for_now(self, machine: Machine, share: float) -> bool:
-        if not share:
+    def _fails_for_now(self, machine: Machine, every: int) -> bool:
+        if not every:
             return False
-        return draw(self._settings.seed, machine.member.name, "fault", machine.tally.counters.bmc_calls) < share
+        first = int(draw(self._settings.seed, machine.member.name, "fault") * every)
+        return machine.tally.counters.bmc_calls % every == first
 
     def _delay(self, machine: Machine) -> float:
         settings = self._settings

@@ -22,8 +22,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """One row: how the machine differs from one that works.
 
     ``sentence`` says what it does, ``ends`` what an inspection of it comes to. BMC: ``bmc`` is how it
-    answers at all, ``answer_delay`` seconds before each answer, ``transient_share`` the share of calls
-    that fail for now, ``refuses`` the power state it refuses, ``follows_after`` the seconds until the
+    answers at all, ``answer_delay`` seconds before each answer, ``fails_every`` so many calls one fails
+    for now (0: none), ``refuses`` the power state it refuses, ``follows_after`` the seconds until the
     power state follows a command (None: never). Ramdisk: ``calls_back``; ``boot_factor`` times the
     usual boot delay; ``copies`` of the callback at once; ``conflicting``: a second, different one
     with it; ``body`` and ``delivery`` of the callback. Seconds are multiplied by ``time_scale``.
@@ -34,7 +34,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     ends: str
     bmc: Bmc = "well"
     answer_delay: float = 0.0
-    transient_share: float = 0.0
+    fails_every: int = 0
     refuses: Literal["power on", "power off"] | None = None
     follows_after: float | None = 0.0
     calls_back: bool = True
@@ -163,14 +163,14 @@ TABLE: Final = (
     Outcome(
         name="power-stuck",
         sentence="The BMC accepts power commands, and nothing follows.",
-        ends="error: power-failed",
+        ends="error: power-failed, or error: bmc-unreachable after the last attempt",
         follows_after=None,
     ),
     Outcome(
         name="bmc-flaky",
-        sentence="One call in seven fails for no lasting reason.",
-        ends="finished, after retries; error: bmc-unreachable with bad luck",
-        transient_share=1 / 7,
+        sentence="Every eighth call fails for no lasting reason.",
+        ends="finished, after a retry",
+        fails_every=8,
     ),
     Outcome(
         name="bmc-slow",

@@ -38,7 +38,7 @@ def test_every_counter_is_an_effect_with_a_meaning() -> None:
 
 
 def test_the_reference_page_is_what_the_tables_say() -> None:
-    assert PAGE.read_text() == render(), "run: python -m ferroscope.sim.reference docs/reference/simulator.md"
+    assert PAGE.read_text() == render(), "run: ferroscope docs simulator"
 
 
 def test_a_fleet_has_numbered_members_and_then_the_special_ones() -> None:

@@ -1,0 +1,79 @@
+"""The real service as one process on SQLite, for tests of what meets it from outside."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.support.processes import free_port, spawn, until
+
+_CONFIGURATION = """
+[api]
+host = 127.0.0.1
+bare_metal_port = {port}
+introspection_port = 0
+[database]
+connection = sqlite:///{directory}/ferroscope.db
+[worker]
+threads = 8
+retry_delay = 0.1
+[inspector]
+timeout = 6
+timeout_period = 0.5
+[drivers]
+command_timeout = 0.5
+power_timeout = 2
+"""
+
+
+class Api:
+    """The Bare Metal API of a service, at ``url``."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def call(self, method: str, path: str, body: object = None) -> Any:
+        """Return the answer's document; raise ``urllib.error.HTTPError`` for what is not 2xx."""
+        request = urllib.request.Request(
+            self.url + path,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json", "X-OpenStack-Ironic-API-Version": "1.80"},
+        )
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return json.loads(answer.read() or b"null")
+
+    def node(self, name: str) -> dict[str, Any]:
+        return self.call("GET", f"/v1/nodes/{name}")
+
+    def answers(self) -> bool:
+        try:
+            self.call("GET", "/v1/")
+        except OSError:
+            return False
+        return True
+
+
+@contextmanager
+def service(directory: Path) -> Iterator[Api]:
+    """Run ``ferroscope all`` in ``directory`` until the end of the block."""
+    port = free_port()
+    configuration = directory / "ferroscope.conf"
+    configuration.write_text(_CONFIGURATION.format(port=port, directory=directory))
+    command = [sys.executable, "-c", "from ferroscope.cli.main import main; main()", "all", "-c", str(configuration)]
+    log = directory / "service.log"
+    process = spawn(command, user=None, directory=directory, log=log)
+    api = Api(f"http://127.0.0.1:{port}")
+    try:
+        assert until(lambda: process.poll() is not None or api.answers(), seconds=30), log.read_text()
+        assert process.poll() is None, log.read_text()
+        yield api
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
