@@ -47,17 +47,17 @@ class AgentAnswer(msgspec.Struct, frozen=True):
     config: AgentConfig
 
 
-def issue(context: ApiContext, node: Node, occasion: str) -> tuple[Node, str]:
+def issue(context: ApiContext, node: Node, callback: str | None) -> tuple[Node, str]:
     """Return the node to be saved and its token; the mask where the token was given out before.
 
-    The very same ``occasion`` (a callback that is repeated because its answer got lost) gets a
-    new token in place of the old one.
+    Only the very same ``callback`` (its digest), repeated because its answer got lost, gets a new
+    token in place of the old one.
     """
     known = _known(node)
-    if known and known.get("occasion") != occasion:
+    if known and (callback is None or known.get("callback") != callback):
         return node, MASK
     token = context.new_token()
-    record = known | {"inspection": node.inspection, "occasion": occasion, "token_sha256": _digest(token)}
+    record = known | {"inspection": node.inspection, "callback": callback, "token_sha256": _digest(token)}
     return _with(node, record), token
 
 

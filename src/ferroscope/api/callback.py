@@ -1,8 +1,8 @@
 """What a ramdisk sends: taken apart as bytes, and reduced to the evidence of who it is.
 
-The inventory is never decoded as a whole: it is checked, its addresses are read, and the rest is
-carried on as the bytes that came. Source: the Bare Metal API reference (continue inspection) and
-the inventory of ironic-python-agent.
+What is stored are the bytes that came; they are decoded once here, so that whatever a worker
+will have to read can be read. Source: the Bare Metal API reference (continue inspection) and the
+inventory of ironic-python-agent.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ class Parsed(msgspec.Struct, frozen=True):
 
 
 _encode = msgspec.json.Encoder().encode
+_decode_parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_inventory = msgspec.json.Decoder(CallbackInventory).decode
 
 
@@ -75,7 +76,8 @@ def parse(raw: bytes, node_uuid: str | None, *, max_depth: int) -> Parsed:
 
 def split(raw: bytes, *, max_depth: int) -> dict[Part, bytes]:
     """Return the inventory and everything beside it, as JSON bytes."""
-    document: dict[str, Any] = json_body.decode(raw, dict[str, msgspec.Raw], max_depth=max_depth)
+    json_body.decode(raw, dict[str, Any], max_depth=max_depth)
+    document: dict[str, Any] = _decode_parts(raw)
     inventory = document.pop("inventory", None)
     if inventory is None:
         raise BadRequestError("The body has no inventory. It must be an object with at least the key inventory.")

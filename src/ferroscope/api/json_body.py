@@ -29,8 +29,6 @@ def decode(raw: bytes, wanted: Any, *, max_depth: int) -> Any:
     if not raw:
         raise BadRequestError("The request needs a JSON body and has none.")
     try:
-        if not raw.isascii():
-            raw.decode()
         value = _decoder(wanted).decode(raw)
     except msgspec.ValidationError as exc:
         raise BadRequestError(f"The request body does not fit: {exc}. GET /openapi.json has its schema.") from None

@@ -106,7 +106,7 @@ def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
             return accept.not_waiting(verdict.node)
         if call.minor < _TOKEN_SINCE:
             return verdict.node, None
-        node, token = agent.issue(context, verdict.node, "lookup")
+        node, token = agent.issue(context, verdict.node, None)
         return (node if node is verdict.node else tx.nodes.update(node)), token
 
     outcome = context.store.write(work)
