@@ -1,0 +1,36 @@
+"""One installation on SQLite for most tests; each takes machines of its own from its fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.environment import Clients
+from tests.acceptance.site import Site
+from tests.acceptance.site import site as run_site
+from tests.support import databases
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.acceptance)
+
+
+@pytest.fixture(scope="session")
+def clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clients]:
+    """Give the published clients; an error where they are not installed."""
+    running = Clients(tmp_path_factory.mktemp("clients"))
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory, migrated_sqlite: Path, clients: Clients) -> Iterator[Site]:
+    """Give the installation that the tests share."""
+    directory = tmp_path_factory.mktemp("site")
+    with run_site(directory, databases.sqlite(directory, migrated_sqlite), clients) as place:
+        yield place
