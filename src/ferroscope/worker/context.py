@@ -7,6 +7,7 @@ of it together with the new state and the request's end, or none of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -45,7 +46,6 @@ class TaskContext:
         claim: Claim,
         node: Node,
         inspection: Inspection | None,
-        ports: list[Port],
         rerun: bool,
         store: Store,
         bmc: Bmc | None,
@@ -58,7 +58,6 @@ class TaskContext:
         self.before = node
         self.node = msgspec.structs.replace(node, **_documents(node))
         self.inspection = inspection
-        self.ports = ports
         self.port_changes = PortChanges()
         self.parts: dict[Part, bytes] = {}
         self.bmc_addresses: frozenset[str] | None = None
@@ -75,6 +74,12 @@ class TaskContext:
     @property
     def request(self) -> Request:
         return self.claim.request
+
+    @cached_property
+    def ports(self) -> list[Port]:
+        """The node's ports; nobody else changes them while the node is locked, except an operator."""
+        query = Query(filters={"node": self.node.uuid})
+        return list(self.store.read(lambda tx: tx.ports.list(query)))
 
     def driver(self) -> Bmc:
         """Return the node's driver; ``BmcError`` where none of that name is enabled."""

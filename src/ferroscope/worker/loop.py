@@ -16,13 +16,10 @@ import structlog
 from ferroscope import transition
 from ferroscope.config.settings import Settings
 from ferroscope.domain.decision import Decision, Run, decide
-from ferroscope.domain.machine import advance
-from ferroscope.domain.merge import three_way
-from ferroscope.domain.model import Claim, Node, Request, Severity
-from ferroscope.domain.outcome import Drop, Fail, Next, Outcome, Retry
-from ferroscope.domain.provision import Provision
+from ferroscope.domain.model import Claim, Inspection, Node, Request, Severity
+from ferroscope.domain.outcome import Fail, Next, Outcome, Retry
 from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import Event, State
+from ferroscope.domain.states import STRICT, Event
 from ferroscope.ports.bmc import Bmc
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.errors import (
@@ -33,13 +30,22 @@ from ferroscope.ports.errors import (
     StoreUnavailableError,
 )
 from ferroscope.ports.queue import Queue
-from ferroscope.ports.store import Query, Store, Transaction
+from ferroscope.ports.store import Store, Transaction
 from ferroscope.worker.context import StoppedError, TaskContext
+from ferroscope.worker.settle import settle
 
 T = TypeVar("T")
 Task = Callable[[TaskContext], Outcome]
 
 _log = structlog.get_logger(__name__)
+
+
+class Locked(msgspec.Struct, frozen=True):
+    """A node under a claim, as it was when it was locked, and its newest inspection."""
+
+    claim: Claim
+    node: Node
+    inspection: Inspection | None
 
 
 class Worker:
@@ -91,58 +97,60 @@ class Worker:
         claim = self.get()
         if claim is None:
             return "found no request that is due"
-        said = ""
-        while claim is not None:
-            said, claim = self.carry_out(claim)
+        said, follow = self.carry_out(claim)
+        while follow is not None:
+            said, follow = self.carry_out(follow.claim, follow)
         return said
 
-    def carry_out(self, claim: Claim) -> tuple[str, Claim | None]:
-        """Carry out one claimed request; return what happened and the claim that follows, if any."""
+    def carry_out(self, claim: Claim, handed: Locked | None = None) -> tuple[str, Locked | None]:
+        """Carry out one claimed request; return what happened and what follows under the same lock."""
         request = claim.request
         what = f"{request.event} of node {request.node}"
         try:
-            context, decision = self.persist(lambda tx: self.prepare(tx, claim), durable=False)
+            locked, decision = self.persist(lambda tx: self.prepare(tx, claim, handed), durable=False)
+            context = self.context(locked, decision)
+            outcome = self.run_task(context, decision) if isinstance(decision, Run) else decision
+            follow = self.end(context, decision, outcome)
         except NotFoundError:
-            self.persist(lambda tx: self.give_up(tx, claim))
-            return f"found no node for {what}", None
+            return f"found no node for {what}: {self.give_up(claim)}", None
         except ClaimLostError:
             return f"lost {what} to another worker", None
-        try:
-            outcome = self.run_task(context, decision) if isinstance(decision, Run) else decision
-            follow = self.persist(lambda tx: self.conclude(tx, context, decision, outcome))
-        except ClaimLostError:
-            return f"lost {what} to another worker while it ran", None
-        except NotFoundError:
-            return f"node of {what} was deleted meanwhile", None
-        except ConflictError as exc:
-            again = Retry(self.settings.worker.retry_delay, Reason.PORT_CONFLICT, str(exc))
-            follow = self.persist(lambda tx: self.conclude(tx, context, decision, again))
-        _log.info(
-            "request carried out", request=request.event, node=request.node, outcome=type(outcome).__name__.lower()
-        )
-        return f"carried out {what}: {type(outcome).__name__.lower()}", follow
+        said = type(outcome).__name__.lower()
+        _log.info("request carried out", request=request.event, node=request.node, outcome=said)
+        return f"carried out {what}: {said}", follow
 
-    def prepare(self, tx: Transaction, claim: Claim) -> tuple[TaskContext, Decision]:
-        """Lock, decide and save, in one transaction."""
-        node = self.lock(tx, claim)
-        decision = self.decide(node, claim.request)
+    def end(self, context: TaskContext, decision: Decision, outcome: Outcome) -> Locked | None:
+        """Commit what the attempt led to; a port's MAC that was taken meanwhile makes it start over."""
+        # Losing the record of a mere move to a power failure only repeats it; data must not be lost.
+        durable = bool(context.parts)
+        try:
+            return self.persist(lambda tx: self.conclude(tx, context, decision, outcome), durable=durable)
+        except ConflictError as exc:
+            again = self._again(Reason.PORT_CONFLICT, str(exc))
+            return self.persist(lambda tx: self.conclude(tx, context, decision, again), durable=False)
+
+    def prepare(self, tx: Transaction, claim: Claim, handed: Locked | None) -> tuple[Locked, Decision]:
+        """Lock, decide and save, in one transaction; what was handed over is locked already."""
+        locked = handed or self.lock(tx, claim)
+        decision = self.decide(locked.node, claim.request)
         if isinstance(decision, Run):
-            node = self.save(tx, claim, node, decision)
-        inspection = tx.inspections.get(node.inspection) if node.inspection else None
-        context = TaskContext(
-            claim=claim,
-            node=node,
-            inspection=inspection,
-            ports=list(tx.ports.list(Query(filters={"node": node.uuid}))),
+            locked = self.save(tx, locked, decision)
+        return locked, decision
+
+    def context(self, locked: Locked, decision: Decision) -> TaskContext:
+        """Return what the task works on."""
+        return TaskContext(
+            claim=locked.claim,
+            node=locked.node,
+            inspection=locked.inspection,
             rerun=isinstance(decision, Run) and decision.rerun,
             store=self.store,
-            bmc=self.drivers.get(node.driver),
+            bmc=self.drivers.get(locked.node.driver),
             settings=self.settings,
             clock=self.clock,
             stop=self.stop,
             process=self.process,
         )
-        return context, decision
 
     # The seven steps.
 
@@ -150,21 +158,26 @@ class Worker:
         """Claim a request; None when there was none in time or the process shall stop."""
         return self.queue.get(self.member, self.settings.worker.get_timeout, self.stop)
 
-    def lock(self, tx: Transaction, claim: Claim) -> Node:
-        """Make sure that the claim, which is the node's lock, is still mine; return the node."""
-        tx.requests.hold(claim)
-        return tx.nodes.get(claim.request.node, lock=True)
+    def lock(self, tx: Transaction, claim: Claim) -> Locked:
+        """Make sure that the claim, which is the node's lock, is still mine; return what it locks.
+
+        A strict request is marked as begun by the same write.
+        """
+        tx.requests.hold(claim, begun=claim.request.event in STRICT)
+        node = tx.nodes.get(claim.request.node, lock=True)
+        inspection = tx.inspections.get(node.inspection) if node.inspection else None
+        return Locked(claim, node, inspection)
 
     def decide(self, node: Node, request: Request) -> Decision:
         """Let the machine take the event."""
         return decide(node, request, self.settings.worker.delivery())
 
-    def save(self, tx: Transaction, claim: Claim, node: Node, decision: Run) -> Node:
+    def save(self, tx: Transaction, locked: Locked, decision: Run) -> Locked:
         """Save the target state of a strict event before its task runs; reentrant ones come after."""
-        if not decision.transition.strict or claim.request.begun:
-            return node
-        tx.requests.hold(claim, begun=True)
-        return transition.apply(tx, node, decision.transition)
+        if not decision.transition.strict or locked.claim.request.begun:
+            return locked
+        node = transition.apply(tx, locked.node, decision.transition)
+        return msgspec.structs.replace(locked, node=node)
 
     def run_task(self, context: TaskContext, decision: Run) -> Outcome:
         """Run the task; every failure becomes an outcome."""
@@ -192,12 +205,13 @@ class Worker:
             return Fail(outcome.reason, f"{outcome.message}; gave up after {context.request.attempt} attempts")
         return outcome
 
-    def follow(self, tx: Transaction, claim: Claim, node: Node, event: Event) -> Claim | None:
+    def follow(self, tx: Transaction, context: TaskContext, event: Event) -> Claim | None:
         """Put the event that follows on the queue; mine at once, unless others wait for this node."""
+        node = context.before
         request = Request(node=node.uuid, event=event, inspection=node.inspection)
         if len(tx.requests.pending(node.uuid)) == 1:
-            return tx.requests.put(request, instead_of=claim)
-        tx.requests.consume(claim)
+            return tx.requests.put(request, instead_of=context.claim)
+        tx.requests.consume(context.claim)
         tx.requests.put(request)
         return None
 
@@ -215,75 +229,38 @@ class Worker:
 
     # What the steps are made of.
 
-    def conclude(self, tx: Transaction, context: TaskContext, decision: Decision, outcome: Outcome) -> Claim | None:
+    def conclude(self, tx: Transaction, context: TaskContext, decision: Decision, outcome: Outcome) -> Locked | None:
         """Commit all that an attempt led to: changes, state, what follows, the request's end."""
         noted = len(context.notes)
+        claim = None
         try:
             if isinstance(outcome, Retry):
                 self.retry(tx, context, outcome)
                 return None
             if isinstance(outcome, Next) and outcome.event in self.tasks:
-                node = tx.nodes.get(context.node.uuid, lock=True)
-                claim = self.follow(tx, context.claim, node, outcome.event)
+                claim = self.follow(tx, context, outcome.event)
             else:
                 self.consume(tx, context.claim)
-                node = tx.nodes.get(context.node.uuid, lock=True)
-                claim = None
-            self._settle(tx, context, node, decision, outcome)
+            node = settle(tx, context, decision, outcome, self.tasks)
             context.save_notes(tx)
         finally:
             del context.notes[noted:]  # the transaction may be run again
-        return claim
+        return None if claim is None else Locked(claim, node, context.inspection)
 
-    def _settle(self, tx: Transaction, context: TaskContext, node: Node, decision: Decision, outcome: Outcome) -> None:
-        if isinstance(outcome, Drop):
-            context.note("dropped", outcome.message, severity=Severity.WARNING, reason=outcome.reason)
-            return
-        if isinstance(outcome, Fail):
-            self._settle_failure(tx, context, node, decision, outcome)
-            return
-        node = three_way(context.before, context.node, node)
-        self._save_ports(tx, context)
-        if context.parts and node.inspection:
-            tx.data.save(node.inspection, node.uuid, context.parts)
-        steps = [decision.transition] if isinstance(decision, Run) else []
-        if isinstance(outcome, Next) and outcome.event not in self.tasks:
-            steps.append(advance(steps[-1].target, outcome.event))
-        moves = [step for step in steps if step.target is not node.state]
-        for move in moves:
-            node = transition.apply(tx, node, move)
-            context.node = msgspec.structs.replace(context.node, state=node.state)
-            context.note(str(node.state), f"the inspection is {node.state}")
-        if context.request.event is Event.VERIFY:
-            transition.rest(tx, node, Provision.MANAGEABLE)
-        elif not moves:
-            tx.nodes.update(node)
-
-    def _settle_failure(
-        self, tx: Transaction, context: TaskContext, node: Node, decision: Decision, outcome: Fail
-    ) -> None:
-        node = msgspec.structs.replace(node, power_state=context.node.power_state)
-        if isinstance(decision, Run) and decision.transition.target is State.ERROR:
-            transition.apply(tx, node, decision.transition, failure=outcome)
-        else:
-            transition.fail(tx, node, outcome)
-        context.note("failed", outcome.message, severity=Severity.ERROR, reason=outcome.reason)
-
-    def _save_ports(self, tx: Transaction, context: TaskContext) -> None:
-        changes = context.port_changes
-        if changes.removed:
-            tx.ports.remove(changes.removed)
-        if changes.added:
-            tx.ports.add(changes.added)
-        for port in changes.updated.values():
-            tx.ports.update(port)
-
-    def give_up(self, tx: Transaction, claim: Claim) -> None:
+    def give_up(self, claim: Claim) -> str:
         """An unknown node: try again later, in the end consume the request."""
-        if claim.request.attempt < self.settings.worker.max_attempts:
-            tx.requests.retry(claim, self.settings.worker.retry_delay)
-        else:
+
+        def work(tx: Transaction) -> str:
+            if claim.request.attempt < self.settings.worker.max_attempts:
+                tx.requests.retry(claim, self.settings.worker.retry_delay)
+                return "will look again"
             tx.requests.consume(claim)
+            return "gave up"
+
+        try:
+            return self.persist(work, durable=False)
+        except ClaimLostError:
+            return "its requests went with it"
 
     def persist(self, work: Callable[[Transaction], T], *, durable: bool = True) -> T:
         """Write, however long the database is away; raise only when the process shall stop."""

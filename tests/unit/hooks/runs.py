@@ -68,7 +68,6 @@ def context(ports: Sequence[Port] = (), elsewhere: Mapping[str, str] | None = No
         claim=Claim(request=Request(node=NODE, event=Event.CONTINUE), holder="test", token="token"),
         node=node,
         inspection=None,
-        ports=list(ports),
         rerun=False,
         store=store,
         bmc=None,

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from ferroscope.config.settings import Settings, WorkerSettings
-from ferroscope.domain.model import Claim
 from ferroscope.domain.states import State
 from ferroscope.periodic.timeouts import Timeouts
 from ferroscope.ports.bmc import Power
@@ -128,7 +127,8 @@ def test_a_stalled_worker_that_wakes_up_late_changes_nothing(service: Service) -
     slow = service.worker
     claim = slow.get()
     assert claim is not None
-    context, decision = service.store.write(lambda tx: slow.prepare(tx, claim))
+    locked, decision = service.store.write(lambda tx: slow.prepare(tx, claim, None))
+    context = slow.context(locked, decision)
     outcome = slow.run_task(context, decision)  # type: ignore[arg-type]
     take_over(service)
     service.work()
@@ -143,7 +143,8 @@ def test_a_stalled_worker_cannot_record_an_intent(service: Service) -> None:
     slow = service.worker
     claim = slow.get()
     assert claim is not None
-    context, _ = service.store.write(lambda tx: slow.prepare(tx, claim))
+    locked, decision = service.store.write(lambda tx: slow.prepare(tx, claim, None))
+    context = slow.context(locked, decision)
     take_over(service)
     service.work()
     with pytest.raises(ClaimLostError):
@@ -180,7 +181,7 @@ def test_a_node_deleted_while_its_task_runs_ends_the_task_quietly(service: Servi
     service.start()
     claim = service.worker.get()
     assert claim is not None
-    context, _decision = service.store.write(lambda tx: service.worker.prepare(tx, claim))
+    context, _decision = service.store.write(lambda tx: service.worker.prepare(tx, claim, None))
     service.store.write(lambda tx: tx.nodes.remove(context.node.uuid))
     said, follow = service.worker.carry_out(claim)
     assert follow is None
@@ -194,9 +195,9 @@ def test_the_follow_up_is_mine_at_once_unless_others_wait(service: Service) -> N
     claim = service.worker.get()
     assert claim is not None
     _, follow = service.worker.carry_out(claim)
-    assert isinstance(follow, Claim)
-    assert follow.request.event == "finish"
-    assert follow.request.attempt == 1
+    assert follow is not None
+    assert follow.claim.request.event == "finish"
+    assert follow.claim.request.attempt == 1
 
 
 def overdue(service: Service, timeout: float) -> str:

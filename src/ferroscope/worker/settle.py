@@ -1,0 +1,82 @@
+"""What an attempt led to, written down: the node's and its ports' changes, the data, the state.
+
+Called inside the transaction that also ends the request, so it happens once or not at all. It
+changes nothing outside and decides nothing: the outcome says what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+import msgspec
+
+from ferroscope import transition
+from ferroscope.domain.decision import Decision, Run
+from ferroscope.domain.machine import advance
+from ferroscope.domain.merge import three_way
+from ferroscope.domain.model import Node, Severity
+from ferroscope.domain.outcome import Done, Drop, Fail, Next
+from ferroscope.domain.provision import Provision
+from ferroscope.domain.states import Event, State, Transition
+from ferroscope.ports.store import Transaction
+from ferroscope.worker.context import TaskContext
+
+
+def settle(
+    tx: Transaction,
+    context: TaskContext,
+    decision: Decision,
+    outcome: Done | Next | Fail | Drop,
+    with_task: Container[Event],
+) -> Node:
+    """Write down what ``outcome`` means and return the node as it is stored then.
+
+    ``with_task`` are the events that have a task of their own; any other that follows only moves
+    the state, here and now. ``NotFoundError`` where the node is gone, ``ConflictError`` where a
+    port's MAC was taken meanwhile.
+    """
+    node = tx.nodes.get(context.node.uuid, lock=True)
+    if isinstance(outcome, Drop):
+        context.note("dropped", outcome.message, severity=Severity.WARNING, reason=outcome.reason)
+        return node
+    if isinstance(outcome, Fail):
+        return _settle_failure(tx, context, node, decision, outcome)
+    node = three_way(context.before, context.node, node)
+    _save_results(tx, context, node)
+    moves = [move for move in _moves(decision, outcome, with_task) if move.target is not node.state]
+    for move in moves:
+        node = transition.apply(tx, node, move)
+        context.note(str(node.state), f"the inspection is {node.state}")
+    if context.request.event is Event.VERIFY:
+        return transition.rest(tx, node, Provision.MANAGEABLE)
+    return node if moves else tx.nodes.update(node)
+
+
+def _moves(decision: Decision, outcome: Done | Next, with_task: Container[Event]) -> list[Transition]:
+    if not isinstance(decision, Run):
+        return []
+    moves = [decision.transition]
+    if isinstance(outcome, Next) and outcome.event not in with_task:
+        moves.append(advance(decision.transition.target, outcome.event))
+    return moves
+
+
+def _settle_failure(tx: Transaction, context: TaskContext, node: Node, decision: Decision, outcome: Fail) -> Node:
+    """A failed attempt changes nothing on the node but its state, the reason, and its real power state."""
+    node = msgspec.structs.replace(node, power_state=context.node.power_state)
+    context.note("failed", outcome.message, severity=Severity.ERROR, reason=outcome.reason)
+    if isinstance(decision, Run) and decision.transition.target is State.ERROR:
+        return transition.apply(tx, node, decision.transition, failure=outcome)
+    return transition.fail(tx, node, outcome)
+
+
+def _save_results(tx: Transaction, context: TaskContext, node: Node) -> None:
+    changes = context.port_changes
+    if changes.removed:
+        tx.ports.remove(changes.removed)
+    if changes.added:
+        tx.ports.add(changes.added)
+    for port in changes.updated.values():
+        tx.ports.update(port)
+    if context.parts and node.inspection:
+        tx.data.save(node.inspection, node.uuid, context.parts)
