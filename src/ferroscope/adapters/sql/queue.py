@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from sqlalchemy import Engine, Update, bindparam, exists, select, update
+from sqlalchemy import Engine, Update, and_, bindparam, exists, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from ferroscope.adapters.sql import schema
@@ -23,8 +23,16 @@ from ferroscope.ports.store import Store
 
 _r = schema.requests.c
 _m = schema.members.c
-_busy = schema.requests.alias("busy")
-_IN_THE_WAY = exists().where(_busy.c.claimed_node == _r.node)
+# A claimer passes over rows that another one is just claiming, so that a request must not only
+# find its node free but also be the oldest of it: else the second would overtake the first.
+_sibling = schema.requests.alias("sibling")
+_IN_THE_WAY = exists().where(
+    _sibling.c.node == _r.node,
+    or_(
+        _sibling.c.claimed_node.is_not(None),
+        and_(_sibling.c.id < _r.id, _sibling.c.due_at <= db_now()),
+    ),
+)
 _NEXT = (
     select(_r.id)
     .where(_r.holder.is_(None), _r.due_at <= db_now(), ~_IN_THE_WAY)
