@@ -5,10 +5,13 @@ Everything else in this package is the same SQL for all of them.
 
 from __future__ import annotations
 
+import re
+import sys
+from functools import cache
 from typing import Any, Final, Literal
 
 from sqlalchemy import Connection, Double, Engine, create_engine, event, make_url
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
@@ -22,6 +25,8 @@ _PG_BUSY: Final = {"40001", "40P01", "55P03"}
 _PG_UNAVAILABLE: Final = {"25006", "53100", "53200", "53300", "57014", "57P01", "57P02", "57P03", "25P03"}
 _MYSQL_BUSY: Final = {1205, 1213, 1020}
 _MYSQL_UNAVAILABLE: Final = {1021, 1040, 1053, 1114, 1290, 1792, 1836, 1927, 1969, 2002, 2003, 2006, 2013, 2055, 3024}
+# MariaDB's message ends with the key (MySQL's with table and key), SQLite's with the column.
+_VIOLATED: Final = re.compile(r"(?:for key '(?:[^'.]+\.)?(?P<key>[^'.]+)'|failed: (?P<column>\w+\.\w+))\Z")
 _SQLITE_BUSY: Final = ("database is locked", "database table is locked", "database schema is locked")
 
 
@@ -63,7 +68,7 @@ def build_engine(settings: DatabaseSettings) -> Engine:
     else:
         url = url.set(drivername="mysql+pymysql") if "+" not in url.drivername else url
         arguments = _mysql_arguments(settings)
-    return create_engine(
+    engine = create_engine(
         url,
         isolation_level="READ COMMITTED",
         connect_args=arguments,
@@ -72,6 +77,9 @@ def build_engine(settings: DatabaseSettings) -> Engine:
         pool_timeout=settings.busy_timeout,
         pool_use_lifo=True,
     )
+    if family == "postgresql":
+        event.listen(engine, "connect", _prepare_postgresql)
+    return engine
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
@@ -79,6 +87,22 @@ def _prepare_sqlite(connection: Any, _record: Any) -> None:
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=1000", "cache_size=-8192"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
+
+
+def _prepare_postgresql(connection: Any, _record: Any) -> None:
+    """Let NUL, which PostgreSQL has no room for in texts, become U+FFFD; ramdisks do send it."""
+    from psycopg.types.string import StrDumper, StrDumperUnknown, StrDumperVarchar
+
+    for dumper in (StrDumperVarchar, StrDumper, StrDumperUnknown):
+        connection.adapters.register_dumper(str, _without_nul(dumper))
+
+
+@cache
+def _without_nul(dumper: Any) -> Any:
+    def dump(self: Any, text: str) -> Any:
+        return dumper.dump(self, text.replace("\0", "\ufffd") if "\0" in text else text)
+
+    return type(dumper.__name__, (dumper,), {"dump": dump})
 
 
 def _postgresql_arguments(settings: DatabaseSettings) -> dict[str, Any]:
@@ -112,16 +136,25 @@ def _mysql_arguments(settings: DatabaseSettings) -> dict[str, Any]:
 
 
 def begin(connection: Connection, *, write: bool, durable: bool) -> None:
-    """Open the transaction: on SQLite with the write lock at once, so that it never deadlocks."""
+    """Open the transaction: on SQLite with the write lock at once, so that it never deadlocks.
+
+    A read sees one moment only, whatever number of statements it has.
+    """
     family = connection.dialect.name
     if family == "sqlite":
         if write:
             _set_sqlite_durability(connection, durable=durable)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
-        return
-    connection.begin()
-    if family == "postgresql" and write and not durable:
-        connection.exec_driver_sql("SET LOCAL synchronous_commit TO OFF")
+    elif family == "postgresql":
+        if not write:
+            connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        connection.begin()
+        if write and not durable:
+            connection.exec_driver_sql("SET LOCAL synchronous_commit TO OFF")
+    else:
+        connection.begin()
+        if not write:
+            connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 
 
 def _set_sqlite_durability(connection: Connection, *, durable: bool) -> None:
@@ -166,6 +199,22 @@ def classify(error: DBAPIError) -> Trouble:
     if isinstance(error, OperationalError):
         return "busy" if any(text in str(original) for text in _SQLITE_BUSY) else "unavailable"
     return "other"
+
+
+def largest_value(connection: Connection) -> int:
+    """Return how many bytes one statement can carry, with room to spare."""
+    # MariaDB's packet has 16 MiB, in which PyMySQL spells bytes as hexadecimal.
+    return 4 * 1024 * 1024 if connection.dialect.name in ("mysql", "mariadb") else sys.maxsize
+
+
+def violated_constraint(error: IntegrityError) -> str | None:
+    """Return the name of the constraint, or on SQLite ``table.column``; never what a value looks like."""
+    original: Any = error.orig
+    if diagnosis := getattr(original, "diag", None):
+        name: str | None = diagnosis.constraint_name
+        return name
+    found = _VIOLATED.search(str(original.args[-1]))
+    return (found["key"] or found["column"]) if found else None
 
 
 def _by_code(code: Any, busy: set[Any], gone: set[Any], *, unavailable: bool) -> Trouble:

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from sqlalchemy import bindparam, delete, insert, or_, select, update
+from sqlalchemy import Table, bindparam, delete, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from ferroscope.adapters.sql import schema
+from ferroscope.adapters.sql.dialect import violated_constraint
 from ferroscope.adapters.sql.query import page
 from ferroscope.adapters.sql.rows import Mapper
 from ferroscope.domain.model import Inspection, Node, Port
@@ -63,13 +64,13 @@ def _is_uuid(ident: str) -> bool:
     return len(ident) == 36 and ident.count("-") == 4
 
 
-def _conflict(error: IntegrityError, row: dict[str, Any], fields: Sequence[str]) -> Exception:
+def _conflict(error: IntegrityError, row: dict[str, Any], table: Table) -> Exception:
     """Return the ``ConflictError`` that a unique constraint's violation means."""
-    text = str(error.orig)
-    for field in fields:
-        if f"_{field}" in text or f".{field}" in text or f"({field})" in text:
-            return ConflictError(field, str(row[field]))
-    if "PRIMARY" in text or "pk_" in text:
+    violated = violated_constraint(error)
+    for column in table.columns:
+        if violated in (f"uq_{table.name}_{column.name}", f"{table.name}.{column.name}"):
+            return ConflictError(column.name, str(row[column.name]))
+    if violated in ("PRIMARY", f"pk_{table.name}"):
         return ConflictError("uuid", str(row["uuid"]))
     return error
 
@@ -111,7 +112,7 @@ class SqlNodes:
         try:
             return int(self._tx.connection.execute(statement, row).rowcount)
         except IntegrityError as exc:
-            raise _conflict(exc, row, ("instance_uuid", "name", "uuid")) from exc
+            raise _conflict(exc, row, schema.nodes) from exc
 
 
 class SqlPorts:
@@ -147,7 +148,7 @@ class SqlPorts:
         try:
             return int(self._tx.connection.execute(statement, row).rowcount)
         except IntegrityError as exc:
-            raise _conflict(exc, row, ("address", "name", "uuid")) from exc
+            raise _conflict(exc, row, schema.ports) from exc
 
 
 class SqlInspections:
@@ -167,5 +168,7 @@ class SqlInspections:
         self._tx.connection.execute(_UPDATE_INSPECTION, _INSPECTION.to_row(inspection) | {"_uuid": inspection.uuid})
 
     def list(self, query: Query) -> Sequence[Inspection]:
+        if query.sort_key == "created_at":  # an inspection is created when it starts
+            query = msgspec.structs.replace(query, sort_key="started_at")
         statement = page(self._tx.connection, _INSPECTION, query)
         return [_INSPECTION.from_row(row) for row in self._tx.connection.execute(statement)]

@@ -7,10 +7,11 @@ import zlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import bindparam, delete, insert, select, update
+import msgspec
+from sqlalchemy import LargeBinary, bindparam, delete, insert, select, update
 
 from ferroscope.adapters.sql import schema
-from ferroscope.adapters.sql.dialect import db_now
+from ferroscope.adapters.sql.dialect import db_now, largest_value
 from ferroscope.adapters.sql.nodes import NODE
 from ferroscope.adapters.sql.query import page
 from ferroscope.adapters.sql.rows import Mapper
@@ -35,6 +36,11 @@ _DELETE_PART = delete(schema.inspection_data).where(
     _d.inspection == bindparam("_inspection"), _d.part.in_(bindparam("_parts", expanding=True))
 )
 _INSERT_PART = insert(schema.inspection_data)
+_APPEND_PART = (
+    update(schema.inspection_data)
+    .where(_d.inspection == bindparam("_inspection"), _d.part == bindparam("_part"))
+    .values(content=_d.content.concat(bindparam("_more", type_=LargeBinary())))
+)
 _LOAD = select(_d.part, _d.codec, _d.content).where(
     _d.inspection == bindparam("inspection"), _d.part.in_(bindparam("parts", expanding=True))
 )
@@ -59,19 +65,23 @@ class SqlInspectionData:
         self._tx = tx
 
     def save(self, inspection: str, node: str, parts: dict[Part, bytes]) -> None:
+        if not parts:
+            return
         self._tx.connection.execute(_DELETE_PART, {"_inspection": inspection, "_parts": list(parts)})
-        rows = [
-            {
-                "inspection": inspection,
-                "node": node,
-                "part": part,
-                "codec": _CODEC,
-                "content": zlib.compress(content, _LEVEL),
-                "created_at": self._tx.now,
-            }
-            for part, content in parts.items()
-        ]
+        size = largest_value(self._tx.connection)
+        rows, rests = [], []
+        for part, content in parts.items():
+            key = {"inspection": inspection, "part": part}
+            packed = zlib.compress(content, _LEVEL)
+            first = packed[:size]
+            rows.append(key | {"node": node, "codec": _CODEC, "content": first, "created_at": self._tx.now})
+            rests += [
+                {"_inspection": inspection, "_part": part, "_more": packed[start : start + size]}
+                for start in range(size, len(packed), size)
+            ]
         self._tx.connection.execute(_INSERT_PART, rows)
+        for rest in rests:
+            self._tx.connection.execute(_APPEND_PART, rest)
 
     def load(self, inspection: str, parts: Sequence[Part]) -> dict[Part, bytes]:
         rows = self._tx.connection.execute(_LOAD, {"inspection": inspection, "parts": list(parts)})
@@ -94,6 +104,7 @@ class SqlJournal:
             self._tx.connection.execute(_INSERT_ENTRY, rows)
 
     def list(self, query: Query) -> Sequence[Entry]:
+        query = msgspec.structs.replace(query, sort_key="id")
         statement = page(self._tx.connection, _ENTRY, query, key="id")
         return [_ENTRY.from_row(row) for row in self._tx.connection.execute(statement)]
 

@@ -25,7 +25,14 @@ REQUEST = Mapper(Request, schema.requests)
 _r = schema.requests.c
 _MINE = (_r.id == bindparam("_id"), _r.token == bindparam("_token"), _r.attempt == bindparam("_attempt"))
 _INSERT = insert(schema.requests)
-_HOLD = update(schema.requests).where(*_MINE).values(begun=bindparam("_begun"), progress=bindparam("_progress"))
+# By (begun, progress given). Without news the row is written all the same: that is the fence.
+_TOUCH = update(schema.requests).where(*_MINE).values(attempt=_r.attempt)
+_HOLD = {
+    (False, False): _TOUCH,
+    (False, True): _TOUCH.values(progress=bindparam("_progress")),
+    (True, False): _TOUCH.values(begun=True),
+    (True, True): _TOUCH.values(begun=True, progress=bindparam("_progress")),
+}
 _CONSUME = delete(schema.requests).where(*_MINE)
 _RETRY = (
     update(schema.requests)
@@ -70,13 +77,8 @@ class SqlRequests:
         return None
 
     def hold(self, claim: Claim, *, begun: bool = False, progress: dict[str, Any] | None = None) -> None:
-        known = claim.request.progress if progress is None else progress
-        self._fenced(
-            _HOLD,
-            claim,
-            _begun=begun or claim.request.begun,
-            _progress=msgspec.json.encode(known).decode(),
-        )
+        noted = {} if progress is None else {"_progress": msgspec.json.encode(progress).decode()}
+        self._fenced(_HOLD[begun, bool(noted)], claim, **noted)
 
     def consume(self, claim: Claim) -> None:
         self._fenced(_CONSUME, claim)
