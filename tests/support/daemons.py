@@ -66,6 +66,7 @@ class Postgresql:
             "synchronous_commit": "on",
             "full_page_writes": "on",
             "jit": "off",
+            "deadlock_timeout": "100ms",  # only how soon it looks, not what it does
         }
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         return [self._postgres, "-D", str(directory / "data"), *options]

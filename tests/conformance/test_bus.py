@@ -1,0 +1,74 @@
+"""``ports.bus.Bus``: a hint that is never lost between a look and the wait after it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from ferroscope.adapters.memory import LocalBus
+from ferroscope.ports.bus import Bus
+
+ADAPTERS: dict[str, Callable[[], Bus]] = {"memory": LocalBus}
+
+
+@pytest.fixture(params=list(ADAPTERS))
+def bus(request: pytest.FixtureRequest) -> Iterator[Bus]:
+    opened = ADAPTERS[request.param]()
+    yield opened
+    opened.close()
+
+
+def test_a_message_that_came_before_the_wait_ends_it_at_once(bus: Bus) -> None:
+    seen = bus.wait("requests", 0, 0.0)
+    bus.publish("requests")
+    start = time.monotonic()
+    assert bus.wait("requests", seen, 30.0) > seen
+    assert time.monotonic() - start < 5.0
+
+
+def test_a_message_ends_every_wait_for_its_channel(bus: Bus) -> None:
+    positions: list[int] = []
+    ready = threading.Barrier(4)
+
+    def wait() -> None:
+        ready.wait(10)
+        positions.append(bus.wait("requests", 0, 30.0))
+
+    threads = [threading.Thread(target=wait) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    ready.wait(10)
+    bus.publish("requests")
+    for thread in threads:
+        thread.join(10)
+    assert positions == [1, 1, 1]
+
+
+def test_a_message_of_another_channel_ends_no_wait(bus: Bus) -> None:
+    bus.publish("leases")
+    assert bus.wait("requests", 0, 0.05) == 0
+
+
+def test_a_wait_without_a_message_takes_its_time(bus: Bus) -> None:
+    bus.publish("requests")
+    seen = bus.wait("requests", 0, 0.0)
+    start = time.monotonic()
+    assert bus.wait("requests", seen, 0.1) == seen
+    assert time.monotonic() - start >= 0.1
+
+
+def test_closing_ends_every_wait(bus: Bus) -> None:
+    timer = threading.Timer(0.1, bus.close)
+    timer.start()
+    start = time.monotonic()
+    bus.wait("requests", 0, 30.0)
+    assert time.monotonic() - start < 5.0
+    timer.join()
+
+
+def test_publishing_on_a_closed_bus_does_no_harm(bus: Bus) -> None:
+    bus.close()
+    bus.publish("requests")

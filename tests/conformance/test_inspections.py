@@ -1,0 +1,112 @@
+"""``ports.store.Inspections`` and ``InspectionData`` on every adapter."""
+
+from __future__ import annotations
+
+import base64
+import random
+
+import msgspec
+import pytest
+
+from ferroscope.domain.states import State
+from ferroscope.ports.errors import NotFoundError
+from ferroscope.ports.store import Query
+from tests.conformance.conftest import Adapter
+from tests.support import examples
+
+
+def test_every_field_comes_back_as_it_was_stored(adapter: Adapter) -> None:
+    inspection = examples.inspection(
+        adapter.node(),
+        state=State.ERROR,
+        started_at=1_700_000_000.125,
+        waiting_since=1_700_000_001.5,
+        finished_at=1_700_000_002.75,
+        reason="hook-failed",
+        error="no disk: 😀",
+        digest="ab" * 32,
+        manage_boot=False,
+    )
+    adapter.write(lambda tx: tx.inspections.add(inspection))
+    assert adapter.read(lambda tx: tx.inspections.get(inspection.uuid)) == inspection
+
+
+def test_a_change_is_saved(adapter: Adapter) -> None:
+    inspection = examples.inspection(adapter.node())
+    adapter.write(lambda tx: tx.inspections.add(inspection))
+    changed = msgspec.structs.replace(
+        inspection, state=State.ERROR, waiting_since=1.5, finished_at=2.5, reason="timeout", error="late", digest="cd"
+    )
+    adapter.write(lambda tx: tx.inspections.update(changed))
+    assert adapter.read(lambda tx: tx.inspections.get(inspection.uuid)) == changed
+
+
+def test_an_unknown_inspection_is_not_found(adapter: Adapter) -> None:
+    ident = examples.uuid()
+    with pytest.raises(NotFoundError) as error:
+        adapter.read(lambda tx: tx.inspections.get(ident))
+    assert (error.value.kind, error.value.ident) == ("inspection", ident)
+
+
+def test_a_list_is_in_the_order_of_the_starts(adapter: Adapter) -> None:
+    node, other = adapter.node(), adapter.node()
+    mine = [examples.inspection(node, started_at=float(at), state=State.FINISHED) for at in (2, 1, 3)]
+
+    def fill(tx):  # type: ignore[no-untyped-def]
+        for inspection in (*mine, examples.inspection(other)):
+            tx.inspections.add(inspection)
+
+    adapter.write(fill)
+    mine.sort(key=lambda inspection: inspection.started_at)
+    listed = adapter.read(lambda tx: tx.inspections.list(Query(filters={"node": node.uuid})))
+    assert list(listed) == mine
+    newest = Query(filters={"node": node.uuid}, sort_key="started_at", descending=True, limit=2)
+    assert list(adapter.read(lambda tx: tx.inspections.list(newest))) == [mine[2], mine[1]]
+    older = msgspec.structs.replace(newest, marker=mine[1].uuid)
+    assert list(adapter.read(lambda tx: tx.inspections.list(older))) == [mine[0]]
+    finished = Query(filters={"state": (State.FINISHED, State.ERROR)})
+    assert list(adapter.read(lambda tx: tx.inspections.list(finished))) == mine
+
+
+def test_data_comes_back_byte_for_byte(adapter: Adapter) -> None:
+    node = adapter.node()
+    inspection = examples.inspection(node)
+    inventory = bytes(range(256)) * 100 + "'\"\\ 😀".encode()
+
+    def save(tx):  # type: ignore[no-untyped-def]
+        tx.inspections.add(inspection)
+        tx.data.save(inspection.uuid, node.uuid, {"inventory": inventory, "unprocessed": b""})
+
+    adapter.write(save)
+    parts = adapter.read(lambda tx: tx.data.load(inspection.uuid, ["inventory", "unprocessed", "plugin_data"]))
+    assert parts == {"inventory": inventory, "unprocessed": b""}
+    assert adapter.read(lambda tx: tx.data.load(inspection.uuid, ["unprocessed"])) == {"unprocessed": b""}
+    assert adapter.read(lambda tx: tx.data.load(examples.uuid(), ["inventory"])) == {}
+
+
+def test_a_part_replaces_the_one_before_and_no_other(adapter: Adapter) -> None:
+    node = adapter.node()
+    inspection = examples.inspection(node)
+
+    def save(tx):  # type: ignore[no-untyped-def]
+        tx.inspections.add(inspection)
+        tx.data.save(inspection.uuid, node.uuid, {"inventory": b"i", "plugin_data": b"old"})
+
+    adapter.write(save)
+    adapter.write(lambda tx: tx.data.save(inspection.uuid, node.uuid, {"plugin_data": b"new"}))
+    parts = adapter.read(lambda tx: tx.data.load(inspection.uuid, ["inventory", "plugin_data"]))
+    assert parts == {"inventory": b"i", "plugin_data": b"new"}
+
+
+def test_saving_no_parts_is_allowed(adapter: Adapter) -> None:
+    node = adapter.node()
+    adapter.write(lambda tx: tx.data.save(examples.uuid(), node.uuid, {}))
+
+
+def test_the_largest_callback_that_the_api_takes_can_be_stored(adapter: Adapter) -> None:
+    node = adapter.node()
+    inspection = examples.uuid()
+    content = base64.b64encode(random.Random(1).randbytes(12 * 1024 * 1024 - 64))
+    assert 15 * 1024 * 1024 < len(content) < 16 * 1024 * 1024
+    adapter.write(lambda tx: tx.data.save(inspection, node.uuid, {"unprocessed": content}))
+    assert adapter.read(lambda tx: tx.data.load(inspection, ["unprocessed"])) == {"unprocessed": content}

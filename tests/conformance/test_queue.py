@@ -1,0 +1,209 @@
+"""``ports.queue.Queue`` on every adapter: what is delivered, to whom, in which order and when."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from ferroscope.domain.states import Event
+from tests.conformance.conftest import Adapter, Open
+from tests.support import examples
+
+
+def _claim_soon(adapter: Adapter, seconds: float) -> list[float]:
+    """Start a thread that waits for a request; return where it notes how long it waited."""
+    waited: list[float] = []
+    begun = threading.Event()
+
+    def wait() -> None:
+        begun.set()
+        start = time.monotonic()
+        adapter.claim("worker", seconds)
+        waited.append(time.monotonic() - start)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    begun.wait()
+    time.sleep(0.1)
+    waited_in = thread
+
+    class Joined(list[float]):
+        def __getitem__(self, index):  # type: ignore[no-untyped-def]
+            waited_in.join(60)
+            return waited[index]
+
+    return Joined()
+
+
+def test_an_empty_queue_gives_nothing_when_the_time_is_over(adapter: Adapter) -> None:
+    start = time.monotonic()
+    assert adapter.claim("worker", 0.0) is None
+    assert adapter.claim("worker", 0.2) is None
+    assert 0.2 <= time.monotonic() - start < 5.0
+
+
+def test_requests_of_different_nodes_come_oldest_first(adapter: Adapter) -> None:
+    adapter.join("worker")
+    nodes = [adapter.node() for _ in range(5)]
+    for node in nodes:
+        adapter.put(examples.request(node))
+    assert [adapter.must_claim("worker").request.node for _ in nodes] == [node.uuid for node in nodes]
+    assert adapter.claim("worker") is None
+
+
+def test_requests_of_one_node_come_one_after_the_other_in_their_order(adapter: Adapter) -> None:
+    adapter.join("worker")
+    adapter.join("other")
+    node = adapter.node()
+    events = [Event.CONTINUE, Event.ABORT, Event.TIMEOUT, Event.VERIFY]
+    for event in events:
+        adapter.put(examples.request(node, event))
+    delivered = []
+    for _ in events:
+        claim = adapter.must_claim("worker")
+        assert adapter.claim("other") is None, "a claim is the lock of its node"
+        assert adapter.claim("worker") is None, "for its own holder too"
+        delivered.append(claim.request.event)
+        adapter.write(lambda tx, claim=claim: tx.requests.consume(claim))  # type: ignore[misc]
+    assert delivered == events
+
+
+def test_a_request_of_another_node_passes_those_of_a_claimed_one(adapter: Adapter) -> None:
+    adapter.join("worker")
+    busy, free = adapter.node(), adapter.node()
+    adapter.put(examples.request(busy))
+    adapter.put(examples.request(busy))
+    adapter.put(examples.request(free))
+    assert adapter.must_claim("worker").request.node == busy.uuid
+    assert adapter.must_claim("worker").request.node == free.uuid
+    assert adapter.claim("worker") is None
+
+
+def test_a_retry_is_delivered_when_its_time_has_come_and_not_before(adapter: Adapter) -> None:
+    adapter.join("worker")
+    adapter.put(examples.request(adapter.node()))
+    claim = adapter.must_claim("worker")
+    start = time.monotonic()
+    adapter.write(lambda tx: tx.requests.retry(claim, 0.4))
+    assert adapter.claim("worker") is None
+    again = adapter.must_claim("worker", 10.0)
+    assert 0.39 <= time.monotonic() - start < 5.0
+    assert again.request.id == claim.request.id
+
+
+def test_a_request_passes_one_of_its_node_that_waits_for_its_retry(adapter: Adapter) -> None:
+    adapter.join("worker")
+    node = adapter.node()
+    adapter.put(examples.request(node, Event.INSPECT))
+    claim = adapter.must_claim("worker")
+    adapter.put(examples.request(node, Event.ABORT))
+    adapter.write(lambda tx: tx.requests.retry(claim, 60.0))
+    assert adapter.must_claim("worker").request.event is Event.ABORT
+
+
+def test_a_request_may_be_put_for_later(adapter: Adapter) -> None:
+    adapter.join("worker")
+    node = adapter.node()
+    now = adapter.read(lambda tx: tx.now)
+    adapter.put(examples.request(node, due_at=now + 0.4))
+    assert adapter.claim("worker") is None
+    assert adapter.must_claim("worker").request.node == node.uuid
+
+
+def test_a_request_is_there_at_once(adapter: Adapter) -> None:
+    adapter.join("worker")
+    for _ in range(20):
+        adapter.put(examples.request(adapter.node()))
+        assert adapter.claim("worker", 0.0) is not None
+
+
+def test_what_a_dead_member_held_is_delivered_again(adapter: Adapter) -> None:
+    adapter.join("dies", ttl=0.3)
+    adapter.join("other")
+    node = adapter.node()
+    adapter.put(examples.request(node, Event.CONTINUE))
+    adapter.put(examples.request(node, Event.ABORT))
+    held = adapter.must_claim("dies")
+    start = time.monotonic()
+    assert adapter.claim("other", 0.0) is None, "its holder lives"
+    again = adapter.must_claim("other", 10.0)
+    assert time.monotonic() - start > 0.2
+    assert again.request.id == held.request.id
+    assert again.request.attempt == 2
+    assert again.holder == "other"
+    assert again.token != held.token
+
+
+def test_what_a_living_member_holds_stays_its_own(adapter: Adapter) -> None:
+    adapter.join("lives", ttl=0.3)
+    adapter.join("other")
+    adapter.put(examples.request(adapter.node()))
+    adapter.must_claim("lives")
+    for _ in range(5):
+        adapter.join("lives", ttl=0.3)
+        assert adapter.claim("other", 0.1) is None
+
+
+def test_what_a_member_held_that_left_is_free_at_once(open_adapter: Open) -> None:
+    leaving, other = open_adapter(), open_adapter()
+    leaving.join("leaves")
+    leaving.join("other")
+    nodes = [leaving.node(), leaving.node()]
+    for node in nodes:
+        leaving.put(examples.request(node))
+        leaving.must_claim("leaves")
+    assert other.claim("other") is None
+    leaving.write(lambda tx: tx.members.leave("leaves"))
+    start = time.monotonic()
+    assert {other.must_claim("other").request.node for _ in nodes} == {node.uuid for node in nodes}
+    assert time.monotonic() - start < 2.0
+
+
+def test_a_waiting_worker_is_woken_by_a_request(open_adapter: Open) -> None:
+    adapter = open_adapter(poll_interval=30.0)
+    adapter.join("worker")
+    node = adapter.node()
+    waited = _claim_soon(adapter, 30.0)
+    adapter.put(examples.request(node))
+    assert waited[0] < 5.0
+
+
+def test_a_waiting_worker_is_woken_when_a_node_becomes_free(open_adapter: Open) -> None:
+    adapter = open_adapter(poll_interval=30.0)
+    adapter.join("worker")
+    node = adapter.node()
+    adapter.put(examples.request(node))
+    adapter.put(examples.request(node))
+    claim = adapter.must_claim("worker")
+    waited = _claim_soon(adapter, 30.0)
+    adapter.write(lambda tx: tx.requests.consume(claim))
+    assert waited[0] < 5.0
+
+
+def test_a_waiting_worker_gives_up_when_the_process_shall_stop(adapter: Adapter) -> None:
+    waited = _claim_soon(adapter, 30.0)
+    adapter.stop.set()
+    assert waited[0] < 5.0
+
+
+def test_nothing_is_claimed_once_the_process_shall_stop(adapter: Adapter) -> None:
+    adapter.join("worker")
+    adapter.put(examples.request(adapter.node()))
+    adapter.stop.set()
+    assert adapter.claim("worker", 1.0) is None
+
+
+def test_a_request_of_a_rolled_back_transaction_is_never_delivered(adapter: Adapter) -> None:
+    adapter.join("worker")
+    node = adapter.node()
+
+    def work(tx):  # type: ignore[no-untyped-def]
+        tx.requests.put(examples.request(node))
+        raise ZeroDivisionError
+
+    try:
+        adapter.write(work)
+    except ZeroDivisionError:
+        assert adapter.claim("worker", 0.2) is None
+    else:
+        raise AssertionError("the exception of the work should have come out")

@@ -1,0 +1,44 @@
+"""Valid examples of everything that the store keeps; a test names only what it is about."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+from ferroscope.domain.model import Entry, Inspection, Member, Node, Port, Request
+from ferroscope.domain.states import Event, State
+
+
+def uuid() -> str:
+    return str(uuid4())
+
+
+def mac() -> str:
+    """Return a random unicast MAC of the locally administered kind."""
+    return "52:54:" + ":".join(uuid()[2 * i : 2 * i + 2] for i in range(4))
+
+
+def node(**fields: Any) -> Node:
+    return Node(**{"uuid": uuid(), "driver": "fake-hardware", **fields})
+
+
+def port(node: Node, **fields: Any) -> Port:
+    return Port(**{"uuid": uuid(), "node": node.uuid, "address": mac(), **fields})
+
+
+def inspection(node: Node, **fields: Any) -> Inspection:
+    return Inspection(
+        **{"uuid": uuid(), "node": node.uuid, "state": State.STARTING, "started_at": 1_700_000_000.25, **fields}
+    )
+
+
+def request(node: Node, event: Event = Event.VERIFY, **fields: Any) -> Request:
+    return Request(node=node.uuid, event=event, **fields)
+
+
+def entry(node: Node, message: str = "something happened", **fields: Any) -> Entry:
+    return Entry(**{"node": node.uuid, "step": "tested", "message": message, "process": "test", **fields})
+
+
+def member(ident: str = "worker-1", **fields: Any) -> Member:
+    return Member(**{"id": ident, "host": "example", "pid": 42, "role": "worker", **fields})
