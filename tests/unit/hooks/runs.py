@@ -64,7 +64,7 @@ def context(ports: Sequence[Port] = (), elsewhere: Mapping[str, str] | None = No
         tx.ports.add([*ports, *others])
 
     store.write(enrol)
-    return TaskContext(
+    made = TaskContext(
         claim=Claim(request=Request(node=NODE, event=Event.CONTINUE), holder="test", token="token"),
         node=node,
         inspection=None,
@@ -76,6 +76,8 @@ def context(ports: Sequence[Port] = (), elsewhere: Mapping[str, str] | None = No
         stop=threading.Event(),
         process="test",
     )
+    made.ports = list(ports)  # as they were given: the store dates them
+    return made
 
 
 def run(
