@@ -48,6 +48,8 @@ class HttpServer:
         self._stopping.set()
         self._thread.join(timeout + 2 * _TICK)
         self._server.task_dispatcher.shutdown(cancel_pending=True, timeout=1)
+        if not self._thread.is_alive():
+            wasyncore.close_all(self._map)  # idle connections, and the server's own wake-up pipe
 
     def is_alive(self) -> bool:
         return self._thread.is_alive()

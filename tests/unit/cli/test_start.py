@@ -10,7 +10,7 @@ import pytest
 from ferroscope.cli.main import COMMANDS
 from tests.unit.cli.running import run
 
-HEAVY = ("rich", "urllib3", "yaml", "sqlalchemy", "falcon", "alembic", "oslo_config", "structlog", "asyncio", "msgspec")
+HEAVY = ("rich", "urllib3", "yaml", "sqlalchemy", "falcon", "alembic", "oslo_config", "structlog", "asyncio")
 LIGHT = ([], ["node"], ["node", "list"], ["node", "create"], ["inspect"], ["status"], ["sim"], ["demo"], ["docs"])
 
 

@@ -1,0 +1,95 @@
+"""``ferroscope inspect`` sees simulated machines through, beside a real service."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ferroscope.cli.exits import Exit
+from ferroscope.sim.enroll import enroll
+from ferroscope.sim.roster import roster
+from ferroscope.sim.run import FleetThread
+from tests.integration.cli.console import Shell
+
+
+@pytest.fixture
+def names(running: Shell, fleet: FleetThread) -> list[str]:
+    """Enrol the fleet and return its names."""
+    members = roster(fleet.fleet.settings)
+    done = enroll(members, api_url=running.url, sim_address=fleet.address)
+    assert not done.failed
+    return [member.name for member in members]
+
+
+def test_inspections_are_watched_to_their_end(running: Shell, names: list[str]) -> None:
+    lines = running.lines("inspect", *names, "--watch", "--timeout", "30")
+    assert lines[-1] == "3 finished"
+    assert lines[0].endswith("0/3  3 to start")
+    assert lines[-2].endswith("3/3  3 finished")
+    assert "finished" in running.lines("node", "timeline", names[0])[0]
+    assert running.json("node", "inventory", names[0])["inventory"]["cpu"]["architecture"]
+
+
+def test_programs_get_one_document_and_the_progress_elsewhere(running: Shell, names: list[str]) -> None:
+    result = running("inspect", *names, "--watch", "-o", "json", check=0)
+    ends = json.loads(result.stdout)
+    assert {end["node"]: end["result"] for end in ends} == dict.fromkeys(names, "finished")
+    assert all(0 < end["seconds"] < 30 for end in ends)
+    assert "3 finished" in result.stderr
+
+
+@pytest.mark.parametrize("fleet", [("sim-ramdisk-error-1", "sim-power-fail-2")], indirect=True)
+def test_failures_are_told_with_reason_and_hint_and_decide_the_exit_code(running: Shell, names: list[str]) -> None:
+    result = running("inspect", "--all", "--wait", "--timeout", "30", check=Exit.FAILURE)
+    assert result.stdout.splitlines()[-1] == "3 finished, 2 error"
+    assert "ramdisk-error" in result.stdout
+    assert "bmc-refused" in result.stdout
+    assert "check the account's rights" in result.stdout
+    again = running.json("inspect", "--failed", "--wait", check=Exit.FAILURE)
+    assert {end["node"]: end["reason"] for end in again} == {
+        "sim-ramdisk-error-1": "ramdisk-error",
+        "sim-power-fail-2": "bmc-refused",
+    }
+
+
+@pytest.mark.parametrize("fleet", [("sim-timeout-1",)], indirect=True)
+def test_the_timeout_ends_the_watch_but_not_the_inspection(running: Shell, names: list[str]) -> None:
+    ends = running.json("inspect", "sim-timeout-1", "--watch", "--timeout", "1", check=Exit.TIMED_OUT)
+    assert (ends[0]["result"], ends[0]["error"]) == ("timed out", "still inspect wait")
+    assert running.json("node", "show", "sim-timeout-1")["provision_state"] == "inspect wait"
+
+
+def test_without_waiting_the_acceptance_is_the_end(running: Shell, names: list[str]) -> None:
+    ends = running.json("inspect", *names)
+    assert {end["result"] for end in ends} == {"accepted"}
+    assert running.json("inspect", *names, "--join", "--wait")[0]["result"] == "finished"
+
+
+def test_refused_and_unknown_nodes_do_not_keep_the_others_from_it(running: Shell, names: list[str]) -> None:
+    running("node", "provide", names[0], check=0)
+    ends = running.json("inspect", *names, "nobody", "--wait", check=Exit.FAILURE)
+    assert {end["node"]: end["result"] for end in ends} == {
+        "nobody": "refused",
+        names[0]: "refused",
+        names[1]: "finished",
+        names[2]: "finished",
+    }
+    left = running("inspect", "--all", check=0)
+    assert "left out: 1 available" in left.stdout
+    running("node", "manage", names[0], check=0)
+
+
+def test_one_node_that_is_not_there_has_its_exit_code(running: Shell) -> None:
+    running("inspect", "nobody", "--wait", check=Exit.NOT_FOUND)
+
+
+def test_status_counts_nodes_by_state_and_shows_the_newest_failures(running: Shell, names: list[str]) -> None:
+    running("inspect", *names, check=0)
+    running("node", "abort", names[0], check=0)
+    running("inspect", *names[1:], "--join", "--wait", check=0)
+    status = running.json("status")
+    assert status["nodes"] >= 3
+    assert sum(status["provision_states"].values()) == status["nodes"]
+    assert status["failures"][0]["name"] == names[0]
+    assert "aborted" in running("status", check=0).stdout

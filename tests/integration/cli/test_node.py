@@ -1,0 +1,207 @@
+"""``ferroscope node`` enrols, lists, shows, changes and deletes nodes of the real service."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ferroscope.cli.exits import Exit
+from tests.integration.api.service import Service
+from tests.integration.cli.console import Shell
+from tests.support import examples
+
+
+def test_a_node_is_enrolled_with_its_ports_and_documents(shell: Shell) -> None:
+    one, two = examples.mac(), examples.mac()
+    node = shell.json(
+        "node", "create", "n1", "--port", one.upper(), "--port", two, "-d", "ipmi_address=10.0.0.5",
+        "-d", "ipmi_port:=623", "-p", "cpus:=8", "-e", "rack=A1", "--owner", "ops", "--description", "new",
+    )  # fmt: skip
+    assert node["provision_state"] == "enroll"
+    shown = shell.json("node", "show", "n1")
+    assert shown["driver_info"] == {"ipmi_address": "10.0.0.5", "ipmi_port": 623}
+    assert (shown["properties"], shown["extra"], shown["owner"]) == ({"cpus": 8}, {"rack": "A1"}, "ops")
+    assert [port["address"] for port in shown["ports"]] == [one, two]
+
+
+def test_creating_tells_people_how_to_go_on(shell: Shell) -> None:
+    assert "next: ferroscope inspect n1 --watch" in shell.lines("node", "create", "n1")
+
+
+def test_a_node_whose_port_is_taken_is_not_created(shell: Shell) -> None:
+    mac = examples.mac()
+    shell("node", "create", "n1", "--port", mac, check=0)
+    result = shell("node", "create", "n2", "--port", examples.mac(), "--port", mac, check=Exit.CONFLICT)
+    assert mac in result.stderr
+    assert "The node was not created." in result.stderr
+    assert [node["name"] for node in shell.json("node", "list")] == ["n1"]
+    assert len(shell.json("node", "ports", "n1")) == 1
+
+
+def test_a_taken_name_is_a_conflict(shell: Shell) -> None:
+    shell("node", "create", "n1", check=0)
+    assert "n1 is in use already" in shell("node", "create", "n1", check=Exit.CONFLICT).stderr
+
+
+def test_an_unknown_driver_is_a_failure_that_names_the_known_ones(shell: Shell) -> None:
+    assert "enabled: fake-hardware" in shell("node", "create", "n1", "--driver", "magic", check=Exit.FAILURE).stderr
+
+
+@pytest.mark.parametrize("spelling", ["name", "uuid", "mac", "mac-dashes", "bmc", "bmc-port"])
+def test_a_node_has_many_names(shell: Shell, spelling: str) -> None:
+    mac = examples.mac()
+    node = shell.json("node", "create", "n1", "--port", mac, "-d", "redfish_address=https://bmc1.example:8443/redfish")
+    shell("node", "create", "n2", "--port", examples.mac(), "-d", "redfish_address=https://bmc2.example", check=0)
+    spelled = {
+        "name": "n1",
+        "uuid": node["uuid"],
+        "mac": mac.upper(),
+        "mac-dashes": mac.replace(":", "-"),
+        "bmc": "BMC1.example",
+        "bmc-port": "bmc1.example:8443",
+    }
+    assert shell.json("node", "show", spelled[spelling])["uuid"] == node["uuid"]
+
+
+@pytest.mark.parametrize("ident", ["n9", "52:54:00:00:00:99", "52-54-00-00-00-99", "10.9.9.9", examples.uuid(), "a b"])
+def test_a_node_that_is_not_there_has_its_own_exit_code(shell: Shell, ident: str) -> None:
+    shell("node", "create", "n1", check=0)
+    result = shell("node", "show", ident, check=Exit.NOT_FOUND)
+    assert result.stdout == ""
+    assert f"there is no node {ident}" in result.stderr
+    assert "ferroscope node list" in result.stderr
+
+
+def test_an_address_that_two_bmcs_have_is_a_conflict_that_names_the_nodes(shell: Shell) -> None:
+    for name in ("n1", "n2"):
+        shell("node", "create", name, "-d", "sim_address=127.0.0.1:6390", check=0)
+    assert "n1, n2" in shell("node", "show", "127.0.0.1", check=Exit.CONFLICT).stderr
+
+
+def test_the_list_can_be_narrowed_sorted_and_limited(shell: Shell, service: Service) -> None:
+    for name, driver in (("b", "fake-hardware"), ("a", "sim"), ("c", "fake-hardware")):
+        service.enrol(name=name, driver=driver)
+    b = service.node("b").uuid
+    service.wait(b)
+    service.fail(b)
+    assert [node["name"] for node in shell.json("node", "list")] == ["b", "a", "c"]
+    assert [node["name"] for node in shell.json("node", "list", "--sort", "name:desc")] == ["c", "b", "a"]
+    assert [node["name"] for node in shell.json("node", "list", "--driver", "sim")] == ["a"]
+    assert [node["name"] for node in shell.json("node", "list", "--state", "inspect failed")] == ["b"]
+    assert [node["name"] for node in shell.json("node", "list", "--failed")] == ["b"]
+    assert len(shell.json("node", "list", "--limit", "2")) == 2
+    assert shell.json("node", "list", "--auto-discovered") == []
+    assert len(shell.json("node", "list", "--no-maintenance")) == 3
+
+
+def test_a_list_longer_than_a_page_is_shown_whole(shell: Shell, service: Service) -> None:
+    names = [f"n{number:04}" for number in range(1005)]
+    service.store.write(lambda tx: [tx.nodes.add(examples.node(name=name)) for name in names])
+    assert {node["name"] for node in shell.json("node", "list", "--fields", "name")} == set(names)
+    assert len(shell.json("node", "list", "--limit", "1002")) == 1002
+
+
+def test_fields_are_those_that_are_asked_for_in_their_order(shell: Shell) -> None:
+    shell("node", "create", "n1", "-p", "cpus:=8", check=0)
+    assert shell.json("node", "list", "--fields", "properties,name") == [{"properties": {"cpus": 8}, "name": "n1"}]
+    assert shell.lines("node", "list", "--fields", "properties,name") == ["PROPERTIES  NAME", "cpus = 8    n1"]
+    assert "not valid" in shell("node", "list", "--fields", "colour", check=Exit.FAILURE).stderr
+
+
+def test_an_empty_list_tells_people_how_to_begin(shell: Shell) -> None:
+    assert "ferroscope node create" in shell("node", "list", check=0).stdout
+    assert "there are no such nodes" in shell("node", "list", "--failed", check=0).stdout
+    assert shell.json("node", "list") == []
+
+
+def test_the_three_formats_tell_the_same(shell: Shell) -> None:
+    shell("node", "create", "n1", check=0)
+    assert yaml.safe_load(shell("node", "list", "-o", "yaml", check=0).stdout) == shell.json("node", "list")
+    header, row = shell.lines("node", "list")
+    assert header.split()[:4] == ["NAME", "UUID", "STATE", "POWER"]
+    assert row.split()[0] == "n1"
+
+
+def test_setting_changes_what_is_named_and_nothing_else(shell: Shell) -> None:
+    old, new = examples.mac(), examples.mac()
+    shell("node", "create", "n1", "--port", old, "-d", "user=a", "-d", "password=b", "-p", "cpus:=8", check=0)
+    shell(
+        "node", "set", "n1", "--name", "n2", "-d", "user=c", "-p", "tilde~/slash=1", "--unset", "properties/cpus",
+        "--maintenance", "--add-port", new, "--remove-port", old, check=0,
+    )  # fmt: skip
+    node = shell.json("node", "show", "n2")
+    assert node["driver_info"] == {"user": "c", "password": "******"}
+    assert node["properties"] == {"tilde~/slash": "1"}
+    assert node["maintenance"] is True
+    assert [port["address"] for port in node["ports"]] == [new]
+    shell("node", "set", "n2", "--no-maintenance", "--unset", "name", check=0)
+    assert shell.json("node", "show", node["uuid"])["name"] is None
+
+
+def test_a_port_of_another_node_is_not_removed(shell: Shell) -> None:
+    mac = examples.mac()
+    shell("node", "create", "n1", "--port", mac, check=0)
+    shell("node", "create", "n2", check=0)
+    assert "no port with the MAC" in shell("node", "set", "n2", "--remove-port", mac, check=Exit.NOT_FOUND).stderr
+    assert len(shell.json("node", "ports", "n1")) == 1
+
+
+def test_deleting_many_goes_on_after_a_failure_and_tells_of_it(shell: Shell) -> None:
+    for name in ("n1", "n2"):
+        shell("node", "create", name, check=0)
+    results = shell.json("node", "delete", "n1", "n9", "n2", check=Exit.NOT_FOUND)
+    assert [(result["node"], result["result"]) for result in results] == [
+        ("n1", "deleted"),
+        ("n9", "failed"),
+        ("n2", "deleted"),
+    ]
+    assert shell.json("node", "list") == []
+
+
+def test_a_node_under_inspection_is_not_deleted(shell: Shell, service: Service) -> None:
+    service.wait(service.enrol(name="n1"))
+    assert "abort the inspection first" in shell("node", "delete", "n1", check=Exit.CONFLICT).stdout
+
+
+def test_ports_and_validation_are_shown(shell: Shell) -> None:
+    mac = examples.mac()
+    shell("node", "create", "n1", "--port", mac, check=0)
+    assert shell.lines("node", "ports", "n1")[1].split()[0] == mac
+    assert shell.json("node", "validate", "n1")["inspect"]["result"] is True
+
+
+def test_an_inventory_is_summarised_printed_whole_or_saved(shell: Shell, service: Service, tmp_path: Path) -> None:
+    body = service.inspect(service.enrol(name="n1"))
+    assert "CPU            8 x x86_64" in shell.lines("node", "inventory", "n1")
+    whole = shell.json("node", "inventory", "n1")
+    assert whole["inventory"] == body["inventory"]
+    file = tmp_path / "inventory.json"
+    shell("node", "inventory", "n1", "--save", str(file), check=0)
+    assert json.loads(file.read_text()) == whole
+
+
+def test_a_node_without_an_inventory_says_how_to_get_one(shell: Shell, service: Service) -> None:
+    service.enrol(name="n1")
+    result = shell("node", "inventory", "n1", check=Exit.NOT_FOUND)
+    assert "n1 has no inventory" in result.stderr
+    assert "ferroscope inspect n1 --watch" in result.stderr
+
+
+def test_a_timeline_shows_the_newest_inspection_or_all_of_them(shell: Shell, service: Service) -> None:
+    uuid = service.enrol(name="n1")
+    assert shell.lines("node", "timeline", "n1") == ["nothing has happened to this node yet"]
+    service.wait(uuid)
+    service.fail(uuid)
+    service.wait(uuid)
+    newest = shell.lines("node", "timeline", "n1")
+    assert sum(line.startswith("inspection of ") for line in newest) == 1
+    assert "waiting" in newest[0]
+    everything = shell.lines("node", "timeline", "n1", "--all")
+    states = [line.split(": ")[1].split()[0] for line in everything if line.startswith("inspection of ")]
+    assert states == ["error", "waiting"]
+    assert "why: nothing was heard (timeout)" in everything
+    assert any("check PXE boot" in line for line in everything)
+    assert len(shell.json("node", "timeline", "n1", "--all")["inspections"]) == 2

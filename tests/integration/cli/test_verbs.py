@@ -1,0 +1,63 @@
+"""``ferroscope node manage | provide | abort | power``, beside a real service with a real worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ferroscope.cli.exits import Exit
+from tests.integration.cli.console import Shell
+from tests.support import examples
+
+
+@pytest.fixture
+def node(running: Shell) -> Iterator[str]:
+    """Give the name of a new node."""
+    name = f"verbs-{examples.uuid()[:8]}"
+    running("node", "create", name, "--port", examples.mac(), check=0)
+    yield name
+    if running.json("node", "show", name)["provision_state"] in ("inspecting", "inspect wait"):
+        running("node", "abort", name, "--wait", check=0)
+    running("node", "delete", name, check=0)
+
+
+def state(running: Shell, node: str) -> str:
+    return str(running.json("node", "show", node)["provision_state"])
+
+
+def test_a_node_is_managed_and_provided(running: Shell, node: str) -> None:
+    assert running.json("node", "manage", node, "--wait")[0]["result"] == "manageable"
+    assert state(running, node) == "manageable"
+    running("node", "provide", node, check=0)
+    assert state(running, node) == "available"
+
+
+def test_a_verb_that_the_state_does_not_take_is_a_conflict_that_says_what_it_takes(running: Shell, node: str) -> None:
+    result = running.json("node", "provide", node, check=Exit.CONFLICT)[0]
+    assert result["result"] == "failed"
+    assert "allowed now: inspect, manage" in result["error"]
+
+
+def test_power_is_commanded_and_shown(running: Shell, node: str) -> None:
+    running("node", "power", node, "on", "--wait", check=0)
+    assert running.lines("node", "power", node) == ["power on"]
+    running("node", "power", node, "reboot", "--wait", check=0)
+    running("node", "power", node, "off", "--wait", check=0)
+    assert running.json("node", "power", node)["power_state"] == "power off"
+
+
+def test_an_inspection_is_aborted(running: Shell, node: str) -> None:
+    running("inspect", node, check=0)
+    assert running.json("node", "abort", node, "--wait")[0]["result"] == "aborted"
+    assert state(running, node) == "inspect failed"
+    assert "aborted" in running("node", "timeline", node, check=0).stdout
+
+
+def test_waiting_gives_up_after_the_timeout_and_says_where_to_look(running: Shell) -> None:
+    name = f"dead-{examples.uuid()[:8]}"
+    running(
+        "node", "create", name, "--driver", "sim", "-d", "sim_address=192.0.2.1:9", "-d", f"sim_node={name}", check=0
+    )
+    result = running.json("node", "manage", name, "--wait", "--timeout", "0.3", check=Exit.TIMED_OUT)[0]
+    assert result["error"] == f"{name} is still verifying after 0.3 s"
