@@ -53,6 +53,7 @@ class Singleton:
         bus: Bus,
         clock: Clock,
         stop: StopFlag,
+        new_flag: Callable[[], StopFlag] = threading.Event,
     ) -> None:
         self.task = task
         self._candidate = candidate
@@ -61,6 +62,7 @@ class Singleton:
         self._bus = bus
         self._clock = clock
         self._stop = stop
+        self._new_flag = new_flag
         self.sentence = f"{task.name} has not begun"
 
     def run(self) -> None:
@@ -83,7 +85,7 @@ class Singleton:
         if tenure is None:
             self._bus.wait("leases", seen, self._profile.poll * random.uniform(0.75, 1.25))  # noqa: S311
             return
-        reset = threading.Event()
+        reset = self._new_flag()
         self._keep(tenure, reset)
         try:
             self.lead(tenure, reset)

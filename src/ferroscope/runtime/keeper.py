@@ -30,10 +30,18 @@ def _exit() -> None:
 class LeaseKeeper:
     """Callable as ``keep(tenure, reset)``: returns at once, the thread ends with the tenure."""
 
-    def __init__(self, profile: LeaseProfile, clock: Clock, *, leave: Callable[[], None] = _exit) -> None:
+    def __init__(
+        self,
+        profile: LeaseProfile,
+        clock: Clock,
+        *,
+        leave: Callable[[], None] = _exit,
+        new_flag: Callable[[], StopFlag] = threading.Event,
+    ) -> None:
         self._profile = profile
         self._clock = clock
         self._leave = leave
+        self._new_flag = new_flag
 
     def __call__(self, tenure: Tenure, reset: StopFlag) -> None:
         name = f"lease {tenure.lease.name}"
@@ -41,7 +49,7 @@ class LeaseKeeper:
 
     def run(self, tenure: Tenure, reset: StopFlag) -> None:
         """Renew until the tenure is over; then tell the work, and make sure that it has ended."""
-        pause = threading.Event()
+        pause = self._new_flag()
         while not tenure.over and tenure.may_act():
             left = tenure.trusted_until - self._clock.monotonic()
             pause.wait(max(0.0, min(self._profile.renew, left)))
