@@ -1,0 +1,50 @@
+# Everything that is done with this tree, from a fresh Debian 12 with python3.11, git and make on.
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup servers clients test lint format bench demo docs lock clean
+
+# Words for pytest, such as: make test TESTS="tests/unit -k lookup"
+TESTS ?=
+# How many tests run at once.
+JOBS ?= auto
+
+help: ## Show what there is
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+
+setup: ## Install Ferroscope and its tools into .venv
+	@tools/setup.sh venv
+
+servers: ## Install PostgreSQL and MariaDB for the tests, where they are missing; starts nothing
+	@tools/setup.sh servers
+
+clients: ## Install the published clients that the acceptance tests drive into .clients-venv
+	@tools/setup.sh clients
+
+test: setup servers clients lint ## Check everything: style, types, imports, then all tests
+	@.venv/bin/python -m pytest --numprocesses $(JOBS) $(TESTS)
+
+lint: setup ## Check style, types and imports
+	@.venv/bin/ruff check
+	@.venv/bin/ruff format --check
+	@.venv/bin/mypy
+	@.venv/bin/lint-imports
+
+format: setup ## Bring the source into the one form
+	@.venv/bin/ruff check --fix
+	@.venv/bin/ruff format
+
+bench: setup servers ## Measure against the figures to reach
+	@.venv/bin/python -m bench
+
+demo: setup ## Inspect a simulated fleet of 50, and lose a worker half way
+	@.venv/bin/ferroscope demo
+
+docs: setup ## Generate the reference pages anew
+	@.venv/bin/ferroscope docs
+
+lock: setup ## Pin the newest versions of all packages, in constraints.txt and for the clients
+	@.venv/bin/python tools/lock.py
+
+clean: ## Remove environments and caches
+	@rm -rf .venv .clients-venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,123 @@
+#!/usr/bin/env bash
+# Brings a fresh Debian 12 that has python3.11, git and make to where this tree runs and is tested.
+#
+#   tools/setup.sh venv      .venv with Ferroscope and its tools, as constraints.txt pins them
+#   tools/setup.sh clients   .clients-venv with the published clients that the acceptance tests drive
+#   tools/setup.sh servers   PostgreSQL and MariaDB, for the tests' private instances
+#
+# Any number of them, in any order. What is there already is left alone, so running it again takes no
+# time. It starts no service, and asks for root only where a Debian package is missing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+
+# Two of these at once take turns.
+exec 9<tools/setup.sh
+flock 9
+
+say() { printf '%s\n' "$*" >&2; }
+
+fail() {
+    say "setup: $*"
+    exit 1
+}
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        fail "this needs root, and there is no sudo; run as root: $*"
+    fi
+}
+
+# Installs Debian packages without letting them start their services.
+debian_packages() {
+    command -v apt-get >/dev/null || fail "please install what Debian calls $*, then run this again"
+    say "Installing the Debian packages $* ..."
+    local policy=/usr/sbin/policy-rc.d
+    if [ ! -e "$policy" ]; then
+        as_root sh -c "printf '#!/bin/sh\nexit 101\n' >$policy && chmod 755 $policy"
+        # shellcheck disable=SC2064  # the path of now
+        trap "as_root rm -f $policy" EXIT
+    fi
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -q update >&2
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qy install --no-install-recommends "$@" >&2
+}
+
+# Prints the interpreter to use; python3 may be a shim that finds nothing.
+find_python() {
+    local name found
+    for name in ${PYTHON:+"$PYTHON"} python3.11 python3 /usr/bin/python3.11 /usr/bin/python3; do
+        if found=$("$name" -c 'import sys; sys.version_info >= (3, 11) or sys.exit(1); print(sys.executable)' 2>/dev/null)
+        then
+            printf '%s\n' "$found"
+            return
+        fi
+    done
+    fail "Python 3.11 or newer is needed; on Debian: apt-get install python3 python3-venv"
+}
+
+has_venv() { "$1" -c 'import ensurepip, venv' 2>/dev/null; }
+
+# Makes the environment $1, unless a working one is there that was made in this very place.
+make_venv() {
+    local environment=$1 python
+    if [ -x "$environment/bin/python" ] && "$environment/bin/python" -m pip --version >/dev/null 2>&1 &&
+        head -n 1 "$environment/bin/pip" | grep -qF "#!$root/$environment/bin/"; then
+        return
+    fi
+    python=$(find_python)
+    if ! has_venv "$python"; then
+        debian_packages "python$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')-venv"
+        has_venv "$python" || fail "$python cannot make virtual environments; set PYTHON to one that can"
+    fi
+    say "Making $environment with $python ..."
+    rm -rf "$environment"
+    "$python" -m venv "$environment"
+}
+
+# Installs into the environment $1, with pip's arguments from $3 on, unless nothing of the files $2 has changed since.
+install() {
+    local environment=$1 files=$2 stamp
+    shift 2
+    # shellcheck disable=SC2086  # several files
+    stamp="$environment/.installed-$(cat $files tools/setup.sh | sha256sum | cut -c 1-16)"
+    [ -e "$stamp" ] && return
+    say "Installing into $environment; the first time takes a minute or two ..."
+    "$environment/bin/python" -m pip install -qq --disable-pip-version-check "$@" >&2 ||
+        fail "pip could not install into $environment; its message is above"
+    rm -f "$environment"/.installed-*
+    touch "$stamp"
+}
+
+setup_venv() {
+    make_venv .venv
+    install .venv "pyproject.toml constraints.txt" -c constraints.txt -e '.[postgresql,mysql,dev]'
+}
+
+setup_clients() {
+    local wanted=tests/acceptance/clients.txt pins=tests/acceptance/clients-constraints.txt
+    make_venv .clients-venv
+    install .clients-venv "$wanted $pins" -c "$pins" -r "$wanted"
+}
+
+setup_servers() {
+    local missing=()
+    if ! command -v postgres >/dev/null && ! compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null; then
+        missing+=(postgresql)
+    fi
+    if ! PATH=$PATH:/usr/sbin command -v mariadbd >/dev/null || ! command -v mariadb-install-db >/dev/null; then
+        missing+=(mariadb-server)
+    fi
+    [ ${#missing[@]} -eq 0 ] || debian_packages "${missing[@]}"
+}
+
+[ $# -gt 0 ] || fail "what shall be set up? venv, clients, servers"
+for what in "$@"; do
+    case $what in
+        venv | clients | servers) "setup_$what" ;;
+        *) fail "there is nothing called $what; there are venv, clients, servers" ;;
+    esac
+done
