@@ -139,4 +139,4 @@ def _save_inspection(tx: Transaction, inspection: str, target: State, failure: F
         changes["finished_at"] = tx.now
     changes["reason"] = str(failure.reason) if failure else None
     changes["error"] = failure.message if failure else None
-    tx.inspections.update(msgspec.structs.replace(tx.inspections.get(inspection), **changes))
+    tx.inspections.update(inspection, **changes)

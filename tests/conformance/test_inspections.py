@@ -8,6 +8,7 @@ import random
 import msgspec
 import pytest
 
+from ferroscope.domain.model import Entry
 from ferroscope.domain.states import State
 from ferroscope.ports.errors import NotFoundError
 from ferroscope.ports.store import Query
@@ -34,11 +35,46 @@ def test_every_field_comes_back_as_it_was_stored(adapter: Adapter) -> None:
 def test_a_change_is_saved(adapter: Adapter) -> None:
     inspection = examples.inspection(adapter.node())
     adapter.write(lambda tx: tx.inspections.add(inspection))
-    changed = msgspec.structs.replace(
-        inspection, state=State.ERROR, waiting_since=1.5, finished_at=2.5, reason="timeout", error="late", digest="cd"
-    )
-    adapter.write(lambda tx: tx.inspections.update(changed))
+    changes = {"state": State.ERROR, "waiting_since": 1.5, "finished_at": 2.5, "reason": "timeout", "error": "late"}
+    adapter.write(lambda tx: tx.inspections.update(inspection.uuid, **changes))
+    adapter.write(lambda tx: tx.inspections.update(inspection.uuid, digest="cd"))
+    changed = msgspec.structs.replace(inspection, digest="cd", **changes)
     assert adapter.read(lambda tx: tx.inspections.get(inspection.uuid)) == changed
+
+
+def test_ended_inspections_go_with_all_that_is_theirs_but_never_a_nodes_newest(adapter: Adapter) -> None:
+    node = adapter.node()
+    old, late, newest = (examples.inspection(node, state=State.FINISHED, finished_at=float(at)) for at in (10, 30, 5))
+    running = examples.inspection(node)
+
+    def fill(tx):  # type: ignore[no-untyped-def]
+        for one in (old, late, newest, running):
+            tx.inspections.add(one)
+            tx.data.save(one.uuid, node.uuid, {"inventory": b"{}"})
+            tx.journal.append([Entry(node=node.uuid, inspection=one.uuid, step="s", message=one.uuid)])
+        tx.nodes.update(msgspec.structs.replace(tx.nodes.get(node.uuid), inspection=newest.uuid))
+
+    adapter.write(fill)
+    assert adapter.write(lambda tx: tx.inspections.remove_ended(20.0, 100)) == 1
+    assert adapter.write(lambda tx: tx.inspections.remove_ended(20.0, 100)) == 0
+    left = {one.uuid for one in adapter.read(lambda tx: tx.inspections.list(Query()))}
+    assert left == {late.uuid, newest.uuid, running.uuid}
+    assert adapter.read(lambda tx: tx.data.load(old.uuid, ("inventory",))) == {}
+    entries = adapter.read(lambda tx: tx.journal.list(Query(filters={"node": node.uuid})))
+    assert {entry.message for entry in entries} == left
+
+
+def test_no_more_than_the_limit_go_at_once_the_oldest_first(adapter: Adapter) -> None:
+    node = adapter.node()
+    ended = [examples.inspection(node, state=State.ERROR, finished_at=float(at)) for at in (3, 1, 2)]
+
+    def fill(tx):  # type: ignore[no-untyped-def]
+        for one in ended:
+            tx.inspections.add(one)
+
+    adapter.write(fill)
+    assert adapter.write(lambda tx: tx.inspections.remove_ended(20.0, 2)) == 2
+    assert [one.uuid for one in adapter.read(lambda tx: tx.inspections.list(Query()))] == [ended[0].uuid]
 
 
 def test_an_unknown_inspection_is_not_found(adapter: Adapter) -> None:

@@ -135,6 +135,6 @@ def _submit(
         return None
     if not queued and node.state in _OPEN:
         tx.data.save(inspection.uuid, node.uuid, parsed.parts)
-        tx.inspections.update(msgspec.structs.replace(inspection, digest=parsed.digest))
+        tx.inspections.update(inspection.uuid, digest=parsed.digest)
     transition.submit(tx, node, Event.CONTINUE, process=context.process, payload={"digest": parsed.digest})
     return None

@@ -118,6 +118,13 @@ INSPECTOR: Final = (
         "timeout", default=900.0, min=0.1, max=900.0, help="Seconds that an inspection may stay in one state."
     ),
     cfg.FloatOpt("timeout_period", default=30.0, min=0.0, help="Seconds between two looks for overdue ones; 0: never."),
+    cfg.FloatOpt(
+        "retention",
+        default=86400.0,
+        min=0.0,
+        help="Seconds for which inspections are kept after their end, but for each node's newest; 0: for ever.",
+    ),
+    cfg.FloatOpt("retention_period", default=30.0, min=0.0, help="Seconds between two looks for old ones; 0: never."),
 )
 
 DRIVERS: Final = (

@@ -86,6 +86,8 @@ class InspectorSettings(msgspec.Struct, frozen=True, kw_only=True):
     power_off: bool = True
     timeout: float = 900.0
     timeout_period: float = 30.0
+    retention: float = 86400.0
+    retention_period: float = 30.0
 
 
 class DriverSettings(msgspec.Struct, frozen=True, kw_only=True):

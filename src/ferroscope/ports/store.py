@@ -89,7 +89,14 @@ class Inspections(Protocol):
     def get(self, uuid: str) -> Inspection:
         """``NotFoundError`` where there is none."""
 
-    def update(self, inspection: Inspection) -> None: ...
+    def update(self, uuid: str, **changes: Any) -> None:
+        """Set these fields of the inspection, if there is one."""
+
+    def remove_ended(self, before: float, limit: int) -> int:
+        """Delete up to ``limit`` inspections that ended before this time, oldest first.
+
+        Their data and journal go too; a node's newest inspection stays. Returns how many went.
+        """
 
     def list(self, query: Query) -> Sequence[Inspection]: ...
 

@@ -113,6 +113,7 @@ def build_singletons(
 ) -> list[Any]:
     """Return the periodic singletons, each to be run by a thread of its own."""
     from ferroscope.election import Candidate
+    from ferroscope.periodic.retention import Retention
     from ferroscope.periodic.singleton import PeriodicTask, Singleton
     from ferroscope.periodic.timeouts import Timeouts
     from ferroscope.runtime.keeper import LeaseKeeper
@@ -121,6 +122,7 @@ def build_singletons(
     keep = LeaseKeeper(profile, clock)
     tasks: list[PeriodicTask] = [
         Timeouts(backend.store, timeout=inspector.timeout, period=inspector.timeout_period, process=process),
+        Retention(backend.store, threshold=inspector.retention, period=inspector.retention_period),
     ]
 
     def build(task: PeriodicTask) -> Singleton:

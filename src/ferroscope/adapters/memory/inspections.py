@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+import msgspec
 
 from ferroscope.adapters.memory.pages import ordering, page
 from ferroscope.adapters.memory.rows import Rows
@@ -27,9 +30,34 @@ class MemoryInspections:
     def get(self, uuid: str) -> Inspection:
         return copy(self._stored(uuid))
 
-    def update(self, inspection: Inspection) -> None:
-        if inspection.uuid in self._rows.inspections:
-            self._rows.inspections.put(inspection.uuid, copy(inspection))
+    def update(self, uuid: str, **changes: Any) -> None:
+        known = self._rows.inspections.get(uuid)
+        if known is not None:
+            self._rows.inspections.put(uuid, copy(msgspec.structs.replace(known, **changes)))
+
+    def remove_ended(self, before: float, limit: int) -> int:
+        newest = {node.inspection for node in self._rows.nodes.values()}
+        ended = [
+            (one.finished_at, one.uuid, one.node)
+            for one in self._rows.inspections.values()
+            if one.finished_at is not None and one.finished_at < before and one.uuid not in newest
+        ]
+        for _, uuid, node in sorted(ended)[:limit]:
+            self._remove(uuid, node)
+        return min(limit, len(ended))
+
+    def _remove(self, uuid: str, node: str) -> None:
+        self._rows.inspections.drop(uuid)
+        self._rows.inspections_of_node.discard(node, uuid)
+        for key in self._rows.data_of_node.of(node):
+            if key[0] == uuid:
+                self._rows.data.drop(key)
+                self._rows.data_of_node.discard(node, key)
+        for entry in self._rows.entries_of_node.of(node):
+            known = self._rows.entries.get(entry)
+            if known is not None and known.inspection == uuid:
+                self._rows.entries.drop(entry)
+                self._rows.entries_of_node.discard(node, entry)
 
     def list(self, query: Query) -> Sequence[Inspection]:
         marker = None if query.marker is None else self._stored(query.marker)

@@ -6,11 +6,12 @@ Everything else in this package is the same SQL for all of them.
 from __future__ import annotations
 
 import re
+import sqlite3
 import sys
 from functools import cache
 from typing import Any, Final, Literal
 
-from sqlalchemy import Connection, Double, Engine, create_engine, event, make_url
+from sqlalchemy import Connection, Double, Engine, Table, create_engine, event, make_url
 from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
@@ -59,6 +60,7 @@ def build_engine(settings: DatabaseSettings) -> Engine:
             pool_size=settings.pool_size,
             max_overflow=0,
             pool_timeout=settings.busy_timeout,
+            pool_reset_on_return=None,  # every transaction is ended by us
         )
         event.listen(engine, "connect", _prepare_sqlite)
         return engine
@@ -144,7 +146,7 @@ def begin(connection: Connection, *, write: bool, durable: bool) -> None:
     if family == "sqlite":
         if write:
             _set_sqlite_durability(connection, durable=durable)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+        _sqlite(connection, "BEGIN IMMEDIATE" if write else "BEGIN")
     elif family == "postgresql":
         if not write:
             connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
@@ -157,18 +159,27 @@ def begin(connection: Connection, *, write: bool, durable: bool) -> None:
             connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 
 
+def _sqlite(connection: Connection, statement: str) -> None:
+    """Run a statement about the transaction itself without SQLAlchemy's ado: there are ten an inspection."""
+    driver: Any = connection.connection.dbapi_connection
+    try:
+        driver.execute(statement)
+    except sqlite3.Error as exc:
+        raise OperationalError(statement, None, exc) from exc
+
+
 def _set_sqlite_durability(connection: Connection, *, durable: bool) -> None:
     # In WAL mode NORMAL survives the death of any process; a later FULL commit also syncs
     # everything before it.
     level = "FULL" if durable else "NORMAL"
     if connection.info.get("synchronous", "FULL") != level:
-        connection.exec_driver_sql(f"PRAGMA synchronous={level}")
+        _sqlite(connection, f"PRAGMA synchronous={level}")
         connection.info["synchronous"] = level
 
 
 def commit(connection: Connection) -> None:
     if connection.dialect.name == "sqlite":
-        connection.exec_driver_sql("COMMIT")
+        _sqlite(connection, "COMMIT")
     else:
         connection.commit()
 
@@ -178,7 +189,7 @@ def rollback(connection: Connection) -> None:
     try:
         if connection.dialect.name == "sqlite":
             if connection.connection.dbapi_connection.in_transaction:  # type: ignore[union-attr]
-                connection.exec_driver_sql("ROLLBACK")
+                _sqlite(connection, "ROLLBACK")
         else:
             connection.rollback()
     except DBAPIError:
@@ -199,6 +210,25 @@ def classify(error: DBAPIError) -> Trouble:
     if isinstance(error, OperationalError):
         return "busy" if any(text in str(original) for text in _SQLITE_BUSY) else "unavailable"
     return "other"
+
+
+@cache
+def upsert(family: str, table: Table) -> Any:
+    """Return the INSERT that replaces the other columns where the primary key is there already."""
+    others = [column.name for column in table.columns if not column.primary_key]
+    if family in ("mysql", "mariadb"):
+        from sqlalchemy.dialects import mysql
+
+        statement = mysql.insert(table)
+        return statement.on_duplicate_key_update({name: statement.inserted[name] for name in others})
+    if family == "postgresql":
+        from sqlalchemy.dialects.postgresql import insert
+    else:
+        from sqlalchemy.dialects.sqlite import insert  # type: ignore[assignment]
+    into = insert(table)
+    return into.on_conflict_do_update(
+        index_elements=list(table.primary_key.columns), set_={name: into.excluded[name] for name in others}
+    )
 
 
 def largest_value(connection: Connection) -> int:

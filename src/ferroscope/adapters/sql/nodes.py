@@ -43,10 +43,22 @@ _UPDATE_PORT = (
 )
 _INSERT_INSPECTION = insert(schema.inspections)
 _SELECT_INSPECTION = select(*_INSPECTION.columns).where(_i.uuid == bindparam("ident"))
-_UPDATE_INSPECTION = (
-    update(schema.inspections)
-    .where(_i.uuid == bindparam("_uuid"))
-    .values({name: bindparam(name) for name in Inspection.__struct_fields__ if name not in ("uuid", "node")})
+_UPDATE_INSPECTION = update(schema.inspections).where(_i.uuid == bindparam("_uuid"))
+_ENDED = (
+    select(_i.uuid)
+    .where(
+        _i.finished_at < bindparam("before"), _i.uuid.not_in(select(_n.inspection).where(_n.inspection.is_not(None)))
+    )
+    .order_by(_i.finished_at)
+    .limit(bindparam("limit"))
+)
+_DELETE_ENDED = tuple(
+    delete(table).where(column.in_(bindparam("uuids", expanding=True)))
+    for table, column in (
+        (schema.inspections, _i.uuid),
+        (schema.inspection_data, schema.inspection_data.c.inspection),
+        (schema.journal, schema.journal.c.inspection),
+    )
 )
 _CHILDREN = (
     schema.ports,
@@ -164,8 +176,15 @@ class SqlInspections:
             raise NotFoundError("inspection", uuid)
         return _INSPECTION.from_row(row)
 
-    def update(self, inspection: Inspection) -> None:
-        self._tx.connection.execute(_UPDATE_INSPECTION, _INSPECTION.to_row(inspection) | {"_uuid": inspection.uuid})
+    def update(self, uuid: str, **changes: Any) -> None:
+        self._tx.connection.execute(_UPDATE_INSPECTION, changes | {"_uuid": uuid})
+
+    def remove_ended(self, before: float, limit: int) -> int:
+        execute = self._tx.connection.execute
+        uuids = list(execute(_ENDED, {"before": before, "limit": limit}).scalars())
+        for statement in _DELETE_ENDED if uuids else ():
+            execute(statement, {"uuids": uuids})
+        return len(uuids)
 
     def list(self, query: Query) -> Sequence[Inspection]:
         if query.sort_key == "created_at":  # an inspection is created when it starts

@@ -11,7 +11,7 @@ import msgspec
 from sqlalchemy import LargeBinary, bindparam, delete, insert, select, update
 
 from ferroscope.adapters.sql import schema
-from ferroscope.adapters.sql.dialect import db_now, largest_value
+from ferroscope.adapters.sql.dialect import db_now, largest_value, upsert
 from ferroscope.adapters.sql.nodes import NODE
 from ferroscope.adapters.sql.query import page
 from ferroscope.adapters.sql.rows import Mapper
@@ -32,10 +32,6 @@ _LEVEL: Final = 1
 _AWAITED: Final = (State.STARTING, State.WAITING)
 
 _d, _p, _b, _m = schema.inspection_data.c, schema.ports.c, schema.bmc_addresses.c, schema.members.c
-_DELETE_PART = delete(schema.inspection_data).where(
-    _d.inspection == bindparam("_inspection"), _d.part.in_(bindparam("_parts", expanding=True))
-)
-_INSERT_PART = insert(schema.inspection_data)
 _APPEND_PART = (
     update(schema.inspection_data)
     .where(_d.inspection == bindparam("_inspection"), _d.part == bindparam("_part"))
@@ -67,7 +63,6 @@ class SqlInspectionData:
     def save(self, inspection: str, node: str, parts: dict[Part, bytes]) -> None:
         if not parts:
             return
-        self._tx.connection.execute(_DELETE_PART, {"_inspection": inspection, "_parts": list(parts)})
         size = largest_value(self._tx.connection)
         rows, rests = [], []
         for part, content in parts.items():
@@ -79,7 +74,7 @@ class SqlInspectionData:
                 {"_inspection": inspection, "_part": part, "_more": packed[start : start + size]}
                 for start in range(size, len(packed), size)
             ]
-        self._tx.connection.execute(_INSERT_PART, rows)
+        self._tx.connection.execute(upsert(self._tx.connection.dialect.name, schema.inspection_data), rows)
         for rest in rests:
             self._tx.connection.execute(_APPEND_PART, rest)
 
