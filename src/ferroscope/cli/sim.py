@@ -90,9 +90,8 @@ def _enroll(settings: FleetSettings, api_url: str, address: str) -> None:
     except BareMetalError as exc:
         click.echo(f"could not enrol: {exc}", err=True)
         return
-    click.echo(
-        f"enrolled: {len(done.created)} new, {len(done.existing)} were there, {len(done.failed)} failed", err=True
-    )
+    new, old, bad = len(done.created), len(done.existing), len(done.failed)
+    click.echo(f"enrolled: {new} new, {old} were there already, {bad} failed", err=True)
     for name, why in sorted(done.failed.items()):
         click.echo(f"  {name}: {why}", err=True)
     click.echo("next: ferroscope inspect --all --watch", err=True)

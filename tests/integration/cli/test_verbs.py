@@ -61,3 +61,4 @@ def test_waiting_gives_up_after_the_timeout_and_says_where_to_look(running: Shel
     )
     result = running.json("node", "manage", name, "--wait", "--timeout", "0.3", check=Exit.TIMED_OUT)[0]
     assert result["error"] == f"{name} is still verifying after 0.3 s"
+    running("node", "delete", name, check=0)

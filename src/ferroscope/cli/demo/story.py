@@ -139,10 +139,9 @@ class Story:
     def _show_redeliveries(self, killing: Killing) -> None:
         self._head(f"What {killing.worker} had in its hands, and who did it")
         found = [self._redelivery(request, killing) for request in killing.held]
-        rows = [
-            (one.held.node, one.held.event, one.by, f"{one.after:.1f} s after the kill", one.state) for one in found
-        ]
-        self._screen.print(table(("NODE", "REQUEST", "DELIVERED AGAIN TO", "WHEN", "INSPECTION"), rows))
+        rows = [(one.held.node, one.held.event, one.by, f"{one.after:.1f} s", one.state) for one in found]
+        titles = ("NODE", "REQUEST", "DELIVERED AGAIN TO", "AFTER THE KILL", "INSPECTION")
+        self._screen.print(table(titles, rows))
 
     def _check_boots(self, fleet: FleetThread, machines: int) -> None:
         boots = fleet.fleet.totals.pxe_boots

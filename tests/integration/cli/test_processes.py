@@ -1,0 +1,228 @@
+"""Whole programs: the simulator, the demo, a service that dies under a watch. Real signals, real exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ferroscope.cli.exits import Exit
+from tests.integration.cli.console import Shell
+from tests.support.processes import free_port, until
+
+FERROSCOPE = [sys.executable, "-m", "ferroscope"]
+
+
+class Program:
+    """``ferroscope`` with ``arguments``, killed at the end whatever happened."""
+
+    def __init__(self, directory: Path, *arguments: str) -> None:
+        self.out, self.err = directory / "out", directory / "err"
+        environment = {**os.environ, "TMPDIR": str(directory)}
+        with self.out.open("wb") as out, self.err.open("wb") as err:
+            self.process = subprocess.Popen(
+                [*FERROSCOPE, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env=environment,
+                cwd=directory,
+            )
+
+    def said(self, text: str) -> bool:
+        return text in self.out.read_text() + self.err.read_text()
+
+    def children(self) -> list[int]:
+        pid = self.process.pid
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Iterator[list[Program]]:
+    """Give the list of programs to be ended."""
+    started: list[Program] = []
+    yield started
+    for program in started:
+        program.process.kill()
+        program.process.wait()
+
+
+def start(programs: list[Program], directory: Path, *arguments: str) -> Program:
+    directory.mkdir(exist_ok=True)
+    programs.append(Program(directory, *arguments))
+    return programs[-1]
+
+
+def test_the_simulator_enrols_its_fleet_and_counts(running: Shell, programs: list[Program], tmp_path: Path) -> None:
+    sim = start(
+        programs, tmp_path, "sim", "--nodes", "2", "--first", "901", "--port", "0", "--api", running.url, "--enroll",
+        "--boot-delay", "0.2", "--boot-jitter", "0", "-o", "json",
+    )  # fmt: skip
+    assert until(lambda: sim.said("enrolled: 2 new, 0 were there already, 0 failed"), seconds=20), sim.err.read_text()
+    running("inspect", "sim-0901", "sim-0902", "--wait", "--timeout", "20", check=0)
+    running("node", "delete", "sim-0901", "sim-0902", check=0)
+    sim.process.send_signal(signal.SIGTERM)
+    assert sim.process.wait(10) == 0
+    counted = json.loads(sim.out.read_text())
+    assert (counted["pxe_boots"], counted["callbacks_accepted"]) == (2, 2)
+
+
+def test_a_simulator_whose_port_is_taken_says_so(running: Shell) -> None:
+    port = running.url.rpartition(":")[2]
+    done = subprocess.run([*FERROSCOPE, "sim", "--port", port], capture_output=True, text=True, check=False, timeout=20)
+    assert done.returncode == Exit.FAILURE
+    assert "the fleet cannot run: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_demo_shows_what_the_killed_worker_held_and_leaves_nothing(programs: list[Program], tmp_path: Path) -> None:
+    demo = start(programs, tmp_path, "demo", "--nodes", "12")
+    assert demo.process.wait(60) == 0, demo.out.read_text() + demo.err.read_text()
+    said = demo.out.read_text()
+    killed = re.search(r"SIGKILL to (worker-\d) \(pid (\d+)\) with \d+ of 12 done. It held (\d+) request", said)
+    assert killed is not None, said
+    assert "All 12 finished." in said
+    assert "No machine was booted twice: 12 boots for 12 inspections." in said
+    section = said.partition(f"What {killed[1]} had in its hands, and who did it\n")[2].partition("\nNo machine")[0]
+    rows = section.splitlines()[1:]
+    assert len(rows) == int(killed[3])
+    for row in rows:
+        name, request, by, after, _, state = row.split()
+        assert name.startswith("sim-00")
+        assert request in ("inspect", "continue", "finish")
+        assert by.startswith("worker@")
+        assert not by.endswith(f":{killed[2]}")
+        assert 0 < float(after) < 10
+        assert state == "finished"
+    assert "delivered again" in said.partition("What happened to it")[2]
+    assert "ferroscope inspect --all --watch" in said
+    assert demo.err.read_text() == ""
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["err", "out"]
+
+
+def test_a_demo_that_fails_says_why_and_keeps_its_logs(programs: list[Program], tmp_path: Path) -> None:
+    demo = start(programs, tmp_path, "demo", "--nodes", "12")
+    assert until(lambda: demo.said("answers at"), seconds=20)
+    victims = demo.children()
+    os.kill(victims[-1], signal.SIGKILL)
+    assert demo.process.wait(30) == Exit.FAILURE
+    assert "Error: worker-2 ended with -9" in demo.err.read_text()
+    kept = re.search(r"the logs and the database are in (\S+)", demo.err.read_text())
+    assert kept is not None
+    assert {"api.log", "worker-1.log", "worker-2.log", "ferroscope.db"} <= {
+        path.name for path in Path(kept[1]).iterdir()
+    }
+    assert not [pid for pid in victims if Path(f"/proc/{pid}").exists()]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_demo_cleans_up(programs: list[Program], tmp_path: Path, number: signal.Signals) -> None:
+    demo = start(programs, tmp_path, "demo")
+    assert until(lambda: demo.said("answers at"), seconds=20)
+    players = demo.children()
+    assert len(players) == 3
+    demo.process.send_signal(number)
+    assert demo.process.wait(30) == Exit.INTERRUPTED
+    assert not [pid for pid in players if Path(f"/proc/{pid}").exists()]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["err", "out"]
+
+
+def test_no_process_outlives_a_demo_that_is_killed(programs: list[Program], tmp_path: Path) -> None:
+    demo = start(programs, tmp_path, "demo")
+    assert until(lambda: demo.said("answers at"), seconds=20)
+    players = demo.children()
+    demo.process.kill()
+    demo.process.wait()
+    assert until(lambda: not [pid for pid in players if _runs(pid)], seconds=10)
+
+
+def test_a_watch_survives_a_service_that_is_killed_and_started_again(programs: list[Program], tmp_path: Path) -> None:
+    url, service = _service(programs, tmp_path / "first")
+    fleet = ("--nodes", "6", "--port", "0", "--api", url, "--enroll", "--boot-delay", "2", "--time-scale", "0.1")
+    sim = start(programs, tmp_path / "sim", "sim", *fleet)
+    assert until(lambda: sim.said("enrolled: 6 new"), seconds=30), sim.err.read_text()
+    watch = start(programs, tmp_path / "watch", "inspect", "--all", "--watch", "--timeout", "60", "--url", url)
+    assert until(lambda: watch.said("inspect wait"), seconds=20)
+    service.process.kill()
+    service.process.wait()
+    time.sleep(1)  # long enough for looks that find nobody, and for callbacks that do
+    start(programs, tmp_path / "first", "all", "-c", str(tmp_path / "first" / "ferroscope.conf"))
+    assert watch.process.wait(60) == 0, watch.out.read_text() + watch.err.read_text()
+    assert watch.said("6 finished")
+
+
+def test_an_interrupted_watch_says_that_the_inspections_go_on(programs: list[Program], tmp_path: Path) -> None:
+    url, _ = _service(programs, tmp_path / "service")
+    Shell(url)("node", "create", "n1", check=0)
+    watch = start(programs, tmp_path / "watch", "inspect", "n1", "--watch", "--url", url)
+    assert until(lambda: watch.said("inspect wait"), seconds=20)
+    watch.process.send_signal(signal.SIGINT)
+    assert watch.process.wait(10) == Exit.INTERRUPTED
+    assert "interrupted: 1 inspections go on" in watch.err.read_text()
+    assert "--join --watch" in watch.err.read_text()
+    assert Shell(url).json("node", "show", "n1")["provision_state"] == "inspect wait"
+
+
+def test_a_terminal_gets_a_bar_and_colour(running: Shell) -> None:
+    running("node", "create", "bar", check=0)
+    shown = _on_terminal("inspect", "bar", "--watch", "--timeout", "1", "--url", running.url)
+    running("node", "abort", "bar", "--wait", check=0)
+    running("node", "delete", "bar", check=0)
+    assert "\x1b[" in shown
+    assert "━" in shown
+    assert "1 inspect wait" in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
+
+
+def _service(programs: list[Program], directory: Path) -> tuple[str, Program]:
+    directory.mkdir()
+    port = free_port()
+    configuration = directory / "ferroscope.conf"
+    configuration.write_text(
+        f"[api]\nhost = 127.0.0.1\nbare_metal_port = {port}\nintrospection_port = {free_port()}\n"
+        f"[database]\nconnection = sqlite:///{directory / 'ferroscope.db'}\n"
+        "[worker]\nmember_ttl = 1\nheartbeat_interval = 0.2\n"
+    )
+    program = start(programs, directory, "all", "-c", str(configuration))
+    url = f"http://127.0.0.1:{port}"
+    assert until(lambda: Shell(url)("status").exit_code == 0, seconds=30), program.err.read_text()
+    return url, program
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return "(zombie)" not in Path(f"/proc/{pid}/status").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def _on_terminal(*arguments: str) -> str:
+    """Return what a command writes to a terminal."""
+    mine, theirs = pty.openpty()
+    said: list[bytes] = []
+
+    def read() -> None:
+        try:
+            while data := os.read(mine, 65536):
+                said.append(data)
+        except OSError:
+            return  # the terminal's other end is closed
+
+    reader = threading.Thread(target=read)
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120"}
+    process = subprocess.Popen([*FERROSCOPE, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
+    os.close(theirs)
+    reader.start()
+    process.wait(30)
+    reader.join()
+    os.close(mine)
+    return b"".join(said).decode()
