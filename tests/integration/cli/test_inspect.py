@@ -93,3 +93,22 @@ def test_status_counts_nodes_by_state_and_shows_the_newest_failures(running: She
     assert sum(status["provision_states"].values()) == status["nodes"]
     assert status["failures"][0]["name"] == names[0]
     assert "aborted" in running("status", check=0).stdout
+
+
+@pytest.mark.parametrize("fleet", [("sim-ramdisk-error-1",)], indirect=True)
+def test_a_timeline_is_watched_until_the_inspection_is_over(running: Shell, names: list[str]) -> None:
+    running("inspect", "sim-ramdisk-error-1", check=0)
+    lines = running.lines("node", "timeline", "sim-ramdisk-error-1", "--watch")
+    assert lines[0].split()[2] == "requested"
+    assert sum("inspection requested" in line for line in lines) == 1
+    assert "ramdisk-error" in lines[-2]
+    assert "read its message" in lines[-1]
+
+
+def test_a_node_that_was_never_inspected_has_nothing_to_watch(running: Shell, names: list[str]) -> None:
+    assert "never inspected" in running("node", "timeline", names[0], "--watch", check=Exit.NOT_FOUND).stderr
+
+
+def test_watching_is_refused_to_programs(running: Shell) -> None:
+    running("status", "--watch", "-o", "json", check=Exit.USAGE)
+    running("node", "timeline", "n1", "--watch", "-o", "json", check=Exit.USAGE)

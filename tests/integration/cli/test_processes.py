@@ -183,6 +183,17 @@ def test_a_terminal_gets_a_bar_and_colour(running: Shell) -> None:
     assert "1 inspect wait" in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
 
 
+def test_a_watched_status_tells_of_each_change(programs: list[Program], tmp_path: Path) -> None:
+    url, _ = _service(programs, tmp_path / "service")
+    status = start(programs, tmp_path / "status", "status", "--watch", "--url", url)
+    assert until(lambda: status.said("no nodes"), seconds=10)
+    Shell(url)("node", "create", "n1", check=0)
+    assert until(lambda: status.said("1 enroll"), seconds=10)
+    status.process.send_signal(signal.SIGINT)
+    assert status.process.wait(10) == Exit.INTERRUPTED
+    assert [line.split("  ", 1)[1] for line in status.out.read_text().splitlines()] == ["no nodes", "1 enroll"]
+
+
 def _service(programs: list[Program], directory: Path) -> tuple[str, Program]:
     directory.mkdir()
     port = free_port()

@@ -171,9 +171,15 @@ def inventory(api: Api, out: Output, *, ident: str, save: Path | None) -> None:
 @click.command("timeline")
 @node_argument
 @click.option("--all", "everything", is_flag=True, help="Of every inspection, not only the newest.")
+@click.option("-w", "--watch", is_flag=True, help="Show each step as it comes, until the inspection is over.")
 @with_api
-def timeline(api: Api, out: Output, *, ident: str, everything: bool) -> None:
+def timeline(api: Api, out: Output, *, ident: str, everything: bool, watch: bool) -> None:
     """Show what happened to a node, step by step: it answers "why is it stuck?"."""
+    if watch and (everything or out.for_programs):
+        raise click.UsageError("--watch is for people, and for the newest inspection")
+    if watch:
+        story.watch(api, find(api, ident)["uuid"])
+        return
     found = story.fetch(api, find(api, ident)["uuid"], newest_only=not everything)
     out.show(found, lambda screen: story.draw(screen, found))
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import time
+from typing import TYPE_CHECKING, Any, Final
 
 from ferroscope.cli.client import Api, Json, node_path
-from ferroscope.cli.output import table
+from ferroscope.cli.exits import Exit, Failure
+from ferroscope.cli.output import console, table
 from ferroscope.cli.times import parse
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+_LOOK_EVERY: Final = 0.5
 
 
 def fetch(api: Api, uuid: str, *, newest_only: bool) -> Json:
@@ -36,6 +40,25 @@ def draw(screen: Console, story: Json) -> None:
         screen.print(table(("AT", "STEP", "WHAT", "BY"), [_row(step, step["at"]) for step in story["entries"]]))
     if not story["inspections"] and not story["entries"]:
         screen.print("nothing has happened to this node yet")
+
+
+def watch(api: Api, uuid: str) -> None:
+    """Print each step of the newest inspection as it comes, until that is over."""
+    screen, told = console(), 0
+    while True:
+        found = fetch(api, uuid, newest_only=True)["inspections"]
+        if not found:
+            raise Failure("this node was never inspected", exit_code=Exit.NOT_FOUND)
+        newest = found[0]
+        for step in newest["entries"][told:]:
+            reason = f" ({step['reason']})" if step["reason"] else ""
+            after = _offset(step["at"], newest)
+            screen.print(f"{after:>10}  {step['step']:<15}  {step['message']}{reason}", soft_wrap=True)
+        told = len(newest["entries"])
+        if newest["state"] in ("finished", "error"):
+            screen.print(newest["hint"] or f"the inspection is {newest['state']}")
+            return
+        time.sleep(_LOOK_EVERY)
 
 
 def _inspection(screen: Console, inspection: Json) -> None:
