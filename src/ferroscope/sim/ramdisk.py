@@ -130,8 +130,6 @@ class RamdiskRun:
 
     async def _call_back(self, body: bytes) -> Verdict:
         for attempt in range(1, ATTEMPTS + 1):
-            if self._stopped:
-                break
             try:
                 answer = await self._post_in_turn(body)
             except NoAnswerError:
@@ -140,7 +138,9 @@ class RamdiskRun:
                 answer = None
             if answer is not None and not (answer.status >= 500 or answer.status == 409):
                 return self._judge(answer)
-            if attempt < ATTEMPTS and not self._stopped:
+            if self._stopped:
+                break
+            if attempt < ATTEMPTS:
                 await self._sleep(retry_wait(attempt) * self._plan.scale)
         return Verdict.DIED
 

@@ -204,6 +204,15 @@ def test_callbacks_one_after_the_other_share_a_connection() -> None:
         assert len({callback.client for callback in receiver.callbacks}) == 1
 
 
+def test_a_connection_that_the_server_will_close_is_not_used_again() -> None:
+    last = b"HTTP/1.1 202 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}"
+    with Receiver(last, 202) as receiver, driving(nodes=2, callback_url=receiver.url) as drive:
+        for number in (1, 2):
+            drive.boot(f"sim-000{number}")
+            drive.until(Effect.CALLBACKS_ACCEPTED, number)
+        assert len({callback.client for callback in receiver.callbacks}) == 2
+
+
 def test_a_kept_connection_that_the_server_closed_costs_no_try() -> None:
     with Receiver() as first, driving(nodes=2, callback_url=first.url) as drive:
         closing = b"HTTP/1.1 202 OK\r\nContent-Length: 2\r\n\r\n{}"

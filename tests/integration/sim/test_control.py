@@ -73,6 +73,18 @@ def test_waiting_for_off_knows_who_is_meant() -> None:
         assert drive.client.wait_off(timeout=5)
 
 
+def test_a_machine_that_is_off_with_a_callback_on_the_wire_is_waited_for() -> None:
+    with Receiver("hang") as receiver, driving(nodes=1, callback_url=receiver.url) as drive:
+        drive.boot("sim-0001")
+        drive.until(Effect.CALLBACKS_SENT)
+        drive.power("sim-0001", "power off")
+        assert not drive.client.wait_off(timeout=0.05)
+        assert not drive.client.wait_off(["sim-0001"], timeout=0.05)
+        receiver.ended.set()
+        assert drive.client.wait_off(timeout=5)
+        assert drive.machine("sim-0001").counters.callbacks_failed == 1
+
+
 def test_waiting_for_a_counter_ends_when_it_is_reached_or_in_time() -> None:
     with driving(nodes=1) as drive:
         assert not drive.client.wait_for(Effect.POWER_ONS, 1, timeout=0.05)

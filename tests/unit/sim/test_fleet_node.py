@@ -29,9 +29,11 @@ class Later:
 
     def __init__(self) -> None:
         self.calls: list[tuple[float, Callable[[], None]]] = []
+        self.made = 0
 
     def __call__(self, seconds: float, call: Callable[[], None]) -> Later:
         self.calls.append((seconds, call))
+        self.made += 1
         return self
 
     def cancel(self) -> None:
@@ -158,6 +160,7 @@ def test_a_lagging_state_follows_later_and_once() -> None:
     bench.machine.command("power on")
     assert bench.machine.power is Power.OFF
     assert [seconds for seconds, _ in bench.later.calls] == [2.0]
+    assert bench.later.made == 1
     bench.later.happen()
     assert bench.machine.power is Power.ON
     assert (bench.counters.power_ons, len(bench.runs)) == (1, 1)

@@ -26,10 +26,7 @@ class Line:
         self.script = list(script)
         self.sent: list[tuple[str, bytes, Delivery]] = []
         self.watch: Callable[[], None] = lambda: None
-
-    @property
-    def places(self) -> AbstractAsyncContextManager[None]:
-        return nullcontext()
+        self.places: AbstractAsyncContextManager[None] = nullcontext()
 
     async def post(self, url: str, body: bytes, delivery: Delivery) -> Answer:
         self.sent.append((url, body, delivery))
@@ -195,3 +192,12 @@ def test_an_answer_on_the_wire_at_power_cut_is_counted_and_nothing_follows() -> 
     assert boot.interrupted is True
     assert (boot.counters.callbacks_sent, boot.counters.callbacks_failed, boot.counters.agent_restarts) == (1, 1, 0)
     assert boot.waits == [7.0]
+
+
+def test_a_callback_that_waits_for_a_place_is_not_sent_after_the_power_was_cut() -> None:
+    boot = Boot(Line(GOOD), bodies=(b"{}", b"{}"))
+    boot.line.places = asyncio.Semaphore(1)
+    boot.line.watch = lambda: setattr(boot, "interrupted", boot.run_.stop())
+    boot.go()
+    assert (boot.counters.callbacks_sent, boot.counters.callbacks_accepted) == (1, 1)
+    assert (boot.counters.callbacks_failed, boot.waits) == (0, [7.0])
