@@ -16,7 +16,7 @@ import structlog
 
 from ferroscope.config.settings import Settings
 from ferroscope.observe import log
-from ferroscope.runtime import wiring
+from ferroscope.runtime import signals, wiring
 from ferroscope.runtime.backend import SchemaError, StoreUnavailableError, ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.http import HttpServer, listeners
@@ -76,9 +76,9 @@ class Process:
 
     def _wait(self) -> int:
         while not self._stop.is_set():
-            received = signal.sigtimedwait(_SIGNALS, 1.0)
+            received = signals.wait(_SIGNALS, 1.0)
             if received is not None:
-                _log.info("stopping", signal=signal.Signals(received.si_signo).name)
+                _log.info("stopping", signal=received.name)
                 return 0
         return EXIT_FAULT
 

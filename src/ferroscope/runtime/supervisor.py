@@ -21,6 +21,7 @@ import structlog
 
 from ferroscope.config.settings import Settings
 from ferroscope.ports.errors import StoreUnavailableError
+from ferroscope.runtime import signals
 
 _log = structlog.get_logger(__name__)
 
@@ -111,7 +112,7 @@ class Supervisor:
             self._pause = 0.0
             return False
         pause, self._pause = self._pause, min(_LONGEST_PAUSE, max(0.1, self._pause * 2))
-        return pause > 0 and signal.sigtimedwait(_STOP_SIGNALS, pause) is not None
+        return pause > 0 and signals.wait(_STOP_SIGNALS, pause) is not None
 
     def _stop(self) -> None:
         """Ask the children to stop, and kill those that have not done so in time."""
@@ -119,7 +120,7 @@ class Supervisor:
             os.kill(pid, signal.SIGTERM)
         deadline = time.monotonic() + self._settings.worker.graceful_timeout + 5.0
         while self._children and time.monotonic() < deadline:
-            signal.sigtimedwait((signal.SIGCHLD,), 0.2)
+            signals.wait((signal.SIGCHLD,), 0.2)
             self._reap()
         for pid in self._children:
             os.kill(pid, signal.SIGKILL)
