@@ -1,0 +1,210 @@
+"""What openstacksdk does when it is asked for bare metal and its introspection; run by ``runner``.
+
+Each function takes the roots of both APIs and gives back plain data: what the library made of the answers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import openstack
+from openstack.connection import Connection
+
+_NODE = (
+    "id",
+    "name",
+    "driver",
+    "provision_state",
+    "power_state",
+    "properties",
+    "extra",
+    "last_error",
+    "is_maintenance",
+)
+_INTROSPECTION = ("id", "state", "is_finished", "error", "started_at", "finished_at")
+
+
+def connect(urls: dict[str, str]) -> Connection:
+    """Connect without Keystone; what fails is not repeated."""
+    return openstack.connect(
+        auth_type="none",
+        baremetal_endpoint_override=urls["bare_metal"],
+        baremetal_introspection_endpoint_override=urls["introspection"],
+        baremetal_status_code_retries=0,
+        baremetal_introspection_status_code_retries=0,
+    )
+
+
+# The baremetal proxy.
+
+
+def create(urls: dict[str, str], node: dict[str, Any], address: str) -> dict[str, Any]:
+    """Enrol a node with its port, as manageable in one call."""
+    baremetal = connect(urls).baremetal
+    created = baremetal.create_node(**node)
+    port = baremetal.create_port(node_id=created.id, address=address)
+    return {"node": seen(created, _NODE), "port": {"id": port.id, "address": port.address, "node_id": port.node_id}}
+
+
+def inspect(urls: dict[str, str], node: str, timeout: float = 30) -> dict[str, Any]:
+    """Inspect, wait, and fetch the inventory and the ports."""
+    baremetal = connect(urls).baremetal
+    inspected = baremetal.set_node_provision_state(node, "inspect", wait=True, timeout=timeout)
+    ports = [
+        {"address": port.address, "is_pxe_enabled": port.is_pxe_enabled}
+        for port in baremetal.ports(details=True, node=node)
+    ]
+    return {"node": seen(inspected, _NODE), "inventory": baremetal.get_node_inventory(node), "ports": ports}
+
+
+def set_provision_state(urls: dict[str, str], node: str, target: str) -> dict[str, Any]:
+    return seen(connect(urls).baremetal.set_node_provision_state(node, target), _NODE)
+
+
+def inspect_many(urls: dict[str, str], nodes: list[str], timeout: float = 30) -> dict[str, list[str]]:
+    """Start them all, wait for all, and tell which ones came how far."""
+    baremetal = connect(urls).baremetal
+    for node in nodes:
+        baremetal.set_node_provision_state(node, "inspect")
+    result = baremetal.wait_for_nodes_provision_state(nodes, "manageable", timeout=timeout, fail=False)
+    return {name: [node.id for node in getattr(result, name)] for name in ("success", "failure", "timeout")}
+
+
+def wait_for(urls: dict[str, str], nodes: list[str], state: str, timeout: float = 30) -> list[str]:
+    waited = connect(urls).baremetal.wait_for_nodes_provision_state(nodes, state, timeout=timeout)
+    return [node.id for node in waited]
+
+
+def get(urls: dict[str, str], node: str, fields: list[str] | None = None) -> dict[str, Any]:
+    return seen(connect(urls).baremetal.get_node(node, fields=fields), _NODE)
+
+
+def find(urls: dict[str, str], node: str) -> dict[str, Any] | None:
+    found = connect(urls).baremetal.find_node(node, ignore_missing=True)
+    return None if found is None else seen(found, _NODE)
+
+
+def list_nodes(urls: dict[str, str], details: bool = False, **query: Any) -> list[dict[str, Any]]:
+    """List to the end: the library follows the links from page to page."""
+    return [seen(node, _NODE) for node in connect(urls).baremetal.nodes(details=details, **query)]
+
+
+def patch(urls: dict[str, str], node: str, operations: list[dict[str, Any]]) -> dict[str, Any]:
+    return seen(connect(urls).baremetal.patch_node(node, operations), _NODE)
+
+
+def update(urls: dict[str, str], node: str, changes: dict[str, Any]) -> dict[str, Any]:
+    return seen(connect(urls).baremetal.update_node(node, **changes), _NODE)
+
+
+def validate(urls: dict[str, str], node: str, required: list[str]) -> dict[str, Any]:
+    checks = connect(urls).baremetal.validate_node(node, required=required)
+    return {name: [check.result, check.reason] for name, check in checks.items()}
+
+
+def power_cycle(urls: dict[str, str], node: str) -> list[str]:
+    """Power on, reboot, power off; tell the states that were reached."""
+    baremetal = connect(urls).baremetal
+    reached = []
+    for target in ("power on", "rebooting", "power off"):
+        baremetal.set_node_power_state(node, target, wait=True, timeout=30)
+        reached.append(baremetal.get_node(node).power_state)
+    return reached
+
+
+def boot_device(urls: dict[str, str], node: str, device: str) -> dict[str, Any]:
+    baremetal = connect(urls).baremetal
+    baremetal.set_node_boot_device(node, device, persistent=True)
+    supported = baremetal.get_node_supported_boot_devices(node)["supported_boot_devices"]
+    return {"device": baremetal.get_node_boot_device(node), "supported": supported}
+
+
+def maintain(urls: dict[str, str], node: str, reason: str) -> list[dict[str, Any]]:
+    baremetal = connect(urls).baremetal
+    on = baremetal.set_node_maintenance(node, reason)
+    first = {"is_maintenance": on.is_maintenance, "reason": on.maintenance_reason}
+    off = baremetal.unset_node_maintenance(node)
+    return [first, {"is_maintenance": off.is_maintenance, "reason": off.maintenance_reason}]
+
+
+def ports_of(urls: dict[str, str], node: str, address: str, new_address: str) -> dict[str, Any]:
+    """Create, find, change and delete a port."""
+    baremetal = connect(urls).baremetal
+    port = baremetal.create_port(node_id=node, address=address, is_pxe_enabled=False)
+    by_address = [found.id for found in baremetal.ports(address=address)]
+    by_node = [found.address for found in baremetal.ports(node=node, fields=["address"])]
+    changed = baremetal.update_port(port, address=new_address, extra={"slot": 1})
+    fetched = baremetal.get_port(port.id)
+    baremetal.delete_port(port.id, ignore_missing=False)
+    return {
+        "id": port.id,
+        "is_pxe_enabled": port.is_pxe_enabled,
+        "by_address": by_address,
+        "by_node": by_node,
+        "changed": changed.address,
+        "fetched": [fetched.address, fetched.extra, fetched.node_id],
+        "left": [found.id for found in baremetal.ports(address=new_address)],
+    }
+
+
+def drivers(urls: dict[str, str]) -> dict[str, list[str]]:
+    return {driver.name: driver.hosts for driver in connect(urls).baremetal.drivers(details=True)}
+
+
+def delete(urls: dict[str, str], node: str) -> bool:
+    """Delete a node; tell whether it can still be found."""
+    baremetal = connect(urls).baremetal
+    baremetal.delete_node(node, ignore_missing=False)
+    return baremetal.find_node(node) is not None
+
+
+# The baremetal_introspection proxy.
+
+
+def introspect(urls: dict[str, str], node: str, timeout: float = 30) -> dict[str, Any]:
+    """Start, wait, and fetch the data both ways."""
+    proxy = connect(urls).baremetal_introspection
+    started = proxy.start_introspection(node)
+    begun = seen(proxy.get_introspection(started.id), _INTROSPECTION)
+    ended = proxy.wait_for_introspection(started, timeout=timeout)
+    return {
+        "begun": begun,
+        "ended": seen(ended, _INTROSPECTION),
+        "processed": proxy.get_introspection_data(ended),
+        "unprocessed": proxy.get_introspection_data(ended, processed=False),
+    }
+
+
+def abort_introspection(urls: dict[str, str], node: str, timeout: float = 30) -> dict[str, Any]:
+    """Abort what runs and wait for its end, which is an error."""
+    proxy = connect(urls).baremetal_introspection
+    running = proxy.get_introspection(node)
+    proxy.abort_introspection(running, ignore_missing=False)
+    return seen(proxy.wait_for_introspection(running, timeout=timeout, ignore_error=True), _INTROSPECTION)
+
+
+def start_introspection(urls: dict[str, str], node: str, manage_boot: bool | None = None) -> None:
+    connect(urls).baremetal_introspection.start_introspection(node, manage_boot=manage_boot)
+
+
+def wait_for_introspection(urls: dict[str, str], node: str, timeout: float = 30) -> dict[str, Any]:
+    proxy = connect(urls).baremetal_introspection
+    return seen(proxy.wait_for_introspection(proxy.get_introspection(node), timeout=timeout), _INTROSPECTION)
+
+
+def get_introspection(urls: dict[str, str], node: str) -> dict[str, Any]:
+    return seen(connect(urls).baremetal_introspection.get_introspection(node), _INTROSPECTION)
+
+
+def get_introspection_data(urls: dict[str, str], node: str, processed: bool = True) -> dict[str, Any]:
+    data: dict[str, Any] = connect(urls).baremetal_introspection.get_introspection_data(node, processed=processed)
+    return data
+
+
+def list_introspections(urls: dict[str, str], **query: Any) -> list[dict[str, Any]]:
+    return [seen(item, _INTROSPECTION) for item in connect(urls).baremetal_introspection.introspections(**query)]
+
+
+def seen(resource: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    """Return the resource's attributes as plain data."""
+    return {name: getattr(resource, name) for name in names}
