@@ -13,6 +13,7 @@ import msgspec
 from ferroscope import transition
 from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
+from ferroscope.api.documented import Device
 from ferroscope.api.errors import BadRequestError
 from ferroscope.api.nodes import node_ident
 from ferroscope.api.scalars import boolean, shown
@@ -26,7 +27,7 @@ _DEVICES: Final = [str(device) for device in BootDevice]
 class BootDeviceTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """PUT management/boot_device."""
 
-    boot_device: str
+    boot_device: Device
     persistent: bool | str | None = None
 
 

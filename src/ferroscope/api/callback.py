@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope.api import json_body
+from ferroscope.api.documented import Mac
 from ferroscope.api.errors import BadRequestError
 from ferroscope.domain import macs
 from ferroscope.domain.lookup import Evidence
@@ -26,7 +27,7 @@ MAX_ADDRESSES: Final = 512
 class CallbackInterface(msgspec.Struct, frozen=True):
     """A NIC; everything else that is said of it is kept, not looked at."""
 
-    mac_address: str
+    mac_address: Mac
 
 
 class CallbackInventory(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ import msgspec
 
 from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
+from ferroscope.api.documented import DriverType
 from ferroscope.api.errors import BadRequestError, MissingError, NotAcceptableError
 from ferroscope.api.links import Link, pair
 from ferroscope.api.scalars import shown
@@ -47,7 +48,7 @@ class DriverListQuery(msgspec.Struct, frozen=True):
 
     detail: bool | None = None
     fields: list[str] | None = None
-    type: str | None = None
+    type: DriverType | None = None
 
 
 class DriverQuery(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -13,6 +13,7 @@ from msgspec import UNSET, UnsetType
 from ferroscope.api import paging, scalars
 from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
+from ferroscope.api.documented import Limit, SortDir, Uuid, one_of
 from ferroscope.api.errors import MissingError
 from ferroscope.api.links import Link, own
 from ferroscope.api.nodes import node_ident
@@ -29,10 +30,10 @@ class HistoryQuery(msgspec.Struct, frozen=True):
     """Query of GET /v1/nodes/{node}/history."""
 
     detail: bool | None = None
-    limit: int | None = None
-    marker: str | None = None
-    sort_dir: str = "asc"
-    sort_key: str = "created_at"
+    limit: Limit | None = None
+    marker: Uuid | None = None
+    sort_dir: SortDir = "asc"
+    sort_key: Annotated[str, one_of(*_SORT_FIELDS)] = "created_at"
 
 
 class HistoryEvent(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from ferroscope import transition
 from ferroscope.api import scalars
 from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
+from ferroscope.api.documented import IntrospectionState, LimitOrZero, Uuid
 from ferroscope.api.errors import BadRequestError, MissingError
 from ferroscope.api.links import Link, own
 from ferroscope.api.times import iso
@@ -33,9 +34,9 @@ class StartQuery(msgspec.Struct, frozen=True):
 class IntrospectionListQuery(msgspec.Struct, frozen=True):
     """Query of GET /v1/introspection; a limit of 0 is the greatest one."""
 
-    limit: int | None = None
-    marker: str | None = None
-    state: list[str] | None = None
+    limit: LimitOrZero | None = None
+    marker: Uuid | None = None
+    state: list[IntrospectionState] | None = None
 
 
 class IntrospectionStatus(msgspec.Struct, frozen=True):

@@ -8,11 +8,12 @@ merged the inspector into the Bare Metal service.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from ferroscope.api import masking
+from ferroscope.api.documented import one_of
 from ferroscope.api.links import Link, pair
 from ferroscope.api.times import iso
 from ferroscope.domain.model import Document, Node
@@ -131,6 +132,7 @@ FIELDS: Final[tuple[Field, ...]] = (
 )
 
 BY_NAME: Final[dict[str, Field]] = {field.name: field for field in FIELDS}
+NodeField = Annotated[str, one_of(*(field.name for field in FIELDS if not field.full_only))]
 
 # What may be ordered by, as the store calls it; "id" is the order of creation.
 SORT_FIELDS: Final[dict[str, str]] = {
@@ -159,3 +161,4 @@ SORT_FIELDS: Final[dict[str, str]] = {
         )
     },
 }
+NodeSortKey = Annotated[str, one_of(*SORT_FIELDS)]

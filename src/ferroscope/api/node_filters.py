@@ -12,7 +12,9 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope.api import scalars
+from ferroscope.api.documented import Limit, ProvisionState, SortDir, Uuid
 from ferroscope.api.errors import BadRequestError, NotAcceptableError
+from ferroscope.api.node_fields import NodeField, NodeSortKey
 from ferroscope.domain.model import Node
 from ferroscope.domain.provision import Provision
 
@@ -28,23 +30,23 @@ class NodeListQuery(msgspec.Struct, frozen=True):
     detail: bool | None = None
     driver: str | None = None
     fault: str | None = None
-    fields: list[str] | None = None
+    fields: list[NodeField] | None = None
     include_children: bool | None = None
-    instance_uuid: str | None = None
+    instance_uuid: Uuid | None = None
     lessee: str | None = None
-    limit: int | None = None
+    limit: Limit | None = None
     maintenance: bool | None = None
-    marker: str | None = None
+    marker: Uuid | None = None
     owner: str | None = None
     parent_node: str | None = None
     project: str | None = None
-    provision_state: str | None = None
+    provision_state: ProvisionState | None = None
     resource_class: str | None = None
     retired: bool | None = None
     shard: list[str] | None = None
     sharded: bool | None = None
-    sort_dir: str = "asc"
-    sort_key: str = "id"
+    sort_dir: SortDir = "asc"
+    sort_key: NodeSortKey = "id"
 
 
 _SINCE: Final = {

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ferroscope.api import scalars
+from ferroscope.api.documented import Uuid
 from ferroscope.api.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.node_fields import BY_NAME
 from ferroscope.domain.model import Document, Node
@@ -31,7 +32,7 @@ class NodeSettable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     properties: Object = UNSET
     extra: Object = UNSET
     instance_info: Object = UNSET
-    instance_uuid: str | UnsetType | None = UNSET
+    instance_uuid: Uuid | UnsetType | None = UNSET
     maintenance: Flag = UNSET
     resource_class: Annotated[str, Meta(max_length=80)] | UnsetType | None = UNSET
     conductor_group: Text = UNSET
@@ -66,7 +67,7 @@ class NodeSettable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class NodeCreate(NodeSettable, kw_only=True, forbid_unknown_fields=True):
     """POST /v1/nodes."""
 
-    uuid: str | UnsetType | None = UNSET
+    uuid: Uuid | UnsetType | None = UNSET
 
 
 PATCHABLE: Final = NodeSettable.__struct_fields__

@@ -13,7 +13,7 @@ from ferroscope.api import node_filters, node_input, paging, patch, scalars
 from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import BadRequestError, NotAcceptableError, StateConflictError
-from ferroscope.api.node_fields import BY_NAME, SORT_FIELDS, Field
+from ferroscope.api.node_fields import BY_NAME, SORT_FIELDS, Field, NodeField
 from ferroscope.api.node_filters import NodeListQuery
 from ferroscope.api.node_input import NodeCreate, NodeSettable
 from ferroscope.api.node_view import DEFAULT_FIELDS, check_known, chosen_fields, render, select
@@ -31,7 +31,7 @@ _NAMES_SINCE = 5
 class NodeQuery(msgspec.Struct, frozen=True):
     """Query of GET /v1/nodes/{node}."""
 
-    fields: list[str] | None = None
+    fields: list[NodeField] | None = None
 
 
 class NodePatchQuery(msgspec.Struct, frozen=True):

@@ -73,7 +73,7 @@ class _Schemas:
 
     def __init__(self, routes: Sequence[Route]) -> None:
         named = [kind for route in routes for kind in (route.body, *_options(route.response)) if kind is not None]
-        queries = [hint for route in routes for hint in get_type_hints(route.query).values()]
+        queries = [hint for route in routes for hint in get_type_hints(route.query, include_extras=True).values()]
         kinds = list(dict.fromkeys([*named, *queries, BareMetalFailure, IntrospectionFailure]))
         generated, self.components = msgspec.json.schema_components(kinds, ref_template=_REFERENCE)
         self._of: dict[Any, Document] = dict(zip(kinds, generated, strict=True))
@@ -99,8 +99,7 @@ def _operation(route: Route, schemas: _Schemas) -> Document:
     if route.since:
         operation["x-microversion"] = f"1.{route.since}"
     if route.body_kind is not Body.NONE:
-        required = route.body_kind is not Body.OPTIONAL and route.body is not dict
-        operation["requestBody"] = {"required": required, "content": _json(schemas[route.body])}
+        operation["requestBody"] = {"required": route.body_required, "content": _json(schemas[route.body])}
     return operation
 
 
@@ -109,7 +108,7 @@ def _parameters(route: Route, schemas: _Schemas) -> list[Document]:
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
         for name in _PARAMETER.findall(route.path)
     ]
-    hints = get_type_hints(route.query)
+    hints = get_type_hints(route.query, include_extras=True)
     for name in route.query.__struct_fields__:
         found.append({"name": name, "in": "query", "schema": _without_null(schemas[hints[name]])})
     if route.surface is not Surface.SERVICE:

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ferroscope.api import scalars
+from ferroscope.api.documented import Mac, Uuid
 from ferroscope.api.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.port_view import BY_NAME
 from ferroscope.domain.model import Document, Port
@@ -39,8 +40,8 @@ class LocalLink(
 class PortSettable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Every field of a port that a caller may set."""
 
-    address: str
-    node_uuid: str | UnsetType = UNSET
+    address: Mac
+    node_uuid: Uuid | UnsetType = UNSET
     node_ident: Annotated[str, Meta(max_length=255)] | UnsetType = UNSET
     extra: Document | UnsetType | None = UNSET
     is_smartnic: Flag = UNSET
@@ -54,7 +55,7 @@ class PortSettable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class PortCreate(PortSettable, kw_only=True, forbid_unknown_fields=True):
     """POST /v1/ports; the node is named by ``node_uuid``, or by ``node_ident`` (UUID or name)."""
 
-    uuid: str | UnsetType | None = UNSET
+    uuid: Uuid | UnsetType | None = UNSET
 
 
 PATCHABLE: Final = PortSettable.__struct_fields__

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
+from ferroscope.api.documented import one_of
 from ferroscope.api.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.links import Link, pair
 from ferroscope.api.times import iso
@@ -40,6 +41,7 @@ FIELDS: Final[tuple[PortField, ...]] = (
     PortField("uuid", 1, str, lambda port, _url: port.uuid),
 )
 BY_NAME: Final = {field.name: field for field in FIELDS}
+PortFieldName = Annotated[str, one_of(*BY_NAME)]
 DEFAULT_FIELDS: Final = ("uuid", "address")
 
 SORT_FIELDS: Final = {
@@ -50,6 +52,8 @@ SORT_FIELDS: Final = {
         for name in ("address", "created_at", "name", "physical_network", "pxe_enabled", "updated_at", "uuid")
     },
 }
+
+PortSortKey = Annotated[str, one_of(*SORT_FIELDS)]
 
 PortView = msgspec.defstruct(
     "PortView",

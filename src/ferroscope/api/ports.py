@@ -12,12 +12,21 @@ import msgspec
 from ferroscope.api import paging, patch, port_input, scalars
 from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
+from ferroscope.api.documented import Limit, Mac, SortDir, Uuid
 from ferroscope.api.errors import BadRequestError, MissingError, NotAcceptableError
 from ferroscope.api.node_view import chosen_fields
-from ferroscope.api.nodes import NodeQuery
 from ferroscope.api.patch import Operation
 from ferroscope.api.port_input import PortCreate, PortSettable
-from ferroscope.api.port_view import DEFAULT_FIELDS, SORT_FIELDS, PortField, check_known, render, select
+from ferroscope.api.port_view import (
+    DEFAULT_FIELDS,
+    SORT_FIELDS,
+    PortField,
+    PortFieldName,
+    PortSortKey,
+    check_known,
+    render,
+    select,
+)
 from ferroscope.domain import macs
 from ferroscope.domain.model import Port
 from ferroscope.ports.errors import NotFoundError
@@ -27,18 +36,24 @@ _NODE_NAMES_SINCE: Final = 5
 _NAMES_SINCE: Final = 88
 
 
+class PortQuery(msgspec.Struct, frozen=True):
+    """Query of GET /v1/ports/{port}."""
+
+    fields: list[PortFieldName] | None = None
+
+
 class PortListQuery(msgspec.Struct, frozen=True):
     """Query of GET /v1/ports and of GET /v1/nodes/{node}/ports."""
 
-    address: str | None = None
+    address: Mac | None = None
     detail: bool | None = None
-    fields: list[str] | None = None
-    limit: int | None = None
-    marker: str | None = None
+    fields: list[PortFieldName] | None = None
+    limit: Limit | None = None
+    marker: Uuid | None = None
     node: str | None = None
-    node_uuid: str | None = None
-    sort_dir: str = "asc"
-    sort_key: str = "id"
+    node_uuid: Uuid | None = None
+    sort_dir: SortDir = "asc"
+    sort_key: PortSortKey = "id"
 
 
 def list_ports(context: ApiContext, call: Call[PortListQuery, None]) -> Reply:
@@ -98,7 +113,7 @@ def _list(
     return Reply(200, body)
 
 
-def get_port(context: ApiContext, call: Call[NodeQuery, None]) -> Reply:
+def get_port(context: ApiContext, call: Call[PortQuery, None]) -> Reply:
     """Show one port."""
     fields = select(call.minor, chosen_fields(call.minor, call.query.fields, None, None))
     port = context.store.read(lambda tx: _find(tx, call))

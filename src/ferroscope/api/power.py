@@ -13,6 +13,7 @@ import msgspec
 from ferroscope import transition
 from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
+from ferroscope.api.documented import REBOOT, Limit, PowerState
 from ferroscope.api.errors import BadRequestError, NotAcceptableError, StateConflictError
 from ferroscope.api.nodes import node_ident
 from ferroscope.api.scalars import shown
@@ -20,7 +21,6 @@ from ferroscope.domain.states import Event
 from ferroscope.ports.bmc import Power
 from ferroscope.ports.store import Transaction
 
-REBOOT: Final = "rebooting"
 _RESULTS: Final = {str(Power.ON): Power.ON, str(Power.OFF): Power.OFF, REBOOT: Power.ON}
 _SOFT: Final = frozenset({"soft power off", "soft rebooting"})
 _SOFT_SINCE: Final = 27
@@ -29,8 +29,8 @@ _SOFT_SINCE: Final = 27
 class PowerTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``timeout`` is accepted for compatibility; the driver's own time-out applies."""
 
-    target: str
-    timeout: int | None = None
+    target: PowerState
+    timeout: Limit | None = None
 
 
 def set_power_state(context: ApiContext, call: Call[NoQuery, PowerTarget]) -> Reply:

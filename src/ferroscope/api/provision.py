@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from ferroscope import transition
+from ferroscope.api import documented
 from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import BadRequestError, NotAcceptableError, StateConflictError
@@ -26,7 +27,7 @@ from ferroscope.ports.store import Transaction
 class ProvisionTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The verb; this service knows manage, provide, inspect and abort."""
 
-    target: str
+    target: documented.Verb
 
 
 Verb = Callable[[ApiContext, Transaction, Node], None]

@@ -14,6 +14,7 @@ import msgspec
 from ferroscope.api import accept, agent, callback, scalars
 from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
+from ferroscope.api.documented import Mac, Uuid
 from ferroscope.api.errors import LOOKUP_FAILED, BadRequestError, MissingError
 from ferroscope.domain import lookup, macs
 from ferroscope.domain.model import Node
@@ -39,14 +40,14 @@ _MAY_ASK: Final = frozenset({State.STARTING, State.WAITING, State.PROCESSING})
 class CallbackQuery(msgspec.Struct, frozen=True):
     """Query of POST /v1/continue_inspection; needs version 1.84."""
 
-    node_uuid: str | None = None
+    node_uuid: Uuid | None = None
 
 
 class LookupQuery(msgspec.Struct, frozen=True):
     """Query of GET /v1/lookup; at least one of the two."""
 
-    addresses: list[str] | None = None
-    node_uuid: str | None = None
+    addresses: list[Mac] | None = None
+    node_uuid: Uuid | None = None
 
 
 class CallbackAnswer(msgspec.Struct, frozen=True):

@@ -116,7 +116,7 @@ def _read(context: ApiContext, route: Route, req: falcon.Request) -> bytes:
 
 
 def _body(context: ApiContext, route: Route, raw: bytes) -> Any:
-    if route.body_kind is Body.DECODED or (route.body_kind is Body.OPTIONAL and raw):
+    if route.body_kind is Body.DECODED and (raw or route.body_required):
         return json_body.decode(raw, route.body, max_depth=context.settings.api.max_json_depth)
     return None
 

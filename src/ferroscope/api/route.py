@@ -31,7 +31,6 @@ class Body(StrEnum):
 
     NONE = "none"
     DECODED = "decoded"
-    OPTIONAL = "optional"
     RAW = "raw"
 
 
@@ -53,6 +52,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     query: type[msgspec.Struct]
     body: Any
     body_kind: Body
+    body_required: bool
     ramdisk: bool
 
     @property
@@ -63,8 +63,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def operation(self) -> str:
         """A name that is unique over all routes, for generated clients."""
-        words = [word.strip("{}") for word in self.path.strip("/").split("/") if word != "v1"]
-        return "_".join([self.method.lower(), *(words or ["root"])]).replace(".", "_").replace("-", "_")
+        words = [word.strip("{}") for word in self.path.split("/") if word] or ["root"]
+        return "_".join([self.method.lower(), *(words[1:] or words)]).replace(".", "_")
 
     @property
     def errors(self) -> tuple[int, ...]:
@@ -95,15 +95,13 @@ def make(
 ) -> Route:
     """Return the route of ``endpoint`` (method and path); query and body come from the handler's types.
 
-    ``raw`` is the type of a body that the handler takes apart by itself.
+    ``raw`` is the type of a body that the handler takes apart by itself. A union with None is a
+    body that may be left out.
     """
     method, path = endpoint.split()
     query, body = _call_types(handler)
-    kind = Body.NONE if body is None else Body.DECODED
-    if raw is not None:
-        kind, body = Body.RAW, raw
-    elif type(None) in get_args(body):
-        kind, body = Body.OPTIONAL, next(part for part in get_args(body) if part is not type(None))
+    kind = Body.NONE if body is raw is None else Body.DECODED if raw is None else Body.RAW
+    body, required = _without_none(body if raw is None else raw)
     return Route(
         method=method,
         path=path,
@@ -116,8 +114,15 @@ def make(
         query=query,
         body=body,
         body_kind=kind,
+        body_required=required,
         ramdisk=ramdisk,
     )
+
+
+def _without_none(body: Any) -> tuple[Any, bool]:
+    """Return the type that a body has when there is one, and whether there must be one."""
+    options = [part for part in get_args(body) if part is not type(None)]
+    return (options[0], False) if len(options) == 1 and len(get_args(body)) == 2 else (body, True)
 
 
 def _call_types(handler: Handler) -> tuple[type[msgspec.Struct], Any]:

@@ -123,6 +123,6 @@ ROUTES: Final[tuple[Route, ...]] = (
     _introspection(f"GET {_INTROSPECTED}/data/unprocessed", introspection_data.get_unprocessed_data,
                    "introspection:data", 200, _Data),
     _introspection(f"POST {_INTROSPECTED}/data/unprocessed", introspection_data.reapply,
-                   "introspection:reapply", 202, _Accepted, raw=dict[str, Any]),
+                   "introspection:reapply", 202, _Accepted, raw=_Data | None),
 )
 # fmt: on

@@ -14,6 +14,7 @@ from msgspec import UNSET, UnsetType
 from ferroscope.api import paging, scalars
 from ferroscope.api.call import Call, Reply
 from ferroscope.api.context import ApiContext
+from ferroscope.api.documented import Limit, Uuid
 from ferroscope.api.history import hint_of
 from ferroscope.api.nodes import node_ident
 from ferroscope.api.times import iso_exact
@@ -26,8 +27,8 @@ _CHUNK: Final = 1000
 class PageQuery(msgspec.Struct, frozen=True):
     """Which inspections, newest first."""
 
-    limit: int | None = None
-    marker: str | None = None
+    limit: Limit | None = None
+    marker: Uuid | None = None
 
 
 class TimelineEntry(msgspec.Struct, frozen=True):
@@ -123,7 +124,7 @@ def _next(call: Call[PageQuery, None], path: str, size: int, found: list[Inspect
 
 def _grouped(tx: Transaction, node: str) -> dict[str | None, list[TimelineEntry]]:
     groups: dict[str | None, list[TimelineEntry]] = defaultdict(list)
-    marker: str | None = None
+    marker: Uuid | None = None
     while True:
         page = tx.journal.list(Query(filters={"node": node}, sort_key="id", limit=_CHUNK, marker=marker))
         for entry in page:

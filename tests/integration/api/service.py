@@ -128,7 +128,7 @@ class Service:
         mac = mac or examples.mac()
         known = self.bare_metal.get(f"/v1/ports?address={mac}").json["ports"]
         if not known:
-            answer = self.bare_metal.post("/v1/ports", {"node_uuid": ident, "address": mac})
+            answer = self.bare_metal.post("/v1/ports", {"node_ident": ident, "address": mac})
             assert answer.status_code == 201, answer.text
         answer = self.bare_metal.put(f"/v1/nodes/{ident}/states/provision", {"target": "inspect"})
         assert answer.status_code == 202, answer.text

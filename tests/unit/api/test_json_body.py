@@ -1,0 +1,76 @@
+"""Checking JSON as bytes: nesting, NULs, surrogates."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ferroscope.api import json_body
+from ferroscope.api.errors import BadRequestError
+
+TEXTS = st.text(alphabet='[]{}"\\,:a\n', max_size=8)
+VALUES = st.recursive(
+    st.none() | st.integers(-9, 9) | TEXTS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
+    max_leaves=40,
+)
+
+
+def depth(value: Any) -> int:
+    if isinstance(value, dict):
+        return 1 + max(map(depth, value.values()), default=0)
+    return 1 + max(map(depth, value), default=0) if isinstance(value, list) else 0
+
+
+@given(VALUES)
+def test_nesting_is_counted_exactly_whatever_strings_hold(value: Any) -> None:
+    raw = json.dumps(value).encode()
+    actual = depth(value)
+    assert not json_body.depth_exceeds(raw, actual)
+    if actual:
+        assert json_body.depth_exceeds(raw + b"[]" * actual, actual - 1)
+
+
+@given(VALUES, st.integers(1, 8))
+def test_a_limit_is_exceeded_exactly_above_it(value: Any, limit: int) -> None:
+    padded = {"padding": [[] for _ in range(limit)], "value": value}
+    assert json_body.depth_exceeds(json.dumps(padded).encode(), limit) is (depth(padded) > limit)
+
+
+def test_many_escapes_are_counted_alike() -> None:
+    text = '\\"[{' * json_body._MANY_ESCAPES
+    for levels, exceeded in ((24, False), (25, True)):
+        value: Any = text
+        for _ in range(levels):
+            value = [value]
+        assert json_body.depth_exceeds(json.dumps([value, [[]] * 25]).encode(), 25) is exceeded
+
+
+@pytest.mark.parametrize("raw", [rb'"\u0000"', rb'{"a\u0000": 1}', rb'"\\\u0000"'])
+def test_nul_is_refused_wherever_it_is(raw: bytes) -> None:
+    with pytest.raises(BadRequestError, match="NUL"):
+        json_body.decode(raw, Any, max_depth=25)
+
+
+def test_an_escaped_backslash_before_u0000_is_no_nul() -> None:
+    assert json_body.decode(rb'"\\u0000"', Any, max_depth=25) == "\\u0000"
+
+
+@pytest.mark.parametrize("raw", [b"", b"{", b"01", b'"\xff"', rb'"\ud800"', rb'"\udc00"', b"nan", b"1e999", b"[1,]"])
+def test_what_is_no_json_is_refused(raw: bytes) -> None:
+    with pytest.raises(BadRequestError):
+        json_body.decode(raw, Any, max_depth=25)
+
+
+def test_refusal_names_the_place() -> None:
+    with pytest.raises(BadRequestError, match=r"`\$\.a\[1\]`|\$\[\.\.\.\]\[1\]"):
+        json_body.decode(b'{"a": [1, "x"]}', dict[str, list[int]], max_depth=25)
+
+
+def test_nesting_beyond_the_decoders_own_limit_is_refused_the_same() -> None:
+    with pytest.raises(BadRequestError, match="nested too deep"):
+        json_body.decode(b"[" * 200_000 + b"]" * 200_000, Any, max_depth=25)

@@ -1,0 +1,58 @@
+"""The routes table itself, and the tables that representations are made of."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from ferroscope.api import node_fields, node_input, node_view, port_input, port_view
+from ferroscope.api.microversions import BARE_METAL
+from ferroscope.api.openapi import document
+from ferroscope.api.route import Body
+from ferroscope.api.routes import ROUTES
+from ferroscope.domain.model import Node, Port
+
+
+def test_each_method_of_each_path_is_served_once() -> None:
+    served = [(route.method, route.path) for route in ROUTES]
+    assert len(set(served)) == len(served)
+
+
+def test_each_route_says_what_it_does() -> None:
+    for route in ROUTES:
+        assert route.summary.endswith("."), route.path
+        assert route.since <= BARE_METAL.maximum[1]
+        assert (route.body is None) is (route.body_kind is Body.NONE)
+
+
+def test_statuses_without_a_body_document_none() -> None:
+    for route in ROUTES:
+        assert (route.response is None) or route.status != 204
+
+
+def test_document_is_json() -> None:
+    assert msgspec.json.decode(msgspec.json.encode(document(ROUTES)))["paths"]
+
+
+@pytest.mark.parametrize("minor", [1, 8, 31, 95])
+def test_whole_representations_fit_their_schema(minor: int) -> None:
+    node = Node(uuid="1be26c0b-03f2-4d2e-ae87-c02d7f33c123", driver="sim", created_at=1.0)
+    shown = node_view.render(node, node_view.select(minor, None), minor, "http://api")
+    msgspec.json.decode(msgspec.json.encode(shown), type=node_view.NodeView)
+    port = Port(uuid=node.uuid, node=node.uuid, address="52:54:00:00:00:01", created_at=1.0)
+    msgspec.json.decode(
+        msgspec.json.encode(port_view.render(port, port_view.select(minor, None), "http://api")),
+        type=port_view.PortView,
+    )
+
+
+def test_whatever_can_be_set_is_shown_and_the_other_way_round() -> None:
+    assert set(node_input.PATCHABLE) <= set(node_fields.BY_NAME)
+    assert set(port_input.PATCHABLE) - {"node_ident"} <= set(port_view.BY_NAME)
+    node = Node(uuid="u", driver="sim")
+    assert set(node_input.settable(node)) == set(node_input.PATCHABLE)
+
+
+def test_what_is_sorted_by_is_stored() -> None:
+    assert set(node_fields.SORT_FIELDS.values()) <= set(Node.__struct_fields__)
+    assert set(port_view.SORT_FIELDS.values()) <= set(Port.__struct_fields__)

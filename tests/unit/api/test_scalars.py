@@ -1,0 +1,71 @@
+"""Single values: spellings that are understood, and what is refused."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ferroscope.api import masking, query, scalars
+from ferroscope.api.errors import BadRequestError, MissingError
+from ferroscope.api.node_filters import NodeListQuery
+
+
+@given(st.text())
+def test_any_text_is_understood_or_refused(text: str) -> None:
+    for parse in (
+        lambda: scalars.boolean("f", text),
+        lambda: scalars.integer("f", text),
+        lambda: scalars.uuid("f", text),
+        lambda: scalars.name("f", text),
+        lambda: scalars.mac("f", text),
+        lambda: scalars.ident("node", text),
+        lambda: scalars.conductor_group(text),
+    ):
+        with contextlib.suppress(BadRequestError, MissingError):
+            parse()
+
+
+@given(st.dictionaries(st.text(max_size=8) | st.sampled_from(NodeListQuery.__struct_fields__), st.text()))
+def test_any_query_is_understood_or_refused(params: dict[str, str]) -> None:
+    with contextlib.suppress(BadRequestError):
+        assert isinstance(query.decode(params, NodeListQuery), NodeListQuery)
+
+
+@pytest.mark.parametrize("text", ["1", " 12 ", "-5", "007"])
+def test_integers(text: str) -> None:
+    assert scalars.integer("f", text) == int(text)
+
+
+@pytest.mark.parametrize("text", ["", "-", "1-", "--1", "1.5", "٣", "²", "9" * 19, "0x1", "1_000"])
+def test_what_is_no_integer(text: str) -> None:
+    with pytest.raises(BadRequestError):
+        scalars.integer("f", text)
+
+
+def test_kinds_of_parameters_come_from_their_types() -> None:
+    kinds = query.kinds(NodeListQuery)
+    assert (kinds["detail"], kinds["limit"], kinds["fields"], kinds["owner"]) == ("bool", "int", "list", "str")
+
+
+def test_lists_come_comma_separated_or_repeated_without_repetitions() -> None:
+    assert query.decode({"fields": ["a, b", "b,,c"]}, NodeListQuery).fields == ["a", "b", "c"]
+
+
+def test_secrets_are_masked_at_any_depth_and_the_original_stays() -> None:
+    document = {
+        "ipmi_password": "x",
+        "a": [{"Auth_Token": "y", "b": 1}],
+        "password": "",
+        "c": {"configdrive": {"d": 1}},
+    }
+    masked = masking.mask(document)
+    assert masked == {
+        "ipmi_password": "******",
+        "a": [{"Auth_Token": "******", "b": 1}],
+        "password": "",
+        "c": {"configdrive": "******"},
+    }
+    assert document["ipmi_password"] == "x"
