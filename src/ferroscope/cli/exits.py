@@ -11,6 +11,8 @@ from typing import IO, Any, Final
 
 import click
 
+from ferroscope.cli.text import clean
+
 
 class Exit(IntEnum):
     """``MEANINGS`` has a sentence for each."""
@@ -46,9 +48,9 @@ class Failure(click.ClickException):
         self.advice = advice
 
     def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(f"Error: {self.message}", err=file is None, file=file)
+        click.echo(f"Error: {clean(self.message)}", err=file is None, file=file)
         if self.advice:
-            click.echo(f"  {self.advice}", err=file is None, file=file)
+            click.echo(f"  {clean(self.advice)}", err=file is None, file=file)
 
 
 def worst(failures: list[Failure]) -> Exit:

@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, cast
 import click
 
 from ferroscope.cli.client import DEFAULT_URL, Api
+from ferroscope.cli.text import clean
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -155,10 +156,10 @@ def cell(value: Any) -> Any:
     if isinstance(value, bool):
         return Text("yes" if value else "no")
     if isinstance(value, Mapping):
-        return Text("\n".join(f"{key} = {_inline(item)}" for key, item in value.items()))
+        return Text(clean("\n".join(f"{key} = {_inline(item)}" for key, item in value.items())))
     if isinstance(value, list | tuple):
-        return Text(", ".join(str(item) for item in value))
-    return Text(str(value), style=_STYLES.get(str(value), ""))
+        return Text(clean(", ".join(str(item) for item in value)))
+    return Text(clean(str(value)), style=_STYLES.get(str(value), ""))
 
 
 def _inline(value: Any) -> str:

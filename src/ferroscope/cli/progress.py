@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import console
+from ferroscope.cli.text import clean
 from ferroscope.cli.watch import FINISHED, Ended, Watch
 
 if TYPE_CHECKING:
@@ -173,4 +174,4 @@ def failure(end: Ended) -> str:
     """Return what became of a node, why, and what to do."""
     reason = f" ({end.reason})" if end.reason else ""
     text = f"{end.node}: {end.result}: {end.error}{reason}"
-    return f"{text}\n    {end.hint}" if end.hint else text
+    return clean(f"{text}\n    {end.hint}" if end.hint else text)

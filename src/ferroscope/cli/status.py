@@ -61,7 +61,10 @@ def drawn(data: dict[str, Any]) -> RenderableType:
     if data["nodes"]:
         parts += ["", table(("STATE", "NODES"), data["provision_states"].items())]
     if data["failures"]:
-        rows = [(node["name"], ago(node["provision_updated_at"]), node["last_error"]) for node in data["failures"]]
+        rows = [
+            (node["name"] or node["uuid"], ago(node["provision_updated_at"]), node["last_error"])
+            for node in data["failures"]
+        ]
         parts += ["", table(("FAILED", "SINCE", "ERROR"), rows)]
     return Group(*parts)
 

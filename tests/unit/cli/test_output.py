@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from ferroscope.cli.exits import Failure
 from ferroscope.cli.output import Output, console, facts, table
 from ferroscope.cli.times import ago, span
 
@@ -69,3 +70,14 @@ def test_times_are_told_as_a_distance() -> None:
     assert ago("2026-01-01T00:06:00+00:00", now=now) == "0 s ago"
     assert ago(None, now=now) is None
     assert ago("soon", now=now) is None
+
+
+def test_control_characters_of_data_do_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    hostile = "Acme\x1b]0;owned\x07\x1b[2J\r\x9b31m\x7f"
+    console().print(table(("NAME", "FACTS"), [(hostile, {"serial": hostile, "nested": [hostile]})]))
+    console().print(facts({"Name": hostile, "Several": [hostile]}))
+    Failure(hostile, advice=hostile).show()
+    captured = capsys.readouterr()
+    written = captured.out + captured.err
+    assert not [char for char in written if char != "\n" and not char.isprintable()]
+    assert "Acme\\x1b]0;owned\\x07\\x1b[2J\\x0d\\x9b31m\\x7f" in written

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ferroscope.cli.client import Api, Json, node_path
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import console, table
+from ferroscope.cli.text import clean
 from ferroscope.cli.times import parse
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def watch(api: Api, uuid: str) -> None:
         for step in newest["entries"][told:]:
             reason = f" ({step['reason']})" if step["reason"] else ""
             after = _offset(step["at"], newest)
-            screen.print(f"{after:>10}  {step['step']:<15}  {step['message']}{reason}", soft_wrap=True)
+            screen.print(clean(f"{after:>10}  {step['step']:<15}  {step['message']}{reason}"), soft_wrap=True)
         told = len(newest["entries"])
         if newest["state"] in ("finished", "error"):
             screen.print(newest["hint"] or f"the inspection is {newest['state']}")
@@ -67,7 +68,7 @@ def _inspection(screen: Console, inspection: Json) -> None:
     rows = [_row(step, _offset(step["at"], inspection)) for step in inspection["entries"]]
     screen.print(table(("AFTER", "STEP", "WHAT", "BY"), rows))
     if inspection["reason"]:
-        screen.print(f"why: {inspection['error']} ({inspection['reason']})", style="red")
+        screen.print(clean(f"why: {inspection['error']} ({inspection['reason']})"), style="red")
         screen.print(f"     {inspection['hint'] or ''}")
 
 
@@ -76,7 +77,7 @@ def _row(step: Json, at: Any) -> tuple[Any, ...]:
 
     style = {"ERROR": "bold red", "WARNING": "yellow"}.get(step["severity"], "")
     reason = f" ({step['reason']})" if step["reason"] else ""
-    return at, Text(step["step"], style=style), f"{step['message']}{reason}", step["process"]
+    return at, Text(clean(step["step"]), style=style), f"{step['message']}{reason}", step["process"]
 
 
 def _offset(at: str | None, inspection: Json) -> str:
