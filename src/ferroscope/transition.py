@@ -46,7 +46,7 @@ def start(tx: Transaction, node: Node, *, inspection: str, process: str, manage_
     node = msgspec.structs.replace(
         node, inspection=inspection, inspection_started_at=tx.now, inspection_finished_at=None
     )
-    node = apply(tx, node, transition)
+    node = tx.nodes.update(_moved(node, transition, tx.now))
     tx.requests.put(Request(node=node.uuid, event=Event.INSPECT, inspection=inspection))
     tx.journal.append([step(node, "requested", "inspection requested", process=process)])
     return node
@@ -66,21 +66,25 @@ def submit(tx: Transaction, node: Node, event: Event, *, process: str, payload: 
 
 def apply(tx: Transaction, node: Node, transition: Transition, *, failure: Fail | None = None) -> Node:
     """Save the target state of ``transition`` on the node and on its inspection; return the node."""
+    node = tx.nodes.update(_moved(node, transition, tx.now, failure))
+    if node.inspection is not None:
+        _save_inspection(tx, node.inspection, transition.target, failure)
+    return node
+
+
+def _moved(node: Node, transition: Transition, now: float, failure: Fail | None = None) -> Node:
     target = transition.target
-    changes: dict[str, Any] = {"state": target, "provision_updated_at": tx.now}
+    changes: dict[str, Any] = {"state": target, "provision_updated_at": now}
     if target in OF_STATE:
         changes["provision_state"] = OF_STATE[target]
         changes["target_provision_state"] = None if target is State.FINISHED else str(Provision.MANAGEABLE)
     if target in (State.FINISHED, State.ERROR):
-        changes["inspection_finished_at"] = tx.now
+        changes["inspection_finished_at"] = now
     if failure is not None:
         changes["last_error"] = explain(failure)
     elif target in (State.STARTING, State.FINISHED):
         changes["last_error"] = None
-    node = tx.nodes.update(msgspec.structs.replace(node, **changes))
-    if node.inspection is not None:
-        _save_inspection(tx, node.inspection, target, failure)
-    return node
+    return msgspec.structs.replace(node, **changes)
 
 
 def fail(tx: Transaction, node: Node, failure: Fail) -> Node:

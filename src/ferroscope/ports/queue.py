@@ -20,5 +20,6 @@ class Queue(Protocol):
         """Claim the oldest request that is due and whose node is free, for the member ``holder``.
 
         Waits up to ``timeout`` seconds for one; None when the time is over or ``stop`` is set.
-        What a member held whose heartbeat has expired is free. Raises ``StoreUnavailableError``.
+        What a member held whose heartbeat has expired is free. A request that is put wakes waiting
+        workers up; one that only becomes free or due is found at the next poll. Raises ``StoreUnavailableError``.
         """

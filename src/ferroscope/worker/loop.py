@@ -107,7 +107,7 @@ class Worker:
         request = claim.request
         what = f"{request.event} of node {request.node}"
         try:
-            locked, decision = self.persist(lambda tx: self.prepare(tx, claim, handed), durable=False)
+            locked, decision = self.prepared(claim, handed)
             context = self.context(locked, decision)
             outcome = self.run_task(context, decision) if isinstance(decision, Run) else decision
             follow = self.end(context, decision, outcome)
@@ -129,9 +129,15 @@ class Worker:
             again = self._again(Reason.PORT_CONFLICT, str(exc))
             return self.persist(lambda tx: self.conclude(tx, context, decision, again), durable=False)
 
-    def prepare(self, tx: Transaction, claim: Claim, handed: Locked | None) -> tuple[Locked, Decision]:
-        """Lock, decide and save, in one transaction; what was handed over is locked already."""
-        locked = handed or self.lock(tx, claim)
+    def prepared(self, claim: Claim, handed: Locked | None) -> tuple[Locked, Decision]:
+        """Return what is locked and what to do; what was handed over is locked and saved already."""
+        if handed is None:
+            return self.persist(lambda tx: self.prepare(tx, claim), durable=False)
+        return handed, self.decide(handed.node, claim.request)
+
+    def prepare(self, tx: Transaction, claim: Claim) -> tuple[Locked, Decision]:
+        """Lock, decide and save, in one transaction."""
+        locked = self.lock(tx, claim)
         decision = self.decide(locked.node, claim.request)
         if isinstance(decision, Run):
             locked = self.save(tx, locked, decision)

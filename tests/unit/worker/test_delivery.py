@@ -127,7 +127,7 @@ def test_a_stalled_worker_that_wakes_up_late_changes_nothing(service: Service) -
     slow = service.worker
     claim = slow.get()
     assert claim is not None
-    locked, decision = service.store.write(lambda tx: slow.prepare(tx, claim, None))
+    locked, decision = service.store.write(lambda tx: slow.prepare(tx, claim))
     context = slow.context(locked, decision)
     outcome = slow.run_task(context, decision)  # type: ignore[arg-type]
     take_over(service)
@@ -143,7 +143,7 @@ def test_a_stalled_worker_cannot_record_an_intent(service: Service) -> None:
     slow = service.worker
     claim = slow.get()
     assert claim is not None
-    locked, decision = service.store.write(lambda tx: slow.prepare(tx, claim, None))
+    locked, decision = service.store.write(lambda tx: slow.prepare(tx, claim))
     context = slow.context(locked, decision)
     take_over(service)
     service.work()
@@ -181,7 +181,7 @@ def test_a_node_deleted_while_its_task_runs_ends_the_task_quietly(service: Servi
     service.start()
     claim = service.worker.get()
     assert claim is not None
-    context, _decision = service.store.write(lambda tx: service.worker.prepare(tx, claim, None))
+    context, _decision = service.store.write(lambda tx: service.worker.prepare(tx, claim))
     service.store.write(lambda tx: tx.nodes.remove(context.node.uuid))
     said, follow = service.worker.carry_out(claim)
     assert follow is None

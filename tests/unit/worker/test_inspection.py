@@ -171,7 +171,7 @@ def test_an_operators_edit_during_the_inspection_survives_it(service: Service) -
     service.call_back()
     claim = service.worker.get()
     assert claim is not None
-    locked, decision = service.store.write(lambda tx: service.worker.prepare(tx, claim, None))
+    locked, decision = service.store.write(lambda tx: service.worker.prepare(tx, claim))
     context = service.worker.context(locked, decision)
     outcome = service.worker.run_task(context, decision)  # type: ignore[arg-type]
 

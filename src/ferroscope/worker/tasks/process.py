@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import msgspec
 
+from ferroscope.domain.model import Port
 from ferroscope.domain.outcome import Fail, Next, Outcome
 from ferroscope.domain.reasons import Reason
 from ferroscope.domain.states import Event
 from ferroscope.hooks.errors import HookError
 from ferroscope.hooks.pipeline import Pipeline, encode
+from ferroscope.ports.store import Part, Query, Transaction
 from ferroscope.worker.context import TaskContext
 from ferroscope.worker.power import power_off_quietly
 
@@ -26,7 +28,7 @@ class ProcessTask:
     def __call__(self, context: TaskContext) -> Outcome:
         """Run the hooks; a failure is the inspection's, with the hook's reason."""
         ident = context.request.inspection or ""
-        parts = context.store.read(lambda tx: tx.data.load(ident, ("inventory", "unprocessed")))
+        parts, context.ports = context.store.read(lambda tx: self._load(tx, ident, context.node.uuid))
         if "inventory" not in parts:
             return Fail(Reason.DATA_MISSING, "no data is stored for this inspection")
         inventory = msgspec.json.decode(parts["inventory"])
@@ -40,3 +42,8 @@ class ProcessTask:
             return Fail(exc.reason, str(exc))
         context.note("processed", f"processed by the hooks {', '.join(self._pipeline.names)}")
         return Next(Event.FINISH)
+
+    def _load(self, tx: Transaction, inspection: str, node: str) -> tuple[dict[Part, bytes], list[Port]]:
+        """Read all that hooks work on at one moment."""
+        parts = tx.data.load(inspection, ("inventory", "unprocessed"))
+        return parts, list(tx.ports.list(Query(filters={"node": node})))
