@@ -19,6 +19,7 @@ from bench import scale as scales
 from bench import start as starts
 from bench.databases import NAMES
 from bench.report import Report
+from bench.service import lines
 
 _DIRECTORY: Final = "/var/tmp"
 
@@ -68,6 +69,9 @@ def main(context: click.Context, directory: Path, save: bool, check: bool) -> No
 @click.option("--rounds", default=3, show_default=True, help="Inspections of each node, one after the other.")
 @click.option("--size", default=40_000, show_default=True, help="Bytes of an inventory.")
 @click.option("--boot", default=0.02, show_default=True, help="Seconds that a machine takes to boot.")
+@click.option(
+    "--set", "options", multiple=True, metavar="SECTION.OPTION=VALUE", help="Configure the service otherwise."
+)
 def cycle(
     found: tuple[Report, Path],
     databases: tuple[str, ...] = NAMES,
@@ -76,13 +80,14 @@ def cycle(
     rounds: int = 3,
     size: int = 40_000,
     boot: float = 0.02,
+    options: tuple[str, ...] = (),
 ) -> None:
     """Whole inspections: start, boot, callback, hooks, finished."""
     report, directory = found
     load = cycles.Load(nodes=nodes, concurrency=concurrency, rounds=rounds, size=size, boot=boot, jitter=boot)
     for name in databases:
         report.section(f"cycle on {name}: {nodes} nodes, {concurrency} at a time, {size / 1000:.0f} KB inventories")
-        show.cycle(report, cycles.measure(name, load, directory))
+        show.cycle(report, cycles.measure(name, load, directory, extra=lines(options)))
 
 
 @main.command()

@@ -1,8 +1,8 @@
 """``profile``: where one role's CPU time goes, by function and by SQL statement, per inspection.
 
-A profiler makes everything slower, and short functions the most: times are scaled so that their
-sum is the CPU time of the role without it, which a first run measures. They rank; they do not add up
-to the last digit.
+A profiler makes everything slower, and short functions the most. So the role runs three times: as it is,
+with its functions' CPU time measured, and with their calls and returns counted; each of these is
+taken to have cost the same, and that much is taken off. What remains adds up to the role's real CPU time.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from bench.service import ROLES, Role, ServiceError, executable, service
 
 _PROFILED: Final = str(Path(__file__).with_name("profiled.py"))
 _PACKAGES: Final = ("site-packages/", "src/", "lib/python3.11/", "lib/")
+_NOTHING: Final[Any] = (0, 0, 0.0, 0.0, {})
 
 
 class Spot(msgspec.Struct, frozen=True):
@@ -55,18 +56,19 @@ class Profile(msgspec.Struct, frozen=True):
 
 def measure(role: str, name: str, load: Load, directory: Path) -> Profile:
     """Profile ``role`` over all rounds of ``load`` on a database of the kind ``name``."""
-    plain = _run(role, name, load, directory, profiled=False)
-    slow = _run(role, name, load, directory, profiled=True)
+    plain = _run(role, name, load, directory, None)
+    slow = _run(role, name, load, directory, "cpu")
+    counted = _run(role, name, load, directory, "events").stats
     inspections = load.nodes * load.rounds
-    total = sum(numbers[2] for numbers in slow.stats.values()) or 1.0
-    factor = plain.cpu * inspections / 1000 / total
+    each = max(0.0, _total(slow.stats) - plain.cpu * inspections / 1000) / _total(counted)
     return Profile(
         role=role,
         database=name,
         cpu=plain.cpu,
         slower=slow.cpu / plain.cpu,
         spots=[
-            _spot(where, numbers, factor * 1000 / inspections, inspections) for where, numbers in slow.stats.items()
+            _spot(where, numbers, counted.get(where, _NOTHING), each, inspections)
+            for where, numbers in slow.stats.items()
         ],
         statements=[
             Statement(" ".join(text.split()), count / inspections, seconds * 1000 / inspections)
@@ -82,19 +84,23 @@ class _Result(msgspec.Struct):
     statements: dict[str, tuple[float, float]]
 
 
-def _run(role: str, name: str, load: Load, directory: Path, *, profiled: bool) -> _Result:
+def _total(stats: Stats) -> float:
+    return sum(numbers[2] for numbers in stats.values())
+
+
+def _run(role: str, name: str, load: Load, directory: Path, clock: str | None) -> _Result:
     roles = [role] if role == "all" else ROLES
     with scratch(directory) as place, database(name, place) as base:
-        command = [sys.executable, "-P", _PROFILED, str(place)] if profiled else [executable()]
+        command = [sys.executable, "-P", _PROFILED, str(place), clock] if clock else [executable()]
         with (
             service(place, base.url, roles=roles, commands={role: command}) as running,
             field(running, load, place) as beside,
         ):
             beside.do("enrol", dict[str, Any])
             one_round(running, base, beside, load)
-            first = _snapshot(running.roles[role], place, 1) if profiled else ({}, {})
+            first = _snapshot(running.roles[role], place, 1) if clock else ({}, {})
             rounds: list[Round] = [one_round(running, base, beside, load, check=False) for _ in range(load.rounds)]
-            last = _snapshot(running.roles[role], place, 2) if profiled else ({}, {})
+            last = _snapshot(running.roles[role], place, 2) if clock else ({}, {})
         cpu = sum(round_.cpu[role] for round_ in rounds) / len(rounds)
         return _Result(cpu, *_between(first, last))
 
@@ -112,10 +118,9 @@ def _snapshot(role: Role, place: Path, number: int) -> tuple[Stats, dict[str, li
 
 
 def _between(first: Any, last: Any) -> tuple[Stats, dict[str, tuple[float, float]]]:
-    nothing: Any = (0, 0, 0.0, 0.0, {})
     stats: Stats = {}
     for where, after in last[0].items():
-        before = first[0].get(where, nothing)
+        before = first[0].get(where, _NOTHING)
         stats[where] = (after[0] - before[0], after[1] - before[1], after[2] - before[2], after[3] - before[3], {})
     statements = {}
     for text, (count, seconds) in last[1].items():
@@ -124,10 +129,11 @@ def _between(first: Any, last: Any) -> tuple[Stats, dict[str, tuple[float, float
     return stats, statements
 
 
-def _spot(where: Any, numbers: Any, scale: float, inspections: int) -> Spot:
+def _spot(where: Any, numbers: Any, events: Any, each: float, inspections: int) -> Spot:
     path, line, name = where
     place = name if path == "~" else f"{_short(path)}:{line}:{name}"
-    return Spot(place, numbers[1] / inspections, numbers[2] * scale, numbers[3] * scale)
+    own, whole = (1000 * (numbers[at] - each * events[at]) / inspections for at in (2, 3))
+    return Spot(place, numbers[1] / inspections, own, whole)
 
 
 def _short(path: str) -> str:

@@ -1,8 +1,9 @@
-"""Runs a role of the service under a profiler: ``python -P profiled.py DIRECTORY ROLE ARGUMENT...``.
+"""Runs a role of the service under a profiler: ``python -P profiled.py DIRECTORY CLOCK ROLE ARGUMENT...``.
 
-Every thread but the main one is profiled by its own CPU time, so that waiting costs nothing; SQL
-statements are counted. Each SIGUSR1 writes all that so far to the next file in DIRECTORY: two of
-them bound what is looked at.
+Every thread but the main one is profiled. With the clock ``cpu`` time is that of the thread, so that
+waiting costs nothing; with ``events`` it is the number of calls and returns, by which the profiler's own
+cost can be taken off. SQL statements are counted. Each SIGUSR1 writes all that so far to the next file in
+DIRECTORY: two of them bound what is looked at.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ Stats = dict[Any, tuple[int, int, float, float, dict[Any, Any]]]
 class Profiler:
     """All threads' profiles, and the statements: text -> [count, seconds until the database answered]."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: str) -> None:
+        self._clock = clock
         self._profiles: list[cProfile.Profile] = []
         self._statements: dict[str, list[float]] = defaultdict(lambda: [0, 0.0])
 
@@ -49,7 +51,8 @@ class Profiler:
         return total, {text: list(numbers) for text, numbers in self._statements.items()}
 
     def _enter(self, *_: object) -> None:
-        profile = cProfile.Profile(time.thread_time)
+        timer = time.thread_time if self._clock == "cpu" else map(float, itertools.count()).__next__
+        profile = cProfile.Profile(timer)
         self._profiles.append(profile)
         profile.enable()
 
@@ -77,8 +80,8 @@ def writer(profiler: Profiler, directory: Path) -> Callable[..., None]:
     return write
 
 
-def main(directory: Path, arguments: list[str]) -> None:
-    profiler = Profiler()
+def main(directory: Path, clock: str, arguments: list[str]) -> None:
+    profiler = Profiler(clock)
     profiler.install()
     signal.signal(signal.SIGUSR1, writer(profiler, directory))
     from ferroscope.cli.main import main as ferroscope
@@ -87,4 +90,4 @@ def main(directory: Path, arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:])

@@ -96,6 +96,11 @@ def configure(directory: Path, database_url: str, *, extra: str = "") -> tuple[P
     return path, f"http://127.0.0.1:{port}"
 
 
+def lines(options: Sequence[str]) -> str:
+    """Return ``SECTION.OPTION=VALUE`` as lines of a configuration file."""
+    return "".join(f"[{option.partition('.')[0]}]\n{option.partition('.')[2]}\n" for option in options)
+
+
 def upgrade(config: Path) -> None:
     """Bring the schema up to date."""
     done = subprocess.run(

@@ -105,7 +105,7 @@ def profile(report: Report, found: Profile, top: int) -> None:
     """Show the functions and statements that cost the most."""
     report.console.print(
         f"{found.role} on {found.database}: {found.cpu:.2f} ms of CPU per inspection, {found.slower:.1f} times that "
-        "under the profiler; below, milliseconds and calls per inspection, scaled back",
+        "under the profiler, whose cost is taken off below; milliseconds and calls per inspection",
         highlight=False,
     )
     columns = ("function", "calls", "own", "with what it calls")
