@@ -55,7 +55,17 @@ def failure(context: ApiContext, req: falcon.Request, exc: Exception, dialect: D
         context.log.error("request failed", method=req.method, path=req.path, exc_info=exc)
         known = errors.ApiError(errors.INTERNAL_MESSAGE)
     body = errors.introspection_body if dialect is INTROSPECTION else errors.bare_metal_body
-    return Reply(known.status, body(known.status, known.message), known.headers)
+    return Reply(known.status, body(known.status, known.message), _bearable(req, known.headers))
+
+
+def _bearable(req: falcon.Request, headers: dict[str, str]) -> dict[str, str]:
+    """Return the headers of an error without what the caller is known to break on.
+
+    python-ironicclient (6.3.0 at least) dies of any Retry-After; without it, it tries again by itself.
+    """
+    if (req.user_agent or "").startswith("python-ironicclient"):
+        return {name: value for name, value in headers.items() if name != "Retry-After"}
+    return headers
 
 
 def send_failure(context: ApiContext, req: falcon.Request, resp: falcon.Response, exc: Exception) -> None:
