@@ -17,7 +17,7 @@ from ferroscope.api.callback import Parsed
 from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import LOOKUP_FAILED, MissingError
 from ferroscope.domain import lookup
-from ferroscope.domain.model import Entry, Inspection, Node, Severity
+from ferroscope.domain.model import Entry, Inspection, Node, Request, Severity
 from ferroscope.domain.reasons import Reason
 from ferroscope.domain.states import Event, State
 from ferroscope.ports.errors import NotFoundError
@@ -130,7 +130,7 @@ def _submit(
     """Queue the ``continue`` of a callback that is not known yet, or say why not."""
     if node.state is not State.PROCESSING and node.state not in _OPEN:
         return not_waiting(node)
-    queued = [request for request in tx.requests.pending(node.uuid) if request.event is Event.CONTINUE]
+    queued = _continues(tx, node) if inspection.digest is not None else []
     if any(request.payload.get("digest") == parsed.digest for request in queued):
         return None
     if not queued and node.state in _OPEN:
@@ -138,3 +138,7 @@ def _submit(
         tx.inspections.update(inspection.uuid, digest=parsed.digest)
     transition.submit(tx, node, Event.CONTINUE, process=context.process, payload={"digest": parsed.digest})
     return None
+
+
+def _continues(tx: Transaction, node: Node) -> list[Request]:
+    return [request for request in tx.requests.pending(node.uuid) if request.event is Event.CONTINUE]
