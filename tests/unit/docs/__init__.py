@@ -1,0 +1,1 @@
+"""What the documentation says is true of the code: links, commands, options, paths."""
