@@ -11,6 +11,7 @@ import psycopg
 import pymysql
 import pytest
 from sqlalchemy import create_engine, text
+from sqlalchemy.exc import OperationalError
 
 from tests.support import databases
 from tests.support.daemons import MissingServerError, Postgresql
@@ -64,6 +65,28 @@ def test_a_restarted_server_keeps_its_port(server: Server) -> None:
     server.restart()
     assert server.port == before[0]
     assert server.pid != before[1]
+
+
+@pytest.mark.parametrize("change", [None, "row", "schema"])
+def test_a_test_leaves_nothing_to_the_next_one(server: Server, change: str | None) -> None:
+    with databases.fresh(server) as url:
+        engine = create_engine(url)
+        with engine.begin() as connection:
+            if change == "row":
+                connection.execute(text("INSERT INTO bmc_addresses (address, node) VALUES ('192.0.2.1', 'node')"))
+            elif change == "schema":
+                connection.execute(text("DROP TABLE bmc_addresses"))
+        open_still = engine.connect()
+        open_still.execute(text("SELECT COUNT(*) FROM nodes"))
+    with pytest.raises(OperationalError):
+        open_still.execute(text("SELECT COUNT(*) FROM nodes"))
+    engine.dispose()
+    with databases.fresh(server) as again:
+        assert (again == url) == (change != "schema")
+        engine = create_engine(again)
+        with engine.connect() as connection:
+            assert connection.execute(text("SELECT COUNT(*) FROM bmc_addresses")).scalar() == 0
+        engine.dispose()
 
 
 def test_every_test_gets_an_empty_migrated_database(database_url: str) -> None:
