@@ -34,6 +34,8 @@ def responder(context: ApiContext, route: Route) -> Responder:
             version = microversions.requested(req.env, dialect)
             call = _call(context, route, req, path, version, introspection)
             reply = route.handler(context, call)
+        except falcon.HTTPError:
+            raise  # Falcon's own refusals, of headers that make no sense, are answered by the application
         except Exception as exc:  # noqa: BLE001  # the boundary: a fault becomes a generic answer
             reply = failure(context, req, exc, dialect)
         _send(resp, reply)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import falcon.testing
 import pytest
 
 from ferroscope.domain.states import Event
@@ -103,6 +104,21 @@ def test_documents_over_a_mebibyte_are_413(service: Service) -> None:
 def test_wrong_content_length_is_harmless(service: Service) -> None:
     answer = service.bare_metal.post("/v1/nodes", '{"driver": "sim"}', headers={"Content-Length": "5"})
     assert answer.status_code == 400
+
+
+@pytest.mark.parametrize("length", ["abc", "-5", "1e3", "9" * 40])
+def test_senseless_content_length_is_4xx(service: Service, length: str) -> None:
+    environ = falcon.testing.create_environ("/v1/nodes", method="POST", port=6385)
+    environ["CONTENT_LENGTH"] = length
+    answers = falcon.testing.StartResponseMock()
+    body = b"".join(service.app(environ, answers))
+    assert answers.status[:3] in ("400", "413")
+    assert b"faultstring" in body
+
+
+def test_options_and_unknown_methods_are_harmless(service: Service) -> None:
+    assert service.bare_metal.call("OPTIONS", "/v1/nodes").status_code == 200
+    assert service.bare_metal.call("TRACE", "/v1/nodes").status_code == 405
 
 
 def test_content_type_does_not_matter(service: Service) -> None:
