@@ -1,4 +1,4 @@
-"""What differs between the databases, in one place: sessions, the clock, errors, wake-up.
+"""What differs between the databases: connections, the clock, errors. Transactions: ``session``.
 
 Everything else in this package is the same SQL for all of them.
 """
@@ -6,7 +6,6 @@ Everything else in this package is the same SQL for all of them.
 from __future__ import annotations
 
 import re
-import sqlite3
 import sys
 from functools import cache
 from typing import Any, Final, Literal
@@ -27,6 +26,10 @@ _PG_UNAVAILABLE: Final = {"25006", "53100", "53200", "53300", "57014", "57P01", 
 _MYSQL_BUSY: Final = {1205, 1213, 1020}
 _MYSQL_UNAVAILABLE: Final = {1021, 1040, 1053, 1114, 1290, 1792, 1836, 1927, 1969, 2002, 2003, 2006, 2013, 2055, 3024}
 # MariaDB's message ends with the key (MySQL's with table and key), SQLite's with the column.
+# PyMySQL's client flags: count the rows that matched, not those that changed; and take several
+# statements at once, for BEGIN and what goes with it (see session).
+_FOUND_ROWS: Final = 1 << 1
+_MULTI_STATEMENTS: Final = 1 << 16
 _VIOLATED: Final = re.compile(r"(?:for key '(?:[^'.]+\.)?(?P<key>[^'.]+)'|failed: (?P<column>\w+\.\w+))\Z")
 _SQLITE_BUSY: Final = ("database is locked", "database table is locked", "database schema is locked")
 
@@ -38,18 +41,21 @@ class db_now(FunctionElement[float]):  # noqa: N801  # reads like the SQL functi
     inherit_cache = True
 
 
-_NOW: Final = {
+NOW: Final = {
     "sqlite": "((julianday('now') - 2440587.5) * 86400.0)",
     "postgresql": "CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS DOUBLE PRECISION)",
     "mysql": "(UNIX_TIMESTAMP(SYSDATE(6)) + 0E0)",
     "mariadb": "(UNIX_TIMESTAMP(SYSDATE(6)) + 0E0)",
 }
-for _name, _sql in _NOW.items():
+for _name, _sql in NOW.items():
     compiles(db_now, _name)(lambda *_args, _sql=_sql, **_kw: _sql)
 
 
 def build_engine(settings: DatabaseSettings) -> Engine:
-    """Return an engine whose sessions cannot hang for ever and never wait longer than configured."""
+    """Return an engine whose sessions cannot hang for ever and never wait longer than configured.
+
+    Its connections commit by themselves: ``session`` says where transactions begin and end.
+    """
     url = make_url(settings.connection)
     family = url.get_backend_name()
     if family == "sqlite":
@@ -60,7 +66,7 @@ def build_engine(settings: DatabaseSettings) -> Engine:
             pool_size=settings.pool_size,
             max_overflow=0,
             pool_timeout=settings.busy_timeout,
-            pool_reset_on_return=None,  # every transaction is ended by us
+            pool_reset_on_return=None,
         )
         event.listen(engine, "connect", _prepare_sqlite)
         return engine
@@ -72,12 +78,13 @@ def build_engine(settings: DatabaseSettings) -> Engine:
         arguments = _mysql_arguments(settings)
     engine = create_engine(
         url,
-        isolation_level="READ COMMITTED",
+        isolation_level="AUTOCOMMIT",
         connect_args=arguments,
         pool_size=settings.pool_size,
         max_overflow=0,
         pool_timeout=settings.busy_timeout,
         pool_use_lifo=True,
+        pool_reset_on_return=None,
     )
     if family == "postgresql":
         event.listen(engine, "connect", _prepare_postgresql)
@@ -130,70 +137,12 @@ def _mysql_arguments(settings: DatabaseSettings) -> dict[str, Any]:
     )
     return {
         "charset": "utf8mb4",
+        "client_flag": _FOUND_ROWS | _MULTI_STATEMENTS,
         "connect_timeout": settings.connect_timeout,
         "read_timeout": seconds * 2,
         "write_timeout": seconds * 2,
         "init_command": session,
     }
-
-
-def begin(connection: Connection, *, write: bool, durable: bool) -> None:
-    """Open the transaction: on SQLite with the write lock at once, so that it never deadlocks.
-
-    A read sees one moment only, whatever number of statements it has.
-    """
-    family = connection.dialect.name
-    if family == "sqlite":
-        if write:
-            _set_sqlite_durability(connection, durable=durable)
-        _sqlite(connection, "BEGIN IMMEDIATE" if write else "BEGIN")
-    elif family == "postgresql":
-        if not write:
-            connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
-        connection.begin()
-        if write and not durable:
-            connection.exec_driver_sql("SET LOCAL synchronous_commit TO OFF")
-    else:
-        connection.begin()
-        if not write:
-            connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-
-
-def _sqlite(connection: Connection, statement: str) -> None:
-    """Run a statement about the transaction itself without SQLAlchemy's ado: there are ten an inspection."""
-    driver: Any = connection.connection.dbapi_connection
-    try:
-        driver.execute(statement)
-    except sqlite3.Error as exc:
-        raise OperationalError(statement, None, exc) from exc
-
-
-def _set_sqlite_durability(connection: Connection, *, durable: bool) -> None:
-    # In WAL mode NORMAL survives the death of any process; a later FULL commit also syncs
-    # everything before it.
-    level = "FULL" if durable else "NORMAL"
-    if connection.info.get("synchronous", "FULL") != level:
-        _sqlite(connection, f"PRAGMA synchronous={level}")
-        connection.info["synchronous"] = level
-
-
-def commit(connection: Connection) -> None:
-    if connection.dialect.name == "sqlite":
-        _sqlite(connection, "COMMIT")
-    else:
-        connection.commit()
-
-
-def rollback(connection: Connection) -> None:
-    """Undo; a connection that cannot even do that is thrown away."""
-    try:
-        if connection.dialect.name == "sqlite":
-            if connection.connection.dbapi_connection.in_transaction:  # type: ignore[union-attr]
-                _sqlite(connection, "ROLLBACK")
-        else:
-            connection.rollback()
-    except DBAPIError:
-        connection.invalidate()
 
 
 def classify(error: DBAPIError) -> Trouble:

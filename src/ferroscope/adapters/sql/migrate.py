@@ -38,7 +38,8 @@ def upgrade(engine: Engine, revision: str = "head") -> None:
 
     config = Config()
     config.set_main_option("script_location", "ferroscope.adapters.sql:migrations")
-    with engine.connect() as connection:
+    options = {} if engine.dialect.name == "sqlite" else {"isolation_level": "READ COMMITTED"}
+    with engine.connect().execution_options(**options) as connection:
         config.attributes["connection"] = connection
         command.upgrade(config, revision)
         connection.commit()

@@ -82,11 +82,9 @@ class SqlRequests:
 
     def consume(self, claim: Claim) -> None:
         self._fenced(_CONSUME, claim)
-        self._tx.wake("requests")
 
     def retry(self, claim: Claim, after: float, *, counted: bool = True) -> None:
         self._fenced(_RETRY, claim, _due=self._tx.now + after if after else 0.0, _uncounted=int(not counted))
-        self._tx.wake("requests")
 
     def pending(self, node: str) -> Sequence[Request]:
         rows = self._tx.connection.execute(_PENDING, {"node": node})

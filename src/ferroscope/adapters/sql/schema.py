@@ -38,8 +38,11 @@ _LONG_BLOB = LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb")
 _SERIAL = BigInteger().with_variant(Integer(), "sqlite")
 # Binary collation: names and UUIDs compare alike on every database.
 _OPTIONS: dict[str, Any] = {"mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin", "mysql_engine": "InnoDB"}
+_OFTEN_UPDATED: dict[str, Any] = {**_OPTIONS, "postgresql_with": {"fillfactor": 60}}
 _SEQUENCE: dict[str, Any] = {**_OPTIONS, "sqlite_autoincrement": True}
 
+# Nothing that a transition changes is indexed: on PostgreSQL such an update stays on its page and
+# touches no index, and lists of 10,000 nodes are filtered in milliseconds all the same.
 nodes = Table(
     "nodes",
     metadata,
@@ -72,10 +75,7 @@ nodes = Table(
     Column("updated_at", Double),
     Column("version", Integer, nullable=False),
     Index("ix_nodes_created_at", "created_at", "uuid"),
-    Index("ix_nodes_state", "state", "provision_updated_at"),
-    Index("ix_nodes_provision_state", "provision_state"),
-    Index("ix_nodes_started", "inspection_started_at", "uuid"),
-    **_OPTIONS,
+    **_OFTEN_UPDATED,
 )
 
 ports = Table(

@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TypeVar
 
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from ferroscope.adapters.sql import dialect
+from ferroscope.adapters.sql import dialect, session
 from ferroscope.adapters.sql.leases import SqlLeases
 from ferroscope.adapters.sql.nodes import SqlInspections, SqlNodes, SqlPorts
 from ferroscope.adapters.sql.records import SqlAddresses, SqlInspectionData, SqlJournal, SqlMembers
@@ -35,21 +35,13 @@ T = TypeVar("T")
 class SqlTransaction:
     """One open transaction; see ``ports.store.Transaction``."""
 
-    def __init__(self, connection: Connection, clock: Clock) -> None:
+    def __init__(self, connection: Connection, now: float) -> None:
         self.connection = connection
+        self.now = now
         self.woken: set[str] = set()
-        self._clock = clock
-
-    @cached_property
-    def now(self) -> float:
-        if self.connection.dialect.name == "sqlite":  # same host, same clock: no need to ask
-            return self._clock.time()
-        return float(self.connection.execute(select(dialect.db_now())).scalar_one())
 
     def wake(self, channel: str) -> None:
         """Publish on ``channel`` when, and only when, this transaction commits."""
-        if channel not in self.woken and self.connection.dialect.name == "postgresql":
-            self.connection.exec_driver_sql(f"NOTIFY {dialect.NOTIFY_CHANNEL}, '{channel}'")
         self.woken.add(channel)
 
     @cached_property
@@ -112,16 +104,33 @@ class SqlStore:
         return result
 
     def _attempt(self, work: Callable[[Transaction], T], *, write: bool, durable: bool) -> tuple[T, set[str]]:
-        with self._turn(write), self.engine.connect() as connection:
+        with self._turn(write), self._begun(write=write, durable=durable) as (connection, now):
             try:
-                dialect.begin(connection, write=write, durable=durable)
-                transaction = SqlTransaction(connection, self._clock)
+                transaction = SqlTransaction(connection, self._clock.time() if now is None else now)
                 result = work(transaction)
-                dialect.commit(connection)
+                session.commit(connection, transaction.woken)
             except BaseException:
-                dialect.rollback(connection)
+                session.rollback(connection)
                 raise
             return result, transaction.woken
+
+    @contextmanager
+    def _begun(self, *, write: bool, durable: bool) -> Iterator[tuple[Connection, float | None]]:
+        """Open a transaction; a pooled connection that broke in its sleep is replaced, once."""
+        connection = self.engine.connect()
+        try:
+            now = session.begin(connection, write=write, durable=durable)
+        except DBAPIError as exc:
+            if dialect.classify(exc) != "unavailable":
+                connection.close()
+                raise
+            connection.invalidate()
+            connection.close()
+            self.engine.dispose()
+            connection = self.engine.connect()
+            now = session.begin(connection, write=write, durable=durable)
+        with connection:
+            yield connection, now
 
     def _until_done(self, attempt: Callable[[], T]) -> T:
         deadline = self._clock.monotonic() + self._settings.busy_timeout

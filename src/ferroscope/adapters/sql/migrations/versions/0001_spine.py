@@ -167,11 +167,9 @@ def upgrade() -> None:
         sa.UniqueConstraint("instance_uuid", name="uq_nodes_instance_uuid"),
         sa.UniqueConstraint("name", name="uq_nodes_name"),
         **OPTIONS,
+        postgresql_with={"fillfactor": 60},
     )
     op.create_index("ix_nodes_created_at", "nodes", ["created_at", "uuid"])
-    op.create_index("ix_nodes_provision_state", "nodes", ["provision_state"])
-    op.create_index("ix_nodes_started", "nodes", ["inspection_started_at", "uuid"])
-    op.create_index("ix_nodes_state", "nodes", ["state", "provision_updated_at"])
 
     op.create_table(
         "ports",
