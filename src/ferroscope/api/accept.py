@@ -26,6 +26,7 @@ from ferroscope.ports.store import Query, Transaction
 # While the callback's own request is on its way, and when the answer of the first got lost.
 _OPEN: Final = frozenset({State.STARTING, State.WAITING})
 # Callers are anonymous: they may add a refusal to a node's journal this often, to so many nodes.
+_STEP: Final = "callback-refused"
 _QUIET_SECONDS: Final = 60.0
 _NOTED_NODES: Final = 8
 
@@ -95,11 +96,11 @@ def note_refusal(context: ApiContext, tx: Transaction, refusal: lookup.Refused) 
     """Put the refusal into the journals of the nodes concerned, unless it has just been noted there."""
     for uuid in refusal.nodes[:_NOTED_NODES]:
         latest = tx.journal.list(Query(filters={"node": uuid}, sort_key="id", descending=True, limit=1))
-        if latest and latest[0].reason == refusal.reason and tx.now - latest[0].at < _QUIET_SECONDS:
+        if latest and latest[0].step == _STEP and tx.now - latest[0].at < _QUIET_SECONDS:
             continue
         entry = Entry(
             node=uuid,
-            step="callback-refused",
+            step=_STEP,
             message=refusal.message,
             process=context.process,
             severity=Severity.WARNING,
