@@ -53,6 +53,14 @@ class Profile(msgspec.Struct, frozen=True):
     spots: list[Spot]
     statements: list[Statement]
 
+    def by_package(self) -> dict[str, float]:
+        """Return own time by package; of ``ferroscope`` by its parts, of what is built in by function."""
+        found: dict[str, float] = {}
+        for spot in self.spots:
+            package = spot.where if spot.where.startswith("<") else _package(spot.where.partition(":")[0])
+            found[package] = found.get(package, 0.0) + spot.own
+        return found
+
 
 def measure(role: str, name: str, load: Load, directory: Path) -> Profile:
     """Profile ``role`` over all rounds of ``load`` on a database of the kind ``name``."""
@@ -134,6 +142,12 @@ def _spot(where: Any, numbers: Any, events: Any, each: float, inspections: int) 
     place = name if path == "~" else f"{_short(path)}:{line}:{name}"
     own, whole = (1000 * (numbers[at] - each * events[at]) / inspections for at in (2, 3))
     return Spot(place, numbers[1] / inspections, own, whole)
+
+
+def _package(path: str) -> str:
+    parts = path.removesuffix(".py").split("/")
+    depth = 3 if parts[:2] == ["ferroscope", "adapters"] else 2 if parts[0] == "ferroscope" else 1
+    return ".".join(parts[:depth])
 
 
 def _short(path: str) -> str:

@@ -108,6 +108,9 @@ def profile(report: Report, found: Profile, top: int) -> None:
         "under the profiler, whose cost is taken off below; milliseconds and calls per inspection",
         highlight=False,
     )
+    report.section("by own time of packages")
+    packages = sorted(found.by_package().items(), key=lambda item: -item[1])[: top // 2]
+    report.table(("package", "ms"), packages)
     columns = ("function", "calls", "own", "with what it calls")
     for title, key in (("by own time", "own"), ("by time with what it calls", "whole")):
         report.section(title)
