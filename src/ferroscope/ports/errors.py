@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ferroscope.domain.lease import Lease
+from ferroscope.domain.reasons import Reason
 
 
 class StoreUnavailableError(Exception):
@@ -48,8 +49,12 @@ class LeaseLostError(Exception):
 
 
 class BmcError(Exception):
-    """The BMC did not do what was asked. ``transient`` says whether asking again may help."""
+    """The BMC did not do what was asked. ``transient`` says whether asking again may help.
 
-    def __init__(self, message: str, *, transient: bool) -> None:
+    ``reason`` is the code that operators see; by default one that follows from ``transient``.
+    """
+
+    def __init__(self, message: str, *, transient: bool, reason: Reason | None = None) -> None:
         self.transient = transient
+        self.reason = reason or (Reason.BMC_UNREACHABLE if transient else Reason.BMC_REFUSED)
         super().__init__(message)

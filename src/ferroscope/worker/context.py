@@ -14,6 +14,7 @@ import msgspec
 
 from ferroscope.config.settings import Settings
 from ferroscope.domain.model import Claim, Document, Entry, Inspection, Node, Port, Request, Severity
+from ferroscope.domain.reasons import Reason
 from ferroscope.ports.bmc import Bmc
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.errors import BmcError
@@ -84,7 +85,9 @@ class TaskContext:
     def driver(self) -> Bmc:
         """Return the node's driver; ``BmcError`` where none of that name is enabled."""
         if self._bmc is None:
-            raise BmcError(f"the driver {self.node.driver} is not enabled here", transient=False)
+            raise BmcError(
+                f"the driver {self.node.driver} is not enabled here", transient=False, reason=Reason.DRIVER_UNKNOWN
+            )
         return self._bmc
 
     def note(

@@ -17,9 +17,9 @@ from ferroscope import transition
 from ferroscope.config.settings import Settings
 from ferroscope.domain.decision import Decision, Run, decide
 from ferroscope.domain.model import Claim, Inspection, Node, Request, Severity
-from ferroscope.domain.outcome import Fail, Next, Outcome, Retry
+from ferroscope.domain.outcome import Drop, Fail, Next, Outcome, Retry
 from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import STRICT, Event
+from ferroscope.domain.states import ACTIVE, STRICT, Event
 from ferroscope.ports.bmc import Bmc
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.errors import (
@@ -32,6 +32,7 @@ from ferroscope.ports.errors import (
 from ferroscope.ports.queue import Queue
 from ferroscope.ports.store import Store, Transaction
 from ferroscope.worker.context import StoppedError, TaskContext
+from ferroscope.worker.power import power_off_quietly
 from ferroscope.worker.settle import settle
 
 T = TypeVar("T")
@@ -109,7 +110,7 @@ class Worker:
         try:
             locked, decision = self.prepared(claim, handed)
             context = self.context(locked, decision)
-            outcome = self.run_task(context, decision) if isinstance(decision, Run) else decision
+            outcome = self.run_task(context, decision) if isinstance(decision, Run) else self.refuse(context, decision)
             follow = self.end(context, decision, outcome)
         except NotFoundError:
             return f"found no node for {what}: {self.give_up(claim)}", None
@@ -194,8 +195,7 @@ class Worker:
         except StoppedError:
             return Retry(0.0, Reason.INTERRUPTED, "the worker was asked to stop", counted=False)
         except BmcError as exc:
-            reason = Reason.BMC_UNREACHABLE if exc.transient else Reason.BMC_REFUSED
-            outcome = self._again(reason, str(exc)) if exc.transient else Fail(reason, str(exc))
+            outcome = self._again(exc.reason, str(exc)) if exc.transient else Fail(exc.reason, str(exc))
         except ClaimLostError:
             raise
         except StoreUnavailableError as exc:
@@ -220,6 +220,15 @@ class Worker:
         tx.requests.consume(context.claim)
         tx.requests.put(request)
         return None
+
+    def refuse(self, context: TaskContext, decision: Drop | Fail) -> Outcome:
+        """A request that is not carried out; where it ends an inspection, its machine is powered off."""
+        if isinstance(decision, Fail) and context.before.state in ACTIVE:
+            try:
+                power_off_quietly(context)
+            except StoppedError:
+                return Retry(0.0, Reason.INTERRUPTED, "the worker was asked to stop", counted=False)
+        return decision
 
     def retry(self, tx: Transaction, context: TaskContext, outcome: Retry) -> None:
         """Leave the request for later and release the node."""

@@ -28,7 +28,8 @@ def ensure_power(context: TaskContext, power: Power) -> None:
         while (actual := bmc.get_power(node)) is not power:
             if context.clock.monotonic() > deadline:
                 node.power_state = actual
-                raise BmcError(f"still {actual} {drivers.power_timeout:g} s after {power}", transient=True)
+                message = f"still {actual} {drivers.power_timeout:g} s after {power}"
+                raise BmcError(message, transient=True, reason=Reason.POWER_FAILED)
             context.pause(drivers.power_poll_interval)
     node.power_state = power
     node.target_power_state = None
@@ -40,12 +41,16 @@ def power_off_quietly(context: TaskContext) -> None:
     if not wanted:
         return
     try:
-        ensure_power(context, Power.OFF)
+        try:
+            ensure_power(context, Power.OFF)
+        except BmcError as exc:
+            if not exc.transient:
+                raise
+            context.pause(context.settings.drivers.power_poll_interval)
+            ensure_power(context, Power.OFF)
     except BmcError as exc:
         _log.warning("could not power off", node=context.node.uuid, error=str(exc))
-        context.note(
-            "power off", f"could not power off: {exc}", severity=Severity.WARNING, reason=Reason.BMC_UNREACHABLE
-        )
+        context.note("power off", f"could not power off: {exc}", severity=Severity.WARNING, reason=exc.reason)
 
 
 def boot_from_network(context: TaskContext) -> None:

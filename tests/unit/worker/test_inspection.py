@@ -124,6 +124,7 @@ def test_a_second_different_callback_during_processing_ends_in_error(service: Se
     service.work()
     assert service.node.state is State.ERROR
     assert service.inspection.reason == "conflicting-callback"
+    assert service.machine.power is Power.OFF
     assert service.pending == []
 
 
@@ -217,6 +218,7 @@ def test_a_power_state_that_never_follows_is_an_error_not_a_hang(service: Servic
     service.work()
     assert service.node.state is State.ERROR
     assert "still power off" in (service.node.last_error or "")
+    assert service.inspection.reason == "power-failed"
 
 
 def test_a_bmc_that_fails_at_the_end_does_not_fail_the_inspection(service: Service) -> None:
@@ -229,6 +231,16 @@ def test_a_bmc_that_fails_at_the_end_does_not_fail_the_inspection(service: Servi
     assert any(entry.severity == "WARNING" and "gone" in entry.message for entry in service.journal)
 
 
+def test_a_bmc_that_hesitates_once_at_the_end_still_powers_off(service: Service) -> None:
+    service.start()
+    service.work()
+    errors = [BmcError("busy", transient=True)]
+    service.machine.fail = lambda _command: errors.pop() if errors else None
+    service.call_back()
+    service.work()
+    assert service.machine.power is Power.OFF
+
+
 def test_an_unknown_driver_fails_with_its_name(service: Service) -> None:
     def rename(tx: object) -> None:
         node = tx.nodes.get(NODE)  # type: ignore[attr-defined]
@@ -239,6 +251,7 @@ def test_an_unknown_driver_fails_with_its_name(service: Service) -> None:
     service.start()
     service.work()
     assert "nothing" in (service.node.last_error or "")
+    assert service.inspection.reason == "driver-unknown"
 
 
 def test_power_off_can_be_switched_off() -> None:
