@@ -33,3 +33,10 @@ def bare_metal(service: Service) -> Client:
 @pytest.fixture
 def introspection(service: Service) -> Client:
     return service.introspection
+
+
+@pytest.fixture
+def waiting(service: Service) -> tuple[str, str]:
+    """Return a node that waits for its ramdisk, and the MAC of its port."""
+    ident = service.enrol(name="waiting")
+    return ident, service.wait(ident)
