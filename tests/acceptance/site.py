@@ -10,8 +10,9 @@ import configparser
 import itertools
 import os
 import signal
+import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,12 +26,12 @@ from ferroscope.sim.settings import FleetSettings
 from tests.acceptance.environment import Clients, Done, Running, value
 from tests.support.processes import until
 
-FLEET: Final = 80
+FLEET: Final = 200
 # Each name is a machine with that outcome; tests take them one by one.
 SPECIAL: Final = tuple(
-    f"sim-{outcome}-{number}" for outcome in ("timeout", "ramdisk-error", "bmc-dead") for number in range(1, 9)
+    f"sim-{outcome}-{number}" for outcome in ("timeout", "ramdisk-error", "bmc-dead") for number in range(1, 21)
 )
-_SETTINGS: Final = "[worker]\nthreads = 4\n[drivers]\ncommand_timeout = 1\n[inspector]\ntimeout_period = 1\n"
+_SETTINGS: Final = "[worker]\nthreads = 4\nretry_delay = 0.2\n[drivers]\ncommand_timeout = 0.5\n"
 _STATE_SECONDS: Final = 20.0
 
 
@@ -51,10 +52,11 @@ class Site:
     """``bare_metal`` and ``introspection`` are the roots of the two APIs."""
 
     def __init__(self, running: Service, fleet: FleetThread, clients: Clients) -> None:
-        ports = configparser.ConfigParser(interpolation=None)
-        ports.read(running.config)
+        configured = configparser.ConfigParser(interpolation=None)
+        configured.read(running.config)
         self.bare_metal = running.url
-        self.introspection = f"http://127.0.0.1:{ports['api']['introspection_port']}"
+        self.introspection = f"http://127.0.0.1:{configured['api']['introspection_port']}"
+        self._database = configured["database"]["connection"].removeprefix("sqlite:///")
         self.clients = clients
         self.fleet = fleet
         self._service = running
@@ -78,8 +80,12 @@ class Site:
 
     def openstack(self, *words: str, code: int = 0) -> Done:
         """Run ``openstack`` on the Introspection API to its end; it must end with ``code``."""
+        return ended(self.begin_openstack(*words).done(), code)
+
+    def begin_openstack(self, *words: str) -> Running:
+        """Start ``openstack``."""
         endpoint = ["--os-auth-type", "none", "--os-endpoint", self.introspection]
-        return ended(self.clients.command("openstack", *endpoint, *words).done(), code)
+        return self.clients.command("openstack", *endpoint, *words)
 
     def call(self, function: str, **arguments: Any) -> Any:
         """Return what a function of ``clients/`` returns; raise ``ClientError`` where it raises."""
@@ -95,7 +101,8 @@ class Site:
     def machine(self, outcome: str = "") -> Machine:
         """Take a machine of the fleet that nobody has taken yet; ``outcome`` as in the simulator's reference."""
         prefix = f"sim-{outcome}-" if outcome else "sim-0"
-        name = next(name for name in self._members if name.startswith(prefix))
+        name = next((name for name in self._members if name.startswith(prefix)), None)
+        assert name is not None, f"there are no more machines {prefix}*: raise FLEET or SPECIAL"
         number = self._members.pop(name)
         driver_info = {
             "sim_address": self.fleet.address,
@@ -164,12 +171,23 @@ class Site:
     @contextmanager
     def workers_stopped(self) -> Iterator[None]:
         """Freeze the worker, so that requests stay where they are; keep it short."""
-        pid = self._service.roles["worker"].pid
-        os.kill(pid, signal.SIGSTOP)
         try:
+            assert until(self._freeze_worker, seconds=10), "the worker always holds the database"
             yield
         finally:
-            os.kill(pid, signal.SIGCONT)
+            os.kill(self._service.roles["worker"].pid, signal.SIGCONT)
+
+    def _freeze_worker(self) -> bool:
+        """Freeze it; whether that was between two of its transactions, for SQLite has one lock for all."""
+        pid = self._service.roles["worker"].pid
+        os.kill(pid, signal.SIGSTOP)
+        with closing(sqlite3.connect(self._database, timeout=0)) as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                os.kill(pid, signal.SIGCONT)
+                return False
+            return True
 
     def logs(self) -> str:
         """Return the ends of the logs."""

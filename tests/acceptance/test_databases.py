@@ -24,7 +24,7 @@ def test_every_client_takes_its_machine_to_its_inventory(
         address = mac()
         fake = place.enroll_fake(address)
         place.inspect(fake, until="inspect wait")
-        command = place.begin_baremetal("node", "inspect", "--wait", "60", nodes["baremetal"])
+        command = place.begin_baremetal("node", "inspect", nodes["baremetal"])
         runs = {
             "sdk": place.begin("sdk.inspect", node=nodes["sdk"]),
             "introspection": place.begin("sdk.introspect", node=nodes["introspection"]),
@@ -37,7 +37,8 @@ def test_every_client_takes_its_machine_to_its_inventory(
         assert saw["introspection"]["ended"]["state"] == "finished"
         assert saw["inspector"][nodes["inspector"]]["state"] == "finished"
         assert saw["ramdisk"] == fake
-        place.await_state(fake, "manageable")
+        for node in (nodes["baremetal"], fake):
+            place.await_state(node, "manageable")
         for client, machine in machines.items():
             assert place.get(f"/v1/nodes/{nodes[client]}/inventory")["inventory"] == machine.sends()["inventory"]
             assert place.count(machine, "pxe_boots") == 1

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import json
+from typing import NamedTuple
 
-from tests.acceptance.site import Site
+import pytest
+
+from tests.acceptance.environment import Running
+from tests.acceptance.site import Machine, Site, ended
+from tests.support.processes import until
 
 COMMAND = ("baremetal", "introspection")
 
 
-def test_an_introspection_is_started_and_waited_for(site: Site) -> None:
-    """Its wait looks every ten seconds."""
-    machine = site.machine()
-    node = site.enroll(machine)
-    done = site.openstack(*COMMAND, "start", "--wait", node, "-f", "json")
-    assert done.json() == [{"UUID": node, "Error": None}]
-    assert site.node(node)["provision_state"] == "manageable"
-    assert site.count(machine, "pxe_boots") == 1
+class Wait(NamedTuple):
+    """A run of ``start --wait`` for these machines."""
+
+    machines: list[Machine]
+    nodes: list[str]
+    run: Running
 
 
-def test_the_status_is_shown_and_listed(site: Site) -> None:
+@pytest.fixture(scope="module")
+def wait(site: Site) -> Wait:
+    """Start one that waits for two machines, beside the other tests: it looks every ten seconds."""
+    machines = [site.machine(), site.machine("ramdisk-error")]
+    nodes = [site.enroll(machine) for machine in machines]
+    return Wait(machines, nodes, site.begin_openstack(*COMMAND, "start", "--wait", *nodes, "-f", "json"))
+
+
+def test_the_status_is_shown_and_listed(site: Site, wait: Wait) -> None:
     machine = site.machine()
     node = site.enroll(machine)
     site.inspect(node)
@@ -27,13 +38,14 @@ def test_the_status_is_shown_and_listed(site: Site) -> None:
     assert shown["uuid"] == node
     assert shown["state"] == "finished"
     assert shown["finished"] is True
-    (newest,) = site.openstack(*COMMAND, "list", "--limit", "1", "-f", "json").json()
-    assert newest == {
+    (row,) = [row for row in site.openstack(*COMMAND, "list", "-f", "json").json() if row["UUID"] == node]
+    assert row == {
         "UUID": node,
         "Started at": shown["started_at"],
         "Finished at": shown["finished_at"],
         "Error": None,
     }
+    assert len(site.openstack(*COMMAND, "list", "--limit", "1", "-f", "json").json()) == 1
 
 
 def test_the_data_is_saved_and_processed_again(site: Site) -> None:
@@ -44,8 +56,10 @@ def test_the_data_is_saved_and_processed_again(site: Site) -> None:
     site.openstack(*COMMAND, "data", "save", node, "--file", str(file))
     assert json.loads(file.read_text())["inventory"] == machine.sends()["inventory"]
     assert json.loads(site.openstack(*COMMAND, "data", "save", node, "--unprocessed").out) == machine.sends()
+    (port,) = site.get(f"/v1/nodes/{node}/ports")["ports"]
+    site.request("DELETE", f"/v1/ports/{port['uuid']}")
     site.openstack(*COMMAND, "reprocess", node)
-    site.await_state(node, "manageable")
+    assert until(lambda: site.get(f"/v1/ports?address={machine.mac}")["ports"] != [], seconds=10)
 
 
 def test_an_introspection_is_aborted(site: Site) -> None:
@@ -61,3 +75,13 @@ def test_the_refusals_say_why(site: Site) -> None:
     node = site.enroll(site.machine())
     assert "has never been introspected" in site.openstack(*COMMAND, "status", node, code=1).err
     assert "could not be found" in site.openstack(*COMMAND, "start", "no-such-node", code=1).err
+
+
+def test_introspections_are_started_and_waited_for(site: Site, wait: Wait) -> None:
+    rows = ended(wait.run.done(), 0).json()
+    errors = {row["UUID"]: row["Error"] for row in rows}
+    assert set(errors) == set(wait.nodes)
+    assert errors[wait.nodes[0]] is None
+    assert "no disks were found" in errors[wait.nodes[1]]
+    assert [site.node(node)["provision_state"] for node in wait.nodes] == ["manageable", "inspect failed"]
+    assert [site.count(machine, "pxe_boots") for machine in wait.machines] == [1, 1]
