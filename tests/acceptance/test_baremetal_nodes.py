@@ -5,7 +5,7 @@ from __future__ import annotations
 from socket import gethostname
 from uuid import uuid4
 
-from tests.acceptance.site import Machine, Site
+from tests.acceptance.site import Machine, Site, ended
 from tests.support.processes import until
 
 
@@ -216,6 +216,25 @@ def test_an_older_microversion_is_spoken_when_it_is_asked_for(site: Site) -> Non
     assert "owner" not in shown
     site.baremetal("--os-baremetal-api-version", "1.31", "node", "set", machine.name, "--owner", "me", code=1)
     assert site.node(machine.name)["owner"] is None
+
+
+def test_the_commands_are_also_those_of_openstack(site: Site) -> None:
+    machine = site.machine()
+    uuid = site.enroll(machine)
+    words = [
+        "--os-auth-type",
+        "none",
+        "--os-endpoint",
+        site.bare_metal,
+        "baremetal",
+        "node",
+        "show",
+        uuid,
+        "-f",
+        "json",
+    ]
+    done = ended(site.clients.command("openstack", *words).done(), 0)
+    assert done.json()["name"] == machine.name
 
 
 def create(machine: Machine) -> list[str]:
