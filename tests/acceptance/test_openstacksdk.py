@@ -42,7 +42,7 @@ def test_a_node_is_created_enrolled_or_available_as_the_version_has_it(site: Sit
 def test_many_nodes_are_waited_for_at_once(site: Site) -> None:
     good = [site.enroll(site.machine()) for _ in range(2)]
     failing, silent = site.enroll(site.machine("ramdisk-error")), site.enroll(site.machine("timeout"))
-    result = site.call("sdk.inspect_many", nodes=[*good, failing, silent], timeout=4)
+    result = site.call("sdk.inspect_many", nodes=[*good, failing, silent], timeout=6)
     assert sorted(result["success"]) == sorted(good)
     assert result["failure"] == [failing]
     assert result["timeout"] == [silent]
