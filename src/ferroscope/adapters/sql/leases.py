@@ -62,7 +62,7 @@ class SqlLeases:
 
     def acquire(self, name: str, holder: str, duration: float, *, data: str = "") -> Lease:
         values = {"_name": name, "_holder": holder, "_duration": duration, "_data": data, "_term": str(uuid.uuid4())}
-        if self._tx.connection.execute(_TAKE, values).rowcount == 0:
+        if self._tx.run(_TAKE, values).rowcount == 0:
             present = self._get(name)
             if present is not None:
                 raise LeaseHeldError(present)
@@ -94,17 +94,17 @@ class SqlLeases:
 
     def _create(self, values: dict[str, Any]) -> None:
         try:
-            self._tx.connection.execute(_CREATE, values)
+            self._tx.run(_CREATE, values)
         except IntegrityError as exc:  # created by somebody else at this moment
             raise LeaseHeldError(_unknown(values["_name"])) from exc
 
     def _get(self, name: str) -> Lease | None:
-        row = self._tx.connection.execute(_ONE, {"_name": name}).first()
+        row = self._tx.run(_ONE, {"_name": name}).first()
         return None if row is None else _lease(row)
 
     def _mine(self, statement: Any, lease: Lease, values: dict[str, Any]) -> None:
         mine = {"_name": lease.name, "_epoch": lease.epoch, "_term": lease.term}
-        if self._tx.connection.execute(statement, mine | values).rowcount == 0:
+        if self._tx.run(statement, mine | values).rowcount == 0:
             raise LeaseLostError(f"epoch {lease.epoch} of {lease.name} is over")
 
 

@@ -27,8 +27,13 @@ _INSPECTION = Mapper(Inspection, schema.inspections)
 _n, _p, _i = schema.nodes.c, schema.ports.c, schema.inspections.c
 
 _INSERT_NODE = insert(schema.nodes)
-_SELECT_NODE_BY_UUID = select(*NODE.columns).where(_n.uuid == bindparam("ident"))
-_SELECT_NODE_BY_NAME = select(*NODE.columns).where(_n.name == bindparam("ident"))
+_BY_UUID = select(*NODE.columns).where(_n.uuid == bindparam("ident"))
+_BY_NAME = select(*NODE.columns).where(_n.name == bindparam("ident"))
+# lock -> the statements to try in turn for what looks like a UUID, and for what does not.
+_SELECT_NODE = {
+    False: ((_BY_NAME,), (_BY_UUID, _BY_NAME)),
+    True: ((_BY_NAME.with_for_update(),), (_BY_UUID.with_for_update(), _BY_NAME.with_for_update())),
+}
 _UPDATE_NODE = (
     update(schema.nodes)
     .where(_n.uuid == bindparam("_uuid"), _n.version == bindparam("_version"))
@@ -97,9 +102,8 @@ class SqlNodes:
         self._save(_INSERT_NODE, row)
 
     def get(self, ident: str, *, lock: bool = False) -> Node:
-        for statement in (_SELECT_NODE_BY_UUID, _SELECT_NODE_BY_NAME) if _is_uuid(ident) else (_SELECT_NODE_BY_NAME,):
-            query = statement.with_for_update() if lock else statement
-            row = self._tx.connection.execute(query, {"ident": ident}).first()
+        for statement in _SELECT_NODE[lock][_is_uuid(ident)]:
+            row = self._tx.run(statement, {"ident": ident}).first()
             if row is not None:
                 return NODE.from_row(row)
         raise NotFoundError("node", ident)
@@ -114,7 +118,7 @@ class SqlNodes:
 
     def remove(self, uuid: str) -> None:
         for statement in (_DELETE_NODE, *_DELETE_CHILDREN):
-            self._tx.connection.execute(statement, {"uuid": uuid})
+            self._tx.run(statement, {"uuid": uuid})
 
     def list(self, query: Query) -> Sequence[Node]:
         statement = page(self._tx.connection, NODE, query)
@@ -122,7 +126,7 @@ class SqlNodes:
 
     def _save(self, statement: Any, row: dict[str, Any]) -> int:
         try:
-            return int(self._tx.connection.execute(statement, row).rowcount)
+            return int(self._tx.run(statement, row).rowcount)
         except IntegrityError as exc:
             raise _conflict(exc, row, schema.nodes) from exc
 
@@ -138,7 +142,7 @@ class SqlPorts:
             self._save(_INSERT_PORT, row)
 
     def get(self, ident: str) -> Port:
-        row = self._tx.connection.execute(_SELECT_PORT, {"ident": ident}).first()
+        row = self._tx.run(_SELECT_PORT, {"ident": ident}).first()
         if row is None:
             raise NotFoundError("port", ident)
         return _PORT.from_row(row)
@@ -158,7 +162,7 @@ class SqlPorts:
 
     def _save(self, statement: Any, row: dict[str, Any]) -> int:
         try:
-            return int(self._tx.connection.execute(statement, row).rowcount)
+            return int(self._tx.run(statement, row).rowcount)
         except IntegrityError as exc:
             raise _conflict(exc, row, schema.ports) from exc
 
@@ -168,16 +172,16 @@ class SqlInspections:
         self._tx = tx
 
     def add(self, inspection: Inspection) -> None:
-        self._tx.connection.execute(_INSERT_INSPECTION, _INSPECTION.to_row(inspection))
+        self._tx.run(_INSERT_INSPECTION, _INSPECTION.to_row(inspection))
 
     def get(self, uuid: str) -> Inspection:
-        row = self._tx.connection.execute(_SELECT_INSPECTION, {"ident": uuid}).first()
+        row = self._tx.run(_SELECT_INSPECTION, {"ident": uuid}).first()
         if row is None:
             raise NotFoundError("inspection", uuid)
         return _INSPECTION.from_row(row)
 
     def update(self, uuid: str, **changes: Any) -> None:
-        self._tx.connection.execute(_UPDATE_INSPECTION, changes | {"_uuid": uuid})
+        self._tx.run(_UPDATE_INSPECTION, changes | {"_uuid": uuid})
 
     def remove_ended(self, before: float, limit: int) -> int:
         execute = self._tx.connection.execute

@@ -104,11 +104,11 @@ class SqlQueue:
 
     def _take(self, tx: Any, values: dict[str, Any]) -> Any:
         if self._returning:
-            return tx.connection.execute(_CLAIM, values).first()
-        ident = tx.connection.execute(_NEXT).scalar()
-        if ident is None or tx.connection.execute(_CLAIM_ID, values | {"_id": ident}).rowcount == 0:
+            return tx.run(_CLAIM, values).first()
+        ident = tx.run(_NEXT).first()
+        if ident is None or tx.run(_CLAIM_ID, values | {"_id": ident[0]}).rowcount == 0:
             return None
-        return tx.connection.execute(_BY_ID, {"_id": ident}).first()
+        return tx.run(_BY_ID, {"_id": ident[0]}).first()
 
     def _free_doubtful(self) -> None:
         """Give back what a claim whose answer was lost may have taken."""
@@ -123,7 +123,7 @@ class SqlQueue:
         if now - self._swept_at < self._poll_interval:
             return
         self._swept_at = now
-        orphans = self._store.read(lambda tx: tx.connection.execute(_ORPHANS).scalars().all())  # type: ignore[attr-defined]
+        orphans = self._store.read(lambda tx: tx.run(_ORPHANS).scalars())  # type: ignore[attr-defined]
         if orphans:
             self._execute(_FREE, {"_ids": list(orphans)})
 

@@ -74,9 +74,9 @@ class SqlInspectionData:
                 {"_inspection": inspection, "_part": part, "_more": packed[start : start + size]}
                 for start in range(size, len(packed), size)
             ]
-        self._tx.connection.execute(upsert(self._tx.connection.dialect.name, schema.inspection_data), rows)
+        self._tx.run(upsert(self._tx.connection.dialect.name, schema.inspection_data), rows)
         for rest in rests:
-            self._tx.connection.execute(_APPEND_PART, rest)
+            self._tx.run(_APPEND_PART, rest)
 
     def load(self, inspection: str, parts: Sequence[Part]) -> dict[Part, bytes]:
         rows = self._tx.connection.execute(_LOAD, {"inspection": inspection, "parts": list(parts)})
@@ -96,7 +96,7 @@ class SqlJournal:
             row["at"] = entry.at or self._tx.now
             rows.append(row)
         if rows:
-            self._tx.connection.execute(_INSERT_ENTRY, rows)
+            self._tx.run(_INSERT_ENTRY, rows)
 
     def list(self, query: Query) -> Sequence[Entry]:
         query = msgspec.structs.replace(query, sort_key="id")
@@ -125,10 +125,10 @@ class SqlAddresses:
         return Candidates(by_uuid=by_uuid, by_mac=by_mac, by_bmc=by_bmc)
 
     def set_bmc(self, node: str, addresses: Iterable[str]) -> None:
-        self._tx.connection.execute(_DELETE_BMC, {"_node": node})
+        self._tx.run(_DELETE_BMC, {"_node": node})
         rows = [{"address": address, "node": node} for address in sorted(set(addresses))]
         if rows:
-            self._tx.connection.execute(_INSERT_BMC, rows)
+            self._tx.run(_INSERT_BMC, rows)
 
 
 class SqlMembers:
@@ -145,7 +145,7 @@ class SqlMembers:
 
     def leave(self, ident: str) -> None:
         self._tx.connection.execute(delete(schema.members).where(_m.id == ident))
-        self._tx.connection.execute(_FREE_LEASES, {"_holder": ident})
+        self._tx.run(_FREE_LEASES, {"_holder": ident})
         self._tx.wake("requests")
         self._tx.wake("leases")
 

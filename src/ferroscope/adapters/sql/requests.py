@@ -72,7 +72,7 @@ class SqlRequests:
         row = REQUEST.to_row(request)
         del row["id"]
         row["created_at"] = request.created_at or self._tx.now
-        self._tx.connection.execute(_INSERT, row)
+        self._tx.run(_INSERT, row)
         self._tx.wake("requests")
         return None
 
@@ -87,7 +87,7 @@ class SqlRequests:
         self._fenced(_RETRY, claim, _due=self._tx.now + after if after else 0.0, _uncounted=int(not counted))
 
     def pending(self, node: str) -> Sequence[Request]:
-        rows = self._tx.connection.execute(_PENDING, {"node": node})
+        rows = self._tx.run(_PENDING, {"node": node})
         return [REQUEST.from_row(row) for row in rows]
 
     def _turn(self, claim: Claim, request: Request) -> Claim:
@@ -108,5 +108,5 @@ class SqlRequests:
 
     def _fenced(self, statement: Any, claim: Claim, **values: Any) -> None:
         mine = {"_id": claim.request.id, "_token": claim.token, "_attempt": claim.request.attempt}
-        if self._tx.connection.execute(statement, mine | values).rowcount == 0:
+        if self._tx.run(statement, mine | values).rowcount == 0:
             raise ClaimLostError(f"request {claim.request.id} is no longer held by {claim.holder}")

@@ -1,4 +1,5 @@
-"""Rows to structs and back: documents are JSON text, enums are their values.
+"""Rows to structs and back: documents are JSON text, enums are their values, and
+where the database has no booleans these are numbers.
 
 A column and its field are called the same. Rows are read by position, in the order of ``columns``.
 """
@@ -25,6 +26,7 @@ class Mapper(Generic[S]):
         self.columns: tuple[Column[Any], ...] = tuple(table.c[name] for name in self.fields)
         kinds = [field.type for field in msgspec.structs.fields(struct)]
         self._documents = [i for i, kind in enumerate(kinds) if getattr(kind, "__origin__", None) is dict]
+        self._booleans = [i for i, kind in enumerate(kinds) if kind is bool]
         self._enums = [(i, kind) for i, kind in enumerate(kinds) if _is_enum(kind)]
 
     def to_row(self, item: S) -> dict[str, Any]:
@@ -41,6 +43,8 @@ class Mapper(Generic[S]):
         for index in self._documents:
             text = values[index]
             values[index] = {} if text == "{}" else _decode(text)
+        for index in self._booleans:
+            values[index] = bool(values[index])
         for index, kind in self._enums:
             values[index] = kind(values[index])
         return self.struct(**dict(zip(self.fields, values, strict=True)))

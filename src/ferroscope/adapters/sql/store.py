@@ -9,20 +9,22 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.sql.elements import ClauseElement
 
 from ferroscope.adapters.sql import dialect, session
 from ferroscope.adapters.sql.leases import SqlLeases
 from ferroscope.adapters.sql.nodes import SqlInspections, SqlNodes, SqlPorts
 from ferroscope.adapters.sql.records import SqlAddresses, SqlInspectionData, SqlJournal, SqlMembers
 from ferroscope.adapters.sql.requests import SqlRequests
+from ferroscope.adapters.sql.statements import Answer, Parameters, Statements
 from ferroscope.config.settings import DatabaseSettings
 from ferroscope.ports.bus import Bus
 from ferroscope.ports.clock import Clock, StopFlag
@@ -31,14 +33,22 @@ from ferroscope.ports.store import Transaction
 
 T = TypeVar("T")
 
+NOTHING: Final[Parameters] = {}
+
 
 class SqlTransaction:
     """One open transaction; see ``ports.store.Transaction``."""
 
-    def __init__(self, connection: Connection, now: float) -> None:
+    def __init__(self, connection: Connection, now: float, statements: Statements) -> None:
         self.connection = connection
         self.now = now
         self.woken: set[str] = set()
+        self._driver = connection.connection.dbapi_connection
+        self._statements = statements
+
+    def run(self, statement: ClauseElement, parameters: Parameters | Sequence[Parameters] = NOTHING) -> Answer:
+        """Run a constant statement; for others there is ``connection``."""
+        return self._statements.execute(self._driver, statement, parameters)
 
     def wake(self, channel: str) -> None:
         """Publish on ``channel`` when, and only when, this transaction commits."""
@@ -86,6 +96,7 @@ class SqlStore:
 
     def __init__(self, engine: Engine, *, settings: DatabaseSettings, bus: Bus, clock: Clock, stop: StopFlag) -> None:
         self.engine = engine
+        self._statements = Statements(engine)
         self._settings = settings
         self._bus = bus
         self._clock = clock
@@ -106,7 +117,7 @@ class SqlStore:
     def _attempt(self, work: Callable[[Transaction], T], *, write: bool, durable: bool) -> tuple[T, set[str]]:
         with self._turn(write), self._begun(write=write, durable=durable) as (connection, now):
             try:
-                transaction = SqlTransaction(connection, self._clock.time() if now is None else now)
+                transaction = SqlTransaction(connection, self._clock.time() if now is None else now, self._statements)
                 result = work(transaction)
                 session.commit(connection, transaction.woken)
             except BaseException:
