@@ -86,7 +86,8 @@ def measure(
     ):
         enrolled = beside.do("enrol", dict[str, Any])
         if enrolled["failed"]:
-            raise RuntimeError(f"enrolment failed: {enrolled['failed']}")
+            failed = [f"{node}: {why}" for node, why in enrolled["failed"].items()]
+            raise RuntimeError(f"{len(failed)} nodes could not be enrolled, such as {failed[0]}")
         rounds = [one_round(running, base, beside, load) for _ in range(load.rounds)]
         return Cycle(
             database=base.title,
