@@ -1,0 +1,131 @@
+"""``python -m tests.cluster.chaos --database postgresql --seed 1 --minutes 30``: harm for as long as you like.
+
+Inspections run all the time; processes are killed, frozen, cut off and restarted in an order that the seed
+chooses. At the end everything is audited. Exit code 1 where anything was lost or happened twice; the directory
+with all logs is kept then.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+
+from tests.cluster.audit import Audit, audit
+from tests.cluster.cluster import Cluster, Plan
+from tests.cluster.harm import Harmer
+from tests.cluster.operator import Operator
+from tests.support import databases
+from tests.support.processes import until
+from tests.support.servers import KeeperProcess, Server
+
+FAST: Final = """
+[worker]
+threads = 4
+member_ttl = 3
+heartbeat_interval = 0.5
+retry_delay = 0.3
+max_attempts = 5
+get_timeout = 1
+[lease]
+profile = fast
+[database]
+statement_timeout = 2
+[inspector]
+timeout = 60
+timeout_period = 1
+retention_period = 1
+"""
+SILENCE: Final = 3.6  # longer than the times to live of FAST
+KINDS: Final = {"kill_worker": 10, "kill_api": 3, "freeze_worker": 2, "cut_worker": 2, "restart_worker": 2}
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What was done, and what the audit found."""
+
+    audit: Audit
+    harm: dict[str, int]
+    exits: dict[int, int]
+    seconds: float
+    slowest: float
+
+    def lines(self) -> list[str]:
+        """Return everything in lines, counts first."""
+        rate = self.audit.inspections / self.seconds
+        return [
+            f"{self.seconds:.0f} s, {rate:.1f} inspections/s, the slowest took {self.slowest:.1f} s",
+            *(f"{kind:>26}  {count}" for kind, count in sorted(self.harm.items())),
+            f"{'exit codes':>26}  {self.exits}",
+            *self.audit.lines(),
+        ]
+
+
+def storm(cluster: Cluster, *, seed: int, seconds: float, kinds: dict[str, int], calm: float = 2.0) -> Outcome:
+    """Do harm for ``seconds`` while inspections run; then let everything come to rest, and audit it."""
+    operator = Operator(cluster, rounds=None, at_once=min(100, cluster.plan.nodes))
+    harmer = Harmer(cluster, seed=seed, silence=SILENCE)
+    began = time.monotonic()
+    operator.start()
+    until(lambda: operator.ended >= 5, seconds=30)
+    while time.monotonic() - began < seconds:
+        harmer.choose(kinds)()
+        harmer.pause(calm * 0.25, calm)
+    harmer.revive()
+    operator.finish()
+    cluster.settle()
+    operator.done(200)
+    elapsed = time.monotonic() - began
+    slowest = max((flight.ended - flight.accepted for flight in operator.flights), default=0.0)
+    until(lambda: not _busy(cluster), seconds=10)
+    return Outcome(audit(cluster, operator), harmer.counts(), dict(harmer.exits), elapsed, slowest)
+
+
+def _busy(cluster: Cluster) -> bool:
+    with cluster.counters() as fleet:
+        return fleet.status(nodes=False).on > 0
+
+
+@contextmanager
+def private(kind: str) -> Iterator[str]:
+    """Give the URL of a new, migrated database on a server of our own."""
+    keeper = KeeperProcess()
+    try:
+        with databases.fresh(Server(kind, kind)) as url:
+            yield url
+    finally:
+        keeper.close()
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--database", type=click.Choice(["postgresql", "mariadb"]), default="postgresql", show_default=True)
+@click.option("--seed", default=1, show_default=True)
+@click.option("--minutes", default=30.0, show_default=True)
+@click.option("--nodes", default=200, show_default=True, help="Simulated machines.")
+@click.option("--supervised", default=0, show_default=True, help="Processes under the supervisor of each worker.")
+@click.option("--calm", default=2.0, show_default=True, help="Most seconds between two deeds.")
+@click.option("--kills", default=0, help="Kill only, until so many workers and a fifth as many apis were killed.")
+def main(*, database: str, seed: int, minutes: float, nodes: int, supervised: int, calm: float, kills: int) -> None:
+    """Do harm to an installation for a while; then count what was lost and what happened twice."""
+    plan = Plan(nodes=nodes, supervised=supervised, isolated=True, options=FAST, special=("sim-ramdisk-error-1",))
+    kinds = {"kill_worker": 5, "kill_api": 1} if kills else KINDS
+    seconds = kills * 1.2 * calm * 0.65 if kills else minutes * 60
+    directory = Path(tempfile.mkdtemp(prefix="ferroscope-chaos-"))
+    with private(database) as url, Cluster(directory, url, plan) as cluster:
+        outcome = storm(cluster, seed=seed, seconds=seconds, kinds=kinds, calm=calm)
+    click.echo(f"chaos on {database}, seed {seed}:")
+    click.echo("\n".join(outcome.lines()))
+    if outcome.audit.violations:
+        click.echo("\n".join(["violations:", *outcome.audit.violations, f"logs: {directory}"]))
+        sys.exit(1)
+    click.echo("nothing was lost, nothing happened twice")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""The harm: SIGKILL, SIGSTOP for longer than the time to live, a cut network, a clean restart. Seeded.
+
+Whatever was harmed is brought back as a service manager would: what ended is started again, at once.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+
+from tests.cluster.cluster import Cluster, Played
+from tests.support.processes import until
+
+EXIT_LOST_LEADERSHIP = 75
+
+
+class Harm(msgspec.Struct):
+    """One deed: what was done to whom, for how long, in seconds."""
+
+    kind: str
+    whom: str
+    seconds: float = 0.0
+
+
+class Harmer:
+    """Does harm to the processes of ``cluster``. ``silence`` is longer than any time to live."""
+
+    def __init__(self, cluster: Cluster, *, seed: int, silence: float) -> None:
+        self._cluster = cluster
+        self._random = random.Random(seed)
+        self._silence = silence
+        self.deeds: list[Harm] = []
+        self.exits: Counter[int] = Counter()
+
+    def counts(self) -> dict[str, int]:
+        """Return how often each kind of harm was done, ``kind role``."""
+        return dict(Counter(f"{deed.kind} {deed.whom.partition('-')[0]}" for deed in self.deeds))
+
+    def kill_worker(self) -> None:
+        """SIGKILL a worker, or one child of a supervisor."""
+        worker = self._random.choice(self._cluster.workers)
+        children = worker.children() if self._cluster.plan.supervised else []
+        if children:
+            pid = self._random.choice(children)
+            os.kill(pid, signal.SIGKILL)
+        else:
+            worker.kill()
+        self._note("SIGKILL", worker)
+        self.revive()
+
+    def kill_api(self) -> None:
+        """SIGKILL an api process; never while another one is not back yet."""
+        api = self._random.choice(self._cluster.apis)
+        others = [other for other in self._cluster.apis if other is not api]
+        if not until(lambda: all(other.alive and other.ready() for other in others), seconds=30):
+            raise RuntimeError("the other api processes do not come back")
+        api.kill()
+        self._note("SIGKILL", api)
+        self.revive()
+
+    def kill_leader(self, leader: Callable[[], int | None]) -> None:
+        """SIGKILL the process that ``leader`` says leads."""
+        pid = leader()
+        if pid is not None:
+            os.kill(pid, signal.SIGKILL)
+            self.deeds.append(Harm("SIGKILL", "leader"))
+            until(lambda: any(not worker.alive for worker in self._cluster.workers), seconds=1)
+        self.revive()
+
+    def freeze_worker(self) -> None:
+        """SIGSTOP a worker for longer than its time to live, then let it go on."""
+        worker = self._random.choice(self._cluster.workers)
+        worker.freeze()
+        seconds = self._silence * self._random.uniform(1.0, 1.3)
+        time.sleep(seconds)
+        worker.thaw()
+        self._note("SIGSTOP", worker, seconds)
+
+    def cut_worker(self) -> None:
+        """Cut a worker off the database for longer than its time to live."""
+        worker = self._random.choice(self._cluster.workers)
+        assert worker.net is not None
+        worker.net.cut()
+        seconds = self._silence * self._random.uniform(1.0, 1.5)
+        time.sleep(seconds)
+        worker.net.heal()
+        self._note("cut off", worker, seconds)
+        self.revive()
+
+    def restart_worker(self) -> None:
+        """SIGTERM a worker and start it again."""
+        worker = self._random.choice(self._cluster.workers)
+        code = worker.stop()
+        self.exits[code] += 1
+        self._note("SIGTERM", worker)
+        worker.start()
+
+    def revive(self) -> None:
+        """Start what has ended, as a service manager does."""
+        for played in self._cluster.processes():
+            code = played.process.poll()
+            if code is not None:
+                self.exits[code] += 1
+                played.start()
+
+    def pause(self, low: float, high: float) -> None:
+        time.sleep(self._random.uniform(low, high))
+
+    def choose(self, kinds: dict[str, int]) -> Callable[[], None]:
+        """Return one of the deeds, by name and weight."""
+        name = self._random.choices(list(kinds), list(kinds.values()))[0]
+        deed: Callable[[], None] = getattr(self, name)
+        return deed
+
+    def _note(self, kind: str, played: Played, seconds: float = 0.0) -> None:
+        self.deeds.append(Harm(kind, played.name, round(seconds, 2)))

@@ -1,0 +1,144 @@
+"""Networks that can be cut between one process of the service and the servers that it needs.
+
+As root: a network namespace for each process that is to be cut off, with one veth pair to the database and
+one to the BMCs; cutting takes the process's end of the database's link down, so its packets are lost and nobody
+is told. Elsewhere: a forwarder of its own, stopped with SIGSTOP. No packet leaves the host.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from tests.support.processes import free_port, spawn, until
+
+_ROOT: Final = Path(__file__).parents[2]
+_READY: Final = 20.0
+
+
+class Network(Protocol):
+    """Where one process lives: what it runs under, and at which address it finds the database."""
+
+    database: str
+    prefix: Sequence[str]
+
+    def cut(self) -> None:
+        """From now on nothing passes between the process and the database, in either direction."""
+
+    def heal(self) -> None:
+        """Everything passes again."""
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+
+
+class Forwarder:
+    """The process that forwards; it dies with this one."""
+
+    def __init__(self, directory: Path, name: str, pairs: Sequence[str], prefix: Sequence[str] = ()) -> None:
+        log = directory / f"{name}.log"
+        command = [*prefix, sys.executable, "-m", "tests.cluster.forward", *pairs]
+        self.process = spawn(command, user=None, directory=_ROOT, log=log)
+        if not until(lambda: "ready" in log.read_text() or self.process.poll() is not None, seconds=_READY):
+            raise RuntimeError(f"the forwarder did not start: {log.read_text()}")
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+class Muted:
+    """Without root: the database is reached through a forwarder, and cutting stops that."""
+
+    prefix: Sequence[str] = ()
+
+    def __init__(self, directory: Path, number: int, *, database: str, bmcs: str) -> None:
+        port = free_port()
+        self.database = f"127.0.0.1:{port}"
+        self._forwarder = Forwarder(directory, f"forward-{number}", [self.database, database])
+
+    def cut(self) -> None:
+        self._forwarder.process.send_signal(signal.SIGSTOP)
+
+    def heal(self) -> None:
+        self._forwarder.process.send_signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        self._forwarder.close()
+
+
+class Namespace:
+    """With root: a network namespace with two links, one to the database and one to the BMCs."""
+
+    def __init__(self, directory: Path, number: int, *, database: str, bmcs: str) -> None:
+        # Names and addresses differ between test processes: 10.x.y.z with x of the process.
+        self._pid, self._number = os.getpid() % 10000, number
+        self._name = f"fs{self._pid}n{number}"
+        subnet = f"10.{200 + self._pid % 50}.{(self._pid // 50) % 200}"
+        self._hosts = [f"{subnet}.{(2 * number + link) * 4 + 1}" for link in (0, 1)]
+        self._guests = [f"{subnet}.{(2 * number + link) * 4 + 2}" for link in (0, 1)]
+        self.prefix = ("ip", "netns", "exec", self._name)
+        self._forwarders: list[Forwarder] = []
+        try:
+            self._create(f"{subnet}.0/24")
+            self.database = f"{self._hosts[0]}:{database.rpartition(':')[2]}"
+            there = f"{self._hosts[1]}:{bmcs.rpartition(':')[2]}"
+            self._forwarders.append(Forwarder(directory, f"forward-{number}", [self.database, database, there, bmcs]))
+            # Nodes name their BMC's address, and it is that of the namespace's own loopback.
+            self._forwarders.append(Forwarder(directory, f"forward-{number}-bmcs", [bmcs, there], self.prefix))
+        except BaseException:
+            self.close()
+            raise
+
+    def cut(self) -> None:
+        _ip("-n", self._name, "link", "set", "g0", "down")
+
+    def heal(self) -> None:
+        _ip("-n", self._name, "link", "set", "g0", "up")
+
+    def close(self) -> None:
+        for forwarder in self._forwarders:
+            forwarder.close()
+        # The links go with the namespace; that takes the kernel a moment, so not by name alone.
+        for link in (0, 1):
+            _ip("link", "delete", self._host_end(link), check=False)
+        _ip("netns", "delete", self._name, check=False)
+
+    def _create(self, subnet: str) -> None:
+        # What is for a link that is down must not go elsewhere.
+        _ip("route", "add", "blackhole", subnet, "metric", "9999", check=False)
+        _ip("netns", "add", self._name)
+        _ip("-n", self._name, "link", "set", "lo", "up")
+        for link, (host, guest) in enumerate(zip(self._hosts, self._guests, strict=True)):
+            end = self._host_end(link)
+            _ip("link", "add", end, "type", "veth", "peer", "name", f"g{link}", "netns", self._name)
+            _ip("address", "add", f"{host}/30", "dev", end)
+            _ip("link", "set", end, "up")
+            _ip("-n", self._name, "address", "add", f"{guest}/30", "dev", f"g{link}")
+            _ip("-n", self._name, "link", "set", f"g{link}", "up")
+
+    def _host_end(self, link: int) -> str:
+        return f"fs{self._pid}n{self._number}l{link}"
+
+
+def forget_routes() -> None:
+    """Remove the route that kept packets of this process's namespaces from going elsewhere."""
+    pid = os.getpid() % 10000
+    _ip("route", "delete", "blackhole", f"10.{200 + pid % 50}.{(pid // 50) % 200}.0/24", check=False)
+
+
+def build(directory: Path, number: int, *, database: str, bmcs: str) -> Network:
+    """Return the network of the process ``number``; addresses are ``IP:PORT``."""
+    kind = Namespace if os.geteuid() == 0 else Muted
+    return kind(directory, number, database=database, bmcs=bmcs)
+
+
+def _ip(*words: str, check: bool = True) -> None:
+    done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
+    if check and done.returncode:
+        raise RuntimeError(f"ip {' '.join(words)}: {done.stderr.strip()}")

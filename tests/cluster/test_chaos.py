@@ -1,0 +1,54 @@
+"""The short version of ``make chaos``: nothing is lost and nothing happens twice, whatever is done to the processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.chaos import FAST, KINDS, storm
+from tests.cluster.cluster import Cluster, Plan
+from tests.cluster.harm import Harmer
+from tests.cluster.operator import Operator
+
+
+def _report(title: str, lines: list[str]) -> None:
+    print("\n".join([title, *lines]))
+
+
+def test_nothing_is_lost_or_done_twice_while_processes_are_killed_frozen_and_cut_off(
+    server_url: str, place: Path
+) -> None:
+    plan = Plan(nodes=80, isolated=True, options=FAST, special=("sim-ramdisk-error-1", "sim-repeat-1"))
+    with Cluster(place, server_url, plan) as cluster:
+        outcome = storm(cluster, seed=1, seconds=22, kinds=KINDS)
+    _report(server_url.partition(":")[0], outcome.lines())
+    assert outcome.audit.violations == []
+    assert outcome.audit.finished > 100
+    assert sum(outcome.harm.values()) >= 5
+
+
+@pytest.mark.parametrize("kind", ["freeze_worker", "cut_worker"])
+def test_a_worker_that_comes_back_after_its_time_changes_nothing(server_url: str, place: Path, kind: str) -> None:
+    plan = Plan(nodes=60, workers=2, isolated=True, options=FAST, bmc=0.05)
+    with Cluster(place, server_url, plan) as cluster:
+        outcome = storm(cluster, seed=2, seconds=14, kinds={kind: 1}, calm=0.5)
+    _report(f"{kind} {server_url.partition(':')[0]}", outcome.lines())
+    assert outcome.audit.violations == []
+    assert sum(outcome.harm.values()) >= 2
+
+
+def test_what_a_killed_child_held_is_carried_out_again_at_once(server_url: str, place: Path) -> None:
+    plan = Plan(nodes=60, workers=1, supervised=2, options=FAST.replace("member_ttl = 3", "member_ttl = 60"))
+    with Cluster(place, server_url, plan) as cluster:
+        operator = Operator(cluster, rounds=2)
+        harmer = Harmer(cluster, seed=3, silence=0)
+        operator.start()
+        for _ in range(5):
+            harmer.pause(0.5, 1.5)
+            harmer.kill_worker()
+        operator.done(60)
+        slowest = max(flight.ended - flight.accepted for flight in operator.flights)
+    # Without the supervisor's word it would have been member_ttl, a minute.
+    assert operator.ended == 120
+    assert slowest < 20
