@@ -24,7 +24,7 @@ def create_app(context: ApiContext) -> falcon.App[falcon.Request, falcon.Respons
     app.resp_options.default_media_type = falcon.MEDIA_TEXT
     by_path: dict[str, dict[str, Responder]] = defaultdict(dict)
     for route in ROUTES:
-        by_path[route.path][f"on_{route.method.lower()}"] = responder(context, route)
+        by_path[route.template][f"on_{route.method.lower()}"] = responder(context, route)
     for path, responders in by_path.items():
         if "on_get" in responders:
             responders["on_head"] = responders["on_get"]

@@ -108,8 +108,13 @@ _ALREADY: Final = {
 
 def bare_metal_body(status: int, message: str) -> bytes:
     """Return the body as ironicclient and openstacksdk read it: JSON inside a JSON string."""
+    return msgspec.json.encode(BareMetalFailure(error_message=bare_metal_message(status, message)))
+
+
+def bare_metal_message(status: int, message: str) -> str:
+    """Return the inner JSON document of a Bare Metal API error."""
     fault = Fault(faultcode="Server" if status >= 500 else "Client", faultstring=message)
-    return msgspec.json.encode(BareMetalFailure(error_message=msgspec.json.encode(fault).decode()))
+    return msgspec.json.encode(fault).decode()
 
 
 def introspection_body(_status: int, message: str) -> bytes:

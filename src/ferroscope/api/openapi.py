@@ -72,7 +72,12 @@ class _Schemas:
     """The schema of every type that the routes name, generated together so that references meet."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
-        named = [kind for route in routes for kind in (route.body, *_options(route.response)) if kind is not None]
+        named = [
+            kind
+            for route in routes
+            for kind in (route.body, route.conflict, *_options(route.response))
+            if kind is not None
+        ]
         queries = [hint for route in routes for hint in get_type_hints(route.query, include_extras=True).values()]
         kinds = list(dict.fromkeys([*named, *queries, BareMetalFailure, IntrospectionFailure]))
         generated, self.components = msgspec.json.schema_components(kinds, ref_template=_REFERENCE)
@@ -132,7 +137,11 @@ def _responses(route: Route, schemas: _Schemas) -> Document:
         answer["content"] = _json(schemas[route.response])
     failure = IntrospectionFailure if route.surface is Surface.INTROSPECTION else BareMetalFailure
     errors = {
-        str(status): {"description": _MEANINGS[status], "content": _json(schemas[failure])} for status in route.errors
+        str(status): {
+            "description": _MEANINGS[status],
+            "content": _json(schemas[(status == 409 and route.conflict) or failure]),
+        }
+        for status in route.errors
     }
     return {str(route.status): answer} | errors
 

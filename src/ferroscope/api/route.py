@@ -37,17 +37,20 @@ class Body(StrEnum):
 class Route(msgspec.Struct, frozen=True, kw_only=True):
     """``since``: the minor microversion below which the route does not exist.
 
-    ``response``: type of the body, a tuple for one of several. ``ramdisk``: called by ramdisks,
-    without authentication; can be switched off.
+    ``response``: type of the body, a tuple for one of several. ``conflict``: type of the body of a
+    409 that says more than an error does. ``ramdisk``: called by ramdisks, without authentication; can be switched off.
+    ``template`` is ``path`` as the router wants it: the parameter of ``{name:path}`` may hold slashes.
     """
 
     method: str
     path: str
+    template: str
     handler: Handler
     surface: Surface
     policy: str
     status: int
     response: Any
+    conflict: Any
     since: int
     query: type[msgspec.Struct]
     body: Any
@@ -71,7 +74,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         """The statuses of the errors that it may answer, 5xx of our own faults apart."""
         possible = {
             400: True,
-            403: self.ramdisk,
+            403: self.ramdisk or self.conflict is not None,
             404: True,
             406: True,
             409: self.method != "GET" or self.ramdisk,
@@ -91,6 +94,7 @@ def make(
     *,
     since: int = 0,
     raw: Any = None,
+    conflict: Any = None,
     ramdisk: bool = False,
 ) -> Route:
     """Return the route of ``endpoint`` (method and path); query and body come from the handler's types.
@@ -98,18 +102,20 @@ def make(
     ``raw`` is the type of a body that the handler takes apart by itself. A union with None is a
     body that may be left out.
     """
-    method, path = endpoint.split()
+    method, template = endpoint.split()
     query, body = _call_types(handler)
     kind = Body.NONE if body is raw is None else Body.DECODED if raw is None else Body.RAW
     body, required = _without_none(body if raw is None else raw)
     return Route(
         method=method,
-        path=path,
+        path=template.replace(":path}", "}"),
+        template=template,
         handler=handler,
         surface=surface,
         policy=policy,
         status=status,
         response=response,
+        conflict=conflict,
         since=since,
         query=query,
         body=body,

@@ -20,6 +20,7 @@ from ferroscope.api import (
     introspection,
     introspection_data,
     inventory,
+    leases,
     node_states,
     node_view,
     nodes,
@@ -40,6 +41,7 @@ _bare_metal = partial(make, Surface.BARE_METAL)
 _introspection = partial(make, Surface.INTROSPECTION)
 
 _NODE: Final = "/v1/nodes/{node}"
+_LEASE: Final = "/v1/leases/{name:path}"
 _INTROSPECTED: Final = "/v1/introspection/{node}"
 
 _Root = (versions.BareMetalRoot, versions.IntrospectionRoot)
@@ -57,6 +59,15 @@ ROUTES: Final[tuple[Route, ...]] = (
     _shared("GET /v1", versions.get_v1, "public_api", 200, _V1),
     _service("GET /healthcheck", health.get_healthcheck, "public_api", 200, health.Health),
     _service("GET /openapi.json", openapi.get_openapi, "public_api", 200, dict[str, Any]),
+
+    _service("GET /v1/leases", leases.list_leases, "ferroscope:lease:get", 200, leases.LeaseList),
+    _service(f"GET {_LEASE}", leases.get_lease, "ferroscope:lease:get", 200, leases.LeaseView),
+    _service(f"POST {_LEASE}", leases.acquire_lease, "ferroscope:lease:hold", 201, leases.LeaseView,
+             conflict=leases.LeaseConflict),
+    _service(f"PUT {_LEASE}", leases.renew_lease, "ferroscope:lease:hold", 200, leases.LeaseView,
+             conflict=leases.LeaseConflict),
+    _service(f"DELETE {_LEASE}", leases.release_lease, "ferroscope:lease:hold", 204,
+             conflict=leases.LeaseConflict),
 
     _bare_metal("POST /v1/nodes", nodes.create_node, "baremetal:node:create", 201, _Node),
     _bare_metal("GET /v1/nodes", nodes.list_nodes, "baremetal:node:list", 200, _NodeList),

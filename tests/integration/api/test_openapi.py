@@ -126,7 +126,9 @@ def test_document_refers_only_to_what_it_has(bare_metal: Client) -> None:
 
 
 def test_policies_are_named_as_the_services_name_them() -> None:
-    assert all(route.policy.startswith(("baremetal:", "introspection:", "public_api")) for route in ROUTES)
+    assert all(
+        route.policy.startswith(("baremetal:", "introspection:", "ferroscope:", "public_api")) for route in ROUTES
+    )
     assert {route.policy for route in ROUTES if route.ramdisk} == {
         "baremetal:driver:ipa_continue_inspection",
         "baremetal:driver:ipa_lookup",

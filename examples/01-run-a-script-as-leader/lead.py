@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""Run a command on one of many hosts: as long as this holder has the lease, and not a moment longer.
+
+    lead.py [options] NAME -- COMMAND [ARGUMENT...]
+
+Start the same line on every host. One runs the command, the others wait. The command finds
+its epoch in LEASE_EPOCH: a number that grows with every new leader, to be handed to whatever it
+writes to, so that a write of an older leader can be told and refused.
+
+Exit codes: that of the command (128 + signal where it was killed by one); 75 where the lease was
+lost and the command was killed; 0 after SIGTERM. Needs Linux, Python 3.8 or newer, and nothing else.
+"""
+
+import argparse
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from urllib.parse import quote, urlencode
+
+LOST = 75
+MARGIN = 0.2  # the part of the lease's life for which it is not trusted: to stop the command in
+
+
+class Service:
+    """The lease API; every answer is (status, document)."""
+
+    def __init__(self, url, name, timeout):
+        self._url = url.rstrip("/") + "/v1/leases/" + quote(name)
+        self._timeout = timeout
+
+    def acquire(self, holder, duration):
+        return self._call("POST", "", {"holder": holder, "duration": duration, "data": f"pid {os.getpid()}"})
+
+    def renew(self, lease):
+        return self._call("PUT", "", {"epoch": lease["epoch"], "term": lease["term"]})
+
+    def release(self, lease):
+        return self._call("DELETE", "?" + urlencode({"epoch": lease["epoch"], "term": lease["term"]}), None)
+
+    def _call(self, method, query, body):
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self._url + query, data, {"Content-Type": "application/json"}, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=self._timeout) as answer:
+                text = answer.read()
+                return answer.status, json.loads(text) if text else {}
+        except urllib.error.HTTPError as error:
+            text = error.read()
+            try:
+                return error.code, json.loads(text)
+            except ValueError:
+                return error.code, {}
+        except (OSError, ValueError) as error:
+            return 0, {"error": str(error)}
+
+
+def boottime():
+    """Return seconds that also pass while the host is suspended."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
+def say(text):
+    print(f"lead: {text}", file=sys.stderr, flush=True)
+
+
+def win(service, options, stop):
+    """Ask until the lease is ours; return it and until when it may be trusted. (None, 0) when stopped."""
+    said = None
+    while not stop.is_set():
+        asked = boottime()
+        status, answer = service.acquire(options.holder, options.duration)
+        if status == 201:
+            return answer, asked + options.duration * (1 - MARGIN)
+        if status in (400, 403, 404):
+            raise SystemExit(f"lead: the service refuses: {json.loads(answer['error_message'])['faultstring']}")
+        lease = answer.get("lease") or {}
+        why = f"waits for {lease.get('holder')}" if status == 409 else f"has no answer: {status or answer['error']}"
+        if why != said:
+            say(why)
+            said = why
+        pause = lease.get("remaining") or options.poll
+        stop.wait(min(pause, options.poll))
+    return None, 0.0
+
+
+class Keeper(threading.Thread):
+    """Renews the lease on a thread of its own, so that an answer that does not come delays nothing."""
+
+    def __init__(self, service, lease, trusted, duration):
+        super().__init__(daemon=True)
+        self.trusted = trusted
+        self.lost = ""
+        self._service, self._lease, self._duration = service, lease, duration
+
+    def run(self):
+        while not self.lost:
+            time.sleep(self._duration / 4)
+            asked = boottime()
+            status, _ = self._service.renew(self._lease)
+            if status == 200:
+                self.trusted = asked + self._duration * (1 - MARGIN)
+            elif status in (404, 409):
+                self.lost = "the lease is somebody else's"
+
+    def why_not(self):
+        """Return why the lease must not be trusted any more; empty while it may be."""
+        return self.lost or ("" if boottime() < self.trusted else "the lease could not be renewed in time")
+
+
+def die_with_parent():
+    """Let the kernel kill the command when this process is killed, which no code here could do."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def kill(command, number):
+    """Send a signal to the command and to everything that it has started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(command.pid, number)
+
+
+def wait(command, seconds):
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        command.wait(seconds)
+
+
+def lead(service, options, lease, trusted, stop):
+    """Run the command under the lease; return the exit code."""
+    say(f"leads {options.name} in epoch {lease['epoch']}")
+    environment = dict(os.environ, LEASE_NAME=options.name, LEASE_EPOCH=str(lease["epoch"]))
+    keeper = Keeper(service, lease, trusted, options.duration)
+    command = subprocess.Popen(options.command, env=environment, start_new_session=True, preexec_fn=die_with_parent)
+    keeper.start()
+    try:
+        while command.poll() is None and not stop.is_set():
+            if keeper.why_not():
+                say(f"{keeper.why_not()}; the command is killed")
+                return LOST  # without a farewell: whatever it still did must not be done
+            wait(command, 0.1)
+        if command.poll() is None:
+            kill(command, signal.SIGTERM)
+            wait(command, max(0.0, min(options.grace, keeper.trusted - boottime())))
+    finally:
+        kill(command, signal.SIGKILL)
+        command.wait()
+    keeper.lost = "over"
+    service.release(lease)
+    if stop.is_set():
+        return 0
+    return command.returncode if command.returncode >= 0 else 128 - command.returncode
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Run a command on one of many hosts.")
+    parser.add_argument("--url", default=os.environ.get("FERROSCOPE_URL", "http://127.0.0.1:6385"))
+    parser.add_argument("--holder", default=f"{socket.gethostname()}:{os.getpid()}", help="who we are")
+    parser.add_argument("--duration", type=float, default=6.0, help="seconds that the lease lives without renewal")
+    parser.add_argument("--poll", type=float, default=0.5, help="seconds between two tries while another one leads")
+    parser.add_argument("--grace", type=float, default=5.0, help="seconds for the command to end after SIGTERM")
+    parser.add_argument("name", help="the lease, such as backup/nightly")
+    parser.add_argument("command", nargs="+", help="what to run; write -- before it")
+    options = parser.parse_args()
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    service = Service(options.url, options.name, timeout=max(0.5, options.duration / 4.0))
+    lease, trusted = win(service, options, stop)
+    return 0 if lease is None else lead(service, options, lease, trusted, stop)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,177 @@
+"""Leases for everybody: whoever can speak HTTP can let one of many lead, on no more than this.
+
+It knows nothing of what is led. The term is told to nobody but the holder, so that only the holder
+renews and releases. The epoch grows with each new holder: hand it to whatever you write to.
+Source: the proposal for leases of highly available components in Kubernetes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from ferroscope.api import errors, lease_input
+from ferroscope.api.call import Call, NoQuery, Reply
+from ferroscope.api.context import ApiContext
+from ferroscope.api.lease_input import Acquisition, LeaseListQuery, Release, ReleaseQuery, Renewal
+from ferroscope.api.times import iso_exact
+from ferroscope.domain.lease import Lease
+from ferroscope.ports.errors import LeaseHeldError, LeaseLostError
+from ferroscope.ports.store import Transaction
+
+
+class LeaseView(msgspec.Struct, frozen=True):
+    """A lease; ``holder`` null: free. ``duration`` and ``remaining`` are in seconds.
+
+    ``term`` is there for its holder only: in the answer to an acquisition or a renewal.
+    """
+
+    name: str
+    holder: str | None
+    epoch: int
+    duration: float
+    remaining: float
+    acquired_at: str | None
+    renewed_at: str | None
+    expires_at: str | None
+    data: str
+    own: bool
+    term: str | UnsetType = UNSET
+
+
+class LeaseList(msgspec.Struct, frozen=True):
+    """Leases by name."""
+
+    leases: list[LeaseView]
+
+
+class LeaseConflict(msgspec.Struct, frozen=True):
+    """A Bare Metal API error that also shows the lease as it is."""
+
+    error_message: str
+    lease: LeaseView | None
+
+
+def list_leases(context: ApiContext, call: Call[LeaseListQuery, None]) -> Reply:
+    """List the leases, free ones too, by name."""
+    prefix = call.query.prefix
+    found = context.store.read(lambda tx: tx.leases.list(prefix))
+    # SQLite compares a prefix without regard to case.
+    return Reply(200, LeaseList(leases=[view(lease) for lease in found if lease.name.startswith(prefix)]))
+
+
+def get_lease(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """Show who holds a lease, in which epoch and for how long."""
+    name = lease_input.name_of(call.path)
+    return Reply(200, view(context.store.read(lambda tx: _stored(tx, name))))
+
+
+def acquire_lease(context: ApiContext, call: Call[NoQuery, Acquisition]) -> Reply:
+    """Take a lease that is free or has expired; 409 with its holder where somebody has it."""
+    name, asked = lease_input.foreign(lease_input.name_of(call.path)), call.body
+
+    def work(tx: Transaction) -> Lease:
+        lease = tx.leases.acquire(name, asked.holder, asked.duration, data=asked.data)
+        if lease.epoch == 1:
+            _bound(tx)
+        return lease
+
+    try:
+        lease = context.store.write(work)
+    except (LeaseHeldError, LeaseLostError):
+        return _refused(context, name, f"{name} is taken")
+    return Reply(201, view(lease, told=True))
+
+
+def renew_lease(context: ApiContext, call: Call[NoQuery, Renewal]) -> Reply:
+    """Extend a lease from now on; 409 unless epoch and term are those of the present holder."""
+    name, asked = lease_input.foreign(lease_input.name_of(call.path)), call.body
+
+    def work(tx: Transaction) -> Lease:
+        mine = msgspec.structs.replace(_stored(tx, name), epoch=asked.epoch, term=asked.term)
+        duration = mine.duration if asked.duration is None else asked.duration
+        return tx.leases.renew(mine, duration, data=asked.data)
+
+    try:
+        lease = context.store.write(work)
+    except LeaseLostError:
+        return _refused(context, name, f"epoch {asked.epoch} of {name} is over, or that is not its term")
+    return Reply(200, view(lease, told=True))
+
+
+def release_lease(context: ApiContext, call: Call[ReleaseQuery, Release | None]) -> Reply:
+    """Hand a lease back, so that a successor need not wait for its end; 409 as in a renewal."""
+    name = lease_input.foreign(lease_input.name_of(call.path))
+    asked = lease_input.released(call.query, call.body)
+
+    def work(tx: Transaction) -> None:
+        stored = _stored(tx, name)
+        if stored.holder is None:
+            raise LeaseLostError(f"{name} is free")
+        tx.leases.release(msgspec.structs.replace(stored, epoch=asked.epoch, term=asked.term))
+
+    try:
+        context.store.write(work)
+    except LeaseLostError:
+        return _refused(context, name, f"epoch {asked.epoch} of {name} is over, or that is not its term")
+    return Reply(204)
+
+
+def view(lease: Lease, *, told: bool = False) -> LeaseView:
+    """Return the lease as callers see it; ``told``: with its term."""
+    held = lease.holder is not None and lease.remaining > 0
+    return LeaseView(
+        name=lease.name,
+        holder=lease.holder if held else None,
+        epoch=lease.epoch,
+        duration=lease.duration,
+        remaining=round(lease.remaining, 3) if held else 0.0,
+        acquired_at=iso_exact(lease.acquired_at),
+        renewed_at=iso_exact(lease.renewed_at),
+        expires_at=iso_exact(lease.expires_at),
+        data=lease.data,
+        own=lease_input.is_own(lease.name),
+        term=lease.term if told else UNSET,
+    )
+
+
+def _stored(tx: Transaction, name: str) -> Lease:
+    for lease in tx.leases.list(name):
+        if lease.name == name:
+            return lease
+    raise errors.MissingError(f"Nobody has ever taken the lease {name}; POST to it to be the first.")
+
+
+def _bound(tx: Transaction) -> None:
+    """Refuse one name too many: names are kept for ever, because an epoch must never go back."""
+    foreign = sum(not lease_input.is_own(lease.name) for lease in tx.leases.list())
+    if foreign > lease_input.MAX_NAMES:
+        raise errors.ForbiddenError(
+            f"There are {lease_input.MAX_NAMES} leases already, and no more are kept: use one of those names. "
+            "A lease is for an office that is taken again and again, not for a single task."
+        )
+
+
+def _refused(context: ApiContext, name: str, why: str) -> Reply:
+    """Return the 409: who has the lease now, and when asking again makes sense."""
+
+    def read(tx: Transaction) -> Lease | None:
+        return next((lease for lease in tx.leases.list(name) if lease.name == name), None)
+
+    lease = context.store.read(read)
+    present = None if lease is None else view(lease)
+    now = _said(present)
+    message = errors.bare_metal_message(409, f"{why[:1].upper()}{why[1:]}: {now}.")
+    headers: dict[str, Any] = {}
+    if present is not None and present.holder is not None:
+        headers["Retry-After"] = str(math.ceil(present.remaining))
+    return Reply(409, LeaseConflict(error_message=message, lease=present), headers)
+
+
+def _said(present: LeaseView | None) -> str:
+    if present is None or present.holder is None:
+        return "it is free now, acquire it anew"
+    return f"{present.holder} holds it in epoch {present.epoch} for another {present.remaining:.1f} s"

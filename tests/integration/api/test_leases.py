@@ -1,0 +1,187 @@
+"""Leases through the API: one holder at a time, named by epoch and term."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from ferroscope.api import lease_input
+from ferroscope.config.settings import LeaseSettings
+from ferroscope.election import Candidate
+from ferroscope.runtime.clock import SystemClock
+from tests.integration.api.service import Client, Service, fault
+
+NAME = "/v1/leases/backup/nightly"
+
+
+def _take(client: Client, path: str = NAME, holder: str = "me", duration: float = 60, **more: Any) -> Any:
+    answer = client.post(path, {"holder": holder, "duration": duration, **more})
+    assert answer.status_code == 201, answer.text
+    return answer.json
+
+
+def test_a_free_lease_is_taken_with_epoch_and_term(everywhere: Service) -> None:
+    lease = _take(everywhere.bare_metal, data="host=a")
+    assert (lease["name"], lease["holder"], lease["epoch"]) == ("backup/nightly", "me", 1)
+    assert (lease["duration"], lease["data"], lease["own"]) == (60, "host=a", False)
+    assert 59 < lease["remaining"] <= 60
+    assert lease["term"]
+
+
+def test_a_held_lease_is_refused_with_its_holder_and_what_remains(everywhere: Service) -> None:
+    _take(everywhere.bare_metal)
+    answer = everywhere.bare_metal.post(NAME, {"holder": "other", "duration": 5})
+    assert answer.status_code == 409
+    assert "me holds it in epoch 1 for another" in fault_of(answer)
+    assert (answer.json["lease"]["holder"], answer.json["lease"]["epoch"]) == ("me", 1)
+    assert 50 < answer.json["lease"]["remaining"] <= 60
+    assert 50 < int(answer.headers["Retry-After"]) <= 60
+    assert "term" not in answer.json["lease"]
+    assert everywhere.bare_metal.post(NAME, {"holder": "me", "duration": 5}).status_code == 409
+
+
+def fault_of(answer: Any) -> str:
+    """Return the message of a 409 that shows the lease as well."""
+    return str(fault(answer))
+
+
+def test_only_epoch_and_term_renew(everywhere: Service) -> None:
+    client = everywhere.bare_metal
+    lease = _take(client, data="a")
+    mine = {"epoch": lease["epoch"], "term": lease["term"]}
+    for wrong in (mine | {"epoch": 2}, mine | {"term": "x"}, mine | {"epoch": 2**63 - 1}):
+        answer = client.put(NAME, wrong)
+        assert answer.status_code == 409, answer.text
+        assert answer.json["lease"]["holder"] == "me"
+    kept = client.put(NAME, mine).json
+    assert (kept["duration"], kept["data"], kept["epoch"], kept["term"]) == (60, "a", 1, lease["term"])
+    changed = client.put(NAME, mine | {"duration": 600, "data": "b"}).json
+    assert (changed["duration"], changed["data"]) == (600, "b")
+    assert changed["remaining"] > 590
+
+
+@pytest.mark.parametrize("where", ["query", "body"])
+def test_a_released_lease_is_free_and_its_next_epoch_is_greater(service: Service, where: str) -> None:
+    client = service.bare_metal
+    lease = _take(client)
+    mine = {"epoch": lease["epoch"], "term": lease["term"]}
+    query = f"{NAME}?epoch={lease['epoch']}&term={lease['term']}"
+    assert client.delete(f"{NAME}?epoch=1&term=wrong").status_code == 409
+    answer = client.delete(query) if where == "query" else client.call("DELETE", NAME, mine)
+    assert answer.status_code == 204, answer.text
+    free = client.get(NAME).json
+    assert (free["holder"], free["remaining"], free["epoch"]) == (None, 0, 1)
+    assert client.delete(query).status_code == 409, "it is over"
+    assert client.put(NAME, mine).status_code == 409
+    successor = _take(client, holder="other")
+    assert successor["epoch"] == 2
+    assert successor["term"] != lease["term"]
+    assert client.put(NAME, mine).status_code == 409
+
+
+def test_an_expired_lease_is_free_and_may_be_taken_in_a_new_epoch(service: Service) -> None:
+    client = service.bare_metal
+    lease = _take(client, duration=1)
+    time.sleep(1.1)
+    assert client.get(NAME).json["holder"] is None
+    assert _take(client, holder="other")["epoch"] == 2
+    answer = client.put(NAME, {"epoch": 1, "term": lease["term"]})
+    assert answer.status_code == 409
+    assert answer.json["lease"]["holder"] == "other"
+
+
+def test_of_many_at_once_one_wins(everywhere: Service) -> None:
+    def ask(number: int) -> int:
+        asked = {"holder": f"candidate-{number}", "duration": 60}
+        return int(everywhere.client().post("/v1/leases/office", asked).status_code)
+
+    with ThreadPoolExecutor(8) as pool:
+        statuses = list(pool.map(ask, range(16)))
+    assert sorted(statuses) == [201] + [409] * 15
+    assert everywhere.bare_metal.get("/v1/leases/office").json["epoch"] == 1
+
+
+def test_the_services_own_leases_are_read_but_not_taken(service: Service) -> None:
+    store = service.backend.lease_store
+    profile = LeaseSettings().numbers()
+    candidate = Candidate("periodic/timeouts", "member", store=store, clock=SystemClock(), profile=profile)
+    tenure = candidate.stand()
+    assert tenure is not None
+    client = service.bare_metal
+    seen = client.get("/v1/leases/periodic/timeouts").json
+    assert (seen["holder"], seen["own"]) == ("member", True)
+    assert "term" not in seen
+    mine = {"epoch": tenure.lease.epoch, "term": tenure.lease.term}
+    taking = {"holder": "me", "duration": 5}
+    for own in ("periodic/timeouts", "periodic/new", "pxe/net", "reboot-throttle", "failover/x"):
+        answer = client.post(f"/v1/leases/{own}", taking)
+        assert answer.status_code == 403
+        assert "two would lead" in fault(answer)
+        assert client.put(f"/v1/leases/{own}", mine).status_code == 403
+        assert client.call("DELETE", f"/v1/leases/{own}", mine).status_code == 403
+    assert tenure.renew()
+    assert client.post("/v1/leases/periodic-report", taking).status_code == 201
+
+
+def test_leases_are_listed_by_name_and_prefix(everywhere: Service) -> None:
+    client = everywhere.bare_metal
+    for name in ("b", "a/2", "a/1", "A/3", "a%2F4"):
+        _take(client, f"/v1/leases/{name}")
+    names = [lease["name"] for lease in client.get("/v1/leases?prefix=a/").json["leases"]]
+    assert names == ["a/1", "a/2", "a/4"]
+    listed = client.get("/v1/leases").json["leases"]
+    assert [lease["name"] for lease in listed] == ["A/3", "a/1", "a/2", "a/4", "b"]
+    assert all("term" not in lease for lease in listed)
+    assert client.get("/v1/leases?prefix=%25").json["leases"] == []
+
+
+def test_an_unknown_lease_is_404(bare_metal: Client) -> None:
+    assert bare_metal.get("/v1/leases/never").status_code == 404
+    assert bare_metal.put("/v1/leases/never", {"epoch": 1, "term": "x"}).status_code == 404
+    assert bare_metal.delete("/v1/leases/never?epoch=1&term=x").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"holder": "me"},
+        {"holder": "", "duration": 5},
+        {"holder": "x" * 256, "duration": 5},
+        {"holder": "me", "duration": 0.5},
+        {"holder": "me", "duration": 86401},
+        {"holder": "me", "duration": "5"},
+        {"holder": "me", "duration": 5, "data": "x" * 5000},
+        {"holder": "me", "duration": 5, "epoch": 7},
+    ],
+)
+def test_an_acquisition_out_of_bounds_is_400(bare_metal: Client, body: Any) -> None:
+    assert bare_metal.post(NAME, body).status_code == 400
+    assert bare_metal.get(NAME).status_code == 404
+
+
+@pytest.mark.parametrize("name", ["x" * 201, "a//b", "a%20b", "%00", "%ff", "a/%2E/", "é", "a%0Ab"])
+def test_a_name_that_no_lease_can_have_is_refused(bare_metal: Client, name: str) -> None:
+    answer = bare_metal.post(f"/v1/leases/{name}", {"holder": "me", "duration": 5})
+    assert answer.status_code in (400, 404) or name == "a/%2E/", answer.text
+
+
+@pytest.mark.parametrize("query", ["", "?epoch=1", "?term=x", "?epoch=0&term=x", "?epoch=999999999999999999999&term=x"])
+def test_a_release_needs_epoch_and_term(bare_metal: Client, query: str) -> None:
+    _take(bare_metal)
+    assert bare_metal.delete(f"{NAME}{query}").status_code == 400
+
+
+def test_names_are_bounded_in_number(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease_input, "MAX_NAMES", 2)
+    client = service.bare_metal
+    _take(client, "/v1/leases/a")
+    lease = _take(client, "/v1/leases/b")
+    answer = client.post("/v1/leases/c", {"holder": "me", "duration": 5})
+    assert answer.status_code == 403
+    assert client.get("/v1/leases/c").status_code == 404
+    assert client.delete(f"/v1/leases/b?epoch=1&term={lease['term']}").status_code == 204
+    assert _take(client, "/v1/leases/b")["epoch"] == 2

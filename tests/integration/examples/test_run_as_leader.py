@@ -1,0 +1,125 @@
+"""The example that runs a command as the leader, for real: several of it, the service, signals, a lost lease."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ferroscope.config.settings import ApiSettings
+from ferroscope.runtime.http import HttpServer, listen
+from tests.integration.api.service import Service
+from tests.support.processes import until
+
+_LEAD = Path(__file__).parents[3] / "examples" / "01-run-a-script-as-leader" / "lead.py"
+_NAME = "test/office"
+_COMMAND = 'echo "$LEASE_EPOCH $$" >> epochs; exec sleep 60'
+
+
+class Scene:
+    """The service on a real port, and the programs that stand for one office."""
+
+    def __init__(self, service: Service, directory: Path) -> None:
+        self.service = service
+        self._directory = directory
+        self._socket = listen("127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+        self.server = HttpServer(service.app, ApiSettings(host="127.0.0.1"), [self._socket])
+        self.server.start()
+        self._started: list[subprocess.Popen[bytes]] = []
+
+    def lead(self, *command: str, duration: float = 2.0) -> subprocess.Popen[bytes]:
+        """Start a candidate."""
+        line = [sys.executable, str(_LEAD), "--url", self.url, "--duration", str(duration), "--poll", "0.05", _NAME]
+        with (self._directory / "log").open("ab") as log:
+            started = subprocess.Popen([*line, "--", *command], cwd=self._directory, stdout=log, stderr=log)
+        self._started.append(started)
+        return started
+
+    def led(self) -> list[tuple[int, int]]:
+        """Return epoch and pid of every command that was run, in their order."""
+        file = self._directory / "epochs"
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [(int(line.split()[0]), int(line.split()[1])) for line in lines]
+
+    def lease(self) -> Any:
+        return self.service.bare_metal.get(f"/v1/leases/{_NAME}").json
+
+    def close(self) -> None:
+        for started in self._started:
+            started.kill()
+            started.wait()
+        self.server.stop(5)
+
+
+@pytest.fixture
+def scene(service: Service, tmp_path: Path) -> Iterator[Scene]:
+    """Give a scene that is cleared afterwards."""
+    staged = Scene(service, tmp_path)
+    yield staged
+    staged.close()
+
+
+@pytest.fixture
+def service(sqlite_url: str) -> Iterator[Service]:
+    """Give a service on a new database."""
+    served = Service(sqlite_url)
+    yield served
+    served.close()
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_one_of_several_runs_the_command_and_the_next_one_follows_a_clean_stop(scene: Scene) -> None:
+    first = scene.lead("sh", "-c", _COMMAND)
+    assert until(lambda: len(scene.led()) == 1, seconds=10)
+    scene.lead("sh", "-c", _COMMAND)
+    assert not until(lambda: len(scene.led()) > 1, seconds=3), "longer than the lease lives without renewal"
+    first.send_signal(signal.SIGTERM)
+    assert first.wait(10) == 0
+    assert not _alive(scene.led()[0][1])
+    assert until(lambda: len(scene.led()) == 2, seconds=1.5), "it need not wait for the lease's end"
+    assert [epoch for epoch, _ in scene.led()] == [1, 2]
+
+
+def test_the_command_is_killed_when_the_lease_is_lost(scene: Scene) -> None:
+    leader = scene.lead("sh", "-c", _COMMAND)
+    assert until(lambda: len(scene.led()) == 1, seconds=10)
+    (lease,) = scene.service.store.read(lambda tx: tx.leases.list(_NAME))
+    scene.service.store.write(lambda tx: tx.leases.release(lease))
+    assert leader.wait(10) == 75
+    assert not _alive(scene.led()[0][1])
+
+
+def test_the_command_is_killed_in_time_when_nobody_answers(scene: Scene) -> None:
+    leader = scene.lead("sh", "-c", _COMMAND)
+    assert until(lambda: len(scene.led()) == 1, seconds=10)
+    scene.server.stop(5)
+    assert leader.wait(10) == 75
+    assert scene.lease()["holder"] is not None, "it has stopped before the lease's end"
+    assert not _alive(scene.led()[0][1])
+
+
+def test_the_command_dies_with_a_leader_that_is_killed(scene: Scene) -> None:
+    leader = scene.lead("sh", "-c", _COMMAND)
+    assert until(lambda: len(scene.led()) == 1, seconds=10)
+    leader.kill()
+    assert until(lambda: not _alive(scene.led()[0][1]), seconds=5)
+
+
+@pytest.mark.parametrize(("command", "code"), [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", 137)])
+def test_the_exit_code_is_the_commands_and_the_lease_is_free(scene: Scene, command: str, code: int) -> None:
+    assert scene.lead("sh", "-c", command).wait(15) == code
+    assert scene.lease()["holder"] is None
