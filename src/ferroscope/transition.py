@@ -16,7 +16,7 @@ from ferroscope.domain.model import Document, Entry, Inspection, Node, Request, 
 from ferroscope.domain.outcome import Fail
 from ferroscope.domain.provision import INSPECTABLE, OF_STATE, Provision
 from ferroscope.domain.reasons import hint
-from ferroscope.domain.states import Event, State, Transition
+from ferroscope.domain.states import RESTING, Event, State, Transition
 from ferroscope.ports.store import Transaction
 
 # Several of these at once are one: the node ends up where the caller wants it anyway.
@@ -88,15 +88,23 @@ def _moved(node: Node, transition: Transition, now: float, failure: Fail | None 
 
 
 def fail(tx: Transaction, node: Node, failure: Fail) -> Node:
-    """End the node's inspection in error; where none is active, only a command has failed."""
+    """End the node's inspection in error; where none is active, only the reason is noted."""
     try:
         transition = advance(node.state, Event.FAIL)
     except IllegalEventError:
-        changed = msgspec.structs.replace(node, last_error=explain(failure), target_power_state=None)
-        if node.provision_state is Provision.VERIFYING:
-            return rest(tx, changed, Provision.ENROLL)
-        return tx.nodes.update(changed)
+        return fail_command(tx, node, failure)
     return apply(tx, node, transition, failure=failure)
+
+
+def fail_command(tx: Transaction, node: Node, failure: Fail) -> Node:
+    """Note that a command failed; an inspection that was started while it ran is none of its business."""
+    node = msgspec.structs.replace(node, target_power_state=None)
+    if node.state not in RESTING:
+        return tx.nodes.update(node)
+    node = msgspec.structs.replace(node, last_error=explain(failure))
+    if node.provision_state is Provision.VERIFYING:
+        return rest(tx, node, Provision.ENROLL)
+    return tx.nodes.update(node)
 
 
 def explain(failure: Fail) -> str:

@@ -17,7 +17,7 @@ from ferroscope.domain.merge import three_way
 from ferroscope.domain.model import Node, Severity
 from ferroscope.domain.outcome import Done, Drop, Fail, Next
 from ferroscope.domain.provision import Provision
-from ferroscope.domain.states import Event, State, Transition
+from ferroscope.domain.states import COMMANDS, Event, State, Transition
 from ferroscope.ports.store import Transaction
 from ferroscope.worker.context import TaskContext
 
@@ -43,7 +43,7 @@ def settle(
         return _settle_failure(tx, context, node, decision, outcome)
     node = three_way(context.before, context.node, node)
     _save_results(tx, context, node)
-    moves = [move for move in _moves(decision, outcome, with_task) if move.target is not node.state]
+    moves = [move for move in _moves(context, decision, outcome, with_task) if move.target is not node.state]
     for move in moves:
         node = transition.apply(tx, node, move)
         context.note(str(node.state), f"the inspection is {node.state}")
@@ -52,8 +52,11 @@ def settle(
     return node if moves else tx.nodes.update(node)
 
 
-def _moves(decision: Decision, outcome: Done | Next, with_task: Container[Event]) -> list[Transition]:
-    if not isinstance(decision, Run):
+def _moves(
+    context: TaskContext, decision: Decision, outcome: Done | Next, with_task: Container[Event]
+) -> list[Transition]:
+    # A command leaves the state alone: an inspection may have been started while it ran.
+    if not isinstance(decision, Run) or context.request.event in COMMANDS:
         return []
     moves = [decision.transition]
     if isinstance(outcome, Next) and outcome.event not in with_task:
@@ -65,6 +68,8 @@ def _settle_failure(tx: Transaction, context: TaskContext, node: Node, decision:
     """A failed attempt changes nothing on the node but its state, the reason, and its real power state."""
     node = msgspec.structs.replace(node, power_state=context.node.power_state)
     context.note("failed", outcome.message, severity=Severity.ERROR, reason=outcome.reason)
+    if context.request.event in COMMANDS:
+        return transition.fail_command(tx, node, outcome)
     if isinstance(decision, Run) and decision.transition.target is State.ERROR:
         return transition.apply(tx, node, decision.transition, failure=outcome)
     return transition.fail(tx, node, outcome)
