@@ -5,6 +5,7 @@ It holds no state of a call; one context serves every thread of the process.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ import msgspec
 
 from ferroscope.config.settings import Settings
 from ferroscope.ports.bmc import Bmc
+from ferroscope.ports.clock import StopFlag
 from ferroscope.ports.store import Store
 
 
@@ -19,6 +21,7 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     """``drivers`` by name, for listing and validation only; ``process`` names this process in the journal.
 
     ``new_uuid`` and ``new_token`` are random and unguessable; ``log`` is a structlog logger.
+    ``draining`` is set once the process shall get no new callers from a load balancer.
     """
 
     store: Store
@@ -28,3 +31,4 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     new_uuid: Callable[[], str]
     new_token: Callable[[], str]
     log: Any
+    draining: StopFlag = msgspec.field(default_factory=threading.Event)

@@ -40,6 +40,13 @@ API: Final = (
     ),
     cfg.IntOpt("lookup_timeout", default=300, min=1, help="Seconds for which a ramdisk shall go on looking up."),
     cfg.IntOpt("heartbeat_timeout", default=300, min=1, help="Longest interval between heartbeats, in seconds."),
+    cfg.FloatOpt(
+        "drain_delay",
+        default=0.0,
+        min=0.0,
+        max=60.0,
+        help="Seconds after SIGTERM for which only the health check fails; set it behind a load balancer.",
+    ),
 )
 
 DATABASE: Final = (

@@ -27,6 +27,7 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     enable_ramdisk_endpoints: bool = True
     lookup_timeout: int = 300
     heartbeat_timeout: int = 300
+    drain_delay: float = 0.0
 
 
 class DatabaseSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,6 +13,8 @@ from typing import Any, Final
 
 import waitress.server
 from waitress import wasyncore
+from waitress.channel import HTTPChannel
+from waitress.task import WSGITask
 
 from ferroscope.config.settings import ApiSettings
 
@@ -38,10 +40,20 @@ class HttpServer:
             asyncore_use_poll=True,
         )
         self._stopping = threading.Event()
+        self._draining = threading.Event()
+        for listener in self._listeners():
+            listener.channel_class = _channel_class(self._draining)
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
+
+    def drain(self) -> None:
+        """Go on serving, but let each answer be the last one of its connection.
+
+        A client that keeps connections then never sends a request on one that is being closed.
+        """
+        self._draining.set()
 
     def stop(self, timeout: float) -> None:
         """Stop accepting, let running requests end for up to ``timeout`` seconds."""
@@ -69,6 +81,21 @@ class HttpServer:
     def _busy(self) -> bool:
         channels = [item for item in list(self._map.values()) if hasattr(item, "requests")]
         return any(channel.requests or channel.request or channel.total_outbufs_len for channel in channels)
+
+
+def _channel_class(draining: threading.Event) -> type[HTTPChannel]:
+    """Return waitress's connection, that says goodbye with every answer once ``draining`` is set."""
+
+    class Task(WSGITask):  # type: ignore[misc]  # waitress has no types
+        def service(self) -> None:
+            if draining.is_set():
+                self.request.headers["CONNECTION"] = "close"
+            super().service()
+
+    class Channel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
+        task_class = Task
+
+    return Channel
 
 
 def listeners(settings: ApiSettings) -> list[socket.socket]:

@@ -54,6 +54,7 @@ class Process:
         self._settings = settings
         self._roles = roles
         self._stop = threading.Event()
+        self._draining = threading.Event()
         self._ending: list[Callable[[], object]] = []
         name = "all" if len(roles) == 3 else roles[0]
         self.name = process_name(name)
@@ -123,11 +124,20 @@ class Process:
         self._ending.append(lambda: backend.bus.publish("requests"))
         self._ending.append(self._stop.set)
         if "api" in self._roles:
-            app = wiring.build_app(settings, backend, drivers, process=self.name)
+            app = wiring.build_app(settings, backend, drivers, process=self.name, draining=self._draining)
             sockets = listeners(settings.api) if self._sockets is None else self._sockets
             server = HttpServer(app, settings.api, sockets)
             server.start()
             self._ending.append(lambda: server.stop(settings.worker.graceful_timeout))
+            if settings.api.drain_delay:
+                self._ending.append(lambda: self._drain(server))
+
+    def _drain(self, server: HttpServer) -> None:
+        """Let the health check fail, and go on serving until load balancers have noticed; a second signal ends it."""
+        self._draining.set()
+        server.drain()
+        if not self._stop.is_set():
+            signals.wait(_SIGNALS, self._settings.api.drain_delay)
 
     def _end(self) -> None:
         while self._ending:

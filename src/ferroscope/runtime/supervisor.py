@@ -118,7 +118,7 @@ class Supervisor:
         """Ask the children to stop, and kill those that have not done so in time."""
         for pid in self._children:
             os.kill(pid, signal.SIGTERM)
-        deadline = time.monotonic() + self._settings.worker.graceful_timeout + 5.0
+        deadline = time.monotonic() + self._settings.api.drain_delay + self._settings.worker.graceful_timeout + 5.0
         while self._children and time.monotonic() < deadline:
             signals.wait((signal.SIGCHLD,), 0.2)
             self._reap()

@@ -6,6 +6,7 @@ Nothing else builds an adapter or hands out settings.
 from __future__ import annotations
 
 import secrets
+import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -42,9 +43,14 @@ def build_drivers(settings: Settings) -> Mapping[str, Bmc]:
 
 
 def build_app(
-    settings: Settings, backend: Backend, drivers: Mapping[str, Bmc], *, process: str
+    settings: Settings,
+    backend: Backend,
+    drivers: Mapping[str, Bmc],
+    *,
+    process: str,
+    draining: StopFlag | None = None,
 ) -> Callable[..., Iterable[bytes]]:
-    """Return the WSGI application of the api role."""
+    """Return the WSGI application of the api role; its health check fails once ``draining`` is set."""
     from ferroscope.api.app import create_app
     from ferroscope.api.context import ApiContext
 
@@ -56,6 +62,7 @@ def build_app(
         new_uuid=lambda: str(uuid.uuid4()),
         new_token=lambda: secrets.token_urlsafe(32),
         log=structlog.get_logger("ferroscope.api"),
+        draining=draining or threading.Event(),
     )
     return create_app(context)
 
@@ -89,6 +96,7 @@ def build_pool(
         store=backend.lease_store,
         clock=clock,
         profile=settings.lease.numbers(),
+        command=settings.drivers.command_timeout,
     )
     tasks = build(pipeline, throttle)
 

@@ -1,0 +1,96 @@
+"""A process that stops behind a load balancer: the health check goes first, the listener last."""
+
+from __future__ import annotations
+
+import http.client
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from ferroscope.config.settings import ApiSettings
+from ferroscope.runtime import wiring
+from ferroscope.runtime.http import HttpServer, listen
+from tests.integration.api.service import DRIVERS, Service
+from tests.support.processes import free_port, until
+
+
+def _status(port: int, path: str) -> int:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status
+    except OSError:
+        return 0
+    finally:
+        connection.close()
+
+
+def test_a_draining_application_fails_its_health_check_and_serves_the_rest(service: Service) -> None:
+    draining = threading.Event()
+    app = wiring.build_app(service.settings, service.backend, DRIVERS, process="api", draining=draining)
+    client = Service.client(service)
+    client._client.app = app
+    assert client.get("/healthcheck").status_code == 200
+    draining.set()
+    answer = client.get("/healthcheck")
+    assert answer.status_code == 503
+    assert answer.headers["Retry-After"] == "1"
+    assert client.get("/v1/nodes").status_code == 200
+
+
+def test_a_draining_server_lets_each_answer_be_the_last_of_its_connection(service: Service) -> None:
+    socket = listen("127.0.0.1", 0)
+    server = HttpServer(service.app, ApiSettings(host="127.0.0.1"), [socket])
+    port = socket.getsockname()[1]
+    server.start()
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        for _ in range(2):
+            connection.request("GET", "/v1")
+            answer = connection.getresponse()
+            answer.read()
+            assert (answer.status, answer.will_close) == (200, False)
+        server.drain()
+        connection.request("GET", "/v1")
+        answer = connection.getresponse()
+        answer.read()
+        assert (answer.status, answer.getheader("Connection")) == (200, "close")
+        assert _status(port, "/v1") == 200, "new connections are still taken"
+    finally:
+        connection.close()
+        server.stop(5)
+    assert _status(port, "/v1") == 0
+
+
+@pytest.mark.parametrize(
+    ("role", "more"), [("all", ()), ("api", ()), ("api", ("--processes", "2"))], ids=["all", "api", "supervised"]
+)
+def test_a_process_that_is_stopped_drains_before_it_closes(
+    sqlite_url: str, tmp_path: Path, role: str, more: tuple[str, ...]
+) -> None:
+    port = free_port()
+    file = tmp_path / "ferroscope.conf"
+    file.write_text(
+        f"[api]\nhost = 127.0.0.1\nbare_metal_port = {port}\nintrospection_port = 0\ndrain_delay = 1.5\n"
+        f"[database]\nconnection = {sqlite_url}\n"
+    )
+    command = [sys.executable, "-m", "ferroscope", role, "-c", str(file), *more]
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=log)
+    try:
+        assert until(lambda: _status(port, "/healthcheck") == 200, seconds=30)
+        began = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        assert until(lambda: _status(port, "/healthcheck") == 503, seconds=1)
+        assert _status(port, "/v1/nodes") == 200
+        assert until(lambda: _status(port, "/v1/nodes") == 0, seconds=10)
+        assert time.monotonic() - began > 1.3
+        assert process.wait(10) == 0, (tmp_path / "log").read_text()
+    finally:
+        process.kill()
+        process.wait()
