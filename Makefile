@@ -28,7 +28,7 @@ lint: setup ## Check style, types and imports
 	@.venv/bin/ruff check
 	@.venv/bin/ruff format --check
 	@.venv/bin/mypy
-	@.venv/bin/lint-imports
+	@.venv/bin/lint-imports --no-logo
 
 format: setup ## Bring the source into the one form
 	@.venv/bin/ruff check --fix

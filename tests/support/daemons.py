@@ -86,17 +86,16 @@ class Mariadb:
 
     def install(self, directory: Path) -> None:
         options = ["--auth-root-authentication-method=normal", "--skip-test-db", "--innodb-log-file-size=32M"]
-        command = [self._install, "--no-defaults", f"--datadir={directory / 'data'}", *options]
+        command = [self._install, "--no-defaults", *_places(directory), *options]
         run(command, user=self.user, directory=directory)
 
     def command(self, directory: Path, port: int) -> list[str]:
-        data = directory / "data"
         return [
             self._server,
             "--no-defaults",
-            f"--datadir={data}",
-            f"--socket={data / 'socket'}",
-            f"--pid-file={data / 'pid'}",
+            *_places(directory),
+            f"--socket={directory / 'data' / 'socket'}",
+            f"--pid-file={directory / 'data' / 'pid'}",
             "--bind-address=127.0.0.1",
             f"--port={port}",
             "--skip-name-resolve",
@@ -115,6 +114,11 @@ class Mariadb:
                 return len(connection.recv(16)) > 4
         except OSError:
             return False
+
+
+def _places(directory: Path) -> list[str]:
+    """Return where a MariaDB keeps its files; in a shared place for temporary ones it deletes those of others."""
+    return [f"--datadir={directory / 'data'}", f"--tmpdir={directory}"]
 
 
 KINDS: Final[dict[str, type[Postgresql] | type[Mariadb]]] = {"postgresql": Postgresql, "mariadb": Mariadb}

@@ -35,9 +35,13 @@ class Kept:
         self.process: subprocess.Popen[bytes] | None = None
         self._daemon: Daemon = KINDS[kind]()
         directory.mkdir()
-        if self._daemon.user is not None:
-            shutil.chown(directory, self._daemon.user)
-        self._daemon.install(directory)
+        try:
+            if self._daemon.user is not None:
+                shutil.chown(directory, self._daemon.user)
+            self._daemon.install(directory)
+        except BaseException:
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
 
     def start(self) -> None:
         """Run it and wait until it takes connections; its port and its data stay the same."""
