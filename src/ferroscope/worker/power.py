@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import structlog
 
 from ferroscope.domain.model import Severity
@@ -13,14 +15,16 @@ from ferroscope.worker.context import TaskContext
 _log = structlog.get_logger(__name__)
 
 
-def ensure_power(context: TaskContext, power: Power) -> None:
+def ensure_power(context: TaskContext, power: Power, *, confirm: Callable[[], None] = lambda: None) -> None:
     """Bring the machine to ``power``; does nothing where it is so already.
 
-    Raises ``BmcError`` (transient, when the state did not follow in time) and ``StoppedError``.
+    ``confirm`` is called just before the command and may raise. Raises ``BmcError`` (transient,
+    when the state did not follow in time) and ``StoppedError``.
     """
     bmc = context.driver()
     node, drivers = context.node, context.settings.drivers
     if bmc.get_power(node) is not power:
+        confirm()
         bmc.set_power(node, power)
         context.note(str(power), f"commanded {power}")
         node.power_state = power  # all that a driver without a BMC can go by

@@ -3,7 +3,8 @@
 Whoever holds the lease ``reboot-throttle`` sleeps the quantum *before* it powers on, so two
 power-ons are a quantum apart whoever dies in between and whenever the lease expires. The intent
 of the power-on is recorded under the lease's fence: a worker that stalled in its sleep and lost
-the lease does not power on. Source: the reboot throttle of the HA specification.
+the lease does not power on. A BMC knows no fence, so the command is sent only while the lease is
+sure to outlast it. Source: the reboot throttle of the HA specification.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final
 import msgspec
 
 from ferroscope.domain.lease import LeaseProfile
-from ferroscope.election import Candidate
+from ferroscope.election import Candidate, Tenure
 from ferroscope.ports.clock import Clock
 from ferroscope.ports.store import Store, Transaction
 from ferroscope.worker.context import TaskContext
@@ -33,34 +34,60 @@ class ThrottledError(Exception):
         super().__init__(f"another machine is being powered on; next try in {after:.1f} s")
 
 
-class RebootThrottle:
-    """``quantum`` in seconds; 0 disables it."""
+class Turn(msgspec.Struct, frozen=True):
+    """Somebody's turn: record the intent under ``fence``, and ``confirm`` just before the command."""
 
-    def __init__(self, quantum: float, *, holder: str, store: Store, clock: Clock, profile: LeaseProfile) -> None:
+    fence: Fence
+    confirm: Callable[[], None]
+
+
+_UNTHROTTLED: Final = Turn(fence=lambda _tx: None, confirm=lambda: None)
+
+
+class RebootThrottle:
+    """``quantum`` in seconds; 0 disables it. ``command`` is how long a BMC may take for one command."""
+
+    def __init__(
+        self,
+        quantum: float,
+        *,
+        holder: str,
+        store: Store,
+        clock: Clock,
+        profile: LeaseProfile,
+        command: float = 0.0,
+    ) -> None:
         self._quantum = quantum
-        longer = msgspec.structs.replace(profile, ttl=quantum + profile.ttl)
+        self._command = command
+        self._clock = clock
+        # Two commands fit in: one that asks for the power state, one that changes it.
+        longer = msgspec.structs.replace(profile, ttl=quantum + profile.ttl + 2 * command)
         self._candidate = Candidate(LEASE, holder, store=store, clock=clock, profile=longer)
 
     @contextmanager
-    def turn(self, context: TaskContext) -> Iterator[Fence]:
-        """Wait for the quantum and yield the fence under which to record the power-on.
+    def turn(self, context: TaskContext) -> Iterator[Turn]:
+        """Wait for the quantum, then yield the turn.
 
         ``ThrottledError`` where it is somebody else's turn (the thread is better used elsewhere),
         ``StoppedError`` when the sleep was interrupted.
         """
         if not self._quantum:
-            yield lambda _tx: None
+            yield _UNTHROTTLED
             return
         tenure = self._candidate.stand()
         if tenure is None:
             raise ThrottledError(self._remaining(context.store))
         try:
             context.pause(self._quantum)
-            if not tenure.may_act():
-                raise ThrottledError(self._quantum)
-            yield tenure.fence
+            self._confirm(tenure)
+            yield Turn(fence=tenure.fence, confirm=lambda: self._confirm(tenure))
         finally:
             tenure.resign()
+
+    def _confirm(self, tenure: Tenure) -> None:
+        """Raise ``ThrottledError`` unless the turn lasts until a command sent now has taken effect."""
+        if not tenure.may_act() or self._clock.monotonic() + self._command > tenure.trusted_until:
+            raise ThrottledError(self._quantum)
 
     def _remaining(self, store: Store) -> float:
         leases = store.read(lambda tx: tx.leases.list(LEASE))

@@ -44,12 +44,12 @@ class StartTask:
         return Next(Event.WAIT)
 
     def _power_on(self, context: TaskContext) -> None:
-        with self._throttle.turn(context) as fence:
+        with self._throttle.turn(context) as turn:
             try:
-                context.intend(_POWER_ON, fence)
+                context.intend(_POWER_ON, turn.fence)
             except LeaseLostError as exc:
                 raise ThrottledError(0.0) from exc
-            ensure_power(context, Power.ON)
+            ensure_power(context, Power.ON, confirm=turn.confirm)
 
 
 def _has_taken_effect(context: TaskContext) -> bool:
