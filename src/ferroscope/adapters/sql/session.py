@@ -55,6 +55,8 @@ def commit(connection: Connection, woken: Collection[str]) -> None:
 
 def rollback(connection: Connection) -> None:
     """Undo; a connection that cannot even do that is thrown away."""
+    if connection.invalidated:  # SQLAlchemy saw it break, and would not give it to us any more
+        return
     try:
         if connection.dialect.name != "sqlite" or _driver(connection).in_transaction:
             _run(connection, "ROLLBACK")
