@@ -153,7 +153,11 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Member(msgspec.Struct, kw_only=True, frozen=True):
-    """A running process; alive while ``expires_at`` lies ahead by the database's clock."""
+    """A running process; alive while ``expires_at`` lies ahead by the database's clock.
+
+    ``sentence`` says what it did last; ``detail`` is what else it tells of itself (see
+    ``observe.party``): a reader must bear with anything missing there.
+    """
 
     id: str
     host: str
@@ -162,3 +166,4 @@ class Member(msgspec.Struct, kw_only=True, frozen=True):
     started_at: float = 0.0
     expires_at: float = 0.0
     sentence: str = ""
+    detail: Document = {}

@@ -15,6 +15,8 @@ import msgspec
 from ferroscope.domain.lease import Lease
 from ferroscope.domain.lookup import Candidates, Evidence
 from ferroscope.domain.model import Claim, Entry, Inspection, Member, Node, Port, Request
+from ferroscope.domain.provision import Provision
+from ferroscope.domain.states import Event, State
 
 T = TypeVar("T")
 
@@ -211,6 +213,33 @@ class Members(Protocol):
         """Return all members, dead ones too until they are swept."""
 
 
+class Backlog(msgspec.Struct, frozen=True, kw_only=True):
+    """The requests of one event on the queue; ``oldest`` is when the first of them was put there."""
+
+    event: Event
+    waiting: int
+    claimed: int
+    oldest: float
+
+
+class Population(msgspec.Struct, frozen=True, kw_only=True):
+    """How many nodes are in one state."""
+
+    state: State
+    provision_state: Provision
+    nodes: int
+
+
+class Figures(Protocol):
+    """Counts over everything, for people and monitoring: each is one query, and decides nothing."""
+
+    def nodes(self) -> Sequence[Population]:
+        """Return how many nodes are in each state in which there are any."""
+
+    def backlog(self) -> Sequence[Backlog]:
+        """Return what is on the queue, by event."""
+
+
 class Transaction(Protocol):
     """One unit of work; ``now`` is the database's clock, in seconds since the epoch."""
 
@@ -234,6 +263,8 @@ class Transaction(Protocol):
     def leases(self) -> Leases: ...
     @property
     def members(self) -> Members: ...
+    @property
+    def figures(self) -> Figures: ...
 
 
 class Store(Protocol):

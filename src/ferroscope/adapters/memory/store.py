@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from ferroscope.adapters.memory.bus import LEASES, REQUESTS
+from ferroscope.adapters.memory.figures import MemoryFigures
 from ferroscope.adapters.memory.inspections import MemoryInspectionData, MemoryInspections
 from ferroscope.adapters.memory.journal import MemoryJournal, MemoryMembers
 from ferroscope.adapters.memory.leases import MemoryLeases
@@ -47,6 +48,7 @@ class MemoryTransaction:
         self.addresses = MemoryAddresses(rows)
         self.leases = MemoryLeases(rows, now, identifier)
         self.members = MemoryMembers(rows, now, self.leases)
+        self.figures = MemoryFigures(rows)
 
 
 class MemoryStore:

@@ -137,11 +137,11 @@ class SqlMembers:
 
     def beat(self, member: Member, ttl: float) -> None:
         table = schema.members
-        values = {"expires_at": db_now() + ttl, "sentence": member.sentence[:255]}
+        row = _MEMBER.to_row(member)
+        values = {"expires_at": db_now() + ttl, "sentence": member.sentence[:255], "detail": row["detail"]}
         alive = table.update().where(_m.id == member.id).values(values)
         if self._tx.connection.execute(alive).rowcount == 0:
-            row = _MEMBER.to_row(member) | {"started_at": self._tx.now} | values
-            self._tx.connection.execute(table.insert().values(row))
+            self._tx.connection.execute(table.insert().values(row | {"started_at": self._tx.now} | values))
 
     def leave(self, ident: str) -> None:
         self._tx.connection.execute(delete(schema.members).where(_m.id == ident))

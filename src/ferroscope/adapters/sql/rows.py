@@ -42,7 +42,7 @@ class Mapper(Generic[S]):
         values = list(row)
         for index in self._documents:
             text = values[index]
-            values[index] = {} if text == "{}" else _decode(text)
+            values[index] = {} if text in ("{}", None) else _decode(text)
         for index in self._booleans:
             values[index] = bool(values[index])
         for index, kind in self._enums:

@@ -202,6 +202,7 @@ members = Table(
     Column("started_at", Double, nullable=False),
     Column("expires_at", Double, nullable=False),
     Column("sentence", String(255), nullable=False),
+    Column("detail", _LONG_TEXT),
     **_OPTIONS,
 )
 

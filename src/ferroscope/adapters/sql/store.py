@@ -20,6 +20,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.sql.elements import ClauseElement
 
 from ferroscope.adapters.sql import dialect, session
+from ferroscope.adapters.sql.figures import SqlFigures
 from ferroscope.adapters.sql.leases import SqlLeases
 from ferroscope.adapters.sql.nodes import SqlInspections, SqlNodes, SqlPorts
 from ferroscope.adapters.sql.records import SqlAddresses, SqlInspectionData, SqlJournal, SqlMembers
@@ -89,6 +90,10 @@ class SqlTransaction:
     @cached_property
     def members(self) -> SqlMembers:
         return SqlMembers(self)
+
+    @cached_property
+    def figures(self) -> SqlFigures:
+        return SqlFigures(self)
 
 
 class SqlStore:

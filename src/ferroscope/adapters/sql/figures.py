@@ -1,0 +1,46 @@
+"""Counts in SQL, one query each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sqlalchemy import func, select
+
+from ferroscope.adapters.sql import schema
+from ferroscope.domain.provision import Provision
+from ferroscope.domain.states import Event, State
+from ferroscope.ports.store import Backlog, Population
+
+if TYPE_CHECKING:
+    from ferroscope.adapters.sql.store import SqlTransaction
+
+_n, _r = schema.nodes.c, schema.requests.c
+_NODES = (
+    select(_n.state, _n.provision_state, func.count())
+    .group_by(_n.state, _n.provision_state)
+    .order_by(_n.state, _n.provision_state)
+)
+_BACKLOG = (
+    select(_r.event, func.count(), func.count(_r.claimed_node), func.min(_r.created_at))
+    .group_by(_r.event)
+    .order_by(_r.event)
+)
+
+
+class SqlFigures:
+    """See ``ports.store.Figures``."""
+
+    def __init__(self, tx: SqlTransaction) -> None:
+        self._tx = tx
+
+    def nodes(self) -> Sequence[Population]:
+        rows = self._tx.connection.execute(_NODES)
+        return [Population(state=State(a), provision_state=Provision(b), nodes=count) for a, b, count in rows]
+
+    def backlog(self) -> Sequence[Backlog]:
+        rows = self._tx.connection.execute(_BACKLOG)
+        return [
+            Backlog(event=Event(event), waiting=total - claimed, claimed=claimed, oldest=oldest)
+            for event, total, claimed, oldest in rows
+        ]

@@ -1,0 +1,53 @@
+"""``ports.store.Figures`` on every adapter."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ferroscope.domain.provision import Provision
+from ferroscope.domain.states import Event, State
+from tests.conformance.conftest import Adapter
+from tests.support import examples
+
+
+def test_nothing_is_counted_where_there_is_nothing(adapter: Adapter) -> None:
+    assert adapter.read(lambda tx: list(tx.figures.nodes())) == []
+    assert adapter.read(lambda tx: list(tx.figures.backlog())) == []
+
+
+def test_nodes_are_counted_by_state(adapter: Adapter) -> None:
+    for _ in range(3):
+        adapter.node(state=State.WAITING, provision_state=Provision.INSPECT_WAIT)
+    adapter.node(state=State.NONE, provision_state=Provision.MANAGEABLE)
+    adapter.node(state=State.FINISHED, provision_state=Provision.MANAGEABLE)
+    counted = {(row.state, row.provision_state): row.nodes for row in adapter.read(lambda tx: list(tx.figures.nodes()))}
+    assert counted == {
+        (State.WAITING, Provision.INSPECT_WAIT): 3,
+        (State.NONE, Provision.MANAGEABLE): 1,
+        (State.FINISHED, Provision.MANAGEABLE): 1,
+    }
+
+
+def test_requests_are_counted_by_event_with_the_age_of_the_oldest(adapter: Adapter) -> None:
+    for number in range(3):
+        adapter.put(examples.request(adapter.node(), Event.INSPECT, created_at=1000.0 + number))
+    adapter.put(examples.request(adapter.node(), Event.CONTINUE, created_at=900.0))
+    adapter.join("worker")
+    adapter.must_claim("worker")
+    rows = {row.event: row for row in adapter.read(lambda tx: list(tx.figures.backlog()))}
+    assert set(rows) == {Event.INSPECT, Event.CONTINUE}
+    inspect, resume = rows[Event.INSPECT], rows[Event.CONTINUE]
+    assert (inspect.waiting + inspect.claimed, inspect.oldest) == (3, 1000.0)
+    assert (resume.waiting + resume.claimed, resume.oldest) == (1, 900.0)
+    assert inspect.claimed + resume.claimed == 1
+
+
+def test_a_member_tells_of_itself_with_each_beat(adapter: Adapter) -> None:
+    told = examples.member("a", detail={"loops": {"worker-0": "found no request \u00e9"}, "n": 1})
+    adapter.write(lambda tx: tx.members.beat(told, 60.0))
+    assert adapter.members()["a"].detail == told.detail
+    later = msgspec.structs.replace(told, detail={"loops": {}})
+    adapter.write(lambda tx: tx.members.beat(later, 60.0))
+    assert adapter.members()["a"].detail == {"loops": {}}
+    adapter.write(lambda tx: tx.members.beat(examples.member("b"), 60.0))
+    assert adapter.members()["b"].detail == {}
