@@ -117,7 +117,7 @@ class Worker:
         except ClaimLostError:
             return f"lost {what} to another worker", None
         said = type(outcome).__name__.lower()
-        _log.info("request carried out", request=request.event, node=request.node, outcome=said)
+        _log.debug("request carried out", request=request.event, node=request.node, outcome=said)
         return f"carried out {what}: {said}", follow
 
     def end(self, context: TaskContext, decision: Decision, outcome: Outcome) -> Locked | None:

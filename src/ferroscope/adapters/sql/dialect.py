@@ -6,8 +6,9 @@ Everything else in this package is the same SQL for all of them.
 from __future__ import annotations
 
 import re
+import sqlite3
 import sys
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final, Literal
 
 from sqlalchemy import Connection, Double, Engine, Table, create_engine, event, make_url
@@ -88,6 +89,7 @@ def build_engine(settings: DatabaseSettings) -> Engine:
     )
     if family == "postgresql":
         event.listen(engine, "connect", _prepare_postgresql)
+        event.listen(engine, "do_connect", partial(_connect_postgresql, settings.statement_timeout * 2))
     return engine
 
 
@@ -96,6 +98,26 @@ def _prepare_sqlite(connection: Any, _record: Any) -> None:
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=1000", "cache_size=-8192"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
+
+
+def _connect_postgresql(patience: float, _dialect: Any, _record: Any, _arguments: Any, parameters: Any) -> Any:
+    """Connect so that no answer is waited for longer than ``patience`` seconds.
+
+    The server's own time-outs need a server that runs, and TCP's a peer whose kernel is silent
+    too: against one whose processes hang (a dead disk, SIGSTOP) only this helps.
+    """
+    import psycopg
+
+    class Connection(psycopg.Connection[Any]):
+        def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
+            try:
+                return super().wait(gen, interval, patience if timeout is None else timeout)
+            except psycopg.OperationalError:
+                if timeout is None and self.pgconn.transaction_status == psycopg.pq.TransactionStatus.ACTIVE:
+                    self.pgconn.finish()  # nobody knows what it would answer to: never use it again
+                raise
+
+    return Connection.connect(**parameters)
 
 
 def _prepare_postgresql(connection: Any, _record: Any) -> None:
@@ -153,14 +175,17 @@ def classify(error: DBAPIError) -> Trouble:
     original: Any = error.orig
     if error.connection_invalidated or isinstance(error, InterfaceError):
         return "unavailable"
+    code = original.args[0] if original is not None and original.args else None
+    if isinstance(code, int):  # MariaDB's: its number says more than its SQLSTATE, which it has too
+        return _by_code(code, _MYSQL_BUSY, _MYSQL_UNAVAILABLE, unavailable=code == 0)
     sqlstate = getattr(original, "sqlstate", None)
     if sqlstate is not None:
         return _by_code(sqlstate, _PG_BUSY, _PG_UNAVAILABLE, unavailable=sqlstate.startswith("08"))
-    code = original.args[0] if original is not None and original.args else None
-    if isinstance(code, int):
-        return _by_code(code, _MYSQL_BUSY, _MYSQL_UNAVAILABLE, unavailable=code == 0)
     if isinstance(error, OperationalError):
-        return "busy" if any(text in str(original) for text in _SQLITE_BUSY) else "unavailable"
+        if any(text in str(original) for text in _SQLITE_BUSY):
+            return "busy"
+        wrong = getattr(original, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR  # a statement of ours
+        return "other" if wrong and "no such table" not in str(original) else "unavailable"
     return "other"
 
 

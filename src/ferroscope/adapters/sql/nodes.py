@@ -121,8 +121,7 @@ class SqlNodes:
             self._tx.run(statement, {"uuid": uuid})
 
     def list(self, query: Query) -> Sequence[Node]:
-        statement = page(self._tx.connection, NODE, query)
-        return [NODE.from_row(row) for row in self._tx.connection.execute(statement)]
+        return page(self._tx, NODE, query)
 
     def _save(self, statement: Any, row: dict[str, Any]) -> int:
         try:
@@ -157,8 +156,7 @@ class SqlPorts:
         self._tx.connection.execute(delete(schema.ports).where(_p.uuid.in_(list(uuids))))
 
     def list(self, query: Query) -> Sequence[Port]:
-        statement = page(self._tx.connection, _PORT, query)
-        return [_PORT.from_row(row) for row in self._tx.connection.execute(statement)]
+        return page(self._tx, _PORT, query)
 
     def _save(self, statement: Any, row: dict[str, Any]) -> int:
         try:
@@ -193,5 +191,4 @@ class SqlInspections:
     def list(self, query: Query) -> Sequence[Inspection]:
         if query.sort_key == "created_at":  # an inspection is created when it starts
             query = msgspec.structs.replace(query, sort_key="started_at")
-        statement = page(self._tx.connection, _INSPECTION, query)
-        return [_INSPECTION.from_row(row) for row in self._tx.connection.execute(statement)]
+        return page(self._tx, _INSPECTION, query)

@@ -1,55 +1,132 @@
-"""A page of a list as SQL: equality filters, a stable order, and keyset paging by marker."""
+"""A page of a list as SQL: equality filters, a stable order, and keyset paging by marker.
+
+Statements are built once for each shape of a query (which filters, what order), not for each
+query: values are always parameters, and what was compiled once is used again.
+"""
 
 from __future__ import annotations
 
-from typing import Any, cast
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from sqlalchemy import Column, ColumnElement, Connection, Select, and_, or_, select
+import msgspec
+from sqlalchemy import Column, ColumnElement, Select, and_, bindparam, false, or_, select
 
 from ferroscope.adapters.sql.rows import Mapper
 from ferroscope.ports.errors import NotFoundError
 from ferroscope.ports.store import Query
 
+if TYPE_CHECKING:
+    from ferroscope.adapters.sql.store import SqlTransaction
 
-def page(connection: Connection, mapper: Mapper[Any], query: Query, *, key: str = "uuid") -> Select[Any]:
-    """Return the SELECT of the mapper's columns for ``query``; ``key`` is the unique column that breaks ties.
+S = TypeVar("S", bound=msgspec.Struct)
+
+# How many values a filter has: None for SQL's NULL, -1 for one value, else the length of a tuple.
+_Filter = tuple[str, int | None]
+
+
+class _Shape(msgspec.Struct, frozen=True):
+    """All of a query that shows in the text of its statement; ``marker`` says whether its sort value is NULL."""
+
+    filters: tuple[_Filter, ...]
+    before: tuple[str, ...]
+    marker: bool | None
+    sort_key: str
+    descending: bool
+    limited: bool
+
+
+def page(tx: SqlTransaction, mapper: Mapper[S], query: Query, *, key: str = "uuid") -> list[S]:
+    """Return the items of ``query``; ``key`` is the unique column that breaks ties.
 
     Raises ``NotFoundError`` for an unknown marker. NULLs sort first, on every database.
     """
-    table = mapper.columns[0].table
-    statement = select(*mapper.columns)
-    for name, value in query.filters.items():
-        statement = statement.where(_matches(table.c[name], value))
-    sort, unique = table.c[query.sort_key], table.c[key]
+    parameters: dict[str, Any] = {}
+    filters = tuple(_enter(parameters, name, value) for name, value in query.filters.items())
     for name, value in query.before.items():
-        statement = statement.where(table.c[name] < value)
+        parameters[f"before_{name}"] = value
+    marker = None
     if query.marker is not None:
-        row = connection.execute(select(sort, unique).where(table.c.uuid == query.marker)).first()
+        row = tx.run(_marker(mapper, query.sort_key, key), {"marker": query.marker}).first()
         if row is None:
             raise NotFoundError(mapper.struct.__name__.lower(), query.marker)
-        statement = statement.where(_after(sort, unique, row, descending=query.descending))
+        parameters["after_sort"], parameters["after_key"] = row
+        marker = row[0] is None
+        if marker or query.sort_key == key:
+            del parameters["after_sort"]
+    if query.limit is not None:
+        parameters["page_limit"] = query.limit
+    shape = _Shape(
+        filters, tuple(query.before), marker, query.sort_key, query.descending, limited=query.limit is not None
+    )
+    return [mapper.from_row(row) for row in tx.run(_select(mapper, shape, key), parameters)]
+
+
+def one_of(column: Column[Any], name: str, number: int) -> ColumnElement[bool]:
+    """Return ``column IN (...)`` for the parameters ``name_0`` to ``name_{number-1}``."""
+    if not number:
+        return false()
+    return cast("ColumnElement[bool]", column.in_([bindparam(f"{name}_{index}") for index in range(number)]))
+
+
+def several(name: str, values: tuple[Any, ...]) -> dict[str, Any]:
+    """Return the parameters for ``one_of``."""
+    return {f"{name}_{index}": value for index, value in enumerate(values)}
+
+
+def _enter(parameters: dict[str, Any], name: str, value: Any) -> _Filter:
+    if value is None:
+        return name, None
+    if isinstance(value, tuple):
+        parameters.update(several(f"is_{name}", value))
+        return name, len(value)
+    parameters[f"is_{name}"] = value
+    return name, -1
+
+
+@lru_cache(maxsize=512)
+def _marker(mapper: Mapper[Any], sort_key: str, key: str) -> Select[Any]:
+    table = mapper.columns[0].table
+    return select(table.c[sort_key], table.c[key].label("tie")).where(table.c.uuid == bindparam("marker"))
+
+
+@lru_cache(maxsize=512)
+def _select(mapper: Mapper[Any], shape: _Shape, key: str) -> Select[Any]:
+    table = mapper.columns[0].table
+    statement = select(*mapper.columns)
+    for name, number in shape.filters:
+        statement = statement.where(_matches(table.c[name], name, number))
+    for name in shape.before:
+        statement = statement.where(table.c[name] < bindparam(f"before_{name}"))
+    sort, unique = table.c[shape.sort_key], table.c[key]
+    if shape.marker is not None:
+        statement = statement.where(_after(sort, unique, null=shape.marker, descending=shape.descending))
     for column in dict.fromkeys((_null_rank(sort), sort, unique)):
-        statement = statement.order_by(column.desc() if query.descending else column.asc())
-    return statement.limit(query.limit) if query.limit is not None else statement
+        statement = statement.order_by(column.desc() if shape.descending else column.asc())
+    return statement.limit(bindparam("page_limit")) if shape.limited else statement
 
 
-def _matches(column: Column[Any], value: Any) -> ColumnElement[bool]:
-    clause = column.in_(value) if isinstance(value, tuple) else column == value
-    return cast("ColumnElement[bool]", clause)
+def _matches(column: Column[Any], name: str, number: int | None) -> ColumnElement[bool]:
+    if number is None:
+        return column.is_(None)
+    if number < 0:
+        return column == bindparam(f"is_{name}")
+    return one_of(column, f"is_{name}", number)
 
 
 def _null_rank(column: Column[Any]) -> ColumnElement[Any]:
     return column.is_not(None) if column.nullable else column
 
 
-def _after(sort: Column[Any], unique: Column[Any], row: Any, *, descending: bool) -> ColumnElement[bool]:
-    value, ident = row
+def _after(sort: Column[Any], unique: Column[Any], *, null: bool, descending: bool) -> ColumnElement[bool]:
+    ident: Any = bindparam("after_key")
     beyond: ColumnElement[bool] = unique < ident if descending else unique > ident
     if sort is unique:
         return beyond
-    if value is None:
+    if null:
         later: ColumnElement[bool] = sort.is_not(None)
         return and_(sort.is_(None), beyond) if descending else or_(later, and_(sort.is_(None), beyond))
+    value: Any = bindparam("after_sort")
     further: ColumnElement[bool] = sort < value if descending else sort > value
     same = and_(sort == value, beyond)
     return or_(further, same, sort.is_(None)) if descending else or_(further, same)

@@ -6,6 +6,7 @@ fails in the database itself, whatever the two saw before.
 
 from __future__ import annotations
 
+import threading
 import uuid
 from typing import Any
 
@@ -50,7 +51,10 @@ _CLAIM = update(schema.requests).where(_r.id == _NEXT.scalar_subquery()).values(
 _CLAIM_ID = update(schema.requests).where(_r.id == bindparam("_id"), _r.holder.is_(None)).values(_MINE)
 _BY_ID = select(*REQUEST.columns).where(_r.id == bindparam("_id"))
 _ALIVE = exists().where(_m.id == _r.holder, _m.expires_at > db_now())
-_ORPHANS = select(_r.id).where(_r.holder.is_not(None), ~_ALIVE)
+# What dead members hold, and whatever is held in the asking member's own name.
+_ORPHANS = select(_r.id, _r.holder, _r.token).where(
+    _r.holder.is_not(None), or_(_r.holder == bindparam("_me"), ~_ALIVE)
+)
 _FREE = (
     update(schema.requests)
     .where(_r.id.in_(bindparam("_ids", expanding=True)), _r.holder.is_not(None), ~_ALIVE)
@@ -60,6 +64,11 @@ _FREE_TOKEN = (
     update(schema.requests)
     .where(_r.token == bindparam("_token"))
     .values(holder=None, token=None, claimed_node=None, attempt=_r.attempt - 1)
+)
+_FREE_FORGOTTEN = (
+    update(schema.requests)
+    .where(_r.token == bindparam("_token"))
+    .values(holder=None, token=None, claimed_node=None)
 )
 
 
@@ -75,13 +84,17 @@ class SqlQueue:
         self._swept_at = -poll_interval
         # Tokens of claims whose commit was not answered: they may hold a node in our own name.
         self._doubtful: set[str] = set()
+        # Thread -> token of what it may be carrying out; whatever else the database says that we
+        # hold, it has forgotten how that ended (a fail-over lost its last transactions).
+        self._held: dict[int, str] = {}
 
     def get(self, holder: str, timeout: float, stop: StopFlag) -> Claim | None:
         deadline = self._clock.monotonic() + timeout
+        self._held.pop(threading.get_ident(), None)  # who asks for the next one is done with the last
         while not stop.is_set():
             seen = self._bus.wait("requests", 0, 0.0)
             self._free_doubtful()
-            self._free_orphans()
+            self._free_orphans(holder)
             claim = self._claim(holder)
             remaining = deadline - self._clock.monotonic()
             if claim is not None or remaining <= 0:
@@ -90,17 +103,21 @@ class SqlQueue:
         return None
 
     def _claim(self, holder: str) -> Claim | None:
-        values = {"_holder": holder, "_token": str(uuid.uuid4())}
+        me, token = threading.get_ident(), str(uuid.uuid4())
+        values = {"_holder": holder, "_token": token}
+        row = None
+        self._held[me] = token
         try:
             row = self._store.write(lambda tx: self._take(tx, values), durable=False)
         except IntegrityError:  # another request of this node was claimed at this moment
             return None
         except StoreUnavailableError:
-            self._doubtful.add(values["_token"])
+            self._doubtful.add(token)
             raise
-        if row is None:
-            return None
-        return Claim(request=REQUEST.from_row(row), holder=holder, token=values["_token"])
+        finally:
+            if row is None:
+                self._held.pop(me, None)
+        return None if row is None else Claim(request=REQUEST.from_row(row), holder=holder, token=token)
 
     def _take(self, tx: Any, values: dict[str, Any]) -> Any:
         if self._returning:
@@ -117,15 +134,19 @@ class SqlQueue:
             self._execute(_FREE_TOKEN, {"_token": token})
             self._doubtful.discard(token)
 
-    def _free_orphans(self) -> None:
-        """Free what dead members held; looked for by each process once per poll interval."""
+    def _free_orphans(self, holder: str) -> None:
+        """Free what dead members held, and what we hold without knowing; once per poll interval and process."""
         now = self._clock.monotonic()
         if now - self._swept_at < self._poll_interval:
             return
         self._swept_at = now
-        orphans = self._store.read(lambda tx: tx.run(_ORPHANS).scalars())  # type: ignore[attr-defined]
-        if orphans:
-            self._execute(_FREE, {"_ids": list(orphans)})
+        orphans = self._store.read(lambda tx: list(tx.run(_ORPHANS, {"_me": holder})))  # type: ignore[attr-defined]
+        ids = [ident for ident, whose, _ in orphans if whose != holder]
+        if ids:
+            self._execute(_FREE, {"_ids": ids})
+        for _, whose, token in orphans:
+            if whose == holder and token not in self._held.values():
+                self._execute(_FREE_FORGOTTEN, {"_token": token})
 
     def _execute(self, statement: Update, values: dict[str, Any]) -> None:
         self._store.write(lambda tx: tx.connection.execute(statement, values))  # type: ignore[attr-defined]

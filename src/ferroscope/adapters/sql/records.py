@@ -5,15 +5,16 @@ from __future__ import annotations
 import uuid
 import zlib
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from sqlalchemy import LargeBinary, bindparam, delete, insert, select, update
+from sqlalchemy import LargeBinary, Select, bindparam, delete, insert, or_, select, update
 
 from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.dialect import db_now, largest_value, upsert
 from ferroscope.adapters.sql.nodes import NODE
-from ferroscope.adapters.sql.query import page
+from ferroscope.adapters.sql.query import one_of, page, several
 from ferroscope.adapters.sql.rows import Mapper
 from ferroscope.domain.lookup import Candidates, Evidence
 from ferroscope.domain.model import Entry, Member, Node
@@ -37,23 +38,33 @@ _APPEND_PART = (
     .where(_d.inspection == bindparam("_inspection"), _d.part == bindparam("_part"))
     .values(content=_d.content.concat(bindparam("_more", type_=LargeBinary())))
 )
-_LOAD = select(_d.part, _d.codec, _d.content).where(
-    _d.inspection == bindparam("inspection"), _d.part.in_(bindparam("parts", expanding=True))
-)
 _INSERT_ENTRY = insert(schema.journal)
 _BY_UUID = select(*NODE.columns).where(schema.nodes.c.uuid == bindparam("uuid"))
-_BY_MAC = select(*NODE.columns).where(
-    schema.nodes.c.uuid.in_(select(_p.node).where(_p.address.in_(bindparam("addresses", expanding=True))))
-)
-_BY_BMC = select(*NODE.columns).where(
-    schema.nodes.c.uuid.in_(select(_b.node).where(_b.address.in_(bindparam("addresses", expanding=True)))),
-    schema.nodes.c.state.in_(_AWAITED),
-)
 _DELETE_BMC = delete(schema.bmc_addresses).where(_b.node == bindparam("_node"))
 _FREE_LEASES = (
     update(schema.leases).where(schema.leases.c.holder == bindparam("_holder")).values(holder=None, expires_at=db_now())
 )
 _INSERT_BMC = insert(schema.bmc_addresses)
+
+
+@lru_cache(maxsize=16)
+def _load(parts: int) -> Select[Any]:
+    return select(_d.part, _d.codec, _d.content).where(
+        _d.inspection == bindparam("inspection"), one_of(_d.part, "part", parts)
+    )
+
+
+@lru_cache(maxsize=1024)
+def _by_mac(addresses: int) -> Select[Any]:
+    owners = select(_p.node).where(one_of(_p.address, "address", addresses))
+    return select(*NODE.columns).where(schema.nodes.c.uuid.in_(owners))
+
+
+@lru_cache(maxsize=1024)
+def _by_bmc(addresses: int) -> Select[Any]:
+    owners = select(_b.node).where(one_of(_b.address, "address", addresses))
+    awaited = or_(*(schema.nodes.c.state == state for state in _AWAITED))
+    return select(*NODE.columns).where(schema.nodes.c.uuid.in_(owners), awaited)
 
 
 class SqlInspectionData:
@@ -79,7 +90,8 @@ class SqlInspectionData:
             self._tx.run(_APPEND_PART, rest)
 
     def load(self, inspection: str, parts: Sequence[Part]) -> dict[Part, bytes]:
-        rows = self._tx.connection.execute(_LOAD, {"inspection": inspection, "parts": list(parts)})
+        given = {"inspection": inspection} | several("part", tuple(parts))
+        rows = self._tx.run(_load(len(parts)), given)
         return {part: zlib.decompress(content) for part, _codec, content in rows}
 
 
@@ -100,8 +112,7 @@ class SqlJournal:
 
     def list(self, query: Query) -> Sequence[Entry]:
         query = msgspec.structs.replace(query, sort_key="id")
-        statement = page(self._tx.connection, _ENTRY, query, key="id")
-        return [_ENTRY.from_row(row) for row in self._tx.connection.execute(statement)]
+        return page(self._tx, _ENTRY, query, key="id")
 
 
 class SqlAddresses:
@@ -109,20 +120,19 @@ class SqlAddresses:
         self._tx = tx
 
     def candidates(self, evidence: Evidence) -> Candidates:
-        execute = self._tx.connection.execute
-        by_uuid: Node | None = None
+        by_uuid: Sequence[Node] = ()
         by_mac: Sequence[Node] = ()
         by_bmc: Sequence[Node] = ()
         if evidence.uuid:
-            row = execute(_BY_UUID, {"uuid": evidence.uuid}).first()
-            by_uuid = NODE.from_row(row) if row is not None else None
+            by_uuid = self._find(_BY_UUID, {"uuid": evidence.uuid})
         if evidence.macs:
-            rows = execute(_BY_MAC, {"addresses": list(evidence.macs)})
-            by_mac = [NODE.from_row(row) for row in rows]
+            by_mac = self._find(_by_mac(len(evidence.macs)), several("address", evidence.macs))
         if evidence.bmc_addresses:
-            rows = execute(_BY_BMC, {"addresses": list(evidence.bmc_addresses)})
-            by_bmc = [NODE.from_row(row) for row in rows]
-        return Candidates(by_uuid=by_uuid, by_mac=by_mac, by_bmc=by_bmc)
+            by_bmc = self._find(_by_bmc(len(evidence.bmc_addresses)), several("address", evidence.bmc_addresses))
+        return Candidates(by_uuid=by_uuid[0] if by_uuid else None, by_mac=by_mac, by_bmc=by_bmc)
+
+    def _find(self, statement: Select[Any], given: dict[str, Any]) -> list[Node]:
+        return [NODE.from_row(row) for row in self._tx.run(statement, given)]
 
     def set_bmc(self, node: str, addresses: Iterable[str]) -> None:
         self._tx.run(_DELETE_BMC, {"_node": node})

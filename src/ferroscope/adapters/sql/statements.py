@@ -58,25 +58,22 @@ class Statements:
         # The statement is kept with its text, so that its identity stays its own.
         self._compiled: dict[tuple[int, tuple[str, ...]], tuple[ClauseElement, _Compiled]] = {}
 
-    def execute(self, driver: Any, statement: ClauseElement, given: Parameters | Sequence[Parameters]) -> Answer:
+    def execute(self, cursor: Any, statement: ClauseElement, given: Parameters | Sequence[Parameters]) -> Answer:
         """Run ``statement``, once or for each of several sets of parameters; SQLAlchemy's errors."""
         sets = [given] if isinstance(given, dict) else given
         compiled = self._compile(statement, sets[0])
         try:
-            cursor = driver.cursor()
             if len(sets) == 1:
                 cursor.execute(compiled.text, compiled.parameters(sets[0]))
             else:
                 cursor.executemany(compiled.text, [compiled.parameters(one) for one in sets])
             rows = cursor.fetchall() if cursor.description is not None else ()
-            answer = Answer(rows, cursor.rowcount)
-            cursor.close()
+            return Answer(rows, cursor.rowcount)
         except self._errors as exc:
-            gone = self._dialect.is_disconnect(exc, driver, None)
+            gone = self._dialect.is_disconnect(exc, cursor.connection, None)
             raise DBAPIError.instance(
                 compiled.text, None, exc, self._errors, connection_invalidated=gone, dialect=self._dialect
             ) from exc
-        return answer
 
     def _compile(self, statement: ClauseElement, given: Parameters) -> _Compiled:
         key = (id(statement), tuple(given))

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
@@ -44,12 +44,12 @@ class SqlTransaction:
         self.connection = connection
         self.now = now
         self.woken: set[str] = set()
-        self._driver = connection.connection.dbapi_connection
+        self._cursor: Any = connection.connection.cursor()
         self._statements = statements
 
     def run(self, statement: ClauseElement, parameters: Parameters | Sequence[Parameters] = NOTHING) -> Answer:
         """Run a constant statement; for others there is ``connection``."""
-        return self._statements.execute(self._driver, statement, parameters)
+        return self._statements.execute(self._cursor, statement, parameters)
 
     def wake(self, channel: str) -> None:
         """Publish on ``channel`` when, and only when, this transaction commits."""
