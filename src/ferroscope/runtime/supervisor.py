@@ -22,6 +22,7 @@ import structlog
 from ferroscope.config.settings import Settings
 from ferroscope.ports.errors import StoreUnavailableError
 from ferroscope.runtime import signals
+from ferroscope.runtime.process import notify
 
 _log = structlog.get_logger(__name__)
 
@@ -48,10 +49,12 @@ class Supervisor:
         signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
         for _ in range(self._processes):
             self._fork()
+        notify("READY=1")  # a child that cannot work is started again, so the service has begun
         while True:
             received = signal.sigwait(_WATCHED)
             if received in _STOP_SIGNALS:
                 _log.info("stopping", signal=signal.Signals(received).name)
+                notify("STOPPING=1")
                 self._stop()
                 return 0
             for member, lived, status in self._reap():
@@ -71,6 +74,7 @@ class Supervisor:
 
     def _child(self, parent: int, member: str) -> int:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        os.environ.pop("NOTIFY_SOCKET", None)  # the service manager listens to the parent alone
         if os.getppid() != parent:  # it died before we could ask to be told
             return 0
         try:

@@ -1,0 +1,85 @@
+"""What deploy/ ships is accepted by the programs that it is for, and says what the code does."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from bench.service import executable
+from ferroscope.config.settings import Settings
+from tests.cluster.balancer import SHIPPED, program
+from tests.support.processes import free_port, spawn, until
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+
+
+def test_haproxy_takes_the_shipped_configuration() -> None:
+    checked = subprocess.run([program(), "-c", "-f", str(SHIPPED)], capture_output=True, text=True, check=False)
+    said = checked.stdout + checked.stderr
+    assert checked.returncode == 0, said
+    assert "WARNING" not in said
+    assert "ALERT" not in said
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_systemd_takes_the_shipped_unit(unit: Path, tmp_path: Path) -> None:
+    copy = tmp_path / unit.name
+    copy.write_text(unit.read_text().replace("/opt/ferroscope/bin/ferroscope", executable()))
+    command = ["systemd-analyze", "verify", "--man=no", str(copy)]
+    verified = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (verified.returncode, verified.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_a_unit_restarts_what_ended_and_waits_for_a_graceful_end(unit: Path) -> None:
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read(unit)
+    service = parser["Service"]
+    role = unit.stem.removeprefix("ferroscope-")
+    assert service["ExecStart"] == f"/opt/ferroscope/bin/ferroscope {role}"
+    assert (service["Type"], service["Restart"], service["NoNewPrivileges"]) == ("notify", "always", "yes")
+    # The supervisor gives its children five seconds more.
+    assert int(service["TimeoutStopSec"]) > Settings().worker.graceful_timeout + 5 + 5
+
+
+@pytest.mark.parametrize("words", [["worker"], ["worker", "--processes", "2"], ["api"], ["api", "--processes", "2"]])
+def test_the_main_process_tells_systemd_when_it_is_ready_and_when_it_stops(
+    words: list[str], tmp_path: Path, sqlite_url: str
+) -> None:
+    config = tmp_path / "ferroscope.conf"
+    ports = f"[api]\nhost = 127.0.0.1\nbare_metal_port = {free_port()}\nintrospection_port = {free_port()}\n"
+    config.write_text(f"{ports}[database]\nconnection = {sqlite_url}\n")
+    path = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(path)
+        manager.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        manager.settimeout(30)
+        command = ["env", f"NOTIFY_SOCKET={path}", executable(), words[0], "-c", str(config), *words[1:]]
+        process = spawn(command, user=None, directory=tmp_path, log=tmp_path / "log")
+        try:
+            assert _heard(manager) == ("READY=1", process.pid)
+            assert until(lambda: "ready" in (tmp_path / "log").read_text(), seconds=30)
+            process.send_signal(signal.SIGTERM)
+            assert _heard(manager) == ("STOPPING=1", process.pid)
+            assert process.wait(40) == 0
+            manager.setblocking(False)
+            with pytest.raises(BlockingIOError):  # nobody else has said anything
+                manager.recv(100)
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _heard(manager: socket.socket) -> tuple[str, int]:
+    data, ancillary, _, _ = manager.recvmsg(100, socket.CMSG_SPACE(12))
+    pid = int.from_bytes(ancillary[0][2][:4], "little")
+    assert os.path.exists(f"/proc/{pid}")  # noqa: PTH110
+    return data.decode(), pid

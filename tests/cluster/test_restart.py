@@ -1,0 +1,105 @@
+"""A rolling restart of every process under load, as a client behind HAProxy sees it: no failed request."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+import urllib3
+
+from tests.cluster.audit import audit
+from tests.cluster.chaos import FAST
+from tests.cluster.cluster import Cluster, Plan, Played, pool
+from tests.cluster.operator import Operator
+
+DRAINING: Final = FAST + "[api]\ndrain_delay = 2\n"
+
+
+class Reader(threading.Thread):
+    """Reads every 20 ms, on kept connections; ``failed`` has all that was not 200."""
+
+    def __init__(self, url: str, path: str) -> None:
+        super().__init__(daemon=True)
+        self._url = url + path
+        self._http = pool(1)
+        self._ending = threading.Event()
+        self.answered = 0
+        self.failed: list[str] = []
+
+    def run(self) -> None:
+        while not self._ending.wait(0.02):
+            try:
+                status = self._http.request("GET", self._url).status
+            except urllib3.exceptions.HTTPError as exc:
+                self.failed.append(f"{type(exc).__name__} at {time.time():.2f}")
+                continue
+            self.answered += 1
+            if status != 200:
+                self.failed.append(f"{status} at {time.time():.2f}")
+
+    def end(self) -> None:
+        self._ending.set()
+        self.join(40)
+
+
+def _restart(played: Played) -> int:
+    code = played.stop()
+    played.start()
+    played.wait_ready()
+    return code
+
+
+def test_a_rolling_restart_of_all_processes_under_load_fails_no_request(server_url: str, place: Path) -> None:
+    with Cluster(place, server_url, Plan(nodes=60, options=DRAINING)) as cluster:
+        operator = Operator(cluster, rounds=None, at_once=30)
+        readers = [Reader(cluster.url, "/v1/nodes?limit=20") for _ in range(3)]
+        readers.append(Reader(f"http://127.0.0.1:{cluster.balancer.introspection}", "/v1/introspection?limit=5"))
+        for thread in (operator, *readers):
+            thread.start()
+        time.sleep(1)
+        codes: Counter[int] = Counter()
+        for played in (*cluster.apis, *cluster.workers, *cluster.apis):
+            codes[_restart(played)] += 1
+            time.sleep(1.2)  # HAProxy finds it again
+        for reader in readers:
+            reader.end()
+        operator.finish()
+        operator.done(120)
+        found = audit(cluster, operator)
+        with cluster.counters() as fleet:
+            callbacks = fleet.status(nodes=False).totals
+    answered = sum(reader.answered for reader in readers)
+    failed = [failure for reader in readers for failure in reader.failed] + operator.failed
+    print(
+        f"{server_url.partition(':')[0]}: {sum(codes.values())} restarts, {answered} reads, "
+        f"{operator.ended} inspections, {callbacks.callbacks_accepted} callbacks; failed: {len(failed)} requests, "
+        f"{callbacks.callbacks_failed} callbacks"
+    )
+    assert failed == []
+    assert callbacks.callbacks_failed == 0
+    assert found.violations == []
+    assert codes == {0: 7}
+
+
+def test_reloading_the_balancer_is_not_needed_when_an_api_dies(postgresql_url: str, place: Path) -> None:
+    with Cluster(place, postgresql_url, Plan(nodes=5, workers=1, options=FAST)) as cluster:
+        readers = [Reader(cluster.url, "/v1/nodes?limit=5") for _ in range(3)]
+        for reader in readers:
+            reader.start()
+        time.sleep(0.5)
+        victim = cluster.apis[0]
+        victim.process.send_signal(signal.SIGKILL)
+        victim.process.wait()
+        time.sleep(3)
+        before = sum(reader.answered for reader in readers)
+        victim.start()
+        victim.wait_ready()
+        time.sleep(1)
+        for reader in readers:
+            reader.end()
+    assert before > 50
+    assert [failure for reader in readers for failure in reader.failed] == []
