@@ -101,23 +101,29 @@ def _prepare_sqlite(connection: Any, _record: Any) -> None:
 
 
 def _connect_postgresql(patience: float, _dialect: Any, _record: Any, _arguments: Any, parameters: Any) -> Any:
-    """Connect so that no answer is waited for longer than ``patience`` seconds.
+    return _impatient(patience).connect(**parameters)
+
+
+@cache
+def _impatient(patience: float) -> Any:
+    """Return a kind of connection that waits for no answer longer than ``patience`` seconds.
 
     The server's own time-outs need a server that runs, and TCP's a peer whose kernel is silent
     too: against one whose processes hang (a dead disk, SIGSTOP) only this helps.
     """
     import psycopg
+    from psycopg.pq import TransactionStatus
 
-    class Connection(psycopg.Connection[Any]):
+    class ImpatientConnection(psycopg.Connection[Any]):
         def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
             try:
                 return super().wait(gen, interval, patience if timeout is None else timeout)
             except psycopg.OperationalError:
-                if timeout is None and self.pgconn.transaction_status == psycopg.pq.TransactionStatus.ACTIVE:
-                    self.pgconn.finish()  # nobody knows what it would answer to: never use it again
+                if timeout is None and self.pgconn.transaction_status == TransactionStatus.ACTIVE:
+                    self.pgconn.finish()  # an answer may still come: it must never be taken for the next one's
                 raise
 
-    return Connection.connect(**parameters)
+    return ImpatientConnection
 
 
 def _prepare_postgresql(connection: Any, _record: Any) -> None:

@@ -1,0 +1,236 @@
+"""The store while its database is killed, frozen, locked or read-only: an error in time, and nothing lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pymysql
+import pytest
+
+from ferroscope.config.settings import DatabaseSettings, Settings
+from ferroscope.ports.errors import NotFoundError, StoreUnavailableError
+from ferroscope.ports.store import Query
+from ferroscope.runtime.backend import Backend, open_backend
+from ferroscope.runtime.clock import SystemClock
+from tests.support import databases, examples
+from tests.support.processes import until
+from tests.support.servers import Server
+
+ROOT = Path(__file__).parents[2]
+
+# How long a caller may be kept waiting: statement_timeout is 1 s and busy_timeout 2 s here.
+PATIENCE = 12.0
+
+Opened = Callable[[str], Backend]
+
+
+@pytest.fixture
+def opened() -> Iterator[Opened]:
+    """Give a function that opens the backend of a URL, with little patience."""
+    backends: list[Backend] = []
+
+    def open_it(url: str) -> Backend:
+        database = DatabaseSettings(
+            connection=url, statement_timeout=1.0, busy_timeout=2.0, connect_timeout=2, poll_interval=0.05
+        )
+        settings = Settings(database=database)
+        backends.append(open_backend(settings, clock=SystemClock(), stop=threading.Event(), listen=False))
+        return backends[-1]
+
+    yield open_it
+    for backend in backends:
+        backend.close()
+
+
+@pytest.fixture(params=["postgresql", "mariadb"])
+def server(request: pytest.FixtureRequest) -> Server:
+    own: Server = request.getfixturevalue(f"{request.param}_server")
+    return own
+
+
+def _enrol(backend: Backend) -> str:
+    node = examples.node()
+    backend.store.write(lambda tx: tx.nodes.add(node))
+    return node.uuid
+
+
+def _refused_in_time(act: Callable[[], object]) -> None:
+    start = time.monotonic()
+    with pytest.raises(StoreUnavailableError):
+        act()
+    assert time.monotonic() - start < PATIENCE
+
+
+def test_a_killed_server_is_an_error_in_time_and_well_again_once_it_is_back(server: Server, opened: Opened) -> None:
+    with databases.fresh(server) as url:
+        backend = opened(url)
+        before = _enrol(backend)
+        server.kill()
+        _refused_in_time(lambda: _enrol(backend))
+        _refused_in_time(lambda: backend.store.read(lambda tx: tx.nodes.get(before)))
+        _refused_in_time(lambda: backend.queue.get("worker", 0.0, threading.Event()))
+        server.start()
+        after = _enrol(backend)
+        found = {node.uuid for node in backend.store.read(lambda tx: tx.nodes.list(Query()))}
+        assert found == {before, after}
+
+
+def test_a_frozen_server_is_an_error_in_time_and_well_again_once_it_goes_on(server: Server, opened: Opened) -> None:
+    with databases.fresh(server) as url:
+        backend = opened(url)
+        before = _enrol(backend)
+        server.freeze()
+        try:
+            _refused_in_time(lambda: _enrol(backend))
+            _refused_in_time(lambda: backend.store.read(lambda tx: tx.nodes.get(before)))
+        finally:
+            server.thaw()
+        after = _enrol(backend)
+        found = {node.uuid for node in backend.store.read(lambda tx: tx.nodes.list(Query()))}
+        assert {before, after} <= found
+
+
+def test_a_server_that_stops_in_the_middle_of_a_transaction_leaves_nothing_of_it(
+    server: Server, opened: Opened
+) -> None:
+    with databases.fresh(server) as url:
+        backend = opened(url)
+        node = examples.node()
+
+        def work(tx):  # type: ignore[no-untyped-def]
+            tx.nodes.add(node)
+            server.kill()
+
+        _refused_in_time(lambda: backend.store.write(work))
+        server.start()
+        with pytest.raises(NotFoundError):
+            backend.store.read(lambda tx: tx.nodes.get(node.uuid))
+
+
+def test_every_write_that_returned_survives_the_death_of_the_server(server: Server, opened: Opened) -> None:
+    with databases.fresh(server) as url:
+        backend = opened(url)
+        stored: list[str] = []
+
+        def write() -> None:
+            try:
+                while True:
+                    stored.append(_enrol(backend))
+            except StoreUnavailableError:
+                return
+
+        threads = [threading.Thread(target=write) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        assert until(lambda: len(stored) > 50, seconds=60)
+        server.kill()
+        for thread in threads:
+            thread.join(60)
+        server.start()
+        found = {node.uuid for node in backend.store.read(lambda tx: tx.nodes.list(Query()))}
+        assert set(stored) <= found
+        assert len(found) <= len(stored) + len(threads)
+
+
+def test_a_server_that_turned_read_only_refuses_writes_and_answers_reads(server: Server, opened: Opened) -> None:
+    with databases.fresh(server) as url:
+        # On MariaDB an administrator may still write; our account, like an operator's, has no such right.
+        backend = opened(url.replace("root@", "plain@"))
+        if server.kind == "mariadb":
+            _administer(server, "CREATE USER plain@'127.0.0.1'")
+            _administer(server, "GRANT SELECT, INSERT, UPDATE, DELETE ON *.* TO plain@'127.0.0.1'")
+        uuid = _enrol(backend)
+        _set_read_only(server, value=True)
+        _refused_in_time(lambda: [_enrol(backend) for _ in range(1000)])
+        assert backend.store.read(lambda tx: tx.nodes.get(uuid)).uuid == uuid
+        _set_read_only(server, value=False)
+        assert until(lambda: _enrols(backend), seconds=10)
+
+
+def _enrols(backend: Backend) -> bool:
+    try:
+        _enrol(backend)
+    except StoreUnavailableError:
+        return False
+    return True
+
+
+def _set_read_only(server: Server, *, value: bool) -> None:
+    if server.kind == "postgresql":
+        _administer(server, f"ALTER SYSTEM SET default_transaction_read_only TO {'on' if value else 'off'}")
+        _administer(server, "SELECT pg_reload_conf()")
+    else:
+        _administer(server, f"SET GLOBAL read_only = {int(value)}")
+
+
+def _administer(server: Server, statement: str) -> None:
+    if server.kind == "postgresql":
+        conninfo = f"host=127.0.0.1 port={server.port} user=ferroscope dbname=postgres"
+        with psycopg.connect(conninfo, autocommit=True) as connection:
+            connection.execute(statement)
+    else:
+        account = {"host": "127.0.0.1", "port": server.port, "user": "root", "autocommit": True}
+        with pymysql.connect(**account) as connection, connection.cursor() as cursor:
+            cursor.execute(statement)
+
+
+def test_a_locked_sqlite_file_is_an_error_in_time(sqlite_url: str, opened: Opened) -> None:
+    backend = opened(sqlite_url)
+    uuid = _enrol(backend)
+    other = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    _refused_in_time(lambda: _enrol(backend))
+    assert backend.store.read(lambda tx: tx.nodes.get(uuid)).uuid == uuid
+    other.execute("ROLLBACK")
+    other.close()
+    _enrol(backend)
+
+
+def test_a_sqlite_file_that_is_locked_for_a_moment_is_waited_for(sqlite_url: str, opened: Opened) -> None:
+    backend = opened(sqlite_url)
+    other = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    timer = threading.Timer(0.3, lambda: other.execute("COMMIT"))
+    timer.start()
+    _enrol(backend)
+    timer.join()
+    other.close()
+
+
+def test_every_write_that_returned_survives_the_death_of_its_process_on_sqlite(
+    sqlite_url: str, opened: Opened, tmp_path: Path
+) -> None:
+    program = (
+        "import sys, threading\n"
+        "from ferroscope.config.settings import DatabaseSettings, Settings\n"
+        "from ferroscope.runtime.backend import open_backend\n"
+        "from ferroscope.runtime.clock import SystemClock\n"
+        "from tests.support import examples\n"
+        "settings = Settings(database=DatabaseSettings(connection=sys.argv[1]))\n"
+        "backend = open_backend(settings, clock=SystemClock(), stop=threading.Event(), listen=False)\n"
+        "while True:\n"
+        "    node = examples.node()\n"
+        "    backend.store.write(lambda tx: tx.nodes.add(node))\n"
+        "    print(node.uuid, flush=True)\n"
+    )
+    told = tmp_path / "told"
+    with told.open("w") as output:
+        writer = subprocess.Popen([sys.executable, "-c", program, sqlite_url], cwd=ROOT, stdout=output)
+    try:
+        assert until(lambda: told.read_text().count("\n") > 50, seconds=60)
+    finally:
+        os.kill(writer.pid, signal.SIGKILL)
+        writer.wait()
+    stored = {line for line in told.read_text().splitlines(keepends=True) if line.endswith("\n")}
+    backend = opened(sqlite_url)
+    found = {node.uuid for node in backend.store.read(lambda tx: tx.nodes.list(Query()))}
+    assert {line.strip() for line in stored} <= found
