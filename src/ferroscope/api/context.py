@@ -13,14 +13,23 @@ import msgspec
 
 from ferroscope.config.settings import Settings
 from ferroscope.ports.bmc import Bmc
-from ferroscope.ports.clock import StopFlag
+from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.store import Store
+
+
+class DatabaseFacts(msgspec.Struct, frozen=True):
+    """What the status tells of the database: its kind, its schema's version, and the one that this release needs."""
+
+    kind: str
+    schema: str | None
+    schema_needed: str
 
 
 class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     """``drivers`` by name, for listing and validation only; ``process`` names this process in the journal.
 
     ``new_uuid`` and ``new_token`` are random and unguessable; ``log`` is a structlog logger.
+    ``describe`` asks the database about itself; ``clock`` is this host's.
     ``draining`` is set once the process shall get no new callers from a load balancer.
     """
 
@@ -31,4 +40,6 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     new_uuid: Callable[[], str]
     new_token: Callable[[], str]
     log: Any
+    clock: Clock
+    describe: Callable[[], DatabaseFacts]
     draining: StopFlag = msgspec.field(default_factory=threading.Event)

@@ -30,6 +30,7 @@ from ferroscope.api import (
     power,
     provision,
     ramdisk,
+    status,
     timeline,
     versions,
 )
@@ -60,6 +61,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     _service("GET /healthcheck", health.get_healthcheck, "public_api", 200, health.Health),
     _service("GET /openapi.json", openapi.get_openapi, "public_api", 200, dict[str, Any]),
 
+    _service("GET /v1/status", status.get_status, "ferroscope:status:get", 200, status.StatusView),
     _service("GET /v1/leases", leases.list_leases, "ferroscope:lease:get", 200, leases.LeaseList),
     _service(f"GET {_LEASE}", leases.get_lease, "ferroscope:lease:get", 200, leases.LeaseView),
     _service(f"POST {_LEASE}", leases.acquire_lease, "ferroscope:lease:hold", 201, leases.LeaseView,

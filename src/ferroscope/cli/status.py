@@ -1,9 +1,9 @@
-"""``ferroscope status``: how many nodes are in which state, and what has failed lately."""
+"""``ferroscope status``: members, leases, queue and nodes, a sentence each, and what has failed lately."""
 
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -11,7 +11,7 @@ import click
 
 from ferroscope.cli.client import Api
 from ferroscope.cli.output import Output, console, facts, table, with_api
-from ferroscope.cli.times import ago
+from ferroscope.cli.times import ago, span
 from ferroscope.domain.provision import Provision
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _WATCH_EVERY: Final = 1.0
 _FIELDS: Final = ("uuid", "name", "provision_state", "provision_updated_at", "power_state", "last_error")
+_SHOWN: Final = ("database", "members", "leases", "queue", "problems")
 
 
 @click.command()
@@ -26,7 +27,7 @@ _FIELDS: Final = ("uuid", "name", "provision_state", "provision_updated_at", "po
 @click.option("-w", "--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
 @with_api
 def status(api: Api, out: Output, *, failures: int, watch: bool) -> None:
-    """Show how the service is doing: nodes by state, and the newest failures."""
+    """Show how the service is doing: members, leases, queue, nodes by state, the newest failures, problems."""
     if watch and out.for_programs:
         raise click.UsageError("--watch is for people; programs should ask again")
     if watch:
@@ -36,18 +37,20 @@ def status(api: Api, out: Output, *, failures: int, watch: bool) -> None:
 
 
 def fetch(api: Api, failures: int) -> dict[str, Any]:
-    """Return the counts, and the newest ``failures`` nodes whose inspection failed."""
+    """Return the service's status, and the newest ``failures`` nodes whose inspection failed."""
     version = api.get("/v1/")["version"]["version"]
-    nodes = list(api.pages("/v1/nodes", "nodes", fields=_FIELDS))
-    states = Counter(node["provision_state"] for node in nodes)
-    failed = [node for node in nodes if node["provision_state"] == Provision.INSPECT_FAILED]
+    status = api.get("/v1/status")
+    states = status["nodes"]
+    failed = []
+    if failures and states.get(Provision.INSPECT_FAILED):
+        failed = list(api.pages("/v1/nodes", "nodes", provision_state=Provision.INSPECT_FAILED, fields=_FIELDS))
     failed.sort(key=lambda node: node["provision_updated_at"] or "", reverse=True)
     return {
         "url": api.url,
         "api_version": version,
-        "nodes": len(nodes),
-        "provision_states": {str(state): states[state] for state in Provision if states[state]},
-        "power_on": sum(node["power_state"] == "power on" for node in nodes),
+        "nodes": sum(states.values()),
+        "provision_states": {str(state): states[state] for state in Provision if states.get(state)},
+        **{name: status[name] for name in _SHOWN},
         "failures": [{name: node[name] for name in _FIELDS} for node in failed[:failures]],
     }
 
@@ -57,7 +60,9 @@ def drawn(data: dict[str, Any]) -> RenderableType:
     from rich.console import Group
 
     service = f"{data['url']} (API {data['api_version']})"
-    parts: list[RenderableType] = [facts({"Service": service, "Nodes": data["nodes"], "Power on": data["power_on"]})]
+    parts: list[RenderableType] = [
+        facts({"Service": service, "Database": _database(data["database"]), "Nodes": data["nodes"]})
+    ]
     if data["nodes"]:
         parts += ["", table(("STATE", "NODES"), data["provision_states"].items())]
     if data["failures"]:
@@ -66,7 +71,42 @@ def drawn(data: dict[str, Any]) -> RenderableType:
             for node in data["failures"]
         ]
         parts += ["", table(("FAILED", "SINCE", "ERROR"), rows)]
+    parts += ["", table(("MEMBER", ""), [row for member in data["members"] for row in _member(member)])]
+    if data["leases"]:
+        parts += ["", table(("LEASE", ""), [(lease["name"], _lease(lease)) for lease in data["leases"]])]
+    if data["queue"]:
+        parts += ["", table(("QUEUE", ""), [(row["event"], _queue(row)) for row in data["queue"]])]
+    if data["problems"]:
+        parts += ["", table(("TO LOOK INTO",), [(problem,) for problem in data["problems"]])]
     return Group(*parts)
+
+
+def _database(database: dict[str, Any]) -> str:
+    skew = abs(database["clock_skew"])
+    return f"{database['kind']}, schema {database['schema']}, our clock is within {max(skew, 0.01):.2f} s of its"
+
+
+def _member(member: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the member's own row, and one for each of its loops."""
+    silent = member["silent_for"]
+    heard = "" if silent is None else f", last heard of {silent:.1f} s ago"
+    yield member["name"], f"{'alive' if member['alive'] else 'dead; it began'} {_for(member)}{heard}"
+    for loop, sentence in member["loops"].items():
+        yield f"  {loop}", sentence
+
+
+def _for(member: dict[str, Any]) -> str:
+    return f"for {span(member['age'])}" if member["alive"] else f"{span(member['age'])} ago"
+
+
+def _lease(lease: dict[str, Any]) -> str:
+    if lease["holder"] is None:
+        return f"is free; its last epoch was {lease['epoch']}"
+    return f"is held by {lease['holder']} in epoch {lease['epoch']} for another {lease['remaining']:.1f} s"
+
+
+def _queue(row: dict[str, Any]) -> str:
+    return f"{row['waiting']} wait, {row['claimed']} are being carried out; the oldest came {span(row['oldest'])} ago"
 
 
 def _watch(api: Api, failures: int) -> NoReturn:

@@ -36,6 +36,10 @@ class Backend(msgspec.Struct, frozen=True):
     queue: Queue
     bus: Bus
 
+    def describe(self) -> tuple[str, str | None, str]:
+        """Return the kind of database, its schema's version, and the one that is needed; ``StoreUnavailableError``."""
+        return self.engine.dialect.name, migrate.current(self.engine), migrate.HEAD
+
     def close(self) -> None:
         self.bus.close()
         self.engine.dispose()

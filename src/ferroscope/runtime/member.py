@@ -10,31 +10,66 @@ import os
 import socket
 import threading
 import uuid
+from collections.abc import Callable, Mapping
+from typing import Final
 
+import msgspec
 import structlog
 
 from ferroscope.config.settings import WorkerSettings
-from ferroscope.domain.model import Member
-from ferroscope.ports.clock import StopFlag
+from ferroscope.domain.model import Document, Member
+from ferroscope.observe import party
+from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.errors import StoreUnavailableError
-from ferroscope.ports.store import Store
+from ferroscope.ports.store import Store, Transaction
 
 _log = structlog.get_logger(__name__)
 
+_FORGOTTEN_AFTER: Final = 3600.0
+
+
+def _forget(tx: Transaction) -> None:
+    """Forget those who have been dead for so long that nobody asks what became of them."""
+    for member in tx.members.list():
+        if member.expires_at < tx.now - _FORGOTTEN_AFTER:
+            tx.members.leave(member.id)
+
 
 class Membership:
-    """Join with ``start``; after the stop flag is set, ``leave``."""
+    """Join with ``start``; after the stop flag is set, ``leave``.
 
-    def __init__(self, store: Store, settings: WorkerSettings, *, role: str, stop: StopFlag, ident: str = "") -> None:
+    ``tell(skew, loops)`` returns what else the member publishes of itself (``Member.detail``).
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        settings: WorkerSettings,
+        *,
+        role: str,
+        stop: StopFlag,
+        clock: Clock,
+        ident: str = "",
+        tell: Callable[[float | None, Mapping[str, str]], Document] | None = None,
+    ) -> None:
         self._store = store
         self._settings = settings
         self._stop = stop
+        self._clock = clock
+        self._tell = tell
+        self._loops: dict[str, Callable[[], str]] = {}
+        self._skew: float | None = None
         self.member = Member(id=ident or str(uuid.uuid4()), host=socket.gethostname(), pid=os.getpid(), role=role)
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+
+    def watch(self, loop: str, sentence: Callable[[], str]) -> None:
+        """Publish, from the next heartbeat on, what this loop says of itself."""
+        self._loops = self._loops | {loop: sentence}
 
     def start(self) -> None:
         """Announce this process, then go on doing so; ``StoreUnavailableError``."""
         self._beat()
+        self._store.write(_forget, durable=False)
         self._thread.start()
 
     def leave(self) -> None:
@@ -46,7 +81,16 @@ class Membership:
             _log.warning("could not leave the party; the heartbeat will expire", error=str(exc))
 
     def _beat(self) -> None:
-        self._store.write(lambda tx: tx.members.beat(self.member, self._settings.member_ttl), durable=False)
+        said = {name: sentence() for name, sentence in self._loops.items()}
+        detail = {} if self._tell is None else self._tell(self._skew, said)
+        member = msgspec.structs.replace(self.member, sentence=party.summary(said), detail=detail)
+
+        def work(tx: Transaction) -> float:
+            ahead = self._clock.time() - tx.now  # at the most a round trip too much
+            tx.members.beat(member, self._settings.member_ttl)
+            return ahead
+
+        self._skew = self._store.write(work, durable=False)
 
     def _run(self) -> None:
         while not self._stop.wait(self._settings.heartbeat_interval):

@@ -10,12 +10,13 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, Literal
 
 import structlog
 
 from ferroscope.config.settings import Settings
-from ferroscope.observe import log
+from ferroscope.observe import log, party
 from ferroscope.runtime import signals, wiring
 from ferroscope.runtime.backend import SchemaError, StoreUnavailableError, ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock
@@ -91,13 +92,19 @@ class Process:
 
     def _start(self) -> None:
         settings, clock = self._settings, SystemClock()
-        ensure_schema(settings, upgrade=self._upgrade)
+        schema = ensure_schema(settings, upgrade=self._upgrade)
         working = "worker" in self._roles
         backend = open_backend(settings, clock=clock, stop=self._stop, listen=working)
         self._ending.append(backend.close)
         drivers = wiring.build_drivers(settings)
         membership = Membership(
-            backend.lease_store, settings.worker, role=self._role, stop=self._stop, ident=self._member
+            backend.lease_store,
+            settings.worker,
+            role=self._role,
+            stop=self._stop,
+            clock=clock,
+            ident=self._member,
+            tell=lambda skew, loops: party.about(settings, self._roles, schema, skew=skew, loops=loops),
         )
         membership.start()
         self._ending.append(membership.leave)
@@ -112,6 +119,8 @@ class Process:
                 process=self.name,
             )
             pool.start()
+            for number, worker in enumerate(pool.workers):
+                membership.watch(f"worker-{number}", partial(getattr, worker, "sentence"))
             self._ending.append(lambda: pool.join(settings.worker.graceful_timeout))
         if "periodic" in self._roles:
             singletons = wiring.build_singletons(
@@ -120,6 +129,8 @@ class Process:
             threads = [threading.Thread(target=one.run, name=one.task.name, daemon=True) for one in singletons]
             for thread in threads:
                 thread.start()
+            for one in singletons:
+                membership.watch(one.task.name, partial(getattr, one, "sentence"))
             self._ending.append(lambda: _join(threads, settings.lease.numbers().ttl))
         self._ending.append(lambda: backend.bus.publish("requests"))
         self._ending.append(self._stop.set)
@@ -128,6 +139,10 @@ class Process:
             sockets = listeners(settings.api) if self._sockets is None else self._sockets
             server = HttpServer(app, settings.api, sockets)
             server.start()
+            membership.watch(
+                "http",
+                lambda: "lets load balancers notice that it stops" if self._draining.is_set() else "answers calls",
+            )
             self._ending.append(lambda: server.stop(settings.worker.graceful_timeout))
             if settings.api.drain_delay:
                 self._ending.append(lambda: self._drain(server))

@@ -19,6 +19,7 @@ from ferroscope.config.settings import Settings
 from ferroscope.ports.bmc import Bmc
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.runtime.backend import Backend
+from ferroscope.runtime.clock import SystemClock
 
 # The API does not import the worker's side and the other way round, so each is imported where
 # it is built: a process pays only for the roles that it plays.
@@ -52,7 +53,7 @@ def build_app(
 ) -> Callable[..., Iterable[bytes]]:
     """Return the WSGI application of the api role; its health check fails once ``draining`` is set."""
     from ferroscope.api.app import create_app
-    from ferroscope.api.context import ApiContext
+    from ferroscope.api.context import ApiContext, DatabaseFacts
 
     context = ApiContext(
         store=backend.store,
@@ -63,6 +64,8 @@ def build_app(
         new_token=lambda: secrets.token_urlsafe(32),
         log=structlog.get_logger("ferroscope.api"),
         draining=draining or threading.Event(),
+        clock=SystemClock(),
+        describe=lambda: DatabaseFacts(*backend.describe()),
     )
     return create_app(context)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -92,7 +93,12 @@ def test_status_counts_nodes_by_state_and_shows_the_newest_failures(running: She
     assert status["nodes"] >= 3
     assert sum(status["provision_states"].values()) == status["nodes"]
     assert status["failures"][0]["name"] == names[0]
-    assert "aborted" in running("status", check=0).stdout
+    assert [lease["own"] for lease in status["leases"]] == [True, True]
+    assert status["members"][0]["loops"]
+    shown = running("status", check=0).stdout
+    assert "aborted" in shown
+    assert re.search(r"periodic/timeouts +is held by all@\S+ in epoch 1 for another", shown)
+    assert re.search(r"http +answers calls", shown)
 
 
 @pytest.mark.parametrize("fleet", [("sim-ramdisk-error-1",)], indirect=True)

@@ -1,0 +1,169 @@
+"""How is the service doing? Members, leases, queue, nodes, and what somebody should look into.
+
+Everything is read in one transaction; what it says of clocks and the schema is as this process
+sees it. Sentences are for people, everything else for programs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import msgspec
+
+from ferroscope import __version__
+from ferroscope.api.call import Call, NoQuery, Reply
+from ferroscope.api.context import ApiContext
+from ferroscope.api.leases import LeaseView, view
+from ferroscope.api.times import iso_exact
+from ferroscope.domain.lease import Lease
+from ferroscope.domain.model import Member
+from ferroscope.observe import party
+from ferroscope.ports.store import Backlog, Population, Transaction
+
+
+class DatabaseView(msgspec.Struct, frozen=True):
+    """``kind``: sqlite, postgresql, mysql or mariadb. ``clock_skew``: seconds that our clock is ahead of its."""
+
+    kind: str
+    schema: str | None
+    schema_needed: str
+    clock_skew: float
+
+
+class MemberView(msgspec.Struct, frozen=True):
+    """A running process; ages in seconds. ``silent_for``: since its last heartbeat."""
+
+    id: str
+    name: str
+    host: str
+    pid: int
+    role: str
+    alive: bool
+    age: float
+    silent_for: float | None
+    started_at: str | None
+    version: str | None
+    clock_skew: float | None
+    sentence: str
+    loops: dict[str, str]
+
+
+class QueueView(msgspec.Struct, frozen=True):
+    """The requests of one event; ``oldest`` is how many seconds ago the first was put on the queue."""
+
+    event: str
+    waiting: int
+    claimed: int
+    oldest: float
+
+
+class StatusView(msgspec.Struct, frozen=True):
+    """``problems`` are sentences, each with what to do; empty when there is nothing to do."""
+
+    at: str | None
+    process: str
+    version: str
+    database: DatabaseView
+    members: list[MemberView]
+    leases: list[LeaseView]
+    queue: list[QueueView]
+    nodes: dict[str, int]
+    problems: list[str]
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What one transaction saw; ``skew`` as in ``DatabaseView``."""
+
+    now: float
+    skew: float
+    members: Sequence[Member]
+    leases: Sequence[Lease]
+    backlog: Sequence[Backlog]
+    nodes: Sequence[Population]
+
+
+def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
+    """Show members, leases, queue and nodes, and what somebody should look into."""
+
+    def work(tx: Transaction) -> Seen:
+        skew = context.clock.time() - tx.now
+        return Seen(
+            now=tx.now,
+            skew=skew,
+            members=tx.members.list(),
+            leases=tx.leases.list(),
+            backlog=tx.figures.backlog(),
+            nodes=tx.figures.nodes(),
+        )
+
+    seen = context.store.read(work)
+    facts = context.describe()
+    counts: dict[str, int] = defaultdict(int)
+    for row in seen.nodes:
+        counts[str(row.provision_state)] += row.nodes
+    names = {member.id: party.name_of(member) for member in seen.members}
+    return Reply(
+        200,
+        StatusView(
+            at=iso_exact(seen.now),
+            process=context.process,
+            version=__version__,
+            database=DatabaseView(facts.kind, facts.schema, facts.schema_needed, round(seen.skew, 4)),
+            members=[_member(member, seen.now) for member in seen.members],
+            leases=[_lease(lease, names) for lease in seen.leases],
+            queue=[_queue(row, seen.now) for row in seen.backlog],
+            nodes=dict(counts),
+            problems=problems(seen, context.process),
+        ),
+    )
+
+
+def problems(seen: Seen, process: str) -> list[str]:
+    """Return what somebody should look into, a sentence each."""
+    alive = [member for member in seen.members if member.expires_at > seen.now]
+    said = [
+        f"{party.name_of(member)} has not been heard of for too long and counts as dead; "
+        "what it held is free. Start it again, or leave it: it is forgotten an hour later"
+        for member in seen.members
+        if member.expires_at <= seen.now
+    ]
+    working = any(member.role in ("all", "worker") for member in alive)
+    waiting = sum(row.waiting for row in seen.backlog)
+    if not working:
+        what = f"; {waiting} requests wait" if waiting else ""
+        said.append(f"no worker is alive{what}; start one: ferroscope worker")
+    if abs(seen.skew) > party.MAX_SKEW:
+        said.append(party.skew_sentence(process, seen.skew))
+    return said + party.skewed(alive) + party.drift(alive)
+
+
+def _member(member: Member, now: float) -> MemberView:
+    told = member.detail
+    ttl, skew = told.get("heartbeat"), told.get("clock_skew")
+    silent = None if not isinstance(ttl, int | float) else max(0.0, round(now - member.expires_at + ttl, 3))
+    return MemberView(
+        id=member.id,
+        name=party.name_of(member),
+        host=member.host,
+        pid=member.pid,
+        role=member.role,
+        alive=member.expires_at > now,
+        age=max(0.0, round(now - member.started_at, 3)),
+        silent_for=silent,
+        started_at=iso_exact(member.started_at),
+        version=str(told["version"]) if "version" in told else None,
+        clock_skew=float(skew) if isinstance(skew, int | float) else None,
+        sentence=member.sentence,
+        loops=party.loops_of(member),
+    )
+
+
+def _lease(lease: Lease, names: dict[str, str]) -> LeaseView:
+    """Our own leases are held by members, which people know by other names."""
+    shown = view(lease)
+    return msgspec.structs.replace(shown, holder=names.get(shown.holder or "", shown.holder))
+
+
+def _queue(row: Backlog, now: float) -> QueueView:
+    return QueueView(str(row.event), row.waiting, row.claimed, max(0.0, round(now - row.oldest, 3)))

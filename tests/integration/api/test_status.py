@@ -1,0 +1,89 @@
+"""GET /v1/status: what one look at the whole says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from ferroscope.config.settings import LeaseSettings, Settings
+from ferroscope.domain.model import Member
+from ferroscope.observe import party
+from tests.integration.api.service import Service
+from tests.support import examples
+
+
+def _beat(service: Service, member: Member, ttl: float = 60.0) -> None:
+    service.store.write(lambda tx: tx.members.beat(member, ttl))
+
+
+def _told(settings: Settings | None = None, **loops: str) -> dict[str, Any]:
+    return party.about(settings or Settings(), ["worker"], "0003", skew=0.01, loops=loops)
+
+
+def _status(service: Service) -> Any:
+    answer = service.bare_metal.get("/v1/status")
+    assert answer.status_code == 200, answer.text
+    return answer.json
+
+
+def test_an_empty_service_says_what_it_lacks(everywhere: Service) -> None:
+    status = _status(everywhere)
+    assert status["database"]["kind"] in ("sqlite", "postgresql", "mysql", "mariadb")
+    assert status["database"]["schema"] == status["database"]["schema_needed"]
+    assert abs(status["database"]["clock_skew"]) < 1
+    assert (status["members"], status["leases"], status["queue"], status["nodes"]) == ([], [], [], {})
+    assert status["problems"] == ["no worker is alive; start one: ferroscope worker"]
+
+
+def test_members_are_shown_with_their_loops_and_ages(everywhere: Service) -> None:
+    detail = _told(**{"worker-0": "found no request that is due"})
+    _beat(everywhere, examples.member("a", sentence="waits", detail=detail), ttl=6.0)
+    (member,) = _status(everywhere)["members"]
+    assert (member["name"], member["alive"], member["sentence"]) == ("worker@example:42", True, "waits")
+    assert member["loops"] == {"worker-0": "found no request that is due"}
+    assert 0 <= member["age"] < 5
+    assert 0 <= member["silent_for"] < 5
+    assert member["clock_skew"] == 0.01
+    assert _status(everywhere)["problems"] == []
+
+
+def test_the_queue_and_the_nodes_are_counted(everywhere: Service) -> None:
+    _beat(everywhere, examples.member("worker-1", detail=_told()))
+    for number in range(3):
+        node = everywhere.enrol(name=f"n{number}")
+        everywhere.bare_metal.put(f"/v1/nodes/{node}/states/provision", {"target": "inspect"})
+    claim = everywhere.backend.queue.get("worker-1", 0.0, everywhere.stop)
+    assert claim is not None
+    status = _status(everywhere)
+    (row,) = status["queue"]
+    assert (row["event"], row["waiting"], row["claimed"]) == ("inspect", 2, 1)
+    assert 0 <= row["oldest"] < 30
+    assert status["nodes"] == {"inspecting": 3}
+
+
+def test_leases_are_shown_with_the_members_name_and_without_the_term(service: Service) -> None:
+    _beat(service, examples.member("member-id"))
+    service.store.write(lambda tx: tx.leases.acquire("periodic/timeouts", "member-id", 6.0))
+    service.store.write(lambda tx: tx.leases.acquire("backup", "somebody", 6.0))
+    foreign, own = _status(service)["leases"]
+    assert (own["name"], own["holder"], own["epoch"], own["own"]) == ("periodic/timeouts", "worker@example:42", 1, True)
+    assert (foreign["holder"], foreign["own"]) == ("somebody", False)
+    assert 0 < own["remaining"] <= 6
+    assert "term" not in own
+
+
+@pytest.mark.parametrize("what", ["dead", "drift", "skew"])
+def test_what_is_wrong_is_said_in_a_sentence(service: Service, what: str) -> None:
+    _beat(service, examples.member("good", detail=_told()))
+    told = {
+        "dead": _told(),
+        "drift": _told(Settings(lease=LeaseSettings(profile="fast"))),
+        "skew": _told() | {"clock_skew": 90.0},
+    }[what]
+    bad = msgspec.structs.replace(examples.member("bad", detail=told), host="bad-host")
+    _beat(service, bad, ttl=0.0 if what == "dead" else 60.0)
+    (said,) = _status(service)["problems"]
+    expected = {"dead": "counts as dead", "drift": "[lease] are not the same", "skew": "90.0 s ahead"}[what]
+    assert expected in said

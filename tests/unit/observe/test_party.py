@@ -1,0 +1,69 @@
+"""What members tell of themselves, and what is concluded from it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ferroscope.config.settings import ApiSettings, DatabaseSettings, LeaseSettings, Settings, WorkerSettings
+from ferroscope.domain.model import Member
+from ferroscope.observe import party
+
+
+def _member(host: str, settings: Settings | None = None, **detail: object) -> Member:
+    told = party.about(settings or Settings(), ["worker"], "0003", skew=0.0, loops={})
+    return Member(id=host, host=host, pid=7, role="worker", detail=told | detail)
+
+
+def test_members_with_the_same_settings_do_not_drift() -> None:
+    own = Settings(
+        api=ApiSettings(host="127.0.0.1", bare_metal_port=1, threads=3),
+        database=DatabaseSettings(connection="sqlite:///elsewhere.db", pool_size=3),
+        worker=WorkerSettings(threads=9),
+    )
+    assert party.drift([_member("a"), _member("b", own)]) == [], "these may differ from process to process"
+
+
+def test_a_member_with_other_settings_is_named_with_its_section() -> None:
+    fast = Settings(lease=LeaseSettings(profile="fast"))
+    (said,) = party.drift([_member("a"), _member("b"), _member("odd", fast)])
+    assert "[lease]" in said
+    assert "worker@odd:7" in said
+    assert "worker@a" not in said
+
+
+def test_members_of_different_releases_are_named() -> None:
+    (said,) = party.drift([_member("a"), _member("b", version="0.0.1")])
+    assert "0.0.1 (worker@b:7)" in said
+
+
+def test_no_secret_is_part_of_what_is_told() -> None:
+    settings = Settings(database=DatabaseSettings(connection="postgresql://me:hunter2@db/x"))
+    other = Settings(database=DatabaseSettings(connection="postgresql://me:other@db/x"))
+    told = party.about(settings, ["api"], "0003", skew=None, loops={})
+    assert "hunter2" not in msgspec.json.encode(told).decode()
+    assert told["settings"] == party.fingerprints(other), "not even as a digest"
+
+
+def test_a_clock_that_is_far_off_is_named_once_per_host() -> None:
+    members = [_member("a", clock_skew=0.4), _member("b", clock_skew=-7.25), _member("b", clock_skew=-7.5)]
+    (said,) = party.skewed(members)
+    assert "clock of b is 7.5 s behind" in said
+
+
+def test_members_that_tell_nothing_or_nonsense_do_no_harm() -> None:
+    odd = [
+        Member(id="a", host="a", pid=1, role="api"),
+        Member(id="b", host="b", pid=1, role="api", detail={"settings": 7, "loops": [], "clock_skew": "x"}),
+    ]
+    assert party.drift(odd) == []
+    assert party.skewed(odd) == []
+    assert party.loops_of(odd[1]) == {}
+
+
+def test_loops_are_told_in_bounded_length() -> None:
+    loops = {f"worker-{n}": "x" * 1000 for n in range(100)}
+    told = party.about(Settings(), [], "0003", skew=1 / 3, loops=loops)
+    assert len(msgspec.json.encode(told)) < 20_000
+    assert told["clock_skew"] == 0.3333
+    assert len(party.summary(loops)) <= 255
+    assert party.summary({"a": "waits", "b": "waits", "c": "leads"}) == "waits; leads"
