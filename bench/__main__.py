@@ -1,4 +1,4 @@
-"""``python -m bench [cycle|reads|start|scale|profile]``; without a name all but the last.
+"""``python -m bench [cycle|reads|start|scale|profile|failover|scaleout]``; without a name the first four.
 
 Exit code 1 where anything was wrong with what the service did; with ``--check`` 2 where a target is missed.
 """
@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 
 from bench import cycle as cycles
-from bench import hot, machine, show
+from bench import ha, hot, machine, show
 from bench import reads as readings
 from bench import scale as scales
 from bench import start as starts
@@ -151,6 +151,10 @@ def profile(found: tuple[Report, Path], role: str, database: str, nodes: int, ro
     report, directory = found
     report.section(f"profile of {role} on {database}")
     show.profile(report, hot.measure(role, database, cycles.Load(nodes=nodes, rounds=rounds), directory), top)
+
+
+main.add_command(ha.failover)
+main.add_command(ha.scaleout)
 
 
 def _end(report: Report, name: str, *, save: bool, check: bool) -> None:

@@ -48,5 +48,9 @@ TARGETS: Final[dict[str, Target]] = {
     "GET inventory/s": Target(1500, True, "Ironic 58"),
     "RSS, MB": Target(120, False, "ironic-inspector 125-142, Ironic 280-335"),
     "start to first 200, s": Target(1.0, False, "ironic-inspector 1.8-3.3, Ironic 2.8"),
+    "fail-over, killed, default, p99 s": Target(6.5, False, "client-go 13-24, River 15-21, Patroni 20-45"),
+    "fail-over, killed, fast, p99 s": Target(3.5, False),
+    "fail-over, supervised, p99 s": Target(1.0, False),
+    "fail-over, stopped, p99 s": Target(0.5, False),
     "cost with many nodes / with few": Target(1.2, False),
 }

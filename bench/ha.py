@@ -1,0 +1,70 @@
+"""The commands ``failover`` and ``scaleout``, and how their raw numbers are laid out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from bench import failover as failovers
+from bench import scaleout as scaleouts
+from bench.cycle import Load, median_round
+from bench.databases import NAMES
+from bench.figures import Figure
+from bench.report import Report
+
+
+@click.command("failover")
+@click.pass_obj
+@click.option("--database", type=click.Choice(NAMES), default="postgresql", show_default=True)
+@click.option("--profile", type=click.Choice(["default", "fast"]), default="default", show_default=True)
+@click.option("--kills", default=60, show_default=True, help="How often a leader ends in each way.")
+@click.option(
+    "--way",
+    "ways",
+    type=click.Choice(failovers.WAYS),
+    multiple=True,
+    default=failovers.WAYS,
+    help="How it ends; may be given several times.",
+)
+@click.option("--seed", default=1, show_default=True)
+def failover(
+    found: tuple[Report, Path], database: str, profile: str, kills: int, ways: tuple[failovers.Way, ...], seed: int
+) -> None:
+    """From the end of a leader to the first fenced write of its successor."""
+    report, directory = found
+    report.section(f"failover on {database}, profile {profile}: {kills} of each")
+    for way in ways:
+        measured = failovers.measure(database, profile, way, kills, directory, seed=seed)
+        report.keep("failover", measured)
+        raw = " ".join(f"{seconds:.3f}" for seconds in measured.seconds)
+        report.console.print(f"{way}: {measured.spread} ms (p50 / p99 / max)\n  {raw}", highlight=False, soft_wrap=True)
+        key = f"fail-over, {way}, p99 s" if way != "killed" else f"fail-over, killed, {profile}, p99 s"
+        report.found(Figure(key, database, measured.spread.p99 / 1000))
+
+
+@click.command("scaleout")
+@click.pass_obj
+@click.option("--database", type=click.Choice(NAMES), default="postgresql", show_default=True)
+@click.option("--nodes", default=200, show_default=True)
+@click.option("--concurrency", default=16, show_default=True, help="Inspections in flight.")
+@click.option("--rounds", default=3, show_default=True)
+@click.option("--processes", type=int, multiple=True, default=(1, 2, 4), show_default=True)
+def scaleout(
+    found: tuple[Report, Path], database: str, nodes: int, concurrency: int, rounds: int, processes: tuple[int, ...]
+) -> None:
+    """Whole inspections with 1, 2 and 4 worker processes."""
+    report, directory = found
+    report.section(f"scaleout on {database}: {nodes} nodes, {concurrency} at a time")
+    load = Load(nodes=nodes, concurrency=concurrency, rounds=rounds)
+    measured = scaleouts.measure(database, load, directory, processes=processes)
+    rows = []
+    for count, cycle in measured.cycles.items():
+        typical = median_round(cycle.rounds)
+        rates = " ".join(f"{round_.rate:.0f}" for round_ in cycle.rounds)
+        spent = ", ".join(f"{name} {value:.1f}" for name, value in typical.cpu.items())
+        rows.append((str(count), typical.rate, rates, typical.run.whole, spent, typical.strangers))
+        report.found(Figure(f"inspections/s, {count} worker processes", database, typical.rate))
+    report.table(("workers", "insp/s", "rounds", "whole, ms", "CPU ms per inspection", "strangers"), rows)
+    report.keep("scaleout", measured)
+    report.wrong(measured.problems)
