@@ -49,7 +49,7 @@ def play(settings: Settings, member: str) -> int:
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     stop, clock, profile = threading.Event(), SystemClock(), settings.lease.numbers()
     backend = open_backend(settings, clock=clock, stop=stop, listen=True)
-    membership = Membership(backend.lease_store, settings.worker, role="worker", stop=stop, ident=member)
+    membership = Membership(backend.lease_store, settings.worker, role="worker", stop=stop, clock=clock, ident=member)
     membership.start()
     candidate = Candidate(OFFICE, membership.member.id, store=backend.lease_store, clock=clock, profile=profile)
     keep = LeaseKeeper(profile, clock)
