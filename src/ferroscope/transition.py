@@ -20,7 +20,7 @@ from ferroscope.domain.states import RESTING, Event, State, Transition
 from ferroscope.ports.store import Transaction
 
 # Several of these at once are one: the node ends up where the caller wants it anyway.
-_MERGED = frozenset({Event.ABORT, Event.TIMEOUT, Event.REAPPLY})
+_MERGED = frozenset({Event.ABORT, Event.TIMEOUT, Event.REAPPLY, Event.DELETE})
 
 
 class Refused(Exception):  # noqa: N818  # an answer, not a fault

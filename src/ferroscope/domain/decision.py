@@ -5,7 +5,7 @@ Delivery is at least once, so a request may come late, twice, or after a worker 
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -14,6 +14,9 @@ from ferroscope.domain.model import Node, Request
 from ferroscope.domain.outcome import Drop, Fail
 from ferroscope.domain.reasons import Reason
 from ferroscope.domain.states import COMMANDS, Event, State, Transition
+
+# They concern the node itself, whichever inspection is its newest by now.
+_OF_THE_NODE: Final = COMMANDS | {Event.DELETE}
 
 
 class DeliveryPolicy(msgspec.Struct, frozen=True):
@@ -35,7 +38,7 @@ Decision = Run | Drop | Fail
 
 def decide(node: Node, request: Request, policy: DeliveryPolicy) -> Decision:
     """Return what to do with ``request``, given the stored state of its node."""
-    if request.event not in COMMANDS and request.inspection != node.inspection:
+    if request.event not in _OF_THE_NODE and request.inspection != node.inspection:
         return Drop(Reason.STALE_REQUEST, f"{request.event} belongs to an inspection that is over")
     if request.event is Event.INSPECT and node.state is not State.STARTING:
         return Drop(Reason.STALE_REQUEST, f"the start is no longer wanted: the inspection is {node.state}")

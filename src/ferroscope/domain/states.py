@@ -126,7 +126,6 @@ def _flagged(table: str, flag: str) -> frozenset[State]:
 
 TRANSITIONS: Final = _parse(TABLE)
 INITIAL: Final = _flagged(TABLE, "*")
-STRICT: Final = frozenset(row.event for row in TRANSITIONS if row.strict)
 TERMINAL: Final = _flagged(TABLE, "+")
 RESTING: Final = TERMINAL | {State.NONE}
 ACTIVE: Final = frozenset(State) - RESTING

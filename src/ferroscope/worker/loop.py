@@ -19,7 +19,7 @@ from ferroscope.domain.decision import Decision, Run, decide
 from ferroscope.domain.model import Claim, Inspection, Node, Request, Severity
 from ferroscope.domain.outcome import Drop, Fail, Next, Outcome, Retry
 from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import ACTIVE, STRICT, Event
+from ferroscope.domain.states import ACTIVE, Event
 from ferroscope.ports.bmc import Bmc
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.errors import (
@@ -140,9 +140,7 @@ class Worker:
         """Lock, decide and save, in one transaction."""
         locked = self.lock(tx, claim)
         decision = self.decide(locked.node, claim.request)
-        if isinstance(decision, Run):
-            locked = self.save(tx, locked, decision)
-        return locked, decision
+        return self.save(tx, locked, decision), decision
 
     def context(self, locked: Locked, decision: Decision) -> TaskContext:
         """Return what the task works on."""
@@ -166,11 +164,7 @@ class Worker:
         return self.queue.get(self.member, self.settings.worker.get_timeout, self.stop)
 
     def lock(self, tx: Transaction, claim: Claim) -> Locked:
-        """Make sure that the claim, which is the node's lock, is still mine; return what it locks.
-
-        A strict request is marked as begun by the same write.
-        """
-        tx.requests.hold(claim, begun=claim.request.event in STRICT)
+        """Lock the claim's node against everybody else's writes; return it with its newest inspection."""
         node = tx.nodes.get(claim.request.node, lock=True)
         inspection = tx.inspections.get(node.inspection) if node.inspection else None
         return Locked(claim, node, inspection)
@@ -179,9 +173,16 @@ class Worker:
         """Let the machine take the event."""
         return decide(node, request, self.settings.worker.delivery())
 
-    def save(self, tx: Transaction, locked: Locked, decision: Run) -> Locked:
-        """Save the target state of a strict event before its task runs; reentrant ones come after."""
-        if not decision.transition.strict or locked.claim.request.begun:
+    def save(self, tx: Transaction, locked: Locked, decision: Decision) -> Locked:
+        """Make sure that the claim is still mine, and save a strict event's target before its task runs.
+
+        Reentrant events are saved after their task, with its results.
+        """
+        if not isinstance(decision, Run) or not decision.transition.strict:
+            tx.requests.hold(locked.claim)
+            return locked
+        tx.requests.hold(locked.claim, begun=True)
+        if locked.claim.request.begun:
             return locked
         node = transition.apply(tx, locked.node, decision.transition)
         return msgspec.structs.replace(locked, node=node)

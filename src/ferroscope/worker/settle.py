@@ -41,6 +41,10 @@ def settle(
         return node
     if isinstance(outcome, Fail):
         return _settle_failure(tx, context, node, decision, outcome)
+    if context.request.event is Event.DELETE:
+        tx.nodes.remove(node.uuid)
+        context.notes.clear()  # its journal went with it
+        return node
     node = three_way(context.before, context.node, node)
     _save_results(tx, context, node)
     moves = [move for move in _moves(context, decision, outcome, with_task) if move.target is not node.state]

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from ferroscope.config.settings import Settings, WorkerSettings
-from ferroscope.domain.states import State
+from ferroscope.domain.states import Event, State
 from ferroscope.periodic.timeouts import Timeouts
 from ferroscope.ports.bmc import Power
-from ferroscope.ports.errors import ClaimLostError
+from ferroscope.ports.errors import ClaimLostError, NotFoundError
 from ferroscope.worker.context import StoppedError, TaskContext
 from tests.unit.worker.conftest import Service, settings
 
@@ -232,3 +232,14 @@ def test_a_callback_that_wins_the_race_against_the_time_out_finishes(service: Se
 
 def test_settings_reach_the_delivery_policy() -> None:
     assert Settings().worker.delivery().max_attempts == 3
+
+
+def test_a_node_that_is_no_longer_tracked_goes_with_everything_that_is_its(service: Service) -> None:
+    service.start()
+    service.work()
+    service.submit(Event.DELETE)
+    service.worker.step()
+    with pytest.raises(NotFoundError):
+        _ = service.node
+    assert service.journal == []
+    assert service.pending == []

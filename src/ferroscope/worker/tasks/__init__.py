@@ -12,7 +12,7 @@ from ferroscope.domain.outcome import Outcome
 from ferroscope.domain.states import Event
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.worker.context import TaskContext
-from ferroscope.worker.tasks import abort, commands, finish, process, start, timeout
+from ferroscope.worker.tasks import abort, commands, delete, finish, process, start, timeout
 from ferroscope.worker.throttle import RebootThrottle
 
 
@@ -26,6 +26,7 @@ def build(pipeline: Pipeline, throttle: RebootThrottle) -> Mapping[Event, Callab
         Event.FINISH: finish.run,
         Event.ABORT: abort.run,
         Event.TIMEOUT: timeout.run,
+        Event.DELETE: delete.run,
         Event.VERIFY: commands.verify,
         Event.SET_POWER: commands.set_power,
         Event.SET_BOOT_DEVICE: commands.set_boot_device,

@@ -1,0 +1,1 @@
+"""An attached Bare Metal service (Ironic, or another Ferroscope) as the source of nodes."""

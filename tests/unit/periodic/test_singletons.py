@@ -1,0 +1,253 @@
+"""Periodic singletons: election, succession, and what each task does when it runs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+import msgspec
+import pytest
+
+from ferroscope.adapters.memory.bus import LocalBus
+from ferroscope.adapters.memory.store import MemoryStore
+from ferroscope.domain.lease import DEFAULT
+from ferroscope.domain.model import Inspection, Node
+from ferroscope.domain.states import Event, State
+from ferroscope.election import Candidate, Tenure
+from ferroscope.periodic.registry_sync import RegistrySync
+from ferroscope.periodic.retention import Retention
+from ferroscope.periodic.singleton import Fence, Singleton
+from ferroscope.ports.clock import StopFlag
+from ferroscope.ports.errors import LeaseLostError
+from ferroscope.ports.registry import RegistryUnavailableError
+from ferroscope.ports.store import Query
+from ferroscope.runtime.keeper import LeaseKeeper
+from tests.unit.worker.conftest import ManualClock, ManualStop
+
+
+class Task:
+    """Counts its runs; ``during`` happens in the middle of each."""
+
+    name = "periodic/test"
+    period = 30.0
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.during = lambda: None
+
+    def step(self, fence: Fence) -> str:
+        self.runs += 1
+        self.during()
+        return f"ran {self.runs} times"
+
+
+class Party:
+    """One store, one clock, any number of candidates for one task."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.stop = ManualStop(self.clock)
+        self.store = MemoryStore(bus=LocalBus(), clock=self.clock)
+        self.tenures: list[Tenure] = []
+
+    def singleton(self, holder: str, task: Task) -> Singleton:
+        candidate = Candidate(task.name, holder, store=self.store, clock=self.clock, profile=DEFAULT)
+        return Singleton(
+            task,
+            candidate,
+            keep=lambda tenure, _reset: self.tenures.append(tenure),
+            profile=msgspec.structs.replace(DEFAULT, poll=0.0),
+            bus=LocalBus(),
+            clock=self.clock,
+            stop=self.stop,
+            new_flag=lambda: ManualStop(self.clock),
+        )
+
+
+def test_the_leader_runs_once_a_period_until_its_trust_ends() -> None:
+    party, task = Party(), Task()
+    one = party.singleton("a", task)
+    one.stand()
+    assert task.runs == 1  # nobody renewed: it stopped before its lease did
+    assert "periodic/test" in one.sentence
+
+
+def test_a_leader_that_is_renewed_goes_on() -> None:
+    party, task = Party(), Task()
+    one = party.singleton("a", task)
+    task.during = lambda: party.stop.set() if task.runs == 3 else None
+
+    class Renewing(ManualStop):
+        def wait(self, timeout: float | None = None) -> bool:
+            super().wait(timeout)
+            assert party.tenures[-1].renew()
+            return self.is_set()
+
+    one._new_flag = lambda: Renewing(party.clock)
+    one.stand()
+    assert task.runs == 3
+    (lease,) = party.store.read(lambda tx: tx.leases.list())
+    assert lease.holder is None  # handed back at the end
+
+
+def test_a_follower_does_not_run_the_task_and_says_whom_it_follows() -> None:
+    party, task = Party(), Task()
+    party.store.write(lambda tx: tx.leases.acquire(task.name, "b", 60.0))
+    one = party.singleton("a", task)
+    one.stand()
+    assert task.runs == 0
+    assert "held by b" in one.sentence
+
+
+def test_a_deposed_leader_stops_at_its_next_fenced_write() -> None:
+    party, task = Party(), Task()
+
+    def overthrow() -> None:
+        party.clock.now += 10.0
+        party.store.write(lambda tx: tx.leases.acquire(task.name, "b", 60.0))
+        party.store.write(party.tenures[-1].fence)
+
+    task.during = overthrow
+    one = party.singleton("a", task)
+    one.stand()
+    assert "deposed" in one.sentence
+    (lease,) = party.store.read(lambda tx: tx.leases.list())
+    assert lease.holder == "b"
+
+
+def test_a_period_of_zero_disables_the_task() -> None:
+    party, task = Party(), Task()
+    task.period = 0.0
+    one = party.singleton("a", task)
+    one.run()
+    assert "disabled" in one.sentence
+
+
+def tenure(party: Party) -> Tenure:
+    candidate = Candidate("office", "a", store=party.store, clock=party.clock, profile=DEFAULT)
+    won = candidate.stand()
+    assert won is not None
+    return won
+
+
+def test_trust_ends_before_the_lease_and_counts_from_before_the_question() -> None:
+    party = Party()
+    won = tenure(party)
+    assert won.trusted_until == party.clock.now + DEFAULT.ttl - DEFAULT.margin
+    party.clock.now = won.trusted_until
+    assert not won.may_act()
+
+
+def test_a_leader_that_makes_no_progress_is_not_renewed() -> None:
+    party = Party()
+    won = tenure(party)
+    for _ in range(3):
+        party.clock.now += 1.5
+        assert won.renew()
+    party.clock.now += DEFAULT.ttl
+    assert not won.renew()
+    won.progress()
+    assert won.renew()  # nobody took it meanwhile
+
+
+def test_a_renewal_after_the_takeover_ends_the_tenure() -> None:
+    party = Party()
+    won = tenure(party)
+    party.clock.now += DEFAULT.ttl
+    won.progress()
+    party.store.write(lambda tx: tx.leases.acquire("office", "b", 60.0))
+    assert not won.renew()
+    assert won.over
+    with pytest.raises(LeaseLostError):
+        party.store.write(won.fence)
+
+
+def test_the_keeper_ends_a_process_whose_leader_did_not_stop_in_time() -> None:
+    party = Party()
+    won = tenure(party)
+    left: list[str] = []
+    reset: StopFlag = threading.Event()
+    keeper = LeaseKeeper(
+        DEFAULT, party.clock, leave=lambda: left.append("left"), new_flag=lambda: ManualStop(party.clock)
+    )
+    keeper.run(won, reset)  # no progress, no resignation: the work hangs
+    assert reset.is_set()
+    assert left == ["left"]
+
+
+def test_the_keeper_lets_a_process_live_whose_leader_has_stopped() -> None:
+    party = Party()
+    won = tenure(party)
+    won.resign()
+    left: list[str] = []
+    keeper = LeaseKeeper(DEFAULT, party.clock, leave=lambda: left.append("left"))
+    keeper.run(won, threading.Event())
+    assert left == []
+
+
+class Source:
+    """A registry that says what the test tells it to."""
+
+    def __init__(self, *answers: Iterable[str] | None) -> None:
+        self._answers = list(answers)
+
+    def tracked(self) -> frozenset[str]:
+        answer = self._answers.pop(0)
+        if answer is None:
+            raise RegistryUnavailableError("it is away")
+        return frozenset(answer)
+
+
+def no_fence(_tx: object) -> None:
+    """Nobody leads here."""
+
+
+def enrolled(party: Party, *uuids: str) -> None:
+    for uuid in uuids:
+        party.store.write(lambda tx, uuid=uuid: tx.nodes.add(Node(uuid=uuid, driver="fake")))  # type: ignore[misc]
+
+
+def deletions(party: Party, uuid: str) -> int:
+    requests = party.store.read(lambda tx: tx.requests.pending(uuid))
+    return sum(request.event is Event.DELETE for request in requests)
+
+
+def test_a_node_that_is_missing_twice_gets_one_delete_request() -> None:
+    party = Party()
+    enrolled(party, "n1", "n2")
+    sync = RegistrySync(party.store, Source(["n1"], ["n1"], ["n1"]), period=30.0, process="p")
+    sync.step(no_fence)
+    assert deletions(party, "n2") == 0
+    sync.step(no_fence)
+    sync.step(no_fence)
+    assert (deletions(party, "n1"), deletions(party, "n2")) == (0, 1)
+
+
+def test_a_registry_that_is_away_deletes_nothing_and_forgets_what_was_missing() -> None:
+    party = Party()
+    enrolled(party, "n1")
+    sync = RegistrySync(party.store, Source([], None, []), period=30.0, process="p")
+    assert "1 were missing" in sync.step(no_fence)
+    assert "cannot compare" in sync.step(no_fence)
+    sync.step(no_fence)
+    assert deletions(party, "n1") == 0
+
+
+def test_without_a_registry_the_task_is_disabled() -> None:
+    assert RegistrySync(Party().store, None, period=30.0, process="p").period == 0.0
+
+
+def test_retention_goes_on_until_nothing_old_is_left() -> None:
+    party = Party()
+    enrolled(party, "n1")
+
+    def fill(tx) -> None:  # type: ignore[no-untyped-def]
+        for number in range(450):
+            tx.inspections.add(
+                Inspection(uuid=f"i{number}", node="n1", state=State.ERROR, started_at=1.0, finished_at=2.0)
+            )
+
+    party.store.write(fill)
+    party.clock.now = 100_000.0
+    assert "removed 450" in Retention(party.store, threshold=86_400.0, period=30.0).step(no_fence)
+    assert party.store.read(lambda tx: tx.inspections.list(Query())) == []
