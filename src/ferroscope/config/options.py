@@ -47,6 +47,7 @@ API: Final = (
         max=60.0,
         help="Seconds after SIGTERM for which only the health check fails; set it behind a load balancer.",
     ),
+    cfg.BoolOpt("enable_metrics", default=True, help="Serve GET /metrics for Prometheus, without authentication."),
 )
 
 DATABASE: Final = (
@@ -134,12 +135,32 @@ INSPECTOR: Final = (
     cfg.FloatOpt("retention_period", default=30.0, min=0.0, help="Seconds between two looks for old ones; 0: never."),
 )
 
+REGISTRY: Final = (
+    cfg.StrOpt(
+        "url",
+        default="",
+        help="Base URL of a Bare Metal API; nodes that it no longer tracks are deleted here. Empty: nodes are our own.",
+    ),
+    cfg.FloatOpt("sync_period", default=30.0, min=0.0, help="Seconds between two comparisons with it; 0: never."),
+    cfg.FloatOpt("timeout", default=10.0, min=0.1, help="Seconds that one request to it may take."),
+    cfg.IntOpt("retries", default=3, min=0, help="How often a request to it is tried again."),
+)
+
 DRIVERS: Final = (
     cfg.ListOpt("enabled", default=["fake-hardware", "fake", "sim"], help="The drivers that nodes may have."),
     cfg.FloatOpt("command_timeout", default=10.0, min=0.1, help="Hard deadline of one BMC command, in seconds."),
     cfg.FloatOpt("power_timeout", default=60.0, min=0.1, help="Seconds for the power state to follow a command."),
     cfg.FloatOpt(
         "power_poll_interval", default=0.05, min=0.001, help="Seconds between two looks at a power state that lags."
+    ),
+)
+
+METRICS: Final = (
+    cfg.StrOpt("host", default="::", help="Address to serve metrics on; '::' is every address, IPv4 too."),
+    cfg.PortOpt(
+        "port",
+        default=0,
+        help="Port for the metrics of workers; where it is taken, the next free one. 0: none. The api has GET /metrics.",
     ),
 )
 
@@ -156,8 +177,10 @@ SECTIONS: Final[dict[str, tuple[Sequence[Any], type[msgspec.Struct]]]] = {
     "worker": (WORKER, target.WorkerSettings),
     "lease": (LEASE, target.LeaseSettings),
     "inspector": (INSPECTOR, target.InspectorSettings),
+    "registry": (REGISTRY, target.RegistrySettings),
     "drivers": (DRIVERS, target.DriverSettings),
     "log": (LOG, target.LogSettings),
+    "metrics": (METRICS, target.MetricsSettings),
 }
 
 

@@ -28,6 +28,7 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     lookup_timeout: int = 300
     heartbeat_timeout: int = 300
     drain_delay: float = 0.0
+    enable_metrics: bool = True
 
 
 class DatabaseSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +92,15 @@ class InspectorSettings(msgspec.Struct, frozen=True, kw_only=True):
     retention_period: float = 30.0
 
 
+class RegistrySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``[registry]``: a Bare Metal API whose nodes are the ones to keep; without ``url`` they are our own."""
+
+    url: str = ""
+    sync_period: float = 30.0
+    timeout: float = 10.0
+    retries: int = 3
+
+
 class DriverSettings(msgspec.Struct, frozen=True, kw_only=True):
     """``[drivers]``: which are offered, and how long a BMC may take."""
 
@@ -98,6 +108,13 @@ class DriverSettings(msgspec.Struct, frozen=True, kw_only=True):
     command_timeout: float = 10.0
     power_timeout: float = 60.0
     power_poll_interval: float = 0.05
+
+
+class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``[metrics]``: a port of its own for the metrics of processes without the API. 0: none."""
+
+    host: str = "::"
+    port: int = 0
 
 
 class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,5 +132,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     worker: WorkerSettings = WorkerSettings()
     lease: LeaseSettings = LeaseSettings()
     inspector: InspectorSettings = InspectorSettings()
+    registry: RegistrySettings = RegistrySettings()
     drivers: DriverSettings = DriverSettings()
     log: LogSettings = LogSettings()
+    metrics: MetricsSettings = MetricsSettings()

@@ -9,7 +9,7 @@ import secrets
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -18,8 +18,13 @@ from ferroscope.adapters.sim.bmc import SimBmc
 from ferroscope.config.settings import Settings
 from ferroscope.ports.bmc import Bmc
 from ferroscope.ports.clock import Clock, StopFlag
+from ferroscope.ports.meter import SILENT, Meter
+from ferroscope.ports.registry import NodeSource
 from ferroscope.runtime.backend import Backend
 from ferroscope.runtime.clock import SystemClock
+
+if TYPE_CHECKING:
+    from ferroscope.observe.metrics import Metrics
 
 # The API does not import the worker's side and the other way round, so each is imported where
 # it is built: a process pays only for the roles that it plays.
@@ -50,6 +55,7 @@ def build_app(
     *,
     process: str,
     draining: StopFlag | None = None,
+    meter: Metrics | None = None,
 ) -> Callable[..., Iterable[bytes]]:
     """Return the WSGI application of the api role; its health check fails once ``draining`` is set."""
     from ferroscope.api.app import create_app
@@ -66,8 +72,18 @@ def build_app(
         draining=draining or threading.Event(),
         clock=SystemClock(),
         describe=lambda: DatabaseFacts(*backend.describe()),
+        meter=meter or SILENT,
+        metrics=None if meter is None or not settings.api.enable_metrics else _renderer(meter, backend),
     )
     return create_app(context)
+
+
+def _renderer(meter: Metrics, backend: Backend) -> Callable[[], bytes]:
+    """Return what makes the text of ``GET /metrics``: this process's figures and those of the service."""
+    from ferroscope.observe.metrics import Overview, render
+
+    meter.registry.register(Overview(backend.store, SystemClock()))
+    return lambda: render(meter.registry)
 
 
 def build_pool(
@@ -79,6 +95,7 @@ def build_pool(
     stop: StopFlag,
     member: str,
     process: str,
+    meter: Meter = SILENT,
 ) -> Any:
     """Return the worker role's pool; ``SetupError`` where the hooks cannot work as configured."""
     from ferroscope.hooks.errors import HookSetupError
@@ -114,25 +131,45 @@ def build_pool(
             stop=stop,
             member=member,
             process=process,
+            meter=meter,
         )
 
     return WorkerPool(build_worker, settings.worker.threads)
 
 
+def build_source(settings: Settings) -> NodeSource | None:
+    """Return the registry that is attached; None where nodes are our own."""
+    registry = settings.registry
+    if not registry.url:
+        return None
+    from ferroscope.adapters.ironic.source import IronicSource
+
+    return IronicSource(registry.url, timeout=registry.timeout, retries=registry.retries)
+
+
 def build_singletons(
-    settings: Settings, backend: Backend, *, clock: Clock, stop: StopFlag, member: str, process: str
+    settings: Settings,
+    backend: Backend,
+    *,
+    clock: Clock,
+    stop: StopFlag,
+    member: str,
+    process: str,
+    meter: Meter = SILENT,
 ) -> list[Any]:
     """Return the periodic singletons, each to be run by a thread of its own."""
     from ferroscope.election import Candidate
+    from ferroscope.periodic.registry_sync import RegistrySync
     from ferroscope.periodic.retention import Retention
     from ferroscope.periodic.singleton import PeriodicTask, Singleton
     from ferroscope.periodic.timeouts import Timeouts
     from ferroscope.runtime.keeper import LeaseKeeper
 
     profile, inspector = settings.lease.numbers(), settings.inspector
-    keep = LeaseKeeper(profile, clock)
+    keep = LeaseKeeper(profile, clock, meter=meter)
     tasks: list[PeriodicTask] = [
         Timeouts(backend.store, timeout=inspector.timeout, period=inspector.timeout_period, process=process),
+        RegistrySync(backend.store, build_source(settings), period=settings.registry.sync_period, process=process),
         Retention(backend.store, threshold=inspector.retention, period=inspector.retention_period),
     ]
 

@@ -163,7 +163,7 @@ TABLE: Final = (
     Outcome(
         name="power-stuck",
         sentence="The BMC accepts power commands, and nothing follows.",
-        ends="error: power-failed, or error: bmc-unreachable after the last attempt",
+        ends="error: power-failed",
         follows_after=None,
     ),
     Outcome(
