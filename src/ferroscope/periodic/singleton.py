@@ -76,6 +76,10 @@ class Singleton:
             except StoreUnavailableError as exc:
                 self.sentence = f"{self.task.name} waits for the database: {exc}"
                 self._stop.wait(self._profile.poll)
+            except Exception:
+                _log.exception("a periodic task failed; stopping the process", task=self.task.name)
+                self._stop.set()
+                raise
 
     def stand(self) -> None:
         """Try to win the office once and serve in it; otherwise wait for the next election."""

@@ -10,10 +10,11 @@ from ferroscope.adapters.sql import dialect, migrate
 from ferroscope.adapters.sql.queue import SqlQueue
 from ferroscope.adapters.sql.store import SqlStore
 from ferroscope.adapters.sql.wakeup import start_watcher
-from ferroscope.config.settings import Settings
+from ferroscope.config.settings import DatabaseSettings, Settings
 from ferroscope.ports.bus import Bus
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.errors import StoreUnavailableError
+from ferroscope.ports.meter import SILENT, Meter
 from ferroscope.ports.queue import Queue
 from ferroscope.ports.store import Store
 
@@ -46,18 +47,36 @@ class Backend(msgspec.Struct, frozen=True):
         self.lease_engine.dispose()
 
 
-def open_backend(settings: Settings, *, clock: Clock, stop: StopFlag, listen: bool) -> Backend:
+def open_backend(settings: Settings, *, clock: Clock, stop: StopFlag, listen: bool, meter: Meter = SILENT) -> Backend:
     """Build the backend; ``listen``: also be woken up by what other processes put on the queue."""
-    database = settings.database
+    database, leases = _limited(settings)
     engine = dialect.build_engine(database)
     bus = LocalBus()
-    store = SqlStore(engine, settings=database, bus=bus, clock=clock, stop=stop)
+    store = SqlStore(engine, settings=database, bus=bus, clock=clock, stop=stop, meter=meter)
     queue = SqlQueue(store, engine, bus=bus, clock=clock, poll_interval=database.poll_interval)
     if listen:
         start_watcher(database, bus=bus, stop=stop)
-    lease_engine = dialect.build_engine(msgspec.structs.replace(database, pool_size=2))
-    lease_store = SqlStore(lease_engine, settings=database, bus=bus, clock=clock, stop=stop)
+    lease_engine = dialect.build_engine(leases)
+    lease_store = SqlStore(lease_engine, settings=leases, bus=bus, clock=clock, stop=stop, meter=meter)
     return Backend(engine=engine, store=store, lease_engine=lease_engine, lease_store=lease_store, queue=queue, bus=bus)
+
+
+def _limited(settings: Settings) -> tuple[DatabaseSettings, DatabaseSettings]:
+    """Return the settings for the work's connections, and those for leases and heartbeats.
+
+    A leader that is stopped inside its transaction must not block its successor, so no session
+    waits for longer than a leader trusts its lease; and a renewal on a connection that has died
+    has to fail while there is time for another one.
+    """
+    database, profile = settings.database, settings.lease.numbers()
+    work = min(database.statement_timeout, max(1.0, profile.ttl - profile.margin))
+    renewal = min(work, max(1.0, profile.ttl / 3))
+    return msgspec.structs.replace(database, statement_timeout=work), msgspec.structs.replace(
+        database,
+        pool_size=2,
+        statement_timeout=renewal,
+        connect_timeout=min(database.connect_timeout, max(2, int(renewal))),
+    )
 
 
 def ensure_schema(settings: Settings, *, upgrade: bool) -> str:

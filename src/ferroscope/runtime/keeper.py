@@ -17,6 +17,7 @@ import structlog
 from ferroscope.domain.lease import LeaseProfile
 from ferroscope.election import Tenure
 from ferroscope.ports.clock import Clock, StopFlag
+from ferroscope.ports.meter import SILENT, Meter
 
 _log = structlog.get_logger(__name__)
 
@@ -37,15 +38,19 @@ class LeaseKeeper:
         *,
         leave: Callable[[], None] = _exit,
         new_flag: Callable[[], StopFlag] = threading.Event,
+        meter: Meter = SILENT,
     ) -> None:
         self._profile = profile
         self._clock = clock
         self._leave = leave
         self._new_flag = new_flag
+        self._meter = meter
 
     def __call__(self, tenure: Tenure, reset: StopFlag) -> None:
-        name = f"lease {tenure.lease.name}"
-        threading.Thread(target=self.run, args=(tenure, reset), name=name, daemon=True).start()
+        # Two threads: a renewal that hangs on a dead connection must not keep the watch from its duty.
+        for duty, target in (("lease", self.run), ("watch", self.watch)):
+            name = f"{duty} {tenure.lease.name}"
+            threading.Thread(target=target, args=(tenure, reset), name=name, daemon=True).start()
 
     def run(self, tenure: Tenure, reset: StopFlag) -> None:
         """Renew until the tenure is over; then tell the work, and make sure that it has ended."""
@@ -53,7 +58,19 @@ class LeaseKeeper:
         while not tenure.over and tenure.may_act():
             left = tenure.trusted_until - self._clock.monotonic()
             pause.wait(max(0.0, min(self._profile.renew, left)))
-            tenure.renew()
+            if not tenure.renew() and not tenure.resigned:
+                self._meter.renewal_failed(tenure.lease.name)
+        self._end(tenure, reset)
+
+    def watch(self, tenure: Tenure, reset: StopFlag) -> None:
+        """Wait until trust has run out, whatever renewal does; then the same."""
+        pause = self._new_flag()
+        while not tenure.over and (left := tenure.trusted_until - self._clock.monotonic()) > 0:
+            pause.wait(left)
+        self._end(tenure, reset)
+
+    def _end(self, tenure: Tenure, reset: StopFlag) -> None:
+        pause = self._new_flag()
         reset.set()
         if tenure.resigned:
             return

@@ -98,3 +98,8 @@ class Membership:
                 self._beat()
             except StoreUnavailableError as exc:
                 _log.warning("heartbeat missed", error=str(exc))
+            except Exception:
+                # Without a heart others would do our work beside us, for as long as we live.
+                _log.exception("the heartbeat failed; stopping the process")
+                self._stop.set()
+                raise
