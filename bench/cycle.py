@@ -58,6 +58,14 @@ class Round(msgspec.Struct, frozen=True):
         """CPU milliseconds per inspection of the service and its database."""
         return sum(spent for name, spent in self.cpu.items() if name != BESIDE)
 
+    @property
+    def relative(self) -> float:
+        """CPU of ours for each millisecond of the simulator and driver, whose work never changes.
+
+        A busy machine makes both slower, so two versions can be compared by this where it is not quiet.
+        """
+        return self.ours / self.cpu[BESIDE]
+
 
 class Cycle(msgspec.Struct, frozen=True):
     """All rounds on one database."""

@@ -17,7 +17,7 @@ from bench.client import Api, ApiError
 from ferroscope.sim.fleet import Fleet
 
 _LOOK_EVERY = 0.002
-_FIRST_LOOK = 0.004  # what follows the power-off is a commit
+_FIRST_LOOK = 0.008  # what follows the power-off is a commit
 _GIVE_UP = 60.0
 _BUSY = ("inspecting", "inspect wait")
 

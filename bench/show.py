@@ -16,7 +16,7 @@ _DISTRIBUTIONS = ("callback", "PUT", "whole")
 def cycle(report: Report, found: Cycle) -> None:
     """Show a cycle round by round; its figures are the median round's."""
     processes = list(found.rounds[0].cpu)
-    columns = ("", "insp/s", *_DISTRIBUTIONS, "CPU ours", *processes, "looks", "strangers")
+    columns = ("", "insp/s", *_DISTRIBUTIONS, "CPU ours", *processes, "relative", "looks", "strangers")
     rows = [
         (
             str(number),
@@ -26,6 +26,7 @@ def cycle(report: Report, found: Cycle) -> None:
             round_.run.whole,
             round_.ours,
             *(round_.cpu[name] for name in processes),
+            round_.relative,
             round_.run.looks,
             round_.strangers,
         )
