@@ -2,12 +2,14 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup servers clients test lint format bench demo docs lock clean
+.PHONY: help setup servers clients test lint format bench chaos demo docs lock clean
 
 # Words for pytest, such as: make test TESTS="tests/unit -k lookup"
 TESTS ?=
 # How many tests run at once.
 JOBS ?= auto
+# Words for chaos, such as: make chaos CHAOS="--database mariadb --seed 7 --minutes 5"
+CHAOS ?= --database postgresql --seed 1 --minutes 30
 
 help: ## Show what there is
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
@@ -15,7 +17,7 @@ help: ## Show what there is
 setup: ## Install Ferroscope and its tools into .venv
 	@tools/setup.sh venv
 
-servers: ## Install PostgreSQL and MariaDB for the tests, where they are missing; starts nothing
+servers: ## Install PostgreSQL, MariaDB and HAProxy for the tests, where they are missing; starts nothing
 	@tools/setup.sh servers
 
 clients: ## Install the published clients that the acceptance tests drive into .clients-venv
@@ -36,6 +38,9 @@ format: setup ## Bring the source into the one form
 
 bench: setup servers ## Measure against the figures to reach
 	@.venv/bin/python -m bench
+
+chaos: setup servers ## Kill, freeze and cut off processes for half an hour; count what was lost or done twice
+	@.venv/bin/python -m tests.cluster.chaos $(CHAOS)
 
 demo: setup ## Inspect a simulated fleet of 50, and lose a worker half way
 	@.venv/bin/ferroscope demo

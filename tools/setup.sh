@@ -3,7 +3,7 @@
 #
 #   tools/setup.sh venv      .venv with Ferroscope and its tools, as constraints.txt pins them
 #   tools/setup.sh clients   .clients-venv with the published clients that the acceptance tests drive
-#   tools/setup.sh servers   PostgreSQL and MariaDB, for the tests' private instances
+#   tools/setup.sh servers   PostgreSQL, MariaDB and HAProxy, for the tests' private instances
 #
 # Any number of them, in any order. What is there already is left alone, so running it again takes no
 # time. It starts no service, and asks for root only where a Debian package is missing.
@@ -111,6 +111,10 @@ setup_servers() {
     if ! PATH=$PATH:/usr/sbin command -v mariadbd >/dev/null || ! command -v mariadb-install-db >/dev/null; then
         missing+=(mariadb-server)
     fi
+    # For the cluster tests: what stands before the api, what cuts networks, what checks the units.
+    PATH=$PATH:/usr/sbin command -v haproxy >/dev/null || missing+=(haproxy)
+    PATH=$PATH:/usr/sbin command -v ip >/dev/null || missing+=(iproute2)
+    command -v systemd-analyze >/dev/null || missing+=(systemd)
     [ ${#missing[@]} -eq 0 ] || debian_packages "${missing[@]}"
 }
 
