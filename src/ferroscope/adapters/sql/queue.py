@@ -6,7 +6,6 @@ fails in the database itself, whatever the two saw before.
 
 from __future__ import annotations
 
-import threading
 import uuid
 from typing import Any
 
@@ -16,11 +15,11 @@ from sqlalchemy.exc import IntegrityError
 from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.dialect import db_now
 from ferroscope.adapters.sql.requests import REQUEST
+from ferroscope.adapters.sql.store import SqlStore
 from ferroscope.domain.model import Claim
 from ferroscope.ports.bus import Bus
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.errors import StoreUnavailableError
-from ferroscope.ports.store import Store
 
 _r = schema.requests.c
 _m = schema.members.c
@@ -52,9 +51,7 @@ _CLAIM_ID = update(schema.requests).where(_r.id == bindparam("_id"), _r.holder.i
 _BY_ID = select(*REQUEST.columns).where(_r.id == bindparam("_id"))
 _ALIVE = exists().where(_m.id == _r.holder, _m.expires_at > db_now())
 # What dead members hold, and whatever is held in the asking member's own name.
-_ORPHANS = select(_r.id, _r.holder, _r.token).where(
-    _r.holder.is_not(None), or_(_r.holder == bindparam("_me"), ~_ALIVE)
-)
+_ORPHANS = select(_r.id, _r.holder, _r.token).where(_r.holder.is_not(None), or_(_r.holder == bindparam("_me"), ~_ALIVE))
 _FREE = (
     update(schema.requests)
     .where(_r.id.in_(bindparam("_ids", expanding=True)), _r.holder.is_not(None), ~_ALIVE)
@@ -66,16 +63,14 @@ _FREE_TOKEN = (
     .values(holder=None, token=None, claimed_node=None, attempt=_r.attempt - 1)
 )
 _FREE_FORGOTTEN = (
-    update(schema.requests)
-    .where(_r.token == bindparam("_token"))
-    .values(holder=None, token=None, claimed_node=None)
+    update(schema.requests).where(_r.token == bindparam("_token")).values(holder=None, token=None, claimed_node=None)
 )
 
 
 class SqlQueue:
     """See ``ports.queue.Queue``. One instance serves all threads of a process."""
 
-    def __init__(self, store: Store, engine: Engine, *, bus: Bus, clock: Clock, poll_interval: float) -> None:
+    def __init__(self, store: SqlStore, engine: Engine, *, bus: Bus, clock: Clock, poll_interval: float) -> None:
         self._store = store
         self._returning = engine.dialect.update_returning
         self._bus = bus
@@ -84,13 +79,9 @@ class SqlQueue:
         self._swept_at = -poll_interval
         # Tokens of claims whose commit was not answered: they may hold a node in our own name.
         self._doubtful: set[str] = set()
-        # Thread -> token of what it may be carrying out; whatever else the database says that we
-        # hold, it has forgotten how that ended (a fail-over lost its last transactions).
-        self._held: dict[int, str] = {}
 
     def get(self, holder: str, timeout: float, stop: StopFlag) -> Claim | None:
         deadline = self._clock.monotonic() + timeout
-        self._held.pop(threading.get_ident(), None)  # who asks for the next one is done with the last
         while not stop.is_set():
             seen = self._bus.wait("requests", 0, 0.0)
             self._free_doubtful()
@@ -103,10 +94,10 @@ class SqlQueue:
         return None
 
     def _claim(self, holder: str) -> Claim | None:
-        me, token = threading.get_ident(), str(uuid.uuid4())
+        token = str(uuid.uuid4())
         values = {"_holder": holder, "_token": token}
         row = None
-        self._held[me] = token
+        self._store.claims.add(token)
         try:
             row = self._store.write(lambda tx: self._take(tx, values), durable=False)
         except IntegrityError:  # another request of this node was claimed at this moment
@@ -116,7 +107,7 @@ class SqlQueue:
             raise
         finally:
             if row is None:
-                self._held.pop(me, None)
+                self._store.claims.discard(token)
         return None if row is None else Claim(request=REQUEST.from_row(row), holder=holder, token=token)
 
     def _take(self, tx: Any, values: dict[str, Any]) -> Any:
@@ -135,7 +126,11 @@ class SqlQueue:
             self._doubtful.discard(token)
 
     def _free_orphans(self, holder: str) -> None:
-        """Free what dead members held, and what we hold without knowing; once per poll interval and process."""
+        """Free what dead members held; looked for by each process once per poll interval.
+
+        And what is held in our own name although we know of no such claim: the database has
+        forgotten how that ended (a fail-over lost its last transactions), or heard of it too late.
+        """
         now = self._clock.monotonic()
         if now - self._swept_at < self._poll_interval:
             return
@@ -145,7 +140,7 @@ class SqlQueue:
         if ids:
             self._execute(_FREE, {"_ids": ids})
         for _, whose, token in orphans:
-            if whose == holder and token not in self._held.values():
+            if whose == holder and token not in self._store.claims:
                 self._execute(_FREE_FORGOTTEN, {"_token": token})
 
     def _execute(self, statement: Update, values: dict[str, Any]) -> None:

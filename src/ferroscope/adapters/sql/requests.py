@@ -6,6 +6,7 @@ row's lock, so no newer claim can be committed before this transaction has ended
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +58,7 @@ _TURN = (
         begun=False,
         progress="{}",
         created_at=bindparam("_now"),
+        token=bindparam("_fresh"),
     )
 )
 _PENDING = select(*REQUEST.columns).where(_r.node == bindparam("node")).order_by(_r.id)
@@ -82,19 +84,23 @@ class SqlRequests:
 
     def consume(self, claim: Claim) -> None:
         self._fenced(_CONSUME, claim)
+        self._tx.ended.add(claim.token)
 
     def retry(self, claim: Claim, after: float, *, counted: bool = True) -> None:
         self._fenced(_RETRY, claim, _due=self._tx.now + after if after else 0.0, _uncounted=int(not counted))
+        self._tx.ended.add(claim.token)
 
     def pending(self, node: str) -> Sequence[Request]:
         rows = self._tx.run(_PENDING, {"node": node})
         return [REQUEST.from_row(row) for row in rows]
 
     def _turn(self, claim: Claim, request: Request) -> Claim:
-        now = self._tx.now
+        # A new token: if the database forgets this transaction, the claim of before must not pass for this one.
+        now, token = self._tx.now, str(uuid.uuid4())
         self._fenced(
             _TURN,
             claim,
+            _fresh=token,
             _event=request.event,
             _inspection=request.inspection,
             _payload=msgspec.json.encode(request.payload).decode(),
@@ -104,9 +110,12 @@ class SqlRequests:
         turned = msgspec.structs.replace(
             request, id=claim.request.id, attempt=1, begun=False, progress={}, created_at=now
         )
-        return msgspec.structs.replace(claim, request=turned)
+        self._tx.ended.add(claim.token)
+        self._tx.begun.add(token)
+        return msgspec.structs.replace(claim, request=turned, token=token)
 
     def _fenced(self, statement: Any, claim: Claim, **values: Any) -> None:
         mine = {"_id": claim.request.id, "_token": claim.token, "_attempt": claim.request.attempt}
         if self._tx.run(statement, mine | values).rowcount == 0:
+            self._tx.claims.discard(claim.token)
             raise ClaimLostError(f"request {claim.request.id} is no longer held by {claim.holder}")

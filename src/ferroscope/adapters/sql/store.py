@@ -38,12 +38,19 @@ NOTHING: Final[Parameters] = {}
 
 
 class SqlTransaction:
-    """One open transaction; see ``ports.store.Transaction``."""
+    """One open transaction; see ``ports.store.Transaction``.
 
-    def __init__(self, connection: Connection, now: float, statements: Statements) -> None:
+    ``claims`` are the tokens of the process's claims; ``begun`` and ``ended`` join and leave them
+    when this commits.
+    """
+
+    def __init__(self, connection: Connection, now: float, statements: Statements, claims: set[str]) -> None:
         self.connection = connection
         self.now = now
         self.woken: set[str] = set()
+        self.claims = claims
+        self.begun: set[str] = set()
+        self.ended: set[str] = set()
         self._cursor: Any = connection.connection.cursor()
         self._statements = statements
 
@@ -97,7 +104,11 @@ class SqlTransaction:
 
 
 class SqlStore:
-    """See ``ports.store.Store``. ``stop`` interrupts the waits between tries."""
+    """See ``ports.store.Store``. ``stop`` interrupts the waits between tries.
+
+    ``claims`` are the tokens of the claims that this process has and has not ended, so far as it
+    knows; the queue adds them.
+    """
 
     def __init__(self, engine: Engine, *, settings: DatabaseSettings, bus: Bus, clock: Clock, stop: StopFlag) -> None:
         self.engine = engine
@@ -106,12 +117,14 @@ class SqlStore:
         self._bus = bus
         self._clock = clock
         self._stop = stop
+        self.claims: set[str] = set()
         # SQLite has one writer: threads of this process queue here instead of polling for the file's lock.
         self._writer = threading.Lock() if engine.dialect.name == "sqlite" else None
 
     def write(self, work: Callable[[Transaction], T], *, durable: bool = True) -> T:
-        result, woken = self._until_done(lambda: self._attempt(work, write=True, durable=durable))
-        for channel in woken:
+        result, transaction = self._until_done(lambda: self._attempt(work, write=True, durable=durable))
+        self.claims.difference_update(transaction.ended)
+        for channel in transaction.woken:
             self._bus.publish(channel)
         return result
 
@@ -119,16 +132,25 @@ class SqlStore:
         result, _ = self._until_done(lambda: self._attempt(work, write=False, durable=False))
         return result
 
-    def _attempt(self, work: Callable[[Transaction], T], *, write: bool, durable: bool) -> tuple[T, set[str]]:
+    def _attempt(self, work: Callable[[Transaction], T], *, write: bool, durable: bool) -> tuple[T, SqlTransaction]:
         with self._turn(write), self._begun(write=write, durable=durable) as (connection, now):
             try:
-                transaction = SqlTransaction(connection, self._clock.time() if now is None else now, self._statements)
+                at = self._clock.time() if now is None else now
+                transaction = SqlTransaction(connection, at, self._statements, self.claims)
                 result = work(transaction)
-                session.commit(connection, transaction.woken)
+                self._commit(connection, transaction)
             except BaseException:
                 session.rollback(connection)
                 raise
-            return result, transaction.woken
+            return result, transaction
+
+    def _commit(self, connection: Connection, transaction: SqlTransaction) -> None:
+        self.claims.update(transaction.begun)
+        try:
+            session.commit(connection, transaction.woken)
+        except BaseException:
+            self.claims.difference_update(transaction.begun)
+            raise
 
     @contextmanager
     def _begun(self, *, write: bool, durable: bool) -> Iterator[tuple[Connection, float | None]]:
