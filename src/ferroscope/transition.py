@@ -47,6 +47,7 @@ def start(tx: Transaction, node: Node, *, inspection: str, process: str, manage_
         node, inspection=inspection, inspection_started_at=tx.now, inspection_finished_at=None
     )
     node = tx.nodes.update(_moved(node, transition, tx.now))
+    tx.moved(transition)
     tx.requests.put(Request(node=node.uuid, event=Event.INSPECT, inspection=inspection))
     tx.journal.append([step(node, "requested", "inspection requested", process=process)])
     return node
@@ -67,6 +68,7 @@ def submit(tx: Transaction, node: Node, event: Event, *, process: str, payload: 
 def apply(tx: Transaction, node: Node, transition: Transition, *, failure: Fail | None = None) -> Node:
     """Save the target state of ``transition`` on the node and on its inspection; return the node."""
     node = tx.nodes.update(_moved(node, transition, tx.now, failure))
+    tx.moved(transition)
     if node.inspection is not None:
         _save_inspection(tx, node.inspection, transition.target, failure)
     return node

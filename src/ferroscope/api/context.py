@@ -14,6 +14,7 @@ import msgspec
 from ferroscope.config.settings import Settings
 from ferroscope.ports.bmc import Bmc
 from ferroscope.ports.clock import Clock, StopFlag
+from ferroscope.ports.meter import SILENT, Meter
 from ferroscope.ports.store import Store
 
 
@@ -30,6 +31,7 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
 
     ``new_uuid`` and ``new_token`` are random and unguessable; ``log`` is a structlog logger.
     ``describe`` asks the database about itself; ``clock`` is this host's.
+    ``metrics`` renders all metrics, None where they are switched off.
     ``draining`` is set once the process shall get no new callers from a load balancer.
     """
 
@@ -42,4 +44,6 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     log: Any
     clock: Clock
     describe: Callable[[], DatabaseFacts]
+    meter: Meter = SILENT
+    metrics: Callable[[], bytes] | None = None
     draining: StopFlag = msgspec.field(default_factory=threading.Event)

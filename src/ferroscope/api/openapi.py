@@ -134,7 +134,7 @@ def _version_header(dialect: Dialect) -> Document:
 def _responses(route: Route, schemas: _Schemas) -> Document:
     answer: Document = {"description": _MEANINGS[route.status]}
     if route.response is not None:
-        answer["content"] = _json(schemas[route.response])
+        answer["content"] = {route.media: {"schema": schemas[route.response]}}
     failure = IntrospectionFailure if route.surface is Surface.INTROSPECTION else BareMetalFailure
     errors = {
         str(status): {

@@ -7,6 +7,7 @@ shows more than a generic message. It knows nothing of what a route does.
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any
 
 import falcon
@@ -29,6 +30,7 @@ def responder(context: ApiContext, route: Route) -> Responder:
     def respond(req: falcon.Request, resp: falcon.Response, **path: str) -> None:
         introspection = by_introspection_listener(context, req)
         dialect = _dialect(route, introspection)
+        began = perf_counter()
         version: Version | None = None
         try:
             version = microversions.requested(req.env, dialect)
@@ -38,8 +40,9 @@ def responder(context: ApiContext, route: Route) -> Responder:
             raise  # Falcon's own refusals, of headers that make no sense, are answered by the application
         except Exception as exc:  # noqa: BLE001  # the boundary: a fault becomes a generic answer
             reply = failure(context, req, exc, dialect)
-        _send(resp, reply)
+        _send(resp, reply, route.media if reply.status < 300 else falcon.MEDIA_JSON)
         resp.set_headers(microversions.headers(dialect, version))
+        context.meter.answered(req.method, route.path, reply.status, perf_counter() - began)
 
     return respond
 
@@ -74,8 +77,10 @@ def send_failure(context: ApiContext, req: falcon.Request, resp: falcon.Response
     """Answer an error that no route has produced: an unknown path, a method that is not allowed."""
     introspection = by_introspection_listener(context, req) or req.path.startswith("/v1/introspection")
     dialect = INTROSPECTION if introspection else BARE_METAL
-    _send(resp, failure(context, req, exc, dialect))
+    reply = failure(context, req, exc, dialect)
+    _send(resp, reply)
     resp.set_headers(microversions.headers(dialect, None))
+    context.meter.answered(req.method if req.method in falcon.HTTP_METHODS else "other", "none", reply.status, 0.0)
 
 
 def _dialect(route: Route, introspection: bool) -> Dialect:
@@ -140,10 +145,10 @@ def _url(context: ApiContext, req: falcon.Request, route: Route, introspection: 
     return req.prefix
 
 
-def _send(resp: falcon.Response, reply: Reply) -> None:
+def _send(resp: falcon.Response, reply: Reply, media: str = falcon.MEDIA_JSON) -> None:
     resp.status = reply.status
     if reply.headers:
         resp.set_headers(reply.headers)
     if reply.body is not None:
         resp.data = reply.body if isinstance(reply.body, bytes) else _encode(reply.body)
-        resp.content_type = falcon.MEDIA_JSON
+        resp.content_type = media

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Final, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from ferroscope.api.call import Call, Reply
 from ferroscope.api.context import ApiContext
+
+JSON: Final = "application/json"
+TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 Handler = Callable[[ApiContext, Call[Any, Any]], Reply]
 
@@ -57,6 +60,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     body_kind: Body
     body_required: bool
     ramdisk: bool
+    media: str
 
     @property
     def summary(self) -> str:
@@ -96,6 +100,7 @@ def make(
     raw: Any = None,
     conflict: Any = None,
     ramdisk: bool = False,
+    media: str = JSON,
 ) -> Route:
     """Return the route of ``endpoint`` (method and path); query and body come from the handler's types.
 
@@ -122,6 +127,7 @@ def make(
         body_kind=kind,
         body_required=required,
         ramdisk=ramdisk,
+        media=media,
     )
 
 

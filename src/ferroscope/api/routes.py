@@ -21,6 +21,7 @@ from ferroscope.api import (
     introspection_data,
     inventory,
     leases,
+    metrics,
     node_states,
     node_view,
     nodes,
@@ -34,7 +35,7 @@ from ferroscope.api import (
     timeline,
     versions,
 )
-from ferroscope.api.route import Route, Surface, make
+from ferroscope.api.route import TEXT, Route, Surface, make
 
 _shared = partial(make, Surface.SHARED)
 _service = partial(make, Surface.SERVICE)
@@ -60,6 +61,8 @@ ROUTES: Final[tuple[Route, ...]] = (
     _shared("GET /v1", versions.get_v1, "public_api", 200, _V1),
     _service("GET /healthcheck", health.get_healthcheck, "public_api", 200, health.Health),
     _service("GET /openapi.json", openapi.get_openapi, "public_api", 200, dict[str, Any]),
+
+    _service("GET /metrics", metrics.get_metrics, "public_api", 200, str, media=TEXT),
 
     _service("GET /v1/status", status.get_status, "ferroscope:status:get", 200, status.StatusView),
     _service("GET /v1/leases", leases.list_leases, "ferroscope:lease:get", 200, leases.LeaseList),

@@ -160,7 +160,7 @@ METRICS: Final = (
     cfg.PortOpt(
         "port",
         default=0,
-        help="Port for the metrics of workers; where it is taken, the next free one. 0: none. The api has GET /metrics.",
+        help="Port for the metrics of workers, or the next one that is free; 0: none. The api has GET /metrics.",
     ),
 )
 

@@ -16,7 +16,7 @@ from ferroscope.domain.lease import Lease
 from ferroscope.domain.lookup import Candidates, Evidence
 from ferroscope.domain.model import Claim, Entry, Inspection, Member, Node, Port, Request
 from ferroscope.domain.provision import Provision
-from ferroscope.domain.states import Event, State
+from ferroscope.domain.states import Event, State, Transition
 
 T = TypeVar("T")
 
@@ -242,6 +242,9 @@ class Figures(Protocol):
 
 class Transaction(Protocol):
     """One unit of work; ``now`` is the database's clock, in seconds since the epoch."""
+
+    def moved(self, transition: Transition) -> None:
+        """Count this transition of a node when, and only when, the transaction commits."""
 
     @property
     def now(self) -> float: ...

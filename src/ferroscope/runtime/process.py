@@ -22,6 +22,8 @@ from ferroscope.runtime.backend import SchemaError, StoreUnavailableError, ensur
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.http import HttpServer, listeners
 from ferroscope.runtime.member import Membership
+from ferroscope.runtime.metrics import build_metrics
+from ferroscope.runtime.metrics import serve as serve_metrics
 
 Role = Literal["api", "worker", "periodic"]
 
@@ -94,7 +96,8 @@ class Process:
         settings, clock = self._settings, SystemClock()
         schema = ensure_schema(settings, upgrade=self._upgrade)
         working = "worker" in self._roles
-        backend = open_backend(settings, clock=clock, stop=self._stop, listen=working)
+        meter = build_metrics()
+        backend = open_backend(settings, clock=clock, stop=self._stop, listen=working, meter=meter)
         self._ending.append(backend.close)
         drivers = wiring.build_drivers(settings)
         membership = Membership(
@@ -117,6 +120,7 @@ class Process:
                 stop=self._stop,
                 member=membership.member.id,
                 process=self.name,
+                meter=meter,
             )
             pool.start()
             for number, worker in enumerate(pool.workers):
@@ -124,7 +128,13 @@ class Process:
             self._ending.append(lambda: pool.join(settings.worker.graceful_timeout))
         if "periodic" in self._roles:
             singletons = wiring.build_singletons(
-                settings, backend, clock=clock, stop=self._stop, member=membership.member.id, process=self.name
+                settings,
+                backend,
+                clock=clock,
+                stop=self._stop,
+                member=membership.member.id,
+                process=self.name,
+                meter=meter,
             )
             threads = [threading.Thread(target=one.run, name=one.task.name, daemon=True) for one in singletons]
             for thread in threads:
@@ -132,10 +142,12 @@ class Process:
             for one in singletons:
                 membership.watch(one.task.name, partial(getattr, one, "sentence"))
             self._ending.append(lambda: _join(threads, settings.lease.numbers().ttl))
+        if settings.metrics.port:
+            _log.info("serves metrics", port=serve_metrics(settings.metrics, meter))
         self._ending.append(lambda: backend.bus.publish("requests"))
         self._ending.append(self._stop.set)
         if "api" in self._roles:
-            app = wiring.build_app(settings, backend, drivers, process=self.name, draining=self._draining)
+            app = wiring.build_app(settings, backend, drivers, process=self.name, draining=self._draining, meter=meter)
             sockets = listeners(settings.api) if self._sockets is None else self._sockets
             server = HttpServer(app, settings.api, sockets)
             server.start()

@@ -29,6 +29,7 @@ from ferroscope.ports.errors import (
     NotFoundError,
     StoreUnavailableError,
 )
+from ferroscope.ports.meter import SILENT, Meter
 from ferroscope.ports.queue import Queue
 from ferroscope.ports.store import Store, Transaction
 from ferroscope.worker.context import StoppedError, TaskContext
@@ -64,6 +65,7 @@ class Worker:
         stop: StopFlag,
         member: str,
         process: str,
+        meter: Meter = SILENT,
     ) -> None:
         self.store = store
         self.queue = queue
@@ -74,6 +76,7 @@ class Worker:
         self.stop = stop
         self.member = member
         self.process = process
+        self.meter = meter
         self.sentence = "has not asked for a request yet"
 
     def run(self) -> None:
@@ -107,6 +110,7 @@ class Worker:
         """Carry out one claimed request; return what happened and what follows under the same lock."""
         request = claim.request
         what = f"{request.event} of node {request.node}"
+        began = self.clock.monotonic()
         try:
             locked, decision = self.prepared(claim, handed)
             context = self.context(locked, decision)
@@ -115,8 +119,10 @@ class Worker:
         except NotFoundError:
             return f"found no node for {what}: {self.give_up(claim)}", None
         except ClaimLostError:
+            self.meter.carried_out(request.event, "lost", self.clock.monotonic() - began)
             return f"lost {what} to another worker", None
         said = type(outcome).__name__.lower()
+        self.meter.carried_out(request.event, said, self.clock.monotonic() - began)
         _log.debug("request carried out", request=request.event, node=request.node, outcome=said)
         return f"carried out {what}: {said}", follow
 

@@ -23,8 +23,10 @@ from ferroscope.adapters.memory.requests import MemoryRequests
 from ferroscope.adapters.memory.rows import Rows
 from ferroscope.adapters.memory.tables import UndoLog
 from ferroscope.domain.model import Claim
+from ferroscope.domain.states import Transition
 from ferroscope.ports.bus import Bus
 from ferroscope.ports.clock import Clock
+from ferroscope.ports.meter import SILENT, Meter
 from ferroscope.ports.store import Transaction
 
 T = TypeVar("T")
@@ -49,6 +51,11 @@ class MemoryTransaction:
         self.leases = MemoryLeases(rows, now, identifier)
         self.members = MemoryMembers(rows, now, self.leases)
         self.figures = MemoryFigures(rows)
+        self.transitions: list[Transition] = []
+
+    def moved(self, transition: Transition) -> None:
+        """See ``ports.store.Transaction``."""
+        self.transitions.append(transition)
 
 
 class MemoryStore:
@@ -58,10 +65,18 @@ class MemoryStore:
     ``identifier`` makes the tokens of claims and the UUIDs of journal entries.
     """
 
-    def __init__(self, *, bus: Bus, clock: Clock, identifier: Callable[[], str] = _random_identifier) -> None:
+    def __init__(
+        self,
+        *,
+        bus: Bus,
+        clock: Clock,
+        identifier: Callable[[], str] = _random_identifier,
+        meter: Meter = SILENT,
+    ) -> None:
         self._clock = clock
         self._bus = bus
         self._identifier = identifier
+        self._meter = meter
         self._log = UndoLog()
         self._rows = Rows(self._log)
         self._lock = threading.Lock()
@@ -77,6 +92,8 @@ class MemoryStore:
                 self._log.roll_back()
                 raise
             self._log.commit()
+        for moved in transaction.transitions:
+            self._meter.moved(moved)
         if transaction.requests.ready or transaction.members.left:
             self._bus.publish(REQUESTS)
         if transaction.leases.released:

@@ -27,9 +27,11 @@ from ferroscope.adapters.sql.records import SqlAddresses, SqlInspectionData, Sql
 from ferroscope.adapters.sql.requests import SqlRequests
 from ferroscope.adapters.sql.statements import Answer, Parameters, Statements
 from ferroscope.config.settings import DatabaseSettings
+from ferroscope.domain.states import Transition
 from ferroscope.ports.bus import Bus
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.errors import StoreUnavailableError
+from ferroscope.ports.meter import SILENT, Meter
 from ferroscope.ports.store import Transaction
 
 T = TypeVar("T")
@@ -48,6 +50,7 @@ class SqlTransaction:
         self.connection = connection
         self.now = now
         self.woken: set[str] = set()
+        self.transitions: list[Transition] = []
         self.claims = claims
         self.begun: set[str] = set()
         self.ended: set[str] = set()
@@ -57,6 +60,10 @@ class SqlTransaction:
     def run(self, statement: ClauseElement, parameters: Parameters | Sequence[Parameters] = NOTHING) -> Answer:
         """Run a constant statement; for others there is ``connection``."""
         return self._statements.execute(self._cursor, statement, parameters)
+
+    def moved(self, transition: Transition) -> None:
+        """See ``ports.store.Transaction``."""
+        self.transitions.append(transition)
 
     def wake(self, channel: str) -> None:
         """Publish on ``channel`` when, and only when, this transaction commits."""
@@ -110,13 +117,23 @@ class SqlStore:
     knows; the queue adds them.
     """
 
-    def __init__(self, engine: Engine, *, settings: DatabaseSettings, bus: Bus, clock: Clock, stop: StopFlag) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        settings: DatabaseSettings,
+        bus: Bus,
+        clock: Clock,
+        stop: StopFlag,
+        meter: Meter = SILENT,
+    ) -> None:
         self.engine = engine
         self._statements = Statements(engine)
         self._settings = settings
         self._bus = bus
         self._clock = clock
         self._stop = stop
+        self._meter = meter
         self.claims: set[str] = set()
         # SQLite has one writer: threads of this process queue here instead of polling for the file's lock.
         self._writer = threading.Lock() if engine.dialect.name == "sqlite" else None
@@ -142,6 +159,8 @@ class SqlStore:
             except BaseException:
                 session.rollback(connection)
                 raise
+            for transition in transaction.transitions:
+                self._meter.moved(transition)
             return result, transaction
 
     def _commit(self, connection: Connection, transaction: SqlTransaction) -> None:
@@ -177,11 +196,13 @@ class SqlStore:
             try:
                 return attempt()
             except PoolTimeoutError as exc:
+                self._meter.trouble("unavailable")
                 raise StoreUnavailableError("all database connections are in use") from exc
             except DBAPIError as exc:
                 trouble = dialect.classify(exc)
                 if trouble == "other":
                     raise
+                self._meter.trouble(trouble)
                 if trouble == "unavailable" or self._clock.monotonic() > deadline:
                     raise StoreUnavailableError(f"the database cannot answer: {type(exc.orig).__name__}") from exc
             pause = delay * random.uniform(0.5, 1.5)  # noqa: S311  # jitter, no secret

@@ -1,0 +1,201 @@
+"""Prometheus metrics: what one process has done, and what the whole service looks like.
+
+``Metrics`` is the ``Meter`` of a process, on a registry that it is given; ``Overview`` asks the
+store when it is scraped. Label values come from our own tables, so that nobody can make them grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Literal
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from ferroscope.domain.model import Member
+from ferroscope.domain.states import TRANSITIONS, Event, Transition
+from ferroscope.ports.clock import Clock
+from ferroscope.ports.errors import StoreUnavailableError
+from ferroscope.ports.store import Backlog, Population, Store, Transaction
+
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+_WORK_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_HTTP_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+
+class Metrics:
+    """See ``ports.meter.Meter``."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.registry = registry
+        self._transitions = Counter(
+            "ferroscope_transitions", "Transitions of nodes, by the rows of the state machine's table.",
+            ("source", "event", "target"), registry=registry,
+        )  # fmt: skip
+        self._requests = Counter(
+            "ferroscope_requests", "Attempts of requests that this worker carried out; lost: its claim was taken over.",
+            ("event", "outcome"), registry=registry,
+        )  # fmt: skip
+        self._request_seconds = Histogram(
+            "ferroscope_request_seconds", "How long one attempt of a request took.",
+            ("event",), buckets=_WORK_SECONDS, registry=registry,
+        )  # fmt: skip
+        self._http = Counter(
+            "ferroscope_http_requests", "Calls that this api process answered.",
+            ("method", "route", "status"), registry=registry,
+        )  # fmt: skip
+        self._http_seconds = Histogram(
+            "ferroscope_http_request_seconds", "How long the answer to a call took.",
+            ("method", "route"), buckets=_HTTP_SECONDS, registry=registry,
+        )  # fmt: skip
+        self._trouble = Counter(
+            "ferroscope_store_trouble", "Transactions that were tried again (busy) or given up (unavailable).",
+            ("kind",), registry=registry,
+        )  # fmt: skip
+        self._renewals = Counter(
+            "ferroscope_lease_renewal_failures", "Renewals that were refused or not answered.",
+            ("lease",), registry=registry,
+        )  # fmt: skip
+        for row in TRANSITIONS:
+            self._transitions.labels(row.source, row.event, row.target)
+        for kind in ("busy", "unavailable"):
+            self._trouble.labels(kind)
+
+    def instruments(self) -> Iterator[tuple[str, str, tuple[str, ...], str]]:
+        """Yield name, type, labels and help of everything that is counted here."""
+        for one in vars(self).values():
+            if isinstance(one, Counter | Histogram):
+                for family in one.describe():
+                    suffix = "_total" if family.type == "counter" else ""
+                    yield family.name + suffix, family.type, one._labelnames, family.documentation
+
+    def moved(self, transition: Transition) -> None:
+        self._transitions.labels(transition.source, transition.event, transition.target).inc()
+
+    def carried_out(self, event: Event, outcome: str, seconds: float) -> None:
+        self._requests.labels(event, outcome).inc()
+        self._request_seconds.labels(event).observe(seconds)
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        self._http.labels(method, route, str(status)).inc()
+        self._http_seconds.labels(method, route).observe(seconds)
+
+    def trouble(self, kind: Literal["busy", "unavailable"]) -> None:
+        self._trouble.labels(kind).inc()
+
+    def renewal_failed(self, lease: str) -> None:
+        self._renewals.labels(lease).inc()
+
+
+class Overview(Collector):
+    """Gauges of the whole service, the same from every api process; a scrape costs four queries."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    def describe(self) -> Iterator[Metric]:
+        """Name what there is, without asking the store."""
+        yield from (Metric(name, text, "gauge") for name, text in OVERVIEW.items())
+
+    def collect(self) -> Iterator[Metric]:
+        try:
+            gauges = self._store.read(self._read)
+        except StoreUnavailableError:
+            up = _gauge("ferroscope_database_up")
+            up.add_metric((), 0)
+            yield up
+            return
+        yield from gauges
+
+    def _read(self, tx: Transaction) -> list[Metric]:
+        skew = self._clock.time() - tx.now
+        up, ahead = _gauge("ferroscope_database_up"), _gauge("ferroscope_clock_skew_seconds")
+        up.add_metric((), 1)
+        ahead.add_metric((), skew)
+        return [
+            up,
+            ahead,
+            *_queue(list(tx.figures.backlog()), tx.now),
+            _nodes(list(tx.figures.nodes())),
+            _members(list(tx.members.list()), tx.now),
+            *_leases(tx),
+        ]
+
+
+# What a scrape of the api shows of the whole service.
+OVERVIEW: Final = {
+    "ferroscope_database_up": "Whether the database answered this scrape.",
+    "ferroscope_clock_skew_seconds": "By how much this host's clock is ahead of the database's.",
+    "ferroscope_queue_requests": "Requests on the queue.",
+    "ferroscope_queue_oldest_seconds": "Age of the oldest request on the queue.",
+    "ferroscope_nodes": "Nodes by state.",
+    "ferroscope_members": "Processes that are alive, or dead and not forgotten yet.",
+    "ferroscope_lease_held": "Whether somebody holds the lease.",
+    "ferroscope_lease_epoch": "The lease's epoch: it grows with every new holder.",
+    "ferroscope_lease_remaining_seconds": "How much longer the lease lives without renewal.",
+}
+
+
+LABELS: Final = {
+    "ferroscope_queue_requests": ("event", "claim"),
+    "ferroscope_queue_oldest_seconds": ("event",),
+    "ferroscope_nodes": ("state", "provision_state"),
+    "ferroscope_members": ("role", "state"),
+    "ferroscope_lease_held": ("lease",),
+    "ferroscope_lease_epoch": ("lease",),
+    "ferroscope_lease_remaining_seconds": ("lease",),
+}
+
+
+def render(registry: CollectorRegistry) -> bytes:
+    """Return everything in Prometheus's text format."""
+    return generate_latest(registry)
+
+
+def _gauge(name: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, OVERVIEW[name], labels=LABELS.get(name, ()))
+
+
+def _queue(rows: list[Backlog], now: float) -> list[Metric]:
+    depth, oldest = (
+        _gauge("ferroscope_queue_requests"),
+        _gauge("ferroscope_queue_oldest_seconds"),
+    )
+    found = {row.event: row for row in rows}
+    for event in Event:  # an event of which there is nothing on the queue is 0, not absent
+        row = found.get(event)
+        depth.add_metric((event, "waiting"), row.waiting if row else 0)
+        depth.add_metric((event, "claimed"), row.claimed if row else 0)
+        oldest.add_metric((event,), max(0.0, now - row.oldest) if row else 0.0)
+    return [depth, oldest]
+
+
+def _nodes(rows: list[Population]) -> Metric:
+    nodes = _gauge("ferroscope_nodes")
+    for row in rows:
+        nodes.add_metric((row.state, row.provision_state), row.nodes)
+    return nodes
+
+
+def _members(members: list[Member], now: float) -> Metric:
+    counts: dict[tuple[str, str], int] = {}
+    for member in members:
+        key = (member.role, "alive" if member.expires_at > now else "dead")
+        counts[key] = counts.get(key, 0) + 1
+    gauge = _gauge("ferroscope_members")
+    for key, count in sorted(counts.items()):
+        gauge.add_metric(key, count)
+    return gauge
+
+
+def _leases(tx: Transaction) -> list[Metric]:
+    held, epoch = _gauge("ferroscope_lease_held"), _gauge("ferroscope_lease_epoch")
+    remaining = _gauge("ferroscope_lease_remaining_seconds")
+    for lease in tx.leases.list():
+        held.add_metric((lease.name,), lease.holder is not None and lease.remaining > 0)
+        epoch.add_metric((lease.name,), lease.epoch)
+        remaining.add_metric((lease.name,), lease.remaining)
+    return [held, epoch, remaining]

@@ -1,0 +1,43 @@
+"""What is counted as it happens. Counting never fails, never blocks, and costs some microseconds."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, Protocol
+
+from ferroscope.domain.states import Event, Transition
+
+
+class Meter(Protocol):
+    """Told by whoever does the thing, after it was done; durations are in seconds."""
+
+    def moved(self, transition: Transition) -> None:
+        """A node's transition was committed."""
+
+    def carried_out(self, event: Event, outcome: str, seconds: float) -> None:
+        """A worker has carried out one attempt of a request; ``outcome`` is in lower case, ``lost`` among them."""
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        """A call of the API was answered; ``route`` is the template of its path."""
+
+    def trouble(self, kind: Literal["busy", "unavailable"]) -> None:
+        """A transaction was in somebody's way and is tried again, or was given up."""
+
+    def renewal_failed(self, lease: str) -> None:
+        """A lease was not renewed when it should have been."""
+
+
+class Silent:
+    """A ``Meter`` that counts nothing."""
+
+    def moved(self, transition: Transition) -> None: ...
+
+    def carried_out(self, event: Event, outcome: str, seconds: float) -> None: ...
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None: ...
+
+    def trouble(self, kind: Literal["busy", "unavailable"]) -> None: ...
+
+    def renewal_failed(self, lease: str) -> None: ...
+
+
+SILENT: Final[Meter] = Silent()

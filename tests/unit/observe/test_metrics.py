@@ -1,0 +1,120 @@
+"""The meter, what it costs, and the dashboard that reads it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import time
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+
+from ferroscope.adapters.memory import LocalBus, MemoryStore
+from ferroscope.domain.states import TRANSITIONS, Event, State
+from ferroscope.observe.metrics import LABELS, OVERVIEW, Metrics, Overview, render
+from ferroscope.ports.errors import StoreUnavailableError
+from ferroscope.ports.store import Store
+from ferroscope.runtime.clock import SystemClock
+from tests.support import examples
+
+_DASHBOARD = Path(__file__).parents[3] / "deploy" / "grafana" / "ferroscope.json"
+
+
+def _value(registry: CollectorRegistry, name: str, **labels: str) -> float | None:
+    return registry.get_sample_value(name, labels)
+
+
+def test_every_row_of_the_table_is_counted_from_zero() -> None:
+    meter = Metrics(CollectorRegistry())
+    for row in TRANSITIONS:
+        labels = {"source": row.source, "event": row.event, "target": row.target}
+        assert _value(meter.registry, "ferroscope_transitions_total", **labels) == 0
+    meter.moved(TRANSITIONS[0])
+    assert (
+        _value(meter.registry, "ferroscope_transitions_total", source="none", event="inspect", target="starting") == 1
+    )
+
+
+def test_what_is_told_is_counted() -> None:
+    meter = Metrics(CollectorRegistry())
+    meter.carried_out(Event.INSPECT, "done", 0.3)
+    meter.answered("GET", "/v1/nodes", 200, 0.002)
+    meter.trouble("busy")
+    meter.renewal_failed("periodic/timeouts")
+    registry = meter.registry
+    assert _value(registry, "ferroscope_requests_total", event="inspect", outcome="done") == 1
+    assert _value(registry, "ferroscope_request_seconds_sum", event="inspect") == 0.3
+    assert _value(registry, "ferroscope_http_requests_total", method="GET", route="/v1/nodes", status="200") == 1
+    assert _value(registry, "ferroscope_store_trouble_total", kind="busy") == 1
+    assert _value(registry, "ferroscope_lease_renewal_failures_total", lease="periodic/timeouts") == 1
+
+
+def test_a_rolled_back_transition_is_not_counted() -> None:
+    meter = Metrics(CollectorRegistry())
+    store = MemoryStore(bus=LocalBus(), clock=SystemClock(), meter=meter)
+    store.write(lambda tx: tx.moved(TRANSITIONS[0]))
+    with contextlib.suppress(ZeroDivisionError):
+        store.write(lambda tx: (tx.moved(TRANSITIONS[0]), 1 / 0))
+    labels = {"source": "none", "event": "inspect", "target": "starting"}
+    assert _value(meter.registry, "ferroscope_transitions_total", **labels) == 1
+
+
+def test_the_overview_shows_the_whole_service() -> None:
+    store: Store = MemoryStore(bus=LocalBus(), clock=SystemClock())
+    node = examples.node(state=State.WAITING)
+    store.write(lambda tx: tx.nodes.add(node))
+    store.write(lambda tx: tx.requests.put(examples.request(node, Event.ABORT)))
+    store.write(lambda tx: tx.members.beat(examples.member("a"), 60.0))
+    store.write(lambda tx: tx.members.beat(examples.member("b"), 0.0))
+    store.write(lambda tx: tx.leases.acquire("periodic/timeouts", "a", 6.0))
+    registry = CollectorRegistry()
+    registry.register(Overview(store, SystemClock()))
+    assert _value(registry, "ferroscope_database_up") == 1
+    assert _value(registry, "ferroscope_queue_requests", event="abort", claim="waiting") == 1
+    assert _value(registry, "ferroscope_queue_requests", event="inspect", claim="waiting") == 0
+    assert _value(registry, "ferroscope_nodes", state="waiting", provision_state="enroll") == 1
+    assert _value(registry, "ferroscope_members", role="worker", state="alive") == 1
+    assert _value(registry, "ferroscope_members", role="worker", state="dead") == 1
+    assert _value(registry, "ferroscope_lease_held", lease="periodic/timeouts") == 1
+    assert _value(registry, "ferroscope_lease_epoch", lease="periodic/timeouts") == 1
+    shown = {line.split()[2] for line in render(registry).decode().splitlines() if line.startswith("# HELP")}
+    assert shown == set(OVERVIEW)
+    assert set(LABELS) <= set(OVERVIEW)
+
+
+def test_without_its_database_the_overview_says_just_that() -> None:
+    class Gone(MemoryStore):
+        def read(self, work: object) -> object:  # type: ignore[override]
+            raise StoreUnavailableError("gone")
+
+    registry = CollectorRegistry()
+    registry.register(Overview(Gone(bus=LocalBus(), clock=SystemClock()), SystemClock()))
+    assert _value(registry, "ferroscope_database_up") == 0
+    assert _value(registry, "ferroscope_clock_skew_seconds") is None
+
+
+def test_counting_costs_less_than_20_microseconds_per_request() -> None:
+    meter = Metrics(CollectorRegistry())
+    best = 1.0
+    for _ in range(5):
+        began = time.perf_counter()
+        for _ in range(500):
+            meter.carried_out(Event.CONTINUE, "next", 0.01)
+            meter.moved(TRANSITIONS[5])
+        best = min(best, (time.perf_counter() - began) / 500)
+    assert best < 20e-6, f"{best * 1e6:.1f} us"
+
+
+def test_the_dashboard_asks_only_for_what_there_is() -> None:
+    dashboard = json.loads(_DASHBOARD.read_text())
+    own = {name for name, *_ in Metrics(CollectorRegistry()).instruments()}
+    known = own | set(OVERVIEW) | {f"{name}_bucket" for name in own}
+    asked = {
+        name
+        for panel in dashboard["panels"]
+        for target in panel["targets"]
+        for name in re.findall(r"ferroscope_\w+", target["expr"])
+    }
+    assert asked <= known
+    assert len(asked) > 10
