@@ -71,6 +71,7 @@ class TaskContext:
         self.stop = stop
         self.process = process
         self.progress: Document = dict(claim.request.progress)
+        self._confirmed_at = clock.monotonic()  # the claim was written a moment ago
 
     @property
     def request(self) -> Request:
@@ -116,9 +117,23 @@ class TaskContext:
                 fence(tx)
             self.save_notes(tx)
 
+        asked_at = self.clock.monotonic()
         self.store.write(work)
+        self._confirmed_at = asked_at
         self.notes = []
         self.bmc_addresses = None
+
+    def confirm(self) -> None:
+        """Call just before a command to the machine: ``ClaimLostError`` where it is somebody else's by now.
+
+        Asks the store only where some time has passed since the claim was last written: this process
+        may have been frozen meanwhile, for so long that another one has taken its place. A BMC has
+        no fence, so what is left is the time that a command is on its way.
+        """
+        now = self.clock.monotonic()
+        if now - self._confirmed_at > self.settings.worker.heartbeat_interval:
+            self.store.write(lambda tx: tx.requests.hold(self.claim), durable=False)
+            self._confirmed_at = now
 
     def save_notes(self, tx: Transaction) -> None:
         """Write what was noted so far: journal entries and the node's BMC addresses."""

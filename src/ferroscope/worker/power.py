@@ -19,11 +19,12 @@ def ensure_power(context: TaskContext, power: Power, *, confirm: Callable[[], No
     """Bring the machine to ``power``; does nothing where it is so already.
 
     ``confirm`` is called just before the command and may raise. Raises ``BmcError`` (transient,
-    when the state did not follow in time) and ``StoppedError``.
+    when the state did not follow in time), ``StoppedError`` and ``ClaimLostError``.
     """
     bmc = context.driver()
     node, drivers = context.node, context.settings.drivers
     if bmc.get_power(node) is not power:
+        context.confirm()
         confirm()
         bmc.set_power(node, power)
         context.note(str(power), f"commanded {power}")
@@ -59,5 +60,7 @@ def power_off_quietly(context: TaskContext) -> None:
 
 def boot_from_network(context: TaskContext) -> None:
     """Let the next boot, and only that, come from the network."""
-    context.driver().set_boot_device(context.node, BootDevice.PXE, persistent=False)
+    bmc = context.driver()
+    context.confirm()
+    bmc.set_boot_device(context.node, BootDevice.PXE, persistent=False)
     context.note("boot device", "the next boot comes from the network")

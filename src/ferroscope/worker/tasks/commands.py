@@ -40,6 +40,8 @@ def set_boot_device(context: TaskContext) -> Outcome:
     """Set payload ``boot_device``, once or ``persistent``."""
     device = BootDevice(context.request.payload["boot_device"])
     persistent = bool(context.request.payload.get("persistent", False))
-    context.driver().set_boot_device(context.node, device, persistent=persistent)
+    bmc = context.driver()
+    context.confirm()
+    bmc.set_boot_device(context.node, device, persistent=persistent)
     context.note("boot device", f"boots from {device}{' always' if persistent else ' once'}")
     return Done()
