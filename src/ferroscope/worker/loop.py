@@ -7,6 +7,7 @@ Source: the HA worker of the HA specification for ironic-inspector.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
@@ -19,7 +20,7 @@ from ferroscope.domain.decision import Decision, Run, decide
 from ferroscope.domain.model import Claim, Inspection, Node, Request, Severity
 from ferroscope.domain.outcome import Drop, Fail, Next, Outcome, Retry
 from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import ACTIVE, Event
+from ferroscope.domain.states import ACTIVE, Event, Transition
 from ferroscope.ports.bmc import Bmc
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.errors import (
@@ -139,12 +140,18 @@ class Worker:
     def prepared(self, claim: Claim, handed: Locked | None) -> tuple[Locked, Decision]:
         """Return what is locked and what to do; what was handed over is locked and saved already."""
         if handed is None:
-            return self.persist(lambda tx: self.prepare(tx, claim), durable=False)
+            tries = itertools.count()
+            return self.persist(lambda tx: self.prepare(tx, claim, again=next(tries) > 0), durable=False)
         return handed, self.decide(handed.node, claim.request)
 
-    def prepare(self, tx: Transaction, claim: Claim) -> tuple[Locked, Decision]:
-        """Lock, decide and save, in one transaction."""
+    def prepare(self, tx: Transaction, claim: Claim, *, again: bool = False) -> tuple[Locked, Decision]:
+        """Lock, decide and save, in one transaction; ``again``: an earlier try may have been committed."""
         locked = self.lock(tx, claim)
+        if again and self._has_begun(tx, claim):
+            tx.requests.hold(claim)
+            present = locked.node.state
+            saved = Transition(source=present, event=claim.request.event, target=present, strict=True)
+            return locked, Run(saved, rerun=claim.request.attempt > 1)
         decision = self.decide(locked.node, claim.request)
         return self.save(tx, locked, decision), decision
 
@@ -292,6 +299,14 @@ class Worker:
             except StoreUnavailableError:
                 if self.stop.wait(self.settings.worker.retry_delay):
                     raise
+
+    def _has_begun(self, tx: Transaction, claim: Claim) -> bool:
+        """Whether this very attempt has saved its state already, and only the answer to that was lost."""
+        if claim.request.begun:
+            return False
+        return any(
+            request.begun for request in tx.requests.pending(claim.request.node) if request.id == claim.request.id
+        )
 
     def _again(self, reason: Reason, message: str) -> Retry:
         return Retry(self.settings.worker.retry_delay, reason, message)
