@@ -1,0 +1,65 @@
+"""A commit whose answer got lost: the worker asks again, and its own doing does not look like somebody else's.
+
+The second write hands the claim on; what becomes of that is the queue's matter, see the simulation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+
+from ferroscope.adapters.memory.store import MemoryStore
+from ferroscope.domain.states import Event, State
+from ferroscope.ports.errors import StoreUnavailableError
+from ferroscope.ports.store import Transaction
+from tests.unit.worker.conftest import Service
+
+T = TypeVar("T")
+
+
+class Forgetful:
+    """A store that commits the write number ``lost``, and then says that it cannot be reached."""
+
+    def __init__(self, store: MemoryStore, lost: int) -> None:
+        self._store = store
+        self._left = lost
+
+    def write(self, work: Callable[[Transaction], T], *, durable: bool = True) -> T:
+        result = self._store.write(work, durable=durable)
+        self._left -= 1
+        if self._left == 0:
+            raise StoreUnavailableError("the answer got lost")
+        return result
+
+    def read(self, work: Callable[[Transaction], T]) -> T:
+        return self._store.read(work)
+
+
+def waiting(service: Service) -> None:
+    service.start()
+    service.work()
+    assert service.node.state is State.WAITING
+
+
+@pytest.mark.parametrize("lost", [1, 3])
+def test_a_callback_is_processed_whichever_answer_got_lost(service: Service, lost: int) -> None:
+    waiting(service)
+    service.call_back()
+    service.worker.store = Forgetful(service.store, lost)
+    service.work()
+    assert service.node.state is State.FINISHED, service.steps
+    assert service.node.last_error is None
+
+
+@pytest.mark.parametrize("lost", [1, 3])
+def test_data_is_processed_again_whichever_answer_got_lost(service: Service, lost: int) -> None:
+    waiting(service)
+    service.call_back()
+    service.work()
+    service.submit(Event.REAPPLY)
+    service.worker.store = Forgetful(service.store, lost)
+    service.work()
+    assert service.node.state is State.FINISHED, service.steps
+    assert service.pending == []
