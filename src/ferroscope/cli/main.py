@@ -21,6 +21,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "node": ("ferroscope.cli.node.command:node", "Enrol, list, show and change nodes."),
     "inspect": ("ferroscope.cli.inspect:inspect", "Inspect nodes and watch them finish."),
     "status": ("ferroscope.cli.status:status", "Show how the service is doing."),
+    "doctor": ("ferroscope.cli.doctor:doctor", "Check that everything is in place, and say what is not."),
     "docs": ("ferroscope.cli.docs.command:docs", "Generate the reference pages of the documentation."),
 }
 

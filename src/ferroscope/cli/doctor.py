@@ -1,0 +1,50 @@
+"""``ferroscope doctor``: is everything in place for this host to run Ferroscope, and does the party fit together?"""
+
+from __future__ import annotations
+
+import click
+
+from ferroscope.cli.exits import Exit
+from ferroscope.cli.output import Output, output_option, table
+from ferroscope.cli.service import config_option, database_option
+from ferroscope.config.options import ConfigurationError, load
+
+_MARKS = {"ok": "ok", "note": "NOTE", "wrong": "WRONG"}
+
+
+@click.command()
+@config_option
+@database_option
+@output_option
+def doctor(files: tuple[str, ...], database: str | None, fmt: str) -> None:
+    """Check configuration, database, clock, drivers, hooks, ports and members; exit code 1 where something is wrong.
+
+    It asks the database itself, not the API, so it also helps where nothing runs yet. It starts and changes nothing.
+    """
+    out = Output(fmt)
+    checks = _checks(files, database)
+    out.show({"checks": checks}, lambda screen: screen.print(table(("", "CHECK", "FOUND"), map(_row, checks))))
+    wrong = sum(check["verdict"] == "wrong" for check in checks)
+    if wrong:
+        out.say(f"{wrong} of {len(checks)} checks found something wrong")
+        raise click.exceptions.Exit(Exit.FAILURE)
+
+
+def _checks(files: tuple[str, ...], database: str | None) -> list[dict[str, str]]:
+    import msgspec
+
+    from ferroscope.runtime.doctor import Check, examine
+
+    try:
+        settings = load(list(files) or None, {"database.connection": database} if database else {})
+    except ConfigurationError as exc:
+        found = [Check("configuration", "wrong", f"the configuration cannot be used: {exc}", "correct it")]
+    else:
+        source = ", ".join(files) or "the defaults, and /etc/ferroscope/ferroscope.conf where it exists"
+        found = [Check("configuration", "ok", f"the configuration is right ({source})"), *examine(settings)]
+    return [msgspec.structs.asdict(check) for check in found]
+
+
+def _row(check: dict[str, str]) -> tuple[str, str, str]:
+    advice = f"; {check['advice']}" if check["advice"] else ""
+    return _MARKS[check["verdict"]], check["name"], check["sentence"] + advice

@@ -1,0 +1,244 @@
+"""What ``ferroscope doctor`` looks at: each check is a sentence, and where something is wrong, what to do.
+
+A check changes nothing that matters, gives up in time, and shows no secret. One that cannot be made
+because an earlier one failed is left out: the earlier one says why.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import socket
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+from sqlalchemy import make_url
+from sqlalchemy.exc import SQLAlchemyError
+
+from ferroscope.adapters.sql import migrate
+from ferroscope.config.settings import Settings
+from ferroscope.domain.model import Member
+from ferroscope.observe import party
+from ferroscope.ports.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
+from ferroscope.ports.store import Transaction
+from ferroscope.runtime import wiring
+from ferroscope.runtime.backend import Backend, open_backend
+from ferroscope.runtime.clock import SystemClock
+
+Verdict = Literal["ok", "note", "wrong"]
+
+_LEASE: Final = "ferroscope/doctor"
+_ANSWER_SECONDS: Final = 3.0
+_OLD_REQUEST: Final = 60.0
+
+
+class Check(msgspec.Struct, frozen=True):
+    """What was looked at and found; ``advice`` is what to do. A note is worth knowing, not wrong."""
+
+    name: str
+    verdict: Verdict
+    sentence: str
+    advice: str = ""
+
+
+def examine(settings: Settings) -> Iterator[Check]:
+    """Yield one check after the other, as they are made."""
+    yield _drivers(settings)
+    yield _hooks(settings)
+    yield from _ports(settings)
+    backend = None
+    try:
+        missing = _missing_file(settings)
+        if missing is not None:
+            yield missing
+            return
+        backend = open_backend(settings, clock=SystemClock(), stop=threading.Event(), listen=False)
+        yield from _database(settings, backend)
+    except (SQLAlchemyError, ImportError, ValueError) as exc:
+        yield Check("database", "wrong", f"[database] connection cannot be used: {_told(exc)}", "correct it")
+    finally:
+        if backend is not None:
+            backend.close()
+
+
+def _drivers(settings: Settings) -> Check:
+    try:
+        drivers = wiring.build_drivers(settings)
+    except wiring.SetupError as exc:
+        return Check("drivers", "wrong", str(exc), "correct [drivers] enabled")
+    return Check("drivers", "ok", f"the drivers {', '.join(drivers)} can be used")
+
+
+def _hooks(settings: Settings) -> Check:
+    from ferroscope.hooks.errors import HookSetupError
+    from ferroscope.hooks.pipeline import from_settings
+
+    try:
+        from_settings(settings.inspector)
+    except HookSetupError as exc:
+        return Check("hooks", "wrong", str(exc), "correct [inspector] hooks")
+    return Check("hooks", "ok", f"the hooks {', '.join(settings.inspector.hooks)} can be used")
+
+
+def _ports(settings: Settings) -> Iterator[Check]:
+    for option in ("bare_metal_port", "introspection_port"):
+        port: int = getattr(settings.api, option)
+        if port:
+            yield _port(settings.api.host, port, option)
+
+
+def _port(host: str, port: int, option: str) -> Check:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.create_server((host, port), family=family).close()
+    except PermissionError:
+        return Check("port", "wrong", f"port {port} must not be opened by this user", f"choose another [api] {option}")
+    except OSError as exc:
+        return _taken(host, port, option, exc)
+    return Check("port", "ok", f"port {port} is free: no api runs on this host, and one could")
+
+
+def _taken(host: str, port: int, option: str, why: OSError) -> Check:
+    reach = {"::": "::1", "0.0.0.0": "127.0.0.1"}.get(host, host)  # noqa: S104  # compared, not listened on
+    connection = http.client.HTTPConnection(reach, port, timeout=_ANSWER_SECONDS)
+    try:
+        connection.request("GET", "/healthcheck")
+        answer = connection.getresponse()
+        body = answer.read(1000)
+    except (OSError, http.client.HTTPException):
+        advice = f"see who has it (ss -ltnp 'sport = :{port}'), or choose another [api] {option}"
+        return Check(
+            "port", "wrong", f"port {port} cannot be opened ({why.strerror}), and no api answers there", advice
+        )
+    finally:
+        connection.close()
+    if answer.status == 200 and body == b'{"status":"ok"}':
+        return Check("port", "ok", f"port {port} is in use by an api that is healthy")
+    return Check(
+        "port", "wrong", f"what listens on port {port} answers {answer.status} to a health check",
+        "if it is Ferroscope, its log says why; else stop it",
+    )  # fmt: skip
+
+
+def _missing_file(settings: Settings) -> Check | None:
+    """A SQLite file that is not there yet is no fault, and looking must not make it."""
+    url = make_url(settings.database.connection)
+    if url.get_backend_name() != "sqlite" or not url.database or Path(url.database).exists():
+        return None
+    directory = Path(url.database).absolute().parent
+    if not os.access(directory, os.W_OK):
+        advice = "make it, or name another one in [database] connection"
+        return Check("database", "wrong", f"the directory {directory} is not there or cannot be written to", advice)
+    advice = "ferroscope all makes it when it starts; or run: ferroscope db upgrade"
+    return Check("database", "note", f"the file {url.database} does not exist yet", advice)
+
+
+def _database(settings: Settings, backend: Backend) -> Iterator[Check]:
+    where = _where(settings)
+    try:
+        kind, schema, needed = backend.describe()
+    except StoreUnavailableError as exc:
+        advice = "is it running, may this host reach it, do user and password fit? [database] connection says where"
+        yield Check("database", "wrong", f"{where} does not answer: {_told(exc)}", advice)
+        return
+    yield Check("database", "ok", f"{where} answers ({kind})")
+    if schema != needed:
+        found = "is empty" if schema is None else f"has the schema {schema}"
+        yield Check(
+            "schema", "wrong", f"the database {found}, this release needs {needed}", "run: ferroscope db upgrade"
+        )
+        return
+    yield Check("schema", "ok", f"the schema is {migrate.HEAD}, which is this release's")
+    yield from _guarded("clock", lambda: [_clock(backend)])
+    yield from _guarded("writing", lambda: [_writing(backend)])
+    yield from _guarded("members", lambda: list(_members(settings, backend)))
+
+
+def _guarded(name: str, check: Callable[[], list[Check]]) -> list[Check]:
+    """Return what a check says; a database that fails in between is what it says then."""
+    try:
+        return check()
+    except StoreUnavailableError as exc:
+        advice = "is the disk full, the database read-only, or somebody blocking it? Its own log says more"
+        return [Check(name, "wrong", f"the database failed at this: {_told(exc)}", advice)]
+
+
+def _clock(backend: Backend) -> Check:
+    clock = SystemClock()
+    skew = min((backend.store.read(lambda tx: clock.time() - tx.now) for _ in range(3)), key=abs)
+    if abs(skew) > party.MAX_SKEW:
+        sentence, _, advice = party.skew_sentence(socket.gethostname(), skew).rpartition("; ")
+        return Check("clock", "wrong", sentence, advice)
+    return Check("clock", "ok", f"this host's clock is within {max(abs(skew), 0.01):.2f} s of the database's")
+
+
+def _writing(backend: Backend) -> Check:
+    holder = f"doctor-{uuid.uuid4()}"
+    try:
+        lease = backend.store.write(lambda tx: tx.leases.acquire(_LEASE, holder, 5.0))
+        backend.store.write(lambda tx: tx.leases.release(lease))
+    except (LeaseHeldError, LeaseLostError):
+        return Check("writing", "ok", "the database can be written to: another doctor is at it")
+    return Check("writing", "ok", "the database can be written to, durably")
+
+
+def _members(settings: Settings, backend: Backend) -> Iterator[Check]:
+    def read(tx: Transaction) -> tuple[list[Member], float, float, dict[str, bool]]:
+        oldest = max((tx.now - row.oldest for row in tx.figures.backlog()), default=0.0)
+        held = {lease.name: lease.holder is not None and lease.remaining > 0 for lease in tx.leases.list("periodic/")}
+        return list(tx.members.list()), tx.now, oldest, held
+
+    members, now, oldest, held = backend.store.read(read)
+    alive = [member for member in members if member.expires_at > now]
+    for member in members:
+        if member not in alive:
+            said = (
+                f"{party.name_of(member)} has not been heard of for {now - member.expires_at:.0f} s longer than it may"
+            )
+            yield Check(
+                "members", "note", f"{said} and counts as dead; what it held is free", "start it again, or leave it"
+            )
+    working = [member for member in alive if member.role in ("all", "worker")]
+    if not working:
+        yield Check("members", "note", "no worker is alive", "start one: ferroscope worker (or ferroscope all)")
+    else:
+        yield Check("members", "ok", f"{len(alive)} processes are alive, {len(working)} of them carry out requests")
+        yield _leader(settings, held)
+    if oldest > _OLD_REQUEST:
+        yield Check(
+            "queue", "note", f"the oldest request has waited for {oldest:.0f} s",
+            "see who does what: ferroscope status; start more workers, or see why they fail in their log",
+        )  # fmt: skip
+    told = party.about(settings, [], migrate.HEAD, skew=None, loops={})
+    me = Member(id="", host=socket.gethostname(), pid=0, role="this configuration", detail=told)
+    problems = party.drift([me, *alive]) + party.skewed(alive)
+    for problem in problems:
+        sentence, _, advice = problem.rpartition("; ")
+        yield Check("drift", "wrong", sentence, advice)
+    if not problems and alive:
+        yield Check("drift", "ok", "all processes that are alive have the settings of this configuration")
+
+
+def _leader(settings: Settings, held: dict[str, bool]) -> Check:
+    if not settings.inspector.timeout_period:
+        return Check("leases", "note", "nobody looks for overdue inspections", "set [inspector] timeout_period")
+    if held.get("periodic/timeouts"):
+        return Check("leases", "ok", "somebody leads the search for overdue inspections")
+    advice = "look again in a few seconds: one leads as soon as the lease of the one before has expired"
+    return Check("leases", "note", "nobody leads the search for overdue inspections at this moment", advice)
+
+
+def _where(settings: Settings) -> str:
+    """Return the database's place without user, password and options."""
+    url = make_url(settings.database.connection)
+    port = f":{url.port}" if url.port else ""
+    return f"{url.get_backend_name()} {url.database}" + (f" at {url.host}{port}" if url.host else "")
+
+
+def _told(exc: Exception) -> str:
+    """Return an error in a line; those of URLs may quote the URL, so of them only their kind is told."""
+    return str(exc) if isinstance(exc, StoreUnavailableError | ImportError) else type(exc).__name__

@@ -1,0 +1,160 @@
+"""``ferroscope doctor`` on what is right and on what is wrong: each thing in a sentence, and the exit code."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from ferroscope.cli.exits import Exit
+from ferroscope.cli.main import main
+from ferroscope.config.options import load
+from ferroscope.observe import party
+from tests.integration.api.service import Service
+from tests.integration.cli.console import Shell
+from tests.support import databases, examples
+from tests.support.processes import free_port
+from tests.support.servers import Server
+
+
+class Doctor:
+    """Runs the command on a configuration of the test's own."""
+
+    def __init__(self, directory: Path, url: str) -> None:
+        self._file = directory / "doctor.conf"
+        self.settings: dict[str, dict[str, Any]] = {
+            "api": {"host": "127.0.0.1", "bare_metal_port": free_port(), "introspection_port": 0},
+            "database": {"connection": url, "busy_timeout": 1, "connect_timeout": 1},
+        }
+
+    @property
+    def file(self) -> str:
+        sections = (
+            f"[{section}]\n" + "".join(f"{name} = {value}\n" for name, value in options.items())
+            for section, options in self.settings.items()
+        )
+        self._file.write_text("".join(sections))
+        return str(self._file)
+
+    def __call__(self, *, check: int) -> dict[str, dict[str, str]]:
+        """Return the last check of each name; ``check`` is the exit code that is expected."""
+        result = CliRunner().invoke(main, ["doctor", "-c", self.file, "-o", "json"])
+        assert result.exit_code == check, result.output
+        assert "Traceback" not in result.output
+        return {row["name"]: row for row in json.loads(result.stdout)["checks"]}
+
+
+@pytest.fixture
+def doctor(tmp_path: Path, sqlite_url: str) -> Doctor:
+    """Return the doctor for a new database."""
+    return Doctor(tmp_path, sqlite_url)
+
+
+def test_an_installation_that_is_right_has_nothing_wrong(tmp_path: Path, database_url: str) -> None:
+    found = Doctor(tmp_path, database_url)(check=Exit.OK)
+    assert set(found) >= {"configuration", "drivers", "hooks", "port", "database", "schema", "clock", "writing"}
+    assert {row["verdict"] for row in found.values()} == {"ok", "note"}
+    assert found["members"]["sentence"] == "no worker is alive"
+
+
+def test_each_check_is_one_sentence_for_people(doctor: Doctor) -> None:
+    result = CliRunner().invoke(main, ["doctor", "-c", doctor.file])
+    lines = result.stdout.splitlines()[1:]
+    assert all(line.split()[0] in ("ok", "NOTE", "WRONG") for line in lines)
+    assert any("the database can be written to" in line for line in lines)
+
+
+def test_a_running_service_is_found_healthy(running: Shell, tmp_path: Path) -> None:
+    doctor = Doctor(tmp_path, "sqlite://")
+    doctor.settings["api"]["bare_metal_port"] = int(running.url.rpartition(":")[2])
+    del doctor.settings["database"]
+    doctor.settings["database"] = {"connection": f"sqlite:///{tmp_path / 'other.db'}"}
+    found = doctor(check=Exit.OK)
+    assert "healthy" in found["port"]["sentence"]
+    assert "does not exist yet" in found["database"]["sentence"]
+    assert not (tmp_path / "other.db").exists()
+
+
+def test_a_database_that_does_not_answer_is_said_without_its_password(doctor: Doctor) -> None:
+    url = f"postgresql://me:hunter2@127.0.0.1:{free_port()}/inspection"
+    doctor.settings["database"]["connection"] = url
+    found = doctor(check=Exit.FAILURE)
+    assert found["database"]["verdict"] == "wrong"
+    assert "inspection at 127.0.0.1" in found["database"]["sentence"]
+    shown = CliRunner().invoke(main, ["doctor", "-c", doctor.file]).output
+    assert "hunter2" not in shown
+    assert "1 of " in shown
+
+
+def test_a_connection_that_is_no_url_is_wrong(doctor: Doctor) -> None:
+    doctor.settings["database"]["connection"] = "hunter2"
+    found = doctor(check=Exit.FAILURE)
+    assert "hunter2" not in msgspec.json.encode(found).decode()
+    assert found["database"]["verdict"] == "wrong"
+
+
+def test_an_empty_database_needs_its_schema(tmp_path: Path, shared_postgresql: Server) -> None:
+    with databases.fresh(shared_postgresql, migrated=False) as url:
+        found = Doctor(tmp_path, url)(check=Exit.FAILURE)
+    assert found["schema"]["verdict"] == "wrong"
+    assert "ferroscope db upgrade" in found["schema"]["advice"]
+
+
+@pytest.mark.parametrize(
+    ("section", "option", "value", "check"),
+    [
+        ("drivers", "enabled", "fake,telepathy", "drivers"),
+        ("inspector", "hooks", "$default_hooks,no-such-hook", "hooks"),
+        ("worker", "interrupted", "never", "configuration"),
+    ],
+)
+def test_a_setting_that_cannot_work_is_named(doctor: Doctor, section: str, option: str, value: str, check: str) -> None:
+    doctor.settings[section] = {option: value}
+    found = doctor(check=Exit.FAILURE)[check]
+    assert found["verdict"] == "wrong"
+    assert value.rpartition(",")[2] in found["sentence"]
+
+
+def test_a_port_that_somebody_else_has_is_wrong(doctor: Doctor) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        other.listen(1)
+        doctor.settings["api"]["bare_metal_port"] = other.getsockname()[1]
+        found = doctor(check=Exit.FAILURE)
+    assert found["port"]["verdict"] == "wrong"
+    assert "no api answers there" in found["port"]["sentence"]
+
+
+def test_members_with_other_settings_or_a_wrong_clock_are_wrong_and_dead_ones_are_noted(
+    doctor: Doctor, sqlite_url: str
+) -> None:
+    told = party.about(load([doctor.file]), ["worker"], "0003", skew=0.0, loops={})
+    service = Service(sqlite_url)
+
+    def beat(ident: str, ttl: float = 60.0, **detail: Any) -> None:
+        member = msgspec.structs.replace(examples.member(ident, detail=told | detail), host=ident)
+        service.store.write(lambda tx: tx.members.beat(member, ttl))
+
+    try:
+        beat("good")
+        found = doctor(check=Exit.OK)
+        assert (found["drift"]["verdict"], found["members"]["verdict"]) == ("ok", "ok")
+        assert found["leases"]["verdict"] == "note", "nobody leads"
+        service.store.write(lambda tx: tx.leases.acquire("periodic/timeouts", "good", 60.0))
+        assert doctor(check=Exit.OK)["leases"]["verdict"] == "ok"
+        beat("dead", ttl=0.0)
+        shown = CliRunner().invoke(main, ["doctor", "-c", doctor.file]).output
+        assert "NOTE" in shown
+        assert "worker@dead:42 has not been heard of" in shown
+        beat("odd", settings=told["settings"] | {"lease": "0"})
+        assert "[lease]" in doctor(check=Exit.FAILURE)["drift"]["sentence"]
+        beat("odd", clock_skew=-30.0)
+        found = doctor(check=Exit.FAILURE)
+        assert "clock of odd is 30.0 s behind" in found["drift"]["sentence"]
+        assert "chrony" in found["drift"]["advice"]
+    finally:
+        service.close()
