@@ -76,8 +76,13 @@ def audit(cluster: Cluster, operator: Operator) -> Audit:
     found.violations += [f"lost: {flight.name} is {flight.state}" for flight in operator.lost]
     found.violations += [f"not at rest: {tuple(row)}" for row in restless]
     found.violations += [f"left on the queue: {tuple(row)}" for row in requests]
-    if found.accepted > found.inspections:
-        found.violations.append(f"{found.accepted} inspections were accepted, but {found.inspections} are there")
+    there = Counter(row[2] for row in inspections)
+    for name, count in Counter(flight.name for flight in (*operator.flights, *operator.lost)).items():
+        if count > there[name]:
+            states = [flight.state for flight in operator.flights if flight.name == name]
+            found.violations.append(
+                f"{name}: {count} inspections were accepted, {there[name]} are there: {states[-5:]}"
+            )
     return found
 
 

@@ -44,7 +44,14 @@ timeout_period = 1
 retention_period = 1
 """
 SILENCE: Final = 3.6  # longer than the times to live of FAST
-KINDS: Final = {"kill_worker": 10, "kill_api": 3, "freeze_worker": 2, "cut_worker": 2, "restart_worker": 2}
+KINDS: Final = {
+    "kill_worker": 10,
+    "kill_leader": 2,
+    "kill_api": 3,
+    "freeze_worker": 2,
+    "cut_worker": 2,
+    "restart_worker": 2,
+}
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -67,15 +74,22 @@ class Outcome(msgspec.Struct, frozen=True):
         ]
 
 
-def storm(cluster: Cluster, *, seed: int, seconds: float, kinds: dict[str, int], calm: float = 2.0) -> Outcome:
-    """Do harm for ``seconds`` while inspections run; then let everything come to rest, and audit it."""
+def storm(
+    cluster: Cluster, *, seed: int, kinds: dict[str, int], seconds: float | None = None, calm: float = 2.0
+) -> Outcome:
+    """Do harm while inspections run; then let everything come to rest, and audit it.
+
+    ``kinds`` are weights for ``seconds`` long, or, without a time, exact numbers.
+    """
     operator = Operator(cluster, rounds=None, at_once=min(100, cluster.plan.nodes))
     harmer = Harmer(cluster, seed=seed, silence=SILENCE)
     began = time.monotonic()
     operator.start()
     until(lambda: operator.ended >= 5, seconds=30)
-    while time.monotonic() - began < seconds:
-        harmer.choose(kinds)()
+    for deed in harmer.shuffled(kinds) if seconds is None else harmer.endless(kinds):
+        if seconds is not None and time.monotonic() - began >= seconds:
+            break
+        harmer.do(deed)
         harmer.pause(calm * 0.25, calm)
     harmer.revive()
     operator.finish()
@@ -110,12 +124,14 @@ def private(kind: str) -> Iterator[str]:
 @click.option("--nodes", default=200, show_default=True, help="Simulated machines.")
 @click.option("--supervised", default=0, show_default=True, help="Processes under the supervisor of each worker.")
 @click.option("--calm", default=2.0, show_default=True, help="Most seconds between two deeds.")
-@click.option("--kills", default=0, help="Kill only, until so many workers and a fifth as many apis were killed.")
+@click.option(
+    "--kills", default=0, help="Kill so many workers, a fifth as many apis and a tenth as many leaders instead."
+)
 def main(*, database: str, seed: int, minutes: float, nodes: int, supervised: int, calm: float, kills: int) -> None:
     """Do harm to an installation for a while; then count what was lost and what happened twice."""
     plan = Plan(nodes=nodes, supervised=supervised, isolated=True, options=FAST, special=("sim-ramdisk-error-1",))
-    kinds = {"kill_worker": 5, "kill_api": 1} if kills else KINDS
-    seconds = kills * 1.2 * calm * 0.65 if kills else minutes * 60
+    kinds = {"kill_worker": kills, "kill_api": kills // 5, "kill_leader": kills // 10} if kills else KINDS
+    seconds = None if kills else minutes * 60
     directory = Path(tempfile.mkdtemp(prefix="ferroscope-chaos-"))
     with private(database) as url, Cluster(directory, url, plan) as cluster:
         outcome = storm(cluster, seed=seed, seconds=seconds, kinds=kinds, calm=calm)

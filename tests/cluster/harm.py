@@ -10,14 +10,17 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
+from sqlalchemy import text
 
-from tests.cluster.cluster import Cluster, Played
+from ferroscope.adapters.sql import dialect
+from ferroscope.config.settings import DatabaseSettings
+from tests.cluster.cluster import Cluster, Played, with_suppressed_kill
 from tests.support.processes import until
 
-EXIT_LOST_LEADERSHIP = 75
+_LEADER = text("SELECT m.pid FROM leases l JOIN members m ON m.id = l.holder WHERE l.name = 'periodic/timeouts'")
 
 
 class Harm(msgspec.Struct):
@@ -64,13 +67,14 @@ class Harmer:
         self._note("SIGKILL", api)
         self.revive()
 
-    def kill_leader(self, leader: Callable[[], int | None]) -> None:
-        """SIGKILL the process that ``leader`` says leads."""
-        pid = leader()
-        if pid is not None:
-            os.kill(pid, signal.SIGKILL)
-            self.deeds.append(Harm("SIGKILL", "leader"))
-            until(lambda: any(not worker.alive for worker in self._cluster.workers), seconds=1)
+    def kill_leader(self) -> None:
+        """SIGKILL the worker process that leads a periodic task."""
+        pid = self._leader()
+        if pid is None:  # it is just being elected
+            return
+        with_suppressed_kill(pid)
+        self.deeds.append(Harm("SIGKILL", "leader"))
+        until(lambda: any(not worker.alive for worker in self._cluster.workers), seconds=1)
         self.revive()
 
     def freeze_worker(self) -> None:
@@ -112,11 +116,30 @@ class Harmer:
     def pause(self, low: float, high: float) -> None:
         time.sleep(self._random.uniform(low, high))
 
-    def choose(self, kinds: dict[str, int]) -> Callable[[], None]:
-        """Return one of the deeds, by name and weight."""
-        name = self._random.choices(list(kinds), list(kinds.values()))[0]
+    def endless(self, kinds: dict[str, int]) -> Iterator[str]:
+        """Give names of deeds for ever; ``kinds`` has a weight for each."""
+        while True:
+            yield self._random.choices(list(kinds), list(kinds.values()))[0]
+
+    def shuffled(self, kinds: dict[str, int]) -> Iterator[str]:
+        """Give every name as often as ``kinds`` says, in an order that the seed chooses."""
+        names = [name for name, count in kinds.items() for _ in range(count)]
+        self._random.shuffle(names)
+        yield from names
+
+    def do(self, name: str) -> None:
+        """Do the deed of this name."""
         deed: Callable[[], None] = getattr(self, name)
-        return deed
+        deed()
+
+    def _leader(self) -> int | None:
+        engine = dialect.build_engine(DatabaseSettings(connection=self._cluster.database_url))
+        try:
+            with engine.connect() as connection:
+                pid: int | None = connection.execute(_LEADER).scalar()
+                return pid
+        finally:
+            engine.dispose()
 
     def _note(self, kind: str, played: Played, seconds: float = 0.0) -> None:
         self.deeds.append(Harm(kind, played.name, round(seconds, 2)))
