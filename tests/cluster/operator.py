@@ -84,13 +84,16 @@ class Operator(threading.Thread):
         self._collect()
         watched = dict(self._flying)
         states = self._states()
+        if not states:  # not answered, which says nothing about any node
+            return False
         for node, flight in watched.items():
             self._look(node, flight, states.get(node, "gone"))
         idle = [node for node in states if node not in self._flying and node not in self._asking and self._more(node)]
+        idle.sort(key=lambda node: self._begun.get(node, 0))
         for node in idle[: self._at_once - len(self._flying) - len(self._asking)]:
             self._begun[node] = self._begun.get(node, 0) + 1
             self._asking[node] = executor.submit(self._ask, node)
-        return not idle and not self._flying and not self._asking and bool(states)
+        return not idle and not self._flying and not self._asking
 
     def _collect(self) -> None:
         for node, asked in list(self._asking.items()):
