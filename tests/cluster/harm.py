@@ -20,6 +20,7 @@ from ferroscope.config.settings import DatabaseSettings
 from tests.cluster.cluster import Cluster, Played, with_suppressed_kill
 from tests.support.processes import until
 
+_FOUND_AGAIN = 1.5  # seconds in which HAProxy notices that an api process is back
 _LEADER = text("SELECT m.pid FROM leases l JOIN members m ON m.id = l.holder WHERE l.name = 'periodic/timeouts'")
 
 
@@ -63,6 +64,7 @@ class Harmer:
         others = [other for other in self._cluster.apis if other is not api]
         if not until(lambda: all(other.alive and other.ready() for other in others), seconds=30):
             raise RuntimeError("the other api processes do not come back")
+        time.sleep(_FOUND_AGAIN)
         api.kill()
         self._note("SIGKILL", api)
         self.revive()
