@@ -7,6 +7,8 @@ with all logs is kept then.
 
 from __future__ import annotations
 
+import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -132,14 +134,17 @@ def main(*, database: str, seed: int, minutes: float, nodes: int, supervised: in
     plan = Plan(nodes=nodes, supervised=supervised, isolated=True, options=FAST, special=("sim-ramdisk-error-1",))
     kinds = {"kill_worker": kills, "kill_api": kills // 5, "kill_leader": kills // 10} if kills else KINDS
     seconds = None if kills else minutes * 60
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was set up is taken down then, too
     directory = Path(tempfile.mkdtemp(prefix="ferroscope-chaos-"))
     with private(database) as url, Cluster(directory, url, plan) as cluster:
         outcome = storm(cluster, seed=seed, seconds=seconds, kinds=kinds, calm=calm)
     click.echo(f"chaos on {database}, seed {seed}:")
     click.echo("\n".join(outcome.lines()))
+    sys.stdout.flush()
     if outcome.audit.violations:
         click.echo("\n".join(["violations:", *outcome.audit.violations, f"logs: {directory}"]))
         sys.exit(1)
+    shutil.rmtree(directory)
     click.echo("nothing was lost, nothing happened twice")
 
 

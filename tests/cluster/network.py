@@ -8,6 +8,7 @@ is told. Elsewhere: a forwarder of its own, stopped with SIGSTOP. No packet leav
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +19,8 @@ from typing import Final, Protocol
 from tests.support.processes import free_port, spawn, until
 
 _ROOT: Final = Path(__file__).parents[2]
-_READY: Final = 20.0
+_READY: Final = 30.0
+_OURS: Final = re.compile(r"^fs\d+n\d+", re.MULTILINE)
 
 
 class Network(Protocol):
@@ -76,13 +78,13 @@ class Namespace:
     """With root: a network namespace with two links, one to the database and one to the BMCs."""
 
     def __init__(self, directory: Path, number: int, *, database: str, bmcs: str) -> None:
-        # Names and addresses differ between test processes: 10.x.y.z with x of the process.
-        self._pid, self._number = os.getpid() % 10000, number
+        # Names and addresses are those of this test process.
+        self._pid, self._number = os.getpid(), number
         self._name = f"fs{self._pid}n{number}"
-        subnet = f"10.{200 + self._pid % 50}.{(self._pid // 50) % 200}"
+        subnet = _subnet()
         self._hosts = [f"{subnet}.{(2 * number + link) * 4 + 1}" for link in (0, 1)]
         self._guests = [f"{subnet}.{(2 * number + link) * 4 + 2}" for link in (0, 1)]
-        self.prefix = ("ip", "netns", "exec", self._name)
+        self.prefix: Sequence[str] = ("ip", "netns", "exec", self._name)
         self._forwarders: list[Forwarder] = []
         try:
             self._create(f"{subnet}.0/24")
@@ -128,14 +130,28 @@ class Namespace:
 
 def forget_routes() -> None:
     """Remove the route that kept packets of this process's namespaces from going elsewhere."""
-    pid = os.getpid() % 10000
-    _ip("route", "delete", "blackhole", f"10.{200 + pid % 50}.{(pid // 50) % 200}.0/24", check=False)
+    _ip("route", "delete", "blackhole", f"{_subnet()}.0/24", check=False)
+
+
+def sweep() -> None:
+    """Remove the namespaces of test processes that were killed before they could do so; links go with them."""
+    listed = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=False).stdout
+    for name in _OURS.findall(listed):
+        if not Path(f"/proc/{name.partition('n')[0].removeprefix('fs')}").exists():
+            _ip("netns", "delete", name, check=False)
 
 
 def build(directory: Path, number: int, *, database: str, bmcs: str) -> Network:
     """Return the network of the process ``number``; addresses are ``IP:PORT``."""
-    kind = Namespace if os.geteuid() == 0 else Muted
-    return kind(directory, number, database=database, bmcs=bmcs)
+    if os.geteuid() != 0:
+        return Muted(directory, number, database=database, bmcs=bmcs)
+    sweep()
+    return Namespace(directory, number, database=database, bmcs=bmcs)
+
+
+def _subnet() -> str:
+    pid = os.getpid()
+    return f"10.{200 + pid % 50}.{(pid // 50) % 256}"
 
 
 def _ip(*words: str, check: bool = True) -> None:
