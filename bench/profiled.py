@@ -23,6 +23,8 @@ from typing import Any
 import msgspec
 from sqlalchemy import Engine, event
 
+from ferroscope.adapters.sql.statements import Statements
+
 Stats = dict[Any, tuple[int, int, float, float, dict[Any, Any]]]
 
 
@@ -39,6 +41,7 @@ class Profiler:
         threading.setprofile(self._enter)
         event.listen(Engine, "before_cursor_execute", self._before)
         event.listen(Engine, "after_cursor_execute", self._after)
+        self._watch_constants()
 
     def snapshot(self) -> tuple[Stats, dict[str, list[float]]]:
         """Return the sums of all that has ended so far."""
@@ -56,14 +59,34 @@ class Profiler:
         self._profiles.append(profile)
         profile.enable()
 
+    def _watch_constants(self) -> None:
+        """Count the statements that go to the driver without SQLAlchemy, which so has no event for them."""
+        execute = Statements.execute
+        texts: dict[int, tuple[object, str]] = {}
+
+        def counted(constants: Statements, cursor: Any, statement: Any, given: Any) -> Any:
+            if id(statement) not in texts:
+                texts[id(statement)] = (statement, str(statement))
+            text = texts[id(statement)][1]
+            began = time.perf_counter()
+            try:
+                return execute(constants, cursor, statement, given)
+            finally:
+                self._note(text, time.perf_counter() - began)
+
+        Statements.execute = counted  # type: ignore[assignment, method-assign]
+
+    def _note(self, text: str, seconds: float) -> None:
+        numbers = self._statements[text]
+        numbers[0] += 1
+        numbers[1] += seconds
+
     def _before(self, _c: Any, _cursor: Any, _text: str, _values: Any, context: Any, _many: bool) -> None:
         if context is not None:
             context.bench_began = time.perf_counter()
 
     def _after(self, _c: Any, _cursor: Any, text: str, _values: Any, context: Any, _many: bool) -> None:
-        numbers = self._statements[text]
-        numbers[0] += 1
-        numbers[1] += time.perf_counter() - context.bench_began
+        self._note(text, time.perf_counter() - context.bench_began)
 
 
 def writer(profiler: Profiler, directory: Path) -> Callable[..., None]:
