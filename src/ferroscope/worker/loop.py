@@ -213,7 +213,9 @@ class Worker:
         except ClaimLostError:
             raise
         except StoreUnavailableError as exc:
-            outcome = self._again(Reason.STORE_UNAVAILABLE, str(exc))
+            # No fault of the inspection's; should it go on for ever, the inspection's time-out ends it.
+            outcome = Retry(self.settings.worker.retry_delay, Reason.STORE_UNAVAILABLE, str(exc), counted=False)
+            _log.warning("the database is unavailable to a task", request=context.request.event, error=str(exc))
         except Exception as exc:  # noqa: BLE001  # the boundary: a task's bug must not take the worker along
             _log.exception("task failed", request=context.request.event, node=context.node.uuid)
             outcome = self._again(Reason.INTERNAL, f"{type(exc).__name__} in {context.request.event}")

@@ -63,3 +63,19 @@ def test_data_is_processed_again_whichever_answer_got_lost(service: Service, los
     service.work()
     assert service.node.state is State.FINISHED, service.steps
     assert service.pending == []
+
+
+def test_a_database_that_is_away_during_a_task_costs_no_attempt(service: Service) -> None:
+    waiting(service)
+    service.call_back()
+    store, reads = service.store, iter(range(5))
+
+    class Away(Forgetful):
+        def read(self, work: Callable[[Transaction], T]) -> T:
+            if next(reads, None) is not None:
+                raise StoreUnavailableError("away")
+            return store.read(work)
+
+    service.worker.store = Away(store, -1)
+    service.work()
+    assert service.node.state is State.FINISHED, service.steps
