@@ -104,6 +104,7 @@ class Candidate:
         self._clock = clock
         self._profile = profile
         self.sentence = f"has not stood for {name} yet"
+        self.remaining = 0.0  # seconds that the present holder's lease had left when it was last asked for
 
     def stand(self) -> Tenure | None:
         """Try once to win; None where somebody else holds the office. ``StoreUnavailableError``."""
@@ -112,6 +113,7 @@ class Candidate:
             lease = self._store.write(lambda tx: tx.leases.acquire(self.name, self._holder, self._profile.ttl))
         except LeaseHeldError as exc:
             self.sentence = f"follows: {exc}"
+            self.remaining = exc.lease.remaining
             return None
         except LeaseLostError:
             self.sentence = f"lost the election for {self.name} by a moment"
