@@ -45,7 +45,7 @@ def test_a_candidate_waits_until_the_lease_runs_out(passed: float, shortest: flo
     stop = ManualStop(clock)
     stop.set()
     singleton = Singleton(
-        Idle(), follower, keep=lambda tenure, reset: None, profile=DEFAULT, bus=bus, clock=clock, stop=stop
+        Idle(), follower, keep=lambda _tenure, _reset: None, profile=DEFAULT, bus=bus, clock=clock, stop=stop
     )
     singleton.stand()
     waited = sum(bus.waits)
