@@ -37,13 +37,19 @@ def test_a_second_delivery_knows_that_it_may_not_be_the_first() -> None:
     assert decision == Run(advance(State.STARTING, Event.INSPECT), rerun=True)
 
 
-@pytest.mark.parametrize("event", sorted(set(Event) - COMMANDS))
+@pytest.mark.parametrize("event", sorted(set(Event) - COMMANDS - {Event.DELETE}))
 @pytest.mark.parametrize("old", ["then", None])
 def test_a_request_of_another_inspection_is_dropped(event: Event, old: str | None) -> None:
     for state in State:
         decision = decide(node(state), request(event, inspection=old), RERUN)
         assert isinstance(decision, Drop)
         assert decision.reason is Reason.STALE_REQUEST
+
+
+@pytest.mark.parametrize("state", sorted(State))
+def test_a_deletion_concerns_the_node_whichever_inspection_is_its_newest(state: State) -> None:
+    decision = decide(node(state), request(Event.DELETE, inspection="then"), RERUN)
+    assert decision == Run(advance(state, Event.DELETE))
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
@@ -120,7 +126,7 @@ def test_no_delivery_runs_what_the_table_does_not_know(
     assert attempt <= policy.max_attempts
     assert decision.transition.event is event
     assert decision.transition.source is state
-    assert event in COMMANDS or inspection == "now"
+    assert event in COMMANDS | {Event.DELETE} or inspection == "now"
     if begun:
         assert decision.rerun
         assert policy.interrupted == "rerun"
