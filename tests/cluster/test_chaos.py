@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.chaos import FAST, KINDS, storm
+from tests.cluster.chaos import FAST, storm
 from tests.cluster.cluster import Cluster, Plan
 from tests.cluster.harm import Harmer
 from tests.cluster.operator import Operator
+
+HARM = {"kill_worker": 5, "kill_leader": 1, "kill_api": 1, "freeze_worker": 1, "cut_worker": 1, "restart_worker": 1}
 
 
 def _report(title: str, lines: list[str]) -> None:
@@ -21,21 +23,21 @@ def test_nothing_is_lost_or_done_twice_while_processes_are_killed_frozen_and_cut
 ) -> None:
     plan = Plan(nodes=80, isolated=True, options=FAST, special=("sim-ramdisk-error-1", "sim-repeat-1"))
     with Cluster(place, server_url, plan) as cluster:
-        outcome = storm(cluster, seed=1, seconds=15, kinds=KINDS)
+        outcome = storm(cluster, seed=1, kinds=HARM, calm=1.0)
     _report(server_url.partition(":")[0], outcome.lines())
     assert outcome.audit.violations == []
     assert outcome.audit.finished > 80
-    assert sum(outcome.harm.values()) >= 4
+    assert sum(outcome.harm.values()) >= sum(HARM.values()) - HARM["kill_leader"]
 
 
 @pytest.mark.parametrize("kind", ["freeze_worker", "cut_worker"])
 def test_a_worker_that_comes_back_after_its_time_changes_nothing(server_url: str, place: Path, kind: str) -> None:
     plan = Plan(nodes=60, workers=2, isolated=True, options=FAST, bmc=0.05)
     with Cluster(place, server_url, plan) as cluster:
-        outcome = storm(cluster, seed=2, seconds=9, kinds={kind: 1}, calm=0.5)
+        outcome = storm(cluster, seed=2, kinds={kind: 2}, calm=0.5)
     _report(f"{kind} {server_url.partition(':')[0]}", outcome.lines())
     assert outcome.audit.violations == []
-    assert sum(outcome.harm.values()) >= 2
+    assert sum(outcome.harm.values()) == 2
 
 
 def test_what_a_killed_child_held_is_carried_out_again_at_once(server_url: str, place: Path) -> None:
