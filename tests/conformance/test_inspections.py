@@ -44,7 +44,10 @@ def test_a_change_is_saved(adapter: Adapter) -> None:
 
 def test_ended_inspections_go_with_all_that_is_theirs_but_never_a_nodes_newest(adapter: Adapter) -> None:
     node = adapter.node()
-    old, late, newest = (examples.inspection(node, state=State.FINISHED, finished_at=float(at)) for at in (10, 30, 5))
+    old, late, newest = (
+        examples.inspection(node, state=State.FINISHED, started_at=at - 1.0, finished_at=float(at))
+        for at in (10, 30, 5)
+    )
     running = examples.inspection(node)
 
     def fill(tx):  # type: ignore[no-untyped-def]
@@ -62,6 +65,22 @@ def test_ended_inspections_go_with_all_that_is_theirs_but_never_a_nodes_newest(a
     assert adapter.read(lambda tx: tx.data.load(old.uuid, ("inventory",))) == {}
     entries = adapter.read(lambda tx: tx.journal.list(Query(filters={"node": node.uuid})))
     assert {entry.message for entry in entries} == left
+
+
+def test_the_newest_good_inspection_outlives_those_that_failed_after_it(adapter: Adapter) -> None:
+    node = adapter.node()
+    good = examples.inspection(node, state=State.FINISHED, started_at=1.0, finished_at=2.0)
+    failed = [examples.inspection(node, state=State.ERROR, started_at=at, finished_at=at + 1) for at in (3.0, 5.0)]
+
+    def fill(tx):  # type: ignore[no-untyped-def]
+        for one in (good, *failed):
+            tx.inspections.add(one)
+        tx.nodes.update(msgspec.structs.replace(tx.nodes.get(node.uuid), inspection=failed[1].uuid))
+
+    adapter.write(fill)
+    assert adapter.write(lambda tx: tx.inspections.remove_ended(20.0, 100)) == 1
+    left = {one.uuid for one in adapter.read(lambda tx: tx.inspections.list(Query()))}
+    assert left == {good.uuid, failed[1].uuid}
 
 
 def test_no_more_than_the_limit_go_at_once_the_oldest_first(adapter: Adapter) -> None:

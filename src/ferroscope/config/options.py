@@ -130,7 +130,7 @@ INSPECTOR: Final = (
         "retention",
         default=86400.0,
         min=0.0,
-        help="Seconds for which inspections are kept after their end, but for each node's newest; 0: for ever.",
+        help="Seconds for which inspections are kept after their end; a node's newest (good) one stays. 0: for ever.",
     ),
     cfg.FloatOpt("retention_period", default=30.0, min=0.0, help="Seconds between two looks for old ones; 0: never."),
 )

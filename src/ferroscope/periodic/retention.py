@@ -1,4 +1,4 @@
-"""Old inspections go, with their data and journal; a node's newest stays whatever its age."""
+"""Old inspections go, with their data and journal; a node's newest stays, and its newest good one."""
 
 from __future__ import annotations
 

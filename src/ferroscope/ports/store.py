@@ -97,7 +97,8 @@ class Inspections(Protocol):
     def remove_ended(self, before: float, limit: int) -> int:
         """Delete up to ``limit`` inspections that ended before this time, oldest first.
 
-        Their data and journal go too; a node's newest inspection stays. Returns how many went.
+        Their data and journal go too. A node's newest inspection stays, and so does the newest that
+        finished. Returns how many went.
         """
 
     def list(self, query: Query) -> Sequence[Inspection]: ...

@@ -11,6 +11,7 @@ from ferroscope.adapters.memory.pages import ordering, page
 from ferroscope.adapters.memory.rows import Rows
 from ferroscope.adapters.memory.tables import copy
 from ferroscope.domain.model import Inspection
+from ferroscope.domain.states import State
 from ferroscope.ports.errors import ConflictError, NotFoundError
 from ferroscope.ports.store import Part, Query
 
@@ -40,11 +41,18 @@ class MemoryInspections:
         ended = [
             (one.finished_at, one.uuid, one.node)
             for one in self._rows.inspections.values()
-            if one.finished_at is not None and one.finished_at < before and one.uuid not in newest
+            if one.finished_at is not None
+            and one.finished_at < before
+            and one.uuid not in newest
+            and (one.state is not State.FINISHED or self._superseded(one))
         ]
         for _, uuid, node in sorted(ended)[:limit]:
             self._remove(uuid, node)
         return min(limit, len(ended))
+
+    def _superseded(self, one: Inspection) -> bool:
+        others = (self._stored(uuid) for uuid in self._rows.inspections_of_node.of(one.node))
+        return any(other.state is State.FINISHED and other.started_at > one.started_at for other in others)
 
     def _remove(self, uuid: str, node: str) -> None:
         self._rows.inspections.drop(uuid)

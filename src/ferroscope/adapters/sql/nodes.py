@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from sqlalchemy import Table, bindparam, delete, insert, or_, select, update
+from sqlalchemy import Table, bindparam, delete, exists, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from ferroscope.adapters.sql import schema
@@ -14,6 +14,7 @@ from ferroscope.adapters.sql.dialect import violated_constraint
 from ferroscope.adapters.sql.query import page
 from ferroscope.adapters.sql.rows import Mapper
 from ferroscope.domain.model import Inspection, Node, Port
+from ferroscope.domain.states import State
 from ferroscope.ports.errors import ConflictError, NotFoundError, StaleError
 from ferroscope.ports.store import Query
 
@@ -49,10 +50,17 @@ _UPDATE_PORT = (
 _INSERT_INSPECTION = insert(schema.inspections)
 _SELECT_INSPECTION = select(*_INSPECTION.columns).where(_i.uuid == bindparam("ident"))
 _UPDATE_INSPECTION = update(schema.inspections).where(_i.uuid == bindparam("_uuid"))
+_later = schema.inspections.alias("later")
+_NEWEST = select(_n.inspection).where(_n.inspection.is_not(None))
+_SUPERSEDED = exists().where(
+    _later.c.node == _i.node, _later.c.state == State.FINISHED.value, _later.c.started_at > _i.started_at
+)
 _ENDED = (
     select(_i.uuid)
     .where(
-        _i.finished_at < bindparam("before"), _i.uuid.not_in(select(_n.inspection).where(_n.inspection.is_not(None)))
+        _i.finished_at < bindparam("before"),
+        _i.uuid.not_in(_NEWEST),
+        or_(_i.state != State.FINISHED.value, _SUPERSEDED),
     )
     .order_by(_i.finished_at)
     .limit(bindparam("limit"))
