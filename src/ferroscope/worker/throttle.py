@@ -60,8 +60,10 @@ class RebootThrottle:
         self._quantum = quantum
         self._command = command
         self._clock = clock
-        # Two commands fit in: one that asks for the power state, one that changes it.
-        longer = msgspec.structs.replace(profile, ttl=quantum + profile.ttl + 2 * command)
+        # Two commands fit in: one that asks for the power state, one that changes it. A slow clock
+        # is the further behind the longer the lease.
+        ttl = quantum + profile.ttl + 2 * command
+        longer = msgspec.structs.replace(profile, ttl=ttl, margin=profile.margin * ttl / profile.ttl)
         self._candidate = Candidate(LEASE, holder, store=store, clock=clock, profile=longer)
 
     @contextmanager
