@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,9 @@ DATABASES = ("sqlite", "postgresql", "mariadb")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A run in the background may have been told to ignore SIGINT, and its children would inherit that.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
         config.stash[_KEEPER] = KeeperProcess()
 

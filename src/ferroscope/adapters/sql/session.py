@@ -6,7 +6,7 @@ its own for each thing that belongs to a BEGIN or a COMMIT, would cost more than
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from sqlalchemy import Connection
@@ -42,7 +42,7 @@ def begin(connection: Connection, *, write: bool, durable: bool) -> float | None
         _run(connection, "BEGIN IMMEDIATE" if write else "BEGIN")
         return None
     statements = _POSTGRESQL if family == "postgresql" else _MYSQL
-    return float(_last_answer(_run(connection, statements[write, durable])))
+    return float(_run(connection, statements[write, durable], answer=_last_answer))
 
 
 def commit(connection: Connection, woken: Collection[str]) -> None:
@@ -77,18 +77,18 @@ def _driver(connection: Connection) -> Any:
     return connection.connection.dbapi_connection
 
 
-def _run(connection: Connection, statement: str) -> Any:
-    """Execute on the driver's connection; its errors become SQLAlchemy's, as elsewhere."""
+def _run(connection: Connection, statement: str, answer: Callable[[Any], Any] = lambda _cursor: None) -> Any:
+    """Execute on the driver's connection and return ``answer``; errors become SQLAlchemy's, as elsewhere."""
     driver, dialect = _driver(connection), connection.dialect
     try:
         cursor = driver.cursor()
         cursor.execute(statement)
+        return answer(cursor)
     except dialect.loaded_dbapi.Error as exc:
         gone = dialect.is_disconnect(exc, driver, None)
         raise DBAPIError.instance(
             statement, None, exc, dialect.loaded_dbapi.Error, connection_invalidated=gone, dialect=dialect
         ) from exc
-    return cursor
 
 
 def _last_answer(cursor: Any) -> Any:
