@@ -38,6 +38,7 @@ class Audit(msgspec.Struct, kw_only=True):
     lost: int = 0
     power_ons: int = 0
     power_ons_of_inspections: int = 0
+    boots_repeated: int = 0
     boots_twice: int = 0
     processed: int = 0
     processed_twice: int = 0
@@ -72,7 +73,7 @@ def audit(cluster: Cluster, operator: Operator) -> Audit:
     )
     _judge_ends(found, inspections)
     _judge_journal(found, journal)
-    _judge_machines(found, cluster, inspections)
+    _judge_machines(found, cluster, inspections, journal)
     found.violations += [f"lost: {flight.name} is {flight.state}" for flight in operator.lost]
     found.violations += [f"not at rest: {tuple(row)}" for row in restless]
     found.violations += [f"left on the queue: {tuple(row)}" for row in requests]
@@ -122,8 +123,15 @@ def _only_refusals(steps: Sequence[str]) -> bool:
     return all(step in ("dropped", "requested") for step in steps)
 
 
-def _judge_machines(found: Audit, cluster: Cluster, inspections: Sequence[tuple[str, ...]]) -> None:
+def _judge_machines(
+    found: Audit,
+    cluster: Cluster,
+    inspections: Sequence[tuple[str, ...]],
+    journal: Sequence[tuple[int, str, str]],
+) -> None:
     started = Counter(row[2] for row in inspections)
+    machine_of = {row[0]: row[2] for row in inspections}
+    again = Counter(machine_of[inspection] for _, inspection, step in journal if step in ("retry", "delivered again"))
     with cluster.counters() as fleet:
         status = fleet.status()
     for name, machine in status.nodes.items():
@@ -131,8 +139,13 @@ def _judge_machines(found: Audit, cluster: Cluster, inspections: Sequence[tuple[
         found.power_ons += counters.power_ons
         found.power_ons_of_inspections += started[name]
         excess = max(counters.power_ons, counters.pxe_boots) + counters.reboots - started[name]
-        if excess > 0:
-            found.boots_twice += excess
+        # A start that was tried again finds the machine off where the earlier attempt's command did not
+        # last, and powers it on once more: that is its duty. Without such an attempt it is a fault.
+        repeated = max(0, min(excess, again[name]))
+        found.boots_repeated += repeated
+        if excess > repeated:
+            found.boots_twice += excess - repeated
             found.violations.append(
-                f"{name}: {started[name]} inspections, {counters.power_ons} power-ons, {counters.reboots} reboots"
+                f"{name}: {started[name]} inspections, {counters.power_ons} power-ons, {counters.reboots} reboots, "
+                f"{again[name]} attempts repeated"
             )
