@@ -26,7 +26,7 @@ API: Final = (
     cfg.StrOpt("host", default="::", help="Address to listen on; '::' is every address, IPv4 too."),
     cfg.PortOpt("bare_metal_port", default=6385, help="Port of the Bare Metal API; 0 disables it."),
     cfg.PortOpt("introspection_port", default=5050, help="Port of the Introspection API; 0 disables it."),
-    cfg.IntOpt("threads", default=8, min=1, help="Requests answered at the same time by one api process."),
+    cfg.IntOpt("threads", default=4, min=1, help="Requests answered at the same time by one api process."),
     cfg.StrOpt(
         "public_url", default="", help="Base URL in links, where a proxy changes it; empty: as the client named us."
     ),

@@ -19,7 +19,7 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     host: str = "::"
     bare_metal_port: int = 6385
     introspection_port: int = 5050
-    threads: int = 8
+    threads: int = 4
     public_url: str = ""
     max_body_size: int = 16 * 1024 * 1024
     max_json_depth: int = 25
