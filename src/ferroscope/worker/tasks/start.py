@@ -35,8 +35,11 @@ class StartTask:
             context.note("already on", "an earlier attempt powered it on")
             context.node.power_state = Power.ON
             return Next(Event.WAIT)
-        ensure_power(context, Power.OFF)
-        boot_from_network(context)
+        if not context.intended(_POWER_ON):
+            ensure_power(context, Power.OFF)
+            boot_from_network(context)
+        # Else both were done before the intent, and an earlier power-on may still be on its way:
+        # a machine that was powered off now would boot twice.
         try:
             self._power_on(context)
         except ThrottledError as exc:
