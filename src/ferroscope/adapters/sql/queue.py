@@ -120,8 +120,7 @@ class SqlQueue:
 
     def _free_doubtful(self) -> None:
         """Give back what a claim whose answer was lost may have taken."""
-        while self._doubtful:
-            token = next(iter(self._doubtful))
+        for token in sorted(self._doubtful):
             self._execute(_FREE_TOKEN, {"_token": token})
             self._doubtful.discard(token)
 

@@ -141,7 +141,7 @@ class SqlStore:
     def write(self, work: Callable[[Transaction], T], *, durable: bool = True) -> T:
         result, transaction = self._until_done(lambda: self._attempt(work, write=True, durable=durable))
         self.claims.difference_update(transaction.ended)
-        for channel in transaction.woken:
+        for channel in sorted(transaction.woken):
             self._bus.publish(channel)
         return result
 
