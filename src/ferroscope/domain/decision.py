@@ -17,6 +17,8 @@ from ferroscope.domain.states import COMMANDS, Event, State, Transition
 
 # They concern the node itself, whichever inspection is its newest by now.
 _OF_THE_NODE: Final = COMMANDS | {Event.DELETE}
+# The state that a strict event has saved when it has begun.
+_BEGUN_IN: Final = {Event.CONTINUE: State.PROCESSING, Event.REAPPLY: State.REAPPLYING}
 
 
 class DeliveryPolicy(msgspec.Struct, frozen=True):
@@ -44,6 +46,10 @@ def decide(node: Node, request: Request, policy: DeliveryPolicy) -> Decision:
         return Drop(Reason.STALE_REQUEST, f"the start is no longer wanted: the inspection is {node.state}")
     if request.event is Event.CONTINUE and node.state is State.PROCESSING and not request.begun:
         return Fail(Reason.CONFLICTING_CALLBACK, "a second, different callback came while the first was processed")
+    if request.begun and node.state is not _BEGUN_IN.get(request.event):
+        return Drop(
+            Reason.STALE_REQUEST, f"{request.event} was interrupted, and since then the inspection is {node.state}"
+        )
     if request.attempt > policy.max_attempts:
         return Fail(
             Reason.ATTEMPTS_EXHAUSTED,

@@ -89,6 +89,16 @@ def test_a_task_that_was_interrupted_is_run_again_in_the_state_that_is_saved_alr
     assert decision.transition.strict
 
 
+@pytest.mark.parametrize("policy", [RERUN, STRICT])
+@pytest.mark.parametrize("attempt", [2, 4])
+def test_a_task_that_was_interrupted_is_not_run_again_once_its_inspection_has_ended(
+    policy: DeliveryPolicy, attempt: int
+) -> None:
+    decision = decide(node(State.ERROR), request(Event.CONTINUE, attempt=attempt, begun=True), policy)
+    assert isinstance(decision, Drop)
+    assert decision.reason is Reason.STALE_REQUEST
+
+
 def test_a_task_that_was_interrupted_ends_in_error_in_the_strict_reading() -> None:
     decision = decide(node(State.PROCESSING), request(Event.CONTINUE, attempt=2, begun=True), STRICT)
     assert isinstance(decision, Fail)
