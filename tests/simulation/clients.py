@@ -1,0 +1,89 @@
+"""Operators: they start inspections, sometimes twice at once, abort, reapply, and switch machines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from tests.simulation.machines import Machine
+    from tests.simulation.world import World
+
+_RESTING = ("none", "finished", "error")
+
+
+class Operator:
+    """Looks after one node for as long as the scenario is active."""
+
+    def __init__(self, world: World, machine: Machine) -> None:
+        self._world = world
+        self._machine = machine
+        self._rng = world.kernel.rng(f"operator {machine.number}")
+        self._path = f"/v1/nodes/{machine.uuid}/states"
+
+    def work(self) -> None:
+        scenario, kernel = self._world.scenario, self._world.kernel
+        for _ in range(scenario.rounds):
+            kernel.sleep(self._rng.uniform(0.0, scenario.active / (scenario.rounds + 1)))
+            if kernel.now > scenario.active:
+                return
+            if self._rng.random() < scenario.commands:
+                self._put("power", self._rng.choice(("power on", "power off", "rebooting")))
+                kernel.sleep(self._rng.uniform(0.0, 5.0))
+            self._inspect()
+            if self._rng.random() < scenario.aborts:
+                kernel.sleep(self._rng.choice((0.1, 5.0, 20.0)) * self._rng.random())
+                self._abort()
+            self._rest()
+            if self._rng.random() < scenario.reapplies:
+                self._reapply()
+                self._rest()
+
+    def _inspect(self) -> None:
+        if self._rng.random() < self._world.scenario.double_starts:
+            self._world.spawn(f"operator {self._machine.name} (twice)", self._start)
+        self._start()
+
+    def _start(self) -> None:
+        """Ask until there is an answer that is one."""
+        for _ in range(8):
+            since = self._world.kernel.now
+            status = self._put("provision", "inspect")
+            if status == 202:
+                self._world.count("starts accepted")
+                self._world.checks.took_start(self._machine.uuid, since)
+            if status not in (None, 503):
+                return
+            self._world.kernel.sleep(self._rng.uniform(0.5, 4.0))
+
+    def _abort(self) -> None:
+        before = self._world.server.peek("nodes", self._machine.uuid)
+        if before is not None and before["inspection"]:
+            self._world.checks.aborted.add(before["inspection"])
+        self._put("provision", "abort")
+        after = self._world.server.peek("nodes", self._machine.uuid)
+        if after is not None and after["inspection"]:
+            self._world.checks.aborted.add(after["inspection"])
+
+    def _reapply(self) -> None:
+        path = f"/v1/introspection/{self._machine.uuid}/data/unprocessed"
+        answer = self._world.http("POST", path, b"")
+        self._world.say(
+            f"asks for reapply: {answer.status if answer else 'no answer'}", f"operator {self._machine.name}"
+        )
+
+    def _put(self, what: str, target: str) -> int | None:
+        answer = self._world.http("PUT", f"{self._path}/{what}", msgspec.json.encode({"target": target}))
+        status = None if answer is None else answer.status
+        self._world.say(f"asks for {target}: {status or 'no answer'}", f"operator {self._machine.name}")
+        return status
+
+    def _rest(self) -> None:
+        """Wait until the node's inspection is over, or until nobody cares any more."""
+        kernel = self._world.kernel
+        while kernel.now < self._world.scenario.active:
+            row = self._world.server.peek("nodes", self._machine.uuid)
+            if row is not None and row["state"] in _RESTING and not self._world.checks.requests[self._machine.uuid]:
+                return
+            kernel.sleep(self._rng.uniform(0.5, 3.0))

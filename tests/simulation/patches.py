@@ -1,0 +1,192 @@
+"""How the product gets the simulation's clock, threads, signals, database and BMCs for the time of a run.
+
+Everything is put where the product takes it from (a module's name, a default argument) and taken
+back afterwards. No line of the product is replaced but those that start threads, read clocks, open
+sockets or wait for signals.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import structlog
+
+import ferroscope.adapters.memory.bus
+import ferroscope.adapters.sql.dialect
+import ferroscope.adapters.sql.store
+import ferroscope.election
+import ferroscope.hooks.pipeline
+import ferroscope.periodic.singleton
+import ferroscope.periodic.timeouts
+import ferroscope.runtime.backend
+import ferroscope.runtime.clock
+import ferroscope.runtime.keeper
+import ferroscope.runtime.member
+import ferroscope.runtime.process
+import ferroscope.runtime.supervisor
+import ferroscope.runtime.wiring
+import ferroscope.worker.pool
+from ferroscope.adapters.sql import migrate
+from ferroscope.config.settings import DatabaseSettings
+from tests.simulation.cluster import HttpServer
+from tests.simulation.database import dialects, driver
+from tests.simulation.database.driver import Timeouts
+from tests.simulation.database.server import Limits
+from tests.simulation.machines import SimulatedBmc
+from tests.simulation.threads import Flag, NoMasks, Sleep, Threading
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+_product: Any = ferroscope
+_pipeline = functools.lru_cache(maxsize=8)(ferroscope.hooks.pipeline.from_settings)
+
+
+@contextmanager
+def installed(world: World) -> Iterator[None]:
+    """Let the product run in ``world``."""
+    kernel, threading = world.kernel, Threading(world.kernel)
+    runtime, sql = _product.runtime, _product.adapters.sql
+    with ExitStack() as stack:
+
+        def put(where: Any, name: str, what: Any) -> None:
+            stack.enter_context(mock.patch.object(where, name, what))
+
+        def default(function: Any, **values: Any) -> None:
+            stack.enter_context(mock.patch.dict(function.__kwdefaults__, values))
+
+        for module in (
+            _product.adapters.memory.bus,
+            _product.periodic.singleton,
+            _product.worker.pool,
+            runtime.keeper,
+            runtime.member,
+            runtime.process,
+            runtime.supervisor,
+        ):
+            put(module, "threading", threading)
+        for module in (sql.store, _product.periodic.singleton):
+            put(module, "random", kernel.rng("product"))
+        put(sql.store, "time", Sleep(kernel))
+        put(runtime.process, "signals", world.signals)
+        put(runtime.process, "signal", NoMasks())
+        for module in (runtime.process, runtime.clock):
+            put(module, "SystemClock", lambda: kernel.me().owner.host.clock)
+        put(runtime.process, "process_name", lambda _role: kernel.me().owner.name)
+        put(runtime.process, "ensure_schema", lambda _settings, *, upgrade: migrate.HEAD)
+        put(runtime.process, "listeners", lambda _settings: [])
+        put(runtime.process, "HttpServer", lambda app, _settings, _sockets: HttpServer(world, _here(world), app))
+        put(runtime.wiring, "build_drivers", lambda _settings: {"sim": SimulatedBmc(world, _here(world))})
+        put(sql.dialect, "build_engine", lambda settings: _engine(world, settings))
+        put(runtime.backend, "start_watcher", lambda _settings, *, bus, stop: world.listen(bus))
+        put(_product.hooks.pipeline, "from_settings", _pipeline)
+        default(_product.periodic.singleton.Singleton.__init__, new_flag=lambda: Flag(kernel))
+        default(runtime.keeper.LeaseKeeper.__init__, new_flag=lambda: Flag(kernel), leave=lambda: _leave(world))
+        put(uuid, "uuid4", _uuids(world))
+        put(_product.election.Tenure, "__init__", _watched(world, _product.election.Tenure.__init__))
+        step = _product.periodic.timeouts.Timeouts.step
+        put(_product.periodic.timeouts.Timeouts, "step", lambda task, fence: world.checks.stepped(step(task, fence)))
+        stack.enter_context(_logging(world))
+        yield
+
+
+def _here(world: World) -> Any:
+    return world.process_of[world.kernel.me().owner]
+
+
+def _leave(world: World) -> None:
+    """``os._exit(75)``."""
+    world.count("processes that left because of lost leadership")
+    _here(world).exit(75)
+    world.kernel.park()
+
+
+def _uuids(world: World) -> Callable[[], uuid.UUID]:
+    rng = world.kernel.rng("identifiers")
+    return lambda: uuid.UUID(int=rng.getrandbits(128), version=4)
+
+
+def _watched(world: World, begin: Callable[..., None]) -> Callable[..., None]:
+    def watched(tenure: Any, *arguments: Any, **options: Any) -> None:
+        begin(tenure, *arguments, **options)
+        world.checks.takes_office(tenure)
+
+    return watched
+
+
+def _engine(world: World, settings: DatabaseSettings) -> Any:
+    """Return an engine as ``dialect.build_engine`` does, with the time-outs that it would ask for."""
+    owner = world.kernel.me().owner
+    limits, timeouts = limits_of(world.scenario.family, settings, owner.rate)
+    world.connections += 1
+    connect = driver.connector(
+        world.server,
+        world.kernel,
+        owner=owner,
+        link=owner.host.link,
+        limits=limits,
+        timeouts=timeouts,
+        name=owner.name,
+    )
+    return dialects.engine(world.scenario.family, connect)
+
+
+def limits_of(family: str, settings: DatabaseSettings, rate: float) -> tuple[Limits, Timeouts]:
+    """Return what the product's own connection arguments ask of the server and of the client."""
+    if family == "postgresql":
+        arguments = _product.adapters.sql.dialect._postgresql_arguments(settings)
+        said = {name: int(value) / 1000 for name, value in re.findall(r"-c (\w+)=(\d+)", arguments["options"])}
+        keepalive = arguments["keepalives_idle"] + arguments["keepalives_interval"] * arguments["keepalives_count"]
+        return (
+            Limits(
+                lock=min(said["lock_timeout"], said["statement_timeout"]),
+                idle=said["idle_in_transaction_session_timeout"],
+            ),
+            Timeouts(
+                unsent=arguments["tcp_user_timeout"] / 1000 / rate,
+                unanswered=keepalive / rate,
+                connect=arguments["connect_timeout"] / rate,
+            ),
+        )
+    arguments = _product.adapters.sql.dialect._mysql_arguments(settings)
+    command = arguments["init_command"]
+    lock = re.search(r"innodb_lock_wait_timeout=(\d+)", command)
+    idle = re.search(r"idle_(?:write_)?transaction_timeout=(\d+)", command)
+    return (
+        Limits(lock=float(lock[1]) if lock else 50.0, idle=float(idle[1]) if idle else 0.0),
+        Timeouts(
+            unsent=arguments["write_timeout"] / rate,
+            unanswered=arguments["read_timeout"] / rate,
+            connect=arguments["connect_timeout"] / rate,
+        ),
+    )
+
+
+@contextmanager
+def _logging(world: World) -> Iterator[None]:
+    """What the product logs becomes lines of the transcript."""
+
+    def keep(_logger: object, method: str, event: Any) -> Any:
+        if world.kernel.lines is not None and method not in ("debug", "info"):
+            rest = " ".join(f"{key}={value}" for key, value in event.items() if key not in ("event", "exc_info"))
+            world.kernel.say(f"log {method}: {event.get('event')} {rest}".rstrip())
+        if event.get("exc_info"):
+            world.note_exception(event["exc_info"])
+        raise structlog.DropEvent
+
+    before = structlog.get_config()
+    structlog.configure(
+        processors=[keep],
+        wrapper_class=structlog.make_filtering_bound_logger(0 if world.kernel.lines is not None else 30),
+        cache_logger_on_first_use=False,
+    )
+    try:
+        yield
+    finally:
+        structlog.configure(**before)

@@ -1,0 +1,68 @@
+"""One seed from its scenario to its result."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+import msgspec
+
+from tests.simulation import patches
+from tests.simulation.scenario import Scenario
+from tests.simulation.world import World
+
+Line = tuple[float, str, str]
+
+
+class Result(msgspec.Struct, kw_only=True):
+    """What came of a run; ``rule`` and ``what`` of the violated invariant, if one is."""
+
+    seed: int
+    rule: str | None = None
+    what: str | None = None
+    simulated: float = 0.0
+    real: float = 0.0
+    counted: Counter[str] = msgspec.field(default_factory=Counter)
+    lines: list[Line] | None = None
+
+
+def run(
+    scenario: Scenario,
+    *,
+    transcript: bool = False,
+    bug: Callable[[], AbstractContextManager[object]] = nullcontext,
+) -> Result:
+    """Play the scenario, with the planted ``bug`` if one is given."""
+    begun = time.perf_counter()
+    world = World(scenario, transcript=transcript)
+    kernel = world.kernel
+    with bug(), patches.installed(world):
+        try:
+            world.run()
+        finally:
+            kernel.close()
+    counted = world.counted
+    checks, server = world.checks, world.server
+    counted["events"] = kernel.events
+    counted["statements"] = server.statements
+    counted["commits"] = server.commits
+    counted["deadlocks"] = server.deadlocks
+    counted["processes started"] = world.processes_started
+    counted["takeovers"] = checks.takeovers
+    counted["claims"] = len(checks.claims)
+    for row in server.all("inspections"):
+        counted["inspections"] += 1
+        counted[f"inspections {row['state']}"] += 1
+        if row["state"] == "error":
+            counted[f"error: {row['reason']}"] += 1
+    return Result(
+        seed=scenario.seed,
+        rule=kernel.failure.rule if kernel.failure else None,
+        what=kernel.failure.what if kernel.failure else None,
+        simulated=kernel.now,
+        real=time.perf_counter() - begun,
+        counted=counted,
+        lines=kernel.lines,
+    )

@@ -1,0 +1,121 @@
+"""What a seed stands for: the size and settings of the service, who does what, and which faults may come.
+
+Every seed has its own mixture (some kinds of fault are off altogether), because faults that always come
+together hide each other.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import msgspec
+
+from ferroscope.config.settings import (
+    DatabaseSettings,
+    DriverSettings,
+    InspectorSettings,
+    LeaseSettings,
+    Settings,
+    WorkerSettings,
+)
+from ferroscope.runtime.process import Role
+from tests.simulation.database.server import Family
+
+FAULTS = (
+    "crash", "host loss", "pause", "pause in transaction", "deaf heart", "pause under throttle", "partition", "bmc partition",
+    "broken connections",
+    "slow network", "power failure", "lost tail", "database restart", "terminate", "hang", "database clock",
+    "wall clock", "bmc trouble",
+)  # fmt: skip
+# Inspections that nobody answers for are given up after so many seconds: longer than faults last.
+TIMEOUT = 150.0
+
+
+class Scenario(msgspec.Struct, kw_only=True):
+    """``active`` seconds of faults and operators; then the faults stop and everything must come to rest."""
+
+    seed: int
+    family: Family = "postgresql"
+    hosts: int = 3
+    layout: tuple[tuple[Role, ...], ...] = (("api", "worker", "periodic"),)
+    nodes: int = 4
+    rounds: int = 2
+    active: float = 60.0
+    mean_between_faults: float = 6.0
+    faults: tuple[str, ...] = FAULTS
+    supervised: float = 0.7
+    double_callbacks: float = 0.3
+    slow_bmc: float = 0.01
+    clock_spread: float = 0.1
+    database_rate: float = 1.0
+    aborts: float = 0.1
+    commands: float = 0.1
+    reapplies: float = 0.15
+    double_starts: float = 0.3
+    http_loss: float = 0.02
+    dumb: float = 0.0
+    settings: Settings = Settings()
+
+    def host_rate(self, rng: random.Random) -> float:
+        return 1.0 + self.clock_spread * rng.uniform(-1.0, 1.0)
+
+
+def from_seed(seed: int, **changes: Any) -> Scenario:
+    """Return the scenario that ``seed`` means; ``changes`` override what it says.
+
+    A change may also be to a section of the settings: ``worker={"reboot_throttle": 4.0}``.
+    """
+    rng = random.Random(f"{seed}/scenario")
+    split: tuple[tuple[Role, ...], ...] = (("api",), ("worker", "periodic"))
+    whole: tuple[tuple[Role, ...], ...] = (("api", "worker", "periodic"),)
+    scenario = Scenario(
+        seed=seed,
+        family="postgresql" if rng.random() < 0.7 else "mariadb",
+        hosts=rng.choice((2, 2, 3)),
+        layout=split if rng.random() < 0.25 else whole,
+        nodes=rng.randint(2, 5),
+        rounds=rng.choice((1, 2, 2, 3)),
+        active=rng.choice((30.0, 45.0, 70.0)),
+        mean_between_faults=rng.choice((3.0, 6.0, 12.0)),
+        faults=tuple(kind for kind in FAULTS if rng.random() < 0.5),
+        supervised=rng.choice((0.3, 0.8)),
+        double_callbacks=rng.choice((0.0, 0.3, 0.8)),
+        slow_bmc=rng.choice((0.0, 0.01, 0.1)),
+        clock_spread=rng.choice((0.0, 0.1, 0.1)),
+        dumb=rng.choice((0.0, 0.0, 0.3)),
+        database_rate=rng.uniform(0.98, 1.02),
+        settings=_settings(rng),
+    )
+    for section in [name for name in changes if name in Settings.__struct_fields__]:
+        present = getattr(scenario.settings, section)
+        changed = {section: msgspec.structs.replace(present, **changes.pop(section))}
+        scenario = msgspec.structs.replace(scenario, settings=msgspec.structs.replace(scenario.settings, **changed))
+    return msgspec.structs.replace(scenario, **changes)
+
+
+def _settings(rng: random.Random) -> Settings:
+    return Settings(
+        database=DatabaseSettings(
+            connection="postgresql://simulated",
+            poll_interval=rng.choice((0.25, 1.0, 1.0)),
+            statement_timeout=rng.choice((2.0, 5.0, 5.0, 15.0)),
+        ),
+        worker=WorkerSettings(
+            threads=rng.choice((1, 2, 2)),
+            member_ttl=rng.choice((3.0, 6.0, 6.0)),
+            heartbeat_interval=1.0,
+            interrupted="error" if rng.random() < 0.15 else "rerun",
+            reboot_throttle=rng.choice((0.0, 0.0, 2.0, 8.0)),
+        ),
+        lease=LeaseSettings(profile="fast" if rng.random() < 0.25 else "default"),
+        inspector=InspectorSettings(
+            timeout=rng.choice((TIMEOUT, TIMEOUT, 12.0)),
+            timeout_period=rng.choice((2.0, 5.0)),
+            retention=rng.choice((0.0, 0.0, 10.0)),
+            retention_period=2.0,
+        ),
+        drivers=DriverSettings(
+            enabled=("sim",), power_poll_interval=0.5, command_timeout=rng.choice((3.0, 10.0)), power_timeout=20.0
+        ),
+    )
