@@ -23,7 +23,8 @@ from ferroscope.runtime.process import Role
 from tests.simulation.database.server import Family
 
 FAULTS = (
-    "crash", "host loss", "pause", "pause in transaction", "deaf heart", "pause under throttle", "partition", "bmc partition",
+    "crash", "host loss", "pause", "pause in transaction", "deaf heart", "pause under throttle",
+    "partition", "bmc partition",
     "broken connections",
     "slow network", "power failure", "lost tail", "database restart", "terminate", "hang", "database clock",
     "wall clock", "bmc trouble",
