@@ -52,7 +52,7 @@ one_database_option = click.option("--database", type=click.Choice(NAMES), defau
 def main(context: click.Context, directory: Path, save: bool, check: bool) -> None:
     """Measure Ferroscope on this machine."""
     machine.alone(directory)
-    report = Report(machine.look(directory), machine.versions(), Console(width=max(Console().width, 150)))
+    report = Report(machine.look(directory), machine.versions(), Console(width=max(Console().width, 175)))
     context.obj = (report, directory)
     report.head()
     context.call_on_close(lambda: _end(report, context.invoked_subcommand or "all", save=save, check=check))
