@@ -35,6 +35,8 @@ def configure(settings: LogSettings, *, process: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(processors=[_plain, renderer], foreign_pre_chain=shared))
     logging.basicConfig(level=max(level, logging.WARNING), handlers=[handler], force=True)
+    # It warns whenever two requests come at once, which is what a server is for.
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)
 
 
 def _plain(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:

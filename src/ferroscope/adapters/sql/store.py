@@ -10,7 +10,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
@@ -26,6 +26,7 @@ from ferroscope.adapters.sql.nodes import SqlInspections, SqlNodes, SqlPorts
 from ferroscope.adapters.sql.records import SqlAddresses, SqlInspectionData, SqlJournal, SqlMembers
 from ferroscope.adapters.sql.requests import SqlRequests
 from ferroscope.adapters.sql.statements import Answer, Parameters, Statements
+from ferroscope.adapters.sql.turnstile import Turnstile
 from ferroscope.config.settings import DatabaseSettings
 from ferroscope.domain.states import Transition
 from ferroscope.ports.bus import Bus
@@ -137,6 +138,7 @@ class SqlStore:
         self.claims: set[str] = set()
         # SQLite has one writer: threads of this process queue here instead of polling for the file's lock.
         self._writer = threading.Lock() if engine.dialect.name == "sqlite" else None
+        self._turnstile = _turnstile(engine, settings.busy_timeout)
 
     def write(self, work: Callable[[Transaction], T], *, durable: bool = True) -> T:
         result, transaction = self._until_done(lambda: self._attempt(work, write=True, durable=durable))
@@ -218,6 +220,14 @@ class SqlStore:
         if not self._writer.acquire(timeout=self._settings.busy_timeout):
             raise StoreUnavailableError("another thread has held the database's write lock for too long")
         try:
-            yield
+            with self._turnstile.turn() if self._turnstile else nullcontext():
+                yield
         finally:
             self._writer.release()
+
+
+def _turnstile(engine: Engine, timeout: float) -> Turnstile | None:
+    file = engine.url.database
+    if engine.dialect.name != "sqlite" or not file or file == ":memory:":
+        return None
+    return Turnstile(f"{file}-turn", timeout)
