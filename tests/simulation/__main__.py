@@ -1,62 +1,92 @@
-"""``python -m tests.simulation``: run seeds, repeat one with its transcript, or look for a planted bug."""
+"""The simulation from the command line: many seeds, or one with its transcript, with a planted bug or without.
+
+Exits 1 where an invariant is violated.
+"""
 
 from __future__ import annotations
 
+import argparse
+import multiprocessing
+import os
+import sys
 import time
-from collections import Counter
+from collections.abc import Iterator
 from contextlib import nullcontext
+from functools import partial
 
-import click
-import structlog
-
+from tests.simulation import report
 from tests.simulation.bugs import BUGS
 from tests.simulation.run import Result, run
-from tests.simulation.scenario import from_seed
+from tests.simulation.scenario import Scenario, elections, from_seed
 
-_YEAR = 365.25 * 86400
+# A transcript that nobody asked for is cut to its last lines.
+_LAST_LINES = 60
 
 
-@click.command()
-@click.option("--seeds", default=1000, show_default=True, help="How many seeds to run.")
-@click.option("--first", default=1, show_default=True, help="The first of them.")
-@click.option("--seed", type=int, help="Run this one only.")
-@click.option("--transcript", is_flag=True, help="Show what happened in the run of --seed.")
-@click.option("--bug", type=click.Choice(sorted(BUGS)), help="Plant this bug; stop at the seed that finds it.")
-def main(seeds: int, first: int, seed: int | None, transcript: bool, bug: str | None) -> None:
-    """Play the protocol core under faults; exit 1 where an invariant is broken."""
-    structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
-    planted = BUGS[bug] if bug else None
-    chosen = [seed] if seed is not None else range(first, first + seeds)
-    counted: Counter[str] = Counter()
-    simulated, began, broken, ran = 0.0, time.process_time(), 0, 0
-    for number in chosen:
-        scenario = from_seed(number, **dict(planted.focus)) if planted else from_seed(number)
-        result = run(scenario, transcript=transcript, bug=planted.patch if planted else nullcontext)
-        ran += 1
-        counted += result.counted
-        simulated += result.simulated
-        _show(result, transcript=transcript)
-        broken += result.rule is not None
-        if planted and broken:
+def main() -> int:
+    options = _options()
+    play = partial(_play, bug=options.bug, only_elections=options.elections)
+    suffix = (f" --bug {options.bug}" if options.bug else "") + (" --elections" if options.elections else "")
+    if options.seed is not None:
+        return _one(play(options.seed, transcript=options.transcript), suffix)
+    begun, tally = time.perf_counter(), report.Tally()
+    for result in _all(play, range(options.first, options.first + options.seeds), options.jobs):
+        tally.add(result)
+        if result.rule is not None:
+            print(report.failure(result, suffix), flush=True)
+        if tally.seeds % 100 == 0:
+            print(f"{tally.seeds} seeds, {time.perf_counter() - begun:.0f} s", file=sys.stderr, flush=True)
+        if result.rule is not None and options.stop:
             break
-    spent = time.process_time() - began
-    for name in sorted(counted):
-        click.echo(f"{counted[name]:>12}  {name}")
-    years = simulated / _YEAR / (spent / 60)
-    click.echo(
-        f"{ran} seeds, {simulated / 3600:.1f} simulated hours in {spent:.0f} s of CPU, "
-        f"{years:.4f} simulated years a minute; {broken} seeds broke an invariant"
+    if tally.failed:
+        lines = play(tally.failed[0].seed, transcript=True).lines or []
+        print(f"\nthe end of seed {tally.failed[0].seed}:\n{report.transcript(lines[-_LAST_LINES:])}\n")
+    print(tally.summary(time.perf_counter() - begun))
+    return 1 if tally.failed else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=1000, help="how many seeds to run (%(default)s)")
+    parser.add_argument("--first", type=int, default=1, help="the first of them (%(default)s)")
+    parser.add_argument("--seed", type=int, help="run this one only")
+    parser.add_argument("--transcript", action="store_true", help="with --seed: print everything that happened")
+    parser.add_argument("--bug", choices=sorted(BUGS), help="plant this bug")
+    parser.add_argument(
+        "--elections", action="store_true", help="only leaders and their leases, under faults without end"
     )
-    raise SystemExit(1 if broken and not planted else 0)
+    parser.add_argument("--stop", action="store_true", help="stop at the first violation")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes (%(default)s)")
+    return parser.parse_args()
 
 
-def _show(result: Result, *, transcript: bool) -> None:
+def _scenario(seed: int, bug: str | None, only_elections: bool) -> Scenario:
+    changes = dict(BUGS[bug].focus) if bug else {}
+    return elections(seed, **changes) if only_elections else from_seed(seed, **changes)
+
+
+def _play(seed: int, *, bug: str | None, only_elections: bool, transcript: bool = False) -> Result:
+    scenario = _scenario(seed, bug, only_elections)
+    return run(scenario, transcript=transcript, bug=BUGS[bug].patch if bug else nullcontext)
+
+
+def _all(play: partial[Result], seeds: range, jobs: int) -> Iterator[Result]:
+    if jobs < 2:
+        yield from map(play, seeds)
+        return
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        yield from pool.imap_unordered(play, seeds, chunksize=4)
+
+
+def _one(result: Result, suffix: str) -> int:
+    if result.lines:
+        print(report.transcript(result.lines))
     if result.rule is not None:
-        click.echo(f"seed {result.seed} breaks {result.rule}: {result.what}")
-    if transcript:
-        for at, actor, what in result.lines or ():
-            click.echo(f"{at:>12.6f}  {actor:<28}  {what}")
+        print(report.failure(result, suffix))
+    else:
+        print(f"seed {result.seed}: nothing is violated; {result.simulated:.1f} s simulated in {result.real:.2f} s")
+    return 0 if result.rule is None else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

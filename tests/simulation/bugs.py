@@ -22,6 +22,7 @@ from ferroscope.domain.outcome import Retry
 from ferroscope.domain.reasons import Reason
 from ferroscope.domain.states import Event
 from ferroscope.ports.errors import ClaimLostError, LeaseLostError, StoreUnavailableError
+from ferroscope.worker import context as worker_context
 from ferroscope.worker import loop, settle, throttle
 from ferroscope.worker.tasks import start
 
@@ -166,7 +167,8 @@ def _() -> Iterator[Any]:
     "the holder trusts its lease from the answer on, not from the question",
     seeds=60,
     faults=("slow network", "partition"),
-    mean_between_faults=3.0,
+    mean_between_faults=2.0,
+    nodes=1,
 )
 def _() -> Iterator[Any]:
     stand, renew = election.Candidate.stand, election.Tenure.renew
@@ -187,7 +189,13 @@ def _() -> Iterator[Any]:
     yield election.Tenure, "renew", late_renew
 
 
-@bug("no-margin", "the holder trusts its lease to its very end, whatever its clock's rate", seeds=40)
+@bug(
+    "no-margin",
+    "the holder trusts its lease to its very end, whatever its clock's rate",
+    seeds=40,
+    faults=("partition", "pause", "deaf heart"),
+    clock_spread=0.1,
+)
 def _() -> Iterator[Any]:
     yield election, "trusted_until", lambda asked_at, profile: asked_at + profile.ttl
 
@@ -283,7 +291,13 @@ def _() -> Iterator[Any]:
     yield store.SqlStore, "write", written
 
 
-@bug("claims-doubted-not", "a claim whose answer was lost is forgotten, and held for ever", seeds=40)
+@bug(
+    "claims-doubted-not",
+    "a claim whose answer was lost is forgotten, and held for ever",
+    seeds=40,
+    faults=("broken connections",),
+    mean_between_faults=3.0,
+)
 def _() -> Iterator[Any]:
     yield queue.SqlQueue, "_free_doubtful", lambda self: self._doubtful.clear()
     yield from _own_claims_not_looked_at()
@@ -309,9 +323,13 @@ def _own_claims_not_looked_at() -> Iterator[Any]:
 @bug(
     "same-token",
     "what follows is held under the token of what was before (found by this simulation)",
-    seeds=300,
+    seeds=100,
     faults=("lost tail",),
-    mean_between_faults=2.0,
+    mean_between_faults=1.5,
+    nodes=8,
+    rounds=4,
+    slow_bmc=0.2,
+    aborts=0.0,
 )
 def _() -> Iterator[Any]:
     turn = requests.SqlRequests._turn
@@ -367,12 +385,29 @@ def _() -> Iterator[Any]:
     yield start.StartTask, "_power_on", power_on
 
 
-@bug("intent-ignored", "a rerun does not look whether the power-on of an earlier attempt took effect", seeds=40)
+@bug(
+    "intent-ignored",
+    "a rerun does not look whether an earlier attempt has powered the machine on",
+    seeds=40,
+    faults=("crash", "pause"),
+    mean_between_faults=2.0,
+    supervised=1.0,
+    slow_bmc=0.2,
+    nodes=6,
+)
 def _() -> Iterator[Any]:
-    yield start, "_has_taken_effect", lambda _context: False
+    yield worker_context.TaskContext, "intended", lambda _self, _effect: False
 
 
-@bug("command-moves", "a command puts the state back that it found (found by this simulation)", seeds=40, commands=0.8)
+@bug(
+    "command-moves",
+    "a command puts the state back that it found (found by this simulation)",
+    seeds=40,
+    faults=(),
+    commands=0.9,
+    slow_bmc=0.3,
+    nodes=6,
+)
 def _() -> Iterator[Any]:
     yield settle, "COMMANDS", frozenset()
 
@@ -392,8 +427,10 @@ def _() -> Iterator[Any]:
     "outage-counts",
     "a database that is away costs an attempt (found by this simulation)",
     seeds=100,
-    faults=("database restart", "partition", "broken connections"),
-    mean_between_faults=1.5,
+    faults=("database restart", "broken connections"),
+    mean_between_faults=0.7,
+    nodes=8,
+    worker={"max_attempts": 2},
 )
 def _() -> Iterator[Any]:
     run_task = loop.Worker.run_task
@@ -434,6 +471,9 @@ def _() -> Iterator[Any]:
     faults=("pause under throttle", "crash"),
     mean_between_faults=4.0,
     worker={"reboot_throttle": 4.0},
+    drivers={"command_timeout": 1.0},
+    nodes=6,
+    rounds=3,
 )
 def _() -> Iterator[Any]:
     turn = throttle.RebootThrottle.turn
@@ -452,6 +492,7 @@ def _() -> Iterator[Any]:
     "a slow BMC powers a machine on after the throttle's lease is over (found by this simulation)",
     seeds=60,
     slow_bmc=0.2,
+    worker={"reboot_throttle": 4.0},
 )
 def _() -> Iterator[Any]:
     begin = throttle.RebootThrottle.__init__
@@ -487,14 +528,17 @@ def _() -> Iterator[Any]:
 
 @bug("takes-on", "a worker that was asked to stop goes on taking requests", seeds=20)
 def _() -> Iterator[Any]:
-    def run(self: Any) -> None:
-        never = type(self.stop)(self.stop._kernel)
-        while True:
-            claim = self.queue.get(self.member, self.settings.worker.get_timeout, never)
-            follow = None
-            if claim is not None:
-                _, follow = self.carry_out(claim)
-            while follow is not None:
-                _, follow = self.carry_out(follow.claim, follow)
+    get, run = queue.SqlQueue.get, loop.Worker.run
 
-    yield loop.Worker, "run", run
+    def go_on(self: Any) -> None:
+        run(self)
+        while True:
+            with contextlib.suppress(StoreUnavailableError):
+                self.step()
+
+    yield (
+        queue.SqlQueue,
+        "get",
+        lambda self, holder, timeout, stop: get(self, holder, timeout, type(stop)(stop._kernel)),
+    )
+    yield loop.Worker, "run", go_on

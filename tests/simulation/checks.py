@@ -355,31 +355,27 @@ class Checks:
 
     # Machines.
 
-    def commanded(self, task: Task, machine: Machine, what: str) -> None:
-        """A command reaches a BMC; one of a worker whose claim is over is nobody's fault but counted."""
+    def commanded(self, task: Task, machine: Machine, what: str, under: Claimed | None) -> None:
+        """A command reaches a BMC, sent under that claim; one whose claim is over is no fault, but counted."""
         if what.startswith("get"):
             return
         claim = self.claim_of.get(machine.uuid)
-        if what == "power on" and claim is not None and claim.event == "inspect" and claim.task is task:
-            if claim.intent_at is None:
-                self._fail("intent", f"{task} powers {machine.name} on, but has recorded no intent of it")
-        machine.meddled = False
-        machine.commander = task.owner
-        if claim is None or claim.task is not task:
-            machine.meddled = True
-            self._world.count("commands of workers whose claim was over")
+        machine.meddled = claim is None or claim is not under
+        machine.sent_under = under
+        if machine.meddled:
+            self._world.count("commands that took effect after their claim was over")
             for inspection in {claim.inspection if claim else None, self._inspection(machine.uuid)} - {None}:
                 self.excused.add(str(inspection))
+        elif what == "power on" and under is not None and under.event == "inspect" and under.intent_at is None:
+            self._fail("intent", f"{task} powers {machine.name} on, but has recorded no intent of it")
 
     def powered_on(self, machine: Machine) -> None:
         """The machine was off and is on."""
         now = self._kernel.now
-        claim = self.claim_of.get(machine.uuid)
-        if claim is not None and claim.event != "inspect":
+        claim = machine.sent_under
+        if claim is None or claim.event != "inspect" or claim.inspection is None:
             return
-        inspection = claim.inspection if claim else self._inspection(machine.uuid)
-        if inspection is None:
-            return
+        inspection = claim.inspection
         times = self.power_ons[inspection]
         times.append(now)
         if len(times) > 1 and inspection not in self.excused and inspection not in self.lost:
@@ -388,7 +384,8 @@ class Checks:
         last = self.last_power_on or (-1e9, "")
         early = quantum > 0 and now - last[0] < quantum * 0.9 - 0.1
         lease = 2 * (quantum + 6.0 + 2 * self._world.scenario.settings.drivers.command_timeout)
-        if early and self._outlived:
+        outlived = claim.task.owner.dead
+        if early and (outlived or self._outlived):
             self._world.count("power-ons that were still on their way when their process died")
         elif early and now - self.lost_tail_at > lease:
             self._fail(
@@ -396,7 +393,7 @@ class Checks:
                 f"{machine.name} was powered on {now - last[0]:.2f} s after {last[1]}, the quantum is {quantum:g} s",
             )
         self.last_power_on = (now, machine.name)
-        self._outlived = machine.commander is None or machine.commander.dead
+        self._outlived = outlived
 
     def bmc_trouble(self, task: Task, machine: Machine) -> None:
         claim = self.claim_by.get(task)
@@ -501,7 +498,7 @@ class Checks:
         scenario = self._world.scenario
         period = scenario.settings.inspector.timeout_period
         silent = self._kernel.now - self.stepped_at
-        if silent > period + 2 * scenario.settings.lease.numbers().ttl + 3.0:
+        if not scenario.ledger and silent > period + 2 * scenario.settings.lease.numbers().ttl + 3.0:
             self._fail(
                 "leader", f"the time-outs have not been looked for since {silent:.1f} s, every {period:g} s was due"
             )

@@ -32,6 +32,7 @@ class Faults:
         self.trouble_at = -1.0
         self._armed: tuple[str, float] | None = None
         self._throttled = False
+        self.stalled: set[Task] = set()
         self.hung: set[SimulatedProcess] = set()
         world.server.hears = self._hears
 
@@ -61,6 +62,8 @@ class Faults:
             machine.dumb = self._world.scenario.dumb
         for process in self._world.running:
             self._kernel.proceed(process.owner)
+        for task in sorted(self.stalled, key=str):
+            self._end_stall(task)
         if self._world.server.down:
             self._world.server.start()
 
@@ -162,7 +165,25 @@ class Faults:
         quantum = settings.worker.reboot_throttle
         lease = quantum + settings.lease.numbers().ttl + 2 * settings.drivers.command_timeout
         span = self._rng.uniform(0.3, 1.5) * lease
-        self._kernel.at(self._rng.uniform(0.0, quantum), self._freeze, process, span)
+        delay = self._rng.uniform(0.0, quantum)
+        if self._rng.random() < 0.5:
+            self._kernel.at(delay, self._freeze, process, span)
+        else:
+            self._kernel.at(delay, self._stall, task, span)
+
+    def _stall(self, task: Task, span: float) -> None:
+        """One thread stands still, on a dead disk perhaps, and all others of its process go on."""
+        if self.active and not task.owner.dead and not task.frozen:
+            self._say(f"the thread {task} stands still for {span:.1f} s")
+            self._trouble()
+            task.frozen = True
+            self.stalled.add(task)
+            self._kernel.at(span, self._end_stall, task)
+
+    def _end_stall(self, task: Task) -> None:
+        if task in self.stalled:
+            self.stalled.discard(task)
+            self._kernel.thaw(task)
 
     def _terminate(self) -> None:
         process = self._process()
@@ -237,6 +258,8 @@ class Faults:
             host.link.cut()
 
     def _bmc_trouble(self) -> None:
+        if not self._world.machines:
+            return
         machine = self._rng.choice(list(self._world.machines.values()))
         machine.trouble = self._rng.choice((0.1, 0.5))
         machine.dumb = self._rng.choice((0.0, 0.5))

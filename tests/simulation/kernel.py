@@ -199,6 +199,15 @@ class Kernel:
         for task, ticket, value in missed:
             self.at(0.0, self.resume, task, ticket, value)
 
+    def thaw(self, task: Task) -> None:
+        """Let a frozen task go on."""
+        task.frozen = False
+        owner = task.owner
+        mine = [entry for entry in owner.deferred if entry[0] is task]
+        owner.deferred = [entry for entry in owner.deferred if entry[0] is not task]
+        for _, ticket, value in mine:
+            self.at(0.0, self.resume, task, ticket, value)
+
     def kill(self, owner: Owner) -> None:
         """End the owner as SIGKILL does: none of its code runs again, its connections break."""
         if owner.dead:

@@ -17,8 +17,8 @@ from ferroscope.ports.bmc import BootDevice, Power
 from ferroscope.ports.errors import BmcError
 
 if TYPE_CHECKING:
+    from tests.simulation.checks import Claimed
     from tests.simulation.cluster import SimulatedProcess
-    from tests.simulation.kernel import Owner
     from tests.simulation.world import World
 
 # IPA gives its callback up after about so many seconds of errors.
@@ -41,7 +41,7 @@ class Machine:
         self.trouble = 0.0  # chance that a BMC call is lost
         self.dumb = world.scenario.dumb  # chance that a ramdisk never calls back
         self.generation = 0
-        self.commander: Owner | None = None  # whose process sent the last command
+        self.sent_under: Claimed | None = None  # the claim under which the last command was sent
         self.meddled = False  # by a worker whose claim was over
 
     def command(self, power: Power) -> None:
@@ -140,6 +140,7 @@ class SimulatedBmc:
         world, kernel, rng = self._world, self._world.kernel, self._rng
         machine = world.machines[node.uuid]
         task, ticket = kernel.me(), kernel.me().ticket
+        under = world.checks.claim_by.get(task)
         timeout = self._timeout / task.owner.rate
         there = 0.005 + rng.random() * 0.05
         if rng.random() < world.scenario.slow_bmc:
@@ -148,7 +149,7 @@ class SimulatedBmc:
         reply_lost = rng.random() < machine.trouble
 
         def take_effect() -> None:
-            world.checks.commanded(task, machine, what)
+            world.checks.commanded(task, machine, what, under)
             value = act(machine)
             if not what.startswith("get"):
                 kernel.say(f"takes the command {what} of {task}", machine.name)

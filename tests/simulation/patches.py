@@ -24,6 +24,7 @@ import ferroscope.election
 import ferroscope.hooks.pipeline
 import ferroscope.periodic.singleton
 import ferroscope.periodic.timeouts
+import ferroscope.ports.errors
 import ferroscope.runtime.backend
 import ferroscope.runtime.clock
 import ferroscope.runtime.keeper
@@ -34,6 +35,7 @@ import ferroscope.runtime.wiring
 import ferroscope.worker.pool
 from ferroscope.adapters.sql import migrate
 from ferroscope.config.settings import DatabaseSettings
+from tests.simulation import ledger
 from tests.simulation.cluster import HttpServer
 from tests.simulation.database import dialects, driver
 from tests.simulation.database.driver import Timeouts
@@ -85,6 +87,10 @@ def installed(world: World) -> Iterator[None]:
         put(runtime.wiring, "build_drivers", lambda _settings: {"sim": SimulatedBmc(world, _here(world))})
         put(sql.dialect, "build_engine", lambda settings: _engine(world, settings))
         put(runtime.backend, "start_watcher", lambda _settings, *, bus, stop: world.listen(bus))
+        if world.scenario.ledger:
+            put(runtime.wiring, "build_singletons", ledger.instead(runtime.wiring.build_singletons))
+        for error in (_product.ports.errors.ClaimLostError, _product.ports.errors.LeaseLostError):
+            put(error, "__init__", _counted(world, error))
         put(_product.hooks.pipeline, "from_settings", _pipeline)
         default(_product.periodic.singleton.Singleton.__init__, new_flag=lambda: Flag(kernel))
         default(runtime.keeper.LeaseKeeper.__init__, new_flag=lambda: Flag(kernel), leave=lambda: _leave(world))
@@ -110,6 +116,16 @@ def _leave(world: World) -> None:
 def _uuids(world: World) -> Callable[[], uuid.UUID]:
     rng = world.kernel.rng("identifiers")
     return lambda: uuid.UUID(int=rng.getrandbits(128), version=4)
+
+
+def _counted(world: World, error: type[Exception]) -> Callable[..., None]:
+    begin = error.__init__
+
+    def counting(self: Exception, *arguments: Any) -> None:
+        world.count("stale writes refused")
+        begin(self, *arguments)
+
+    return counting
 
 
 def _watched(world: World, begin: Callable[..., None]) -> Callable[..., None]:

@@ -23,11 +23,9 @@ from ferroscope.runtime.process import Role
 from tests.simulation.database.server import Family
 
 FAULTS = (
-    "crash", "host loss", "pause", "pause in transaction", "deaf heart", "pause under throttle",
-    "partition", "bmc partition",
-    "broken connections",
-    "slow network", "power failure", "lost tail", "database restart", "terminate", "hang", "database clock",
-    "wall clock", "bmc trouble",
+    "crash", "host loss", "pause", "pause in transaction", "deaf heart", "pause under throttle", "partition",
+    "bmc partition", "broken connections", "slow network", "power failure", "lost tail", "database restart",
+    "terminate", "hang", "database clock", "wall clock", "bmc trouble",
 )  # fmt: skip
 # Inspections that nobody answers for are given up after so many seconds: longer than faults last.
 TIMEOUT = 150.0
@@ -56,6 +54,7 @@ class Scenario(msgspec.Struct, kw_only=True):
     double_starts: float = 0.3
     http_loss: float = 0.02
     dumb: float = 0.0
+    ledger: bool = False
     settings: Settings = Settings()
 
     def host_rate(self, rng: random.Random) -> float:
@@ -93,6 +92,18 @@ def from_seed(seed: int, **changes: Any) -> Scenario:
         changed = {section: msgspec.structs.replace(present, **changes.pop(section))}
         scenario = msgspec.structs.replace(scenario, settings=msgspec.structs.replace(scenario.settings, **changed))
     return msgspec.structs.replace(scenario, **changes)
+
+
+def elections(seed: int, **changes: Any) -> Scenario:
+    """Return a scenario that is all elections: leaders that write, and nothing else, under faults without end."""
+    faults = (
+        "crash", "crash", "pause", "pause", "pause in transaction", "deaf heart", "partition", "host loss", "terminate",
+        "broken connections", "slow network", "hang", "database restart", "lost tail", "power failure",
+    )  # fmt: skip
+    rng = random.Random(f"{seed}/elections")
+    few = tuple(kind for kind in faults if rng.random() < 0.6) or faults
+    chosen = {"ledger": True, "layout": (("periodic",),), "nodes": 0, "rounds": 0, "active": 300.0, "faults": few}
+    return from_seed(seed, **{**chosen, "mean_between_faults": rng.choice((0.5, 1.0, 2.0)), **changes})
 
 
 def _settings(rng: random.Random) -> Settings:

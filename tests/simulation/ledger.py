@@ -1,0 +1,50 @@
+"""A periodic task that only writes, under the fence of its office: for the scenario that is all elections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ferroscope.domain.model import Entry
+from ferroscope.election import Candidate
+from ferroscope.periodic.singleton import Fence, Singleton
+from ferroscope.ports.store import Store, Transaction
+
+# Each process stands for so many offices.
+OFFICES = 4
+
+
+class Ledger:
+    """A ``PeriodicTask``; each run is one entry."""
+
+    def __init__(self, store: Store, number: int) -> None:
+        self.name = f"periodic/ledger-{number}"
+        self.period = 0.5
+        self._store = store
+
+    def step(self, fence: Fence) -> str:
+        def work(tx: Transaction) -> None:
+            fence(tx)
+            tx.journal.append([Entry(node=self.name, step="entered", message="one more")])
+
+        self._store.write(work)
+        return "entered one more"
+
+
+def instead(build: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+    """Return a ``wiring.build_singletons`` whose singletons are ledgers, elected and kept like the product's."""
+
+    def build_ledgers(settings: Any, backend: Any, *, clock: Any, stop: Any, member: str, **options: Any) -> list[Any]:
+        model = build(settings, backend, clock=clock, stop=stop, member=member, **options)[0]
+        profile = settings.lease.numbers()
+
+        def singleton(number: int) -> Singleton:
+            task = Ledger(backend.store, number)
+            candidate = Candidate(task.name, member, store=backend.lease_store, clock=clock, profile=profile)
+            return Singleton(
+                task, candidate, keep=model._keep, profile=profile, bus=backend.bus, clock=clock, stop=stop
+            )
+
+        return [singleton(number) for number in range(OFFICES)]
+
+    return build_ledgers

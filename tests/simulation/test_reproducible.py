@@ -1,0 +1,50 @@
+"""A seed says everything: the same one gives the same run, line by line, in any process."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.simulation.run import run
+from tests.simulation.scenario import from_seed
+
+_ROOT = Path(__file__).parents[2]
+_SEEDS = (5, 8)
+_PRINT = """
+from tests.simulation.test_reproducible import digest
+for seed in {seeds}:
+    print(digest(seed))
+"""
+
+
+def digest(seed: int) -> str:
+    """Return what identifies the whole course of a run."""
+    lines = run(from_seed(seed), transcript=True).lines or []
+    return hashlib.sha256("\n".join(map(repr, lines)).encode()).hexdigest()
+
+
+def test_a_seed_gives_the_same_run_whatever_ran_before() -> None:
+    first = [digest(seed) for seed in _SEEDS]
+    assert [digest(seed) for seed in reversed(_SEEDS)] == first[::-1]
+    assert len(set(first)) == len(_SEEDS)
+
+
+def test_a_transcript_changes_nothing() -> None:
+    with_one, without = (run(from_seed(5), transcript=wanted) for wanted in (True, False))
+    assert with_one.counted == without.counted
+    assert with_one.simulated == without.simulated
+
+
+def test_a_seed_gives_the_same_run_in_another_process_with_other_hashes() -> None:
+    runs = []
+    for hash_seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(_ROOT)}
+        script = _PRINT.format(seeds=_SEEDS)
+        done = subprocess.run(
+            [sys.executable, "-c", script], cwd=_ROOT, env=environment, capture_output=True, text=True, check=True
+        )
+        runs.append(done.stdout.split())
+    assert runs[0] == runs[1] == [digest(seed) for seed in _SEEDS]

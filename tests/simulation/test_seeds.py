@@ -1,0 +1,48 @@
+"""The service keeps its promises under the faults of a number of seeds; ``python -m tests.simulation`` runs more.
+
+A test that fails prints the end of the run's transcript and the command that repeats it.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation import report
+from tests.simulation.bugs import BUGS
+from tests.simulation.run import run
+from tests.simulation.scenario import Scenario, elections, from_seed
+
+_LAST_LINES = 80
+_FOCUSES = {str(bug.focus): name for name, bug in BUGS.items() if bug.focus}
+
+
+def check(scenario: Scenario, options: str = "") -> None:
+    """Play the scenario; fail with its transcript where an invariant is violated."""
+    result = run(scenario)
+    if result.rule is not None:
+        lines = run(scenario, transcript=True).lines or []
+        pytest.fail(f"{report.failure(result, options)}\n{report.transcript(lines[-_LAST_LINES:])}")
+
+
+@pytest.mark.parametrize("first", range(1, 41, 4))
+def test_every_promise_is_kept(first: int) -> None:
+    for seed in range(first, first + 4):
+        check(from_seed(seed))
+
+
+@pytest.mark.parametrize("seed", range(1, 3))
+def test_no_two_leaders_write_in_elections_without_end(seed: int) -> None:
+    check(elections(seed, active=120.0), " --elections")
+
+
+@pytest.mark.parametrize("name", sorted(_FOCUSES.values()))
+def test_what_is_found_with_a_planted_bug_is_not_found_without_it(name: str) -> None:
+    for seed in range(1, 3):
+        check(from_seed(seed, **BUGS[name].focus))
+
+
+def test_nothing_goes_wrong_where_nothing_fails() -> None:
+    for seed in range(1, 6):
+        result = run(from_seed(seed, faults=(), slow_bmc=0.0, dumb=0.0, http_loss=0.0, aborts=0.0))
+        assert result.rule is None, report.failure(result)
+        assert result.counted["inspections finished"] == result.counted["inspections"] > 0
