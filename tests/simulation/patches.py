@@ -34,6 +34,7 @@ import ferroscope.runtime.supervisor
 import ferroscope.runtime.wiring
 import ferroscope.worker.pool
 from ferroscope.adapters.sql import migrate
+from ferroscope.adapters.sql.statements import Statements
 from ferroscope.config.settings import DatabaseSettings
 from tests.simulation import ledger
 from tests.simulation.cluster import HttpServer
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 _product: Any = ferroscope
+# Compiled statements depend on the dialect alone, and the dialects are the same in all runs.
+_statements: dict[str, Statements] = {}
 _pipeline = functools.lru_cache(maxsize=8)(ferroscope.hooks.pipeline.from_settings)
 
 
@@ -76,6 +79,7 @@ def installed(world: World) -> Iterator[None]:
         for module in (sql.store, _product.periodic.singleton):
             put(module, "random", kernel.rng("product"))
         put(sql.store, "time", Sleep(kernel))
+        put(sql.store, "Statements", _compiled_once)
         put(runtime.process, "signals", world.signals)
         put(runtime.process, "signal", NoMasks())
         for module in (runtime.process, runtime.clock):
@@ -100,6 +104,10 @@ def installed(world: World) -> Iterator[None]:
         put(_product.periodic.timeouts.Timeouts, "step", lambda task, fence: world.checks.stepped(step(task, fence)))
         stack.enter_context(_logging(world))
         yield
+
+
+def _compiled_once(engine: Any) -> Statements:
+    return _statements.setdefault(engine.dialect.name, Statements(engine))
 
 
 def _here(world: World) -> Any:
