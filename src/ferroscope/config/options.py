@@ -122,6 +122,14 @@ INSPECTOR: Final = (
     ),
     cfg.BoolOpt("update_pxe_enabled", default=True, help="Set pxe_enabled of ports to what the inventory says."),
     cfg.BoolOpt("power_off", default=True, help="Power a machine off when its inspection ends."),
+    cfg.StrOpt("extra_kernel_params", default="", help="More kernel parameters for the ramdisk, parted by spaces."),
+    cfg.BoolOpt("collect_lldp", default=True, help="Let the ramdisk collect LLDP (kernel parameter ipa-collect-lldp)."),
+    cfg.StrOpt(
+        "callback_endpoint_override",
+        default="",
+        help="Base URL of the Bare Metal API as ramdisks reach it, such as http://192.0.2.1:6385; "
+        "empty: [api] public_url.",
+    ),
     cfg.FloatOpt(
         "timeout", default=900.0, min=0.1, max=900.0, help="Seconds that an inspection may stay in one state."
     ),

@@ -86,6 +86,9 @@ class InspectorSettings(msgspec.Struct, frozen=True, kw_only=True):
     keep_ports: Literal["all", "present", "added"] = "all"
     update_pxe_enabled: bool = True
     power_off: bool = True
+    extra_kernel_params: str = ""
+    collect_lldp: bool = True
+    callback_endpoint_override: str = ""
     timeout: float = 900.0
     timeout_period: float = 30.0
     retention: float = 86400.0
