@@ -134,6 +134,11 @@ INSPECTOR: Final = (
         "timeout", default=900.0, min=0.1, max=900.0, help="Seconds that an inspection may stay in one state."
     ),
     cfg.FloatOpt("timeout_period", default=30.0, min=0.0, help="Seconds between two looks for overdue ones; 0: never."),
+    cfg.BoolOpt(
+        "permit_active",
+        default=False,
+        help="Take data from machines in use too: a node that is available or active is inspected when it calls.",
+    ),
     cfg.FloatOpt(
         "retention",
         default=86400.0,
@@ -141,6 +146,32 @@ INSPECTOR: Final = (
         help="Seconds for which inspections are kept after their end; a node's newest (good) one stays. 0: for ever.",
     ),
     cfg.FloatOpt("retention_period", default=30.0, min=0.0, help="Seconds between two looks for old ones; 0: never."),
+)
+
+DISCOVERY: Final = (
+    cfg.BoolOpt("enabled", default=False, help="Make a node of an unknown machine that calls back."),
+    cfg.StrOpt("driver", default="fake-hardware", help="The driver of such nodes; one of [drivers] enabled."),
+    cfg.StrOpt(
+        "approve",
+        default="manual",
+        choices=["manual", "always"],
+        help="Whether they wait in the inbox until somebody approves or rejects them, or are approved at once.",
+    ),
+    cfg.IntOpt(
+        "max_waiting",
+        default=1000,
+        min=1,
+        help="Most discovered nodes that are still in enroll, approved or not; then no more are made.",
+    ),
+    cfg.IntOpt(
+        "max_per_minute", default=600, min=1, help="Most machines discovered within a minute, over all api processes."
+    ),
+    cfg.FloatOpt(
+        "remember_rejected",
+        default=2592000.0,
+        min=0.0,
+        help="Seconds for which a rejected machine is not discovered again; 0: for ever.",
+    ),
 )
 
 REGISTRY: Final = (
@@ -185,6 +216,7 @@ SECTIONS: Final[dict[str, tuple[Sequence[Any], type[msgspec.Struct]]]] = {
     "worker": (WORKER, target.WorkerSettings),
     "lease": (LEASE, target.LeaseSettings),
     "inspector": (INSPECTOR, target.InspectorSettings),
+    "auto_discovery": (DISCOVERY, target.DiscoverySettings),
     "registry": (REGISTRY, target.RegistrySettings),
     "drivers": (DRIVERS, target.DriverSettings),
     "log": (LOG, target.LogSettings),

@@ -91,8 +91,20 @@ class InspectorSettings(msgspec.Struct, frozen=True, kw_only=True):
     callback_endpoint_override: str = ""
     timeout: float = 900.0
     timeout_period: float = 30.0
+    permit_active: bool = False
     retention: float = 86400.0
     retention_period: float = 30.0
+
+
+class DiscoverySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``[auto_discovery]``: whether an unknown machine's callback makes a node, and how many of them at most."""
+
+    enabled: bool = False
+    driver: str = "fake-hardware"
+    approve: Literal["manual", "always"] = "manual"
+    max_waiting: int = 1000
+    max_per_minute: int = 600
+    remember_rejected: float = 2592000.0
 
 
 class RegistrySettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,6 +147,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     worker: WorkerSettings = WorkerSettings()
     lease: LeaseSettings = LeaseSettings()
     inspector: InspectorSettings = InspectorSettings()
+    auto_discovery: DiscoverySettings = DiscoverySettings()
     registry: RegistrySettings = RegistrySettings()
     drivers: DriverSettings = DriverSettings()
     log: LogSettings = LogSettings()
