@@ -186,6 +186,7 @@ def run(settings: Settings, roles: tuple[Role, ...], *, upgrade: bool = False, p
         sockets = listeners(settings.api) if "api" in roles else []
     except (SchemaError, StoreUnavailableError, OSError) as exc:
         raise StartError(str(exc)) from exc
+    wiring.preload(roles)
     return Supervisor(settings, processes, lambda member: _play(settings, roles, member=member, sockets=sockets)).run()
 
 

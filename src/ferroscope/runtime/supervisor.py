@@ -2,7 +2,8 @@
 
 The parent does no work of its own: it forks children, waits for signals, and when a child has
 died tells the database so before it starts the next. A crash then costs well under a second;
-only a host that is lost costs the time to live. If the parent itself dies, its children stop.
+only a host that is lost costs the time to live. One that keeps dying is started with growing
+pauses, which hold up nothing else. If the parent itself dies, its children stop.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from typing import Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -23,6 +25,9 @@ from ferroscope.config.settings import Settings
 from ferroscope.ports.errors import StoreUnavailableError
 from ferroscope.runtime import signals
 from ferroscope.runtime.process import notify
+
+if TYPE_CHECKING:
+    from ferroscope.runtime.backend import Backend
 
 _log = structlog.get_logger(__name__)
 
@@ -32,6 +37,7 @@ _PR_SET_PDEATHSIG: Final = 1
 # A child that lives shorter than this is started again with a growing pause.
 _HEALTHY_AFTER: Final = 5.0
 _LONGEST_PAUSE: Final = 10.0
+_LOOK_EVERY: Final = 60.0
 
 
 class Supervisor:
@@ -42,6 +48,7 @@ class Supervisor:
         self._processes = processes
         self._play = play
         self._children: dict[int, tuple[str, float]] = {}
+        self._due: list[float] = []  # when, by the monotonic clock, a child is to be started
         self._pause = 0.0
 
     def run(self) -> int:
@@ -51,18 +58,16 @@ class Supervisor:
             self._fork()
         notify("READY=1")  # a child that cannot work is started again, so the service has begun
         while True:
-            received = signal.sigwait(_WATCHED)
+            received = signals.wait(_WATCHED, self._patience())
             if received in _STOP_SIGNALS:
-                _log.info("stopping", signal=signal.Signals(received).name)
+                _log.info("stopping", signal=received.name)
                 notify("STOPPING=1")
                 self._stop()
                 return 0
             for member, lived, status in self._reap():
                 self._bury(member, status)
-                if self._rest(lived):
-                    self._stop()
-                    return 0
-                self._fork()
+                self._plan(lived)
+            self._start_due()
 
     def _fork(self) -> None:
         member = str(uuid.uuid4())
@@ -99,24 +104,39 @@ class Supervisor:
     def _bury(self, member: str, status: int) -> None:
         """Free whatever the dead child held; if that fails, its heartbeat expires anyway."""
         _log.warning("a process died", member=member, exit_code=os.waitstatus_to_exitcode(status))
-        from ferroscope.runtime.backend import open_backend
-        from ferroscope.runtime.clock import SystemClock
-
-        backend = open_backend(self._settings, clock=SystemClock(), stop=threading.Event(), listen=False)
+        backend = self._backend
         try:
             backend.store.write(lambda tx: tx.members.leave(member))
         except StoreUnavailableError as exc:
             _log.warning("could not free what the dead process held", error=str(exc))
         finally:
-            backend.close()
+            backend.engine.dispose()  # no child shall inherit a connection
 
-    def _rest(self, lived: float) -> bool:
-        """Pause before a child that keeps dying is started again; whether to stop instead."""
+    @cached_property
+    def _backend(self) -> Backend:
+        from ferroscope.runtime.backend import open_backend
+        from ferroscope.runtime.clock import SystemClock
+
+        return open_backend(self._settings, clock=SystemClock(), stop=threading.Event(), listen=False)
+
+    def _plan(self, lived: float) -> None:
+        """Let a child take the place of one that lived so long: at once, or after a pause if that was short."""
+        pause = 0.0
         if lived >= _HEALTHY_AFTER:
             self._pause = 0.0
-            return False
-        pause, self._pause = self._pause, min(_LONGEST_PAUSE, max(0.1, self._pause * 2))
-        return pause > 0 and signals.wait(_STOP_SIGNALS, pause) is not None
+        else:
+            pause, self._pause = self._pause, min(_LONGEST_PAUSE, max(0.1, self._pause * 2))
+        self._due.append(time.monotonic() + pause)
+
+    def _start_due(self) -> None:
+        now = time.monotonic()
+        due, self._due = [at for at in self._due if at <= now], [at for at in self._due if at > now]
+        for _ in due:
+            self._fork()
+
+    def _patience(self) -> float:
+        """Return for how long to wait for a signal."""
+        return max(0.0, min(self._due) - time.monotonic()) if self._due else _LOOK_EVERY
 
     def _stop(self) -> None:
         """Ask the children to stop, and kill those that have not done so in time."""

@@ -9,7 +9,8 @@ import secrets
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
@@ -28,6 +29,26 @@ if TYPE_CHECKING:
 
 # The API does not import the worker's side and the other way round, so each is imported where
 # it is built: a process pays only for the roles that it plays.
+
+
+_IMPORTED_BY: Final[Mapping[str, tuple[str, ...]]] = {
+    "api": ("ferroscope.api.app",),
+    "worker": (
+        "ferroscope.hooks.pipeline",
+        "ferroscope.worker.loop",
+        "ferroscope.worker.pool",
+        "ferroscope.worker.tasks",
+        "ferroscope.worker.throttle",
+    ),
+    "periodic": ("ferroscope.periodic.singleton", "ferroscope.periodic.timeouts", "ferroscope.runtime.keeper"),
+}
+
+
+def preload(roles: Iterable[str]) -> None:
+    """Import what the roles need: processes that are forked afterwards share it, and start in a moment."""
+    for role in roles:
+        for module in _IMPORTED_BY.get(role, ()):
+            import_module(module)
 
 
 class SetupError(Exception):

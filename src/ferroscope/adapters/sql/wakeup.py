@@ -1,6 +1,7 @@
 """What brings other processes' changes to this one's bus: PostgreSQL's NOTIFY, SQLite's data_version.
 
-MariaDB and MySQL can do neither; there the queue's poll interval is the wake-up.
+MariaDB and MySQL can do neither; there one thread of each process looks often, with one statement
+that is answered from indexes. New requests and released leases are what is worth waking up for.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ import sqlite3
 import threading
 from typing import Final, Protocol
 
+import msgspec
 import structlog
 from sqlalchemy import make_url
+from sqlalchemy.exc import DBAPIError
 
-from ferroscope.adapters.sql.dialect import NOTIFY_CHANNEL
+from ferroscope.adapters.sql.dialect import NOTIFY_CHANNEL, build_engine
 from ferroscope.config.settings import DatabaseSettings
 from ferroscope.ports.bus import Bus
 from ferroscope.ports.clock import StopFlag
@@ -20,6 +23,9 @@ from ferroscope.ports.clock import StopFlag
 _log = structlog.get_logger(__name__)
 
 _LOOK_EVERY: Final = 0.005
+_ASK_EVERY: Final = 0.1
+_FREE_LEASES: Final = "SELECT name, epoch FROM leases WHERE holder IS NULL"
+_NEWS: Final = "SELECT '', MAX(id) FROM requests UNION ALL SELECT name, epoch FROM leases WHERE holder IS NULL"
 _RECONNECT_AFTER: Final = 0.5
 
 
@@ -37,6 +43,8 @@ def start_watcher(settings: DatabaseSettings, *, bus: Bus, stop: StopFlag) -> th
         watcher = SqliteWatcher(url.database, bus=bus, stop=stop)
     elif family == "postgresql":
         watcher = PostgresqlWatcher(settings, bus=bus, stop=stop)
+    elif family in ("mysql", "mariadb"):
+        watcher = PollingWatcher(settings, bus=bus, stop=stop)
     else:
         return None
     thread = threading.Thread(target=watcher.run, name="wake-up", daemon=True)
@@ -44,38 +52,79 @@ def start_watcher(settings: DatabaseSettings, *, bus: Bus, stop: StopFlag) -> th
     return thread
 
 
-class SqliteWatcher:
-    """``PRAGMA data_version`` moves when another connection commits; it costs microseconds.
+class News:
+    """What was there at the last look; publishes what is there only now."""
 
-    Only a new request is worth waking up for, and the table's sequence shows that.
-    """
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._newest = 0
+        self._free: frozenset[tuple[str, int]] = frozenset()
+
+    def look(self, newest: int, free: frozenset[tuple[str, int]]) -> None:
+        """``newest`` is the newest request's number, ``free`` the name and epoch of each lease that nobody holds."""
+        if newest > self._newest:
+            self._newest = newest
+            self._bus.publish("requests")
+        if free - self._free:
+            self._bus.publish("leases")
+        self._free = free
+
+
+class SqliteWatcher:
+    """``PRAGMA data_version`` moves when another connection commits; it costs microseconds."""
 
     def __init__(self, path: str, *, bus: Bus, stop: StopFlag) -> None:
         self._path = path
-        self._bus = bus
+        self._news = News(bus)
         self._stop = stop
 
     def run(self) -> None:
         connection = sqlite3.connect(self._path, timeout=1.0, isolation_level=None)
         try:
-            seen: tuple[int, int] = (0, 0)
+            seen = 0
             while not self._stop.wait(_LOOK_EVERY):
                 seen = self._look(connection, seen)
         finally:
             connection.close()
 
-    def _look(self, connection: sqlite3.Connection, seen: tuple[int, int]) -> tuple[int, int]:
+    def _look(self, connection: sqlite3.Connection, seen: int) -> int:
         try:
-            version = connection.execute("PRAGMA data_version").fetchone()[0]
-            if version == seen[0]:
+            version: int = connection.execute("PRAGMA data_version").fetchone()[0]
+            if version == seen:
                 return seen
             row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'requests'").fetchone()
+            free = frozenset(connection.execute(_FREE_LEASES).fetchall())
         except sqlite3.Error:
-            return (0, seen[1])
-        newest = row[0] if row else 0
-        if newest != seen[1]:
-            self._bus.publish("requests")
-        return (version, newest)
+            return 0
+        self._news.look(row[0] if row else 0, free)
+        return version
+
+
+class PollingWatcher:
+    """Asks ten times a second, on a connection of its own; when that breaks, others poll and it connects again."""
+
+    def __init__(self, settings: DatabaseSettings, *, bus: Bus, stop: StopFlag) -> None:
+        self._engine = build_engine(msgspec.structs.replace(settings, pool_size=2))
+        self._news = News(bus)
+        self._stop = stop
+
+    def run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._watch()
+            except DBAPIError as exc:
+                _log.warning("wake-up connection lost, polling until it is back", error=type(exc.orig).__name__)
+                self._stop.wait(_RECONNECT_AFTER)
+
+    def _watch(self) -> None:
+        try:
+            with self._engine.connect() as connection:
+                while not self._stop.wait(_ASK_EVERY):
+                    rows = connection.exec_driver_sql(_NEWS).fetchall()
+                    free = frozenset((name, epoch) for name, epoch in rows if name)
+                    self._news.look(next((number or 0 for name, number in rows if not name), 0), free)
+        finally:
+            self._engine.dispose()
 
 
 class PostgresqlWatcher:

@@ -1,0 +1,76 @@
+"""What one process puts on the queue or hands back wakes the other ones up, on each of the SQL databases."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from ferroscope.config.settings import DatabaseSettings, Settings
+from ferroscope.domain.model import Request
+from ferroscope.domain.states import Event
+from ferroscope.runtime.backend import Backend, open_backend
+from ferroscope.runtime.clock import SystemClock
+from tests.support import examples
+
+_SOON = 3.0  # tens of milliseconds, on a machine with nothing else to do
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
+def pair(request: pytest.FixtureRequest) -> Iterator[tuple[Backend, Backend]]:
+    """Two processes' connections to one database; the first one listens."""
+    settings = Settings(database=DatabaseSettings(connection=request.getfixturevalue(f"{request.param}_url")))
+    stop = threading.Event()
+    backends = [open_backend(settings, clock=SystemClock(), stop=stop, listen=listen) for listen in (True, False)]
+    before = threading.active_count()
+    yield backends[0], backends[1]
+    stop.set()
+    deadline = time.monotonic() + 10
+    while threading.active_count() >= before and time.monotonic() < deadline:
+        time.sleep(0.02)
+    for backend in backends:
+        backend.close()
+
+
+def _position(backend: Backend, channel: str) -> int:
+    return backend.bus.wait(channel, 0, 0.0)
+
+
+def _woken(backend: Backend, channel: str, seen: int) -> bool:
+    """Whether the channel moves past ``seen`` soon."""
+    return backend.bus.wait(channel, seen, _SOON) > seen
+
+
+def test_a_new_request_wakes_other_processes_up(pair: tuple[Backend, Backend]) -> None:
+    listening, other = pair
+    node = examples.node()
+    for _ in range(2):
+        time.sleep(0.3)  # until it listens
+        seen = _position(listening, "requests")
+        other.store.write(lambda tx: tx.requests.put(Request(node=node.uuid, event=Event.INSPECT)))
+        assert _woken(listening, "requests", seen)
+
+
+def test_a_released_lease_wakes_other_processes_up_and_a_held_one_does_not(pair: tuple[Backend, Backend]) -> None:
+    listening, other = pair
+    for _ in range(2):
+        lease = other.store.write(lambda tx: tx.leases.acquire("office", "somebody", 60.0))
+        time.sleep(0.3)
+        seen = _position(listening, "leases")
+        other.store.write(lambda tx, lease=lease: tx.leases.renew(lease, 60.0))  # type: ignore[misc]
+        time.sleep(0.3)
+        assert _position(listening, "leases") == seen
+        other.store.write(lambda tx, lease=lease: tx.leases.release(lease))  # type: ignore[misc]
+        assert _woken(listening, "leases", seen)
+
+
+def test_a_member_that_leaves_wakes_others_up_for_its_leases(pair: tuple[Backend, Backend]) -> None:
+    listening, other = pair
+    other.store.write(lambda tx: tx.members.beat(examples.member("leaving"), 60.0))
+    other.store.write(lambda tx: tx.leases.acquire("office", "leaving", 60.0))
+    time.sleep(0.3)
+    seen = _position(listening, "leases")
+    other.store.write(lambda tx: tx.members.leave("leaving"))
+    assert _woken(listening, "leases", seen)
