@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
-from oslo_config import cfg
+from oslo_config import cfg, types
 
 from ferroscope.config import settings as target
 
@@ -101,6 +101,54 @@ LEASE: Final = (
     ),
 )
 
+
+class Gibibytes(types.Integer):
+    """A size in GiB; true and false, as the Bare Metal service has it, are 1 and 0."""
+
+    _WORDS: Final = {"true": 1, "yes": 1, "on": 1, "false": 0, "no": 0, "off": 0}
+
+    def __call__(self, value: Any) -> Any:
+        word = str(value).strip().lower()
+        return super().__call__(self._WORDS.get(word, value))
+
+
+# What single hooks are told; they are read when a worker starts, by the hooks that are in use.
+HOOKS: Final = (
+    cfg.StrOpt(
+        "known_accelerators",
+        default="",
+        help="File (YAML) with the accelerators that the hook accelerators knows; empty: those that come with it.",
+    ),
+    cfg.DictOpt(
+        "cpu_capabilities",
+        default=target.InspectorSettings().cpu_capabilities,
+        help="Which CPU flag sets which capability (hook cpu-capabilities): flag:capability,...",
+    ),
+    cfg.BoolOpt(
+        "extra_hardware_strict",
+        default=False,
+        help="Hook extra-hardware: refuse records that have not four items, and then drop the data.",
+    ),
+    cfg.MultiStrOpt(
+        "pci_device_alias",
+        default=[],
+        help="Capability to count a PCI device in (hook pci-devices), once for each:"
+        ' {"vendor_id": "10de", "product_id": "1eb8", "name": "gpu_t4"}.',
+    ),
+    cfg.ListOpt(
+        "physical_network_cidr_map",
+        default=[],
+        help="Which addresses mean which physical network (hook physical-network), the first that fits:"
+        " 192.0.2.0/24:net_a,2001:db8::/64:net_b.",
+    ),
+    cfg.Opt(
+        "disk_partitioning_spacing",
+        type=Gibibytes(min=0),
+        default=1,
+        help="GiB of the root disk that are not counted in local_gb (hook root-device); true is 1, false is 0.",
+    ),
+)
+
 INSPECTOR: Final = (
     cfg.StrOpt("default_hooks", default=_DEFAULT_HOOKS, help="The hooks that $default_hooks stands for."),
     cfg.StrOpt(
@@ -121,6 +169,7 @@ INSPECTOR: Final = (
         help="Which ports stay: all, those in the inventory, those that add_ports selects.",
     ),
     cfg.BoolOpt("update_pxe_enabled", default=True, help="Set pxe_enabled of ports to what the inventory says."),
+    *HOOKS,
     cfg.BoolOpt("power_off", default=True, help="Power a machine off when its inspection ends."),
     cfg.StrOpt("extra_kernel_params", default="", help="More kernel parameters for the ramdisk, parted by spaces."),
     cfg.BoolOpt("collect_lldp", default=True, help="Let the ramdisk collect LLDP (kernel parameter ipa-collect-lldp)."),

@@ -77,6 +77,11 @@ class LeaseSettings(msgspec.Struct, frozen=True, kw_only=True):
         return presets.get(self.profile, custom)
 
 
+def _cpu_capabilities() -> dict[str, str]:
+    flags = {"vmx": "vt", "svm": "vt", "aes": "aes", "pse": "hugepages", "pdpe1gb": "hugepages_1g", "smx": "txt"}
+    return {flag: f"cpu_{name}" for flag, name in flags.items()}
+
+
 class InspectorSettings(msgspec.Struct, frozen=True, kw_only=True):
     """``[inspector]``: hooks and what they do to nodes; time-outs of an inspection."""
 
@@ -85,6 +90,12 @@ class InspectorSettings(msgspec.Struct, frozen=True, kw_only=True):
     add_ports: Literal["all", "active", "pxe", "disabled"] = "pxe"
     keep_ports: Literal["all", "present", "added"] = "all"
     update_pxe_enabled: bool = True
+    known_accelerators: str = ""
+    cpu_capabilities: dict[str, str] = msgspec.field(default_factory=_cpu_capabilities)
+    extra_hardware_strict: bool = False
+    pci_device_alias: tuple[str, ...] = ()
+    physical_network_cidr_map: tuple[str, ...] = ()
+    disk_partitioning_spacing: int = 1
     power_off: bool = True
     extra_kernel_params: str = ""
     collect_lldp: bool = True

@@ -50,6 +50,12 @@ class HookContext(Protocol):
     def ports_elsewhere(self, macs: Iterable[str]) -> dict[str, str]:
         """Return which of these MACs are ports of other nodes: MAC -> that node's UUID."""
 
+    def previous_inventory(self) -> Document | None:
+        """Return the inventory of the node's newest inspection that finished before this one; None: there is none.
+
+        It is read when it is asked for, wherever it is stored; not to be changed.
+        """
+
 
 class HookTask(HookContext, Protocol):
     """What a hook receives: the context, and the ``[inspector]`` options."""
@@ -68,6 +74,12 @@ class InspectionHook:
 
     dependencies: ClassVar[tuple[str, ...]] = ()
     """Entry point names of the hooks that must stand before this one in ``[inspector] hooks``."""
+
+    def configure(self, settings: InspectorSettings) -> None:
+        """Read and check the options that this hook has, once, when a worker starts.
+
+        Raise ``HookSetupError``, saying what to write instead: the worker then does not start.
+        """
 
     def preprocess(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
         """Check and prepare the data; the failures of all hooks are reported together."""

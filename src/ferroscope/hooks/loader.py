@@ -49,6 +49,7 @@ def load(settings: InspectorSettings, points: Mapping[str, EntryPoint] | None = 
     wanted = [parse(item) for item in expand(settings.hooks, settings.default_hooks)]
     hooks = tuple(_load(item, points) for item in _resolved(wanted, points))
     check_order(hooks)
+    _configure(hooks, settings)
     return hooks
 
 
@@ -64,6 +65,17 @@ def check_order(hooks: Sequence[LoadedHook]) -> None:
             problems.append(f"{hook.name} needs the results of {needed}: {verb} {needed} before {hook.name}")
     if problems:
         raise HookSetupError(f"[inspector] hooks = {','.join(names)}: {'; '.join(problems)}")
+
+
+def _configure(hooks: Sequence[LoadedHook], settings: InspectorSettings) -> None:
+    problems = []
+    for hook in hooks:
+        try:
+            hook.hook.configure(settings)
+        except HookSetupError as exc:
+            problems.append(f"{hook.name}: {exc}")
+    if problems:
+        raise HookSetupError("; ".join(problems))
 
 
 def _resolved(wanted: Sequence[Wanted], points: Mapping[str, EntryPoint]) -> list[Wanted]:

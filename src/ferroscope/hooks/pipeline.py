@@ -58,11 +58,16 @@ class Pipeline:
             data = plugin_data if owned else copied(plugin_data)
         except RecursionError:
             raise HookError(Reason.INVALID_INVENTORY, "the inspection data is nested too deeply") from None
-        task = HookView(context, self._settings)
-        data, out = self._run_preprocess(task, frozen, data)
-        for hook in self._call:
-            data = _step(hook, hook.hook, task, frozen, data, out)
-        _check_storable(task)
+        task = HookView(context, self._settings).holding()
+        try:
+            data, out = self._run_preprocess(task, frozen, data)
+            for hook in self._call:
+                data = _step(hook, hook.hook, task, frozen, data, out)
+            _check_storable(task)
+        except HookError:
+            task.release(failed=True)
+            raise
+        task.release()
         return data
 
     def _run_preprocess(self, task: HookView, inventory: Document, data: Document) -> tuple[Document, set[str]]:

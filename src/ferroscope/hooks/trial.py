@@ -60,14 +60,18 @@ class HookView:
     def ports_elsewhere(self, macs: Iterable[str]) -> dict[str, str]:
         return self._context.ports_elsewhere(macs)
 
-    def holding(self) -> HookView:
-        """Return a view whose notes are held."""
-        return HookView(self._context, self.settings, [])
+    def previous_inventory(self) -> Document | None:
+        return self._context.previous_inventory()
 
-    def release(self) -> None:
-        """Note what was held."""
+    def holding(self) -> HookView:
+        """Return a view within this one whose notes are held."""
+        return HookView(self, self.settings, [])
+
+    def release(self, *, failed: bool = False) -> None:
+        """Note what was held; where it ``failed``, only the warnings: nothing else has come to pass."""
         for name, message, severity, reason, detail in self._held or ():
-            self._context.note(name, message, severity=severity, reason=reason, detail=detail)
+            if severity is not Severity.INFO or not failed:
+                self._context.note(name, message, severity=severity, reason=reason, detail=detail)
 
 
 def snapshot(task: HookContext) -> Callable[[], None]:

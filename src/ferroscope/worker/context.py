@@ -15,6 +15,7 @@ import msgspec
 from ferroscope.config.settings import Settings
 from ferroscope.domain.model import Claim, Document, Entry, Inspection, Node, Port, Request, Severity
 from ferroscope.domain.reasons import Reason
+from ferroscope.domain.states import State
 from ferroscope.ports.bmc import Bmc
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.errors import BmcError
@@ -153,6 +154,20 @@ class TaskContext:
             return {}
         found = self.store.read(lambda tx: tx.ports.list(query))
         return {port.address: port.node for port in found if port.node != self.node.uuid}
+
+    def previous_inventory(self) -> Document | None:
+        """Return the inventory of the node's newest inspection that finished before this one; None: there is none."""
+        filters = {"node": self.node.uuid, "state": State.FINISHED}
+        before = {} if self.inspection is None else {"started_at": self.inspection.started_at}
+        query = Query(filters=filters, before=before, sort_key="started_at", descending=True, limit=1)
+
+        def work(tx: Transaction) -> bytes | None:
+            for found in tx.inspections.list(query):
+                return tx.data.load(found.uuid, ("inventory",)).get("inventory")
+            return None
+
+        stored = self.store.read(work)
+        return None if stored is None else msgspec.json.decode(stored, type=dict[str, Any])
 
     def pause(self, seconds: float) -> None:
         """Wait; raise ``StoppedError`` when the process shall stop."""

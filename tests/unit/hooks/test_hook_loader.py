@@ -22,6 +22,11 @@ class Broken(InspectionHook):
         raise RuntimeError("no known_accelerators.yaml")
 
 
+class Picky(InspectionHook):
+    def configure(self, settings: InspectorSettings) -> None:
+        raise HookSetupError(f"not with {settings.add_ports}")
+
+
 class NoHook:
     """Something else that a package offers under our group by mistake."""
 
@@ -100,3 +105,7 @@ def test_a_hook_that_cannot_be_made_is_named_with_the_cause() -> None:
 
 def test_something_that_is_no_hook_is_refused() -> None:
     assert "no subclass of ferroscope.hooks.base.InspectionHook" in refusal("nothing", nothing=f"{HERE}:NoHook")
+
+
+def test_what_is_wrong_with_the_options_of_all_hooks_is_said_at_once() -> None:
+    assert refusal("a", "?b", a=f"{HERE}:Picky", b=f"{HERE}:Picky") == "a: not with pxe; b: not with pxe"

@@ -203,7 +203,7 @@ def test_messages_of_plugins_are_made_short_and_printable() -> None:
     wild = "a\x00b\n" + "x" * 100_000
 
     def work(task: HookTask, *_args: Any) -> None:
-        task.note("a", wild)
+        task.note("a", wild, severity=Severity.WARNING)
         raise HookError(Reason.HOOK_FAILED, wild)
 
     task = context()
@@ -455,3 +455,15 @@ class TestPortEdits:
         )
         assert set(result.ports()) == {self.MAC}
         assert (result.context.port_changes.added, result.context.port_changes.removed) == ([], set())
+
+
+def test_of_a_pipeline_that_fails_only_warnings_are_noted() -> None:
+    def note(task: HookTask, *_rest: Any) -> None:
+        task.note("a", "ports added")
+        task.note("a", "the address is odd", severity=Severity.WARNING)
+
+    task = context()
+    pipeline = Pipeline([LoadedHook("a", Hook(after=note)), LoadedHook("b", Hook(after=crash))], InspectorSettings())
+    with pytest.raises(HookError), structlog.testing.capture_logs():
+        pipeline.run(task, {}, {})
+    assert [entry.message for _when, entry in task.notes] == ["the address is odd"]

@@ -20,6 +20,16 @@ connection = postgresql://ferroscope:secret@db.example.com/ferroscope
 An environment variable `OS_SECTION__OPTION`, such as `OS_DATABASE__CONNECTION`, overrides the file.
 """
 
+_NAMES: Final = {
+    "String": "text",
+    "Integer": "integer",
+    "Gibibytes": "integer",
+    "Float": "number",
+    "Boolean": "true or false",
+    "List": "list",
+    "Dict": "map",
+}
+
 
 def render() -> str:
     """Return the page as Markdown."""
@@ -50,8 +60,9 @@ def _kind(option: Any) -> str:
     choices = getattr(kind, "choices", None)
     if choices:
         return "one of " + ", ".join(f"`{choice}`" for choice in choices)
-    names = {"String": "text", "Integer": "integer", "Float": "number", "Boolean": "true or false", "List": "list"}
-    name = "port" if type(kind).__name__ == "Port" else names.get(type(kind).__name__, type(kind).__name__)
+    if getattr(option, "multi", False):
+        return "text, may be repeated"
+    name = "port" if type(kind).__name__ == "Port" else _NAMES.get(type(kind).__name__, type(kind).__name__)
     least, most = getattr(kind, "min", None), getattr(kind, "max", None)
     if name == "port" or (least is None and most is None):
         return name
@@ -62,8 +73,10 @@ def _kind(option: Any) -> str:
 
 def _default(option: Any) -> str:
     value = option.default
-    if value in ("", None):
+    if value in ("", None, []):
         return ""
+    if isinstance(value, dict):
+        value = [f"{key}:{item}" for key, item in value.items()]
     if isinstance(value, list):
         value = ",".join(value)
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
