@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup servers clients test lint format bench chaos demo docs lock clean
+.PHONY: help setup servers pxe clients test lint format bench chaos demo docs lock clean
 
 # Words for pytest, such as: make test TESTS="tests/unit -k lookup"
 TESTS ?=
@@ -20,10 +20,13 @@ setup: ## Install Ferroscope and its tools into .venv
 servers: ## Install PostgreSQL, MariaDB and HAProxy for the tests, where they are missing; starts nothing
 	@tools/setup.sh servers
 
+pxe: ## Install what boot hosts and virtual machines in namespaces need, where it is missing; starts nothing
+	@tools/setup.sh pxe
+
 clients: ## Install the published clients that the acceptance tests drive into .clients-venv
 	@tools/setup.sh clients
 
-test: setup servers clients lint ## Check everything: style, types, imports, then all tests
+test: setup servers pxe clients lint ## Check everything: style, types, imports, then all tests
 	@.venv/bin/python -m pytest --numprocesses $(JOBS) $(TESTS)
 
 lint: setup ## Check style, types and imports
@@ -52,4 +55,4 @@ lock: setup ## Pin the newest versions of all packages, in constraints.txt and f
 	@.venv/bin/python tools/lock.py
 
 clean: ## Remove environments and caches
-	@rm -rf .venv .clients-venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf .venv .clients-venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .boot-kernel

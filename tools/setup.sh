@@ -4,6 +4,7 @@
 #   tools/setup.sh venv      .venv with Ferroscope and its tools, as constraints.txt pins them
 #   tools/setup.sh clients   .clients-venv with the published clients that the acceptance tests drive
 #   tools/setup.sh servers   PostgreSQL, MariaDB and HAProxy, for the tests' private instances
+#   tools/setup.sh pxe       for boot hosts in namespaces: nftables, dnsmasq, DHCP clients, QEMU; a kernel to boot
 #
 # Any number of them, in any order. What is there already is left alone, so running it again takes no
 # time. It starts no service, and asks for root only where a Debian package is missing.
@@ -118,10 +119,51 @@ setup_servers() {
     [ ${#missing[@]} -eq 0 ] || debian_packages "${missing[@]}"
 }
 
-[ $# -gt 0 ] || fail "what shall be set up? venv, clients, servers"
+setup_pxe() {
+    local missing=() pair
+    # Debian's package for each program or file that is not there.
+    for pair in nft:nftables dnsmasq:dnsmasq-base busybox:busybox-static dhclient:isc-dhcp-client iptables:iptables \
+        ipset:ipset ip:iproute2 nsenter:util-linux qemu-system-x86_64:qemu-system-x86 cpio:cpio; do
+        PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
+    done
+    [ -e /usr/lib/ipxe/qemu/pxe-virtio.rom ] || missing+=(ipxe-qemu)
+    compgen -G '/usr/lib/*/faketime/libfaketime.so.1' >/dev/null || missing+=(faketime)
+    [ ${#missing[@]} -eq 0 ] || debian_packages "${missing[@]}"
+    [ -e .boot-kernel/complete ] || fetch_kernel
+}
+
+# Takes out of Debian's kernel package for virtual machines what a machine needs to boot from the network: a kernel and
+# the drivers of a virtio NIC. The package is not installed, for that would make this host boot from it.
+fetch_kernel() {
+    local meta=linux-image-cloud-amd64 package work
+    find_kernel() { apt-cache depends "$meta" 2>/dev/null | sed -n 's/^ *Depends: \(linux-image-[^ ]*\)$/\1/p' | head -n 1; }
+    package=$(find_kernel)
+    if [ -z "$package" ]; then
+        as_root apt-get -q update >&2
+        package=$(find_kernel)
+    fi
+    [ -n "$package" ] || fail "apt knows no $meta, whose kernel the virtual machines of the tests boot"
+    say "Fetching the kernel of $package ..."
+    rm -rf .boot-kernel
+    work=$(mktemp -d)
+    (
+        cd "$work"
+        apt-get -q download "$package" >&2 || { as_root apt-get -q update >&2 && apt-get -q download "$package" >&2; }
+        dpkg-deb --fsys-tarfile ./*.deb | tar -x --wildcards './boot/vmlinuz-*' './lib/modules/*/kernel/drivers/virtio/*' \
+            './lib/modules/*/kernel/drivers/net/virtio_net.ko*' './lib/modules/*/kernel/drivers/net/net_failover.ko*' \
+            './lib/modules/*/kernel/net/core/failover.ko*'
+    )
+    mkdir .boot-kernel
+    cp "$work"/boot/vmlinuz-* .boot-kernel/vmlinuz
+    find "$work/lib" -name '*.ko*' -exec cp {} .boot-kernel/ \;
+    rm -rf "$work"
+    touch .boot-kernel/complete
+}
+
+[ $# -gt 0 ] || fail "what shall be set up? venv, clients, servers, pxe"
 for what in "$@"; do
     case $what in
-        venv | clients | servers) "setup_$what" ;;
-        *) fail "there is nothing called $what; there are venv, clients, servers" ;;
+        venv | clients | servers | pxe) "setup_$what" ;;
+        *) fail "there is nothing called $what; there are venv, clients, servers, pxe" ;;
     esac
 done

@@ -1,0 +1,138 @@
+"""A boot network of namespaces: one switch, boot hosts with a dnsmasq each, DHCP clients, a management network.
+
+    wire   the switch ``br0`` (10.77.0.1/24, fd77::1/64); where the machines' API calls come in
+    bootN  a boot host: ``boot`` on the switch (10.77.0.1N, fd77::1N), ``mgmt`` on the other network
+    mgmt   the switch of the management network (10.78.0.1/24), where the database and the API are found
+    cX     a client: ``eth0`` on the switch, with a MAC of its own
+
+Traffic never leaves the namespaces; the database and the API on 127.0.0.1 are reached through a ``crossing``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+from sqlalchemy import make_url
+
+from tests.pxe import netns
+from tests.pxe.clients import Client
+from tests.pxe.host import BootHost
+from tests.pxe.netns import Netns
+from tests.pxe.prober import Prober
+from tests.support.processes import spawn, until
+
+_ROOT: Final = Path(__file__).parents[2]
+_READY: Final = 30.0
+
+SWITCH: Final = "10.77.0.1"
+MANAGEMENT: Final = "10.78.0.1"
+
+
+class Lab:
+    """``with Lab(directory) as lab``: the networks and ``hosts`` boot hosts are there; nothing runs in them yet."""
+
+    def __init__(self, directory: Path, *, hosts: int = 3) -> None:
+        self.directory = directory
+        self.hosts: list[BootHost] = []
+        self._count = hosts
+        self._ending = ExitStack()
+        self._clients = 0
+
+    def __enter__(self) -> Lab:
+        netns.need_root()
+        netns.sweep()
+        try:
+            self._build()
+        except BaseException:
+            self._ending.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ending.close()
+
+    def reach(self, *, url: str | None = None, api: str | None = None) -> str:
+        """Join the networks to servers on 127.0.0.1; return the database's URL as the boot hosts see it.
+
+        ``url``: of the database, SQLAlchemy's. ``api``: ``IP:PORT`` of the Bare Metal API, which is then found at
+        port 6385 of ``SWITCH`` by machines, and of ``MANAGEMENT`` by the hosts.
+        """
+        pairs: list[str] = []
+        seen = make_url(url) if url else None
+        if seen is not None and seen.host:
+            pairs += [f"{self.mgmt.name}@{MANAGEMENT}:{seen.port}", f"{seen.host}:{seen.port}"]
+            seen = seen.set(host=MANAGEMENT)
+        if api is not None:
+            pairs += [f"{self.wire.name}@{SWITCH}:6385", api, f"{self.mgmt.name}@{MANAGEMENT}:6385", api]
+        if pairs:
+            self._cross(pairs)
+        return seen.render_as_string(hide_password=False) if seen is not None else ""
+
+    def client(self, mac: str) -> Client:
+        """Return a new client on the boot network with this MAC."""
+        self._clients += 1
+        space = self._namespace(f"c{self._clients}")
+        port = f"c{self._clients}"
+        netns.connect(space, "eth0", self.wire, port)
+        space.ip("link", "set", "eth0", "address", mac)
+        self.plug(port)
+        return Client(space, self.directory, mac)
+
+    def prober(self, *, interval: float = 0.05) -> Prober:
+        """Return a new prober on the boot network; it sends nothing until it is told whom to be."""
+        space = self._namespace("prober")
+        netns.connect(space, "eth0", self.wire, "prober")
+        self.plug("prober")
+        found = Prober(space.name, "eth0", self.directory / "prober.jsonl", interval=interval)
+        self._ending.callback(found.close)
+        return found
+
+    def plug(self, port: str) -> None:
+        """Connect a link of the switch's namespace to the switch."""
+        self.wire.ip("link", "set", port, "master", "br0")
+
+    def after(self, act: Callable[[], object]) -> None:
+        """Have something done before the networks go."""
+        self._ending.callback(act)
+
+    def _build(self) -> None:
+        self.wire = self._namespace("wire")
+        netns.bridge(self.wire, "br0")
+        self.wire.ip("address", "add", f"{SWITCH}/24", "dev", "br0")
+        self.wire.ip("address", "add", "fd77::1/64", "dev", "br0")
+        self.mgmt = self._namespace("mgmt")
+        netns.bridge(self.mgmt, "m0")
+        self.mgmt.ip("address", "add", f"{MANAGEMENT}/24", "dev", "m0")
+        for number in range(1, self._count + 1):
+            self.hosts.append(self._host(number))
+
+    def _host(self, number: int) -> BootHost:
+        space = self._namespace(f"boot{number}")
+        netns.connect(space, "boot", self.wire, f"boot{number}")
+        self.plug(f"boot{number}")
+        netns.connect(space, "mgmt", self.mgmt, f"boot{number}")
+        host = BootHost(number, space, self.mgmt, self.directory)
+        self._ending.callback(host.close)
+        return host
+
+    def _namespace(self, tag: str) -> Netns:
+        made = Netns(tag)
+        self._ending.callback(made.close)
+        return made
+
+    def _cross(self, pairs: list[str]) -> None:
+        log = self.directory / "crossing.log"
+        process = spawn([sys.executable, "-m", "tests.pxe.crossing", *pairs], user=None, directory=_ROOT, log=log)
+        self._ending.callback(process.wait)
+        self._ending.callback(process.kill)
+        if not until(lambda: "ready" in log.read_text() or process.poll() is not None, seconds=_READY):
+            raise RuntimeError(f"the crossing did not start: {log.read_text()}")
+        if process.poll() is not None:
+            raise RuntimeError(f"the crossing ended: {log.read_text()}")

@@ -1,0 +1,65 @@
+"""The lab itself: what it would see if two hosts were open, and that nothing of it remains."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from tests.pxe import netns
+from tests.pxe.lab import Lab
+from tests.pxe.prober import closings, doubles
+
+MAC = "52:54:00:aa:00:01"
+
+
+def test_the_prober_sees_two_servers_that_answer_at_the_same_instant(lab: Lab) -> None:
+    for host in lab.hosts[:2]:
+        host.start_dnsmasq()
+    prober = lab.prober()
+    prober.add(MAC)
+    assert prober.wait(MAC, seconds=5)
+    time.sleep(0.5)
+    prober.remove(MAC)
+    prober.look()
+    assert {answer.server for answer in prober.answers} == {lab.hosts[0].address, lab.hosts[1].address}
+    assert len(doubles(prober.answers)) >= 5
+
+
+def test_the_prober_sees_how_long_nobody_answered_and_who_came_next(lab: Lab) -> None:
+    first, second = lab.hosts[:2]
+    first.start_dnsmasq()
+    prober = lab.prober()
+    prober.add(MAC)
+    assert prober.wait(MAC, seconds=5)
+    first.kill_dnsmasq()
+    time.sleep(0.5)
+    second.start_dnsmasq()
+    assert prober.wait(MAC, seconds=5, server=lambda server: server == second.address)
+    (closed,) = closings(prober.answers, MAC, longer=0.4)
+    assert 0.5 <= closed.seconds < 3
+    assert (closed.before, closed.after) == (first.address, second.address)
+    assert doubles(prober.answers) == []
+
+
+def test_clients_get_addresses_of_both_families_while_a_dnsmasq_runs_and_none_without(lab: Lab) -> None:
+    host = lab.hosts[2]
+    client = lab.client(MAC)
+    assert client.dhcp() is None
+    host.start_dnsmasq()
+    lease, lease6 = client.dhcp(), client.dhcp6()
+    assert lease is not None
+    assert lease.server == host.address
+    assert lease6 is not None
+    assert lease6.address.startswith("fd77::3:")
+    host.kill_dnsmasq()
+    assert client.dhcp() is None
+
+
+def test_nothing_remains_of_a_lab(tmp_path: Path) -> None:
+    with Lab(tmp_path) as lab:
+        lab.hosts[0].start_dnsmasq()
+        pid = lab.hosts[0].dnsmasq_pid
+        names = [lab.wire.name, lab.mgmt.name, *(host.space.name for host in lab.hosts)]
+        assert set(names) <= set(netns.ip("netns", "list").split())
+    assert not set(names) & set(netns.ip("netns", "list").split())
+    assert not Path(f"/proc/{pid}").exists()
