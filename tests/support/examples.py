@@ -6,6 +6,7 @@ from typing import Any
 from uuid import uuid4
 
 from ferroscope.domain.model import Entry, Inspection, Member, Node, Port, Request
+from ferroscope.domain.rule import Rule
 from ferroscope.domain.states import Event, State
 
 
@@ -42,3 +43,9 @@ def entry(node: Node, message: str = "something happened", **fields: Any) -> Ent
 
 def member(ident: str = "worker-1", **fields: Any) -> Member:
     return Member(**{"id": ident, "host": "example", "pid": 42, "role": "worker", **fields})
+
+
+def rule(**fields: Any) -> Rule:
+    """Return a rule that always holds and sets a capability."""
+    action = {"op": "set-capability", "args": {"name": "tested", "value": "true"}}
+    return Rule(**{"uuid": uuid(), "actions": [action], **fields})

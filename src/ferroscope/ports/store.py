@@ -17,6 +17,7 @@ from ferroscope.domain.lookup import Candidates, Evidence
 from ferroscope.domain.model import Claim, Entry, Inspection, Member, Node, Port, Request
 from ferroscope.domain.provision import Provision
 from ferroscope.domain.states import Event, State, Transition
+from ferroscope.ports.rules import Rules
 
 T = TypeVar("T")
 
@@ -269,6 +270,8 @@ class Transaction(Protocol):
     def members(self) -> Members: ...
     @property
     def figures(self) -> Figures: ...
+    @property
+    def rules(self) -> Rules: ...
 
 
 class Store(Protocol):

@@ -7,6 +7,7 @@ import msgspec
 from ferroscope.adapters.memory.tables import Index, Table, UndoLog, Unique
 from ferroscope.domain.lease import Lease
 from ferroscope.domain.model import Entry, Inspection, Member, Node, Port, Request
+from ferroscope.domain.rule import Rule
 from ferroscope.ports.store import Part
 
 
@@ -40,5 +41,7 @@ class Rows:
         self.nodes_of_bmc: Index[str, str] = Index(log)
         self.leases: Table[str, Lease] = Table(log)
         self.members: Table[str, Member] = Table(log)
+        self.rules: Table[str, Rule] = Table(log)
+        self.rule_revision: Table[int, int] = Table(log)
         self.last_request = 0
         self.last_entry = 0

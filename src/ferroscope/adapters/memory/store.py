@@ -21,6 +21,7 @@ from ferroscope.adapters.memory.nodes import MemoryAddresses, MemoryNodes
 from ferroscope.adapters.memory.ports import MemoryPorts
 from ferroscope.adapters.memory.requests import MemoryRequests
 from ferroscope.adapters.memory.rows import Rows
+from ferroscope.adapters.memory.rules import MemoryRules
 from ferroscope.adapters.memory.tables import UndoLog
 from ferroscope.domain.model import Claim
 from ferroscope.domain.states import Transition
@@ -51,6 +52,7 @@ class MemoryTransaction:
         self.leases = MemoryLeases(rows, now, identifier)
         self.members = MemoryMembers(rows, now, self.leases)
         self.figures = MemoryFigures(rows)
+        self.rules = MemoryRules(rows, now)
         self.transitions: list[Transition] = []
 
     def moved(self, transition: Transition) -> None:

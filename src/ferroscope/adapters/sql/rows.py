@@ -25,7 +25,7 @@ class Mapper(Generic[S]):
         self.fields = struct.__struct_fields__
         self.columns: tuple[Column[Any], ...] = tuple(table.c[name] for name in self.fields)
         kinds = [field.type for field in msgspec.structs.fields(struct)]
-        self._documents = [i for i, kind in enumerate(kinds) if getattr(kind, "__origin__", None) is dict]
+        self._documents = [i for i, kind in enumerate(kinds) if getattr(kind, "__origin__", None) in (dict, list)]
         self._booleans = [i for i, kind in enumerate(kinds) if kind is bool]
         self._enums = [(i, kind) for i, kind in enumerate(kinds) if _is_enum(kind)]
 

@@ -206,6 +206,33 @@ members = Table(
     **_OPTIONS,
 )
 
+rules = Table(
+    "rules",
+    metadata,
+    Column("uuid", _UUID, primary_key=True),
+    Column("dialect", String(16), nullable=False),
+    Column("description", String(255)),
+    Column("priority", Integer, nullable=False),
+    Column("phase", String(16), nullable=False),
+    Column("sensitive", Boolean, nullable=False),
+    Column("scope", String(255)),
+    Column("conditions", _LONG_TEXT, nullable=False),
+    Column("actions", _LONG_TEXT, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("updated_at", Double),
+    Index("ix_rules_created_at", "created_at", "uuid"),
+    **_OPTIONS,
+)
+
+# One row: the number of the last change of any rule.
+rule_revisions = Table(
+    "rule_revisions",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("revision", _SERIAL, nullable=False),
+    **_OPTIONS,
+)
+
 __all__ = [
     "bmc_addresses",
     "inspection_data",
@@ -217,4 +244,6 @@ __all__ = [
     "nodes",
     "ports",
     "requests",
+    "rule_revisions",
+    "rules",
 ]

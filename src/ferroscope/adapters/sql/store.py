@@ -25,6 +25,7 @@ from ferroscope.adapters.sql.leases import SqlLeases
 from ferroscope.adapters.sql.nodes import SqlInspections, SqlNodes, SqlPorts
 from ferroscope.adapters.sql.records import SqlAddresses, SqlInspectionData, SqlJournal, SqlMembers
 from ferroscope.adapters.sql.requests import SqlRequests
+from ferroscope.adapters.sql.rules import SqlRules
 from ferroscope.adapters.sql.statements import Answer, Parameters, Statements
 from ferroscope.adapters.sql.turnstile import Turnstile
 from ferroscope.config.settings import DatabaseSettings
@@ -109,6 +110,10 @@ class SqlTransaction:
     @cached_property
     def figures(self) -> SqlFigures:
         return SqlFigures(self)
+
+    @cached_property
+    def rules(self) -> SqlRules:
+        return SqlRules(self)
 
 
 class SqlStore:

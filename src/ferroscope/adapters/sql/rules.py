@@ -1,0 +1,95 @@
+"""Inspection rules in SQL.
+
+Every change takes the one row of ``rule_revisions`` first, so that changes of rules are one after
+the other and none is committed under a number that a worker may have seen already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from ferroscope.adapters.sql import schema
+from ferroscope.adapters.sql.query import page
+from ferroscope.adapters.sql.rows import Mapper
+from ferroscope.domain.rule import Rule, RuleDialect
+from ferroscope.ports.errors import ConflictError, NotFoundError
+from ferroscope.ports.store import Query
+
+if TYPE_CHECKING:
+    from ferroscope.adapters.sql.store import SqlTransaction
+
+_RULE = Mapper(Rule, schema.rules)
+
+_r, _v = schema.rules.c, schema.rule_revisions.c
+
+_REVISION = select(_v.revision).where(_v.id == bindparam("ident"))
+_CHANGED = update(schema.rule_revisions).where(_v.id == bindparam("ident")).values(revision=_v.revision + 1)
+_FIRST = insert(schema.rule_revisions)
+_INSERT = insert(schema.rules)
+_SELECT = select(*_RULE.columns).where(_r.uuid == bindparam("ident"))
+_UPDATE = (
+    update(schema.rules)
+    .where(_r.uuid == bindparam("_uuid"))
+    .values({name: bindparam(name) for name in Rule.__struct_fields__ if name not in ("uuid", "created_at")})
+)
+_DELETE = delete(schema.rules).where(_r.uuid == bindparam("ident"))
+_DELETE_DIALECT = delete(schema.rules).where(_r.dialect == bindparam("dialect"))
+_DELETE_ALL = delete(schema.rules)
+
+
+class SqlRules:
+    """``ports.rules.Rules``."""
+
+    def __init__(self, tx: SqlTransaction) -> None:
+        self._tx = tx
+
+    def add(self, rule: Rule) -> None:
+        self._changed()
+        row = _RULE.to_row(rule)
+        row["created_at"] = rule.created_at or self._tx.now
+        try:
+            self._tx.run(_INSERT, row)
+        except IntegrityError as exc:  # uuid is the only constraint
+            raise ConflictError("uuid", rule.uuid) from exc
+
+    def get(self, uuid: str) -> Rule:
+        row = self._tx.run(_SELECT, {"ident": uuid}).first()
+        if row is None:
+            raise NotFoundError("rule", uuid)
+        return _RULE.from_row(row)
+
+    def update(self, rule: Rule) -> Rule:
+        self._changed()
+        changed = msgspec.structs.replace(rule, updated_at=self._tx.now)
+        row = _RULE.to_row(changed) | {"_uuid": rule.uuid}
+        del row["uuid"], row["created_at"]
+        if self._tx.run(_UPDATE, row).rowcount == 0:
+            raise NotFoundError("rule", rule.uuid)
+        return changed
+
+    def remove(self, uuid: str) -> None:
+        self._changed()
+        if self._tx.run(_DELETE, {"ident": uuid}).rowcount == 0:
+            raise NotFoundError("rule", uuid)
+
+    def remove_all(self, dialect: RuleDialect | None = None) -> int:
+        self._changed()
+        if dialect is None:
+            return int(self._tx.run(_DELETE_ALL).rowcount)
+        return int(self._tx.run(_DELETE_DIALECT, {"dialect": dialect.value}).rowcount)
+
+    def list(self, query: Query) -> Sequence[Rule]:
+        return page(self._tx, _RULE, query)
+
+    def revision(self) -> int:
+        row = self._tx.run(_REVISION, {"ident": 1}).first()
+        return 0 if row is None else int(row[0])
+
+    def _changed(self) -> None:
+        if self._tx.run(_CHANGED, {"ident": 1}).rowcount == 0:
+            self._tx.run(_FIRST, {"id": 1, "revision": 1})
