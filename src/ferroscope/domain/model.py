@@ -25,7 +25,8 @@ class Node(msgspec.Struct, kw_only=True):
     ``state`` is the machine's, ``provision_state`` its other name; only ``transition`` writes
     them. ``inspection`` is the UUID of the newest inspection. ``internal`` is what drivers and
     the service note for themselves, ``attributes`` every settable field that nothing here
-    interprets. ``version`` grows with each save and guards against lost updates.
+    interprets. ``version`` grows with each save and guards against lost updates. ``facts`` is the
+    digest of what is stored for searches.
     """
 
     uuid: str
@@ -56,6 +57,7 @@ class Node(msgspec.Struct, kw_only=True):
     created_at: float = 0.0
     updated_at: float | None = None
     version: int = 0
+    facts: str | None = None
 
 
 class Port(msgspec.Struct, kw_only=True):

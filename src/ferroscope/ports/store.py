@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
+from ferroscope.domain.facts import Fact
 from ferroscope.domain.lease import Lease
 from ferroscope.domain.lookup import Candidates, Evidence
 from ferroscope.domain.model import Claim, Entry, Inspection, Member, Node, Port, Request
@@ -59,7 +60,7 @@ class Nodes(Protocol):
         """
 
     def remove(self, uuid: str) -> None:
-        """Delete the node, its ports, inspections, data, requests and BMC addresses."""
+        """Delete the node, its ports, inspections, data, requests, facts and BMC addresses; discard its objects."""
 
     def list(self, query: Query) -> Sequence[Node]:
         """Return one page of nodes."""
@@ -98,8 +99,8 @@ class Inspections(Protocol):
     def remove_ended(self, before: float, limit: int) -> int:
         """Delete up to ``limit`` inspections that ended before this time, oldest first.
 
-        Their data and journal go too. A node's newest inspection stays, and so does the newest that
-        finished. Returns how many went.
+        Their data and journal go too, their objects are discarded. A node's newest inspection
+        stays, and so does the newest that finished. Returns how many went.
         """
 
     def list(self, query: Query) -> Sequence[Inspection]: ...
@@ -151,7 +152,86 @@ class InspectionData(Protocol):
         """Store or replace these parts."""
 
     def load(self, inspection: str, parts: Sequence[Part]) -> dict[Part, bytes]:
-        """Return those of the parts that are stored."""
+        """Return those of the parts that are stored here; ``objects`` knows of those elsewhere."""
+
+    def held(self, limit: int, *, after: tuple[str, str] = ("", "")) -> Sequence[Held]:
+        """Return parts of inspections that have ended, in the order of (inspection, part), from there on."""
+
+    def of_node(self, node: str) -> Sequence[Held]:
+        """Return every part of the node that is stored here, without their content."""
+
+    def drop(self, held: Held) -> bool:
+        """Delete this part if it is still the one that was read; whether it was."""
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of an inspection's data in the database; ``at`` tells this content from a later one."""
+
+    inspection: str
+    part: Part
+    node: str
+    at: float
+
+
+ObjectState = Literal["uploading", "stored", "discarded"]
+
+
+class StoredObject(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of an inspection's data as an object of ``backend``, under a key that is used once only.
+
+    ``size`` is that of the object, in bytes; ``at`` is when it came into its state.
+    """
+
+    key: str
+    backend: str
+    inspection: str
+    node: str
+    part: Part
+    state: ObjectState = "uploading"
+    size: int = 0
+    at: float = 0.0
+
+
+class Objects(Protocol):
+    """What is, or may be, in the object stores. Whoever uploads writes so before, so nothing is forgotten there.
+
+    ``uploading`` becomes ``stored`` or ``discarded``, ``stored`` becomes ``discarded``; a discarded
+    object is deleted there, and only then forgotten here.
+    """
+
+    def add(self, objects: Iterable[StoredObject]) -> None:
+        """Note that these are about to be uploaded."""
+
+    def keep(self, key: str) -> bool:
+        """Let an uploading object be stored; False where it was discarded meanwhile."""
+
+    def find(self, inspection: str, parts: Sequence[Part]) -> Sequence[StoredObject]:
+        """Return the stored objects of these parts."""
+
+    def of_node(self, node: str) -> Sequence[StoredObject]:
+        """Return the stored objects of all the node's inspections."""
+
+    def discard(self, inspection: str, parts: Sequence[Part]) -> None:
+        """Discard the stored objects of these parts: there is newer data, or none is wanted."""
+
+    def give_up(self, before: float) -> int:
+        """Discard what has been uploading since before this time; return how many these were."""
+
+    def forget(self, keys: Iterable[str]) -> None:
+        """Forget discarded objects that are deleted."""
+
+    def list(self, state: ObjectState, limit: int, *, backend: str = "", after: str = "") -> Sequence[StoredObject]:
+        """Return objects in this state (of this backend only, unless empty), by key, from there on."""
+
+
+class Facts(Protocol):
+    """What searches look at: rows of each node, written with the results that they are derived from."""
+
+    def replace(self, node: str, facts: Sequence[Fact], *, had: bool) -> None:
+        """Store these rows instead of the node's; ``had``: whether it may have any."""
+
+    def of(self, node: str) -> Sequence[Fact]:
+        """Return the node's rows, by kind and position."""
 
 
 class Journal(Protocol):
@@ -260,6 +340,10 @@ class Transaction(Protocol):
     def requests(self) -> Requests: ...
     @property
     def data(self) -> InspectionData: ...
+    @property
+    def objects(self) -> Objects: ...
+    @property
+    def facts(self) -> Facts: ...
     @property
     def journal(self) -> Journal: ...
     @property

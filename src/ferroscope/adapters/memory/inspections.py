@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
+from ferroscope.adapters.memory.objects import MemoryObjects
 from ferroscope.adapters.memory.pages import ordering, page
 from ferroscope.adapters.memory.rows import Rows
 from ferroscope.adapters.memory.tables import copy
 from ferroscope.domain.model import Inspection
 from ferroscope.domain.states import State
 from ferroscope.ports.errors import ConflictError, NotFoundError
-from ferroscope.ports.store import Part, Query
+from ferroscope.ports.store import Held, Part, Query
 
 
 class MemoryInspections:
     """``ports.store.Inspections``."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Rows, now: float) -> None:
         self._rows = rows
+        self._now = now
 
     def add(self, inspection: Inspection) -> None:
         if inspection.uuid in self._rows.inspections:
@@ -60,7 +62,9 @@ class MemoryInspections:
         for key in self._rows.data_of_node.of(node):
             if key[0] == uuid:
                 self._rows.data.drop(key)
+                self._rows.data_at.drop(key)
                 self._rows.data_of_node.discard(node, key)
+        MemoryObjects(self._rows, self._now).discard(uuid, get_args(Part))
         for entry in self._rows.entries_of_node.of(node):
             known = self._rows.entries.get(entry)
             if known is not None and known.inspection == uuid:
@@ -88,8 +92,9 @@ class MemoryInspections:
 class MemoryInspectionData:
     """``ports.store.InspectionData``."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Rows, now: float) -> None:
         self._rows = rows
+        self._now = now
 
     def save(self, inspection: str, node: str, parts: dict[Part, bytes]) -> None:
         for part, content in parts.items():
@@ -97,7 +102,34 @@ class MemoryInspectionData:
             if key not in self._rows.data:
                 self._rows.data_of_node.add(node, key)
             self._rows.data.put(key, bytes(content))
+            self._rows.data_at.put(key, self._now)
 
     def load(self, inspection: str, parts: Sequence[Part]) -> dict[Part, bytes]:
         found = {part: self._rows.data.get((inspection, part)) for part in parts}
         return {part: content for part, content in found.items() if content is not None}
+
+    def held(self, limit: int, *, after: tuple[str, str] = ("", "")) -> Sequence[Held]:
+        later = sorted(key for key in self._rows.data if key > after)
+        found = []
+        for key in later:
+            inspection = self._rows.inspections.get(key[0])
+            if inspection is not None and inspection.state in (State.FINISHED, State.ERROR):
+                found.append(self._held(key, inspection.node))
+            if len(found) == limit:
+                break
+        return found
+
+    def of_node(self, node: str) -> Sequence[Held]:
+        return [self._held(key, node) for key in sorted(self._rows.data_of_node.of(node))]
+
+    def drop(self, held: Held) -> bool:
+        key = (held.inspection, held.part)
+        if self._rows.data_at.get(key) != held.at:
+            return False
+        self._rows.data.drop(key)
+        self._rows.data_at.drop(key)
+        self._rows.data_of_node.discard(held.node, key)
+        return True
+
+    def _held(self, key: tuple[str, Part], node: str) -> Held:
+        return Held(inspection=key[0], part=key[1], node=node, at=self._rows.data_at.get(key) or 0.0)

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from ferroscope.adapters.memory.objects import MemoryObjects
 from ferroscope.adapters.memory.pages import ordering, page
 from ferroscope.adapters.memory.ports import MemoryPorts
 from ferroscope.adapters.memory.rows import Rows
@@ -57,6 +58,9 @@ class MemoryNodes:
             rows.inspections.drop(inspection)
         for key in rows.data_of_node.drop(uuid):
             rows.data.drop(key)
+            rows.data_at.drop(key)
+        MemoryObjects(rows, self._now).discard_of(rows.objects_of_node.of(uuid))
+        rows.facts.drop(uuid)
         for request in rows.requests_of_node.drop(uuid):
             rows.requests.drop(request)
         rows.claimed.drop(uuid)

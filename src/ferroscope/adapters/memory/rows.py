@@ -5,10 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from ferroscope.adapters.memory.tables import Index, Table, UndoLog, Unique
+from ferroscope.domain.facts import Fact
 from ferroscope.domain.lease import Lease
 from ferroscope.domain.model import Entry, Inspection, Member, Node, Port, Request
 from ferroscope.domain.rule import Rule
-from ferroscope.ports.store import Part
+from ferroscope.ports.store import Part, StoredObject
 
 
 class RequestRow(msgspec.Struct, frozen=True):
@@ -35,6 +36,10 @@ class Rows:
         self.claimed: Table[str, int] = Table(log)
         self.data: Table[tuple[str, Part], bytes] = Table(log)
         self.data_of_node: Index[str, tuple[str, Part]] = Index(log)
+        self.data_at: Table[tuple[str, Part], float] = Table(log)
+        self.objects: Table[str, StoredObject] = Table(log)
+        self.objects_of_node: Index[str, str] = Index(log)
+        self.facts: Table[str, tuple[Fact, ...]] = Table(log)
         self.entries: Table[str, Entry] = Table(log)
         self.entries_of_node: Index[str, str] = Index(log)
         self.bmc_addresses: Index[str, str] = Index(log)

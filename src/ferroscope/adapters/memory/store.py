@@ -18,6 +18,7 @@ from ferroscope.adapters.memory.inspections import MemoryInspectionData, MemoryI
 from ferroscope.adapters.memory.journal import MemoryJournal, MemoryMembers
 from ferroscope.adapters.memory.leases import MemoryLeases
 from ferroscope.adapters.memory.nodes import MemoryAddresses, MemoryNodes
+from ferroscope.adapters.memory.objects import MemoryFacts, MemoryObjects
 from ferroscope.adapters.memory.ports import MemoryPorts
 from ferroscope.adapters.memory.requests import MemoryRequests
 from ferroscope.adapters.memory.rows import Rows
@@ -44,9 +45,11 @@ class MemoryTransaction:
         self.now = now
         self.nodes = MemoryNodes(rows, now)
         self.ports = MemoryPorts(rows, now)
-        self.inspections = MemoryInspections(rows)
+        self.inspections = MemoryInspections(rows, now)
         self.requests = MemoryRequests(rows, now, identifier)
-        self.data = MemoryInspectionData(rows)
+        self.data = MemoryInspectionData(rows, now)
+        self.objects = MemoryObjects(rows, now)
+        self.facts = MemoryFacts(rows)
         self.journal = MemoryJournal(rows, now, identifier)
         self.addresses = MemoryAddresses(rows)
         self.leases = MemoryLeases(rows, now, identifier)

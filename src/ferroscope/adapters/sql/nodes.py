@@ -73,6 +73,13 @@ _DELETE_ENDED = tuple(
         (schema.journal, schema.journal.c.inspection),
     )
 )
+_discarding = update(schema.objects).where(schema.objects.c.state != "discarded")
+_DISCARD_ENDED = _discarding.where(schema.objects.c.inspection.in_(bindparam("uuids", expanding=True))).values(
+    state="discarded", at=bindparam("_now")
+)
+_DISCARD_OF_NODE = _discarding.where(schema.objects.c.node == bindparam("_node")).values(
+    state="discarded", at=bindparam("_now")
+)
 _CHILDREN = (
     schema.ports,
     schema.inspections,
@@ -80,6 +87,7 @@ _CHILDREN = (
     schema.requests,
     schema.journal,
     schema.bmc_addresses,
+    schema.facts,
 )
 _DELETE_CHILDREN = tuple(delete(table).where(table.c.node == bindparam("uuid")) for table in _CHILDREN)
 _DELETE_NODE = delete(schema.nodes).where(_n.uuid == bindparam("uuid"))
@@ -127,6 +135,7 @@ class SqlNodes:
     def remove(self, uuid: str) -> None:
         for statement in (_DELETE_NODE, *_DELETE_CHILDREN):
             self._tx.run(statement, {"uuid": uuid})
+        self._tx.run(_DISCARD_OF_NODE, {"_node": uuid, "_now": self._tx.now})
 
     def list(self, query: Query) -> Sequence[Node]:
         return page(self._tx, NODE, query)
@@ -194,6 +203,8 @@ class SqlInspections:
         uuids = list(execute(_ENDED, {"before": before, "limit": limit}).scalars())
         for statement in _DELETE_ENDED if uuids else ():
             execute(statement, {"uuids": uuids})
+        if uuids:
+            execute(_DISCARD_ENDED, {"uuids": uuids, "_now": self._tx.now})
         return len(uuids)
 
     def list(self, query: Query) -> Sequence[Inspection]:

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from sqlalchemy import LargeBinary, Select, bindparam, delete, insert, or_, select, update
+from sqlalchemy import LargeBinary, Select, and_, bindparam, delete, insert, or_, select, update
 
 from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.dialect import db_now, largest_value, upsert
@@ -19,7 +19,7 @@ from ferroscope.adapters.sql.rows import Mapper
 from ferroscope.domain.lookup import Candidates, Evidence
 from ferroscope.domain.model import Entry, Member, Node
 from ferroscope.domain.states import State
-from ferroscope.ports.store import Part, Query
+from ferroscope.ports.store import Held, Part, Query
 
 if TYPE_CHECKING:
     from ferroscope.adapters.sql.store import SqlTransaction
@@ -45,6 +45,23 @@ _FREE_LEASES = (
     update(schema.leases).where(schema.leases.c.holder == bindparam("_holder")).values(holder=None, expires_at=db_now())
 )
 _INSERT_BMC = insert(schema.bmc_addresses)
+_HELD = select(_d.inspection, _d.part, _d.node, _d.created_at).order_by(_d.inspection, _d.part)
+_i = schema.inspections.c
+_HELD_OF_ENDED = (
+    _HELD.join(schema.inspections, _i.uuid == _d.inspection)
+    .where(
+        or_(_i.state == State.FINISHED.value, _i.state == State.ERROR.value),
+        or_(
+            _d.inspection > bindparam("inspection"),
+            and_(_d.inspection == bindparam("inspection"), _d.part > bindparam("part")),
+        ),
+    )
+    .limit(bindparam("page_limit"))
+)
+_HELD_OF_NODE = _HELD.where(_d.node == bindparam("node"))
+_DROP = delete(schema.inspection_data).where(
+    _d.inspection == bindparam("inspection"), _d.part == bindparam("part"), _d.created_at == bindparam("at")
+)
 
 
 @lru_cache(maxsize=16)
@@ -93,6 +110,22 @@ class SqlInspectionData:
         given = {"inspection": inspection} | several("part", tuple(parts))
         rows = self._tx.run(_load(len(parts)), given)
         return {part: zlib.decompress(content) for part, _codec, content in rows}
+
+    def held(self, limit: int, *, after: tuple[str, str] = ("", "")) -> Sequence[Held]:
+        given = {"inspection": after[0], "part": after[1], "page_limit": limit}
+        return [_held(row) for row in self._tx.run(_HELD_OF_ENDED, given)]
+
+    def of_node(self, node: str) -> Sequence[Held]:
+        return [_held(row) for row in self._tx.run(_HELD_OF_NODE, {"node": node})]
+
+    def drop(self, held: Held) -> bool:
+        given = {"inspection": held.inspection, "part": held.part, "at": held.at}
+        return self._tx.run(_DROP, given).rowcount == 1
+
+
+def _held(row: Any) -> Held:
+    inspection, part, node, at = row
+    return Held(inspection=inspection, part=part, node=node, at=at)
 
 
 class SqlJournal:

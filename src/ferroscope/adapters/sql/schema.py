@@ -74,6 +74,7 @@ nodes = Table(
     Column("created_at", Double, nullable=False),
     Column("updated_at", Double),
     Column("version", Integer, nullable=False),
+    Column("facts", String(64)),
     Index("ix_nodes_created_at", "created_at", "uuid"),
     **_OFTEN_UPDATED,
 )
@@ -146,6 +147,35 @@ inspection_data = Table(
     Column("codec", String(8), nullable=False),
     Column("content", _LONG_BLOB, nullable=False),
     Column("created_at", Double, nullable=False),
+    **_OPTIONS,
+)
+
+# Where a part of the data is, or may be, that is not in inspection_data.
+objects = Table(
+    "objects",
+    metadata,
+    Column("key", String(255), primary_key=True),
+    Column("backend", String(16), nullable=False),
+    Column("inspection", _UUID, nullable=False, index=True),
+    Column("node", _UUID, nullable=False, index=True),
+    Column("part", String(16), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("at", Double, nullable=False),
+    Index("ix_objects_state", "state", "at"),
+    **_OPTIONS,
+)
+
+# What searches look at; domain/facts says what stands in which column. Written with every inspection
+# that found something new, so there is no index but the key: a search asks node by node, by the key.
+facts = Table(
+    "facts",
+    metadata,
+    Column("node", _UUID, primary_key=True),
+    Column("kind", String(8), primary_key=True),
+    Column("position", Integer, primary_key=True),
+    *(Column(f"t{number}", String(255)) for number in range(1, 8)),
+    *(Column(f"n{number}", Double) for number in range(1, 4)),
     **_OPTIONS,
 )
 
@@ -235,6 +265,7 @@ rule_revisions = Table(
 
 __all__ = [
     "bmc_addresses",
+    "facts",
     "inspection_data",
     "inspections",
     "journal",
@@ -242,6 +273,7 @@ __all__ = [
     "members",
     "metadata",
     "nodes",
+    "objects",
     "ports",
     "requests",
     "rule_revisions",

@@ -20,9 +20,11 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.sql.elements import ClauseElement
 
 from ferroscope.adapters.sql import dialect, session
+from ferroscope.adapters.sql.facts import SqlFacts
 from ferroscope.adapters.sql.figures import SqlFigures
 from ferroscope.adapters.sql.leases import SqlLeases
 from ferroscope.adapters.sql.nodes import SqlInspections, SqlNodes, SqlPorts
+from ferroscope.adapters.sql.objects import SqlObjects
 from ferroscope.adapters.sql.records import SqlAddresses, SqlInspectionData, SqlJournal, SqlMembers
 from ferroscope.adapters.sql.requests import SqlRequests
 from ferroscope.adapters.sql.rules import SqlRules
@@ -90,6 +92,14 @@ class SqlTransaction:
     @cached_property
     def data(self) -> SqlInspectionData:
         return SqlInspectionData(self)
+
+    @cached_property
+    def objects(self) -> SqlObjects:
+        return SqlObjects(self)
+
+    @cached_property
+    def facts(self) -> SqlFacts:
+        return SqlFacts(self)
 
     @cached_property
     def journal(self) -> SqlJournal:

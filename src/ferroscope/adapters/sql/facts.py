@@ -1,0 +1,62 @@
+"""What searches look at, in SQL: written in few statements, because every inspection pays for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from sqlalchemy import Insert, bindparam, delete, insert, select
+
+from ferroscope.adapters.sql import schema
+from ferroscope.domain.facts import Fact
+
+if TYPE_CHECKING:
+    from ferroscope.adapters.sql.store import SqlTransaction
+
+_f = schema.facts.c
+_NAMES: Final = Fact.__struct_fields__
+_DELETE = delete(schema.facts).where(_f.node == bindparam("_node"))
+_SELECT = select(*(_f[name] for name in _NAMES)).where(_f.node == bindparam("node")).order_by(_f.kind, _f.position)
+# Rows in one statement: whatever their number, they are some of the powers of two up to here.
+_MOST: Final = 32
+
+
+@lru_cache(maxsize=16)
+def _insert(rows: int) -> Insert:
+    return insert(schema.facts).values(
+        [
+            {"node": bindparam(f"node_{row}"), **{name: bindparam(f"{name}_{row}") for name in _NAMES}}
+            for row in range(rows)
+        ]
+    )
+
+
+@lru_cache(maxsize=16)
+def _parameters(rows: int) -> tuple[str, ...]:
+    return tuple(f"{name}_{row}" for row in range(rows) for name in ("node", *_NAMES))
+
+
+class SqlFacts:
+    """``ports.store.Facts``."""
+
+    def __init__(self, tx: SqlTransaction) -> None:
+        self._tx = tx
+
+    def replace(self, node: str, facts: Sequence[Fact], *, had: bool) -> None:
+        if had:
+            self._tx.run(_DELETE, {"_node": node})
+        start, size = 0, _MOST
+        while start < len(facts):
+            while size > len(facts) - start:
+                size //= 2
+            values: list[Any] = []
+            for fact in facts[start : start + size]:
+                values.append(node)
+                values.extend(msgspec.structs.astuple(fact))
+            self._tx.run(_insert(size), dict(zip(_parameters(size), values, strict=True)))
+            start += size
+
+    def of(self, node: str) -> Sequence[Fact]:
+        return [Fact(*row) for row in self._tx.run(_SELECT, {"node": node})]

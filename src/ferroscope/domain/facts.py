@@ -1,0 +1,166 @@
+"""What searches can ask of a machine: the fields, and the rows in which a store keeps them.
+
+A row is one part (see ``hardware``); its columns ``t1`` … and ``n1`` … mean what ``KINDS`` says.
+Texts are folded: lower case, single spaces, 255 characters, well-known PCI vendors by their
+name; a query's texts are folded in the same way, so that all databases compare alike.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from ferroscope.domain import hardware
+from ferroscope.domain.hardware import Kind
+
+VERSION: Final = b"1"
+"""Part of the digest: a release that derives other facts from the same data raises it."""
+
+MAX_TEXT: Final = 255
+
+Unit = Literal["", "bytes", "bits/s", "hertz", "transfers/s"]
+
+
+class Fact(msgspec.Struct, frozen=True, array_like=True):
+    """One part of one node, as it is stored."""
+
+    kind: Kind
+    position: int
+    t1: str | None = None
+    t2: str | None = None
+    t3: str | None = None
+    t4: str | None = None
+    t5: str | None = None
+    t6: str | None = None
+    t7: str | None = None
+    n1: float | None = None
+    n2: float | None = None
+    n3: float | None = None
+
+
+class Field(msgspec.Struct, frozen=True):
+    """A field of a part: its column, what it is; ``factor``: a query's number times this is in ``unit``."""
+
+    column: str
+    about: str
+    unit: Unit = ""
+    factor: float = 1.0
+    boolean: bool = False
+    vendor: bool = False
+
+    @property
+    def is_text(self) -> bool:
+        return self.column.startswith("t")
+
+
+_GIB: Final = float(2**30)
+
+KINDS: Final[Mapping[Kind, Mapping[str, Field]]] = {
+    "node": {
+        "vendor": Field("t1", "Who made the machine", vendor=True),
+        "product": Field("t2", "Its model"),
+        "serial": Field("t3", "Its serial number"),
+        "firmware": Field("t4", "Version of its firmware (BIOS)"),
+        "boot_mode": Field("t5", "How it booted: bios or uefi"),
+        "hostname": Field("t6", "The ramdisk's host name"),
+        "bmc": Field("t7", "Address of its BMC"),
+        "memory": Field("n1", "All memory", "bytes"),
+        "memory_gb": Field("n1", "All memory, in GiB", "bytes", factor=_GIB),
+        "memory_mb": Field("n1", "All memory, in MiB", "bytes", factor=float(2**20)),
+        "storage": Field("n2", "All disks together", "bytes"),
+    },
+    "cpu": {
+        "model": Field("t1", "Model name of the processors"),
+        "arch": Field("t2", "Architecture, such as x86_64"),
+        "count": Field("n1", "Logical processors"),
+        "sockets": Field("n2", "Sockets, where the ramdisk tells"),
+        "frequency": Field("n3", "Highest clock rate", "hertz"),
+    },
+    "nic": {
+        "name": Field("t1", "Name in the ramdisk"),
+        "mac": Field("t2", "MAC address"),
+        "vendor": Field("t3", "Vendor: a name such as mellanox, else its PCI id", vendor=True),
+        "product": Field("t4", "PCI id of the product"),
+        "driver": Field("t5", "Kernel driver"),
+        "switch": Field("t6", "The switch at the other end, by LLDP"),
+        "port": Field("t7", "The switch's port, by LLDP"),
+        "speed": Field("n1", "Speed of the link", "bits/s"),
+        "link": Field("n2", "Whether there is a link", boolean=True),
+    },
+    "disk": {
+        "name": Field("t1", "Name in the ramdisk"),
+        "vendor": Field("t2", "Vendor", vendor=True),
+        "model": Field("t3", "Model"),
+        "serial": Field("t4", "Serial number"),
+        "wwn": Field("t5", "World wide name, with extension where there is one"),
+        "type": Field("t6", "hdd, ssd or nvme"),
+        "size": Field("n1", "Size", "bytes"),
+    },
+    "dimm": {
+        "slot": Field("t1", "Where it sits"),
+        "vendor": Field("t2", "Vendor", vendor=True),
+        "model": Field("t3", "Part number"),
+        "serial": Field("t4", "Serial number"),
+        "type": Field("t5", "Such as ddr4"),
+        "size": Field("n1", "Size", "bytes"),
+        "speed": Field("n2", "Speed", "transfers/s"),
+    },
+    "gpu": {
+        "vendor": Field("t1", "Vendor: a name such as nvidia, else its PCI id", vendor=True),
+        "product": Field("t2", "PCI id of the product"),
+        "address": Field("t3", "PCI address"),
+    },
+}
+
+# Ids from the public PCI ID database.
+VENDORS: Final = {
+    "15b3": "mellanox", "8086": "intel", "14e4": "broadcom", "10de": "nvidia", "1002": "amd", "1022": "amd",
+    "1077": "qlogic", "1924": "solarflare", "1425": "chelsio", "19e5": "huawei", "1dd8": "pensando", "177d": "cavium",
+    "10ec": "realtek", "1d6a": "aquantia", "1137": "cisco", "1af4": "virtio", "144d": "samsung", "1344": "micron",
+    "1c5c": "hynix", "1179": "toshiba", "10df": "emulex", "1d0f": "amazon", "9005": "adaptec", "1000": "lsi",
+}  # fmt: skip
+
+
+def fold(text: str, *, vendor: bool = False) -> str:
+    """Return the text as it is stored and compared."""
+    folded = " ".join(text.lower().split()).replace("\0", "")[:MAX_TEXT].rstrip()
+    if vendor:
+        bare = folded.removeprefix("0x")
+        return VENDORS.get(bare, folded)
+    return folded
+
+
+def derive(inventory: Any, plugin_data: Any) -> list[Fact]:
+    """Return the rows of a machine, in an order that the same data always gives."""
+    found = []
+    positions: dict[str, int] = {}
+    for part in hardware.parts(inventory, plugin_data):
+        position = positions[part.kind] = positions.get(part.kind, -1) + 1
+        found.append(_fact(part, position))
+    return found
+
+
+def digest(facts: Sequence[Fact]) -> str:
+    """Return what tells one list of facts from another, as 64 hexadecimal digits."""
+    return hashlib.sha256(VERSION + msgspec.msgpack.encode(facts)).hexdigest()
+
+
+def _fact(part: hardware.Part, position: int) -> Fact:
+    columns = _COLUMNS[part.kind]
+    values: dict[str, Any] = {}
+    for name, value in part.fields.items():
+        column, vendor = columns[name]
+        if isinstance(value, str):
+            if folded := fold(value, vendor=vendor):
+                values[column] = folded
+        else:
+            values[column] = value
+    return Fact(part.kind, position, **values)
+
+
+_COLUMNS: Final = {
+    kind: {name: (field.column, field.vendor) for name, field in fields.items()} for kind, fields in KINDS.items()
+}

@@ -1,0 +1,238 @@
+"""The parts of a machine as its inspection data names them: one list, for searches and comparisons.
+
+It takes whatever a ramdisk or a hook left, in any shape: what does not fit is not there. Fields
+keep the words of the data; sizes are bytes, speeds bit/s and Hz. Nothing is guessed here.
+Source: the inventory of ironic-python-agent, and the tables that dmidecode and lshw collectors add.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, Literal
+
+import msgspec
+
+Kind = Literal["node", "cpu", "nic", "disk", "dimm", "gpu"]
+Value = str | float
+
+MAX_PARTS: Final = 512
+"""Of one kind; a machine that claims more is not looked at beyond."""
+
+_MIB: Final = 2**20
+_SAYS_NOTHING: Final = frozenset(
+    {
+        "", "none", "null", "n/a", "na", "unknown", "not specified", "not provided", "no dimm", "default string",
+        "to be filled by o.e.m.", "system manufacturer", "system product name", "system serial number",
+    }
+)  # fmt: skip
+_SIZE: Final = re.compile(r"\s*(\d{1,9})\s*([KMGT])i?B\s*\Z")
+_RATE: Final = re.compile(r"\s*(\d{1,9})\s*(?:MT/s|MHz)\s*\Z")
+_POWERS: Final = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+# Classes of the PCI standard: VGA, 3D and other display controllers, processing accelerators. What
+# draws the console of a BMC is none that anybody looks for.
+_GPU_CLASSES: Final = ("0300", "0302", "0380", "1200")
+_CONSOLES: Final = frozenset({"102b", "1a03", "1234", "1b36", "1af4", "15ad", "1013"})
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One thing in the machine and all that is known of it; the machine itself is the part ``node``."""
+
+    kind: Kind
+    fields: dict[str, Value]
+
+
+def parts(inventory: Any, plugin_data: Any) -> list[Part]:
+    """Return the parts in the order of the data: the node first, then each kind together."""
+    inventory, extra = _object(inventory), _object(plugin_data)
+    found = [_node(inventory, extra)]
+    found += _some([_cpu(_object(inventory.get("cpu")), extra)], "cpu")
+    switches = _switches(extra)
+    found += _some((_nic(one, switches) for one in _objects(inventory.get("interfaces"))), "nic")
+    found += _some((_disk(one) for one in _objects(inventory.get("disks"))), "disk")
+    found += _some(_dimms(extra), "dimm")
+    found += _some((_gpu(one) for one in _objects(extra.get("pci_devices"))), "gpu")
+    return found
+
+
+def _some(found: Iterable[dict[str, Value]], kind: Kind) -> list[Part]:
+    result = []
+    for fields in found:
+        if fields:
+            result.append(Part(kind, fields))
+            if len(result) == MAX_PARTS:
+                break
+    return result
+
+
+def _node(inventory: dict[str, Any], extra: dict[str, Any]) -> Part:
+    vendor, memory = _object(inventory.get("system_vendor")), _object(inventory.get("memory"))
+    firmware = _object(vendor.get("firmware"))
+    bios = _object(_object(extra.get("dmi")).get("bios"))
+    boot = _object(inventory.get("boot"))
+    physical = _number(memory.get("physical_mb"), _MIB)
+    return Part(
+        "node",
+        _known(
+            vendor=text(vendor.get("manufacturer")),
+            product=text(vendor.get("product_name")),
+            serial=text(vendor.get("serial_number")),
+            firmware=text(firmware.get("version")) or text(bios.get("Version")),
+            boot_mode=text(boot.get("current_boot_mode")),
+            hostname=text(inventory.get("hostname")),
+            bmc=_address(inventory.get("bmc_address")) or _address(inventory.get("bmc_v6address")),
+            memory=physical if physical is not None else _number(memory.get("total")),
+            storage=_total(_number(one.get("size")) for one in _objects(inventory.get("disks"))),
+        ),
+    )
+
+
+def _cpu(cpu: dict[str, Any], extra: dict[str, Any]) -> dict[str, Value]:
+    sockets = _number(cpu.get("socket_count"))
+    listed = _object(extra.get("dmi")).get("cpu")
+    if sockets is None and isinstance(listed, list) and listed:
+        sockets = float(len(listed))
+    return _known(
+        model=text(cpu.get("model_name")),
+        arch=text(cpu.get("architecture")),
+        count=_number(cpu.get("count")),
+        sockets=sockets,
+        frequency=_number(cpu.get("frequency"), 1_000_000),
+    )
+
+
+def _nic(nic: dict[str, Any], switches: dict[str, dict[str, Any]]) -> dict[str, Value]:
+    name = text(nic.get("name"))
+    plugged = switches.get(name or "", {})
+    carrier = nic.get("has_carrier")
+    return _known(
+        name=name,
+        mac=text(nic.get("mac_address")),
+        vendor=text(nic.get("vendor")),
+        product=text(nic.get("product")),
+        driver=text(nic.get("driver")),
+        speed=_number(nic.get("speed_mbps"), 1_000_000),
+        link=None if not isinstance(carrier, bool) else float(carrier),
+        switch=text(plugged.get("switch_system_name")) or text(plugged.get("switch_chassis_id")),
+        port=text(plugged.get("switch_port_id")),
+    )
+
+
+def _switches(extra: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return what LLDP said, by the NIC's name; the hooks of the two services leave it in different places."""
+    found = {}
+    for name, one in _object(extra.get("all_interfaces")).items():
+        if isinstance(one, dict) and isinstance(one.get("lldp_processed"), dict):
+            found[name] = one["lldp_processed"]
+    for name, one in _object(extra.get("parsed_lldp")).items():
+        if isinstance(one, dict):
+            found[name] = one
+    return found
+
+
+def _disk(disk: dict[str, Any]) -> dict[str, Value]:
+    name, rotational = text(disk.get("name")), disk.get("rotational")
+    kind = ("hdd" if rotational else "ssd") if isinstance(rotational, bool) else None
+    if (name or "").startswith("/dev/nvme") or disk.get("tran") == "nvme":
+        kind = "nvme"
+    return _known(
+        name=name,
+        vendor=text(disk.get("vendor")),
+        model=text(disk.get("model")),
+        serial=text(disk.get("serial")),
+        wwn=text(disk.get("wwn_with_extension")) or text(disk.get("wwn")),
+        type=kind,
+        size=_number(disk.get("size")),
+    )
+
+
+def _dimms(extra: dict[str, Any]) -> Iterator[dict[str, Value]]:
+    devices = _object(_object(extra.get("dmi")).get("memory")).get("devices")
+    if devices:
+        for one in _objects(devices):
+            size = _measure(_SIZE, one.get("Size"))
+            if size:
+                yield _known(
+                    slot=text(one.get("Locator")),
+                    vendor=text(one.get("Manufacturer")),
+                    model=text(one.get("Part Number")),
+                    serial=text(one.get("Serial Number")),
+                    type=text(one.get("Type")),
+                    size=size,
+                    speed=_measure(_RATE, one.get("Speed")),
+                )
+        return
+    for name, one in _object(_object(extra.get("extra")).get("memory")).items():
+        if name.startswith("bank:") and isinstance(one, dict) and _number(one.get("size")):
+            yield _known(
+                slot=text(one.get("slot")) or name,
+                vendor=text(one.get("vendor")),
+                model=text(one.get("product")),
+                serial=text(one.get("serial")),
+                size=_number(one.get("size")),
+                speed=_number(one.get("clock")),
+            )
+
+
+def _gpu(device: dict[str, Any]) -> dict[str, Value]:
+    kind, vendor = device.get("class"), device.get("vendor_id")
+    if not isinstance(kind, str) or not kind.startswith(_GPU_CLASSES) or vendor in _CONSOLES:
+        return {}
+    return _known(vendor=text(vendor), product=text(device.get("product_id")), address=text(device.get("bus")))
+
+
+def text(value: Any) -> str | None:
+    """Return the text without what surrounds it; None for none, and for what firmware says for none."""
+    if type(value) is not str:
+        return None
+    value = value.strip()
+    return None if value.lower() in _SAYS_NOTHING else value
+
+
+def _address(value: Any) -> str | None:
+    address = text(value)
+    return None if address in ("0.0.0.0", "::", "::/0") else address  # noqa: S104  # what a BMC without one says
+
+
+def _number(value: Any, factor: int = 1) -> float | None:
+    """Return a number that every database can hold; also one that is written as text."""
+    if isinstance(value, str):
+        if len(value) > 32:
+            return None
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        found = float(value) * factor
+    except OverflowError:
+        return None
+    return found if math.isfinite(found) and abs(found) < 1e30 else None
+
+
+def _measure(form: re.Pattern[str], value: Any) -> float | None:
+    found = form.match(value) if isinstance(value, str) else None
+    if found is None:
+        return None
+    unit = found.groups()[1] if form is _SIZE else None
+    return float(found[1]) * (_POWERS[unit] if unit else 1_000_000)
+
+
+def _total(sizes: Iterable[float | None]) -> float | None:
+    known = [size for size in sizes if size is not None]
+    return sum(known) if known else None
+
+
+def _known(**fields: Value | None) -> dict[str, Value]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
