@@ -28,6 +28,7 @@ from ferroscope.adapters.sql.objects import SqlObjects
 from ferroscope.adapters.sql.records import SqlAddresses, SqlInspectionData, SqlJournal, SqlMembers
 from ferroscope.adapters.sql.requests import SqlRequests
 from ferroscope.adapters.sql.rules import SqlRules
+from ferroscope.adapters.sql.staleness import Staleness
 from ferroscope.adapters.sql.statements import Answer, Parameters, Statements
 from ferroscope.adapters.sql.turnstile import Turnstile
 from ferroscope.config.settings import DatabaseSettings
@@ -154,6 +155,7 @@ class SqlStore:
         # SQLite has one writer: threads of this process queue here instead of polling for the file's lock.
         self._writer = threading.Lock() if engine.dialect.name == "sqlite" else None
         self._turnstile = _turnstile(engine, settings.busy_timeout)
+        self._staleness = Staleness(engine)
 
     def write(self, work: Callable[[Transaction], T], *, durable: bool = True) -> T:
         result, transaction = self._until_done(lambda: self._attempt(work, write=True, durable=durable))
@@ -190,21 +192,24 @@ class SqlStore:
 
     @contextmanager
     def _begun(self, *, write: bool, durable: bool) -> Iterator[tuple[Connection, float | None]]:
-        """Open a transaction; a pooled connection that broke in its sleep is replaced, once."""
-        connection = self.engine.connect()
-        try:
-            now = session.begin(connection, write=write, durable=durable)
-        except DBAPIError as exc:
-            if dialect.classify(exc) != "unavailable":
-                connection.close()
-                raise
-            connection.invalidate()
-            connection.close()
-            self.engine.dispose()
-            connection = self.engine.connect()
-            now = session.begin(connection, write=write, durable=durable)
+        connection, now = self._open(write=write, durable=durable)
         with connection:
             yield connection, now
+
+    def _open(self, *, write: bool, durable: bool, again: bool = True) -> tuple[Connection, float | None]:
+        """Begin on a pooled connection; one that broke in its sleep is replaced, once."""
+        connection = self.engine.connect()
+        try:
+            return connection, session.begin(connection, write=write, durable=durable)
+        except DBAPIError as exc:
+            broken = dialect.classify(exc) == "unavailable"
+            if broken:
+                connection.invalidate()
+                self._staleness.suspect_all()
+            connection.close()
+            if not (broken and again):
+                raise
+        return self._open(write=write, durable=durable, again=False)
 
     def _until_done(self, attempt: Callable[[], T]) -> T:
         deadline = self._clock.monotonic() + self._settings.busy_timeout
