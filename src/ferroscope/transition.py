@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from ferroscope.domain.gate import BOOTING
 from ferroscope.domain.machine import IllegalEventError, advance
 from ferroscope.domain.model import Document, Entry, Inspection, Node, Request, Severity
 from ferroscope.domain.outcome import Fail
@@ -47,7 +48,7 @@ def start(tx: Transaction, node: Node, *, inspection: str, process: str, manage_
         node, inspection=inspection, inspection_started_at=tx.now, inspection_finished_at=None
     )
     node = tx.nodes.update(_moved(node, transition, tx.now))
-    tx.moved(transition)
+    _moved_on(tx, node, transition)
     tx.requests.put(Request(node=node.uuid, event=Event.INSPECT, inspection=inspection))
     tx.journal.append([step(node, "requested", "inspection requested", process=process)])
     return node
@@ -68,10 +69,18 @@ def submit(tx: Transaction, node: Node, event: Event, *, process: str, payload: 
 def apply(tx: Transaction, node: Node, transition: Transition, *, failure: Fail | None = None) -> Node:
     """Save the target state of ``transition`` on the node and on its inspection; return the node."""
     node = tx.nodes.update(_moved(node, transition, tx.now, failure))
-    tx.moved(transition)
+    _moved_on(tx, node, transition)
     if node.inspection is not None:
         _save_inspection(tx, node.inspection, transition.target, failure)
     return node
+
+
+def _moved_on(tx: Transaction, node: Node, transition: Transition) -> None:
+    """Count the transition; tell the PXE gates where from now on the machine may boot, or may not."""
+    tx.moved(transition)
+    booting = transition.target in BOOTING
+    if booting is not (transition.source in BOOTING):
+        tx.macs.changed(node.uuid, booting=booting)
 
 
 def _moved(node: Node, transition: Transition, now: float, failure: Fail | None = None) -> Node:

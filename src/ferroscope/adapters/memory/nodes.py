@@ -25,9 +25,10 @@ _AWAITING: Final = frozenset({State.STARTING, State.WAITING})
 class MemoryNodes:
     """``ports.store.Nodes``; ``now`` is the transaction's time."""
 
-    def __init__(self, rows: Rows, now: float) -> None:
+    def __init__(self, rows: Rows, now: float, ports: MemoryPorts) -> None:
         self._rows = rows
         self._now = now
+        self._ports = ports
 
     def add(self, node: Node) -> None:
         if node.uuid in self._rows.nodes:
@@ -53,7 +54,7 @@ class MemoryNodes:
         node = rows.nodes.drop(uuid)
         if node is not None:
             rows.unique_of_nodes.free(node)
-        MemoryPorts(rows, self._now).remove(rows.ports_of_node.of(uuid))
+        self._ports.remove(rows.ports_of_node.of(uuid))
         for inspection in rows.inspections_of_node.drop(uuid):
             rows.inspections.drop(inspection)
         for key in rows.data_of_node.drop(uuid):

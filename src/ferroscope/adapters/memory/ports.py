@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from ferroscope.adapters.memory.macs import MemoryMacs
 from ferroscope.adapters.memory.pages import ordering, page
 from ferroscope.adapters.memory.rows import Rows
 from ferroscope.adapters.memory.tables import copy
@@ -17,9 +18,10 @@ from ferroscope.ports.store import Query
 class MemoryPorts:
     """``ports.store.Ports``; ``now`` is the transaction's time."""
 
-    def __init__(self, rows: Rows, now: float) -> None:
+    def __init__(self, rows: Rows, now: float, macs: MemoryMacs) -> None:
         self._rows = rows
         self._now = now
+        self._macs = macs
 
     def add(self, ports: Iterable[Port]) -> None:
         added: list[str] = []
@@ -38,6 +40,8 @@ class MemoryPorts:
     def update(self, port: Port) -> Port:
         stored = self._stored(port.uuid)
         self._rows.unique_of_ports.change(port.uuid, stored, port)
+        if (stored.address, stored.node) != (port.address, port.node):
+            self._macs.note({stored.address, port.address})
         if stored.node != port.node:
             self._rows.ports_of_node.discard(stored.node, port.uuid)
             self._rows.ports_of_node.add(port.node, port.uuid)
@@ -50,6 +54,7 @@ class MemoryPorts:
             port = self._rows.ports.drop(uuid)
             if port is not None:
                 self._rows.unique_of_ports.free(port)
+                self._macs.note([port.address])
                 self._rows.ports_of_node.discard(port.node, uuid)
 
     def list(self, query: Query) -> Sequence[Port]:
@@ -73,3 +78,4 @@ class MemoryPorts:
         self._rows.unique_of_ports.take(port.uuid, port)
         self._rows.ports.put(port.uuid, copy(msgspec.structs.replace(port, created_at=port.created_at or self._now)))
         self._rows.ports_of_node.add(port.node, port.uuid)
+        self._macs.note([port.address])

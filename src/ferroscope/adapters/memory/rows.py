@@ -6,6 +6,7 @@ import msgspec
 
 from ferroscope.adapters.memory.tables import Index, Table, UndoLog, Unique
 from ferroscope.domain.facts import Fact
+from ferroscope.domain.gate import MacChange
 from ferroscope.domain.lease import Lease
 from ferroscope.domain.model import Entry, Inspection, Member, Node, Port, Request
 from ferroscope.domain.rule import Rule
@@ -20,8 +21,15 @@ class RequestRow(msgspec.Struct, frozen=True):
     token: str | None = None
 
 
+class MacChangeRow(msgspec.Struct, frozen=True):
+    """A change about a MAC, and when it was noted."""
+
+    change: MacChange
+    at: float
+
+
 class Rows:
-    """Everything that is stored. ``last_request`` and ``last_entry`` number without undo, like sequences."""
+    """Everything that is stored. The ``last_...`` ones number without undo, like sequences."""
 
     def __init__(self, log: UndoLog) -> None:
         self.nodes: Table[str, Node] = Table(log)
@@ -48,5 +56,7 @@ class Rows:
         self.members: Table[str, Member] = Table(log)
         self.rules: Table[str, Rule] = Table(log)
         self.rule_revision: Table[int, int] = Table(log)
+        self.mac_changes: Table[int, MacChangeRow] = Table(log)
         self.last_request = 0
         self.last_entry = 0
+        self.last_mac_change = 0

@@ -17,6 +17,7 @@ from ferroscope.adapters.memory.figures import MemoryFigures
 from ferroscope.adapters.memory.inspections import MemoryInspectionData, MemoryInspections
 from ferroscope.adapters.memory.journal import MemoryJournal, MemoryMembers
 from ferroscope.adapters.memory.leases import MemoryLeases
+from ferroscope.adapters.memory.macs import MemoryMacs
 from ferroscope.adapters.memory.nodes import MemoryAddresses, MemoryNodes
 from ferroscope.adapters.memory.objects import MemoryFacts, MemoryObjects
 from ferroscope.adapters.memory.ports import MemoryPorts
@@ -43,9 +44,10 @@ class MemoryTransaction:
 
     def __init__(self, rows: Rows, now: float, identifier: Callable[[], str]) -> None:
         self.now = now
-        self.nodes = MemoryNodes(rows, now)
-        self.ports = MemoryPorts(rows, now)
         self.inspections = MemoryInspections(rows, now)
+        self.macs = MemoryMacs(rows, now)
+        self.ports = MemoryPorts(rows, now, self.macs)
+        self.nodes = MemoryNodes(rows, now, self.ports)
         self.requests = MemoryRequests(rows, now, identifier)
         self.data = MemoryInspectionData(rows, now)
         self.objects = MemoryObjects(rows, now)
@@ -103,6 +105,8 @@ class MemoryStore:
             self._bus.publish(REQUESTS)
         if transaction.leases.released:
             self._bus.publish(LEASES)
+        for channel in transaction.macs.told:
+            self._bus.publish(channel)
         return result
 
     def read(self, work: Callable[[Transaction], T]) -> T:

@@ -133,6 +133,7 @@ class SqlNodes:
         return changed
 
     def remove(self, uuid: str) -> None:
+        self._tx.macs.removed_with(uuid)
         for statement in (_DELETE_NODE, *_DELETE_CHILDREN):
             self._tx.run(statement, {"uuid": uuid})
         self._tx.run(_DISCARD_OF_NODE, {"_node": uuid, "_now": self._tx.now})
@@ -152,10 +153,13 @@ class SqlPorts:
         self._tx = tx
 
     def add(self, ports: Iterable[Port]) -> None:
+        added = []
         for port in ports:
             row = _PORT.to_row(port)
             row["created_at"] = port.created_at or self._tx.now
             self._save(_INSERT_PORT, row)
+            added.append(port)
+        self._tx.macs.added(added)
 
     def get(self, ident: str) -> Port:
         row = self._tx.run(_SELECT_PORT, {"ident": ident}).first()
@@ -164,13 +168,20 @@ class SqlPorts:
         return _PORT.from_row(row)
 
     def update(self, port: Port) -> Port:
+        before = self.get(port.uuid)
         changed = msgspec.structs.replace(port, updated_at=self._tx.now)
         if self._save(_UPDATE_PORT, _PORT.to_row(changed) | {"_uuid": port.uuid}) == 0:
             raise NotFoundError("port", port.uuid)
+        if (before.address, before.node) != (port.address, port.node):
+            self._tx.macs.removed([(port.uuid, before.address)])
+            self._tx.macs.added([port])
         return changed
 
     def remove(self, uuids: Iterable[str]) -> None:
-        self._tx.connection.execute(delete(schema.ports).where(_p.uuid.in_(list(uuids))))
+        wanted = list(uuids)
+        found = self._tx.connection.execute(select(_p.uuid, _p.address).where(_p.uuid.in_(wanted)))
+        self._tx.macs.removed([(uuid, mac) for uuid, mac in found])
+        self._tx.connection.execute(delete(schema.ports).where(_p.uuid.in_(wanted)))
 
     def list(self, query: Query) -> Sequence[Port]:
         return page(self._tx, _PORT, query)

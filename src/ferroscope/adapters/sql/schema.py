@@ -222,6 +222,16 @@ leases = Table(
     **_OPTIONS,
 )
 
+# What was changed about which MACs may boot; a row says no more than "look at this MAC again".
+mac_changes = Table(
+    "mac_changes",
+    metadata,
+    Column("seq", _SERIAL, primary_key=True, autoincrement=True),
+    Column("mac", String(18), nullable=False, index=True),
+    Column("at", Double, nullable=False),
+    **_SEQUENCE,
+)
+
 members = Table(
     "members",
     metadata,
@@ -270,6 +280,7 @@ __all__ = [
     "inspections",
     "journal",
     "leases",
+    "mac_changes",
     "members",
     "metadata",
     "nodes",

@@ -49,8 +49,12 @@ def commit(connection: Connection, woken: Collection[str]) -> None:
     """Commit; where the database can, tell other processes about the channels in ``woken``."""
     notify = ""
     if woken and connection.dialect.name == "postgresql":
-        notify = "".join(f"NOTIFY {NOTIFY_CHANNEL}, '{channel}'; " for channel in sorted(woken))
+        notify = "".join(f"NOTIFY {NOTIFY_CHANNEL}, '{text}'; " for text in map(_quoted, sorted(woken)))
     _run(connection, f"{notify}COMMIT")
+
+
+def _quoted(text: str) -> str:
+    return text.replace("'", "''")
 
 
 def rollback(connection: Connection) -> None:

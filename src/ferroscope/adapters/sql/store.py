@@ -23,6 +23,7 @@ from ferroscope.adapters.sql import dialect, session
 from ferroscope.adapters.sql.facts import SqlFacts
 from ferroscope.adapters.sql.figures import SqlFigures
 from ferroscope.adapters.sql.leases import SqlLeases
+from ferroscope.adapters.sql.macs import SqlMacs
 from ferroscope.adapters.sql.nodes import SqlInspections, SqlNodes, SqlPorts
 from ferroscope.adapters.sql.objects import SqlObjects
 from ferroscope.adapters.sql.records import SqlAddresses, SqlInspectionData, SqlJournal, SqlMembers
@@ -71,7 +72,7 @@ class SqlTransaction:
         self.transitions.append(transition)
 
     def wake(self, channel: str) -> None:
-        """Publish on ``channel`` when, and only when, this transaction commits."""
+        """Publish on ``channel`` when, and only when, this transaction commits; a message may follow it."""
         self.woken.add(channel)
 
     @cached_property
@@ -119,6 +120,10 @@ class SqlTransaction:
         return SqlMembers(self)
 
     @cached_property
+    def macs(self) -> SqlMacs:
+        return SqlMacs(self)
+
+    @cached_property
     def figures(self) -> SqlFigures:
         return SqlFigures(self)
 
@@ -160,7 +165,7 @@ class SqlStore:
     def write(self, work: Callable[[Transaction], T], *, durable: bool = True) -> T:
         result, transaction = self._until_done(lambda: self._attempt(work, write=True, durable=durable))
         self.claims.difference_update(transaction.ended)
-        for channel in sorted(transaction.woken):
+        for channel in sorted({text.partition(" ")[0] for text in transaction.woken}):
             self._bus.publish(channel)
         return result
 

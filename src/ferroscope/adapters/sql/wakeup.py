@@ -163,4 +163,4 @@ class PostgresqlWatcher:
             self._bus.publish("requests")  # whatever came before we listened
             while not self._stop.is_set():
                 for message in connection.notifies(timeout=0.5):
-                    self._bus.publish(message.payload)
+                    self._bus.publish(message.payload.partition(" ")[0])

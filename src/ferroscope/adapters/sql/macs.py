@@ -1,0 +1,115 @@
+"""Which MACs may boot, and what was changed about that, in SQL.
+
+A change is a row of its own and never a counter: transactions that change different nodes do not
+wait for each other. Its number is drawn before the commit, which is the reader's to bear with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from sqlalchemy import bindparam, delete, func, insert, select
+
+from ferroscope.adapters.sql import schema
+from ferroscope.adapters.sql.query import one_of, several
+from ferroscope.domain.gate import BOOTING, KnownMac, MacChange
+from ferroscope.domain.model import Port
+
+if TYPE_CHECKING:
+    from ferroscope.adapters.sql.store import SqlTransaction
+
+_BATCH: Final = 5000
+# A transaction that changes more MACs than this does not name them on the channels.
+_NAMED: Final = 32
+
+_c, _p, _n = schema.mac_changes.c, schema.ports.c, schema.nodes.c
+_STATES: Final = frozenset(str(state) for state in BOOTING)
+
+_INSERT = insert(schema.mac_changes)
+_PORTS_OF = select(_p.uuid, _p.address).where(_p.node == bindparam("node"))
+_STATE_OF = select(_n.state).where(_n.uuid == bindparam("node"))
+_SINCE = select(_c.seq, _c.mac).where(_c.seq > bindparam("seq")).order_by(_c.seq).limit(bindparam("limit"))
+_NEWEST = select(func.max(_c.seq))
+_NEWEST_OF = (select(func.max(_c.seq)).select_from(schema.mac_changes.join(schema.ports, _p.address == _c.mac))).where(
+    _p.node == bindparam("node")
+)
+_NEWEST_BEFORE = select(_c.seq).where(_c.at < bindparam("before")).order_by(_c.seq.desc()).limit(1)
+_KNOWN = select(_p.address, _n.state).select_from(schema.ports.join(schema.nodes, _n.uuid == _p.node))
+_KNOWN_AFTER = _KNOWN.where(_p.address > bindparam("after")).order_by(_p.address).limit(bindparam("limit"))
+_OLD = select(_c.seq).where(_c.at < bindparam("before")).order_by(_c.seq).limit(_BATCH)
+_DELETE = delete(schema.mac_changes).where(_c.seq <= bindparam("seq"), _c.at < bindparam("before"))
+
+
+class SqlMacs:
+    """See ``ports.store.Macs``."""
+
+    def __init__(self, tx: SqlTransaction) -> None:
+        self._tx = tx
+
+    def changed(self, node: str, *, booting: bool) -> None:
+        ports = [(uuid, mac) for uuid, mac in self._tx.run(_PORTS_OF, {"node": node})]
+        self._note(ports)
+        self._tell("allow", "add" if booting else "remove", ports)
+        self._tell("deny", "remove" if booting else "add", ports)
+
+    def added(self, ports: Sequence[Port]) -> None:
+        """Note that there are new ports, or that these are now other nodes'."""
+        named = [(port.uuid, port.address) for port in ports]
+        self._note(named)
+        if len(ports) > _NAMED:
+            self._tell("deny", "add", named)
+            return
+        for port in ports:
+            row = self._tx.run(_STATE_OF, {"node": port.node}).first()
+            booting = row is not None and row[0] in _STATES
+            self._tell("allow" if booting else "deny", "add", [(port.uuid, port.address)])
+
+    def removed(self, ports: Sequence[tuple[str, str]]) -> None:
+        """Note that these ports, UUID and MAC, are gone, or another node's."""
+        self._note(ports)
+        self._tell("allow", "remove", ports)
+        self._tell("deny", "remove", ports)
+
+    def removed_with(self, node: str) -> None:
+        """Note that all ports of the node are about to go."""
+        self.removed([(uuid, mac) for uuid, mac in self._tx.run(_PORTS_OF, {"node": node})])
+
+    def _note(self, ports: Sequence[tuple[str, str]]) -> None:
+        rows = [{"mac": mac, "at": self._tx.now} for _, mac in ports]
+        if rows:
+            self._tx.run(_INSERT, rows)
+
+    def _tell(self, channel: str, action: str, ports: Sequence[tuple[str, str]]) -> None:
+        """Publish ``action port-uuid mac`` for each port; only that there is something where there are many."""
+        if len(ports) > _NAMED:
+            self._tx.wake(channel)
+        else:
+            for uuid, mac in ports:
+                self._tx.wake(f"{channel} {action} {uuid} {mac}")
+
+    def since(self, seq: int, limit: int) -> Sequence[MacChange]:
+        return [MacChange(*row) for row in self._tx.run(_SINCE, {"seq": seq, "limit": limit})]
+
+    def newest(self, *, node: str | None = None, before: float | None = None) -> int:
+        if node is not None:
+            row = self._tx.run(_NEWEST_OF, {"node": node}).first()
+        elif before is not None:
+            row = self._tx.run(_NEWEST_BEFORE, {"before": before}).first()
+        else:
+            row = self._tx.run(_NEWEST).first()
+        return int(row[0]) if row and row[0] is not None else 0
+
+    def known(self, *, after: str = "", limit: int = 0, macs: Sequence[str] = ()) -> Sequence[KnownMac]:
+        if not macs:
+            rows = self._tx.run(_KNOWN_AFTER, {"after": after, "limit": limit}).rows
+        else:
+            statement = _KNOWN.where(one_of(_p.address, "mac", len(macs))).order_by(_p.address)
+            rows = list(self._tx.connection.execute(statement, several("mac", tuple(macs))))
+        return [KnownMac(mac, state in _STATES) for mac, state in rows]
+
+    def forget(self, before: float) -> int:
+        old = self._tx.run(_OLD, {"before": before}).scalars()
+        if old:
+            self._tx.run(_DELETE, {"seq": old[-1], "before": before})
+        return len(old)
