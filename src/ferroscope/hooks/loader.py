@@ -88,7 +88,7 @@ def _resolved(wanted: Sequence[Wanted], points: Mapping[str, EntryPoint]) -> lis
             unknown.append(item.name)
             continue
         if name != item.name:
-            log.warning("hook name with underscores, please write it with dashes", configured=item.name, hook=name)
+            log.warning("deprecated name of a hook, please write the new one", configured=item.name, hook=name)
         found.append(Wanted(name, item.optional))
     if unknown:
         raise HookSetupError(

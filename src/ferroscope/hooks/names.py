@@ -1,7 +1,8 @@
 """The list ``[inspector] hooks`` as operators write it, and what each name in it means. Pure.
 
 ``$default_hooks`` stands for the default list; ``?name`` is optional: its failure is a warning.
-Names are entry point names with dashes; underscores, as older configurations have them, still work.
+Names are entry point names with dashes; underscores, as older configurations have them, still work,
+and so do ironic-inspector's names of what is called otherwise here.
 """
 
 from __future__ import annotations
@@ -13,6 +14,12 @@ import msgspec
 
 _DEFAULTS: Final = frozenset({"$default_hooks", "${default_hooks}"})
 _OPTIONAL: Final = "?"
+
+RENAMED: Final = {
+    "lldp_basic": "parse-lldp",
+    "physnet_cidr_map": "physical-network",
+    "root_disk_selection": "root-device",
+}
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -47,5 +54,6 @@ def parse(item: str) -> Wanted:
 
 
 def resolve(name: str, available: Container[str]) -> str | None:
-    """Return the available hook that ``name`` means: itself, or its spelling with dashes; else None."""
-    return next((spelling for spelling in (name, name.replace("_", "-")) if spelling in available), None)
+    """Return the available hook that ``name`` means: itself, its spelling with dashes, or its new name; else None."""
+    spellings = (name, name.replace("_", "-"), RENAMED.get(name, name))
+    return next((spelling for spelling in spellings if spelling in available), None)

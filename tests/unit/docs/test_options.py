@@ -20,6 +20,10 @@ _PLACEHOLDERS = {("section", "option")}
 OPTIONS = {(section, option.dest) for section, (options, _) in SECTIONS.items() for option in options}
 
 
+def _parser() -> configparser.ConfigParser:
+    return configparser.ConfigParser(interpolation=None, strict=False)  # some options may be repeated
+
+
 def _named() -> Iterator[tuple[str, str, str]]:
     """Yield page, section and option of each mention, in a text or as an environment variable."""
     for source in pages():
@@ -39,7 +43,7 @@ def _examples() -> Iterator[tuple[str, str]]:
 
 
 def _sections(text: str) -> set[str]:
-    parser = configparser.ConfigParser(interpolation=None)
+    parser = _parser()
     parser.read_string(text)
     return set(parser.sections())
 
@@ -51,7 +55,7 @@ def test_options_that_are_named_exist(name: str, section: str, option: str) -> N
 
 @pytest.mark.parametrize(("name", "text"), list(_examples()))
 def test_examples_have_known_options_and_can_be_loaded(name: str, text: str, tmp_path: Path) -> None:
-    parser = configparser.ConfigParser(interpolation=None)
+    parser = _parser()
     parser.read_string(text)
     used = {(section, option) for section in parser.sections() for option in parser[section]}
     assert used <= OPTIONS, f"{name}: {used - OPTIONS}"

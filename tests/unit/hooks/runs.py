@@ -51,11 +51,17 @@ def port(address: str, *, node: str = NODE, **fields: Any) -> Port:
     return Port(uuid=f"port-{address}", node=node, address=address, **fields)
 
 
-def context(ports: Sequence[Port] = (), elsewhere: Mapping[str, str] | None = None) -> TaskContext:
+def context(
+    ports: Sequence[Port] = (),
+    elsewhere: Mapping[str, str] | None = None,
+    properties: dict[str, Any] | None = None,
+) -> TaskContext:
     """Return the context of a node with these ports; ``elsewhere`` maps MACs to the nodes that have them."""
     store = MemoryStore(bus=LocalBus(), clock=SystemClock())
     others = [port(mac, node=node) for mac, node in (elsewhere or {}).items()]
-    node = Node(uuid=NODE, driver="fake", state=State.PROCESSING, properties={"old": 1})
+    node = Node(
+        uuid=NODE, driver="fake", state=State.PROCESSING, properties={"old": 1} if properties is None else properties
+    )
 
     def enrol(tx: Any) -> None:
         tx.nodes.add(node)
@@ -80,6 +86,12 @@ def context(ports: Sequence[Port] = (), elsewhere: Mapping[str, str] | None = No
     return made
 
 
+def pipeline(hooks: Sequence[str], **options: Any) -> Pipeline:
+    """Return the pipeline of these hooks, by entry point name, with these ``[inspector]`` options."""
+    settings = InspectorSettings(hooks=tuple(hooks), **options)
+    return Pipeline(loader.load(settings, installed()), settings)
+
+
 def run(
     hooks: Sequence[str],
     inventory: Any,
@@ -87,13 +99,13 @@ def run(
     *,
     ports: Sequence[Port] = (),
     elsewhere: Mapping[str, str] | None = None,
+    properties: dict[str, Any] | None = None,
     **options: Any,
 ) -> Run:
     """Run these hooks, by entry point name, with these ``[inspector]`` options."""
-    settings = InspectorSettings(hooks=tuple(hooks), **options)
-    pipeline = Pipeline(loader.load(settings, installed()), settings)
-    task = context(ports, elsewhere)
-    return Run(task, pipeline.run(task, inventory, {} if plugin_data is None else plugin_data))
+    task = context(ports, elsewhere, properties)
+    made = pipeline(hooks, **options)
+    return Run(task, made.run(task, inventory, {} if plugin_data is None else plugin_data))
 
 
 def run_objects(

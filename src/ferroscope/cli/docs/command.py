@@ -18,6 +18,7 @@ PAGES: Final[dict[str, tuple[str, str]]] = {
     "openapi": ("openapi.json", "ferroscope.cli.docs.api"),
     "simulator": ("simulator.md", "ferroscope.sim.reference"),
     "cli": ("cli.md", "ferroscope.cli.docs.commands"),
+    "hooks": ("hooks.md", "ferroscope.cli.docs.hooks"),
     "metrics": ("metrics.md", "ferroscope.cli.docs.metrics"),
 }
 

@@ -1,0 +1,42 @@
+"""``cpu-capabilities``: capabilities of the node from the flags of its CPU.
+
+A capability is never taken away: a flag that is missing may have been hidden by the firmware.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ferroscope.config.settings import InspectorSettings
+from ferroscope.domain.model import Document, Severity
+from ferroscope.domain.reasons import Reason
+from ferroscope.hooks import capabilities
+from ferroscope.hooks.base import HookTask, InspectionHook
+from ferroscope.hooks.errors import HookSetupError
+
+
+class CpuCapabilitiesHook(InspectionHook):
+    """Sets the capabilities that `cpu_capabilities` names to `true` where the CPU has the flag."""
+
+    def __init__(self) -> None:
+        self._names: Mapping[str, str] = {}
+
+    def configure(self, settings: InspectorSettings) -> None:
+        bad = [name for name in settings.cpu_capabilities.values() if not capabilities.is_value(name)]
+        if bad:
+            raise HookSetupError(f"[inspector] cpu_capabilities names {bad[0]!r}, which cannot be a capability's name")
+        self._names = settings.cpu_capabilities
+
+    def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
+        cpu = inventory.get("cpu")
+        flags = cpu.get("flags") if isinstance(cpu, dict) else None
+        if not isinstance(flags, list) or not flags:
+            task.note(
+                "cpu-capabilities",
+                "the inventory has no CPU flags",
+                severity=Severity.WARNING,
+                reason=Reason.INVALID_INVENTORY,
+            )
+            return
+        present = {flag for flag in flags if isinstance(flag, str)}
+        capabilities.update(task.node, {name: "true" for flag, name in self._names.items() if flag in present})

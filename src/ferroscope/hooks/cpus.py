@@ -1,0 +1,40 @@
+"""``cpus``: the node's property ``cpus`` from ``inventory.cpu.count``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ferroscope.domain.model import Document, Severity
+from ferroscope.domain.reasons import Reason
+from ferroscope.hooks.base import HookTask, InspectionHook
+from ferroscope.hooks.text import shown
+
+_MAX: Final = 1 << 20
+
+
+class CpusHook(InspectionHook):
+    """Sets `properties.cpus`, the number of logical CPUs."""
+
+    def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
+        cpu = inventory.get("cpu")
+        told = cpu.get("count") if isinstance(cpu, dict) else None
+        count = _count(told)
+        if count is not None:
+            task.node.properties["cpus"] = count
+            return
+        task.note(
+            "cpus",
+            f"the inventory does not tell the number of CPUs (cpu.count is {shown(told)})",
+            severity=Severity.WARNING,
+            reason=Reason.INVALID_INVENTORY,
+        )
+
+
+def _count(value: object) -> int | None:
+    if isinstance(value, str) and len(value) < 10 and value.strip().isdecimal():
+        value = int(value)
+    if isinstance(value, float) and 0 < value <= _MAX:
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MAX:
+        return value
+    return None

@@ -1,0 +1,87 @@
+"""``extra-hardware``: what the collector extra-hardware found, as a document instead of a list of records.
+
+``plugin_data.data`` is ``[["cpu", "physical_0", "cores", "8"], ...]``; ``plugin_data.extra`` becomes
+``{"cpu": {"physical_0": {"cores": 8}}}``, and ``data`` goes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, Final
+
+from ferroscope.domain.model import Document, Severity
+from ferroscope.domain.reasons import Reason
+from ferroscope.hooks.base import HookTask, InspectionHook
+
+_ITEMS: Final = 4
+_LARGEST: Final = (1 << 63) - 1
+_MAX_DIGITS: Final = 20
+
+
+class ExtraHardwareHook(InspectionHook):
+    """Turns `plugin_data.data` into `plugin_data.extra`; texts that are whole numbers become numbers."""
+
+    def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
+        if "data" not in plugin_data:
+            _warn(task, "the ramdisk sent no extra hardware data: it needs the collector extra-hardware")
+            return
+        data, strict = plugin_data["data"], task.settings.extra_hardware_strict
+        if not _is_list_of_records(data, strict=strict):
+            if strict:
+                del plugin_data["data"]
+            _warn(
+                task,
+                f"the extra hardware data is no list of records, and is {'dropped' if strict else 'left as it is'}",
+            )
+            return
+        extra, ignored = _converted(data)
+        if ignored:
+            _warn(task, f"{ignored} records of the extra hardware data are too short or malformed, and are ignored")
+        plugin_data["extra"] = extra
+        del plugin_data["data"]
+
+
+def _is_list_of_records(data: object, *, strict: bool) -> bool:
+    return isinstance(data, list) and all(
+        isinstance(item, list) and (not strict or len(item) == _ITEMS) for item in data
+    )
+
+
+def _converted(data: list[list[Any]]) -> tuple[Document, int]:
+    """Return the document and how many records were ignored; of those, the names that they do have stay."""
+    extra: Document = {}
+    ignored = 0
+    for item in data:
+        if not item:
+            continue
+        names = _names(item)
+        place = extra
+        for name in names[:2]:
+            place = place.setdefault(name, {})
+        if len(names) < _ITEMS - 1 or len(item) < _ITEMS:
+            ignored += 1
+        else:
+            place[names[2]] = _number(item[3])
+    return extra, ignored
+
+
+def _names(item: list[Any]) -> list[str]:
+    """Return the first three parts of a record, as far as they can be names."""
+    parts = itertools.takewhile(lambda part: isinstance(part, str | int) and not isinstance(part, bool), item[:3])
+    return [str(part) for part in parts]
+
+
+def _number(value: object) -> object:
+    if isinstance(value, str) and len(value) > _MAX_DIGITS:
+        return value
+    if not isinstance(value, str | float):
+        return value
+    try:
+        number = int(value)
+    except (ValueError, OverflowError):
+        return value
+    return number if abs(number) <= _LARGEST else value
+
+
+def _warn(task: HookTask, message: str) -> None:
+    task.note("extra-hardware", message, severity=Severity.WARNING, reason=Reason.INVALID_INVENTORY)

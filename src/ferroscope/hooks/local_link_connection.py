@@ -1,0 +1,48 @@
+"""``local-link-connection``: which switch port a port of the node is plugged into, from LLDP.
+
+``switch_id`` is the switch's MAC (a switch that identifies itself by anything else has none),
+``port_id`` its port, ``switch_info`` its name. What an operator set is not changed. A TLV that
+cannot be read is left out, and a warning; the others count.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ferroscope import lldp
+from ferroscope.domain.model import Document, Severity
+from ferroscope.domain.reasons import Reason
+from ferroscope.hooks import nics, port_edits
+from ferroscope.hooks.base import HookTask, InspectionHook
+from ferroscope.hooks.text import listed, shown
+
+
+class LocalLinkConnectionHook(InspectionHook):
+    """Sets `switch_id`, `port_id` and `switch_info` in `local_link_connection` of the node's ports."""
+
+    dependencies = ("validate-interfaces",)
+
+    def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
+        ports = port_edits.current(task)
+        bad = []
+        for nic in nics.of(inventory, plugin_data):
+            port = ports.get(nic.mac)
+            recorded = nics.lldp(nic.name, nic.record, plugin_data) if port is not None else None
+            if port is None or not recorded:
+                continue
+            tlvs, unreadable = lldp.frame(recorded)
+            link, malformed = lldp.link(tlvs)
+            bad += [f"{shown(nic.name)}: {problem}" for problem in (*unreadable, *malformed)]
+            told = msgspec.structs.asdict(link)
+            known = port.local_link_connection
+            new = {name: value for name, value in told.items() if value is not None and name not in known}
+            if new:
+                ports[nic.mac] = msgspec.structs.replace(port, local_link_connection={**known, **new})
+                port_edits.save(task, ports[nic.mac])
+        if bad:
+            task.note(
+                "local-link-connection",
+                f"LLDP that cannot be read is left out: {listed(bad, limit=5)}",
+                severity=Severity.WARNING,
+                reason=Reason.INVALID_INVENTORY,
+            )

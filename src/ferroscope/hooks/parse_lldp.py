@@ -1,0 +1,47 @@
+"""``parse-lldp``: what the switches say of themselves, in words, as ``plugin_data.parsed_lldp``.
+
+Interface name -> ``switch_chassis_id``, ``switch_port_id``, ``switch_system_name``, VLANs and so on; see
+``ferroscope.lldp``. At most 64 interfaces are looked at: each LLDP frame comes over a cable.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ferroscope import lldp
+from ferroscope.domain.model import Document, Severity
+from ferroscope.domain.reasons import Reason
+from ferroscope.hooks import nics
+from ferroscope.hooks.base import HookTask, InspectionHook
+from ferroscope.hooks.text import listed, shown
+
+MAX_INTERFACES: Final = 64
+
+
+class ParseLldpHook(InspectionHook):
+    """Writes `plugin_data.parsed_lldp`, by interface: what LLDP told, under names that begin with `switch_`."""
+
+    def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
+        recorded = [
+            (name, raw) for name, record in nics.named(inventory) if (raw := nics.lldp(name, record, plugin_data))
+        ]
+        problems = []
+        parsed: Document = {}
+        for name, raw in recorded[:MAX_INTERFACES]:
+            tlvs, unreadable = lldp.frame(raw)
+            found, malformed = lldp.values(tlvs)
+            problems += [f"{shown(name)}: {problem}" for problem in (*unreadable, *malformed)]
+            if found:
+                parsed[name] = found
+        if len(recorded) > MAX_INTERFACES:
+            problems.insert(0, f"interfaces with LLDP after the first {MAX_INTERFACES} of {len(recorded)}")
+        if parsed:
+            known = plugin_data.get("parsed_lldp")
+            plugin_data["parsed_lldp"] = {**known, **parsed} if isinstance(known, dict) else parsed
+        if problems:
+            task.note(
+                "parse-lldp",
+                f"LLDP that cannot be read is left out: {listed(problems, limit=5)}",
+                severity=Severity.WARNING,
+                reason=Reason.INVALID_INVENTORY,
+            )

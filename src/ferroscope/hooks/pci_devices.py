@@ -1,0 +1,69 @@
+"""``pci-devices``: capabilities that count devices of interest, such as ``gpu_t4:2``.
+
+Several kinds of devices may share a name; they are counted together. A count that is nil now is
+taken away: a card that was pulled is no reason to place work on a machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from ferroscope.config.settings import InspectorSettings
+from ferroscope.domain.model import Document, Severity
+from ferroscope.domain.reasons import Reason
+from ferroscope.hooks import capabilities, pci
+from ferroscope.hooks.base import HookTask, InspectionHook
+from ferroscope.hooks.errors import HookSetupError
+
+
+class _Alias(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    vendor_id: str
+    product_id: str
+    name: str
+
+
+class PciDevicesHook(InspectionHook):
+    """Sets a capability for each name in `pci_device_alias` to the number of such devices."""
+
+    def __init__(self) -> None:
+        self._names: Mapping[tuple[str, str], str] = {}
+
+    def configure(self, settings: InspectorSettings) -> None:
+        aliases = [_alias(text) for text in settings.pci_device_alias]
+        self._names = {(alias.vendor_id.lower(), alias.product_id.lower()): alias.name for alias in aliases}
+
+    def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
+        if not self._names:
+            return
+        found = pci.devices(inventory, plugin_data)
+        if found is None:
+            task.note(
+                "pci-devices",
+                "the ramdisk told of no PCI devices: it needs the collector pci-devices",
+                severity=Severity.WARNING,
+                reason=Reason.INVALID_INVENTORY,
+            )
+            return
+        counts: dict[str, int] = {}
+        for device in found:
+            name = self._names.get((device.vendor, device.product))
+            if name is not None:
+                counts[name] = counts.get(name, 0) + 1
+        capabilities.update(task.node, counts, remove=set(self._names.values()) - set(counts))
+
+
+def _alias(text: str) -> _Alias:
+    try:
+        alias = msgspec.json.decode(text, type=_Alias)
+    except msgspec.DecodeError as exc:
+        raise HookSetupError(
+            f"[inspector] pci_device_alias = {text} cannot be used ({exc}); write it as"
+            ' {"vendor_id": "10de", "product_id": "1eb8", "name": "gpu_t4"}'
+        ) from exc
+    if not capabilities.is_value(alias.name):
+        raise HookSetupError(
+            f"[inspector] pci_device_alias has the name {alias.name!r}, which cannot be a capability's name"
+        )
+    return alias

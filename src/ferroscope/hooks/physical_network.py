@@ -1,0 +1,75 @@
+"""``physical-network``: ``physical_network`` of a port from the IP address that its NIC had in the ramdisk.
+
+The first network of ``[inspector] physical_network_cidr_map`` that holds the IPv4 address counts,
+then the first that holds the IPv6 address. What a port had before is replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+
+import msgspec
+
+from ferroscope.config.settings import InspectorSettings
+from ferroscope.domain.model import Document
+from ferroscope.hooks import nics, port_edits
+from ferroscope.hooks.base import HookTask, InspectionHook
+from ferroscope.hooks.errors import HookSetupError
+
+_Mapped = tuple[IPv4Network | IPv6Network, str]
+
+
+class PhysicalNetworkHook(InspectionHook):
+    """Sets `physical_network` of the node's ports by `physical_network_cidr_map`."""
+
+    dependencies = ("validate-interfaces",)
+
+    def __init__(self) -> None:
+        self._networks: tuple[_Mapped, ...] = ()
+
+    def configure(self, settings: InspectorSettings) -> None:
+        self._networks = tuple(_mapped(text) for text in settings.physical_network_cidr_map)
+
+    def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
+        if not self._networks:
+            return
+        ports = port_edits.current(task)
+        for nic in nics.of(inventory, plugin_data):
+            port = ports.get(nic.mac)
+            network = self._network(nic.record) if port is not None else None
+            if port is None or network is None or port.physical_network == network:
+                continue
+            ports[nic.mac] = changed = msgspec.structs.replace(port, physical_network=network)
+            port_edits.save(task, changed)
+
+    def _network(self, record: Document) -> str | None:
+        for address in _addresses(record):
+            for network, name in self._networks:
+                if address in network:
+                    return name
+        return None
+
+
+def _addresses(record: Document) -> Iterator[IPv4Address | IPv6Address]:
+    for key in ("ipv4_address", "ipv6_address"):
+        value = record.get(key)
+        if isinstance(value, str):
+            try:
+                yield ip_address(value)
+            except ValueError:
+                continue
+
+
+def _mapped(text: str) -> _Mapped:
+    cidr, _, name = text.strip().rpartition(":")
+    problem = "it has no name of a physical network after a colon" if not cidr or not name else ""
+    try:
+        if not problem:
+            return ip_network(cidr.strip()), name.strip()
+    except ValueError as exc:
+        problem = str(exc)
+    raise HookSetupError(
+        f"[inspector] physical_network_cidr_map has {text!r}, which cannot be used ({problem});"
+        " write it as 192.0.2.0/24:net_a,2001:db8::/64:net_b"
+    )

@@ -1,0 +1,206 @@
+"""The language of root device hints: which of a machine's disks the operator means. Pure.
+
+``{"size": ">= 100", "rotational": false, "model": "<in> micron"}``: a disk fits that fits all hints.
+Source: the Bare Metal service's documentation of root device hints, and oslo.utils for the operators.
+It differs where that one compares what is not there (a disk without a serial number is no disk
+with the serial "none") or cannot be asked (``<or>`` and ``<all-in>``); docs/reference has the list.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from ferroscope.domain.model import Document
+from ferroscope.hooks.text import listed, shown
+
+TEXTS: Final = (
+    *("model", "wwn", "serial", "vendor", "wwn_with_extension", "wwn_vendor_extension"),
+    *("name", "hctl", "by_path"),
+)
+NAMES: Final = ("size", *TEXTS, "rotational")
+_GIB: Final = 1 << 30
+_LARGEST: Final = 1 << 80
+_MAX_LENGTH: Final = 4096
+_MAX_DIGITS: Final = 30
+
+# What is longer comes first. "=" means "at least", for the sake of what was written long ago.
+_OPERATORS: Final = re.compile(r"<(?:in|all-in|or|range-in)>|s(?:==|!=|<=|>=|<|>)|==|!=|<=|>=|=|<|>")
+_RANGE: Final = re.compile(r"(?P<left>[\[(])\s*(?P<low>\S+)\s+(?P<high>[^\s\])]+)\s*(?P<right>[\])])\Z")
+
+_NUMBERS: Final[dict[str, Callable[[float, float], bool]]] = {
+    "=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<=": operator.le,
+    ">=": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
+}
+_STRINGS: Final[dict[str, Callable[[str, str], bool]]] = {
+    "s==": operator.eq,
+    "s!=": operator.ne,
+    "s<=": operator.le,
+    "s>=": operator.ge,
+    "s<": operator.lt,
+    "s>": operator.gt,
+    "<in>": lambda value, wanted: wanted in value,
+    "<all-in>": lambda value, wanted: all(word in value for word in wanted.split()),
+}
+
+Test = Callable[[Any], bool]
+
+
+class HintError(ValueError):
+    """The hints cannot be understood; the message says which and what is possible."""
+
+
+class Hints:
+    """Parsed hints. Raises ``HintError`` where they are none."""
+
+    def __init__(self, hints: object) -> None:
+        if not isinstance(hints, dict) or not hints:
+            raise HintError(f"root device hints are an object such as {{'size': '>= 100'}}, not {shown(hints)}")
+        unknown = [name for name in hints if name not in NAMES]
+        if unknown:
+            raise HintError(f"there are no root device hints {listed(unknown)}; there are: {', '.join(NAMES)}")
+        self._tests = {name: _test(name, expression) for name, expression in hints.items()}
+
+    def matching(self, disks: Sequence[Document]) -> Iterator[Document]:
+        """Return the disks that fit all hints, in their order."""
+        return (disk for disk in disks if all(test(disk.get(name)) for name, test in self._tests.items()))
+
+
+def _test(name: str, expression: object) -> Test:
+    if name == "rotational":
+        wanted = _boolean(expression)
+        if wanted is None:
+            raise HintError(f"the hint rotational is true or false, not {shown(expression)}")
+        return lambda value: _boolean(value) is wanted
+    if name == "size":
+        number = isinstance(expression, int | float) and not isinstance(expression, bool) and expression < _LARGEST
+        if not number and not isinstance(expression, str):
+            raise HintError(f"the hint size is a number of GiB, not {shown(expression)}")
+        return _size(*_split(name, str(expression)))
+    if not isinstance(expression, str):
+        raise HintError(f"the hint {name} is a text, not {shown(expression)}")
+    return _text(name, *_split(name, expression))
+
+
+def _split(name: str, expression: str) -> tuple[str, str]:
+    """Return the operator, empty where there is none, and what follows it, in lower case."""
+    text = expression.strip().lower()
+    if not text or len(text) > _MAX_LENGTH:
+        raise HintError(f"the hint {name} is empty" if not text else f"the hint {name} is too long")
+    found = _OPERATORS.match(text)
+    if found is None:
+        return "", text
+    rest = text[found.end() :].strip()
+    if not rest:
+        raise HintError(f"the hint {name} has nothing after {found[0]}")
+    return found[0], rest
+
+
+def _size(symbol: str, rest: str) -> Test:
+    """Return the test of a disk's size in bytes; the hint is in GiB."""
+    if symbol == "<range-in>":
+        within = _range("size", rest)
+    elif symbol == "<or>":
+        sizes = [_gib(item) for item in _alternatives(rest)]
+        within = sizes.__contains__
+    elif symbol in _NUMBERS or not symbol:
+        wanted, compare = _gib(rest), _NUMBERS[symbol or "=="]
+        within = lambda value: compare(value, wanted)  # noqa: E731  # the three branches read alike
+    else:
+        raise HintError(f"the operator {symbol} compares texts, and the hint size is a number")
+
+    def test(value: Any) -> bool:
+        known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _LARGEST
+        return known and within(value / _GIB)
+
+    return test
+
+
+def _text(name: str, symbol: str, rest: str) -> Test:
+    """Return the test of a disk's attribute that is a text."""
+    if symbol in _NUMBERS or symbol == "<range-in>":
+        return _numeric_text(name, symbol, rest)
+    if symbol == "<or>":
+        alternatives = _alternatives(rest)
+        return lambda value: _lower(value) in alternatives
+    compare = _STRINGS[symbol or "s=="]
+
+    def test(value: Any) -> bool:
+        if value is None:
+            return symbol == "s!="  # what is not there differs from everything, and compares with nothing
+        text = _lower(value)
+        return text is not None and compare(text, rest)
+
+    return test
+
+
+def _numeric_text(name: str, symbol: str, rest: str) -> Test:
+    if symbol == "<range-in>":
+        within = _range(name, rest)
+    else:
+        wanted, compare = _number(name, rest), _NUMBERS[symbol]
+        within = lambda value: compare(value, wanted)  # noqa: E731
+
+    def test(value: Any) -> bool:
+        text = _lower(value)
+        if text is None or len(text) > _MAX_DIGITS:
+            return False
+        try:
+            return within(float(text))
+        except ValueError:
+            return False
+
+    return test
+
+
+def _alternatives(rest: str) -> list[str]:
+    return [item for part in rest.split("<or>") if (item := part.strip())]
+
+
+def _range(name: str, rest: str) -> Callable[[float], bool]:
+    """Return whether a number is between two others; ``[`` and ``]`` include the end, ``(`` and ``)`` do not."""
+    found = _RANGE.match(rest)
+    if found is None:
+        raise HintError(f"the hint {name} needs a range such as <range-in> [ 10 20 ), not {shown(rest)}")
+    low, high = _number(name, found["low"]), _number(name, found["high"])
+    if low > high:
+        raise HintError(f"the range of the hint {name} begins after its end")
+    above = operator.ge if found["left"] == "[" else operator.gt
+    below = operator.le if found["right"] == "]" else operator.lt
+    return lambda value: above(value, low) and below(value, high)
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        if len(text) <= _MAX_DIGITS:
+            return float(text)
+    except ValueError:
+        pass
+    raise HintError(f"the hint {name} compares numbers, and {shown(text)} is none")
+
+
+def _gib(text: str) -> float:
+    if text.isdecimal() and len(text) <= _MAX_DIGITS and int(text) > 0:
+        return float(text)
+    raise HintError(f"the hint size is a whole number of GiB above 0, not {shown(text)}")
+
+
+def _lower(value: object) -> str | None:
+    """Return a disk's attribute as it is compared; None where it is no text or an empty one."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = str(value)
+    return value.strip().lower() or None if isinstance(value, str) else None
+
+
+def _boolean(value: object) -> bool | None:
+    text = str(value).strip().lower() if isinstance(value, str | int) else ""
+    if text in ("true", "1", "t", "on", "y", "yes"):
+        return True
+    return False if text in ("false", "0", "f", "off", "n", "no") else None

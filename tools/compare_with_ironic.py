@@ -1,0 +1,145 @@
+"""Runs the golden corpus through the hooks of the published Ironic, and shows where they and ours differ.
+
+    .venv/bin/python tools/compare_with_ironic.py
+
+makes an environment of its own (.ironic-venv, some minutes the first time), prints every difference with
+its explanation (tests/corpus/differences.yaml), and ends with 1 where one is not explained or an
+explanation has become pointless. ``--page`` writes docs/reference/differences-from-ironic.md, without Ironic.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import subprocess
+import sys
+import tempfile
+import venv
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.corpus import Case, load  # noqa: E402  # of this tree, wherever this is called from
+from tests.corpus.compare import (  # noqa: E402
+    Difference,
+    Explanation,
+    Theirs,
+    compare,
+    explanations,
+    page,
+    unexplained,
+    unused,
+)
+from tests.corpus.perform import perform  # noqa: E402
+
+PACKAGE = "ironic==39.0.0"
+ENVIRONMENT = ROOT / ".ironic-venv"
+PAGE = ROOT / "docs" / "reference" / "differences-from-ironic.md"
+# Commits of thousands of ports need not reach a disk.
+_FAST = "/dev/shm"
+
+
+def main() -> int:
+    """Compare, or write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--page", action="store_true", help="only write the page of the explanations")
+    parser.add_argument("--python", type=Path, help="an interpreter that has Ironic, instead of .ironic-venv")
+    parser.add_argument("--case", action="append", help="only this case; may be repeated")
+    options = parser.parse_args()
+    known = explanations()
+    if options.page:
+        PAGE.write_text(page(known), encoding="utf-8")
+        print(f"wrote {PAGE.relative_to(ROOT)}")
+        return 0
+    cases = [case for case in load() if not options.case or case.name in options.case]
+    theirs = run_theirs(options.python or environment(), cases)
+    found = [
+        difference
+        for case, other in zip(cases, theirs, strict=True)
+        for difference in compare(case, perform(case), other)
+    ]
+    return report(cases, theirs, found, known, whole=not options.case)
+
+
+def environment() -> Path:
+    """Return the interpreter of the environment with Ironic, which is made if it is not there."""
+    python = ENVIRONMENT / "bin" / "python"
+    marker = ENVIRONMENT / PACKAGE
+    if not marker.exists():
+        print(f"installing {PACKAGE} into {ENVIRONMENT.name} ...", file=sys.stderr)
+        venv.create(ENVIRONMENT, with_pip=True, clear=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", PACKAGE], check=True, stdout=sys.stderr)
+        marker.touch()
+    return python
+
+
+def run_theirs(python: Path, cases: Sequence[Case]) -> list[Theirs]:
+    """Return what Ironic makes of the cases."""
+    given = []
+    for case in cases:
+        inventory, plugin_data = case.whole()
+        fields = ("name", "hooks", "options", "properties", "ports", "elsewhere", "previous")
+        given.append(
+            {name: getattr(case, name) for name in fields} | {"inventory": inventory, "plugin_data": plugin_data}
+        )
+    with tempfile.TemporaryDirectory(dir=_FAST if Path(_FAST).is_dir() else None) as directory:
+        command = [python, Path(__file__).with_name("ironic_hooks.py"), directory]
+        done = subprocess.run(command, input=msgspec.json.encode(given), stdout=subprocess.PIPE, check=False)
+    if done.returncode:
+        raise SystemExit(f"Ironic's hooks could not be run (exit code {done.returncode}); see above")
+    return msgspec.json.decode(done.stdout, type=list[Theirs])
+
+
+def report(
+    cases: Sequence[Case],
+    theirs: Sequence[Theirs],
+    found: Sequence[Difference],
+    known: Sequence[Explanation],
+    *,
+    whole: bool,
+) -> int:
+    """Print everything; return the exit code."""
+    for line in lines(found, known):
+        print(line)
+    refused = sum(other.error is not None for other in theirs)
+    differing = len({difference.case for difference in found if not difference.path.endswith(".is_added")})
+    missing, pointless = unexplained(found, known), unused(found, known) if whole else []
+    for difference in missing:
+        print(
+            f"NOT EXPLAINED  {difference.case}: {brief(difference.path)}:"
+            f" here {brief(difference.ours)}, there {brief(difference.theirs)}"
+        )
+    for one in pointless:
+        print(f"NO DIFFERENCE  {one.name}: remove it from tests/corpus/differences.yaml")
+    print(
+        f"{len(cases)} cases, {refused} refused by Ironic, {differing} with a difference beside is_added;"
+        f" {len(missing)} differences not explained, {len(pointless)} explanations without a difference"
+    )
+    return 1 if missing or pointless else 0
+
+
+def lines(found: Sequence[Difference], known: Sequence[Explanation]) -> Iterator[str]:
+    """Return the explained differences in words, one explanation after the other."""
+    by_name: dict[str, list[Difference]] = collections.defaultdict(list)
+    for difference in found:
+        for one in known:
+            if one.covers(difference):
+                by_name[one.name].append(difference)
+    for one in known:
+        places = by_name[one.name]
+        yield f"{one.name}: {len(places)} places in {len({place.case for place in places})} cases. {one.why}"
+        for place in places[:3]:
+            yield f"    {place.case}: {brief(place.path)}: here {brief(place.ours)}, there {brief(place.theirs)}"
+
+
+def brief(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 100 else text[:99] + "…"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
