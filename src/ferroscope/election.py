@@ -62,8 +62,10 @@ class Tenure:
             self._over = True
             raise
 
-    def renew(self) -> bool:
+    def renew(self, data: str | None = None) -> bool:
         """Extend the lease by its time to live; False where that was not done, for whatever reason.
+
+        ``data`` is what the holder wants to be known from now on.
 
         An unanswered renewal is not an end: trust goes on until it runs out by itself.
         """
@@ -71,7 +73,7 @@ class Tenure:
         if self._over or asked_at - self._progressed_at > self._profile.ttl:
             return False
         try:
-            self.lease = self._store.write(lambda tx: tx.leases.renew(self.lease, self._profile.ttl))
+            self.lease = self._store.write(lambda tx: tx.leases.renew(self.lease, self._profile.ttl, data=data))
         except LeaseLostError as exc:
             self._over = True
             _log.warning("leadership lost", lease=self.lease.name, epoch=self.lease.epoch, why=str(exc))

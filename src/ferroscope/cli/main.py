@@ -15,6 +15,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "all": ("ferroscope.cli.service:run_all", "Run api, worker and periodic tasks in one process."),
     "api": ("ferroscope.cli.service:run_api", "Run the api role."),
     "worker": ("ferroscope.cli.service:run_worker", "Run the worker role."),
+    "pxe-filter": ("ferroscope.cli.service:run_pxe_filter", "Run the PXE gate of this host."),
+    "pxe": ("ferroscope.cli.pxe.command:pxe", "Look after PXE gates and boot configuration."),
     "db": ("ferroscope.cli.db:db", "Look after the database's schema."),
     "sim": ("ferroscope.cli.sim:sim", "Run a simulated fleet."),
     "demo": ("ferroscope.cli.demo.command:demo", "Show the service at work on a simulated fleet."),

@@ -53,6 +53,24 @@ def run_worker(files: tuple[str, ...], database: str | None, processes: int) -> 
     _run(settings_of(files, database), ("worker", "periodic"), processes=processes)
 
 
+@click.command("pxe-filter")
+@config_option
+@database_option
+def run_pxe_filter(files: tuple[str, ...], database: str | None) -> None:
+    """Run the PXE gate beside this host's DHCP and TFTP service: open on one host of a network, closed on all others.
+
+    Needs the right to change the host's firewall (CAP_NET_ADMIN).
+    """
+    settings = settings_of(files, database)
+    from ferroscope.runtime.process import StartError
+    from ferroscope.runtime.pxe_filter import run
+
+    try:
+        sys.exit(run(settings))
+    except StartError as exc:
+        raise click.ClickException(str(exc)) from exc
+
+
 def settings_of(files: tuple[str, ...], database: str | None = None, **overrides: Any) -> Settings:
     """Return the settings, or leave with a message that says what is wrong."""
     if database:

@@ -243,6 +243,66 @@ DRIVERS: Final = (
     ),
 )
 
+PXE_FILTER: Final = (
+    cfg.StrOpt(
+        "network",
+        default="default",
+        regex=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,15}$",
+        help="Name of the boot network: of all gates with this name, one is open.",
+    ),
+    cfg.ListOpt(
+        "backends",
+        default=["nftables"],
+        help="What the gate consists of: nftables, iptables, dnsmasq, noop; several work together, in this order.",
+    ),
+    cfg.ListOpt("interfaces", default=[], help="Interfaces of this host on which machines boot."),
+    cfg.StrOpt(
+        "unknown_hosts",
+        default="allow",
+        choices=["allow", "deny"],
+        help="Whether machines of which no node is known may boot: allow is what auto-discovery needs.",
+    ),
+    cfg.ListOpt(
+        "http_ports",
+        item_type=types.Integer(1, 65535),
+        default=[],
+        help="TCP ports of HTTP boot on these interfaces, to be guarded too; DHCP, proxyDHCP and TFTP always are.",
+    ),
+    cfg.ListOpt(
+        "relayed_networks",
+        default=[],
+        help="Networks behind DHCP relays (CIDR): their TFTP and HTTP requests pass while the gate is open.",
+    ),
+    cfg.FloatOpt(
+        "sync_period",
+        default=15.0,
+        min=0.0,
+        max=30.0,
+        help="Seconds between two looks for changes of which nobody told the gate; 0: never.",
+    ),
+    cfg.BoolOpt(
+        "channels",
+        default=True,
+        help="Listen to the channels allow and deny (PostgreSQL, SQLite; else look every [database] poll_interval).",
+    ),
+    cfg.FloatOpt("reconcile_period", default=300.0, min=1.0, help="Seconds between two comparisons of everything."),
+    cfg.FloatOpt("guard", default=0.5, min=0.0, max=60.0, help="Seconds from winning the network to opening the gate."),
+    cfg.FloatOpt("command_timeout", default=2.0, min=0.1, max=60.0, help="Seconds that nft and the like may take."),
+    cfg.FloatOpt(
+        "allow_timeout",
+        default=10.0,
+        min=0.0,
+        max=300.0,
+        help="Longest time that a worker waits with a power-on for the open gate to let the machine pass; 0: none.",
+    ),
+    cfg.StrOpt("dhcp_hostsdir", default="", help="Directory of dnsmasq's dhcp-hostsdir, for the backend dnsmasq."),
+    cfg.StrOpt(
+        "dnsmasq_pid_file",
+        default="",
+        help="File with dnsmasq's pid: it gets a SIGHUP where it has to forget hosts. Empty: it never does.",
+    ),
+)
+
 METRICS: Final = (
     cfg.StrOpt("host", default="::", help="Address to serve metrics on; '::' is every address, IPv4 too."),
     cfg.PortOpt(
@@ -268,6 +328,7 @@ SECTIONS: Final[dict[str, tuple[Sequence[Any], type[msgspec.Struct]]]] = {
     "auto_discovery": (DISCOVERY, target.DiscoverySettings),
     "registry": (REGISTRY, target.RegistrySettings),
     "drivers": (DRIVERS, target.DriverSettings),
+    "pxe_filter": (PXE_FILTER, target.PxeFilterSettings),
     "log": (LOG, target.LogSettings),
     "metrics": (METRICS, target.MetricsSettings),
 }

@@ -136,6 +136,25 @@ class DriverSettings(msgspec.Struct, frozen=True, kw_only=True):
     power_poll_interval: float = 0.05
 
 
+class PxeFilterSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``[pxe_filter]``: the PXE gate of one network, beside this host's DHCP and TFTP service."""
+
+    network: str = "default"
+    backends: tuple[str, ...] = ("nftables",)
+    interfaces: tuple[str, ...] = ()
+    unknown_hosts: Literal["allow", "deny"] = "allow"
+    http_ports: tuple[int, ...] = ()
+    relayed_networks: tuple[str, ...] = ()
+    sync_period: float = 15.0
+    channels: bool = True
+    reconcile_period: float = 300.0
+    guard: float = 0.5
+    command_timeout: float = 2.0
+    allow_timeout: float = 10.0
+    dhcp_hostsdir: str = ""
+    dnsmasq_pid_file: str = ""
+
+
 class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True):
     """``[metrics]``: a port of its own for the metrics of processes without the API. 0: none."""
 
@@ -161,5 +180,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     auto_discovery: DiscoverySettings = DiscoverySettings()
     registry: RegistrySettings = RegistrySettings()
     drivers: DriverSettings = DriverSettings()
+    pxe_filter: PxeFilterSettings = PxeFilterSettings()
     log: LogSettings = LogSettings()
     metrics: MetricsSettings = MetricsSettings()

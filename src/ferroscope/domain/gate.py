@@ -108,6 +108,10 @@ class ChangeWindow:
         """Smaller numbers that may still come."""
         return tuple(sorted(self._missing))
 
+    def is_new(self, change: MacChange) -> bool:
+        """Whether ``take`` would return it."""
+        return change.seq > self._high or change.seq in self._missing
+
     def take(self, changes: Iterable[MacChange], now: float) -> set[str]:
         """Return the MACs of those that are new; ``changes`` are in the order of their numbers."""
         fresh = set()

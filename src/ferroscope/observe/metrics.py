@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Literal
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -58,6 +58,16 @@ class Metrics:
             "ferroscope_lease_renewal_failures", "Renewals that were refused or not answered.",
             ("lease",), registry=registry,
         )  # fmt: skip
+        self._gate_open = Gauge(
+            "ferroscope_gate_open", "Whether this host's PXE gate is open.", ("network",), registry=registry
+        )
+        self._gate_macs = Gauge(
+            "ferroscope_gate_macs", "MACs in the sets of this host's PXE gate.", ("network", "list"), registry=registry
+        )
+        self._gate_seconds = Histogram(
+            "ferroscope_gate_change_seconds", "How long a change of the PXE gate's sets took to apply.",
+            buckets=_HTTP_SECONDS, registry=registry,
+        )  # fmt: skip
         for row in TRANSITIONS:
             self._transitions.labels(row.source, row.event, row.target)
         for kind in ("busy", "unavailable"):
@@ -66,7 +76,7 @@ class Metrics:
     def instruments(self) -> Iterator[tuple[str, str, tuple[str, ...], str]]:
         """Yield name, type, labels and help of everything that is counted here."""
         for one in vars(self).values():
-            if isinstance(one, Counter | Histogram):
+            if isinstance(one, Counter | Gauge | Histogram):
                 for family in one.describe():
                     suffix = "_total" if family.type == "counter" else ""
                     yield family.name + suffix, family.type, one._labelnames, family.documentation
@@ -87,6 +97,14 @@ class Metrics:
 
     def renewal_failed(self, lease: str) -> None:
         self._renewals.labels(lease).inc()
+
+    def gate(self, network: str, *, is_open: bool, allowed: int, denied: int) -> None:
+        self._gate_open.labels(network).set(is_open)
+        self._gate_macs.labels(network, "allow").set(allowed)
+        self._gate_macs.labels(network, "deny").set(denied)
+
+    def gate_applied(self, seconds: float) -> None:
+        self._gate_seconds.observe(seconds)
 
 
 class Overview(Collector):

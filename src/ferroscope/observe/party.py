@@ -26,6 +26,9 @@ _LOCAL: Final[Mapping[str, frozenset[str]]] = {
     "api": frozenset({"host", "bare_metal_port", "introspection_port", "threads", "drain_delay"}),
     "database": frozenset({"connection", "pool_size"}),
     "worker": frozenset({"threads"}),
+    "pxe_filter": frozenset(
+        {"network", "backends", "interfaces", "http_ports", "relayed_networks", "dhcp_hostsdir", "dnsmasq_pid_file"}
+    ),
 }
 _OWN_SECTIONS: Final = frozenset({"log", "metrics"})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 
@@ -17,6 +18,9 @@ class Bus(Protocol):
         Returns the channel's present position, to be passed as ``seen`` the next time; begin
         with 0. Reading the position *before* looking at the store loses no wake-up.
         """
+
+    def wait_any(self, channels: Sequence[str], seen: int, timeout: float) -> int:
+        """Wait as ``wait`` does until one of ``channels`` has moved; the position is that of all together."""
 
     def close(self) -> None:
         """Stop listening and wake everybody up."""

@@ -25,6 +25,12 @@ class Meter(Protocol):
     def renewal_failed(self, lease: str) -> None:
         """A lease was not renewed when it should have been."""
 
+    def gate(self, network: str, *, is_open: bool, allowed: int, denied: int) -> None:
+        """The state of this host's PXE gate, and how many MACs its sets hold."""
+
+    def gate_applied(self, seconds: float) -> None:
+        """A change of the sets was applied."""
+
 
 class Silent:
     """A ``Meter`` that counts nothing."""
@@ -38,6 +44,10 @@ class Silent:
     def trouble(self, kind: Literal["busy", "unavailable"]) -> None: ...
 
     def renewal_failed(self, lease: str) -> None: ...
+
+    def gate(self, network: str, *, is_open: bool, allowed: int, denied: int) -> None: ...
+
+    def gate_applied(self, seconds: float) -> None: ...
 
 
 SILENT: Final[Meter] = Silent()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Final
 
 # The channel on which the store says that there may be something to claim.
@@ -26,9 +27,15 @@ class LocalBus:
             self._changed.notify_all()
 
     def wait(self, channel: str, seen: int, timeout: float) -> int:
+        return self.wait_any((channel,), seen, timeout)
+
+    def wait_any(self, channels: Sequence[str], seen: int, timeout: float) -> int:
+        def position() -> int:
+            return sum(self._positions[channel] for channel in channels)
+
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._positions[channel] > seen, timeout)
-            return self._positions[channel]
+            self._changed.wait_for(lambda: self._closed or position() > seen, timeout)
+            return position()
 
     def close(self) -> None:
         with self._changed:

@@ -1,0 +1,38 @@
+"""Builds a host's gate from its settings."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ferroscope.adapters.gate.nftables import NftablesGate
+from ferroscope.adapters.gate.noop import NoopGate
+from ferroscope.adapters.gate.ruleset import GateRules
+from ferroscope.adapters.gate.several import SeveralGates
+from ferroscope.config.settings import PxeFilterSettings
+from ferroscope.ports.clock import Clock
+from ferroscope.ports.gate import GateBackend
+
+BACKENDS: Final = ("nftables", "noop")
+
+
+def rules_of(settings: PxeFilterSettings) -> GateRules:
+    """Return what the gate guards."""
+    return GateRules(
+        network=settings.network,
+        interfaces=settings.interfaces,
+        http_ports=settings.http_ports,
+        relayed=settings.relayed_networks,
+        unknown=settings.unknown_hosts == "allow",
+    )
+
+
+def build_gate(settings: PxeFilterSettings, clock: Clock) -> GateBackend:
+    """Return the gate; its backends are those of ``BACKENDS``."""
+    built = [_build(name, settings, clock) for name in settings.backends]
+    return built[0] if len(built) == 1 else SeveralGates(built)
+
+
+def _build(name: str, settings: PxeFilterSettings, clock: Clock) -> GateBackend:
+    if name == "nftables":
+        return NftablesGate(rules_of(settings), clock=clock, timeout=settings.command_timeout)
+    return NoopGate()

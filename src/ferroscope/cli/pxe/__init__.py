@@ -1,0 +1,1 @@
+"""``ferroscope pxe``: boot networks, from the host's firewall to the boot configuration."""

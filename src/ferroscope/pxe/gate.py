@@ -1,0 +1,229 @@
+"""The gate's process: stands for its network's office and, while in it, keeps this host's gate open.
+
+Closed is the resting state: before the election, after it, on every error, and by the kernel's own
+time-out when this process does not live to close it. A successor waits for ``guard`` seconds after
+it has won, so that the gate before has closed by then even on a host whose clock runs slower.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+
+import msgspec
+import structlog
+
+from ferroscope.config.settings import PxeFilterSettings
+from ferroscope.domain.gate import GateRecord
+from ferroscope.domain.lease import LeaseProfile
+from ferroscope.domain.macsets import SetChange
+from ferroscope.election import Candidate, Tenure
+from ferroscope.ports.bus import Bus
+from ferroscope.ports.clock import Clock, StopFlag
+from ferroscope.ports.errors import LeaseLostError, StoreUnavailableError
+from ferroscope.ports.gate import GateBackend, GateError
+from ferroscope.ports.meter import SILENT, Meter
+from ferroscope.pxe.feed import Feed
+from ferroscope.pxe.opening import Opening
+
+_log = structlog.get_logger(__name__)
+
+CHANNELS = ("allow", "deny")
+
+_TIDY_EVERY = 300.0
+
+
+class Gate:
+    """One thread calls ``run``; ``sentence`` always says what the gate does.
+
+    ``keep`` watches over a tenure from threads of its own (see ``runtime.keeper``). ``look_every``
+    is after how many seconds it looks for changes of which nobody told it.
+    """
+
+    def __init__(
+        self,
+        candidate: Candidate,
+        feed: Feed,
+        backend: GateBackend,
+        *,
+        settings: PxeFilterSettings,
+        look_every: float,
+        host: str,
+        keep: Callable[[Tenure, StopFlag], None],
+        profile: LeaseProfile,
+        bus: Bus,
+        clock: Clock,
+        stop: StopFlag,
+        forget: Callable[[], object],
+        meter: Meter = SILENT,
+        new_flag: Callable[[], StopFlag] = threading.Event,
+    ) -> None:
+        self._candidate = candidate
+        self._feed = feed
+        self._backend = backend
+        self._settings = settings
+        self._look_every = look_every
+        self._host = host
+        self._keep = keep
+        self._profile = profile
+        self._bus = bus
+        self._clock = clock
+        self._stop = stop
+        self._forget = forget
+        self._meter = meter
+        self._new_flag = new_flag
+        self._told = GateRecord()
+        self._checked_at = 0.0
+        # A refresh has to come well before the opening before it ends.
+        self.period = min(1.0, profile.ttl / 6)
+        self.sentence = "is closed and has not stood for its network yet"
+
+    def run(self) -> None:
+        """Follow or lead until the process stops; closed at the end, whatever happens."""
+        try:
+            while not self._stop.is_set():
+                self._turn()
+        finally:
+            self.fail_closed()
+
+    def _turn(self) -> None:
+        try:
+            self.stand()
+        except StoreUnavailableError as exc:
+            self._rest(f"is closed and waits for the database: {exc}")
+        except GateError as exc:
+            self._rest(f"is closed: {exc}")
+        except LeaseLostError as exc:
+            self.sentence = f"is closed; it was deposed: {exc}"
+        except Exception:
+            _log.exception("the gate failed; closing it and stopping the process")
+            self._stop.set()
+            raise
+
+    def _rest(self, sentence: str) -> None:
+        if sentence != self.sentence:
+            _log.warning("the gate is closed", why=sentence)
+        self.sentence = sentence
+        self.fail_closed()
+        self._stop.wait(self._profile.poll)
+
+    def fail_closed(self) -> None:
+        """Close the gate, come what may; if even that fails the kernel's time-out does it. Never raises."""
+        try:
+            self._backend.close()
+        except GateError as exc:
+            _log.error("the gate could not be closed; what is open ends with its time-out", error=str(exc))
+
+    def stand(self) -> None:
+        """Try to win the network once and serve it; otherwise wait, closed, for the next election."""
+        seen = self._bus.wait("leases", 0, 0.0)
+        self._stay_closed()
+        tenure = self._candidate.stand()
+        self.sentence = f"is closed; {self._candidate.sentence}"
+        if tenure is None:
+            self._bus.wait("leases", seen, self._patience())
+            return
+        self.lead(tenure)
+
+    def _stay_closed(self) -> None:
+        """Once a second: somebody may have flushed the host's firewall, and us with it."""
+        now = self._clock.monotonic()
+        if now - self._checked_at >= self.period:
+            self._backend.close()
+            self._checked_at = now
+
+    def _patience(self) -> float:
+        poll = self._profile.poll * random.uniform(0.75, 1.25)  # noqa: S311
+        left = self._candidate.remaining
+        return min(poll, left + self._profile.poll * random.uniform(0.01, 0.1)) if left > 0 else poll  # noqa: S311
+
+    def lead(self, tenure: Tenure) -> None:
+        """Load the sets while the guard passes, open, follow the changes; close, then leave the office."""
+        reset = self._new_flag()
+        self._keep(tenure, reset)
+        opening = Opening(self._backend, tenure, clock=self._clock, period=self.period)
+        won_at = self._clock.monotonic()
+        self._told = GateRecord()
+        try:
+            self._load()
+            tenure.progress()
+            reset.wait(max(0.0, won_at + self._settings.guard - self._clock.monotonic()))
+            opening.start()
+            _log.info("gate open", network=self._settings.network, epoch=tenure.lease.epoch)
+            self._follow(tenure, opening, reset)
+        finally:
+            if opening.end():
+                tenure.resign()
+            # Else the office must not pass on before it has closed: it ends with its lease, and so does this process.
+
+    def _load(self) -> None:
+        self._feed.whole()
+        self._backend.apply(self._feed.sets.whole(), fresh=True)
+
+    def _follow(self, tenure: Tenure, opening: Opening, reset: StopFlag) -> None:
+        compare_at = self._clock.monotonic() + self._settings.reconcile_period
+        tidy_at = self._clock.monotonic() + _TIDY_EVERY
+        read_at = self._clock.monotonic()
+        while tenure.may_act() and not self._stop.is_set() and not reset.is_set():
+            tenure.progress()
+            seen = self._bus.wait_any(CHANNELS, 0, 0.0)
+            now = self._clock.monotonic()
+            try:
+                if now >= compare_at:
+                    self._apply(self._feed.whole())
+                    compare_at = now + self._settings.reconcile_period
+                else:
+                    self._apply(self._feed.changes())
+                if now >= tidy_at:
+                    self._forget()
+                    tidy_at = now + _TIDY_EVERY
+                read_at = now
+            except StoreUnavailableError:
+                if now - read_at > self._profile.ttl:
+                    raise
+            self._tell(tenure, opening)
+            self._wait(seen, tenure, opening, reset)
+        self.sentence = "is closed; its office has ended"
+
+    def _apply(self, change: SetChange) -> None:
+        if not change:
+            return
+        began = self._clock.monotonic()
+        try:
+            self._backend.apply(change, fresh=False)
+        except GateError as exc:
+            _log.warning("a change could not be applied; loading everything", error=str(exc))
+            self._backend.apply(self._feed.sets.whole(), fresh=True)
+        self._meter.gate_applied(self._clock.monotonic() - began)
+
+    def _tell(self, tenure: Tenure, opening: Opening) -> None:
+        """Publish in the lease what is in force here, where that has changed."""
+        sets, window = self._feed.sets, self._feed.window
+        record = GateRecord(
+            host=self._host,
+            open=opening.open,
+            applied=window.high,
+            missing=window.missing,
+            allowed=len(sets.allowed),
+            denied=len(sets.denied),
+            backends=tuple(self._settings.backends),
+        )
+        state = "is open" if opening.open else f"is closed: {opening.trouble or 'its lease is about to end'}"
+        self.sentence = (
+            f"{state}; {self._candidate.sentence}; {record.allowed} MACs allowed, {record.denied} denied, "
+            f"changes up to {record.applied} applied"
+        )
+        self._meter.gate(self._settings.network, is_open=record.open, allowed=record.allowed, denied=record.denied)
+        if record != self._told and tenure.renew(data=msgspec.json.encode(record).decode()):
+            self._told = record
+
+    def _wait(self, seen: int, tenure: Tenure, opening: Opening, reset: StopFlag) -> None:
+        """Wait for a change, or until it is time to look by oneself, showing signs of life."""
+        until = self._clock.monotonic() + self._look_every
+        while (left := until - self._clock.monotonic()) > 0 and not reset.is_set() and not self._stop.is_set():
+            tenure.progress()
+            if self._bus.wait_any(CHANNELS, seen, min(left, self.period)) > seen:
+                return
+            if opening.open != self._told.open or not tenure.may_act():
+                return

@@ -1,0 +1,87 @@
+"""Keeps a leader's gate open from a thread of its own, for as long as its lease can be trusted.
+
+Reading the store may take its time, and that must not close the gate; so whoever follows the
+changes only shows signs of life, without which the lease, and then the gate, comes to its end.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import structlog
+
+from ferroscope.election import Tenure
+from ferroscope.ports.clock import Clock, StopFlag
+from ferroscope.ports.gate import GateBackend, GateError
+
+_log = structlog.get_logger(__name__)
+
+
+class Opening:
+    """One tenure's open gate; ``trouble`` says why it is not open although it might be."""
+
+    def __init__(
+        self,
+        backend: GateBackend,
+        tenure: Tenure,
+        *,
+        clock: Clock,
+        period: float,
+        new_flag: Callable[[], StopFlag] = threading.Event,
+    ) -> None:
+        self._backend = backend
+        self._tenure = tenure
+        self._clock = clock
+        self._period = period
+        self._new_flag = new_flag
+        self._stop = new_flag()
+        self._thread = threading.Thread(target=self._run, name="opening", daemon=True)
+        self.open_until = 0.0
+        self.trouble = ""
+
+    @property
+    def open(self) -> bool:
+        """Whether the gate is open, as far as this process knows."""
+        return self._clock.monotonic() < self.open_until
+
+    def start(self) -> None:
+        """Open it, and keep it open."""
+        self._hold()
+        self._thread.start()
+
+    def end(self) -> bool:
+        """Close it; whether it is closed now, by ourselves or because its time is over. Never raises."""
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        if self._close():
+            return True
+        if not self._backend.self_closing:
+            return False
+        self._new_flag().wait(max(0.0, self.open_until - self._clock.monotonic()))
+        return True
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._period) and self._tenure.may_act():
+            self._hold()
+
+    def _hold(self) -> None:
+        if not self._tenure.may_act():
+            return
+        try:
+            self.open_until = self._backend.hold(self._tenure.trusted_until)
+            self.trouble = ""
+        except GateError as exc:
+            if str(exc) != self.trouble:
+                _log.warning("the gate could not be held open; it closes", backend=self._backend.name, error=str(exc))
+            self.trouble = str(exc)
+
+    def _close(self) -> bool:
+        try:
+            self._backend.close()
+        except GateError as exc:
+            _log.error("the gate could not be closed", backend=self._backend.name, error=str(exc))
+            return False
+        self.open_until = 0.0
+        return True

@@ -1,0 +1,185 @@
+"""The process beside a host's DHCP and TFTP service: closed from its first moment to after its last.
+
+Apart from ``runtime.process``, because it shares nothing with the other roles but the database,
+and because it has to be small.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+from functools import partial
+from typing import Any, Final
+
+import structlog
+from sqlalchemy import make_url
+
+from ferroscope.adapters.gate.build import BACKENDS, build_gate, rules_of
+from ferroscope.config.settings import Settings
+from ferroscope.domain.gate import LEASE_PREFIX
+from ferroscope.election import Candidate
+from ferroscope.observe import log, party
+from ferroscope.ports.gate import GateBackend, GateError
+from ferroscope.ports.meter import SILENT, Meter
+from ferroscope.pxe.feed import Feed
+from ferroscope.pxe.gate import CHANNELS, Gate
+from ferroscope.runtime import signals
+from ferroscope.runtime.backend import Backend, SchemaError, StoreUnavailableError, ensure_schema, open_backend
+from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.keeper import LeaseKeeper
+from ferroscope.runtime.member import Membership
+from ferroscope.runtime.process import EXIT_FAULT, StartError, notify, process_name
+from ferroscope.runtime.wiring import SetupError
+
+ROLE: Final = "pxe-filter"
+
+_KEPT: Final = 3600.0  # seconds for which the store keeps changes of MACs
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_log = structlog.get_logger(__name__)
+
+
+def run(settings: Settings) -> int:
+    """Run the gate until SIGTERM or SIGINT; return the exit code. ``StartError`` where it cannot begin."""
+    log.configure(settings.log, process=process_name(ROLE))
+    return PxeFilterProcess(settings).run()
+
+
+def closed_ruleset(settings: Settings) -> str:
+    """Return the closed gate as text for ``nft -f``; ``SetupError``."""
+    from ferroscope.adapters.gate.ruleset import ruleset
+
+    check(settings)
+    return ruleset(rules_of(settings.pxe_filter))
+
+
+def remove_gate(settings: Settings) -> list[str]:
+    """Take the gate off this host; return the names of what was removed. ``GateError``, ``SetupError``."""
+    check(settings)
+    gate = build_gate(settings.pxe_filter, SystemClock())
+    gate.remove()
+    return list(settings.pxe_filter.backends)
+
+
+def check(settings: Settings) -> None:
+    """Raise ``SetupError`` where the settings cannot make a gate."""
+    wanted = settings.pxe_filter
+    unknown = [name for name in wanted.backends if name not in BACKENDS]
+    if unknown or not wanted.backends:
+        raise SetupError(
+            f"[pxe_filter] backends has {unknown[0]!r}; there are: {', '.join(BACKENDS)}"
+            if unknown
+            else f"[pxe_filter] backends is empty; there are: {', '.join(BACKENDS)}"
+        )
+    if not wanted.interfaces and {"nftables", "iptables"}.intersection(wanted.backends):
+        raise SetupError("[pxe_filter] interfaces must name the interfaces on which machines boot")
+    if not wanted.sync_period and not wanted.channels:
+        raise SetupError("[pxe_filter] sync_period = 0 needs channels = true: the gate would never hear of a change")
+    if "dnsmasq" in wanted.backends and not wanted.dhcp_hostsdir:
+        raise SetupError("[pxe_filter] dhcp_hostsdir must name the directory of dnsmasq's dhcp-hostsdir")
+    try:
+        closed = rules_of(wanted)
+        for text in closed.relayed:
+            __import__("ipaddress").ip_network(text, strict=False)
+    except ValueError as exc:
+        raise SetupError(f"[pxe_filter] relayed_networks: {exc}") from exc
+
+
+class PxeFilterProcess:
+    """``run`` returns the exit code."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._stop = threading.Event()
+        self._clock = SystemClock()
+
+    def run(self) -> int:
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        try:
+            check(self._settings)
+            gate = build_gate(self._settings.pxe_filter, self._clock)
+            gate.install()
+            _log.info("the gate is in place, closed", backends=list(self._settings.pxe_filter.backends))
+            return self._serve(gate)
+        except (SetupError, GateError, SchemaError, StoreUnavailableError, OSError) as exc:
+            raise StartError(str(exc)) from exc
+
+    def _serve(self, gate: GateBackend) -> int:
+        settings = self._settings
+        schema = ensure_schema(settings, upgrade=False)
+        meter = self._meter()
+        backend = open_backend(
+            settings, clock=self._clock, stop=self._stop, listen=settings.pxe_filter.channels, meter=meter
+        )
+        try:
+            membership = Membership(
+                backend.lease_store,
+                settings.worker,
+                role=ROLE,
+                stop=self._stop,
+                clock=self._clock,
+                tell=lambda skew, loops: party.about(settings, (ROLE,), schema, skew=skew, loops=loops),
+            )
+            membership.start()
+            role = self._build(gate, backend, membership.member.id, meter)
+            membership.watch("gate", partial(getattr, role, "sentence"))
+            try:
+                return self._play(role, backend)
+            finally:
+                membership.leave()
+        finally:
+            backend.close()
+
+    def _build(self, gate: GateBackend, backend: Backend, member: str, meter: Meter) -> Gate:
+        settings, profile = self._settings.pxe_filter, self._settings.lease.numbers()
+        name = LEASE_PREFIX + settings.network
+        return Gate(
+            Candidate(name, member, store=backend.lease_store, clock=self._clock, profile=profile),
+            Feed(backend.store),
+            gate,
+            settings=settings,
+            look_every=self._look_every(),
+            host=socket.gethostname(),
+            keep=LeaseKeeper(profile, self._clock, meter=meter),
+            profile=profile,
+            bus=backend.bus,
+            clock=self._clock,
+            stop=self._stop,
+            forget=lambda: backend.store.write(lambda tx: tx.macs.forget(tx.now - _KEPT), durable=False),
+            meter=meter,
+        )
+
+    def _look_every(self) -> float:
+        """Return after how long to look by oneself: MariaDB and MySQL tell nobody of changes."""
+        settings = self._settings
+        told = make_url(settings.database.connection).get_backend_name() in ("postgresql", "sqlite")
+        if settings.pxe_filter.channels and not told:
+            return settings.database.poll_interval
+        return settings.pxe_filter.sync_period or 3600.0
+
+    def _play(self, role: Gate, backend: Backend) -> int:
+        thread = threading.Thread(target=role.run, name="gate", daemon=True)
+        thread.start()
+        notify("READY=1")
+        try:
+            while not self._stop.is_set():
+                received = signals.wait(_SIGNALS, 1.0)
+                if received is not None:
+                    _log.info("stopping", signal=received.name)
+                    return 0
+            return EXIT_FAULT
+        finally:
+            notify("STOPPING=1")
+            self._stop.set()
+            for channel in (*CHANNELS, "leases"):
+                backend.bus.publish(channel)
+            thread.join(self._settings.worker.graceful_timeout)
+
+    def _meter(self) -> Any:
+        if not self._settings.metrics.port:
+            return SILENT
+        from ferroscope.runtime.metrics import build_metrics, serve
+
+        meter = build_metrics()
+        _log.info("serves metrics", port=serve(self._settings.metrics, meter))
+        return meter
