@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup servers pxe clients test lint format bench chaos demo docs lock clean
+.PHONY: help setup servers pxe clients emulators test lint format bench chaos demo docs lock clean
 
 # Words for pytest, such as: make test TESTS="tests/unit -k lookup"
 TESTS ?=
@@ -26,7 +26,10 @@ pxe: ## Install what boot hosts and virtual machines in namespaces need, where i
 clients: ## Install the published clients that the acceptance tests drive into .clients-venv
 	@tools/setup.sh clients
 
-test: setup servers pxe clients lint ## Check everything: style, types, imports, then all tests
+emulators: ## Install the BMC emulators that the driver tests speak to into .emulators-venv
+	@tools/setup.sh emulators
+
+test: setup servers pxe clients emulators lint ## Check everything: style, types, imports, then all tests
 	@.venv/bin/python -m pytest --numprocesses $(JOBS) $(TESTS)
 
 lint: setup ## Check style, types and imports
@@ -55,4 +58,4 @@ lock: setup ## Pin the newest versions of all packages, in constraints.txt and f
 	@.venv/bin/python tools/lock.py
 
 clean: ## Remove environments and caches
-	@rm -rf .venv .clients-venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .boot-kernel
+	@rm -rf .venv .clients-venv .emulators-venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .boot-kernel

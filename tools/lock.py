@@ -17,6 +17,8 @@ ROOT: Final = Path(__file__).parents[1]
 CONSTRAINTS: Final = ROOT / "constraints.txt"
 CLIENTS: Final = ROOT / "tests/acceptance/clients.txt"
 CLIENT_CONSTRAINTS: Final = ROOT / "tests/acceptance/clients-constraints.txt"
+EMULATORS: Final = ROOT / "tests/support/emulators/emulators.txt"
+EMULATOR_CONSTRAINTS: Final = EMULATORS.with_name("emulators-constraints.txt")
 
 
 def resolve(*wanted: str) -> dict[str, str]:
@@ -36,8 +38,9 @@ def write(path: Path, what: str, packages: dict[str, str]) -> None:
 
 
 def main() -> None:
-    write(CONSTRAINTS, "Everything that .venv contains.", resolve("-e", ".[postgresql,mysql,dev]"))
+    write(CONSTRAINTS, "Everything that .venv contains.", resolve("-e", ".[postgresql,mysql,redfish,dev]"))
     write(CLIENT_CONSTRAINTS, "Everything that .clients-venv contains.", resolve("-r", str(CLIENTS)))
+    write(EMULATOR_CONSTRAINTS, "Everything that .emulators-venv contains.", resolve("-r", str(EMULATORS)))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 #
 #   tools/setup.sh venv      .venv with Ferroscope and its tools, as constraints.txt pins them
 #   tools/setup.sh clients   .clients-venv with the published clients that the acceptance tests drive
+#   tools/setup.sh emulators .emulators-venv with the BMC emulators, and ipmi_sim, ipmitool and openssl
 #   tools/setup.sh servers   PostgreSQL, MariaDB and HAProxy, for the tests' private instances
 #   tools/setup.sh pxe       for boot hosts in namespaces: nftables, dnsmasq, DHCP clients, QEMU; a kernel to boot
 #
@@ -104,6 +105,16 @@ setup_clients() {
     install .clients-venv "$wanted $pins" -c "$pins" -r "$wanted"
 }
 
+setup_emulators() {
+    local wanted=tests/support/emulators/emulators.txt pins=tests/support/emulators/emulators-constraints.txt missing=()
+    make_venv .emulators-venv
+    install .emulators-venv "$wanted $pins" -c "$pins" -r "$wanted"
+    command -v ipmi_sim >/dev/null || missing+=(openipmi)
+    command -v ipmitool >/dev/null || missing+=(ipmitool)
+    command -v openssl >/dev/null || missing+=(openssl)
+    [ ${#missing[@]} -eq 0 ] || debian_packages "${missing[@]}"
+}
+
 setup_servers() {
     local missing=()
     if ! command -v postgres >/dev/null && ! compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null; then
@@ -160,10 +171,10 @@ fetch_kernel() {
     touch .boot-kernel/complete
 }
 
-[ $# -gt 0 ] || fail "what shall be set up? venv, clients, servers, pxe"
+[ $# -gt 0 ] || fail "what shall be set up? venv, clients, emulators, servers, pxe"
 for what in "$@"; do
     case $what in
-        venv | clients | servers | pxe) "setup_$what" ;;
-        *) fail "there is nothing called $what; there are venv, clients, servers, pxe" ;;
+        venv | clients | emulators | servers | pxe) "setup_$what" ;;
+        *) fail "there is nothing called $what; there are venv, clients, emulators, servers, pxe" ;;
     esac
 done

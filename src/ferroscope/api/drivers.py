@@ -106,9 +106,8 @@ def get_driver(context: ApiContext, call: Call[DriverQuery, None]) -> Reply:
 
 
 def get_driver_properties(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
-    """Describe what a driver reads in ``driver_info``; the present drivers describe nothing here."""
-    _known(context, call)
-    return Reply(200, {})
+    """Describe what a driver reads in ``driver_info``: the name of each property and what it means."""
+    return Reply(200, dict(context.drivers[_known(context, call)].properties))
 
 
 def _known(context: ApiContext, call: Call[Any, None]) -> str:

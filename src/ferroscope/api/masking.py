@@ -10,7 +10,9 @@ from typing import Any, Final
 
 MASK: Final = "******"
 
-_SECRET: Final = re.compile(r"passw|secret|token|private_key|auth_key|priv_key|credential|configdrive", re.IGNORECASE)
+_SECRET: Final = re.compile(
+    r"passw|secret|kg_key|token|private_key|auth_key|priv_key|credential|configdrive", re.IGNORECASE
+)
 
 
 def mask(document: dict[str, Any]) -> dict[str, Any]:

@@ -235,8 +235,16 @@ REGISTRY: Final = (
 )
 
 DRIVERS: Final = (
-    cfg.ListOpt("enabled", default=["fake-hardware", "fake", "sim"], help="The drivers that nodes may have."),
+    cfg.ListOpt(
+        "enabled", default=["fake-hardware", "fake", "sim", "redfish"], help="The drivers that nodes may have."
+    ),
     cfg.FloatOpt("command_timeout", default=10.0, min=0.1, help="Hard deadline of one BMC command, in seconds."),
+    cfg.FloatOpt(
+        "inventory_timeout",
+        default=60.0,
+        min=0.1,
+        help="Hard deadline of what takes a BMC longer, in seconds: reading all hardware, inserting a virtual medium.",
+    ),
     cfg.FloatOpt("power_timeout", default=60.0, min=0.1, help="Seconds for the power state to follow a command."),
     cfg.FloatOpt(
         "power_poll_interval", default=0.05, min=0.001, help="Seconds between two looks at a power state that lags."

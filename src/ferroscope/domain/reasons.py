@@ -20,7 +20,11 @@ class Reason(StrEnum):
     POWER_FAILED = "power-failed"
     BMC_UNREACHABLE = "bmc-unreachable"
     BMC_REFUSED = "bmc-refused"
+    BMC_CREDENTIALS = "bmc-credentials"
+    BMC_CERTIFICATE = "bmc-certificate"
+    DRIVER_INFO_INVALID = "driver-info-invalid"
     DRIVER_UNKNOWN = "driver-unknown"
+    UNMANAGED_BOOT = "unmanaged-boot"
     ATTEMPTS_EXHAUSTED = "attempts-exhausted"
     INTERRUPTED = "interrupted"
     THROTTLED = "throttled"
@@ -46,6 +50,10 @@ HINTS: Final[dict[Reason, str]] = {
     Reason.POWER_FAILED: "The BMC accepted the command but the power state did not follow; look at the BMC's log.",
     Reason.BMC_UNREACHABLE: "The BMC did not answer; check its address, network and credentials in driver_info.",
     Reason.BMC_REFUSED: "The BMC refused the command; check the account's rights and driver_info.",
+    Reason.BMC_CREDENTIALS: "The BMC rejected user name or password; correct them in driver_info before it locks out.",
+    Reason.BMC_CERTIFICATE: "The BMC's certificate is not trusted; set redfish_verify_ca to its CA's file.",
+    Reason.DRIVER_INFO_INVALID: "Correct driver_info; GET /v1/drivers/{driver}/properties says what the driver reads.",
+    Reason.UNMANAGED_BOOT: "Give the node what its driver boots the ramdisk from, or set require_managed_boot = False.",
     Reason.DRIVER_UNKNOWN: "No enabled driver has this name; see GET /v1/drivers or set another driver.",
     Reason.ATTEMPTS_EXHAUSTED: "Every permitted attempt failed or its worker died; see the timeline, then start again.",
     Reason.INTERRUPTED: "The worker died half way and [worker] interrupted = error; start the inspection again.",

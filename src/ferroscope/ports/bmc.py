@@ -1,11 +1,14 @@
-"""Power and boot device of one machine, whatever speaks to its BMC."""
+"""Power and boot device of one machine, whatever speaks to its BMC; and what some BMCs can do besides."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from ferroscope.domain.model import Node
+import msgspec
+
+from ferroscope.domain.model import Document, Node
 
 
 class Power(StrEnum):
@@ -30,7 +33,10 @@ class Bmc(Protocol):
     """All calls raise ``BmcError``; each has a hard deadline of its own; all are idempotent.
 
     No call may block for longer than the driver's time-out, and none may log credentials.
+    ``properties`` says what the driver reads in ``driver_info``: key -> description.
     """
+
+    properties: Mapping[str, str]
 
     def validate(self, node: Node) -> str | None:
         """Return what is wrong with ``driver_info``, in a sentence, or None. Asks no BMC."""
@@ -46,3 +52,43 @@ class Bmc(Protocol):
 
     def get_boot_device(self, node: Node) -> tuple[BootDevice | None, bool | None]:
         """Return device and persistence; None where it is not known."""
+
+
+class Image(msgspec.Struct, frozen=True):
+    """What to boot a ramdisk from: URLs that the BMC fetches.
+
+    ``iso`` is the bootable image; ``parameters`` a small disk with the agent's parameters, "" for none.
+    """
+
+    iso: str
+    parameters: str = ""
+
+
+@runtime_checkable
+class RamdiskBoot(Protocol):
+    """A driver that boots the ramdisk itself, without PXE. Errors and deadlines as of ``Bmc``."""
+
+    def insert_ramdisk(self, node: Node, image: Image) -> str | None:
+        """Insert ``image`` and let the next boot, and only that, come from it; return a remark, if any."""
+
+    def eject_ramdisk(self, node: Node, image: Image) -> bool:
+        """Take ``image`` out again where it is inserted, and nothing else; return whether it was."""
+
+
+class OutOfBandNic(msgspec.Struct, frozen=True):
+    """A NIC as the BMC knows it; ``mac`` in lower case."""
+
+    mac: str
+    name: str
+    enabled: bool = True
+
+
+@runtime_checkable
+class OutOfBand(Protocol):
+    """A driver that knows the hardware without a ramdisk. Errors as of ``Bmc``; a deadline of its own."""
+
+    def nics(self, node: Node) -> Sequence[OutOfBandNic]:
+        """Return the machine's NICs, as far as the BMC knows them."""
+
+    def inventory(self, node: Node) -> Document:
+        """Return an inventory in the ramdisk's shape; what the BMC does not know is left out."""

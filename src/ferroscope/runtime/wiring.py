@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from ferroscope.adapters.fake.bmc import FakeBmc
+from ferroscope.adapters.redfish.bmc import RedfishBmc
 from ferroscope.adapters.sim.bmc import SimBmc
 from ferroscope.config.settings import Settings
 from ferroscope.ports.bmc import Bmc
@@ -62,6 +63,9 @@ def build_drivers(settings: Settings) -> Mapping[str, Bmc]:
         "fake-hardware": lambda: fake,
         "fake": lambda: fake,
         "sim": lambda: SimBmc(timeout=settings.drivers.command_timeout),
+        "redfish": lambda: RedfishBmc(
+            timeout=settings.drivers.command_timeout, inventory_timeout=settings.drivers.inventory_timeout
+        ),
     }
     unknown = [name for name in settings.drivers.enabled if name not in known]
     if unknown:

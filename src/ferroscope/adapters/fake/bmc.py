@@ -8,12 +8,16 @@ simulator for those.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ferroscope.domain.model import Node
 from ferroscope.ports.bmc import BootDevice, Power
 
 
 class FakeBmc:
     """Thread-safe: each call reads or replaces one value. Raises no ``BmcError`` at all."""
+
+    properties: Mapping[str, str] = {}
 
     def __init__(self) -> None:
         self._devices: dict[str, tuple[BootDevice, bool]] = {}

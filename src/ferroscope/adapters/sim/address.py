@@ -17,6 +17,10 @@ from ferroscope.ports.errors import BmcError
 
 ADDRESS_KEY: Final = "sim_address"
 NODE_KEY: Final = "sim_node"
+PROPERTIES: Final = {
+    ADDRESS_KEY: "The simulator's address as IP:PORT, such as 127.0.0.1:7623. Required.",
+    NODE_KEY: "The machine's name in the simulator. Required.",
+}
 _MAX_NAME: Final = 255
 
 

@@ -7,9 +7,11 @@ The other side is ``ferroscope.sim``; the two share the protocol, not code, as w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
-from ferroscope.adapters.sim.address import locate, problem
+from ferroscope.adapters.sim.address import PROPERTIES, locate, problem
 from ferroscope.adapters.sim.pool import BrokenError, GarbledError, Pool, SilentError
 from ferroscope.domain.model import Node
 from ferroscope.ports.bmc import BootDevice, Power
@@ -39,6 +41,8 @@ class Answer(msgspec.Struct, frozen=True):
 
 class SimBmc:
     """Thread-safe. ``timeout``: seconds that a call may take; ``idle``: connections kept per simulator."""
+
+    properties: Mapping[str, str] = PROPERTIES
 
     def __init__(self, *, timeout: float = 10.0, idle: int = 8) -> None:
         self._timeout = timeout

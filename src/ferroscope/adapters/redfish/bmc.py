@@ -1,0 +1,160 @@
+"""The Bmc port over Redfish: power, boot device, virtual media, and the hardware as the BMC knows it.
+
+It holds to the port's contract: each call ends by its deadline, retries included, and raises
+``BmcError`` alone, with no secret in it. This module is light, because the api checks
+``driver_info`` with it; sushy is imported with the first call to a BMC.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from ferroscope.adapters.redfish import info
+from ferroscope.adapters.redfish.deadline import Deadline, DeadlineError
+from ferroscope.domain.model import Document, Node
+from ferroscope.domain.reasons import Reason
+from ferroscope.ports.bmc import BootDevice, Image, OutOfBandNic, Power
+from ferroscope.ports.errors import BmcError
+
+if TYPE_CHECKING:
+    from ferroscope.adapters.redfish.clients import Clients
+
+T = TypeVar("T")
+
+# What is tried again is harmless to repeat, and tried this often, this many seconds apart.
+PAUSES: Final = (0.25, 0.5, 1.0)
+
+
+class RedfishBmc:
+    """Thread-safe. ``timeout``: seconds that a call may take; ``inventory_timeout``: those for all hardware."""
+
+    properties: Mapping[str, str] = info.PROPERTIES
+
+    def __init__(self, *, timeout: float = 10.0, inventory_timeout: float = 60.0) -> None:
+        self._timeout = timeout
+        self._inventory_timeout = inventory_timeout
+        self._opening = threading.Lock()
+
+    @cached_property
+    def _clients(self) -> Clients:
+        try:
+            from ferroscope.adapters.redfish.clients import Clients
+        except ModuleNotFoundError as exc:
+            message = f"the redfish driver needs the package {exc.name}; install ferroscope[redfish] on the workers"
+            raise BmcError(message, transient=False, reason=Reason.DRIVER_UNKNOWN) from None
+        return Clients()
+
+    def validate(self, node: Node) -> str | None:
+        """Return what is wrong with ``driver_info``, in a sentence, or None. Asks no BMC."""
+        return info.problem(node.driver_info)
+
+    def get_power(self, node: Node) -> Power:
+        """Return the real power state; one that is changing counts as what it was."""
+        power: Power = self._call(node, "power state", lambda commands, system: commands.power(system))
+        return power
+
+    def set_power(self, node: Node, power: Power) -> None:
+        """Command the power state, unless it is so already; it may follow later."""
+        self._call(node, str(power), lambda commands, system: commands.set_power(system, power))
+
+    def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
+        """Boot from ``device`` the next time, or always, in the boot mode of the node's capabilities."""
+        mode = _boot_mode(node)
+        self._call(
+            node,
+            "boot device",
+            lambda commands, system: commands.set_boot_device(system, device, persistent=persistent, mode=mode),
+        )
+
+    def get_boot_device(self, node: Node) -> tuple[BootDevice | None, bool | None]:
+        """Return device and persistence; None where the BMC does not say."""
+        known: tuple[BootDevice | None, bool | None] = self._call(
+            node, "boot device", lambda commands, system: commands.boot_device(system)
+        )
+        return known
+
+    def insert_ramdisk(self, node: Node, image: Image) -> str | None:
+        """Insert the image and boot from it once; return a remark where the parameters found no place."""
+        mode = _boot_mode(node)
+        remark: str | None = self._call(
+            node,
+            "virtual media",
+            lambda commands, system: commands.insert(system, image, mode),
+            self._inventory_timeout,
+        )
+        return remark
+
+    def eject_ramdisk(self, node: Node, image: Image) -> bool:
+        """Take the image out again, if it is in; return whether it was."""
+        was_in: bool = self._call(
+            node, "virtual media", lambda commands, system: commands.eject(system, image), self._inventory_timeout
+        )
+        return was_in
+
+    def nics(self, node: Node) -> Sequence[OutOfBandNic]:
+        """Return the NICs that the system's Ethernet interfaces name."""
+        return self._call(
+            node, "NICs", lambda commands, system: commands.inventory.nics(system), self._inventory_timeout
+        )
+
+    def inventory(self, node: Node) -> Document:
+        """Return an inventory in the ramdisk's shape."""
+        return self._call(
+            node, "inventory", lambda commands, system: commands.inventory.collect(system), self._inventory_timeout
+        )
+
+    def close(self) -> None:
+        """Log out of the BMCs, in the background."""
+        if "_clients" in self.__dict__:
+            self._clients.close()
+
+    def _call(self, node: Node, what: str, work: Callable[[Any, Any], T], seconds: float | None = None) -> T:
+        """Do ``work`` on the node's system; try again what is transient, while there is time."""
+        access = info.read(node.driver_info)
+        with self._opening:  # cached_property knows no threads
+            clients = self._clients
+        with Deadline(seconds or self._timeout) as deadline:
+            for pause in (*PAUSES, None):
+                try:
+                    return self._attempt(clients, access, what, work, deadline)
+                except BmcError as exc:
+                    if not exc.transient or pause is None or deadline.expired or deadline.left() <= pause:
+                        raise
+                    time.sleep(pause)
+        raise AssertionError  # the last try either returns or raises
+
+    def _attempt(
+        self, clients: Clients, access: info.Access, what: str, work: Callable[[Any, Any], T], deadline: Deadline
+    ) -> T:
+        """Try once; a session that the BMC has forgotten is replaced, and that is tried once too."""
+        from ferroscope.adapters.redfish import commands, faults
+
+        while True:
+            client = clients.get(access)
+            known = not client.fresh
+            try:
+                with client.use() as root:
+                    return work(commands, commands.system(root, access))
+            except BmcError:
+                raise
+            except Exception as exc:  # noqa: BLE001  # the boundary: sushy raises what its parsers stumble over
+                if faults.is_rejected_login(exc):
+                    clients.drop(access, client)
+                    if known and not deadline.expired:
+                        continue
+                late = DeadlineError() if deadline.expired else exc
+                raise faults.translate(late, access, what, deadline.seconds) from None
+
+
+def _boot_mode(node: Node) -> str | None:
+    """Return ``uefi`` or ``bios`` where the node's capabilities ask for one."""
+    capabilities = node.properties.get("capabilities")
+    if isinstance(capabilities, str):
+        pairs = (pair.partition(":") for pair in capabilities.split(","))
+        capabilities = {name.strip(): value.strip() for name, _, value in pairs}
+    mode = capabilities.get("boot_mode") if isinstance(capabilities, dict) else None
+    return mode if mode in ("uefi", "bios") else None

@@ -1,0 +1,168 @@
+"""Connections to Redfish services, kept between calls: a session is opened once, not for each call.
+
+At most ``limit`` are kept; the one that was used longest ago is closed first. A client is used by
+one thread at a time. sushy's own retries are off: they sleep without regard for any deadline.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any, Final
+from urllib.parse import urljoin
+
+from sushy import auth as sushy_auth
+from sushy import connector as sushy_connector
+from sushy import exceptions as sushy_errors
+from sushy import main as sushy_main
+
+from ferroscope.adapters.redfish.deadline import Deadline, DeadlineError, current
+from ferroscope.adapters.redfish.info import Access
+from ferroscope.adapters.redfish.transport import BoundedSession
+from ferroscope.domain.reasons import Reason
+from ferroscope.ports.errors import BmcError
+
+_FAREWELL: Final = 2.0  # seconds for closing a session
+
+# What it logs is in our errors already, without what a BMC echoes: a password, for one.
+logging.getLogger("sushy").setLevel(logging.CRITICAL + 1)
+
+
+class _Connector(sushy_connector.Connector):  # type: ignore[misc]
+    """sushy's connector over a bounded session, with what is left of the deadline as its time-out."""
+
+    _session: Any
+
+    def __init__(self, access: Access) -> None:
+        super().__init__(access.url, verify=access.verify, server_side_retries=1, server_side_retries_delay=0)
+        plain, self._session = self._session, BoundedSession(access.url)
+        self._session.headers.update(plain.headers)
+        plain.close()
+
+    def _op(self, method: str, path: str = "", **kwargs: Any) -> Any:
+        url = urljoin(self._url, path)
+        if not self._session.belongs(url):
+            message = f"the BMC at {self._url} points to another host, which is not followed"
+            raise BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
+        return super()._op(method, path, **kwargs | {"timeout": current().left()})
+
+
+class _NoAuth(sushy_auth.AuthBase):  # type: ignore[misc]
+    """A service that asks for no credentials."""
+
+    def _do_authenticate(self) -> None:
+        pass
+
+    def can_refresh_session(self) -> bool:
+        return False
+
+
+class _SessionElseBasic(sushy_auth.SessionOrBasicAuth):  # type: ignore[misc]
+    """A session, and basic authentication where the service has none; a busy service is asked again."""
+
+    def _do_authenticate(self) -> None:
+        try:
+            sushy_auth.SessionAuth._do_authenticate(self)
+        except sushy_errors.ConnectionError:
+            raise
+        except sushy_errors.SushyError as exc:
+            if getattr(exc, "status_code", 0) in (429, 500, 502, 503, 504) or self._session_auth_previously_successful:
+                raise
+            self._fallback_to_basic_authentication()
+
+
+_AUTH: Final = {
+    "auto": _SessionElseBasic,
+    "session": sushy_auth.SessionAuth,
+    "basic": sushy_auth.BasicAuth,
+}
+
+
+class Client:
+    """One service. ``root`` is opened with the first use; ``fresh``: no call has succeeded by it yet."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._lock = threading.Lock()
+        self._root: Any = None
+        self.fresh = True
+
+    @contextlib.contextmanager
+    def use(self) -> Iterator[Any]:
+        """Yield the service root, to this thread alone; ``DeadlineError`` where others hold it too long."""
+        if not self._lock.acquire(timeout=current().left()):
+            raise DeadlineError
+        try:
+            if self._root is None:
+                self._root = self._open()
+            yield self._root
+            self.fresh = False
+        finally:
+            self._lock.release()
+
+    def _open(self) -> Any:
+        access = self._access
+        kind = _AUTH[access.auth_type] if access.username is not None else _NoAuth
+        auth = kind(username=access.username, password=access.password)
+        return sushy_main.Sushy(
+            access.url, root_prefix=access.root, verify=access.verify, auth=auth, connector=_Connector(access)
+        )
+
+    def close(self) -> None:
+        """Log out, as far as the BMC lets us within two seconds, and forget the session."""
+        with self._lock:
+            root, self._root = self._root, None
+        if root is None:
+            return
+        auth, root._auth = root._auth, None  # else its destructor would log out, at any time
+        with contextlib.suppress(Exception), Deadline(_FAREWELL):
+            auth.close()
+        root._conn.close()
+
+
+class Clients:
+    """The clients of a process, by who they speak to and as whom."""
+
+    def __init__(self, *, limit: int = 256) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[Any, ...], Client] = OrderedDict()
+
+    def get(self, access: Access) -> Client:
+        """Return the client for ``access``: the one that is kept, or a new one."""
+        key = _key(access)
+        with self._lock:
+            client = self._kept.setdefault(key, Client(access))
+            self._kept.move_to_end(key)
+            surplus = [self._kept.popitem(last=False)[1] for _ in range(len(self._kept) - self._limit)]
+        self._part(surplus)
+        return client
+
+    def drop(self, access: Access, client: Client) -> None:
+        """Forget ``client``: what it had is of no use any more."""
+        key = _key(access)
+        with self._lock:
+            if self._kept.get(key) is client:
+                del self._kept[key]
+
+    def close(self) -> None:
+        """Log out everywhere."""
+        with self._lock:
+            kept = list(self._kept.values())
+            self._kept.clear()
+        self._part(kept)
+
+    @staticmethod
+    def _part(clients: list[Client]) -> None:
+        # In a thread of their own: a farewell must not take the time of the call that caused it.
+        for client in clients:
+            threading.Thread(target=client.close, name="redfish log-out", daemon=True).start()
+
+
+def _key(access: Access) -> tuple[Any, ...]:
+    secret = hashlib.sha256(access.password.encode()).hexdigest()
+    return access.url, access.root, access.username, secret, access.verify, access.auth_type

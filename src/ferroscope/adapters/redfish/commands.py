@@ -1,0 +1,123 @@
+"""What is asked of a Redfish system, in sushy's terms; each function is harmless to repeat.
+
+They raise what sushy raises; ``faults`` makes port errors of that. They know nothing of
+deadlines, sessions or retries.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import sushy
+
+from ferroscope.adapters.redfish import inventory as inventory
+from ferroscope.adapters.redfish.info import Access
+from ferroscope.ports.bmc import BootDevice, Image, Power
+
+_DEVICES: Final = {
+    BootDevice.PXE: sushy.BOOT_SOURCE_TARGET_PXE,
+    BootDevice.DISK: sushy.BOOT_SOURCE_TARGET_HDD,
+    BootDevice.CDROM: sushy.BOOT_SOURCE_TARGET_CD,
+    BootDevice.BIOS: sushy.BOOT_SOURCE_TARGET_BIOS_SETUP,
+}
+_NAMES: Final = {target: device for device, target in _DEVICES.items()}
+_MODES: Final = {"uefi": sushy.BOOT_SOURCE_MODE_UEFI, "bios": sushy.BOOT_SOURCE_MODE_BIOS}
+# What counts as on: a machine that is going down is on until it is off.
+_ON: Final = frozenset({sushy.SYSTEM_POWER_STATE_ON, sushy.SYSTEM_POWER_STATE_POWERING_OFF, sushy.PowerState.PAUSED})
+_CDS: Final = (sushy.VIRTUAL_MEDIA_CD, sushy.VIRTUAL_MEDIA_DVD)
+_DISKS: Final = (sushy.VIRTUAL_MEDIA_USBSTICK, sushy.VIRTUAL_MEDIA_FLOPPY)
+
+
+def system(root: Any, access: Access) -> Any:
+    """Return the system that the node means; the only one where it names none."""
+    return root.get_system(access.system)
+
+
+def power(system: Any) -> Power:
+    """Return its power state."""
+    return Power.ON if system.power_state in _ON else Power.OFF
+
+
+def set_power(system: Any, wanted: Power) -> None:
+    """Command it, unless it is so or on its way already."""
+    on_its_way = sushy.SYSTEM_POWER_STATE_POWERING_ON if wanted is Power.ON else sushy.SYSTEM_POWER_STATE_POWERING_OFF
+    if power(system) is wanted and system.power_state is not sushy.SYSTEM_POWER_STATE_POWERING_OFF:
+        return
+    if system.power_state is on_its_way:
+        return
+    allowed = system.get_allowed_reset_system_values()
+    on = sushy.RESET_ON if sushy.RESET_ON in allowed else sushy.RESET_FORCE_ON
+    system.reset_system(on if wanted is Power.ON else sushy.RESET_FORCE_OFF)
+
+
+def set_boot_device(system: Any, device: BootDevice, *, persistent: bool, mode: str | None = None) -> None:
+    """Boot from it once or always; some services know optical drives as USB ones only."""
+    target = _DEVICES.get(device)
+    if target is None:
+        raise sushy.exceptions.InvalidParameterValueError(
+            parameter="boot_device", value=str(device), valid_values=", ".join(map(str, _DEVICES))
+        )
+    allowed = system.get_allowed_system_boot_source_values()
+    usb_cd = sushy.BootSource.USB_CD
+    if target is sushy.BOOT_SOURCE_TARGET_CD and target not in allowed and usb_cd in allowed:
+        target = usb_cd
+    often = sushy.BOOT_SOURCE_ENABLED_CONTINUOUS if persistent else sushy.BOOT_SOURCE_ENABLED_ONCE
+    system.set_system_boot_options(target=target, enabled=often, mode=_MODES.get(mode or ""))
+
+
+def boot_device(system: Any) -> tuple[BootDevice | None, bool | None]:
+    """Return device and persistence, as far as they are known."""
+    boot = system.boot
+    if boot is None or boot.target is None or boot.enabled is sushy.BOOT_SOURCE_ENABLED_DISABLED:
+        return None, None
+    target = sushy.BOOT_SOURCE_TARGET_CD if boot.target is sushy.BootSource.USB_CD else boot.target
+    persistent = None if boot.enabled is None else boot.enabled is sushy.BOOT_SOURCE_ENABLED_CONTINUOUS
+    return _NAMES.get(target), persistent
+
+
+def insert(system: Any, image: Image, mode: str | None) -> str | None:
+    """Insert the ramdisk's image, its parameters where there is a second drive, and boot from it once."""
+    drives = _drives(system)
+    cd = _slot(drives, _CDS)
+    if cd is None:
+        raise sushy.exceptions.MissingAttributeError(attribute="a virtual CD drive", resource=system.path)
+    _put(cd, image.iso)
+    remark = None
+    if image.parameters:
+        disk = _slot([drive for drive in drives if drive is not cd], _DISKS)
+        if disk is None:
+            remark = "no virtual disk drive for the agent's parameters; the image must have its own"
+        else:
+            _put(disk, image.parameters)
+    set_boot_device(system, BootDevice.CDROM, persistent=False, mode=mode)
+    return remark
+
+
+def eject(system: Any, image: Image) -> bool:
+    """Take out what ``insert`` put in: what was inserted by somebody else stays."""
+    ours = {url for url in (image.iso, image.parameters) if url}
+    inserted = [drive for drive in _drives(system) if drive.inserted and drive.image in ours]
+    for drive in inserted:
+        drive.eject_media()
+    return bool(inserted)
+
+
+def _put(drive: Any, url: str) -> None:
+    if drive.inserted and drive.image == url:
+        return
+    if drive.inserted:
+        drive.eject_media()
+    drive.insert_media(url, inserted=True, write_protected=True)
+
+
+def _slot(drives: list[Any], kinds: tuple[Any, ...]) -> Any:
+    """Return the first drive of the kind that is preferred most."""
+    return next((drive for kind in kinds for drive in drives if kind in drive.media_types), None)
+
+
+def _drives(system: Any) -> list[Any]:
+    """Return the virtual drives, of the system where it has them, else of its managers."""
+    try:
+        return list(system.virtual_media.get_members())
+    except (sushy.exceptions.MissingAttributeError, sushy.exceptions.ResourceNotFoundError):
+        return [drive for manager in system.managers for drive in manager.virtual_media.get_members()]

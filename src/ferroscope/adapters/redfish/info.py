@@ -1,0 +1,129 @@
+"""What ``driver_info`` says of a node's Redfish service: the names, their checks, what they mean.
+
+The names are those of the Bare Metal service's redfish driver. Pure; asks no BMC and no file.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from ferroscope.domain.model import Document
+from ferroscope.domain.reasons import Reason
+from ferroscope.ports.errors import BmcError
+
+AUTH_TYPES: Final = ("auto", "session", "basic")
+
+PROPERTIES: Final[dict[str, str]] = {
+    "redfish_address": "URL of the Redfish service, such as https://192.0.2.10; https where it names no scheme. "
+    "Required.",
+    "redfish_system_id": "Path of the system, such as /redfish/v1/Systems/1, or its last part. "
+    "Optional where the service has a single system.",
+    "redfish_username": "Account to log in with. Optional where the service asks for none.",
+    "redfish_password": "Its password.",
+    "redfish_verify_ca": "True (the default): verify the certificate against the host's CAs; the path of a CA file "
+    "or directory on the workers: against these; False: do not verify.",
+    "redfish_auth_type": f"One of {', '.join(AUTH_TYPES)}; auto (the default) prefers a session.",
+    "redfish_root_prefix": "Path of the service root; /redfish/v1/ unless set.",
+    "deploy_iso": "URL of the ramdisk's ISO image, to be booted by virtual media; [inspector] ramdisk_iso unless set.",
+}
+
+_TRUE: Final = frozenset({"true", "yes", "on", "1", "t", "y"})
+_FALSE: Final = frozenset({"false", "no", "off", "0", "f", "n"})
+
+
+class Access(msgspec.Struct, frozen=True):
+    """How to reach one system. ``verify``: as ``requests`` takes it. ``system``: a path, or None for the only one."""
+
+    url: str
+    system: str | None
+    username: str | None
+    password: str = msgspec.field(default="", name="password")
+    verify: bool | str = True
+    auth_type: str = "auto"
+    root: str = "/redfish/v1/"
+
+    def __repr__(self) -> str:
+        return f"Access({self.url}, {self.system})"
+
+
+def problem(info: Document) -> str | None:
+    """Return what is wrong with ``driver_info``, in a sentence, or None."""
+    try:
+        read(info)
+    except BmcError as exc:
+        return str(exc)
+    return None
+
+
+def read(info: Document) -> Access:
+    """Return how to reach the system; ``BmcError`` (permanent) where it does not say so."""
+    username, password = _text(info, "redfish_username"), _text(info, "redfish_password")
+    if password is not None and username is None:
+        raise _wrong("redfish_password is set, but redfish_username is not")
+    auth_type = _text(info, "redfish_auth_type") or "auto"
+    if auth_type not in AUTH_TYPES:
+        raise _wrong(f"redfish_auth_type must be one of {', '.join(AUTH_TYPES)}; it is {auth_type[:40]!r}")
+    if auth_type == "session" and username is None:
+        raise _wrong("redfish_auth_type session needs redfish_username and redfish_password")
+    root = f"/{(_text(info, 'redfish_root_prefix') or '/redfish/v1/').strip('/')}/"
+    return Access(
+        url=_url(info),
+        system=_system(info, root),
+        username=username,
+        password=password or "",
+        verify=_verify(info.get("redfish_verify_ca", True)),
+        auth_type=auth_type,
+        root=root,
+    )
+
+
+def _url(info: Document) -> str:
+    address = _text(info, "redfish_address")
+    if address is None:
+        raise _wrong("driver_info needs redfish_address: the URL of the Redfish service, such as https://192.0.2.10")
+    try:
+        parts = urlsplit(address if "://" in address else f"https://{address}")
+        host, _port = parts.hostname, parts.port
+    except ValueError as exc:
+        raise _wrong(f"redfish_address is no URL: {exc}") from None
+    if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
+        raise _wrong("redfish_address must be an http or https URL of a host, such as https://192.0.2.10")
+    if parts.username is not None or parts.password is not None:
+        raise _wrong("redfish_address must not contain credentials; use redfish_username and redfish_password")
+    if parts.path.strip("/"):
+        raise _wrong("redfish_address must end with the host or port; a path goes into redfish_root_prefix")
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _system(info: Document, root: str) -> str | None:
+    system = _text(info, "redfish_system_id")
+    if system is None:
+        return None
+    if "://" in system or system.startswith("//") or any(sign.isspace() for sign in system):
+        raise _wrong("redfish_system_id must be a path such as /redfish/v1/Systems/1, or the system's own name")
+    return system if system.startswith("/") else f"{root}Systems/{system}"
+
+
+def _verify(value: Any) -> bool | str:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value:
+        lowered = value.lower()
+        return True if lowered in _TRUE else False if lowered in _FALSE else value
+    raise _wrong("redfish_verify_ca must be true, false or the path of a CA file or directory")
+
+
+def _text(info: Document, name: str) -> str | None:
+    value = info.get(name)
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str) or len(value) > 1024:
+        raise _wrong(f"{name} must be a text of at most 1024 characters")
+    return value
+
+
+def _wrong(message: str) -> BmcError:
+    return BmcError(message, transient=False, reason=Reason.DRIVER_INFO_INVALID)

@@ -1,0 +1,48 @@
+"""A rack of emulated Redfish machines for these tests, and a proxy before it that makes faults to order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+
+import pytest
+
+from ferroscope.adapters.redfish.bmc import RedfishBmc
+from tests.support.faulty_proxy import FaultyProxy, proxy_to
+from tests.support.redfish import Emulator, emulator
+
+MACHINES = 48
+
+MakeBmc = Callable[..., RedfishBmc]
+
+
+@pytest.fixture(scope="session")
+def rack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
+    """Give an emulator with dozens of machines, whose power state follows at once."""
+    with emulator(tmp_path_factory.mktemp("rack"), machines=MACHINES) as running:
+        yield running
+
+
+@pytest.fixture
+def proxy(rack: Emulator) -> Iterator[FaultyProxy]:
+    """Give the proxy before the rack."""
+    with proxy_to(rack.url) as running:
+        yield running
+
+
+@pytest.fixture
+def session_proxy(rack: Emulator) -> Iterator[FaultyProxy]:
+    """Give a proxy that has a session service too."""
+    with proxy_to(rack.url, sessions=True) as running:
+        yield running
+
+
+@pytest.fixture
+def make_bmc() -> Iterator[MakeBmc]:
+    """Return a function that makes drivers, which log out after the test."""
+    with ExitStack() as stack:
+
+        def make(*, timeout: float = 5.0, inventory_timeout: float = 10.0) -> RedfishBmc:
+            return stack.enter_context(closing(RedfishBmc(timeout=timeout, inventory_timeout=inventory_timeout)))
+
+        yield make

@@ -1,0 +1,121 @@
+"""The Redfish driver against sushy-tools' emulator: power, boot device, NICs, hardware."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from ferroscope.ports.bmc import BootDevice, Power
+from ferroscope.ports.errors import BmcError
+from tests.integration.bmc.conftest import MACHINES, MakeBmc
+from tests.support.redfish import Emulator, mac, node_at, system_uuid
+
+
+def test_power_follows_the_command(rack: Emulator, make_bmc: MakeBmc) -> None:
+    bmc, node = make_bmc(), node_at(rack.url, 0)
+    assert bmc.get_power(node) is Power.OFF
+    bmc.set_power(node, Power.ON)
+    assert bmc.get_power(node) is Power.ON
+    assert rack.system(0)["PowerState"] == "On"
+    bmc.set_power(node, Power.OFF)
+    assert bmc.get_power(node) is Power.OFF
+
+
+def test_a_power_state_that_is_so_already_is_not_commanded_again(rack: Emulator, make_bmc: MakeBmc) -> None:
+    bmc, node = make_bmc(), node_at(rack.url, 1)
+    bmc.set_power(node, Power.OFF)
+    bmc.set_power(node, Power.ON)
+    bmc.set_power(node, Power.ON)
+    assert bmc.get_power(node) is Power.ON
+
+
+@pytest.mark.parametrize(
+    ("device", "target"), [(BootDevice.PXE, "Pxe"), (BootDevice.DISK, "Hdd"), (BootDevice.CDROM, "Cd")]
+)
+def test_the_boot_device_is_set(rack: Emulator, make_bmc: MakeBmc, device: BootDevice, target: str) -> None:
+    bmc, node = make_bmc(), node_at(rack.url, 2)
+    bmc.set_boot_device(node, device, persistent=False)
+    assert rack.system(2)["Boot"]["BootSourceOverrideTarget"] == target
+    assert bmc.get_boot_device(node)[0] is device
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "mode"), [("boot_mode:bios,other:1", "Legacy"), ({"boot_mode": "uefi"}, "UEFI")]
+)
+def test_the_boot_mode_is_that_of_the_capabilities(
+    rack: Emulator, make_bmc: MakeBmc, capabilities: object, mode: str
+) -> None:
+    node = node_at(rack.url, 3)
+    node.properties = {"capabilities": capabilities}
+    make_bmc().set_boot_device(node, BootDevice.PXE, persistent=False)
+    assert rack.system(3)["Boot"]["BootSourceOverrideMode"] == mode
+
+
+def test_a_boot_device_that_redfish_does_not_know_is_refused(rack: Emulator, make_bmc: MakeBmc) -> None:
+    with pytest.raises(BmcError, match="boot_device") as caught:
+        make_bmc().set_boot_device(node_at(rack.url, 3), BootDevice.WANBOOT, persistent=True)
+    assert not caught.value.transient
+
+
+def test_a_machine_that_is_not_there_is_a_permanent_error(rack: Emulator, make_bmc: MakeBmc) -> None:
+    node = node_at(rack.url, 0, redfish_system_id="/redfish/v1/Systems/none-such")
+    with pytest.raises(BmcError, match="HTTP 404") as caught:
+        make_bmc().get_power(node)
+    assert not caught.value.transient
+
+
+def test_a_system_may_be_named_by_its_last_part_alone(rack: Emulator, make_bmc: MakeBmc) -> None:
+    assert make_bmc().get_power(node_at(rack.url, 4, redfish_system_id=system_uuid(4))) is Power.OFF
+
+
+def test_of_many_systems_one_must_be_named(rack: Emulator, make_bmc: MakeBmc) -> None:
+    with pytest.raises(BmcError) as caught:
+        make_bmc().get_power(node_at(rack.url, 0, redfish_system_id=None))
+    assert not caught.value.transient
+
+
+def test_the_nics_are_known_before_the_first_boot(rack: Emulator, make_bmc: MakeBmc) -> None:
+    assert [nic.mac for nic in make_bmc().nics(node_at(rack.url, 5))] == [mac(5), mac(5, 1)]
+
+
+def test_the_hardware_has_the_shape_of_the_ramdisks_inventory(rack: Emulator, make_bmc: MakeBmc) -> None:
+    inventory = make_bmc().inventory(node_at(rack.url, 6))
+    assert [nic["mac_address"] for nic in inventory["interfaces"]] == [mac(6), mac(6, 1)]
+    assert inventory["cpu"] == {"count": 32, "architecture": "x86_64", "model_name": "Xeon", "socket_count": 2}
+    assert inventory["memory"] == {"total": 96 * 1024**3, "physical_mb": 96 * 1024}
+    assert [disk["size"] for disk in inventory["disks"]] == [899527000000, 899527000000]
+    assert inventory["system_vendor"]["firmware"]["version"] == "2.19.1"
+    assert inventory["boot"] == {"current_boot_mode": "uefi"}
+    assert inventory["bmc_address"] == "127.0.0.1"
+
+
+def test_dozens_of_machines_at_once(rack: Emulator, make_bmc: MakeBmc) -> None:
+    bmc = make_bmc(timeout=20.0)
+    nodes = [node_at(rack.url, number) for number in range(8, MACHINES)]
+    began = time.monotonic()
+
+    def cycle(node) -> Power:  # type: ignore[no-untyped-def]
+        bmc.set_boot_device(node, BootDevice.PXE, persistent=False)
+        bmc.set_power(node, Power.ON)
+        return bmc.get_power(node)
+
+    with ThreadPoolExecutor(10) as threads:
+        assert set(threads.map(cycle, nodes)) == {Power.ON}
+    assert time.monotonic() - began < 30
+    assert {rack.system(number)["PowerState"] for number in (8, 20, MACHINES - 1)} == {"On"}
+
+
+def test_sushy_is_imported_with_the_first_call_only() -> None:
+    program = (
+        "import sys; from ferroscope.runtime.wiring import build_drivers; from ferroscope.config.settings import *;"
+        "from ferroscope.domain.model import Node;"
+        "drivers = build_drivers(Settings(drivers=DriverSettings(enabled=('redfish', 'ipmi'))));"
+        "assert drivers['redfish'].validate(Node(uuid='x', driver='redfish'));"
+        "print(sorted({'sushy', 'requests', 'pyghmi', 'eventlet'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
