@@ -236,7 +236,7 @@ REGISTRY: Final = (
 
 DRIVERS: Final = (
     cfg.ListOpt(
-        "enabled", default=["fake-hardware", "fake", "sim", "redfish"], help="The drivers that nodes may have."
+        "enabled", default=["fake-hardware", "fake", "sim", "redfish", "ipmi"], help="The drivers that nodes may have."
     ),
     cfg.FloatOpt("command_timeout", default=10.0, min=0.1, help="Hard deadline of one BMC command, in seconds."),
     cfg.FloatOpt(

@@ -130,7 +130,7 @@ class RegistrySettings(msgspec.Struct, frozen=True, kw_only=True):
 class DriverSettings(msgspec.Struct, frozen=True, kw_only=True):
     """``[drivers]``: which are offered, and how long a BMC may take."""
 
-    enabled: tuple[str, ...] = ("fake-hardware", "fake", "sim", "redfish")
+    enabled: tuple[str, ...] = ("fake-hardware", "fake", "sim", "redfish", "ipmi")
     command_timeout: float = 10.0
     inventory_timeout: float = 60.0
     power_timeout: float = 60.0

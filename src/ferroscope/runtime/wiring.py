@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from ferroscope.adapters.fake.bmc import FakeBmc
+from ferroscope.adapters.ipmi.bmc import IpmiBmc
 from ferroscope.adapters.redfish.bmc import RedfishBmc
 from ferroscope.adapters.sim.bmc import SimBmc
 from ferroscope.config.settings import Settings
@@ -63,6 +64,7 @@ def build_drivers(settings: Settings) -> Mapping[str, Bmc]:
         "fake-hardware": lambda: fake,
         "fake": lambda: fake,
         "sim": lambda: SimBmc(timeout=settings.drivers.command_timeout),
+        "ipmi": lambda: IpmiBmc(timeout=settings.drivers.command_timeout),
         "redfish": lambda: RedfishBmc(
             timeout=settings.drivers.command_timeout, inventory_timeout=settings.drivers.inventory_timeout
         ),

@@ -8,25 +8,23 @@ It holds to the port's contract: each call ends by its deadline, retries include
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ferroscope.adapters.redfish import info
 from ferroscope.adapters.redfish.deadline import Deadline, DeadlineError
+from ferroscope.domain.capabilities import wanted_boot_mode
 from ferroscope.domain.model import Document, Node
 from ferroscope.domain.reasons import Reason
 from ferroscope.ports.bmc import BootDevice, Image, OutOfBandNic, Power
 from ferroscope.ports.errors import BmcError
+from ferroscope.tries import until_it_works
 
 if TYPE_CHECKING:
     from ferroscope.adapters.redfish.clients import Clients
 
 T = TypeVar("T")
-
-# What is tried again is harmless to repeat, and tried this often, this many seconds apart.
-PAUSES: Final = (0.25, 0.5, 1.0)
 
 
 class RedfishBmc:
@@ -63,7 +61,7 @@ class RedfishBmc:
 
     def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
         """Boot from ``device`` the next time, or always, in the boot mode of the node's capabilities."""
-        mode = _boot_mode(node)
+        mode = wanted_boot_mode(node)
         self._call(
             node,
             "boot device",
@@ -79,7 +77,7 @@ class RedfishBmc:
 
     def insert_ramdisk(self, node: Node, image: Image) -> str | None:
         """Insert the image and boot from it once; return a remark where the parameters found no place."""
-        mode = _boot_mode(node)
+        mode = wanted_boot_mode(node)
         remark: str | None = self._call(
             node,
             "virtual media",
@@ -118,14 +116,7 @@ class RedfishBmc:
         with self._opening:  # cached_property knows no threads
             clients = self._clients
         with Deadline(seconds or self._timeout) as deadline:
-            for pause in (*PAUSES, None):
-                try:
-                    return self._attempt(clients, access, what, work, deadline)
-                except BmcError as exc:
-                    if not exc.transient or pause is None or deadline.expired or deadline.left() <= pause:
-                        raise
-                    time.sleep(pause)
-        raise AssertionError  # the last try either returns or raises
+            return until_it_works(lambda: self._attempt(clients, access, what, work, deadline), deadline.remaining)
 
     def _attempt(
         self, clients: Clients, access: info.Access, what: str, work: Callable[[Any, Any], T], deadline: Deadline
@@ -148,13 +139,3 @@ class RedfishBmc:
                         continue
                 late = DeadlineError() if deadline.expired else exc
                 raise faults.translate(late, access, what, deadline.seconds) from None
-
-
-def _boot_mode(node: Node) -> str | None:
-    """Return ``uefi`` or ``bios`` where the node's capabilities ask for one."""
-    capabilities = node.properties.get("capabilities")
-    if isinstance(capabilities, str):
-        pairs = (pair.partition(":") for pair in capabilities.split(","))
-        capabilities = {name.strip(): value.strip() for name, _, value in pairs}
-    mode = capabilities.get("boot_mode") if isinstance(capabilities, dict) else None
-    return mode if mode in ("uefi", "bios") else None

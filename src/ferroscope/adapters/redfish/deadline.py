@@ -31,16 +31,20 @@ class Deadline:
         self._timer = threading.Timer(seconds, self._expire)
         self._timer.daemon = True
 
+    def remaining(self) -> float:
+        """Return the seconds that are left, 0 after the end."""
+        return max(0.0, self._end - time.monotonic())
+
     def left(self) -> float:
         """Return the seconds that are left; ``DeadlineError`` where none are."""
-        left = self._end - time.monotonic()
-        if left <= 0:
+        left = self.remaining()
+        if not left:
             raise DeadlineError
         return left
 
     @property
     def expired(self) -> bool:
-        return time.monotonic() >= self._end
+        return not self.remaining()
 
     def watch(self, connection: socket.socket) -> None:
         """Shut ``connection`` down when the time is over, whoever has wrapped it meanwhile."""

@@ -1,0 +1,1 @@
+"""The Bmc port over IPMI, with ipmitool."""

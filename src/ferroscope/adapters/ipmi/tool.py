@@ -1,0 +1,105 @@
+"""ipmitool as a subprocess: one command, by a deadline, with the password in no process list.
+
+The password goes through a pipe that only the child inherits, so it is in no argument, no
+environment and no file. What ipmitool says becomes the port's error; see the failure matrix in
+docs/explanation/bmc-failures.md, which states the same.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from typing import Final
+
+from ferroscope.adapters.ipmi.info import Access
+from ferroscope.domain.reasons import Reason
+from ferroscope.ports.errors import BmcError
+
+PROGRAM: Final = "ipmitool"
+_MASK: Final = "******"
+_MAX_MESSAGE: Final = 200
+# One packet a second, a lost one is sent three more times: ipmitool's own patience, below ours.
+_PATIENCE: Final = ("-N", "1", "-R", "3")
+_ENVIRONMENT: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
+
+_REJECTED: Final = (
+    "hmac is invalid",
+    "unauthorized name",
+    "unauthorized role",
+    "invalid user name",
+    "password invalid",
+)
+_NO_SUCH_CIPHER: Final = (
+    "invalid authentication algorithm",
+    "invalid integrity algorithm",
+    "invalid confidentiality algorithm",
+    "no matching cipher suite",
+    "no cipher suite match",
+)
+_REFUSED: Final = (
+    "insufficient privilege",
+    "invalid command",
+    "invalid data field",
+    "parameter out of range",
+    "not supported",
+    "invalid argument",
+)
+
+
+class CipherError(BmcError):
+    """The BMC does not know the cipher suite."""
+
+
+def run(access: Access, cipher: int, words: tuple[str, ...], what: str, seconds: float) -> str:
+    """Return what ipmitool prints for the command ``words``; ``BmcError``."""
+    command = [PROGRAM, "-v", "-I", access.interface, "-H", access.host, "-p", str(access.port), "-L", access.level]
+    if access.username is not None:
+        command += ["-U", access.username]
+    if access.interface == "lanplus":
+        command += ["-C", str(cipher)]
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, access.password.encode() + b"\n")  # at most 21 bytes: never blocks
+        os.close(writing)
+        done = subprocess.run(  # noqa: S603  # an argument list, each word checked by ``info``
+            [*command, "-f", f"/dev/fd/{reading}", *_PATIENCE, *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=seconds,
+            pass_fds=[reading],
+            env=_ENVIRONMENT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise _failure(access, what, f"no answer within {seconds:.1f} s", Reason.BMC_UNREACHABLE) from None
+    except FileNotFoundError:
+        message = f"the ipmi driver needs the program {PROGRAM}; on Debian: apt-get install ipmitool"
+        raise BmcError(message, transient=False, reason=Reason.DRIVER_UNKNOWN) from None
+    finally:
+        os.close(reading)
+    if done.returncode != 0:
+        raise _judged(access, what, done.stderr)
+    return done.stdout
+
+
+def _judged(access: Access, what: str, said: str) -> BmcError:
+    lowered = said.lower()
+    if any(words in lowered for words in _REJECTED):
+        return _failure(access, what, "the credentials were rejected", Reason.BMC_CREDENTIALS)
+    if any(words in lowered for words in _NO_SUCH_CIPHER):
+        message = f"{what} at {access.host}: the BMC does not know the cipher suite; set ipmi_cipher_suite"
+        return CipherError(message, transient=False, reason=Reason.BMC_REFUSED)
+    lines = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith("Loading IANA")]
+    last = lines[-1] if lines else "ipmitool failed without a word"
+    if any(words in last.lower() for words in _REFUSED):
+        return _failure(access, what, last, Reason.BMC_REFUSED)
+    return _failure(access, what, last, Reason.BMC_UNREACHABLE)
+
+
+def _failure(access: Access, what: str, message: str, reason: Reason) -> BmcError:
+    text = f"{what} at {access.host}: {message}"[:_MAX_MESSAGE]
+    if access.password:
+        text = text.replace(access.password, _MASK)
+    return BmcError(text, transient=reason is Reason.BMC_UNREACHABLE, reason=reason)

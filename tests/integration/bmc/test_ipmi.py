@@ -1,0 +1,142 @@
+"""The IPMI driver against OpenIPMI's simulated BMC, and what it does when that is not as it should be."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ferroscope.adapters.ipmi import tool
+from ferroscope.adapters.ipmi.bmc import IpmiBmc
+from ferroscope.domain.reasons import Reason
+from ferroscope.ports.bmc import BootDevice, Power
+from ferroscope.ports.errors import BmcError
+from tests.support.ipmi import PASSWORD, Simulator, simulator
+
+
+@pytest.fixture(scope="module")
+def bmc_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Simulator]:
+    """Give a simulated BMC."""
+    with simulator(tmp_path_factory.mktemp("ipmi")) as running:
+        yield running
+
+
+def fails(call: Callable[[], object], *, within: float) -> BmcError:
+    began = time.monotonic()
+    with pytest.raises(BmcError) as caught:
+        call()
+    assert time.monotonic() - began < within + 1.5
+    assert PASSWORD not in "".join(traceback.format_exception(caught.value))
+    return caught.value
+
+
+def test_power_follows_the_command(bmc_at: Simulator) -> None:
+    bmc, node = IpmiBmc(), bmc_at.node()
+    bmc.set_power(node, Power.OFF)
+    assert bmc.get_power(node) is Power.OFF
+    bmc.set_power(node, Power.ON)
+    assert bmc.get_power(node) is Power.ON
+    assert bmc_at.commands[-1] == "power 1"
+
+
+@pytest.mark.parametrize(
+    ("device", "boot"),
+    [(BootDevice.PXE, "boot pxe"), (BootDevice.CDROM, "boot cdrom"), (BootDevice.DISK, "boot default")],
+)
+def test_the_boot_device_is_set(bmc_at: Simulator, device: BootDevice, boot: str) -> None:
+    bmc, node = IpmiBmc(), bmc_at.node()
+    bmc.set_boot_device(node, device, persistent=False)
+    assert bmc_at.commands[-1] == boot
+    assert bmc.get_boot_device(node) == (device, False)
+
+
+def test_a_boot_device_that_ipmi_does_not_know_is_refused(bmc_at: Simulator) -> None:
+    error = fails(lambda: IpmiBmc().set_boot_device(bmc_at.node(), BootDevice.WANBOOT, persistent=True), within=1)
+    assert not error.transient
+
+
+def test_an_older_cipher_suite_is_found_once(bmc_at: Simulator) -> None:
+    bmc, node = IpmiBmc(), bmc_at.node()
+    bmc.get_power(node)
+    assert bmc._ciphers == {("127.0.0.1", bmc_at.port): 3}
+    assert bmc.get_power(node) in (Power.ON, Power.OFF)
+
+
+def test_a_cipher_suite_that_is_asked_for_is_not_replaced(bmc_at: Simulator) -> None:
+    error = fails(lambda: IpmiBmc().get_power(bmc_at.node(ipmi_cipher_suite=17)), within=2)
+    assert (error.transient, error.reason) == (False, Reason.BMC_REFUSED)
+    assert "ipmi_cipher_suite" in str(error)
+
+
+def test_the_older_protocol_works_too(bmc_at: Simulator) -> None:
+    assert IpmiBmc().get_power(bmc_at.node(ipmi_protocol_version="1.5")) in (Power.ON, Power.OFF)
+
+
+def test_an_ipv6_address_may_stand_in_brackets(tmp_path: Path) -> None:
+    with simulator(tmp_path / "six", address="::1") as running:
+        assert IpmiBmc().get_power(running.node(ipmi_address="[::1]", ipmi_cipher_suite="3")) is Power.OFF
+
+
+@pytest.mark.parametrize("wrong", [{"ipmi_password": "wrong"}, {"ipmi_username": "nobody"}], ids=["password", "user"])
+def test_wrong_credentials_are_permanent_and_lock_nobody_out(bmc_at: Simulator, wrong: dict[str, str]) -> None:
+    error = fails(lambda: IpmiBmc().get_power(bmc_at.node(ipmi_cipher_suite=3, **wrong)), within=2)
+    assert (error.transient, error.reason) == (False, Reason.BMC_CREDENTIALS)
+
+
+def test_too_low_a_privilege_is_refused(bmc_at: Simulator) -> None:
+    node = bmc_at.node(ipmi_priv_level="USER", ipmi_cipher_suite=3)
+    error = fails(lambda: IpmiBmc().set_power(node, Power.ON), within=2)
+    assert (error.transient, error.reason) == (False, Reason.BMC_REFUSED)
+
+
+def test_a_bmc_that_never_answers_ends_by_the_deadline(bmc_at: Simulator) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+        silent.bind(("127.0.0.1", 0))
+        node = bmc_at.node(ipmi_port=silent.getsockname()[1])
+        error = fails(lambda: IpmiBmc(timeout=1.5).get_power(node), within=1.5)
+    assert (error.transient, error.reason) == (True, Reason.BMC_UNREACHABLE)
+
+
+def test_a_missing_ipmitool_is_said(bmc_at: Simulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool, "PROGRAM", "no-such-ipmitool")
+    error = fails(lambda: IpmiBmc().get_power(bmc_at.node()), within=1)
+    assert (error.transient, error.reason) == (False, Reason.DRIVER_UNKNOWN)
+    assert "apt-get install" in str(error)
+
+
+def test_no_process_list_has_the_password(bmc_at: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bytes] = []
+    stop = threading.Event()
+
+    def look() -> None:
+        while not stop.is_set():
+            for entry in Path("/proc").iterdir():
+                if entry.name.isdigit() and int(entry.name) != os.getpid():
+                    try:
+                        line = (entry / "cmdline").read_bytes()
+                        if b"ipmitool" in line and str(bmc_at.port).encode() in line:
+                            seen.append(line + (entry / "environ").read_bytes())
+                    except OSError:
+                        continue
+
+    # Slowed down, so that somebody who looks is sure to see it.
+    slow = tmp_path / "slow-ipmitool"
+    slow.write_text('#!/bin/sh\nsleep 0.3\nexec ipmitool "$@"\n')
+    slow.chmod(slow.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setattr(tool, "PROGRAM", str(slow))
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        assert IpmiBmc().get_power(bmc_at.node()) in (Power.ON, Power.OFF)
+    finally:
+        stop.set()
+        watcher.join()
+    assert seen
+    assert not any(PASSWORD.encode() in line for line in seen)

@@ -1,0 +1,120 @@
+"""OpenIPMI's BMC simulator, ipmi_sim, as a process of its own: IPMI 2.0 and 1.5 over UDP.
+
+Its chassis is a script that keeps power and boot device in files, and notes what was commanded. It
+knows cipher suite 3, not 17. The account is ``USER`` with ``PASSWORD``.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from ferroscope.domain.model import Node
+from tests.support.processes import free_port, spawn, until
+
+USER: Final = "operator"
+PASSWORD: Final = "pa55-of-the-BMC"
+
+_CONFIGURATION: Final = """\
+name "bmc"
+set_working_mc 0x20
+startlan 1
+addr {address} {port}
+priv_limit admin
+allowed_auths_callback none md2 md5 straight
+allowed_auths_user none md2 md5 straight
+allowed_auths_operator none md2 md5 straight
+allowed_auths_admin none md2 md5 straight
+guid a123456789abcdefa123456789abcdef
+endlan
+chassis_control "{directory}/chassis"
+user 2 true "{user}" "{password}" admin 10 none md2 md5 straight
+"""
+_COMMANDS: Final = """\
+mc_setbmc 0x20
+mc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02 persist_sdr
+sel_enable 0x20 1000 0x0a
+mc_enable 0x20
+"""
+_CHASSIS: Final = """\
+#!/bin/sh
+cd {directory}
+case "$1 $2" in
+    "get power") echo "power:$(cat power)" ;;
+    "set power") echo "power $3" >>commands; echo "$3" >power ;;
+    "get boot") echo "boot:$(cat boot)" ;;
+    "set boot") echo "boot $3" >>commands; echo "$3" >boot ;;
+esac
+"""
+
+
+class Simulator:
+    """A running BMC on ``address`` and ``port``."""
+
+    def __init__(self, directory: Path, port: int, address: str) -> None:
+        self.directory = directory
+        self.port = port
+        self.address = address
+
+    @property
+    def commands(self) -> list[str]:
+        """What the chassis was commanded, in order."""
+        noted = self.directory / "commands"
+        return noted.read_text().splitlines() if noted.exists() else []
+
+    def node(self, **more: Any) -> Node:
+        """Return a node that has this BMC; ``more`` is added to its ``driver_info``."""
+        info = {
+            "ipmi_address": self.address,
+            "ipmi_port": self.port,
+            "ipmi_username": USER,
+            "ipmi_password": PASSWORD,
+        }
+        return Node(uuid="bbbbbbbb-0000-4000-8000-000000000000", driver="ipmi", driver_info=info | more)
+
+    def answers(self) -> bool:
+        command = ["ipmitool", "-I", "lanplus", "-H", self.address, "-p", str(self.port), "-U", USER, "-P", PASSWORD]
+        done = subprocess.run(
+            [*command, "-C", "3", "-N", "1", "-R", "1", "mc", "info"], capture_output=True, check=False
+        )
+        return done.returncode == 0
+
+
+@contextmanager
+def simulator(directory: Path, *, address: str = "127.0.0.1") -> Iterator[Simulator]:
+    """Run a simulator until the end of the block."""
+    program = shutil.which("ipmi_sim")
+    if program is None or shutil.which("ipmitool") is None:
+        raise RuntimeError("there is no ipmi_sim or no ipmitool; run: make emulators")
+    directory.mkdir(parents=True, exist_ok=True)
+    port = free_port()
+    (directory / "state").mkdir()
+    (directory / "power").write_text("0\n")
+    (directory / "boot").write_text("none\n")
+    chassis = directory / "chassis"
+    chassis.write_text(_CHASSIS.format(directory=directory))
+    chassis.chmod(0o755)
+    configuration, commands = directory / "lan.conf", directory / "commands.emu"
+    configuration.write_text(
+        _CONFIGURATION.format(address=address, port=port, directory=directory, user=USER, password=PASSWORD)
+    )
+    commands.write_text(_COMMANDS)
+    log = directory / "simulator.log"
+    process = spawn(
+        [program, "-c", str(configuration), "-f", str(commands), "-s", str(directory / "state"), "-n"],
+        user=None,
+        directory=directory,
+        log=log,
+    )
+    running = Simulator(directory, port, address)
+    try:
+        assert until(lambda: process.poll() is not None or running.answers(), seconds=20), log.read_text()
+        assert process.poll() is None, log.read_text()
+        yield running
+    finally:
+        process.kill()
+        process.wait(10)
