@@ -26,7 +26,7 @@ class Node(msgspec.Struct, kw_only=True):
     them. ``inspection`` is the UUID of the newest inspection. ``internal`` is what drivers and
     the service note for themselves, ``attributes`` every settable field that nothing here
     interprets. ``version`` grows with each save and guards against lost updates. ``facts`` is the
-    digest of what is stored for searches.
+    digest of what is stored for searches. ``inbox``: it was discovered and waits to be approved.
     """
 
     uuid: str
@@ -58,6 +58,7 @@ class Node(msgspec.Struct, kw_only=True):
     updated_at: float | None = None
     version: int = 0
     facts: str | None = None
+    inbox: bool = False
 
 
 class Port(msgspec.Struct, kw_only=True):

@@ -36,6 +36,8 @@ class Reason(StrEnum):
     LOOKUP_AMBIGUOUS = "lookup-ambiguous"
     LOOKUP_CONFLICT = "lookup-conflict"
     LOOKUP_NOT_WAITING = "lookup-not-waiting"
+    DISCOVERY_LIMITED = "discovery-limited"
+    DISCOVERY_REJECTED = "discovery-rejected"
     DATA_MISSING = "data-missing"
     STORE_UNAVAILABLE = "store-unavailable"
     INTERNAL = "internal"
@@ -66,6 +68,8 @@ HINTS: Final[dict[Reason, str]] = {
     Reason.LOOKUP_AMBIGUOUS: "Several nodes match these addresses; remove the wrong ports or BMC addresses.",
     Reason.LOOKUP_CONFLICT: "UUID, MACs and BMC address point to different nodes; correct the enrolment.",
     Reason.LOOKUP_NOT_WAITING: "The machine called back while its node was not waiting; start an inspection first.",
+    Reason.DISCOVERY_LIMITED: "Too many unknown machines call; work through the inbox, or raise the limits.",
+    Reason.DISCOVERY_REJECTED: "Somebody rejected this machine; lift that with: ferroscope node readmit MAC.",
     Reason.DATA_MISSING: "There is no stored inspection data; inspect the node first.",
     Reason.STORE_UNAVAILABLE: "The database could not answer; the request is carried out when it is back.",
     Reason.INTERNAL: "This is a fault of Ferroscope; please report it with the timeline and the log.",

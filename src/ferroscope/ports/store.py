@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
+from ferroscope.domain.discovery import Rejection
 from ferroscope.domain.facts import Fact
 from ferroscope.domain.gate import KnownMac, MacChange
 from ferroscope.domain.lease import Lease
@@ -61,7 +62,7 @@ class Nodes(Protocol):
         """
 
     def remove(self, uuid: str) -> None:
-        """Delete the node, its ports, inspections, data, requests, facts and BMC addresses; discard its objects."""
+        """Delete the node and all that belongs to it, its BMC addresses too; discard its objects."""
 
     def list(self, query: Query) -> Sequence[Node]:
         """Return one page of nodes."""
@@ -255,6 +256,48 @@ class Addresses(Protocol):
         """Replace the BMC addresses of the node."""
 
 
+class Discoveries(Protocol):
+    """Machines that became nodes by calling; whoever makes one asks ``made`` first."""
+
+    def made(self, period: int) -> int:
+        """Return how many were made in this period, counted from 0 in each.
+
+        From here to the end of the transaction nobody else can make one. ``ConflictError`` where
+        somebody did at this very moment: look again, in a new transaction.
+        """
+
+    def add(self, node: str, addresses: Iterable[str]) -> None:
+        """Count one, and let these MACs mean this node where no port has them.
+
+        ``ConflictError`` (field ``address``) where one of them means a discovered node already.
+        """
+
+    def unclaimed(self) -> int:
+        """Return how many discovered nodes are still in ``enroll``, approved or not."""
+
+    def macs(self, node: str) -> Sequence[str]:
+        """Return the MACs with which the node was discovered."""
+
+
+class Rejections(Protocol):
+    """The MACs of machines that shall not be discovered again."""
+
+    def add(self, node: str, addresses: Iterable[str]) -> None:
+        """Note these MACs as rejected now."""
+
+    def find(self, addresses: Sequence[str]) -> Sequence[Rejection]:
+        """Return those of these MACs that were rejected, the newest first."""
+
+    def list(self) -> Sequence[Rejection]:
+        """Return all, the newest first."""
+
+    def remove(self, address: str) -> bool:
+        """Forget this one; whether there was one."""
+
+    def forget(self, before: float) -> None:
+        """Forget what was rejected before this time."""
+
+
 class Leases(Protocol):
     """Named rights of one holder at a time; time is the database's."""
 
@@ -372,6 +415,10 @@ class Transaction(Protocol):
     def journal(self) -> Journal: ...
     @property
     def addresses(self) -> Addresses: ...
+    @property
+    def discoveries(self) -> Discoveries: ...
+    @property
+    def rejections(self) -> Rejections: ...
     @property
     def leases(self) -> Leases: ...
     @property

@@ -68,6 +68,8 @@ class MemoryNodes:
         for entry in rows.entries_of_node.drop(uuid):
             rows.entries.drop(entry)
         MemoryAddresses(rows).set_bmc(uuid, ())
+        for address in rows.macs_of_node.drop(uuid):
+            rows.machine_macs.drop(address)
 
     def list(self, query: Query) -> Sequence[Node]:
         marker = None if query.marker is None else self._stored(query.marker)
@@ -91,6 +93,8 @@ class MemoryAddresses:
         by_uuid = rows.nodes.get(evidence.uuid) if evidence.uuid else None
         ports = (rows.unique_of_ports.owner("address", mac) for mac in evidence.macs)
         of_macs = {port.node for uuid in ports if uuid and (port := rows.ports.get(uuid))}
+        if not of_macs:
+            of_macs = {node for mac in evidence.macs if (node := rows.machine_macs.get(mac))}
         of_bmc = {node for address in evidence.bmc_addresses for node in rows.nodes_of_bmc.of(address)}
         return Candidates(
             by_uuid=copy(by_uuid) if by_uuid else None,

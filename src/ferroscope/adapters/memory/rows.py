@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ferroscope.adapters.memory.tables import Index, Table, UndoLog, Unique
+from ferroscope.domain.discovery import Rejection
 from ferroscope.domain.facts import Fact
 from ferroscope.domain.gate import MacChange
 from ferroscope.domain.lease import Lease
@@ -57,6 +58,10 @@ class Rows:
         self.rules: Table[str, Rule] = Table(log)
         self.rule_revision: Table[int, int] = Table(log)
         self.mac_changes: Table[int, MacChangeRow] = Table(log)
+        self.machine_macs: Table[str, str] = Table(log)
+        self.macs_of_node: Index[str, str] = Index(log)
+        self.rejections: Table[str, Rejection] = Table(log)
+        self.tallies: Table[str, tuple[int, int]] = Table(log)
         self.last_request = 0
         self.last_entry = 0
         self.last_mac_change = 0

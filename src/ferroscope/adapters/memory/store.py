@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from ferroscope.adapters.memory.bus import LEASES, REQUESTS
+from ferroscope.adapters.memory.discovery import MemoryDiscoveries, MemoryRejections
 from ferroscope.adapters.memory.figures import MemoryFigures
 from ferroscope.adapters.memory.inspections import MemoryInspectionData, MemoryInspections
 from ferroscope.adapters.memory.journal import MemoryJournal, MemoryMembers
@@ -56,6 +57,8 @@ class MemoryTransaction:
         self.addresses = MemoryAddresses(rows)
         self.leases = MemoryLeases(rows, now, identifier)
         self.members = MemoryMembers(rows, now, self.leases)
+        self.discoveries = MemoryDiscoveries(rows)
+        self.rejections = MemoryRejections(rows, now)
         self.figures = MemoryFigures(rows)
         self.rules = MemoryRules(rows, now)
         self.transitions: list[Transition] = []

@@ -88,6 +88,7 @@ _CHILDREN = (
     schema.journal,
     schema.bmc_addresses,
     schema.facts,
+    schema.machine_macs,
 )
 _DELETE_CHILDREN = tuple(delete(table).where(table.c.node == bindparam("uuid")) for table in _CHILDREN)
 _DELETE_NODE = delete(schema.nodes).where(_n.uuid == bindparam("uuid"))

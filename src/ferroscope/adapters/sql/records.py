@@ -78,6 +78,13 @@ def _by_mac(addresses: int) -> Select[Any]:
 
 
 @lru_cache(maxsize=1024)
+def _by_machine(addresses: int) -> Select[Any]:
+    macs = schema.machine_macs.c
+    owners = select(macs.node).where(one_of(macs.address, "address", addresses))
+    return select(*NODE.columns).where(schema.nodes.c.uuid.in_(owners))
+
+
+@lru_cache(maxsize=1024)
 def _by_bmc(addresses: int) -> Select[Any]:
     owners = select(_b.node).where(one_of(_b.address, "address", addresses))
     awaited = or_(*(schema.nodes.c.state == state for state in _AWAITED))
@@ -160,6 +167,7 @@ class SqlAddresses:
             by_uuid = self._find(_BY_UUID, {"uuid": evidence.uuid})
         if evidence.macs:
             by_mac = self._find(_by_mac(len(evidence.macs)), several("address", evidence.macs))
+            by_mac = by_mac or self._find(_by_machine(len(evidence.macs)), several("address", evidence.macs))
         if evidence.bmc_addresses:
             by_bmc = self._find(_by_bmc(len(evidence.bmc_addresses)), several("address", evidence.bmc_addresses))
         return Candidates(by_uuid=by_uuid[0] if by_uuid else None, by_mac=by_mac, by_bmc=by_bmc)

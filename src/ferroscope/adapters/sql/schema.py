@@ -21,6 +21,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    false,
 )
 from sqlalchemy.dialects import mysql
 
@@ -75,7 +76,9 @@ nodes = Table(
     Column("updated_at", Double),
     Column("version", Integer, nullable=False),
     Column("facts", String(64)),
+    Column("inbox", Boolean, nullable=False, server_default=false()),
     Index("ix_nodes_created_at", "created_at", "uuid"),
+    Index("ix_nodes_auto_discovered", "auto_discovered"),
     **_OFTEN_UPDATED,
 )
 
@@ -206,6 +209,34 @@ bmc_addresses = Table(
     **_OPTIONS,
 )
 
+# The MACs of discovered machines: the primary key is what lets one machine become one node only.
+machine_macs = Table(
+    "machine_macs",
+    metadata,
+    Column("address", String(18), primary_key=True),
+    Column("node", _UUID, nullable=False, index=True),
+    **_OPTIONS,
+)
+
+rejections = Table(
+    "rejections",
+    metadata,
+    Column("address", String(18), primary_key=True),
+    Column("node", _UUID, nullable=False),
+    Column("rejected_at", Double, nullable=False),
+    **_OPTIONS,
+)
+
+# How many of something were made in the present period; its row is also their lock.
+tallies = Table(
+    "tallies",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("period", BigInteger, nullable=False),
+    Column("made", Integer, nullable=False),
+    **_OPTIONS,
+)
+
 leases = Table(
     "leases",
     metadata,
@@ -281,12 +312,15 @@ __all__ = [
     "journal",
     "leases",
     "mac_changes",
+    "machine_macs",
     "members",
     "metadata",
     "nodes",
     "objects",
     "ports",
+    "rejections",
     "requests",
     "rule_revisions",
     "rules",
+    "tallies",
 ]

@@ -20,6 +20,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.sql.elements import ClauseElement
 
 from ferroscope.adapters.sql import dialect, session
+from ferroscope.adapters.sql.discovery import SqlDiscoveries, SqlRejections
 from ferroscope.adapters.sql.facts import SqlFacts
 from ferroscope.adapters.sql.figures import SqlFigures
 from ferroscope.adapters.sql.leases import SqlLeases
@@ -122,6 +123,14 @@ class SqlTransaction:
     @cached_property
     def macs(self) -> SqlMacs:
         return SqlMacs(self)
+
+    @cached_property
+    def discoveries(self) -> SqlDiscoveries:
+        return SqlDiscoveries(self)
+
+    @cached_property
+    def rejections(self) -> SqlRejections:
+        return SqlRejections(self)
 
     @cached_property
     def figures(self) -> SqlFigures:

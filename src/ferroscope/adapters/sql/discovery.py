@@ -1,0 +1,107 @@
+"""Discovered machines in SQL: their MACs, how many came of late, and those that were rejected."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import Select, bindparam, case, delete, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from ferroscope.adapters.sql import schema
+from ferroscope.adapters.sql.dialect import upsert
+from ferroscope.adapters.sql.query import one_of, several
+from ferroscope.adapters.sql.rows import Mapper
+from ferroscope.domain.discovery import Rejection
+from ferroscope.domain.provision import Provision
+from ferroscope.ports.errors import ConflictError
+
+if TYPE_CHECKING:
+    from ferroscope.adapters.sql.store import SqlTransaction
+
+_REJECTION = Mapper(Rejection, schema.rejections)
+_DISCOVERY: Final = "discovery"
+
+_n, _m, _r, _t = schema.nodes.c, schema.machine_macs.c, schema.rejections.c, schema.tallies.c
+# In this order: MariaDB assigns from left to right, and sees its own new values.
+_TURN = (
+    update(schema.tallies)
+    .where(_t.name == bindparam("_name"))
+    .ordered_values(
+        (_t.made, case((_t.period == bindparam("_period"), _t.made), else_=0)), (_t.period, bindparam("_period"))
+    )
+)
+_START = insert(schema.tallies)
+_MADE = select(_t.made).where(_t.name == bindparam("_name"))
+_COUNT = update(schema.tallies).where(_t.name == bindparam("_name")).values(made=_t.made + 1)
+_UNCLAIMED = select(func.count()).where(
+    _n.auto_discovered == bindparam("_yes"), _n.provision_state == bindparam("_state")
+)
+_ADD_MAC = insert(schema.machine_macs)
+_MACS_OF = select(_m.address).where(_m.node == bindparam("_node")).order_by(_m.address)
+_REJECTED = select(*_REJECTION.columns).order_by(_r.rejected_at.desc(), _r.address)
+_FORGET = delete(schema.rejections).where(_r.rejected_at < bindparam("_before"))
+_REMOVE = delete(schema.rejections).where(_r.address == bindparam("_address"))
+
+
+@lru_cache(maxsize=1024)
+def _find(addresses: int) -> Select[Any]:
+    return _REJECTED.where(one_of(_r.address, "address", addresses))
+
+
+class SqlDiscoveries:
+    """See ``ports.store.Discoveries``."""
+
+    def __init__(self, tx: SqlTransaction) -> None:
+        self._tx = tx
+
+    def made(self, period: int) -> int:
+        if self._tx.run(_TURN, {"_name": _DISCOVERY, "_period": period}).rowcount == 0:
+            try:
+                self._tx.run(_START, {"name": _DISCOVERY, "period": period, "made": 0})
+            except IntegrityError as exc:
+                raise ConflictError("name", _DISCOVERY) from exc
+        return int(self._tx.run(_MADE, {"_name": _DISCOVERY}).scalars()[0])
+
+    def add(self, node: str, addresses: Iterable[str]) -> None:
+        self._tx.run(_COUNT, {"_name": _DISCOVERY})
+        for address in sorted(set(addresses)):
+            try:
+                self._tx.run(_ADD_MAC, {"address": address, "node": node})
+            except IntegrityError as exc:
+                raise ConflictError("address", address) from exc
+
+    def unclaimed(self) -> int:
+        return int(self._tx.run(_UNCLAIMED, {"_yes": True, "_state": Provision.ENROLL.value}).scalars()[0])
+
+    def macs(self, node: str) -> Sequence[str]:
+        return self._tx.run(_MACS_OF, {"_node": node}).scalars()
+
+
+class SqlRejections:
+    """See ``ports.store.Rejections``."""
+
+    def __init__(self, tx: SqlTransaction) -> None:
+        self._tx = tx
+
+    def add(self, node: str, addresses: Iterable[str]) -> None:
+        now = self._tx.now
+        rows = [{"address": address, "node": node, "rejected_at": now} for address in sorted(set(addresses))]
+        if rows:
+            self._tx.run(upsert(self._tx.connection.dialect.name, schema.rejections), rows)
+
+    def find(self, addresses: Sequence[str]) -> Sequence[Rejection]:
+        if not addresses:
+            return []
+        rows = self._tx.run(_find(len(addresses)), several("address", tuple(addresses)))
+        return [_REJECTION.from_row(row) for row in rows]
+
+    def list(self) -> Sequence[Rejection]:
+        return [_REJECTION.from_row(row) for row in self._tx.run(_REJECTED)]
+
+    def remove(self, address: str) -> bool:
+        return self._tx.run(_REMOVE, {"_address": address}).rowcount > 0
+
+    def forget(self, before: float) -> None:
+        self._tx.run(_FORGET, {"_before": before})
