@@ -5,6 +5,8 @@ The new column of nodes has a default, so that a process of the release before c
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -13,7 +15,7 @@ down_revision = "0006"
 branch_labels = None
 depends_on = None
 
-OPTIONS = {"mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin", "mysql_engine": "InnoDB"}
+OPTIONS: dict[str, Any] = {"mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin", "mysql_engine": "InnoDB"}
 
 
 def upgrade() -> None:
