@@ -15,7 +15,7 @@ from ferroscope.domain.gate import BOOTING
 from ferroscope.domain.machine import IllegalEventError, advance
 from ferroscope.domain.model import Document, Entry, Inspection, Node, Request, Severity
 from ferroscope.domain.outcome import Fail
-from ferroscope.domain.provision import INSPECTABLE, OF_STATE, Provision
+from ferroscope.domain.provision import AT_REST, INSPECTABLE, OF_STATE, Provision
 from ferroscope.domain.reasons import hint
 from ferroscope.domain.states import RESTING, Event, State, Transition
 from ferroscope.ports.store import Transaction
@@ -37,6 +37,8 @@ def start(tx: Transaction, node: Node, *, inspection: str, process: str, manage_
     transition = advance(node.state, Event.INSPECT)
     if node.state is State.STARTING:
         return node
+    if node.inbox:
+        raise Refused(f"node {node.uuid} waits in the inbox; approve it first: ferroscope node approve {node.uuid}")
     if node.provision_state not in INSPECTABLE:
         allowed = ", ".join(sorted(INSPECTABLE))
         raise Refused(f"a node that is {node.provision_state} cannot be inspected; bring it to one of: {allowed}")
@@ -51,6 +53,24 @@ def start(tx: Transaction, node: Node, *, inspection: str, process: str, manage_
     _moved_on(tx, node, transition)
     tx.requests.put(Request(node=node.uuid, event=Event.INSPECT, inspection=inspection))
     tx.journal.append([step(node, "requested", "inspection requested", process=process)])
+    return node
+
+
+def enroll(tx: Transaction, node: Node, what: str, *, inspection: str, process: str) -> Node:
+    """Begin an inspection for which the machine itself asked: ``enrolling``, its data is at hand.
+
+    The node's provision state stays as it is until the end. Raises ``IllegalEventError``.
+    """
+    transition = advance(node.state, Event.ENROLL)
+    tx.inspections.add(
+        Inspection(uuid=inspection, node=node.uuid, state=State.ENROLLING, started_at=tx.now, manage_boot=False)
+    )
+    node = msgspec.structs.replace(
+        node, inspection=inspection, inspection_started_at=tx.now, inspection_finished_at=None
+    )
+    node = tx.nodes.update(_moved(node, transition, tx.now))
+    tx.moved(transition)
+    tx.journal.append([step(node, "called", what, process=process)])
     return node
 
 
@@ -86,7 +106,8 @@ def _moved_on(tx: Transaction, node: Node, transition: Transition) -> None:
 def _moved(node: Node, transition: Transition, now: float, failure: Fail | None = None) -> Node:
     target = transition.target
     changes: dict[str, Any] = {"state": target, "provision_updated_at": now}
-    if target in OF_STATE:
+    unasked = node.provision_state in AT_REST and transition.event is not Event.INSPECT
+    if target in OF_STATE and not unasked:
         changes["provision_state"] = OF_STATE[target]
         changes["target_provision_state"] = None if target is State.FINISHED else str(Provision.MANAGEABLE)
     if target in (State.FINISHED, State.ERROR):

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from ferroscope.api.quiet import QuietLog, Valve
 from ferroscope.config.settings import Settings
 from ferroscope.ports.bmc import Bmc
 from ferroscope.ports.clock import Clock, StopFlag
@@ -32,6 +33,8 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     ``new_uuid`` and ``new_token`` are random and unguessable; ``log`` is a structlog logger.
     ``describe`` asks the database about itself; ``clock`` is this host's.
     ``metrics`` renders all metrics, None where they are switched off.
+    ``refusals`` bounds what is logged of refused callbacks, ``limits`` what is logged of a flood of
+    unknown machines, and ``valve`` what a flood asks of the store.
     ``draining`` is set once the process shall get no new callers from a load balancer.
     """
 
@@ -46,4 +49,7 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     describe: Callable[[], DatabaseFacts]
     meter: Meter = SILENT
     metrics: Callable[[], bytes] | None = None
+    refusals: QuietLog = msgspec.field(default_factory=QuietLog)
+    limits: QuietLog = msgspec.field(default_factory=lambda: QuietLog(burst=1))
+    valve: Valve = msgspec.field(default_factory=Valve)
     draining: StopFlag = msgspec.field(default_factory=threading.Event)

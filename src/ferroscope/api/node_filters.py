@@ -31,6 +31,7 @@ class NodeListQuery(msgspec.Struct, frozen=True):
     driver: str | None = None
     fault: str | None = None
     fields: list[NodeField] | None = None
+    inbox: bool | None = None
     include_children: bool | None = None
     instance_uuid: Uuid | None = None
     lessee: str | None = None
@@ -56,6 +57,7 @@ _SINCE: Final = {
     "description_contains": 51,
     "driver": 16,
     "fault": 42,
+    "inbox": 84,
     "include_children": 83,
     "lessee": 65,
     "owner": 50,
@@ -81,7 +83,7 @@ def stored(query: NodeListQuery) -> dict[str, Any]:
     """Return the filters that the store applies."""
     filters: dict[str, Any] = {
         name: value
-        for name in ("auto_discovered", "driver", "maintenance", "owner", "resource_class")
+        for name in ("auto_discovered", "driver", "inbox", "maintenance", "owner", "resource_class")
         if (value := getattr(query, name)) is not None
     }
     if query.conductor_group is not None:

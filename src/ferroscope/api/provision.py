@@ -58,6 +58,8 @@ def set_provision_state(context: ApiContext, call: Call[NoQuery, ProvisionTarget
 
 def allowed_verbs(node: Node) -> list[str]:
     """Return the verbs that the node's state takes."""
+    if node.inbox:
+        return ["abort"] if node.state in ACTIVE else []
     verbs = [verb for verb, moves in RESTING_VERBS.items() if node.provision_state in moves]
     if node.state is State.STARTING or (node.state not in ACTIVE and node.provision_state in INSPECTABLE):
         verbs.append("inspect")
@@ -81,7 +83,7 @@ def _provide(_context: ApiContext, tx: Transaction, node: Node) -> None:
 
 def _resting_target(node: Node, verb: str) -> Provision:
     target = RESTING_VERBS[verb].get(node.provision_state)
-    if target is None or node.state in ACTIVE:
+    if target is None or node.inbox or node.state in ACTIVE:
         raise _refusal(node, verb)
     return target
 
@@ -99,6 +101,11 @@ def _abort(context: ApiContext, tx: Transaction, node: Node) -> None:
 
 
 def _refusal(node: Node, verb: str) -> StateConflictError:
+    if node.inbox:
+        return StateConflictError(
+            f"Node {node.uuid} cannot {verb} while it waits in the inbox; approve it first: "
+            f"POST /v1/nodes/{node.uuid}/approve."
+        )
     options = ", ".join(allowed_verbs(node)) or "nothing until this is over"
     return StateConflictError(
         f"Node {node.uuid} cannot {verb} while it is {node.provision_state!s} "

@@ -36,6 +36,9 @@ OF_STATE: Final[dict[State, Provision]] = {
 # From where an inspection may start; everything else must be brought there first.
 INSPECTABLE: Final = frozenset({Provision.ENROLL, Provision.MANAGEABLE, Provision.INSPECT_FAILED})
 
+# An inspection for which nobody asked, because the machine called by itself, leaves these alone.
+AT_REST: Final = frozenset({Provision.ENROLL, Provision.AVAILABLE})
+
 # The verbs of PUT states/provision that rest on the node alone: verb -> {from: to}.
 RESTING_VERBS: Final[dict[str, dict[Provision, Provision]]] = {
     "manage": {

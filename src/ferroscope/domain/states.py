@@ -62,8 +62,10 @@ processing  | finish ~   | finished
 finished +  | inspect    | starting
 finished +  | reapply !  | reapplying
 finished +  | abort      | error
+finished +  | enroll     | enrolling
 error +     | inspect    | starting
 error +     | reapply !  | reapplying
+error +     | enroll     | enrolling
 reapplying  | finish ~   | finished
 starting *  | timeout    | error
 waiting     | timeout    | error

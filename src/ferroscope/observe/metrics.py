@@ -68,10 +68,16 @@ class Metrics:
             "ferroscope_gate_change_seconds", "How long a change of the PXE gate's sets took to apply.",
             buckets=_HTTP_SECONDS, registry=registry,
         )  # fmt: skip
+        self._discoveries = Counter(
+            "ferroscope_discoveries", "Machines that no node fits: what became of their calls, where discovery is on.",
+            ("outcome",), registry=registry,
+        )  # fmt: skip
         for row in TRANSITIONS:
             self._transitions.labels(row.source, row.event, row.target)
         for kind in ("busy", "unavailable"):
             self._trouble.labels(kind)
+        for outcome in ("discovered", "limited", "rejected"):
+            self._discoveries.labels(outcome)
 
     def instruments(self) -> Iterator[tuple[str, str, tuple[str, ...], str]]:
         """Yield name, type, labels and help of everything that is counted here."""
@@ -105,6 +111,9 @@ class Metrics:
 
     def gate_applied(self, seconds: float) -> None:
         self._gate_seconds.observe(seconds)
+
+    def discovered(self, outcome: Literal["discovered", "limited", "rejected"]) -> None:
+        self._discoveries.labels(outcome).inc()
 
 
 class Overview(Collector):

@@ -31,6 +31,9 @@ class Meter(Protocol):
     def gate_applied(self, seconds: float) -> None:
         """A change of the sets was applied."""
 
+    def discovered(self, outcome: Literal["discovered", "limited", "rejected"]) -> None:
+        """A machine that no node fits called, and became one or did not."""
+
 
 class Silent:
     """A ``Meter`` that counts nothing."""
@@ -48,6 +51,8 @@ class Silent:
     def gate(self, network: str, *, is_open: bool, allowed: int, denied: int) -> None: ...
 
     def gate_applied(self, seconds: float) -> None: ...
+
+    def discovered(self, outcome: Literal["discovered", "limited", "rejected"]) -> None: ...
 
 
 SILENT: Final[Meter] = Silent()

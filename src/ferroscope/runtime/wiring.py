@@ -72,6 +72,12 @@ def build_drivers(settings: Settings) -> Mapping[str, Bmc]:
     unknown = [name for name in settings.drivers.enabled if name not in known]
     if unknown:
         raise SetupError(f"[drivers] enabled has the unknown driver {unknown[0]!r}; there are: {', '.join(known)}")
+    discovered = settings.auto_discovery
+    if discovered.enabled and discovered.driver not in settings.drivers.enabled:
+        raise SetupError(
+            f"[auto_discovery] driver is {discovered.driver!r}, which [drivers] enabled does not have; "
+            f"it has: {', '.join(settings.drivers.enabled)}"
+        )
     return {name: known[name]() for name in settings.drivers.enabled}
 
 

@@ -69,11 +69,11 @@ class Client:
 
 
 class Service:
-    """Both APIs over the database at ``url``."""
+    """Both APIs over the database at ``url``; ``sections`` are settings other than those of the API."""
 
-    def __init__(self, url: str, **api: Any) -> None:
+    def __init__(self, url: str, *, sections: dict[str, Any] | None = None, **api: Any) -> None:
         database = DatabaseSettings(connection=url, busy_timeout=2.0)
-        self.settings = Settings(database=database, api=ApiSettings(**api))
+        self.settings = Settings(database=database, api=ApiSettings(**api), **(sections or {}))
         self.stop = threading.Event()
         self.backend = open_backend(self.settings, clock=SystemClock(), stop=self.stop, listen=False)
         self.store = self.backend.store

@@ -49,7 +49,7 @@ TARGETS: dict[str, dict[str, str]] = {
         "enrolling": "error",
     },
     "reapply": {"finished": "reapplying", "error": "reapplying"},
-    "enroll": {"none": "enrolling"},
+    "enroll": {"none": "enrolling", "finished": "enrolling", "error": "enrolling"},
     "delete": dict.fromkeys(State, "none"),
 }
 PAIRS = list(itertools.product(State, sorted(set(Event) - COMMANDS)))

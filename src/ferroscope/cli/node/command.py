@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ferroscope.cli.lookup import NODE_HELP
-from ferroscope.cli.node import look, verbs, write
+from ferroscope.cli.node import inbox, look, verbs, write
 
 
 @click.group(help=f"Enrol, list, show and change nodes.\n\n{NODE_HELP}")
@@ -27,5 +27,10 @@ for _command in (
     look.inventory,
     look.timeline,
     look.validate,
+    inbox.inbox,
+    inbox.approve,
+    inbox.reject,
+    inbox.rejected,
+    inbox.readmit,
 ):
     node.add_command(_command)

@@ -35,6 +35,7 @@ _SHOWN_FIRST: Final = {
     "driver": "Driver",
     "maintenance": "Maintenance",
     "auto_discovered": "Discovered",
+    "inbox": "In the inbox",
     "owner": "Owner",
     "resource_class": "Resource class",
     "description": "Description",

@@ -1,0 +1,104 @@
+"""The inbox: discovered nodes wait here until somebody approves or rejects them.
+
+A rejected machine is forgotten but for its MACs, so that it does not come back at once. Ferroscope's own
+addition to the Bare Metal API; the nodes themselves are listed by ``GET /v1/nodes?inbox=true``.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ferroscope import transition
+from ferroscope.api import scalars
+from ferroscope.api.call import Call, NoQuery, Reply
+from ferroscope.api.context import ApiContext
+from ferroscope.api.documented import Mac
+from ferroscope.api.errors import BadRequestError, MissingError, StateConflictError
+from ferroscope.api.nodes import node_ident
+from ferroscope.api.times import iso
+from ferroscope.domain import macs
+from ferroscope.domain.model import Node
+from ferroscope.domain.provision import Provision
+from ferroscope.ports.store import Query, Transaction
+
+
+class RejectionView(msgspec.Struct, frozen=True):
+    """A MAC whose machine is not discovered again; ``node`` is what it was."""
+
+    address: Mac
+    node: str
+    rejected_at: str | None
+
+
+class RejectionList(msgspec.Struct, frozen=True):
+    """GET /v1/rejections, the newest first."""
+
+    rejections: list[RejectionView]
+
+
+def approve(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """Take a discovered node out of the inbox; from then on it is like one that was enrolled."""
+    ident = node_ident(call)
+
+    def work(tx: Transaction) -> None:
+        node = _discovered(tx, ident)
+        if not node.inbox:
+            return
+        node = tx.nodes.update(msgspec.structs.replace(node, inbox=False))
+        tx.journal.append([transition.step(node, "approved", "taken out of the inbox", process=context.process)])
+
+    context.store.write(work)
+    return Reply(204)
+
+
+def reject(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """Delete a discovered node that nobody has taken over, and do not discover its machine again."""
+    ident = node_ident(call)
+    remember = context.settings.auto_discovery.remember_rejected
+
+    def work(tx: Transaction) -> None:
+        node = _discovered(tx, ident)
+        if node.provision_state is not Provision.ENROLL:
+            raise StateConflictError(f"Node {node.uuid} is {node.provision_state} by now; delete it instead.")
+        ports = tx.ports.list(Query(filters={"node": node.uuid}))
+        tx.rejections.add(node.uuid, {*tx.discoveries.macs(node.uuid), *(port.address for port in ports)})
+        if remember:
+            tx.rejections.forget(tx.now - remember)
+        tx.nodes.remove(node.uuid)
+
+    context.store.write(work)
+    context.log.info("discovered node rejected", node=ident)
+    return Reply(204)
+
+
+def list_rejections(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
+    """List the MACs of rejected machines."""
+    found = context.store.read(lambda tx: tx.rejections.list())
+    views = [RejectionView(address=one.address, node=one.node, rejected_at=iso(one.rejected_at)) for one in found]
+    return Reply(200, RejectionList(rejections=views))
+
+
+def readmit(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """Let a rejected machine be discovered again."""
+    text = call.path["address"]
+    address = macs.normalize(text)
+    if address is None:
+        raise BadRequestError(f"{scalars.shown(text)} is not a MAC address.")
+
+    def work(tx: Transaction) -> None:
+        given = next(iter(tx.rejections.find([address])), None)
+        if given is None:
+            raise MissingError(f"No machine with the MAC address {address} was rejected.")
+        for one in tx.rejections.list():
+            if one.node == given.node:
+                tx.rejections.remove(one.address)
+
+    context.store.write(work)
+    return Reply(204)
+
+
+def _discovered(tx: Transaction, ident: str) -> Node:
+    node = tx.nodes.get(ident, lock=True)
+    if not node.auto_discovered:
+        raise StateConflictError(f"Node {node.uuid} was enrolled, not discovered: there is nothing to decide about it.")
+    return node

@@ -1,0 +1,96 @@
+"""``ferroscope node inbox | approve | reject | rejected | readmit``: what becomes of discovered machines."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from urllib.parse import quote
+
+import click
+
+from ferroscope.cli.client import Api, ApiError, Json, node_path
+from ferroscope.cli.lookup import nodes_argument
+from ferroscope.cli.node.bulk import each
+from ferroscope.cli.output import Output, table, with_api
+from ferroscope.cli.times import ago
+
+_LISTED: Final = ("uuid", "name", "driver", "driver_info", "created_at", "last_error", "provision_state")
+
+
+@click.command("inbox")
+@with_api
+def inbox(api: Api, out: Output) -> None:
+    """List discovered nodes that wait for approval."""
+    nodes = list(api.pages("/v1/nodes", "nodes", fields=_LISTED, inbox=True))
+    for node in nodes:
+        ports = api.pages("/v1/ports", "ports", node=node["uuid"], fields=("uuid", "address"))
+        node["ports"] = [port["address"] for port in ports]
+        node["machine"] = _machine(api, node["uuid"])
+    out.show(nodes, lambda screen: screen.print(_listing(nodes)))
+    if not nodes:
+        out.say("the inbox is empty")
+
+
+@click.command("approve")
+@nodes_argument
+@with_api
+def approve(api: Api, out: Output, *, idents: tuple[str, ...]) -> None:
+    """Approve discovered nodes: from then on they are like enrolled ones."""
+    each(api, out, idents, lambda node: api.post(node_path(node["uuid"], "approve")), done="approved")
+
+
+@click.command("reject")
+@nodes_argument
+@with_api
+def reject(api: Api, out: Output, *, idents: tuple[str, ...]) -> None:
+    """Delete discovered nodes, and do not discover their machines again."""
+    each(api, out, idents, lambda node: api.post(node_path(node["uuid"], "reject")), done="rejected")
+
+
+@click.command("rejected")
+@with_api
+def rejected(api: Api, out: Output) -> None:
+    """List the MAC addresses of rejected machines."""
+    found = api.get("/v1/rejections")["rejections"]
+    rows = [(one["address"], one["node"], ago(one["rejected_at"])) for one in found]
+    out.show(found, lambda screen: screen.print(table(("MAC", "WAS NODE", "REJECTED"), rows)))
+    if not found:
+        out.say("no machine was rejected")
+
+
+@click.command("readmit")
+@click.argument("mac")
+@with_api
+def readmit(api: Api, out: Output, *, mac: str) -> None:
+    """Let a rejected machine, one of whose MAC addresses is MAC, be discovered again."""
+    api.delete(f"/v1/rejections/{quote(mac, safe='')}")
+    out.show({"readmitted": mac}, lambda screen: screen.print(f"{mac} may be discovered again"))
+
+
+def _listing(nodes: list[Json]) -> Any:
+    rows = (
+        (
+            node["uuid"],
+            node["machine"] or "",
+            ", ".join(node["ports"][:2]) + (" ..." if len(node["ports"]) > 2 else ""),
+            next(iter(node["driver_info"].values()), ""),
+            ago(node["created_at"]),
+            node["last_error"] or "",
+        )
+        for node in nodes
+    )
+    return table(("UUID", "MACHINE", "PORTS", "BMC", "DISCOVERED", "ERROR"), rows)
+
+
+def _machine(api: Api, uuid: str) -> str | None:
+    """Return maker, product and serial number, None where there is no inventory (yet)."""
+    try:
+        inventory = api.get(node_path(uuid, "inventory"))["inventory"]
+    except ApiError as exc:
+        if exc.status != 404:
+            raise
+        return None
+    vendor = inventory.get("system_vendor") if isinstance(inventory, dict) else None
+    if not isinstance(vendor, dict):
+        return None
+    words = (vendor.get(key) for key in ("manufacturer", "product_name", "serial_number"))
+    return " ".join(str(word) for word in words if word) or None
