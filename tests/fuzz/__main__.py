@@ -1,0 +1,49 @@
+"""``python -m tests.fuzz --callbacks N --seed S --database NAME``: mutilated callbacks into a service of its own.
+
+Exits 1 where any of what must be true at the end is not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from bench.databases import NAMES, database
+from tests.fuzz.drill import Plan, drill, grown
+from tests.fuzz.mutate import Mutator
+
+
+def main() -> int:
+    options = _options()
+    if options.show is not None:
+        callback = Mutator(options.seed, [("02:fe:00:00:00:00", "11111111-1111-4111-8111-111111111111")]).make(
+            options.show
+        )
+        sys.stdout.buffer.write(f"{callback.framing} {callback.version} {callback.query}\n".encode() + callback.body)
+        return 0
+    plan = Plan(callbacks=options.callbacks, seed=options.seed, connections=options.connections)
+    with tempfile.TemporaryDirectory(prefix="ferroscope-fuzz-", dir=options.directory) as name:
+        directory = Path(name)
+        with database(options.database, directory) as found:
+            outcome = drill(plan, directory, found.url)
+    outcome.faults += grown(outcome, by=options.memory)
+    print(outcome.told())
+    return 1 if outcome.faults else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("--callbacks", type=int, default=20_000, help="how many (%(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="from which they are made (%(default)s)")
+    parser.add_argument("--database", choices=NAMES, default="sqlite")
+    parser.add_argument("--connections", type=int, default=8, help="how many at once (%(default)s)")
+    parser.add_argument("--memory", type=float, default=40.0, help="MiB by which a process may grow (%(default)s)")
+    parser.add_argument("--directory", default="/var/tmp", help="where database and logs go (%(default)s)")
+    parser.add_argument("--show", type=int, metavar="N", help="only print callback N of the seed")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,27 @@
+"""20,000 mutilated callbacks: none gives a 5xx, sticks to a node, kills a process or grows its memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.fuzz.drill import Plan, drill, grown
+from tests.fuzz.mutate import Mutator
+
+
+def test_no_callback_harms_the_service(tmp_path: Path) -> None:
+    outcome = drill(Plan(callbacks=20_000, seed=1), tmp_path, f"sqlite:///{tmp_path / 'ferroscope.db'}")
+    print(outcome.told())
+    assert outcome.faults == []
+    assert grown(outcome, by=40.0) == []
+    assert sum(outcome.statuses.values()) >= 20_000
+    # It proves little unless a good part of them gets as far as the hooks.
+    assert outcome.statuses[202] > 500
+    assert outcome.statuses[404] > 2_000
+    assert outcome.statuses[400] > 4_000
+
+
+def test_a_callback_can_be_made_again() -> None:
+    machines = [("02:fe:00:00:00:00", "11111111-1111-4111-8111-111111111111")]
+    first, again = Mutator(7, machines), Mutator(7, machines)
+    assert [first.make(number) for number in range(50)] == [again.make(number) for number in range(50)]
+    assert first.make(1).body != Mutator(8, machines).make(1).body
