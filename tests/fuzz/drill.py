@@ -109,7 +109,7 @@ _DEFAULT: Final = frozenset({"ramdisk-error", "validate-interfaces", "ports", "a
 def _bombard(plan: Plan, running: Service, herd: Herd, outcome: Outcome) -> Counter[int]:
     """Let the senders send everything; look at the memory at the start, when warm, and in between."""
     spawn = multiprocessing.get_context("spawn")
-    configured = configparser.ConfigParser(interpolation=None)
+    configured = configparser.ConfigParser(strict=False, interpolation=None)
     configured.read(running.config)
     ports = (int(configured["api"]["bare_metal_port"]), int(configured["api"]["introspection_port"]))
     senders, pipes = [], []

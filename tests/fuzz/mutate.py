@@ -35,8 +35,9 @@ _ODD: Final[tuple[Any, ...]] = (
     None, True, False, 0, -1, 1, 2**31, 2**63, 2**64, -(2**63) - 1, 10**400, 0.1, -0.0, 1e308, 5e-324,
     float("nan"), float("inf"), float("-inf"), "", " ", "0", "-1", "null", "\x00", "\x1b[31m", "\ud800", "\udfff\ud800",
     "é", "\u202e", "🦀" * 50, "%s%n{0}{node.driver_info}", "../../etc/passwd", "'; DROP TABLE nodes; --", "1" * 300,
-    "0" * 5000, "127.0.0.1", "::1", "fe80::1%eth0", "999.1.1.1", "10.0.0.1/33", "zz:zz:zz:zz:zz:zz", "00:00:00:00:00:00",
-    "ff:ff:ff:ff:ff:ff", "01-AA-BB-CC-DD-EE-FF", "lo", "eth0", [], {}, [[]], {"": ""}, [None], {"a": {"b": {"c": []}}},
+    "0" * 5000, "127.0.0.1", "::1", "fe80::1%eth0", "999.1.1.1", "10.0.0.1/33", "zz:zz:zz:zz:zz:zz",
+    "00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff", "01-AA-BB-CC-DD-EE-FF", "lo", "eth0",
+    [], {}, [[]], {"": ""}, [None], {"a": {"b": {"c": []}}},
     {"interfaces": []}, {"mac_address": None}, ["aes", 7], "0x8086", "64-bit", "1e999",
 )  # fmt: skip
 _KEYS: Final = (
@@ -203,8 +204,9 @@ def _deep(chance: random.Random, body: bytes) -> bytes:
 
 def _whole(chance: random.Random, _body: bytes) -> bytes:
     return chance.choice(
-        (b"", b"null", b"[]", b"{}", b'"x"', b"1e999", b"\xef\xbb\xbf{}", b"{" * 1000, b"-", b'{"inventory":{"interfaces":[{}]}}',
-         b'{"inventory":{"interfaces":[{"mac_address":1}]}}', b'{"inventory":{"interfaces":' + b"[" * 30 + b"]" * 30 + b"}}",
+        (b"", b"null", b"[]", b"{}", b'"x"', b"1e999", b"\xef\xbb\xbf{}", b"{" * 1000, b"-",
+         b'{"inventory":{"interfaces":[{}]}}', b'{"inventory":{"interfaces":[{"mac_address":1}]}}',
+         b'{"inventory":{"interfaces":' + b"[" * 30 + b"]" * 30 + b"}}",
          b"9" * 5000, b'{"inventory":"x"}', b"\x00" * 64, b"PK\x03\x04", b"<xml/>")
     )  # fmt: skip
 

@@ -20,7 +20,7 @@ class Wire:
         self._open: dict[int, socket.socket] = {}
 
     def send(self, callback: Callback) -> list[int]:
-        """Send it as its framing says; return the statuses of the answers, ``NO_ANSWER`` for a connection that ended."""
+        """Send it as its framing says; return the statuses of the answers, ``NO_ANSWER`` for none."""
         port = self._ports[callback.introspection]
         for again in (True, False):
             fresh = port not in self._open
