@@ -137,7 +137,7 @@ setup_pxe() {
         ipset:ipset ip:iproute2 nsenter:util-linux qemu-system-x86_64:qemu-system-x86 cpio:cpio; do
         PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
     done
-    [ -e /usr/lib/ipxe/qemu/pxe-virtio.rom ] || missing+=(ipxe-qemu)
+    [ -e /usr/lib/ipxe/qemu/efi-virtio.rom ] || missing+=(ipxe-qemu)
     compgen -G '/usr/lib/*/faketime/libfaketime.so.1' >/dev/null || missing+=(faketime)
     [ ${#missing[@]} -eq 0 ] || debian_packages "${missing[@]}"
     [ -e .boot-kernel/complete ] || fetch_kernel

@@ -8,36 +8,35 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from bench.service import executable
+from ferroscope.boot import dnsmasq, ipxe
+from ferroscope.config.settings import BootSettings
 from tests.cluster.cluster import Played
 from tests.pxe.netns import Netns
 from tests.support.processes import spawn, until
 
 _READY: Final = 10.0
-_POOL: Final = 60
+# What the product does not need: root has the files, nothing is kept, and a prober asks too often for a log.
+_OPTIONS: Final = ("user=root", "leasefile-ro", "quiet-dhcp", "quiet-dhcp6")
 
-_DNSMASQ: Final = """\
-port=0
-interface=boot
-bind-interfaces
-except-interface=lo
-user=root
-quiet-dhcp
-quiet-dhcp6
-leasefile-ro
-no-ping
-dhcp-authoritative
-dhcp-sequential-ip
-dhcp-range=10.77.0.{first},10.77.0.{last},255.255.255.0,2m
-dhcp-range=fd77::{number}:1,fd77::{number}:ffff,64,2m
-dhcp-boot=undionly.kpxe
-enable-tftp
-tftp-root={tftp}
-pid-file={directory}/dnsmasq.pid
-dhcp-leasefile={directory}/dnsmasq.leases
-"""
+
+def boot_settings(hosts: int, **changes: Any) -> BootSettings:
+    """Return the ``[boot]`` section of the lab's hosts, all of them."""
+    defaults = BootSettings(
+        hosts=tuple(f"boot{number}" for number in range(1, hosts + 1)),
+        interface="boot",
+        ranges=("10.77.0.50-10.77.0.229", "fd77::1000-fd77::ffff"),
+        callback_url="http://10.77.0.1:6385/v1/continue_inspection",
+        lease_time=120,
+        kernel="vmlinuz",
+        ramdisk="initramfs",
+        kernel_options=("console=ttyS0", "quiet", "panic=1"),
+    )
+    return msgspec.structs.replace(defaults, **changes)
 
 
 class BootHost:
@@ -59,12 +58,13 @@ class BootHost:
         space.ip("address", "add", f"fd77::{10 + number}/64", "dev", "boot")
         space.ip("address", "add", f"10.78.0.{10 + number}/24", "dev", "mgmt")
         self.heal()
-        first = 50 + _POOL * (number - 1)
-        self.configuration.write_text(
-            _DNSMASQ.format(
-                first=first, last=first + _POOL - 1, number=number, tftp=self.tftp, directory=self.directory
-            )
-        )
+
+    def configure(self, settings: BootSettings) -> None:
+        """Write what ``ferroscope pxe config`` makes for this host."""
+        options = (*_OPTIONS, f"pid-file={self.directory / 'dnsmasq.pid'}")
+        mine = msgspec.structs.replace(settings, tftp_root=str(self.tftp), dnsmasq_options=options)
+        self.configuration.write_text(dnsmasq.configuration(mine, self.name))
+        (self.tftp / mine.script).write_text(ipxe.script(mine))
 
     @property
     def dnsmasq_pid(self) -> int:

@@ -21,7 +21,7 @@ from sqlalchemy import make_url
 
 from tests.pxe import netns
 from tests.pxe.clients import Client
-from tests.pxe.host import BootHost
+from tests.pxe.host import BootHost, boot_settings
 from tests.pxe.netns import Netns
 from tests.pxe.prober import Prober
 from tests.support.processes import spawn, until
@@ -112,6 +112,7 @@ class Lab:
         self.mgmt.ip("address", "add", f"{MANAGEMENT}/24", "dev", "m0")
         for number in range(1, self._count + 1):
             self.hosts.append(self._host(number))
+            self.hosts[-1].configure(boot_settings(self._count))
 
     def _host(self, number: int) -> BootHost:
         space = self._namespace(f"boot{number}")

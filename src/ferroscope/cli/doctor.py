@@ -17,7 +17,7 @@ _MARKS = {"ok": "ok", "note": "NOTE", "wrong": "WRONG"}
 @database_option
 @output_option
 def doctor(files: tuple[str, ...], database: str | None, fmt: str) -> None:
-    """Check configuration, database, clock, drivers, hooks, ports and members; exit code 1 where something is wrong.
+    """Check configuration, database, clock, drivers, hooks, ports, boot and members; exit code 1 where one is wrong.
 
     It asks the database itself, not the API, so it also helps where nothing runs yet. It starts and changes nothing.
     """
@@ -33,7 +33,8 @@ def doctor(files: tuple[str, ...], database: str | None, fmt: str) -> None:
 def _checks(files: tuple[str, ...], database: str | None) -> list[dict[str, str]]:
     import msgspec
 
-    from ferroscope.runtime.doctor import Check, examine
+    from ferroscope.runtime.check import Check
+    from ferroscope.runtime.doctor import examine
 
     try:
         settings = load(list(files) or None, {"database.connection": database} if database else {})

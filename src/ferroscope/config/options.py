@@ -311,6 +311,44 @@ PXE_FILTER: Final = (
     ),
 )
 
+BOOT: Final = (
+    cfg.ListOpt(
+        "hosts",
+        default=[],
+        help="Names of all boot hosts, in an order that is the same everywhere. Empty: there are none.",
+    ),
+    cfg.StrOpt("interface", default="eth0", help="A boot host's link to the boot network."),
+    cfg.ListOpt(
+        "ranges",
+        default=[],
+        help="Addresses that boot hosts give, each host its own part: FIRST-LAST, of IPv4 or IPv6; "
+        "FIRST-LAST/BITS@ROUTER for a network behind a DHCP relay.",
+    ),
+    cfg.IntOpt("lease_time", default=600, min=120, help="Seconds for which a machine has its address."),
+    cfg.StrOpt(
+        "callback_url",
+        default="",
+        help="Where ramdisks post what they found, such as http://10.0.0.1:6385/v1/continue_inspection.",
+    ),
+    cfg.StrOpt("tftp_root", default="/var/lib/ferroscope/tftp", help="Directory that boot hosts serve over TFTP."),
+    cfg.StrOpt(
+        "http_url", default="", help="Base URL at which a web server serves the same directory; empty: TFTP serves all."
+    ),
+    cfg.StrOpt("script", default="boot.ipxe", help="Name of the iPXE script in that directory."),
+    cfg.StrOpt("kernel", default="ipa.kernel", help="The ramdisk's kernel: a name in that directory, or a URL."),
+    cfg.StrOpt("ramdisk", default="ipa.initramfs", help="The ramdisk: a name in that directory, or a URL."),
+    cfg.ListOpt("kernel_options", default=[], help="More words for the kernel's command line, such as console=ttyS0."),
+    cfg.StrOpt("loader_bios", default="undionly.kpxe", help="iPXE for BIOS firmware, in that directory."),
+    cfg.StrOpt("loader_x64", default="ipxe.efi", help="iPXE for UEFI firmware on x86-64, in that directory."),
+    cfg.StrOpt("loader_arm64", default="ipxe-arm64.efi", help="iPXE for UEFI firmware on arm64, in that directory."),
+    cfg.StrOpt(
+        "dnsmasq_config",
+        default="/etc/dnsmasq.d/ferroscope.conf",
+        help="Where a boot host keeps what 'ferroscope pxe config' made for its dnsmasq; 'ferroscope doctor' reads it.",
+    ),
+    cfg.ListOpt("dnsmasq_options", default=[], help="More lines for dnsmasq's configuration; they cannot have commas."),
+)
+
 METRICS: Final = (
     cfg.StrOpt("host", default="::", help="Address to serve metrics on; '::' is every address, IPv4 too."),
     cfg.PortOpt(
@@ -337,6 +375,7 @@ SECTIONS: Final[dict[str, tuple[Sequence[Any], type[msgspec.Struct]]]] = {
     "registry": (REGISTRY, target.RegistrySettings),
     "drivers": (DRIVERS, target.DriverSettings),
     "pxe_filter": (PXE_FILTER, target.PxeFilterSettings),
+    "boot": (BOOT, target.BootSettings),
     "log": (LOG, target.LogSettings),
     "metrics": (METRICS, target.MetricsSettings),
 }

@@ -156,6 +156,27 @@ class PxeFilterSettings(msgspec.Struct, frozen=True, kw_only=True):
     dnsmasq_pid_file: str = ""
 
 
+class BootSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``[boot]``: what boot hosts serve, the same on all of them. No ``hosts``: there are none."""
+
+    hosts: tuple[str, ...] = ()
+    interface: str = "eth0"
+    ranges: tuple[str, ...] = ()
+    lease_time: int = 600
+    callback_url: str = ""
+    tftp_root: str = "/var/lib/ferroscope/tftp"
+    http_url: str = ""
+    script: str = "boot.ipxe"
+    kernel: str = "ipa.kernel"
+    ramdisk: str = "ipa.initramfs"
+    kernel_options: tuple[str, ...] = ()
+    loader_bios: str = "undionly.kpxe"
+    loader_x64: str = "ipxe.efi"
+    loader_arm64: str = "ipxe-arm64.efi"
+    dnsmasq_config: str = "/etc/dnsmasq.d/ferroscope.conf"
+    dnsmasq_options: tuple[str, ...] = ()
+
+
 class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True):
     """``[metrics]``: a port of its own for the metrics of processes without the API. 0: none."""
 
@@ -182,5 +203,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     registry: RegistrySettings = RegistrySettings()
     drivers: DriverSettings = DriverSettings()
     pxe_filter: PxeFilterSettings = PxeFilterSettings()
+    boot: BootSettings = BootSettings()
     log: LogSettings = LogSettings()
     metrics: MetricsSettings = MetricsSettings()

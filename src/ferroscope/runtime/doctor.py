@@ -13,9 +13,8 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
-import msgspec
 from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -25,24 +24,14 @@ from ferroscope.domain.model import Member
 from ferroscope.observe import party
 from ferroscope.ports.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
 from ferroscope.ports.store import Transaction
-from ferroscope.runtime import wiring
+from ferroscope.runtime import boot_checks, wiring
 from ferroscope.runtime.backend import Backend, open_backend
+from ferroscope.runtime.check import Check
 from ferroscope.runtime.clock import SystemClock
-
-Verdict = Literal["ok", "note", "wrong"]
 
 _LEASE: Final = "ferroscope/doctor"
 _ANSWER_SECONDS: Final = 3.0
 _OLD_REQUEST: Final = 60.0
-
-
-class Check(msgspec.Struct, frozen=True):
-    """What was looked at and found; ``advice`` is what to do. A note is worth knowing, not wrong."""
-
-    name: str
-    verdict: Verdict
-    sentence: str
-    advice: str = ""
 
 
 def examine(settings: Settings) -> Iterator[Check]:
@@ -50,6 +39,7 @@ def examine(settings: Settings) -> Iterator[Check]:
     yield _drivers(settings)
     yield _hooks(settings)
     yield from _ports(settings)
+    yield from boot_checks.examine(settings.boot)
     backend = None
     try:
         missing = _missing_file(settings)

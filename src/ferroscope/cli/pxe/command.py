@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from ferroscope.cli.pxe.config import config
 from ferroscope.cli.pxe.gate import clean, ruleset
 
 
@@ -14,3 +15,4 @@ def pxe() -> None:
 
 pxe.add_command(ruleset)
 pxe.add_command(clean)
+pxe.add_command(config)

@@ -1,0 +1,119 @@
+"""A boot host's dnsmasq configuration. Source: dnsmasq(8); architectures of clients: RFC 4578 and IANA's register.
+
+It gives addresses from this host's own part of every range, and the way to boot: firmware gets iPXE, iPXE gets the
+script. It holds no machine's MAC: whom dnsmasq may hear is the gate's matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from ferroscope.boot.pools import Range, parse_all
+from ferroscope.config.settings import BootSettings
+
+# What a client says it is -> the tag of it.
+_ARCHITECTURES: Final = {
+    "0": "bios",
+    "6": "ia32",
+    "7": "x64",
+    "9": "x64",
+    "11": "arm64",
+    "16": "http",
+    "19": "http-arm64",
+}
+
+
+class HostError(ValueError):
+    """The host is none of ``[boot] hosts``; the message has those."""
+
+
+def pools(settings: BootSettings, host: str) -> tuple[Range, ...]:
+    """Return the ranges of this host alone; ``HostError``, ``PoolError``."""
+    if host not in settings.hosts:
+        known = ", ".join(settings.hosts) or "nobody"
+        raise HostError(f"{host} is none of the boot hosts; [boot] hosts names {known}")
+    count = len(settings.hosts)
+    return tuple(one.part(settings.hosts.index(host), count) for one in parse_all(settings.ranges, hosts=count))
+
+
+def configuration(settings: BootSettings, host: str) -> str:
+    """Return the whole file; ``HostError``, ``PoolError``."""
+    return "\n".join(_lines(settings, host)) + "\n"
+
+
+def _lines(settings: BootSettings, host: str) -> Iterator[str]:
+    mine = pools(settings, host)
+    place = f"{settings.hosts.index(host) + 1} of {len(settings.hosts)}"
+    yield f"# dnsmasq of {host}, boot host {place}. Made by: ferroscope pxe config --host {host}"
+    yield "# Changes belong into [boot] of Ferroscope's configuration, which is the same on all boot hosts."
+    yield from ("", "# DHCP and TFTP on the boot network; no DNS.", "port=0", f"interface={settings.interface}")
+    yield from ("except-interface=lo", "bind-dynamic", "")
+    yield from _addresses(settings, mine)
+    yield from _boot(settings, v4=any(one.version == 4 for one in mine), v6=any(one.version == 6 for one in mine))
+    yield from ("", "# What a machine loads. Answers come from a port of their own, so a transfer that runs outlives")
+    yield from ("# the gate's closing.", "enable-tftp", f"tftp-root={settings.tftp_root}")
+    if settings.dnsmasq_options:
+        yield from ("", "# [boot] dnsmasq_options", *settings.dnsmasq_options)
+
+
+def _addresses(settings: BootSettings, mine: tuple[Range, ...]) -> Iterator[str]:
+    yield "# This host's own part of every range: no other boot host gives these addresses."
+    yield "dhcp-sequential-ip"
+    yield "# Without it an answer may come seconds late, when another host's gate is open already."
+    yield "no-ping"
+    lease = f"{settings.lease_time}s"
+    for number, one in enumerate(mine, start=1):
+        tag = f"range{number}"
+        if one.version == 6:
+            yield f"dhcp-range=set:{tag},{one.first},{one.last},{one.bits},{lease}"
+            continue
+        yield f"dhcp-range=set:{tag},{one.first},{one.last}{',' if one.netmask else ''}{one.netmask},{lease}"
+        # Empty: no route at all; otherwise dnsmasq names itself.
+        yield f"dhcp-option=tag:{tag},option:router{',' if one.router else ''}{one.router}"
+    if any(one.version == 6 for one in mine):
+        yield from ("# Machines are told to ask with DHCPv6.", "enable-ra")
+
+
+def _boot(settings: BootSettings, *, v4: bool, v6: bool) -> Iterator[str]:
+    yield from ("", "# Who asks: iPXE, or a firmware of which kind.", "dhcp-match=set:ipxe,175")
+    yield "dhcp-userclass=set:ipxe,iPXE"
+    for number, tag in _ARCHITECTURES.items():
+        if v4:
+            yield f"dhcp-match=set:{tag},option:client-arch,{number}"
+        if v6:
+            yield f"dhcp-match=set:{tag},option6:61,{number}"
+    if v4:
+        yield from ("", "# iPXE gets the script, a firmware gets iPXE.", *_boot4(settings))
+    if v6:
+        yield from ("", "# The same over IPv6, as URLs.", *_boot6(settings))
+
+
+def _boot4(settings: BootSettings) -> Iterator[str]:
+    yield f"dhcp-boot=tag:ipxe,{_url(settings, settings.script)}"
+    for tag, file in _loaders(settings):
+        yield f"dhcp-boot=tag:{tag},tag:!ipxe,{file}"
+    if settings.http_url:
+        for tag, file in (("http", settings.loader_x64), ("http-arm64", settings.loader_arm64)):
+            yield f"dhcp-option=tag:{tag},tag:!ipxe,option:vendor-class,HTTPClient"
+            yield f"dhcp-boot=tag:{tag},tag:!ipxe,{_url(settings, file)}"
+
+
+def _boot6(settings: BootSettings) -> Iterator[str]:
+    # dnsmasq puts the address at which it was asked where [::] stands.
+    base = settings.http_url.rstrip("/") or "tftp://[::]"
+    yield f"dhcp-option=tag:ipxe,option6:bootfile-url,{base}/{settings.script}"
+    for tag, file in _loaders(settings):
+        if tag != "bios":
+            yield f"dhcp-option=tag:{tag},tag:!ipxe,option6:bootfile-url,tftp://[::]/{file}"
+
+
+def _loaders(settings: BootSettings) -> Iterator[tuple[str, str]]:
+    yield "bios", settings.loader_bios
+    yield "x64", settings.loader_x64
+    yield "arm64", settings.loader_arm64
+
+
+def _url(settings: BootSettings, file: str) -> str:
+    """Return how a file is named to a client: a URL where HTTP serves it, else its name in the TFTP root."""
+    return f"{settings.http_url.rstrip('/')}/{file}" if settings.http_url else file

@@ -1,0 +1,46 @@
+"""The iPXE script: loads kernel and ramdisk from where it came from, and tells the ramdisk where to call back.
+
+The same script serves every machine: it knows its own NIC, and the API finds the node by what the ramdisk sends.
+Where a file does not come, the gate may just have moved to another host: the machine asks for an address again.
+Source: ipxe.org/cmd; the ramdisk's parameters: ironic-python-agent's documentation of inspection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ferroscope.config.settings import BootSettings
+
+
+def script(settings: BootSettings) -> str:
+    """Return the whole script."""
+    return "\n".join(_lines(settings)) + "\n"
+
+
+def _lines(settings: BootSettings) -> Iterator[str]:
+    words = [
+        f"ipa-inspection-callback-url={settings.callback_url}",
+        "BOOTIF=01-${netX/mac:hexhyp}",
+        "initrd=ramdisk",
+        *settings.kernel_options,
+    ]
+    yield "#!ipxe"
+    yield "# Made by: ferroscope pxe config. Changes belong into [boot] of Ferroscope's configuration."
+    yield from ("set tries:int32 0", "", ":again")
+    if not settings.http_url:
+        yield "isset ${next-server} && set base tftp://${next-server}/ || clear base"
+    yield f"kernel --name kernel {_place(settings, settings.kernel)} {' '.join(words)} || goto failed"
+    yield f"initrd --name ramdisk {_place(settings, settings.ramdisk)} || goto failed"
+    yield "boot || goto failed"
+    yield from ("", ":failed", "imgfree", "inc tries")
+    yield "iseq ${tries} 10 && goto give_up ||"
+    yield "echo Kernel or ramdisk did not come; asking for another boot host"
+    yield from ("sleep 3", "ifclose", "dhcp ||", "goto again")
+    yield from ("", ":give_up", "echo Giving up: the next boot device follows", "exit 1")
+
+
+def _place(settings: BootSettings, file: str) -> str:
+    """Return a file's URL: itself, over HTTP where that serves it, else over TFTP from the host that is open now."""
+    if "://" in file:
+        return file
+    return f"{settings.http_url.rstrip('/')}/{file}" if settings.http_url else f"${{base}}{file}"

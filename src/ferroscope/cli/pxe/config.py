@@ -1,0 +1,65 @@
+"""``ferroscope pxe config``: what a boot host's dnsmasq and its machines are given, made from ``[boot]``."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import click
+
+from ferroscope.cli.service import config_option, settings_of
+
+
+@click.command("config")
+@config_option
+@click.option("--host", help="Name of the boot host in [boot] hosts. [default: this host's]")
+@click.option(
+    "--directory", "directory", type=click.Path(file_okay=False, path_type=Path),
+    help="Write dnsmasq.conf and the script there. [default: print both]",
+)  # fmt: skip
+@click.option(
+    "--install", is_flag=True, help="Write them to where [boot] dnsmasq_config and tftp_root say; do it on each host."
+)
+def config(files: tuple[str, ...], host: str | None, directory: Path | None, install: bool) -> None:
+    """Make the boot configuration of a boot host: dnsmasq's file, and the iPXE script.
+
+    Every host gives addresses of its own part of each range in [boot] ranges, so that no two give the same one.
+    """
+    from ferroscope.boot import dnsmasq, ipxe
+
+    if directory is not None and install:
+        raise click.UsageError("give --directory or --install, not both")
+    boot = settings_of(files).boot
+    if not boot.hosts:
+        raise click.ClickException("there are no boot hosts; name all of them in [boot] hosts, and give [boot] ranges")
+    if not boot.callback_url:
+        raise click.ClickException(
+            "[boot] callback_url is not set: http://HOST:6385/v1/continue_inspection of your API"
+        )
+    try:
+        text = dnsmasq.configuration(boot, host or _own_name(boot.hosts))
+    except ValueError as exc:
+        raise click.ClickException(str(exc)) from exc
+    made = {"dnsmasq.conf": text, boot.script: ipxe.script(boot)}
+    if install:
+        _write({Path(boot.dnsmasq_config): text, Path(boot.tftp_root) / boot.script: made[boot.script]})
+    elif directory is not None:
+        _write({directory / name: content for name, content in made.items()})
+    else:
+        click.echo("\n".join(f"# ---- {name}\n{content}" for name, content in made.items()), nl=False)
+
+
+def _own_name(hosts: tuple[str, ...]) -> str:
+    name = socket.gethostname()
+    short = name.partition(".")[0]
+    return short if short in hosts and name not in hosts else name
+
+
+def _write(files: dict[Path, str]) -> None:
+    for path, content in files.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content, encoding="utf-8")
+        except OSError as exc:
+            raise click.ClickException(f"cannot write {path}: {exc.strerror}") from exc
+        click.echo(f"wrote {path}")

@@ -1,0 +1,156 @@
+"""What ``ferroscope doctor`` looks at on a boot host: pools, dnsmasq's file, what is served, and the way back.
+
+Like all checks: it changes nothing, gives up in time, and each is a sentence and what to do.
+"""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import shutil
+import socket
+import subprocess
+import urllib.parse
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from ferroscope.boot import dnsmasq
+from ferroscope.boot.pools import PoolError, Range, overlap, parse
+from ferroscope.config.settings import BootSettings
+from ferroscope.runtime.check import Check
+
+_SECONDS: Final = 5.0
+_MADE: Final = "run: ferroscope pxe config --install, then restart dnsmasq"
+_PATH: Final = "/v1/continue_inspection"
+
+
+def examine(settings: BootSettings, host: str | None = None) -> Iterator[Check]:
+    """Yield the checks of this host; none at all where there are no boot hosts."""
+    if not settings.hosts:
+        return
+    yield _callback(settings)
+    try:
+        others = {name: dnsmasq.pools(settings, name) for name in settings.hosts}
+    except PoolError as exc:
+        yield Check("boot ranges", "wrong", str(exc), "correct [boot] ranges")
+        return
+    if not settings.ranges:
+        yield Check("boot ranges", "wrong", "boot hosts have no addresses to give", "set [boot] ranges")
+        return
+    name = host or _own_name(settings.hosts)
+    parts = "; ".join(f"{one}: {', '.join(map(str, ranges))}" for one, ranges in others.items())
+    yield Check("boot ranges", "ok", f"each boot host has addresses of its own ({parts})")
+    if name not in settings.hosts:
+        sentence = f"this host, {name}, is none of the boot hosts ({', '.join(settings.hosts)})"
+        yield Check("boot host", "note", sentence, "if it shall be one, add it to [boot] hosts, on all hosts")
+        return
+    del others[name]
+    yield from _configuration(settings, name, others)
+    yield from _files(settings)
+
+
+def _configuration(settings: BootSettings, host: str, others: dict[str, tuple[Range, ...]]) -> Iterator[Check]:
+    path = Path(settings.dnsmasq_config)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        yield Check("dnsmasq", "wrong", f"{path} cannot be read: {getattr(exc, 'strerror', None) or exc}", _MADE)
+        return
+    yield _pools(path, text, others)
+    yield _syntax(path)
+    if text == dnsmasq.configuration(settings, host):
+        yield Check("dnsmasq", "ok", f"{path} is what this configuration makes")
+    else:
+        yield Check("dnsmasq", "note", f"{path} is not what this configuration makes", _MADE)
+
+
+def _pools(path: Path, text: str, others: dict[str, tuple[Range, ...]]) -> Check:
+    """The addresses that are really given here must be nobody else's."""
+    for found in _given(text):
+        for name, ranges in others.items():
+            for one in ranges:
+                if overlap(found, one):
+                    said = f"{path} gives {found}, but {one} is the part of {name}: one address could be given twice"
+                    return Check("boot pools", "wrong", said, _MADE)
+    return Check("boot pools", "ok", f"no address that {path} gives is another host's")
+
+
+def _given(text: str) -> Iterator[Range]:
+    """Yield the ranges of dnsmasq's ``dhcp-range`` lines: their first two words that are addresses."""
+    for line in text.splitlines():
+        option, _, value = line.strip().partition("=")
+        if option.removeprefix("--").strip() != "dhcp-range":
+            continue
+        addresses = [word for word in map(str.strip, value.split(",")) if _is_address(word)][:2]
+        if len(addresses) == 2:
+            with suppress(PoolError):  # dnsmasq itself says what is wrong with it
+                yield parse("-".join(addresses), hosts=1)
+
+
+def _is_address(word: str) -> bool:
+    try:
+        ipaddress.ip_address(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _syntax(path: Path) -> Check:
+    program = shutil.which("dnsmasq", path="/usr/sbin:/usr/bin:/usr/local/sbin:/sbin:/bin")
+    if program is None:
+        return Check("dnsmasq", "wrong", "dnsmasq is not installed", "install it, Debian's package is dnsmasq-base")
+    command = [program, "--test", f"--conf-file={path}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        return Check("dnsmasq", "wrong", f"{program} cannot be run: {exc}", "see whether it works by hand")
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or ["it does not say why"])[-1]
+        return Check("dnsmasq", "wrong", f"dnsmasq does not take {path}: {said}", _MADE)
+    return Check("dnsmasq", "ok", f"dnsmasq takes {path}")
+
+
+def _files(settings: BootSettings) -> Iterator[Check]:
+    root = Path(settings.tftp_root)
+    needed = [settings.script, *(name for name in (settings.kernel, settings.ramdisk) if "://" not in name)]
+    missing = [name for name in needed if not (root / name).is_file()]
+    if missing:
+        advice = f"the script comes from ferroscope pxe config --install; put kernel and ramdisk into {root}"
+        yield Check("boot files", "wrong", f"{root} lacks {', '.join(missing)}: no machine can boot", advice)
+    else:
+        yield Check("boot files", "ok", f"{', '.join(needed)} are in {root}")
+    loaders = [settings.loader_bios, settings.loader_x64, settings.loader_arm64]
+    lacking = [name for name in loaders if not (root / name).is_file()]
+    if lacking:
+        sentence = f"{root} lacks {', '.join(lacking)}: machines of that kind whose firmware is not iPXE cannot boot"
+        yield Check("boot files", "note", sentence, "Debian has them in the package ipxe, in /usr/lib/ipxe")
+
+
+def _callback(settings: BootSettings) -> Check:
+    url = urllib.parse.urlsplit(settings.callback_url)
+    if url.scheme not in ("http", "https") or not url.hostname or not url.path.endswith(_PATH):
+        sentence = f"[boot] callback_url is {settings.callback_url!r}, to which no ramdisk could post"
+        return Check("callback", "wrong", sentence, f"set it to http://HOST:6385{_PATH}")
+    kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
+    connection = kind(url.hostname, url.port, timeout=_SECONDS)
+    path = url.path.removesuffix(_PATH) + "/healthcheck"
+    try:
+        connection.request("GET", path)
+        status = connection.getresponse().status
+    except (OSError, http.client.HTTPException) as exc:
+        advice = "is the api running, and is there a way to it from here? Machines need one from the boot network"
+        return Check("callback", "wrong", f"{url.netloc} cannot be reached: {exc}", advice)
+    finally:
+        connection.close()
+    if status != 200:
+        sentence = f"{url.netloc} answers {status} to a health check, so that ramdisks may call back in vain"
+        return Check("callback", "wrong", sentence, "see the api's log; correct [boot] callback_url where it is wrong")
+    return Check("callback", "ok", f"ramdisks find the api at {settings.callback_url}")
+
+
+def _own_name(hosts: tuple[str, ...]) -> str:
+    name = socket.gethostname()
+    short = name.partition(".")[0]
+    return short if short in hosts and name not in hosts else name

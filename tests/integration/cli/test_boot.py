@@ -1,0 +1,149 @@
+"""``ferroscope pxe config`` makes what dnsmasq takes; ``ferroscope doctor`` finds what is wrong with it on a host."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from ferroscope.cli.client import Api
+from ferroscope.cli.exits import Exit
+from ferroscope.cli.main import main
+from ferroscope.config.options import load
+from ferroscope.runtime import boot_checks
+from ferroscope.runtime.check import Check
+
+
+class Site:
+    """A boot host's files, in a directory of the test's own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.dnsmasq = directory / "dnsmasq.conf"
+        self.root = directory / "tftp"
+        self.file = directory / "ferroscope.conf"
+        self.options = {
+            "hosts": "boot1,boot2",
+            "ranges": "127.0.0.10-127.0.0.19,fd00::1000-fd00::1fff",
+            "callback_url": "http://127.0.0.1:1/v1/continue_inspection",
+            "tftp_root": str(self.root),
+            "dnsmasq_config": str(self.dnsmasq),
+        }
+
+    def write(self, **options: str) -> str:
+        self.options.update(options)
+        self.file.write_text("[boot]\n" + "".join(f"{name} = {value}\n" for name, value in self.options.items()))
+        return str(self.file)
+
+    def config(self, *words: str, check: int = 0) -> str:
+        result = CliRunner().invoke(main, ["pxe", "config", "-c", self.write(), *words])
+        assert result.exit_code == check, result.output
+        return result.output
+
+    def examine(self) -> dict[str, Check]:
+        """Return the checks that are not ok, by name."""
+        found = boot_checks.examine(load([self.write()]).boot, "boot1")
+        return {check.name: check for check in found if check.verdict != "ok"}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    """Return a site that has nothing yet."""
+    return Site(tmp_path)
+
+
+@pytest.fixture
+def ready(site: Site, api: Api) -> Site:
+    """Return a site on which everything is in place."""
+    site.options["callback_url"] = f"{api.url}/v1/continue_inspection"
+    site.config("--host", "boot1", "--install")
+    for name in ("ipa.kernel", "ipa.initramfs", "undionly.kpxe", "ipxe.efi", "ipxe-arm64.efi"):
+        (site.root / name).write_bytes(b"\0")
+    return site
+
+
+def test_dnsmasq_takes_what_is_made_for_each_host(site: Site, tmp_path: Path) -> None:
+    for host in ("boot1", "boot2"):
+        site.config("--host", host, "--directory", str(tmp_path / host))
+        done = subprocess.run(
+            ["/usr/sbin/dnsmasq", "--test", f"--conf-file={tmp_path / host / 'dnsmasq.conf'}"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert (tmp_path / host / "boot.ipxe").read_text().startswith("#!ipxe")
+    assert (tmp_path / "boot1" / "dnsmasq.conf").read_text() != (tmp_path / "boot2" / "dnsmasq.conf").read_text()
+
+
+def test_without_a_directory_both_files_are_shown(site: Site) -> None:
+    shown = site.config("--host", "boot1")
+    assert "dhcp-range=set:range1,127.0.0.10,127.0.0.14,600s" in shown
+    assert "#!ipxe" in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "host", "why"),
+    [
+        ({}, "boot9", "[boot] hosts names boot1, boot2"),
+        ({"hosts": ""}, "boot1", "name all of them in [boot] hosts"),
+        ({"callback_url": ""}, "boot1", "[boot] callback_url is not set"),
+        ({"ranges": "10.0.0.1-10.0.0.1"}, "boot1", "too few for 2 boot hosts"),
+    ],
+)
+def test_a_configuration_that_cannot_be_made_says_why(site: Site, options: dict[str, str], host: str, why: str) -> None:
+    site.options.update(options)
+    assert why in site.config("--host", host, check=Exit.FAILURE)
+
+
+def test_on_a_host_where_everything_is_in_place_nothing_is_wrong(ready: Site) -> None:
+    assert ready.examine() == {}
+
+
+def test_without_boot_hosts_nothing_is_checked(site: Site) -> None:
+    assert list(boot_checks.examine(load([site.write(hosts="")]).boot, "boot1")) == []
+
+
+def test_addresses_of_another_host_in_the_file_of_this_one_are_found(ready: Site) -> None:
+    ready.config("--host", "boot2", "--directory", str(ready.dnsmasq.parent))
+    found = ready.examine()
+    assert found["boot pools"].verdict == "wrong"
+    assert "127.0.0.15-127.0.0.19 is the part of boot2" in found["boot pools"].sentence
+
+
+def test_a_file_that_dnsmasq_does_not_take_is_found_with_its_words(ready: Site) -> None:
+    ready.dnsmasq.write_text(ready.dnsmasq.read_text() + "dhcp-rage=1\n")
+    wrong = [check.sentence for check in boot_checks.examine(load([ready.write()]).boot, "boot1")]
+    assert any("dnsmasq does not take" in sentence and "bad option" in sentence for sentence in wrong)
+
+
+def test_a_file_of_an_older_configuration_is_noted(ready: Site) -> None:
+    ready.options["lease_time"] = "1200"
+    assert ready.examine()["dnsmasq"].verdict == "note"
+
+
+def test_files_that_machines_would_ask_for_in_vain_are_found(ready: Site) -> None:
+    (ready.root / "ipa.kernel").unlink()
+    assert "lacks ipa.kernel" in ready.examine()["boot files"].sentence
+    (ready.root / "ipa.kernel").touch()
+    (ready.root / "ipxe.efi").unlink()
+    assert (ready.examine()["boot files"].verdict, ready.examine()["boot files"].sentence[-40:]) == (
+        "note",
+        "kind whose firmware is not iPXE cannot boot"[-40:],
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("http://127.0.0.1:1/v1/continue_inspection", "cannot be reached"),
+        ("http://127.0.0.1:6385/", "no ramdisk could post"),
+    ],
+)
+def test_a_callback_that_cannot_arrive_is_found(ready: Site, url: str, why: str) -> None:
+    ready.options["callback_url"] = url
+    assert why in ready.examine()["callback"].sentence
+
+
+def test_a_host_that_is_no_boot_host_is_told_so_and_no_more(ready: Site) -> None:
+    *_, last = boot_checks.examine(load([ready.write()]).boot, "api1")
+    assert (last.name, last.verdict) == ("boot host", "note")

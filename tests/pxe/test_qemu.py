@@ -1,0 +1,34 @@
+"""End to end with a machine that really boots: firmware, DHCP, TFTP, kernel, ramdisk, callback, hooks, end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.pxe.machine import attach
+from tests.pxe.site import Plan, Site
+
+MAC = "52:54:00:fe:00:01"
+
+
+def test_a_virtual_machine_boots_through_the_open_gate_and_its_inspection_finishes(
+    tmp_path: Path, postgresql_url: str
+) -> None:
+    with Site(tmp_path, postgresql_url, Plan(options="[inspector]\nhooks = $default_hooks,memory\n")) as site:
+        site.install_ramdisk()
+        machine = attach(site.lab, "vm1", MAC)
+        site.machines["vm1"] = machine
+        site.enroll("vm1", MAC)
+        site.provision("vm1", "inspect")
+        site.until_state("vm1", "manageable", "inspect failed", seconds=150)
+        node, inventory = site.node("vm1"), site.inventory("vm1")
+        steps = [entry["step"] for entry in site.timeline("vm1")]
+        ports = site.ports("vm1")
+    assert node["provision_state"] == "manageable", f"{node['last_error']}\n{machine.said()[-3000:]}"
+    assert machine.starts == 1
+    # What only a machine that runs can know.
+    assert inventory["system_vendor"]["serial_number"] == "vm1"
+    assert {nic["mac_address"] for nic in inventory["interfaces"]} == {MAC, machine.spare}
+    assert inventory["boot"] == {"current_boot_mode": "bios", "pxe_interface": MAC}
+    assert node["properties"]["cpu_arch"] == "x86_64"
+    assert set(ports) == {MAC}
+    assert steps[-1] == "finished"

@@ -1,0 +1,1 @@
+"""What boot hosts are given."""
