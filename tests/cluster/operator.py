@@ -6,8 +6,10 @@ operator does; the 409 that the repetition of a request may meet says that the f
 
 from __future__ import annotations
 
+import math
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
 
@@ -32,14 +34,27 @@ class Flight(msgspec.Struct):
 
 
 class Operator(threading.Thread):
-    """Inspects every node ``rounds`` times; None: until ``finish`` is called, then waits for what is in flight."""
+    """Inspects every node ``rounds`` times; None: until ``finish`` is called, then waits for what is in flight.
 
-    def __init__(self, cluster: Cluster, *, rounds: int | None, at_once: int = 50, give_up: float = 120.0) -> None:
+    ``limit`` returns how many inspections may have been asked for by now, in all.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        rounds: int | None,
+        at_once: int = 50,
+        give_up: float = 120.0,
+        limit: Callable[[], float] = lambda: math.inf,
+    ) -> None:
         super().__init__(name="operator", daemon=True)
         self._url = cluster.url
         self._rounds = rounds
         self._at_once = at_once
         self._give_up = give_up
+        self._limit = limit
+        self._asked = 0
         self._http = pool(16)
         self._begun: dict[str, int] = {}
         self._asking: dict[str, Future[bool]] = {}
@@ -90,7 +105,9 @@ class Operator(threading.Thread):
             self._look(node, flight, states.get(node, "gone"))
         idle = [node for node in states if node not in self._flying and node not in self._asking and self._more(node)]
         idle.sort(key=lambda node: self._begun.get(node, 0))
-        for node in idle[: self._at_once - len(self._flying) - len(self._asking)]:
+        room = min(self._at_once - len(self._flying) - len(self._asking), self._limit() - self._asked)
+        for node in idle[: max(0, int(room))]:
+            self._asked += 1
             self._begun[node] = self._begun.get(node, 0) + 1
             self._asking[node] = executor.submit(self._ask, node)
         return not idle and not self._flying and not self._asking
