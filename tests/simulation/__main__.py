@@ -6,6 +6,7 @@ Exits 1 where an invariant is violated.
 from __future__ import annotations
 
 import argparse
+import itertools
 import multiprocessing
 import os
 import sys
@@ -17,26 +18,30 @@ from functools import partial
 from tests.simulation import report
 from tests.simulation.bugs import BUGS
 from tests.simulation.run import Result, run
-from tests.simulation.scenario import Scenario, elections, from_seed
+from tests.simulation.scenario import Scenario, elections, from_seed, takeovers
 
 # A transcript that nobody asked for is cut to its last lines.
 _LAST_LINES = 60
+_BATCH = 200
 
 
 def main() -> int:
     options = _options()
-    play = partial(_play, bug=options.bug, only_elections=options.elections)
-    suffix = (f" --bug {options.bug}" if options.bug else "") + (" --elections" if options.elections else "")
+    kind = "takeovers" if options.takeovers else "elections" if options.elections else "all"
+    play = partial(_play, bug=options.bug, kind=kind)
+    suffix = (f" --bug {options.bug}" if options.bug else "") + {"all": "", "elections": " --elections"}.get(
+        kind, f" --takeovers {options.takeovers}"
+    )
     if options.seed is not None:
         return _one(play(options.seed, transcript=options.transcript), suffix)
     begun, tally = time.perf_counter(), report.Tally()
-    for result in _all(play, range(options.first, options.first + options.seeds), options.jobs):
+    for result in _results(play, options):
         tally.add(result)
         if result.rule is not None:
             print(report.failure(result, suffix), flush=True)
         if tally.seeds % 100 == 0:
             print(f"{tally.seeds} seeds, {time.perf_counter() - begun:.0f} s", file=sys.stderr, flush=True)
-        if result.rule is not None and options.stop:
+        if (result.rule is not None and options.stop) or 0 < options.takeovers <= tally.counted["takeovers"]:
             break
     if tally.failed:
         lines = play(tally.failed[0].seed, transcript=True).lines or []
@@ -55,19 +60,34 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--elections", action="store_true", help="only leaders and their leases, under faults without end"
     )
+    parser.add_argument(
+        "--takeovers",
+        type=int,
+        default=0,
+        metavar="N",
+        help="elections in which offices change hands all the time, until N did",
+    )
     parser.add_argument("--stop", action="store_true", help="stop at the first violation")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes (%(default)s)")
     return parser.parse_args()
 
 
-def _scenario(seed: int, bug: str | None, only_elections: bool) -> Scenario:
+def _scenario(seed: int, bug: str | None, kind: str) -> Scenario:
     changes = dict(BUGS[bug].focus) if bug else {}
-    return elections(seed, **changes) if only_elections else from_seed(seed, **changes)
+    return {"takeovers": takeovers, "elections": elections}.get(kind, from_seed)(seed, **changes)
 
 
-def _play(seed: int, *, bug: str | None, only_elections: bool, transcript: bool = False) -> Result:
-    scenario = _scenario(seed, bug, only_elections)
+def _play(seed: int, *, bug: str | None, kind: str, transcript: bool = False) -> Result:
+    scenario = _scenario(seed, bug, kind)
     return run(scenario, transcript=transcript, bug=BUGS[bug].patch if bug else nullcontext)
+
+
+def _results(play: partial[Result], options: argparse.Namespace) -> Iterator[Result]:
+    """Give the results of the seeds, or of one seed after the other for ever where takeovers are counted."""
+    if options.takeovers:
+        for first in itertools.count(options.first, _BATCH):
+            yield from _all(play, range(first, first + _BATCH), options.jobs)
+    yield from _all(play, range(options.first, options.first + options.seeds), options.jobs)
 
 
 def _all(play: partial[Result], seeds: range, jobs: int) -> Iterator[Result]:

@@ -226,7 +226,7 @@ def _() -> Iterator[Any]:
     yield requests.SqlRequests, "hold", lambda _self, _claim, **_noted: None
 
 
-@bug("orphans-kept", "what dead members hold is never freed", seeds=40)
+@bug("orphans-kept", "what dead members hold is never freed", seeds=20)
 def _() -> Iterator[Any]:
     yield queue.SqlQueue, "_free_orphans", lambda _self, _holder: None
 

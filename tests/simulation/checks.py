@@ -498,7 +498,7 @@ class Checks:
         scenario = self._world.scenario
         period = scenario.settings.inspector.timeout_period
         silent = self._kernel.now - self.stepped_at
-        if not scenario.ledger and silent > period + 2 * scenario.settings.lease.numbers().ttl + 3.0:
+        if not scenario.ledgers and silent > period + 2 * scenario.settings.lease.numbers().ttl + 3.0:
             self._fail(
                 "leader", f"the time-outs have not been looked for since {silent:.1f} s, every {period:g} s was due"
             )

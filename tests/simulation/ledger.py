@@ -10,16 +10,13 @@ from ferroscope.election import Candidate
 from ferroscope.periodic.singleton import Fence, Singleton
 from ferroscope.ports.store import Store, Transaction
 
-# Each process stands for so many offices.
-OFFICES = 4
-
 
 class Ledger:
     """A ``PeriodicTask``; each run is one entry."""
 
-    def __init__(self, store: Store, number: int) -> None:
+    def __init__(self, store: Store, number: int, period: float) -> None:
         self.name = f"periodic/ledger-{number}"
-        self.period = 0.5
+        self.period = period
         self._store = store
 
     def step(self, fence: Fence) -> str:
@@ -31,20 +28,20 @@ class Ledger:
         return "entered one more"
 
 
-def instead(build: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
-    """Return a ``wiring.build_singletons`` whose singletons are ledgers, elected and kept like the product's."""
+def instead(build: Callable[..., list[Any]], offices: int, period: float) -> Callable[..., list[Any]]:
+    """Return a ``wiring.build_singletons`` of so many ledgers, elected and kept like the product's singletons."""
 
     def build_ledgers(settings: Any, backend: Any, *, clock: Any, stop: Any, member: str, **options: Any) -> list[Any]:
         model = build(settings, backend, clock=clock, stop=stop, member=member, **options)[0]
         profile = settings.lease.numbers()
 
         def singleton(number: int) -> Singleton:
-            task = Ledger(backend.store, number)
+            task = Ledger(backend.store, number, period)
             candidate = Candidate(task.name, member, store=backend.lease_store, clock=clock, profile=profile)
             return Singleton(
                 task, candidate, keep=model._keep, profile=profile, bus=backend.bus, clock=clock, stop=stop
             )
 
-        return [singleton(number) for number in range(OFFICES)]
+        return [singleton(number) for number in range(offices)]
 
     return build_ledgers

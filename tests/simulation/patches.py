@@ -91,8 +91,9 @@ def installed(world: World) -> Iterator[None]:
         put(runtime.wiring, "build_drivers", lambda _settings: {"sim": SimulatedBmc(world, _here(world))})
         put(sql.dialect, "build_engine", lambda settings: _engine(world, settings))
         put(runtime.backend, "start_watcher", lambda _settings, *, bus, stop: world.listen(bus))
-        if world.scenario.ledger:
-            put(runtime.wiring, "build_singletons", ledger.instead(runtime.wiring.build_singletons))
+        if world.scenario.ledgers:
+            build, period = runtime.wiring.build_singletons, world.scenario.ledger_period
+            put(runtime.wiring, "build_singletons", ledger.instead(build, world.scenario.ledgers, period))
         for error in (_product.ports.errors.ClaimLostError, _product.ports.errors.LeaseLostError):
             put(error, "__init__", _counted(world, error))
         put(_product.hooks.pipeline, "from_settings", _pipeline)

@@ -55,7 +55,11 @@ class Tally:
             ("errors by reason", self._prefixed("error: ")),
             ("claims, commits", f"{counted['claims']}, {counted['commits']}"),
             ("statements", f"{counted['statements']}, {counted['deadlocks']} deadlocks"),
-            ("takeovers", f"{counted['takeovers']} leases went to a new holder in a new epoch"),
+            (
+                "takeovers",
+                f"{counted['takeovers']} leases went to a new holder in a new epoch, "
+                f"{counted['takeovers'] / (elapsed / 60 or 1):.0f} a minute",
+            ),
             (
                 "stale writes",
                 f"{counted['stale writes refused']} refused, 0 accepted" if not self.failed else "see above",

@@ -38,7 +38,9 @@ def run(
     """Play the scenario, with the planted ``bug`` if one is given."""
     begun = time.perf_counter()
     collecting = gc.isenabled()
-    gc.disable()  # looking for rubbish takes a tenth of the time, and a run makes little
+    # When rubbish is looked for depends on what ran before, and what finds its end then may still act: a seed
+    # must say everything. It also takes a tenth of the time, and one run makes little.
+    gc.disable()
     world = World(scenario, transcript=transcript)
     kernel = world.kernel
     with bug(), patches.installed(world):

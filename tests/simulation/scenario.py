@@ -54,7 +54,8 @@ class Scenario(msgspec.Struct, kw_only=True):
     double_starts: float = 0.3
     http_loss: float = 0.02
     dumb: float = 0.0
-    ledger: bool = False
+    ledgers: int = 0  # instead of the product's periodic tasks, each process stands for so many offices that only write
+    ledger_period: float = 0.5
     settings: Settings = Settings()
 
     def host_rate(self, rng: random.Random) -> float:
@@ -102,8 +103,26 @@ def elections(seed: int, **changes: Any) -> Scenario:
     )  # fmt: skip
     rng = random.Random(f"{seed}/elections")
     few = tuple(kind for kind in faults if rng.random() < 0.6) or faults
-    chosen = {"ledger": True, "layout": (("periodic",),), "nodes": 0, "rounds": 0, "active": 300.0, "faults": few}
+    chosen = {"ledgers": 4, "layout": (("periodic",),), "nodes": 0, "rounds": 0, "active": 300.0, "faults": few}
     return from_seed(seed, **{**chosen, "mean_between_faults": rng.choice((0.5, 1.0, 2.0)), **changes})
+
+
+def takeovers(seed: int, **changes: Any) -> Scenario:
+    """Return a scenario in which offices change hands as often as can be, their old leaders alive or just dead."""
+    faults = (
+        "pause", "pause", "pause", "pause", "pause in transaction", "pause in transaction", "deaf heart", "partition",
+        "crash", "crash", "slow network", "broken connections", "lost tail",
+    )  # fmt: skip
+    rng = random.Random(f"{seed}/takeovers")
+    chosen = {
+        "faults": tuple(kind for kind in faults if rng.random() < 0.7) or faults,
+        "ledgers": 24,
+        "ledger_period": rng.choice((0.3, 0.7)),
+        "mean_between_faults": rng.choice((0.1, 0.2, 0.4)),
+        "hosts": rng.choice((2, 3)),
+        "lease": {"profile": "custom", "ttl": 1.5, "renew": 0.6, "poll": 1.5, "margin": rng.choice((0.2, 0.3))},
+    }
+    return elections(seed, **{**chosen, **changes})
 
 
 def _settings(rng: random.Random) -> Settings:

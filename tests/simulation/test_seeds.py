@@ -10,7 +10,7 @@ import pytest
 from tests.simulation import report
 from tests.simulation.bugs import BUGS
 from tests.simulation.run import run
-from tests.simulation.scenario import Scenario, elections, from_seed
+from tests.simulation.scenario import Scenario, elections, from_seed, takeovers
 
 _LAST_LINES = 80
 _FOCUSES = {str(bug.focus): name for name, bug in BUGS.items() if bug.focus}
@@ -33,6 +33,14 @@ def test_every_promise_is_kept(first: int) -> None:
 @pytest.mark.parametrize("seed", range(1, 3))
 def test_no_two_leaders_write_in_elections_without_end(seed: int) -> None:
     check(elections(seed, active=120.0), " --elections")
+
+
+def test_no_old_leader_writes_in_thousands_of_takeovers() -> None:
+    results = [run(takeovers(seed, active=120.0)) for seed in range(1, 6)]
+    for result in results:
+        assert result.rule is None, report.failure(result, " --takeovers 1")
+    assert sum(result.counted["takeovers"] for result in results) > 1000
+    assert sum(result.counted["stale writes refused"] for result in results) > 100
 
 
 @pytest.mark.parametrize("name", sorted(_FOCUSES.values()))
