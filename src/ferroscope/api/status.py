@@ -16,6 +16,7 @@ from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.leases import LeaseView, view
 from ferroscope.api.times import iso_exact
+from ferroscope.domain.gate import LEASE_PREFIX, decode_record
 from ferroscope.domain.lease import Lease
 from ferroscope.domain.model import Member
 from ferroscope.observe import party
@@ -67,9 +68,26 @@ class StatusView(msgspec.Struct, frozen=True):
     database: DatabaseView
     members: list[MemberView]
     leases: list[LeaseView]
+    gates: list[GateView]
     queue: list[QueueView]
     nodes: dict[str, int]
     problems: list[str]
+
+
+class GateView(msgspec.Struct, frozen=True):
+    """The PXE gate of a network: on which host it is open, until when if nobody renews, what it has applied."""
+
+    network: str
+    open: bool
+    host: str | None
+    holder: str | None
+    epoch: int
+    remaining: float
+    allowed: int
+    denied: int
+    applied: int
+    missing: int
+    backends: list[str]
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -112,6 +130,7 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
             database=DatabaseView(facts.kind, facts.schema, facts.schema_needed, round(seen.skew, 4)),
             members=[_member(member, seen.now) for member in seen.members],
             leases=[_lease(lease, names) for lease in seen.leases],
+            gates=[_gate(lease, names) for lease in seen.leases if lease.name.startswith(LEASE_PREFIX)],
             queue=[_queue(row, seen.now) for row in seen.backlog],
             nodes=dict(counts),
             problems=problems(seen, context.process),
@@ -135,6 +154,7 @@ def problems(seen: Seen, process: str) -> list[str]:
         said.append(f"no worker is alive{what}; start one: ferroscope worker")
     if abs(seen.skew) > party.MAX_SKEW:
         said.append(party.skew_sentence(process, seen.skew))
+    said += [_closed(lease) for lease in seen.leases if _is_closed(lease)]
     return said + party.skewed(alive) + party.drift(alive)
 
 
@@ -163,6 +183,37 @@ def _lease(lease: Lease, names: dict[str, str]) -> LeaseView:
     """Our own leases are held by members, which people know by other names."""
     shown = view(lease)
     return msgspec.structs.replace(shown, holder=names.get(shown.holder or "", shown.holder))
+
+
+def _gate(lease: Lease, names: dict[str, str]) -> GateView:
+    record, held = decode_record(lease.data), lease.holder is not None and lease.remaining > 0
+    return GateView(
+        network=lease.name.removeprefix(LEASE_PREFIX),
+        open=held and record.open,
+        host=record.host or None,
+        holder=names.get(lease.holder or "", lease.holder),
+        epoch=lease.epoch,
+        remaining=round(lease.remaining, 3),
+        allowed=record.allowed,
+        denied=record.denied,
+        applied=record.applied,
+        missing=len(record.missing),
+        backends=list(record.backends),
+    )
+
+
+def _is_closed(lease: Lease) -> bool:
+    """Whether a network's gate is in use, but open nowhere; one that was stopped in good order is not in use."""
+    if not lease.name.startswith(LEASE_PREFIX) or lease.holder is None:
+        return False
+    return lease.remaining <= 0 or not decode_record(lease.data).open
+
+
+def _closed(lease: Lease) -> str:
+    return (
+        f"the PXE gate of the network {lease.name.removeprefix(LEASE_PREFIX)} is open nowhere, so no machine can boot; "
+        "look at the log of ferroscope pxe-filter on its boot hosts"
+    )
 
 
 def _queue(row: Backlog, now: float) -> QueueView:

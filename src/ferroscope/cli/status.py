@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _WATCH_EVERY: Final = 1.0
 _FIELDS: Final = ("uuid", "name", "provision_state", "provision_updated_at", "power_state", "last_error")
-_SHOWN: Final = ("database", "members", "leases", "queue", "problems")
+_SHOWN: Final = ("database", "members", "leases", "gates", "queue", "problems")
 
 
 @click.command()
@@ -74,6 +74,8 @@ def drawn(data: dict[str, Any]) -> RenderableType:
     parts += ["", table(("MEMBER", ""), [row for member in data["members"] for row in _member(member)])]
     if data["leases"]:
         parts += ["", table(("LEASE", ""), [(lease["name"], _lease(lease)) for lease in data["leases"]])]
+    if data["gates"]:
+        parts += ["", table(("PXE GATE", ""), [(gate["network"], _gate(gate)) for gate in data["gates"]])]
     if data["queue"]:
         parts += ["", table(("QUEUE", ""), [(row["event"], _queue(row)) for row in data["queue"]])]
     if data["problems"]:
@@ -103,6 +105,15 @@ def _lease(lease: dict[str, Any]) -> str:
     if lease["holder"] is None:
         return f"is free; its last epoch was {lease['epoch']}"
     return f"is held by {lease['holder']} in epoch {lease['epoch']} for another {lease['remaining']:.1f} s"
+
+
+def _gate(gate: dict[str, Any]) -> str:
+    if not gate["open"]:
+        return f"is open nowhere; its last epoch was {gate['epoch']}"
+    return (
+        f"is open on {gate['host']} in epoch {gate['epoch']} for another {gate['remaining']:.1f} s; "
+        f"{gate['allowed']} MACs allowed, {gate['denied']} denied, changes up to {gate['applied']} applied"
+    )
 
 
 def _queue(row: dict[str, Any]) -> str:

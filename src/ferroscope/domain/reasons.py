@@ -28,6 +28,7 @@ class Reason(StrEnum):
     ATTEMPTS_EXHAUSTED = "attempts-exhausted"
     INTERRUPTED = "interrupted"
     THROTTLED = "throttled"
+    GATE_CLOSED = "gate-closed"
     ILLEGAL_EVENT = "illegal-event"
     STALE_REQUEST = "stale-request"
     CONFLICTING_CALLBACK = "conflicting-callback"
@@ -60,6 +61,7 @@ HINTS: Final[dict[Reason, str]] = {
     Reason.ATTEMPTS_EXHAUSTED: "Every permitted attempt failed or its worker died; see the timeline, then start again.",
     Reason.INTERRUPTED: "The worker died half way and [worker] interrupted = error; start the inspection again.",
     Reason.THROTTLED: "Power-ons are spread by [worker] reboot_throttle; it is this machine's turn soon.",
+    Reason.GATE_CLOSED: "No PXE gate lets the machine pass yet; see ferroscope status, and run ferroscope pxe-filter.",
     Reason.ILLEGAL_EVENT: "The node's state does not take this event; see the allowed events in the message.",
     Reason.STALE_REQUEST: "The request belongs to an inspection that has ended already; nothing to do.",
     Reason.CONFLICTING_CALLBACK: "Two different callbacks came for one inspection; look for two machines with one MAC.",

@@ -133,6 +133,7 @@ def build_pool(
     """Return the worker role's pool; ``SetupError`` where the hooks cannot work as configured."""
     from ferroscope.hooks.errors import HookSetupError
     from ferroscope.hooks.pipeline import from_settings
+    from ferroscope.worker.boot_gate import BootGate
     from ferroscope.worker.loop import Worker
     from ferroscope.worker.pool import WorkerPool
     from ferroscope.worker.tasks import build
@@ -151,7 +152,7 @@ def build_pool(
         profile=settings.lease.numbers(),
         command=settings.drivers.command_timeout,
     )
-    tasks = build(pipeline, throttle)
+    tasks = build(pipeline, throttle, BootGate(settings.pxe_filter.allow_timeout))
 
     def build_worker() -> Worker:
         return Worker(

@@ -21,6 +21,7 @@ from ferroscope.hooks.pipeline import from_settings
 from ferroscope.ports.bmc import BootDevice, Power
 from ferroscope.ports.errors import BmcError
 from ferroscope.ports.store import Query
+from ferroscope.worker.boot_gate import BootGate
 from ferroscope.worker.loop import Worker
 from ferroscope.worker.tasks import build
 from ferroscope.worker.throttle import RebootThrottle
@@ -117,10 +118,11 @@ class Service:
             clock=self.clock,
             profile=self.settings.lease.numbers(),
         )
+        gate = BootGate(self.settings.pxe_filter.allow_timeout)
         return Worker(
             store=self.store,
             queue=self.queue,
-            tasks=build(from_settings(self.settings.inspector), throttle),
+            tasks=build(from_settings(self.settings.inspector), throttle, gate),
             drivers={"machine": self.machine},
             settings=self.settings,
             clock=self.clock,

@@ -11,16 +11,19 @@ from collections.abc import Callable, Mapping
 from ferroscope.domain.outcome import Outcome
 from ferroscope.domain.states import Event
 from ferroscope.hooks.pipeline import Pipeline
+from ferroscope.worker.boot_gate import BootGate
 from ferroscope.worker.context import TaskContext
 from ferroscope.worker.tasks import abort, commands, delete, finish, process, start, timeout
 from ferroscope.worker.throttle import RebootThrottle
 
 
-def build(pipeline: Pipeline, throttle: RebootThrottle) -> Mapping[Event, Callable[[TaskContext], Outcome]]:
+def build(
+    pipeline: Pipeline, throttle: RebootThrottle, gate: BootGate
+) -> Mapping[Event, Callable[[TaskContext], Outcome]]:
     """Return the task of each event that has one."""
     run_hooks = process.ProcessTask(pipeline)
     return {
-        Event.INSPECT: start.StartTask(throttle),
+        Event.INSPECT: start.StartTask(throttle, gate),
         Event.CONTINUE: run_hooks,
         Event.REAPPLY: run_hooks,
         Event.FINISH: finish.run,

@@ -12,6 +12,7 @@ from ferroscope.domain.states import Event
 from ferroscope.ports.bmc import Power
 from ferroscope.ports.errors import LeaseLostError
 from ferroscope.worker.bmc_addresses import resolve
+from ferroscope.worker.boot_gate import BootGate
 from ferroscope.worker.context import TaskContext
 from ferroscope.worker.power import boot_from_network, ensure_power
 from ferroscope.worker.throttle import RebootThrottle, ThrottledError
@@ -20,10 +21,11 @@ _POWER_ON = "power on"
 
 
 class StartTask:
-    """The task of ``inspect``; ``throttle`` spreads the power-ons."""
+    """The task of ``inspect``; ``throttle`` spreads the power-ons, ``gate`` lets the machine reach its boot server."""
 
-    def __init__(self, throttle: RebootThrottle) -> None:
+    def __init__(self, throttle: RebootThrottle, gate: BootGate) -> None:
         self._throttle = throttle
+        self._gate = gate
 
     def __call__(self, context: TaskContext) -> Outcome:
         """Boot the ramdisk; where the operator boots it, only note that we wait."""
@@ -36,6 +38,8 @@ class StartTask:
             context.node.power_state = Power.ON
             return Next(Event.WAIT)
         if not context.intended(_POWER_ON):
+            if (early := self._gate(context)) is not None:
+                return early
             ensure_power(context, Power.OFF)
             boot_from_network(context)
         # Else both were done before the intent, and an earlier power-on may still be on its way:

@@ -1,0 +1,89 @@
+"""Before a machine is powered on, the open PXE gate has to let it pass; that takes a moment.
+
+The node's state is saved when the inspection is asked for, and the gate hears of it at once; so
+most of the time there is nothing to wait for. Where no gate takes part, nothing is waited for.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from ferroscope.domain.gate import LEASE_PREFIX, decode_record
+from ferroscope.domain.lease import Lease
+from ferroscope.domain.model import Severity
+from ferroscope.domain.outcome import Retry
+from ferroscope.domain.reasons import Reason
+from ferroscope.ports.store import Transaction
+from ferroscope.worker.context import TaskContext
+
+# In seconds: between two looks, for how long the thread itself waits, when it looks again after that.
+_LOOK_EVERY: Final = 0.02
+_PATIENCE: Final = 0.3
+_AGAIN: Final = 0.25
+# A network whose gate ended without saying goodbye, this long ago, is no longer waited for.
+_GIVEN_UP: Final = 300.0
+
+
+class _Seen(msgspec.Struct, frozen=True):
+    """The networks with a gate, those of them that are not ready, and how long the inspection has waited."""
+
+    gates: list[str]
+    behind: list[str]
+    waited: float
+
+
+class BootGate:
+    """``timeout`` in seconds from the start of the inspection; 0: never wait."""
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+
+    def __call__(self, context: TaskContext) -> Retry | None:
+        """Return None when the machine may be powered on; the outcome of the attempt where it is too early."""
+        if not self._timeout:
+            return None
+        until = context.clock.monotonic() + _PATIENCE
+        while (seen := self._look(context)).behind:
+            names = ", ".join(seen.behind)
+            if seen.waited >= self._timeout:
+                message = f"powered on although the PXE gate is not open, or is behind: {names}"
+                context.note("pxe gate", message, severity=Severity.WARNING, reason=Reason.GATE_CLOSED)
+                return None
+            if context.clock.monotonic() >= until:
+                return Retry(_AGAIN, Reason.GATE_CLOSED, f"waits for the PXE gate of {names}", counted=False)
+            context.pause(_LOOK_EVERY)
+        if seen.gates:
+            context.note("pxe gate", f"the open gate lets its MACs pass: {', '.join(seen.gates)}")
+        return None
+
+    def _look(self, context: TaskContext) -> _Seen:
+        node, inspection = context.node.uuid, context.inspection
+
+        def work(tx: Transaction) -> _Seen:
+            leases = [lease for lease in tx.leases.list(LEASE_PREFIX) if _takes_part(lease, tx.now)]
+            newest = tx.macs.newest(node=node) if leases else 0
+            return _Seen(
+                gates=[_said(lease) for lease in leases],
+                behind=[_network(lease) for lease in leases if not _lets_pass(lease, newest)],
+                waited=tx.now - (inspection.started_at if inspection else 0.0),
+            )
+
+        return context.store.read(work)
+
+
+def _takes_part(lease: Lease, now: float) -> bool:
+    return lease.holder is not None and lease.expires_at > now - _GIVEN_UP
+
+
+def _lets_pass(lease: Lease, seq: int) -> bool:
+    return lease.remaining > 0 and decode_record(lease.data).has_applied(seq)
+
+
+def _network(lease: Lease) -> str:
+    return lease.name.removeprefix(LEASE_PREFIX)
+
+
+def _said(lease: Lease) -> str:
+    return f"{_network(lease)} on {decode_record(lease.data).host} in epoch {lease.epoch}"
