@@ -183,6 +183,8 @@ class Gate:
                 if now - read_at > self._profile.ttl:
                     raise
             self._tell(tenure, opening)
+            if opening.trouble:  # whoever can open it shall have the office
+                raise GateError(opening.trouble)
             self._wait(seen, tenure, opening, reset)
         self.sentence = "is closed; its office has ended"
 
@@ -225,5 +227,5 @@ class Gate:
             tenure.progress()
             if self._bus.wait_any(CHANNELS, seen, min(left, self.period)) > seen:
                 return
-            if opening.open != self._told.open or not tenure.may_act():
+            if opening.trouble or opening.open != self._told.open or not tenure.may_act():
                 return

@@ -161,6 +161,7 @@ class PxeFilterProcess:
         thread = threading.Thread(target=role.run, name="gate", daemon=True)
         thread.start()
         notify("READY=1")
+        _log.info("ready", roles=[ROLE])
         try:
             while not self._stop.is_set():
                 received = signals.wait(_SIGNALS, 1.0)

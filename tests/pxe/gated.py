@@ -1,0 +1,129 @@
+"""A boot network whose hosts have a gate each, and the database that says who may boot.
+
+The nodes are written as the API and the workers write them: states by ``transition``, ports by the store.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from bench.service import executable
+from ferroscope import transition
+from ferroscope.config.settings import DatabaseSettings, Settings
+from ferroscope.domain.gate import GateRecord, decode_record
+from ferroscope.domain.lease import Lease
+from ferroscope.domain.model import Node
+from ferroscope.domain.provision import Provision
+from ferroscope.domain.states import Event, State, Transition
+from ferroscope.ports.store import Query, Transaction
+from ferroscope.runtime.backend import open_backend
+from ferroscope.runtime.clock import SystemClock
+from tests.pxe.host import BootHost
+from tests.pxe.lab import Lab
+from tests.support import examples
+from tests.support.processes import until
+
+T = TypeVar("T")
+
+# From the kill of the leader to an open successor: the time to live, a poll, the guard, and loading.
+FAILOVER = 8.0
+
+
+class GatedLab:
+    """``url`` is the database as this process reaches it; ``options`` are lines for ``[pxe_filter]``."""
+
+    def __init__(self, lab: Lab, url: str, *, options: str = "", sections: str = "") -> None:
+        self.lab = lab
+        self.hosts = lab.hosts
+        self._seen_by_hosts = lab.reach(url=url)
+        self._options = options
+        self._sections = sections
+        self._backend = open_backend(
+            Settings(database=DatabaseSettings(connection=url)),
+            clock=SystemClock(),
+            stop=threading.Event(),
+            listen=False,
+        )
+        lab.after(self._backend.close)
+
+    def start(self, host: BootHost, *, options: str | None = None) -> None:
+        """Start its dnsmasq and its gate; return when the gate is in place."""
+        host.start_dnsmasq()
+        self.start_gate(host, options=options)
+
+    def start_gate(self, host: BootHost, *, options: str | None = None, path: Path | None = None) -> None:
+        """Start its gate; ``path`` is where it finds programs first."""
+        config = host.directory / "ferroscope.conf"
+        wanted = self._options if options is None else options
+        config.write_text(
+            f"[database]\nconnection = {self._seen_by_hosts}\n{self._sections}\n"
+            f"[pxe_filter]\ninterfaces = boot\n{wanted}\n"
+        )
+        before = () if path is None else ("env", f"PATH={path}:{os.environ['PATH']}")
+        host.start_gate(config, before=before).wait_ready()
+
+    def command(self, *words: str) -> list[str]:
+        """Return the installed command with these words."""
+        return [executable(), *words]
+
+    def write(self, work: Callable[[Transaction], T]) -> T:
+        return self._backend.store.write(work)
+
+    def node(self, *macs: str, booting: bool = False) -> Node:
+        """Enrol a node with these ports, as idle as a node can be, or under inspection."""
+        node = examples.node(state=State.NONE, provision_state=Provision.MANAGEABLE)
+        self.write(lambda tx: tx.nodes.add(node))
+        self.write(lambda tx: tx.ports.add([examples.port(node, address=mac) for mac in macs]))
+        if booting:
+            self.inspect(node)
+        return node
+
+    def inspect(self, node: Node) -> float:
+        """Begin an inspection; return when that was committed."""
+        self.write(lambda tx: transition.start(tx, tx.nodes.get(node.uuid), inspection=examples.uuid(), process="test"))
+        return time.monotonic()
+
+    def finish(self, node: Node) -> None:
+        """End the inspection, well."""
+        move = Transition(State.PROCESSING, Event.FINISH, State.FINISHED)
+        self.write(lambda tx: transition.apply(tx, tx.nodes.get(node.uuid), move))
+
+    def delete_ports(self, node: Node) -> None:
+        self.write(
+            lambda tx: tx.ports.remove([port.uuid for port in tx.ports.list(Query(filters={"node": node.uuid}))])
+        )
+
+    def lease(self) -> Lease | None:
+        leases = self._backend.store.read(lambda tx: tx.leases.list("pxe/"))
+        return leases[0] if leases else None
+
+    def record(self) -> GateRecord:
+        lease = self.lease()
+        return decode_record(lease.data) if lease is not None and lease.remaining > 0 else GateRecord()
+
+    def wait_open(self, *, seconds: float = FAILOVER, but: BootHost | None = None) -> BootHost:
+        """Return the host whose gate is open, by the firewall's own word; ``but`` does not count."""
+        found: list[BootHost] = []
+
+        def looked() -> bool:
+            found[:] = [host for host in self.hosts if host is not but and is_open(host)]
+            return bool(found)
+
+        assert until(looked, seconds=seconds), f"no gate opened within {seconds} s: {self.lease()}"
+        return found[0]
+
+    def wait_applied(self, *, seconds: float = 5.0) -> None:
+        """Wait until the open gate has applied everything that was committed so far."""
+        newest = self._backend.store.read(lambda tx: tx.macs.newest())
+        assert until(lambda: self.record().has_applied(newest), seconds=seconds), self.lease()
+
+
+def is_open(host: BootHost) -> bool:
+    """Whether the kernel lets anybody pass on this host."""
+    listed = host.space.run("nft", "list", "set", "inet", "ferroscope_pxe_default", "open")
+    return "expires" in listed.stdout
