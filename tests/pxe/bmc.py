@@ -94,3 +94,20 @@ class Bmcs:
             device, persistent = self._devices.get(name, ("disk", True))
             return {"device": device, "persistent": persistent}
         return {}
+
+
+class Switch:
+    """A machine that is nothing but its power switch; whoever has it may play the rest."""
+
+    def __init__(self) -> None:
+        self.on = False
+        self.starts = 0
+
+    def power_on(self) -> None:
+        """Switch it on, unless it is."""
+        self.starts += not self.on
+        self.on = True
+
+    def power_off(self) -> None:
+        """Switch it off."""
+        self.on = False

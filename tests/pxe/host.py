@@ -14,12 +14,13 @@ import msgspec
 
 from bench.service import executable
 from ferroscope.boot import dnsmasq, ipxe
-from ferroscope.config.settings import BootSettings
+from ferroscope.config.settings import BootSettings, PxeFilterSettings
 from tests.cluster.cluster import Played
 from tests.pxe.netns import Netns
 from tests.support.processes import spawn, until
 
 _READY: Final = 10.0
+_GATE: Final = PxeFilterSettings(interfaces=("boot",))
 # What the product does not need: root has the files, nothing is kept, and a prober asks too often for a log.
 _OPTIONS: Final = ("user=root", "leasefile-ro", "quiet-dhcp", "quiet-dhcp6")
 
@@ -28,7 +29,6 @@ def boot_settings(hosts: int, **changes: Any) -> BootSettings:
     """Return the ``[boot]`` section of the lab's hosts, all of them."""
     defaults = BootSettings(
         hosts=tuple(f"boot{number}" for number in range(1, hosts + 1)),
-        interface="boot",
         ranges=("10.77.0.50-10.77.0.229", "fd77::1000-fd77::ffff"),
         callback_url="http://10.77.0.1:6385/v1/continue_inspection",
         lease_time=120,
@@ -63,7 +63,7 @@ class BootHost:
         """Write what ``ferroscope pxe config`` makes for this host."""
         options = (*_OPTIONS, f"pid-file={self.directory / 'dnsmasq.pid'}")
         mine = msgspec.structs.replace(settings, tftp_root=str(self.tftp), dnsmasq_options=options)
-        self.configuration.write_text(dnsmasq.configuration(mine, self.name))
+        self.configuration.write_text(dnsmasq.configuration(mine, _GATE, self.name))
         (self.tftp / mine.script).write_text(ipxe.script(mine))
 
     @property
@@ -99,6 +99,11 @@ class BootHost:
         command = [*self.space.prefix, *before, executable(), "pxe-filter", "-c", str(config), *words]
         self.gate = Played(f"pxe-filter-{self.number}", self.directory, command)
         return self.gate
+
+    def last_words(self) -> str:
+        """Return the last line that the gate here has logged."""
+        lines = self.gate.said().splitlines() if self.gate is not None else []
+        return f"{self.name}: {lines[-1] if lines else 'no gate'}"
 
     def cut(self) -> None:
         """From now on nothing passes between this host and the management network; nobody is told."""

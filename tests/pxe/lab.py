@@ -10,6 +10,7 @@ Traffic never leaves the namespaces; the database and the API on 127.0.0.1 are r
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -29,6 +30,8 @@ from tests.support.processes import spawn, until
 _ROOT: Final = Path(__file__).parents[2]
 _READY: Final = 30.0
 
+_numbers = itertools.count(1)
+
 SWITCH: Final = "10.77.0.1"
 MANAGEMENT: Final = "10.78.0.1"
 
@@ -42,6 +45,7 @@ class Lab:
         self._count = hosts
         self._ending = ExitStack()
         self._clients = 0
+        self._number = next(_numbers)
 
     def __enter__(self) -> Lab:
         netns.need_root()
@@ -124,7 +128,7 @@ class Lab:
         return host
 
     def _namespace(self, tag: str) -> Netns:
-        made = Netns(tag)
+        made = Netns(f"{self._number}-{tag}")
         self._ending.callback(made.close)
         return made
 

@@ -23,6 +23,7 @@ from tests.pxe import ramdisk
 from tests.pxe.bmc import Bmcs, Powered
 from tests.pxe.host import BootHost
 from tests.pxe.lab import Lab
+from tests.pxe.prober import Prober
 from tests.support.processes import free_port, until
 
 _READY: Final = 30.0
@@ -89,6 +90,13 @@ class Site:
         )
         return path
 
+    def open_host(self, prober: Prober, mac: str, *, seconds: float = 20.0) -> BootHost:
+        """Return the boot host that answers ``mac``, which the prober asks for; an error where none does, in time."""
+        answer = prober.wait(mac, seconds=seconds)
+        if answer is None:
+            raise RuntimeError(f"nobody answers {mac}: " + "; ".join(host.last_words() for host in self.hosts))
+        return next(host for host in self.hosts if host.address == answer.server)
+
     def start_gate(self, host: BootHost, **how: Any) -> Played:
         """Start a boot host's gate."""
         return host.start_gate(self.config(host.name, self._seen), **how)
@@ -112,6 +120,22 @@ class Site:
             self.provision(name, "manage")
             self.until_state(name, "manageable")
         return uuid
+
+    def call_back(self, *macs: str) -> None:
+        """Post what a ramdisk on a machine with these NICs would; the first one booted."""
+        nics = [
+            {"name": f"eth{number}", "mac_address": mac, "ipv4_address": None, "has_carrier": True}
+            for number, mac in enumerate(macs)
+        ]
+        inventory = {
+            "interfaces": nics,
+            "cpu": {"model_name": "played", "count": 1, "architecture": "x86_64", "flags": []},
+            "memory": {"total": 1 << 30, "physical_mb": 1024},
+            "disks": [],
+            "bmc_address": None,
+            "boot": {"current_boot_mode": "bios", "pxe_interface": macs[0]},
+        }
+        self.api.call("POST", "/v1/continue_inspection", {"inventory": inventory})
 
     def provision(self, name: str, target: str) -> None:
         """Ask for a provision state."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ferroscope.boot.pools import Range, parse_all
-from ferroscope.config.settings import BootSettings
+from ferroscope.config.settings import BootSettings, PxeFilterSettings
 
 # What a client says it is -> the tag of it.
 _ARCHITECTURES: Final = {
@@ -37,24 +37,33 @@ def pools(settings: BootSettings, host: str) -> tuple[Range, ...]:
     return tuple(one.part(settings.hosts.index(host), count) for one in parse_all(settings.ranges, hosts=count))
 
 
-def configuration(settings: BootSettings, host: str) -> str:
-    """Return the whole file; ``HostError``, ``PoolError``."""
-    return "\n".join(_lines(settings, host)) + "\n"
+def configuration(settings: BootSettings, gate: PxeFilterSettings, host: str) -> str:
+    """Return the whole file; ``HostError``, ``PoolError``. ``gate``: what stands before this dnsmasq."""
+    return "\n".join(_lines(settings, gate, host)) + "\n"
 
 
-def _lines(settings: BootSettings, host: str) -> Iterator[str]:
+def _lines(settings: BootSettings, gate: PxeFilterSettings, host: str) -> Iterator[str]:
     mine = pools(settings, host)
     place = f"{settings.hosts.index(host) + 1} of {len(settings.hosts)}"
     yield f"# dnsmasq of {host}, boot host {place}. Made by: ferroscope pxe config --host {host}"
     yield "# Changes belong into [boot] of Ferroscope's configuration, which is the same on all boot hosts."
-    yield from ("", "# DHCP and TFTP on the boot network; no DNS.", "port=0", f"interface={settings.interface}")
+    yield from ("", "# DHCP and TFTP on the boot network; no DNS.", "port=0")
+    yield from (f"interface={interface}" for interface in gate.interfaces)
     yield from ("except-interface=lo", "bind-dynamic", "")
+    yield from _gate(gate)
     yield from _addresses(settings, mine)
     yield from _boot(settings, v4=any(one.version == 4 for one in mine), v6=any(one.version == 6 for one in mine))
     yield from ("", "# What a machine loads. Answers come from a port of their own, so a transfer that runs outlives")
     yield from ("# the gate's closing.", "enable-tftp", f"tftp-root={settings.tftp_root}")
     if settings.dnsmasq_options:
         yield from ("", "# [boot] dnsmasq_options", *settings.dnsmasq_options)
+
+
+def _gate(gate: PxeFilterSettings) -> Iterator[str]:
+    if gate.dnsmasq_pid_file:
+        yield f"pid-file={gate.dnsmasq_pid_file}"
+    if gate.dhcp_hostsdir and "dnsmasq" in gate.backends:
+        yield from ("# The gate's backend dnsmasq says here who is ignored.", f"dhcp-hostsdir={gate.dhcp_hostsdir}")
 
 
 def _addresses(settings: BootSettings, mine: tuple[Range, ...]) -> Iterator[str]:

@@ -317,7 +317,6 @@ BOOT: Final = (
         default=[],
         help="Names of all boot hosts, in an order that is the same everywhere. Empty: there are none.",
     ),
-    cfg.StrOpt("interface", default="eth0", help="A boot host's link to the boot network."),
     cfg.ListOpt(
         "ranges",
         default=[],

@@ -160,7 +160,6 @@ class BootSettings(msgspec.Struct, frozen=True, kw_only=True):
     """``[boot]``: what boot hosts serve, the same on all of them. No ``hosts``: there are none."""
 
     hosts: tuple[str, ...] = ()
-    interface: str = "eth0"
     ranges: tuple[str, ...] = ()
     lease_time: int = 600
     callback_url: str = ""

@@ -18,7 +18,7 @@ from typing import Final
 
 from ferroscope.boot import dnsmasq
 from ferroscope.boot.pools import PoolError, Range, overlap, parse
-from ferroscope.config.settings import BootSettings
+from ferroscope.config.settings import BootSettings, PxeFilterSettings
 from ferroscope.runtime.check import Check
 
 _SECONDS: Final = 5.0
@@ -26,7 +26,7 @@ _MADE: Final = "run: ferroscope pxe config --install, then restart dnsmasq"
 _PATH: Final = "/v1/continue_inspection"
 
 
-def examine(settings: BootSettings, host: str | None = None) -> Iterator[Check]:
+def examine(settings: BootSettings, gate: PxeFilterSettings, host: str | None = None) -> Iterator[Check]:
     """Yield the checks of this host; none at all where there are no boot hosts."""
     if not settings.hosts:
         return
@@ -47,11 +47,22 @@ def examine(settings: BootSettings, host: str | None = None) -> Iterator[Check]:
         yield Check("boot host", "note", sentence, "if it shall be one, add it to [boot] hosts, on all hosts")
         return
     del others[name]
-    yield from _configuration(settings, name, others)
+    yield from _interfaces(gate)
+    yield from _configuration(settings, gate, name, others)
     yield from _files(settings)
 
 
-def _configuration(settings: BootSettings, host: str, others: dict[str, tuple[Range, ...]]) -> Iterator[Check]:
+def _interfaces(gate: PxeFilterSettings) -> Iterator[Check]:
+    there = {name for _, name in socket.if_nameindex()}
+    missing = [name for name in gate.interfaces if name not in there]
+    if missing or not gate.interfaces:
+        what = f"has no interface {', '.join(missing)}" if missing else "does not say on which interfaces machines boot"
+        yield Check("boot host", "wrong", f"this host {what}", "correct [pxe_filter] interfaces; ip link shows them")
+
+
+def _configuration(
+    settings: BootSettings, gate: PxeFilterSettings, host: str, others: dict[str, tuple[Range, ...]]
+) -> Iterator[Check]:
     path = Path(settings.dnsmasq_config)
     try:
         text = path.read_text(encoding="utf-8")
@@ -60,7 +71,7 @@ def _configuration(settings: BootSettings, host: str, others: dict[str, tuple[Ra
         return
     yield _pools(path, text, others)
     yield _syntax(path)
-    if text == dnsmasq.configuration(settings, host):
+    if text == dnsmasq.configuration(settings, gate, host):
         yield Check("dnsmasq", "ok", f"{path} is what this configuration makes")
     else:
         yield Check("dnsmasq", "note", f"{path} is not what this configuration makes", _MADE)

@@ -39,7 +39,7 @@ def examine(settings: Settings) -> Iterator[Check]:
     yield _drivers(settings)
     yield _hooks(settings)
     yield from _ports(settings)
-    yield from boot_checks.examine(settings.boot)
+    yield from boot_checks.examine(settings.boot, settings.pxe_filter)
     backend = None
     try:
         missing = _missing_file(settings)

@@ -16,6 +16,11 @@ from ferroscope.runtime import boot_checks
 from ferroscope.runtime.check import Check
 
 
+def _examine(file: str, host: str) -> list[Check]:
+    settings = load([file])
+    return list(boot_checks.examine(settings.boot, settings.pxe_filter, host))
+
+
 class Site:
     """A boot host's files, in a directory of the test's own."""
 
@@ -23,6 +28,7 @@ class Site:
         self.dnsmasq = directory / "dnsmasq.conf"
         self.root = directory / "tftp"
         self.file = directory / "ferroscope.conf"
+        self.interfaces = "lo"
         self.options = {
             "hosts": "boot1,boot2",
             "ranges": "127.0.0.10-127.0.0.19,fd00::1000-fd00::1fff",
@@ -34,6 +40,8 @@ class Site:
     def write(self, **options: str) -> str:
         self.options.update(options)
         self.file.write_text("[boot]\n" + "".join(f"{name} = {value}\n" for name, value in self.options.items()))
+        with self.file.open("a") as file:
+            file.write(f"[pxe_filter]\ninterfaces = {self.interfaces}\n")
         return str(self.file)
 
     def config(self, *words: str, check: int = 0) -> str:
@@ -43,7 +51,7 @@ class Site:
 
     def examine(self) -> dict[str, Check]:
         """Return the checks that are not ok, by name."""
-        found = boot_checks.examine(load([self.write()]).boot, "boot1")
+        found = _examine(self.write(), "boot1")
         return {check.name: check for check in found if check.verdict != "ok"}
 
 
@@ -100,7 +108,7 @@ def test_on_a_host_where_everything_is_in_place_nothing_is_wrong(ready: Site) ->
 
 
 def test_without_boot_hosts_nothing_is_checked(site: Site) -> None:
-    assert list(boot_checks.examine(load([site.write(hosts="")]).boot, "boot1")) == []
+    assert _examine(site.write(hosts=""), "boot1") == []
 
 
 def test_addresses_of_another_host_in_the_file_of_this_one_are_found(ready: Site) -> None:
@@ -112,7 +120,7 @@ def test_addresses_of_another_host_in_the_file_of_this_one_are_found(ready: Site
 
 def test_a_file_that_dnsmasq_does_not_take_is_found_with_its_words(ready: Site) -> None:
     ready.dnsmasq.write_text(ready.dnsmasq.read_text() + "dhcp-rage=1\n")
-    wrong = [check.sentence for check in boot_checks.examine(load([ready.write()]).boot, "boot1")]
+    wrong = [check.sentence for check in _examine(ready.write(), "boot1")]
     assert any("dnsmasq does not take" in sentence and "bad option" in sentence for sentence in wrong)
 
 
@@ -145,5 +153,10 @@ def test_a_callback_that_cannot_arrive_is_found(ready: Site, url: str, why: str)
 
 
 def test_a_host_that_is_no_boot_host_is_told_so_and_no_more(ready: Site) -> None:
-    *_, last = boot_checks.examine(load([ready.write()]).boot, "api1")
+    *_, last = _examine(ready.write(), "api1")
     assert (last.name, last.verdict) == ("boot host", "note")
+
+
+def test_an_interface_that_is_not_there_is_found(ready: Site) -> None:
+    ready.interfaces = "lo,nowhere0"
+    assert "no interface nowhere0" in ready.examine()["boot host"].sentence

@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from ferroscope.boot import dnsmasq, ipxe
-from ferroscope.config.settings import BootSettings
+from ferroscope.config.settings import BootSettings, PxeFilterSettings
 
+GATE = PxeFilterSettings(interfaces=("eth1",))
 SETTINGS = BootSettings(
     hosts=("boot1", "boot2", "boot3"),
-    interface="eth1",
     ranges=("10.0.0.10-10.0.0.39", "fd00::1000-fd00::3fff", "10.9.0.10-10.9.0.39/24@10.9.0.1"),
     callback_url="http://10.0.0.1:6385/v1/continue_inspection",
 )
@@ -18,7 +18,7 @@ SETTINGS = BootSettings(
 
 def test_every_host_gives_its_own_part_of_each_range_and_nothing_else() -> None:
     ranges = [
-        [line for line in dnsmasq.configuration(SETTINGS, host).splitlines() if line.startswith("dhcp-range")]
+        [line for line in dnsmasq.configuration(SETTINGS, GATE, host).splitlines() if line.startswith("dhcp-range")]
         for host in SETTINGS.hosts
     ]
     assert ranges[0] == [
@@ -31,14 +31,14 @@ def test_every_host_gives_its_own_part_of_each_range_and_nothing_else() -> None:
 
 
 def test_addresses_are_sequential_without_a_ping_and_only_relayed_networks_get_a_router() -> None:
-    lines = dnsmasq.configuration(SETTINGS, "boot1").splitlines()
+    lines = dnsmasq.configuration(SETTINGS, GATE, "boot1").splitlines()
     assert {"dhcp-sequential-ip", "no-ping", "port=0", "interface=eth1"} <= set(lines)
     assert "dhcp-option=tag:range1,option:router" in lines
     assert "dhcp-option=tag:range3,option:router,10.9.0.1" in lines
 
 
 def test_firmware_gets_ipxe_and_ipxe_gets_the_script() -> None:
-    lines = dnsmasq.configuration(SETTINGS, "boot1").splitlines()
+    lines = dnsmasq.configuration(SETTINGS, GATE, "boot1").splitlines()
     assert "dhcp-boot=tag:ipxe,boot.ipxe" in lines
     assert "dhcp-boot=tag:bios,tag:!ipxe,undionly.kpxe" in lines
     assert "dhcp-boot=tag:x64,tag:!ipxe,ipxe.efi" in lines
@@ -46,21 +46,24 @@ def test_firmware_gets_ipxe_and_ipxe_gets_the_script() -> None:
 
 
 def test_without_ipv6_ranges_there_is_nothing_of_ipv6() -> None:
-    text = dnsmasq.configuration(msgspec.structs.replace(SETTINGS, ranges=SETTINGS.ranges[:1]), "boot1")
+    settings = msgspec.structs.replace(SETTINGS, ranges=SETTINGS.ranges[:1])
+    text = dnsmasq.configuration(settings, GATE, "boot1")
     assert "option6" not in text
     assert "enable-ra" not in text
 
 
 def test_a_web_server_serves_script_kernel_and_ramdisk_where_there_is_one() -> None:
     settings = msgspec.structs.replace(SETTINGS, http_url="http://10.0.0.2/boot/")
-    assert "dhcp-boot=tag:ipxe,http://10.0.0.2/boot/boot.ipxe" in dnsmasq.configuration(settings, "boot1")
-    assert "dhcp-boot=tag:http,tag:!ipxe,http://10.0.0.2/boot/ipxe.efi" in dnsmasq.configuration(settings, "boot1")
+    assert "dhcp-boot=tag:ipxe,http://10.0.0.2/boot/boot.ipxe" in dnsmasq.configuration(settings, GATE, "boot1")
+    assert "dhcp-boot=tag:http,tag:!ipxe,http://10.0.0.2/boot/ipxe.efi" in dnsmasq.configuration(
+        settings, GATE, "boot1"
+    )
     assert "kernel --name kernel http://10.0.0.2/boot/ipa.kernel " in ipxe.script(settings)
 
 
 def test_a_host_that_is_not_one_is_refused_with_those_that_are() -> None:
     with pytest.raises(dnsmasq.HostError, match="boot1, boot2, boot3"):
-        dnsmasq.configuration(SETTINGS, "boot4")
+        dnsmasq.configuration(SETTINGS, GATE, "boot4")
 
 
 def test_the_script_tells_the_ramdisk_where_to_call_back_and_from_which_nic_it_booted() -> None:
@@ -77,3 +80,11 @@ def test_the_script_asks_for_another_boot_host_where_files_do_not_come() -> None
     assert retry[-2] == "goto again"
     # Where it loads from is looked up again each time.
     assert lines.index(":again") < next(number for number, line in enumerate(lines) if "${next-server}" in line)
+
+
+def test_the_gates_backend_dnsmasq_finds_its_files_read() -> None:
+    gate = msgspec.structs.replace(GATE, dhcp_hostsdir="/run/ferroscope/hosts", dnsmasq_pid_file="/run/dnsmasq.pid")
+    assert "dhcp-hostsdir" not in dnsmasq.configuration(SETTINGS, gate, "boot1")
+    behind = msgspec.structs.replace(gate, backends=("nftables", "dnsmasq"))
+    lines = dnsmasq.configuration(SETTINGS, behind, "boot1").splitlines()
+    assert {"dhcp-hostsdir=/run/ferroscope/hosts", "pid-file=/run/dnsmasq.pid"} <= set(lines)

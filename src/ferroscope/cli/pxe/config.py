@@ -29,15 +29,18 @@ def config(files: tuple[str, ...], host: str | None, directory: Path | None, ins
 
     if directory is not None and install:
         raise click.UsageError("give --directory or --install, not both")
-    boot = settings_of(files).boot
+    settings = settings_of(files)
+    boot = settings.boot
     if not boot.hosts:
         raise click.ClickException("there are no boot hosts; name all of them in [boot] hosts, and give [boot] ranges")
+    if not settings.pxe_filter.interfaces:
+        raise click.ClickException("[pxe_filter] interfaces is not set: those of this host on which machines boot")
     if not boot.callback_url:
         raise click.ClickException(
             "[boot] callback_url is not set: http://HOST:6385/v1/continue_inspection of your API"
         )
     try:
-        text = dnsmasq.configuration(boot, host or _own_name(boot.hosts))
+        text = dnsmasq.configuration(boot, settings.pxe_filter, host or _own_name(boot.hosts))
     except ValueError as exc:
         raise click.ClickException(str(exc)) from exc
     made = {"dnsmasq.conf": text, boot.script: ipxe.script(boot)}

@@ -1,0 +1,96 @@
+"""Who gets an answer: machines under inspection, of both kinds of DHCP, from one host; known idle ones never."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.pxe.bmc import Switch
+from tests.pxe.prober import doubles
+from tests.pxe.site import Plan, Site
+from tests.support import databases
+from tests.support.processes import until
+from tests.support.servers import Server
+
+IDLE, BUSY, LATER, UNKNOWN = (f"52:54:00:bb:00:0{number}" for number in range(1, 5))
+# From the api's word to the gate's deed, with a channel; without one it is the polling period.
+BOUND = 2.0
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, shared_postgresql: Server) -> Iterator[Site]:
+    """Give an installation with a node that is idle."""
+    plan = Plan(options="unknown_hosts = deny\n[lease]\nprofile = fast\n")
+    with databases.fresh(shared_postgresql) as url, Site(tmp_path_factory.mktemp("site"), url, plan) as built:
+        for name in ("idle", "busy", "later"):
+            built.machines[name] = Switch()
+        built.enroll("idle", IDLE)
+        yield built
+
+
+def test_a_machine_gets_answers_exactly_while_it_is_inspected(site: Site) -> None:
+    client = site.lab.client(BUSY)
+    switch = site.machines["busy"]
+    site.enroll("busy", BUSY)
+    assert client.dhcp() is None
+    site.provision("busy", "inspect")
+    assert until(lambda: switch.on, seconds=20)
+    # The power-on waited for the gate, so the machine need not ask twice.
+    lease, lease6 = client.dhcp(), client.dhcp6()
+    assert lease is not None
+    assert lease6 is not None
+    site.call_back(BUSY)
+    site.until_state("busy", "manageable")
+    time.sleep(BOUND)
+    assert client.dhcp() is None
+    assert client.dhcp6() is None
+
+
+def test_a_known_idle_machine_gets_no_answer_of_either_kind(site: Site) -> None:
+    client = site.lab.client(IDLE)
+    assert client.dhcp(seconds=3) is None
+    assert client.dhcp6() is None
+
+
+def test_one_host_answers_and_another_one_when_dnsmasq_or_gate_of_the_first_ends(site: Site) -> None:
+    prober = site.lab.prober()
+    site.enroll("later", LATER)
+    site.provision("later", "inspect")
+    prober.add(LATER, IDLE)
+    first = site.open_host(prober, LATER)
+    first.kill_dnsmasq()
+    assert prober.quiet(LATER, seconds=1.0)[5:] == []
+    first.start_dnsmasq()
+    assert site.open_host(prober, LATER) is first
+    assert first.gate is not None
+    assert first.gate.stop() == 0
+    second = site.open_host(prober, LATER)
+    assert second is not first
+    site.start_gate(first)
+    second.gate.kill()  # type: ignore[union-attr]
+    # The kernel lets the gate of a dead process stand open for what was left, and closes it then.
+    assert prober.wait(LATER, seconds=15, server=lambda server: server != second.address)
+    assert prober.quiet(LATER, seconds=0.5)[-1].server != second.address
+    site.start_gate(second)
+    prober.remove(LATER, IDLE)
+    prober.look()
+    assert doubles(prober.answers) == []
+    assert [answer for answer in prober.answers if answer.mac == IDLE] == []
+
+
+@pytest.mark.parametrize(("unknown", "offered"), [("deny", False), ("allow", True)])
+def test_an_unknown_machine_gets_an_answer_only_where_unknown_ones_are_let_in(
+    tmp_path: Path, postgresql_url: str, unknown: str, offered: bool
+) -> None:
+    plan = Plan(hosts=1, options=f"unknown_hosts = {unknown}\n[auto_discovery]\nenabled = {offered}\n")
+    with Site(tmp_path, postgresql_url, plan) as site:
+        site.machines["watched"] = Switch()
+        site.enroll("watched", LATER)
+        site.provision("watched", "inspect")
+        prober = site.lab.prober()
+        prober.add(LATER)
+        site.open_host(prober, LATER)
+        assert (site.lab.client(UNKNOWN).dhcp() is not None) is offered
