@@ -127,6 +127,12 @@ setup_servers() {
     PATH=$PATH:/usr/sbin command -v haproxy >/dev/null || missing+=(haproxy)
     PATH=$PATH:/usr/sbin command -v ip >/dev/null || missing+=(iproute2)
     command -v systemd-analyze >/dev/null || missing+=(systemd)
+    # With these ironic-python-agent finds out what this machine is.
+    command -v lshw >/dev/null || missing+=(lshw)
+    PATH=$PATH:/usr/sbin command -v dmidecode >/dev/null || missing+=(dmidecode)
+    command -v lspci >/dev/null || missing+=(pciutils)
+    PATH=$PATH:/usr/sbin command -v ethtool >/dev/null || missing+=(ethtool)
+    command -v udevadm >/dev/null || missing+=(udev)
     [ ${#missing[@]} -eq 0 ] || debian_packages "${missing[@]}"
 }
 

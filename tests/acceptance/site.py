@@ -62,6 +62,7 @@ class Site:
         self._service = running
         self._members = {name: machine.member.number for name, machine in fleet.fleet.machines.items()}
         self._http = urllib3.PoolManager(headers={"X-OpenStack-Ironic-API-Version": "1.95"}, retries=False)
+        self._plain = urllib3.PoolManager(retries=False)
         self._names = itertools.count(1)
 
     # What clients do.
@@ -139,6 +140,12 @@ class Site:
         assert answer.status < 300, f"{method} {path}: {answer.status} {answer.data!r}"
         return msgspec.json.decode(answer.data) if answer.data else None
 
+    def call_back(self, body: Any) -> str:
+        """Call back without any agent, as it does: without a version; return the UUID in the answer."""
+        answer = self._plain.request("POST", f"{self.bare_metal}/v1/continue_inspection", json=body)
+        assert answer.status == 202, answer.data
+        return str(msgspec.json.decode(answer.data)["uuid"])
+
     def get(self, path: str) -> Any:
         """Return the document at ``path`` of the Bare Metal API."""
         return self.request("GET", path)
@@ -199,9 +206,9 @@ class Site:
 
 
 @contextmanager
-def site(directory: Path, database_url: str, clients: Clients) -> Iterator[Site]:
+def site(directory: Path, database_url: str, clients: Clients, *, extra: str = "") -> Iterator[Site]:
     """Run an installation; it must not have failed in anything when it is stopped."""
-    with service(directory, database_url, extra=_SETTINGS) as running:
+    with service(directory, database_url, extra=_SETTINGS + extra) as running:
         settings = FleetSettings(
             nodes=FLEET,
             special=SPECIAL,

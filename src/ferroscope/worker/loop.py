@@ -8,7 +8,7 @@ Source: the HA worker of the HA specification for ironic-inspector.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -227,11 +227,11 @@ class Worker:
             return Fail(outcome.reason, f"{outcome.message}; gave up after {context.request.attempt} attempts")
         return outcome
 
-    def follow(self, tx: Transaction, context: TaskContext, event: Event) -> Claim | None:
+    def follow(self, tx: Transaction, context: TaskContext, event: Event, pending: Sequence[Request]) -> Claim | None:
         """Put the event that follows on the queue; mine at once, unless others wait for this node."""
         node = context.before
         request = Request(node=node.uuid, event=event, inspection=node.inspection)
-        if len(tx.requests.pending(node.uuid)) == 1:
+        if len(pending) == 1:
             return tx.requests.put(request, instead_of=context.claim)
         tx.requests.consume(context.claim)
         tx.requests.put(request)
@@ -268,8 +268,13 @@ class Worker:
             if isinstance(outcome, Retry):
                 self.retry(tx, context, outcome)
                 return None
-            if isinstance(outcome, Next) and outcome.event in self.tasks:
-                claim = self.follow(tx, context, outcome.event)
+            follows = outcome.event if isinstance(outcome, Next) and outcome.event in self.tasks else None
+            pending = tx.requests.pending(context.before.uuid) if follows else ()
+            if follows and _aborted(context, pending):
+                outcome = Drop(Reason.ABORTED, "an abort was asked for meanwhile, so its results are discarded")
+                follows = None
+            if follows:
+                claim = self.follow(tx, context, follows, pending)
             else:
                 self.consume(tx, context.claim)
             node = settle(tx, context, decision, outcome, self.tasks)
@@ -312,3 +317,10 @@ class Worker:
 
     def _again(self, reason: Reason, message: str) -> Retry:
         return Retry(self.settings.worker.retry_delay, reason, message)
+
+
+def _aborted(context: TaskContext, pending: Sequence[Request]) -> bool:
+    """Whether somebody wants the inspection aborted whose data has just been processed."""
+    if context.request.event not in (Event.CONTINUE, Event.REAPPLY):
+        return False
+    return any(other.event is Event.ABORT and other.inspection == context.request.inspection for other in pending)

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from ferroscope import transition
+from ferroscope.domain.decision import Run
 from ferroscope.domain.machine import IllegalEventError
 from ferroscope.domain.provision import Provision
 from ferroscope.domain.states import Event, State
@@ -140,6 +141,48 @@ def test_abort_works_from_every_active_state(service: Service, stage: str) -> No
     assert service.node.state is State.ERROR
     assert service.inspection.reason == "aborted"
     assert service.machine.power is Power.OFF
+
+
+def _abort_in_the_middle(service: Service) -> None:
+    """Carry out one request, and ask for an abort when its task has run and nothing is committed yet."""
+    claim = service.worker.get()
+    assert claim is not None
+    locked, decision = service.store.write(lambda tx: service.worker.prepare(tx, claim))
+    assert isinstance(decision, Run)
+    context = service.worker.context(locked, decision)
+    outcome = service.worker.run_task(context, decision)
+    service.submit(Event.ABORT)
+    assert service.worker.end(context, decision, outcome) is None
+
+
+def test_what_was_processed_while_an_abort_came_is_discarded(service: Service) -> None:
+    service.start()
+    service.work()
+    service.call_back()
+    _abort_in_the_middle(service)
+    assert (service.node.properties, service.ports) == ({}, [])
+    service.work()
+    assert service.node.state is State.ERROR
+    assert service.inspection.reason == "aborted"
+    assert service.machine.power is Power.OFF
+    ident = service.node.inspection or ""
+    kept = service.store.read(lambda tx: tx.data.load(ident, ("inventory", "plugin_data")))
+    assert set(kept) == {"inventory"}
+
+
+def test_an_abort_while_stored_data_is_processed_leaves_the_machine_alone(service: Service) -> None:
+    service.start()
+    service.work()
+    service.call_back()
+    service.work()
+    service.machine.power = Power.ON
+    service.submit(Event.REAPPLY)
+    _abort_in_the_middle(service)
+    assert service.node.state is State.REAPPLYING
+    service.work()
+    assert service.node.state is State.ERROR
+    assert service.inspection.reason == "aborted"
+    assert service.machine.power is Power.ON
 
 
 def test_an_inspection_can_start_again_after_an_error(service: Service) -> None:
