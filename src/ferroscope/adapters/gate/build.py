@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from ferroscope.adapters.gate.dnsmasq import DnsmasqGate
+from ferroscope.adapters.gate.iptables import IptablesGate
 from ferroscope.adapters.gate.nftables import NftablesGate
 from ferroscope.adapters.gate.noop import NoopGate
 from ferroscope.adapters.gate.ruleset import GateRules
@@ -12,7 +14,7 @@ from ferroscope.config.settings import PxeFilterSettings
 from ferroscope.ports.clock import Clock
 from ferroscope.ports.gate import GateBackend
 
-BACKENDS: Final = ("nftables", "noop")
+BACKENDS: Final = ("nftables", "iptables", "dnsmasq", "noop")
 
 
 def rules_of(settings: PxeFilterSettings) -> GateRules:
@@ -35,4 +37,10 @@ def build_gate(settings: PxeFilterSettings, clock: Clock) -> GateBackend:
 def _build(name: str, settings: PxeFilterSettings, clock: Clock) -> GateBackend:
     if name == "nftables":
         return NftablesGate(rules_of(settings), clock=clock, timeout=settings.command_timeout)
+    if name == "iptables":
+        return IptablesGate(rules_of(settings), clock=clock, timeout=settings.command_timeout)
+    if name == "dnsmasq":
+        return DnsmasqGate(
+            settings.dhcp_hostsdir, unknown=settings.unknown_hosts == "allow", pid_file=settings.dnsmasq_pid_file
+        )
     return NoopGate()

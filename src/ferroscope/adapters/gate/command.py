@@ -25,7 +25,7 @@ class Command:
         """Run it to its end and return what it wrote; ``GateError``."""
         try:
             done = subprocess.run(  # noqa: S603  # arguments are ours, input is built from validated values
-                [self._path(), *arguments],
+                [self.path, *arguments],
                 input=stdin.encode(),
                 capture_output=True,
                 timeout=self._timeout,
@@ -44,7 +44,9 @@ class Command:
         """Whether the program is installed."""
         return self._found() is not None
 
-    def _path(self) -> str:
+    @property
+    def path(self) -> str:
+        """Where it is; ``GateError`` where it is not installed."""
         found = self._found()
         if found is None:
             raise GateError(f"{self.program} is not installed; install the package {self._package}")

@@ -1,51 +1,41 @@
-"""The gate in nftables: the kernel closes it when nobody holds it any more.
+"""The gate in nftables: each change is one transaction, and the kernel ends an opening by itself.
 
-Opening is an element with a time-out in the set ``open``. The kernel counts it from the moment
-when it takes the element, and between our decision and that moment anything may happen: this
-process, or ``nft``, may be stopped for as long as somebody likes. So no element can be added
-late: a refresh first deletes the element that it replaces, and the first opening one that was
-added a moment before (``armed``); where that has expired, the whole transaction fails. The latest
-moment is thus known, and the time-out is what is left of the trusted time from *then* on.
+An opening is an element with a time-out in the set ``open``; see ``timed`` for why it never comes
+too late. Elements are numbers of 48 bits, given as JSON: ten thousand load in 40 ms.
 """
 
 from __future__ import annotations
 
 import json
-import random
-from typing import Any, Final
+from typing import Any
 
 from ferroscope.adapters.gate.command import Command
 from ferroscope.adapters.gate.ruleset import GateRules, ruleset
+from ferroscope.adapters.gate.timed import TimedOpening
 from ferroscope.domain.macsets import SetChange
 from ferroscope.ports.clock import Clock
 from ferroscope.ports.gate import GateError
 
-# In seconds: how long an opening may be on its way; the longest and the shortest time-out.
-_ARMED: Final = 1.0
-_LONGEST: Final = 3.0
-_SHORTEST: Final = 0.2
-
 
 class NftablesGate:
-    """See ``ports.gate.GateBackend``."""
+    """See ``ports.gate.GateBackend``, and ``timed.Kernel``."""
 
     name = "nftables"
     self_closing = True
+    step = 0.001
 
     def __init__(self, rules: GateRules, *, clock: Clock, timeout: float) -> None:
         self._rules = rules
-        self._clock = clock
         self._nft = Command("nft", package="nftables", timeout=timeout)
         self._table = f"inet {rules.table}"
-        self._open_until = 0.0
-        self._refreshable = False
+        self._timed = TimedOpening(self, clock)
 
     def install(self) -> None:
-        self._forget()
-        self._nft("-f", "-", stdin=ruleset(self._rules))
+        self._timed.doubt()
+        self._load(ruleset(self._rules))
+        self._timed.forget()
 
     def apply(self, change: SetChange, *, fresh: bool) -> None:
-        """One transaction; elements are added only where they are missing, removed where they are there."""
         commands: list[dict[str, Any]] = []
         if fresh:
             commands += [{"flush": {"set": self._named(name)}} for name in ("allow", "deny")]
@@ -61,61 +51,47 @@ class NftablesGate:
             self._nft("-j", "-f", "-", stdin=json.dumps({"nftables": commands}, separators=(",", ":")))
 
     def hold(self, until: float) -> float:
-        if self._refreshable and self._clock.monotonic() < self._open_until:
-            try:
-                return self._refresh(until)
-            except GateError:  # the element has expired meanwhile, or is gone with the table
-                self._refreshable = False
-        return self._open(until)
+        return self._timed.hold(until)
 
     def close(self) -> None:
-        self._refreshable = False
+        self._timed.doubt()
         try:
-            self._nft("-f", "-", stdin=f"flush set {self._table} open\nflush set {self._table} armed\n")
+            self._load(f"flush set {self._table} open", f"flush set {self._table} armed")
         except GateError:
-            self.install()  # somebody flushed the whole ruleset, and the service is open to all
-        self._forget()
+            self.install()  # somebody flushed the whole ruleset, and the service was open to all
+        self._timed.forget()
 
     def remove(self) -> None:
-        self._forget()
-        self._nft("-f", "-", stdin=f"table {self._table}\ndelete table {self._table}\n")
+        self._timed.doubt()
+        self._load(f"table {self._table}", f"delete table {self._table}")
+        self._timed.forget()
 
-    def _refresh(self, until: float) -> float:
-        """Replace an element that is alive; at the latest, that happens when it would have expired."""
-        timeout = min(_LONGEST, until - self._open_until)
-        if timeout < _SHORTEST:
-            return self._open_until
-        return self._let_pass(f"delete element {self._table} open {self._names()}", timeout)
+    def arm(self, ticket: int, timeout: float) -> None:
+        self._load(f"add element {self._table} armed {{ {ticket} timeout {_milliseconds(timeout)} }}")
 
-    def _open(self, until: float) -> float:
-        """Open from nothing; at the latest, that happens when the element ``armed`` expires."""
-        if until - self._clock.monotonic() < _ARMED + _SHORTEST:
-            return self._open_until
-        ticket = random.getrandbits(32)  # only different from earlier ones
-        self._nft("-f", "-", stdin=f"add element {self._table} armed {{ {ticket} timeout {_ARMED:g}s }}\n")
-        timeout = min(_LONGEST, until - (self._clock.monotonic() + _ARMED))
-        if timeout < _SHORTEST:
-            return self._open_until
-        condition = f"delete element {self._table} armed {{ {ticket} }}\nflush set {self._table} open"
-        return self._let_pass(condition, timeout)
+    def open(self, ticket: int, timeout: float) -> None:
+        self._load(
+            f"delete element {self._table} armed {{ {ticket} }}",
+            f"flush set {self._table} open",
+            self._let_pass(timeout),
+        )
 
-    def _let_pass(self, condition: str, timeout: float) -> float:
-        """Add the elements under ``condition``; both happen, or neither."""
-        before, milliseconds = self._open_until, int(timeout * 1000)
-        # Should the answer be lost, it may be open nevertheless, for as long as the latest moment allows.
-        self._open_until = max(before, self._clock.monotonic() + _ARMED) + timeout
-        add = f"add element {self._table} open {self._names(f' timeout {milliseconds}ms')}"
-        self._nft("-f", "-", stdin=f"{condition}\n{add}\n")
-        self._open_until = self._clock.monotonic() + timeout
-        self._refreshable = True
-        return self._open_until
+    def refresh(self, timeout: float) -> None:
+        self._load(f"delete element {self._table} open {self._interfaces()}", self._let_pass(timeout))
+
+    def _let_pass(self, timeout: float) -> str:
+        return f"add element {self._table} open {self._interfaces(f' timeout {_milliseconds(timeout)}')}"
+
+    def _interfaces(self, suffix: str = "") -> str:
+        return "{ " + ", ".join(f'"{name}"{suffix}' for name in self._rules.interfaces) + " }"
 
     def _named(self, name: str) -> dict[str, Any]:
         return {"family": "inet", "table": self._rules.table, "name": name}
 
-    def _names(self, suffix: str = "") -> str:
-        return "{ " + ", ".join(f'"{name}"{suffix}' for name in self._rules.interfaces) + " }"
+    def _load(self, *lines: str) -> None:
+        """Run all lines in one transaction."""
+        self._nft("-f", "-", stdin="\n".join(lines) + "\n")
 
-    def _forget(self) -> None:
-        self._open_until = 0.0
-        self._refreshable = False
+
+def _milliseconds(seconds: float) -> str:
+    return f"{round(seconds * 1000)}ms"

@@ -1,0 +1,81 @@
+"""Our end of the watchdog's pipe."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ferroscope.ports.gate import GateError
+
+_SCRIPT = Path(__file__).with_name("watchdog.py")
+
+
+class Watchdog:
+    """Starts the process when it is first needed, and again when it has died."""
+
+    def __init__(self, *, directory: str = "", commands: Sequence[tuple[Sequence[str], str]] = ()) -> None:
+        self._orders = {"directory": directory, "commands": [[list(argv), text] for argv, text in commands]}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def hold(self, until: float) -> bool:
+        """Have the gate closed at ``until`` unless told otherwise; whether it was closed since the last time."""
+        closed = self._heard() or self._process is None
+        self._say({"until": until})
+        return closed
+
+    def release(self) -> None:
+        """The gate is closed; there is nothing to watch."""
+        if self._process is not None:
+            self._say({"until": 0.0})
+
+    def end(self) -> None:
+        """End the process, which closes the gate if it was held."""
+        if self._process is not None:
+            assert self._process.stdin is not None  # noqa: S101  # it was started with a pipe
+            assert self._process.stdout is not None  # noqa: S101
+            self._process.stdin.close()
+            self._process.wait()
+            self._process.stdout.close()
+            self._process = None
+
+    def _heard(self) -> bool:
+        if self._process is None:
+            return False
+        if self._process.poll() is not None:
+            self.end()
+            return True
+        assert self._process.stdout is not None  # noqa: S101
+        try:
+            return bool(os.read(self._process.stdout.fileno(), 4096))
+        except BlockingIOError:
+            return False
+
+    def _say(self, said: dict[str, Any]) -> None:
+        try:
+            if self._process is None:
+                self._process = self._start()
+                self._write({"close": self._orders})
+            self._write(said)
+        except OSError as exc:
+            raise GateError(f"the watchdog that closes the gate could not be told: {exc.strerror}") from exc
+
+    def _write(self, said: dict[str, Any]) -> None:
+        assert self._process is not None  # noqa: S101
+        assert self._process.stdin is not None  # noqa: S101
+        os.write(self._process.stdin.fileno(), json.dumps(said).encode() + b"\n")
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-I", "-S", str(_SCRIPT)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,  # a signal to our group must not end it, too
+        )
+        assert process.stdout is not None  # noqa: S101
+        os.set_blocking(process.stdout.fileno(), False)
+        return process
