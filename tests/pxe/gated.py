@@ -52,9 +52,9 @@ class GatedLab:
         lab.after(self._backend.close)
 
     def start(self, host: BootHost, *, options: str | None = None) -> None:
-        """Start its dnsmasq and its gate; return when the gate is in place."""
-        host.start_dnsmasq()
+        """Start its gate, and when that is in place its dnsmasq: the order in which a host has to start them."""
         self.start_gate(host, options=options)
+        host.start_dnsmasq()
 
     def start_gate(self, host: BootHost, *, options: str | None = None, path: Path | None = None) -> None:
         """Start its gate; ``path`` is where it finds programs first."""

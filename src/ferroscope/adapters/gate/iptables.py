@@ -191,4 +191,5 @@ class IptablesGate:
 
 
 def _table(lines: list[str]) -> str:
-    return "\n".join(["*filter", *lines, "COMMIT", ""])
+    declared_first = sorted(lines, key=lambda line: not line.startswith(":"))
+    return "\n".join(["*filter", *declared_first, "COMMIT", ""])

@@ -1,0 +1,154 @@
+"""Each mechanism of the gate, and two together, in front of a real dnsmasq: what it lets pass, and who closes it."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.pxe.gated import GatedLab
+from tests.pxe.host import BootHost
+from tests.pxe.lab import Lab
+from tests.pxe.prober import doubles
+from tests.support.processes import until
+
+IDLE, BUSY, UNKNOWN = (f"52:54:00:bb:00:{number:02x}" for number in range(1, 4))
+FAST = "[lease]\nprofile = fast\n[worker]\nmember_ttl = 3\n"
+
+
+def without_ipset(directory: Path) -> Path:
+    """Return a directory whose ``ipset`` says what that of a host without it says."""
+    tools = directory / "tools"
+    tools.mkdir()
+    (tools / "ipset").write_text("#!/bin/sh\necho 'Kernel error received: set type not supported' >&2\nexit 1\n")
+    (tools / "ipset").chmod(0o755)
+    return tools
+
+
+def guarded(host: BootHost, backends: str) -> str:
+    """Have dnsmasq read host files where that is wanted; return the options."""
+    options = f"backends = {backends}"
+    if "dnsmasq" not in backends:
+        return options
+    hosts = host.directory / "hosts"
+    hosts.mkdir(exist_ok=True)
+    host.configuration.write_text(f"{host.configuration.read_text()}dhcp-hostsdir={hosts}\n")
+    return f"{options}\ndhcp_hostsdir = {hosts}\ndnsmasq_pid_file = {host.directory / 'dnsmasq.pid'}"
+
+
+@pytest.mark.parametrize(
+    "backends", ["nftables", "iptables", "iptables without ipset", "dnsmasq", "nftables,dnsmasq", "noop"]
+)
+def test_it_lets_pass_whom_it_should_and_closes_when_its_process_is_killed(
+    lab: Lab, postgresql_url: str, tmp_path: Path, backends: str
+) -> None:
+    gated = GatedLab(lab, postgresql_url, sections=FAST)
+    gated.node(IDLE)
+    busy = gated.node(BUSY)
+    path = without_ipset(tmp_path) if "without" in backends else None
+    for host in gated.hosts[:2]:
+        options = guarded(host, backends.split()[0])
+        gated.start_gate(host, options=options, path=path)
+        host.start_dnsmasq()
+    assert until(lambda: gated.record().open, seconds=8)
+    prober = lab.prober()
+    prober.add(IDLE, BUSY, UNKNOWN)
+    answer = prober.wait(UNKNOWN, seconds=3)
+    assert answer is not None
+    if backends == "noop":  # it guards nothing, and says so
+        assert prober.wait(IDLE, seconds=2) is not None
+        return
+    gated.inspect(busy)
+    assert prober.wait(BUSY, seconds=2) is not None
+    assert prober.quiet(IDLE, seconds=0.3) == []
+    (leader,) = [host for host in gated.hosts if host.address == answer.server]
+    assert leader.gate is not None
+    leader.gate.process.send_signal(signal.SIGKILL)
+    struck = time.monotonic()
+    follower = prober.wait(BUSY, seconds=8, server=lambda server: server != leader.address)
+    assert follower is not None
+    assert max(one.asked for one in prober.answers if one.server == leader.address) - struck < 3.5
+    gated.finish(busy)
+    gated.wait_applied()
+    ended = time.monotonic()
+    time.sleep(0.4)
+    prober.look()
+    assert prober.since(ended, BUSY) == prober.since(0, IDLE) == []
+    assert doubles(prober.answers) == []
+
+
+def test_a_frozen_gate_of_host_files_is_closed_by_its_watchdog(lab: Lab, postgresql_url: str) -> None:
+    gated = GatedLab(lab, postgresql_url, sections=FAST)
+    gated.node(BUSY, booting=True)
+    for host in gated.hosts[:2]:
+        gated.start(host, options=guarded(host, "dnsmasq"))
+    prober = lab.prober()
+    prober.add(BUSY)
+    answer = prober.wait(BUSY, seconds=8)
+    assert answer is not None
+    (leader,) = [host for host in gated.hosts if host.address == answer.server]
+    assert leader.gate is not None
+    leader.gate.process.send_signal(signal.SIGSTOP)
+    struck = time.monotonic()
+    assert prober.wait(BUSY, seconds=8, server=lambda server: server != leader.address) is not None
+    leader.gate.process.send_signal(signal.SIGCONT)
+    time.sleep(1.5)
+    prober.look()
+    assert max(one.asked for one in prober.answers if one.server == leader.address) - struck < 3.5
+    assert doubles(prober.answers) == []
+
+
+def test_a_full_disk_closes_the_host_and_another_one_opens(lab: Lab, postgresql_url: str) -> None:
+    """The files of the first host are on a disk of 16 blocks."""
+    gated = GatedLab(lab, postgresql_url, sections=FAST, options="unknown_hosts = deny")
+    gated.node(BUSY, booting=True)
+    host = gated.hosts[0]
+    hosts = host.directory / "hosts"
+    hosts.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(hosts)], check=True)
+    lab.after(lambda: subprocess.run(["umount", str(hosts)], check=True))
+    options = f"{guarded(host, 'dnsmasq')}\nunknown_hosts = deny"
+    gated.start(host, options=options)
+    prober = lab.prober()
+    prober.add(BUSY)
+    assert prober.wait(BUSY, seconds=8) is not None
+    with contextlib.suppress(OSError):
+        (hosts / ".full").write_bytes(b"x" * 1024 * 1024)
+    gated.start(gated.hosts[1], options="unknown_hosts = deny")
+    gated.node(*(f"52:54:00:bc:00:{number:02x}" for number in range(64)), booting=True)
+    successor = prober.wait(BUSY, seconds=12, server=lambda server: server != host.address)
+    assert successor is not None, "a host that cannot do it lets another one"
+    time.sleep(0.5)
+    prober.look()
+    assert doubles(prober.answers) == []
+
+
+def test_host_files_are_forgotten_with_a_dnsmasq_that_is_told_so_and_survive_its_death(
+    lab: Lab, postgresql_url: str
+) -> None:
+    gated = GatedLab(lab, postgresql_url, sections=FAST)
+    busy = gated.node(BUSY, booting=True)
+    gated.node(IDLE)
+    host = gated.hosts[0]
+    (host.directory / "hosts").mkdir()
+    stale = host.directory / "hosts" / "ferroscope-525400bbffff"
+    stale.write_text("52:54:00:bb:ff:ff\n")
+    options = guarded(host, "dnsmasq")
+    host.start_dnsmasq()
+    (host.directory / "dnsmasq.pid").write_text(str(host.dnsmasq_pid))  # in the foreground it writes none
+    gated.start_gate(host, options=options)
+    prober = lab.prober()
+    prober.add(BUSY, IDLE)
+    assert prober.wait(BUSY, seconds=8) is not None
+    assert not stale.exists(), "what a crashed process left is gone"
+    host.kill_dnsmasq()
+    host.start_dnsmasq()
+    assert prober.wait(BUSY, seconds=3) is not None
+    gated.delete_ports(busy)
+    gated.wait_applied()
+    assert prober.wait(BUSY, seconds=2) is not None, "it is an unknown host now, and those may boot"
+    assert prober.quiet(IDLE, seconds=0.3) == []
