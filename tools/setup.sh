@@ -3,7 +3,7 @@
 #
 #   tools/setup.sh venv      .venv with Ferroscope and its tools, as constraints.txt pins them
 #   tools/setup.sh clients   .clients-venv with the published clients that the acceptance tests drive
-#   tools/setup.sh emulators .emulators-venv with the BMC emulators, and ipmi_sim, ipmitool and openssl
+#   tools/setup.sh emulators .emulators-venv with the BMC emulators, and ipmi_sim, ipmitool, openssl, mtools
 #   tools/setup.sh servers   PostgreSQL, MariaDB and HAProxy, for the tests' private instances
 #   tools/setup.sh pxe       for boot hosts in namespaces: nftables, dnsmasq, DHCP clients, QEMU; a kernel to boot
 #
@@ -112,6 +112,7 @@ setup_emulators() {
     command -v ipmi_sim >/dev/null || missing+=(openipmi)
     command -v ipmitool >/dev/null || missing+=(ipmitool)
     command -v openssl >/dev/null || missing+=(openssl)
+    command -v mtype >/dev/null || missing+=(mtools)
     [ ${#missing[@]} -eq 0 ] || debian_packages "${missing[@]}"
 }
 

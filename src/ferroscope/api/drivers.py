@@ -16,6 +16,7 @@ from ferroscope.api.documented import DriverType
 from ferroscope.api.errors import BadRequestError, MissingError, NotAcceptableError
 from ferroscope.api.links import Link, pair
 from ferroscope.api.scalars import shown
+from ferroscope.ports.bmc import Bmc, OutOfBand, RamdiskBoot
 from ferroscope.ports.store import Transaction
 
 _LINKS_SINCE: Final = 14
@@ -94,14 +95,17 @@ def list_drivers(context: ApiContext, call: Call[DriverListQuery, None]) -> Repl
     names = [] if asked.type == "classic" else sorted(context.drivers)
     hosts = context.store.read(_hosts)
     detail = bool(asked.detail) or asked.fields is not None
-    views = [_chosen(_view(call, name, hosts, detail=detail), asked.fields, call.minor) for name in names]
+    views = [
+        _chosen(_view(call, name, context.drivers[name], hosts, detail=detail), asked.fields, call.minor)
+        for name in names
+    ]
     return Reply(200, {"drivers": views})
 
 
 def get_driver(context: ApiContext, call: Call[DriverQuery, None]) -> Reply:
     """Show one driver."""
     name = _known(context, call)
-    view = _view(call, name, context.store.read(_hosts), detail=True)
+    view = _view(call, name, context.drivers[name], context.store.read(_hosts), detail=True)
     return Reply(200, _chosen(view, call.query.fields, call.minor))
 
 
@@ -122,22 +126,27 @@ def _hosts(tx: Transaction) -> list[str]:
     return sorted({member.host for member in alive if member.role in _WORKING})
 
 
-def _view(call: Call[Any, None], name: str, hosts: list[str], *, detail: bool) -> dict[str, Any]:
+def _view(call: Call[Any, None], name: str, driver: Bmc, hosts: list[str], *, detail: bool) -> dict[str, Any]:
     view: dict[str, Any] = {"name": name, "hosts": hosts, "links": pair(call.url, f"drivers/{name}")}
     if call.minor >= _LINKS_SINCE:
         view["properties"] = pair(call.url, f"drivers/{name}/properties")
     if call.minor >= _INTERFACES_SINCE:
         view["type"] = "dynamic"
         if detail:
-            view |= _interfaces(name, call.minor)
+            view |= _interfaces(name, driver, call.minor)
     return view
 
 
-def _interfaces(name: str, minor: int) -> dict[str, Any]:
-    ours = {"inspect": "agent", "management": name, "power": name}
+def _interfaces(name: str, driver: Bmc, minor: int) -> dict[str, Any]:
+    """Return the interfaces by type, the default one first."""
+    ours = {"inspect": ["agent"], "management": [name], "power": [name]}
+    if isinstance(driver, OutOfBand):
+        ours["inspect"].append(name)
+    if isinstance(driver, RamdiskBoot):
+        ours["boot"] = [f"{name}-virtual-media", "pxe"]
     shown_types = [kind for kind, since in _INTERFACES.items() if since <= minor]
-    default = {f"default_{kind}_interface": ours.get(kind) for kind in shown_types}
-    enabled = {f"enabled_{kind}_interfaces": [ours[kind]] if kind in ours else [] for kind in shown_types}
+    default = {f"default_{kind}_interface": ours.get(kind, [None])[0] for kind in shown_types}
+    enabled = {f"enabled_{kind}_interfaces": ours.get(kind, []) for kind in shown_types}
     return default | enabled
 
 

@@ -15,6 +15,7 @@ from ferroscope.api.call import Call, Reply
 from ferroscope.api.context import ApiContext
 
 JSON: Final = "application/json"
+BINARY: Final = "application/octet-stream"
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 Handler = Callable[[ApiContext, Call[Any, Any]], Reply]

@@ -32,11 +32,12 @@ from ferroscope.api import (
     power,
     provision,
     ramdisk,
+    ramdisk_parameters,
     status,
     timeline,
     versions,
 )
-from ferroscope.api.route import TEXT, Route, Surface, make
+from ferroscope.api.route import BINARY, TEXT, Route, Surface, make
 
 _shared = partial(make, Surface.SHARED)
 _service = partial(make, Surface.SERVICE)
@@ -129,6 +130,8 @@ ROUTES: Final[tuple[Route, ...]] = (
                 "baremetal:driver:ipa_continue_inspection", 202, _Called, raw=callback.Callback, ramdisk=True),
     _bare_metal("GET /v1/lookup", ramdisk.get_lookup,
                 "baremetal:driver:ipa_lookup", 200, agent.AgentAnswer, since=22, ramdisk=True),
+    _bare_metal("GET /v1/ramdisk_parameters/{node}/disk.img", ramdisk_parameters.get_disk,
+                "baremetal:driver:ramdisk_parameters", 200, str, ramdisk=True, media=BINARY),
     _bare_metal("POST /v1/heartbeat/{node}", ramdisk.heartbeat,
                 "baremetal:node:ipa_heartbeat", 202, since=22, ramdisk=True),
 

@@ -179,6 +179,24 @@ INSPECTOR: Final = (
         help="Base URL of the Bare Metal API as ramdisks reach it, such as http://192.0.2.1:6385; "
         "empty: [api] public_url.",
     ),
+    cfg.BoolOpt(
+        "require_managed_boot",
+        default=False,
+        help="Fail the inspection of a machine whose driver cannot boot the ramdisk itself, by virtual media.",
+    ),
+    cfg.StrOpt(
+        "ramdisk_iso",
+        default="",
+        help="URL of the ramdisk's ISO image for virtual media, as BMCs reach it; a node's deploy_iso wins.",
+    ),
+    cfg.BoolOpt(
+        "pre_create_ports", default=True, help="Create ports for the NICs that the BMC knows, before the first boot."
+    ),
+    cfg.BoolOpt(
+        "collect_out_of_band",
+        default=False,
+        help="Read the hardware from the BMC too, before the ramdisk boots, and store both with their sources.",
+    ),
     cfg.FloatOpt(
         "timeout", default=900.0, min=0.1, max=900.0, help="Seconds that an inspection may stay in one state."
     ),

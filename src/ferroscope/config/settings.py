@@ -100,6 +100,10 @@ class InspectorSettings(msgspec.Struct, frozen=True, kw_only=True):
     extra_kernel_params: str = ""
     collect_lldp: bool = True
     callback_endpoint_override: str = ""
+    require_managed_boot: bool = False
+    ramdisk_iso: str = ""
+    pre_create_ports: bool = True
+    collect_out_of_band: bool = False
     timeout: float = 900.0
     timeout_period: float = 30.0
     permit_active: bool = False
@@ -205,3 +209,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     boot: BootSettings = BootSettings()
     log: LogSettings = LogSettings()
     metrics: MetricsSettings = MetricsSettings()
+
+    @property
+    def callback_base(self) -> str:
+        """The Bare Metal API's base URL as ramdisks and BMCs reach it; "" where nobody told us."""
+        return self.inspector.callback_endpoint_override or self.api.public_url

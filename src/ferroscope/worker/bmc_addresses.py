@@ -6,27 +6,29 @@ Resolved by a worker at the start of an inspection, outside any lock: DNS may be
 from __future__ import annotations
 
 import ipaddress
-import socket
 from urllib.parse import urlsplit
 
 import structlog
 
+from ferroscope import resolver
 from ferroscope.domain.model import Node
+from ferroscope.resolver import UnresolvedError
 
 _log = structlog.get_logger(__name__)
 
 
-def resolve(node: Node) -> frozenset[str]:
+def resolve(node: Node, *, seconds: float) -> frozenset[str]:
     """Return every address in the ``*_address`` keys of ``driver_info``, loopback ones left out.
 
-    A name that does not resolve is kept as it is and logged.
+    A name may have several, v4 and v6. One that does not resolve, or not within ``seconds``, is
+    kept as it is and logged.
     """
     found: set[str] = set()
     for key, value in node.driver_info.items():
         if key.endswith("_address") and isinstance(value, str) and value:
             host = _host(value)
             if host:
-                found.update(_addresses(node, key, host))
+                found.update(_addresses(node, key, host, seconds))
     return frozenset(found)
 
 
@@ -50,7 +52,7 @@ def _host(value: str) -> str | None:
     return value.strip("[]")
 
 
-def _addresses(node: Node, key: str, host: str) -> set[str]:
+def _addresses(node: Node, key: str, host: str, seconds: float) -> set[str]:
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -59,9 +61,9 @@ def _addresses(node: Node, key: str, host: str) -> set[str]:
         literal = normalize(host)
         return {literal} if literal else set()
     try:
-        infos = socket.getaddrinfo(host, None, proto=socket.IPPROTO_TCP)
-    except (OSError, UnicodeError) as exc:
+        found = resolver.resolve(host, seconds)
+    except UnresolvedError as exc:
         _log.warning("cannot resolve a BMC address", node=node.uuid, field=key, error=str(exc))
         return {host.lower()}
-    resolved = {address for info in infos if (address := normalize(str(info[4][0])))}
+    resolved = {address for text in found if (address := normalize(text))}
     return resolved | {host.lower()} if resolved else set()

@@ -92,6 +92,21 @@ class TaskContext:
             )
         return self._bmc
 
+    @property
+    def known_driver(self) -> Bmc | None:
+        """The node's driver, None where none of that name is enabled here."""
+        return self._bmc
+
+    def add_ports(self, ports: list[Port]) -> None:
+        """Add ports to the node here and now, fenced: what happens next relies on them. ``ConflictError``."""
+
+        def work(tx: Transaction) -> None:
+            tx.requests.hold(self.claim)
+            tx.ports.add(ports)
+
+        self.store.write(work)
+        self.ports.extend(ports)
+
     def note(
         self,
         name: str,

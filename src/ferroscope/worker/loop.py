@@ -33,6 +33,7 @@ from ferroscope.ports.errors import (
 from ferroscope.ports.meter import SILENT, Meter
 from ferroscope.ports.queue import Queue
 from ferroscope.ports.store import Store, Transaction
+from ferroscope.worker.boot import eject_quietly
 from ferroscope.worker.context import StoppedError, TaskContext
 from ferroscope.worker.power import power_off_quietly
 from ferroscope.worker.settle import settle
@@ -116,6 +117,8 @@ class Worker:
             locked, decision = self.prepared(claim, handed)
             context = self.context(locked, decision)
             outcome = self.run_task(context, decision) if isinstance(decision, Run) else self.refuse(context, decision)
+            if isinstance(outcome, Fail) and claim.request.event is Event.INSPECT:
+                eject_quietly(context)
             follow = self.end(context, decision, outcome)
         except NotFoundError:
             return f"found no node for {what}: {self.give_up(claim)}", None
@@ -139,7 +142,7 @@ class Worker:
 
     def prepared(self, claim: Claim, handed: Locked | None) -> tuple[Locked, Decision]:
         """Return what is locked and what to do; what was handed over is locked and saved already."""
-        if handed is None:
+        if handed is None or _is_strict(self.decide(handed.node, claim.request)):
             tries = itertools.count()
             return self.persist(lambda tx: self.prepare(tx, claim, again=next(tries) > 0), durable=False)
         return handed, self.decide(handed.node, claim.request)
@@ -324,3 +327,8 @@ def _aborted(context: TaskContext, pending: Sequence[Request]) -> bool:
     if context.request.event not in (Event.CONTINUE, Event.REAPPLY):
         return False
     return any(other.event is Event.ABORT and other.inspection == context.request.inspection for other in pending)
+
+
+def _is_strict(decision: Decision) -> bool:
+    """Whether the target state has to be saved before the task runs."""
+    return isinstance(decision, Run) and decision.transition.strict and not decision.rerun

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 import structlog
 
@@ -10,7 +11,11 @@ from ferroscope.domain.model import Severity
 from ferroscope.domain.reasons import Reason
 from ferroscope.ports.bmc import BootDevice, Power
 from ferroscope.ports.errors import BmcError
+from ferroscope.worker import boot
 from ferroscope.worker.context import TaskContext
+
+# Seconds between two looks at a power state that takes its time: a real BMC is not asked more often.
+_SLOWEST_POLL: Final = 2.0
 
 _log = structlog.get_logger(__name__)
 
@@ -30,21 +35,31 @@ def ensure_power(context: TaskContext, power: Power, *, confirm: Callable[[], No
         context.note(str(power), f"commanded {power}")
         node.power_state = power  # all that a driver without a BMC can go by
         deadline = context.clock.monotonic() + drivers.power_timeout
+        pause = drivers.power_poll_interval
         while (actual := bmc.get_power(node)) is not power:
             if context.clock.monotonic() > deadline:
                 node.power_state = actual
                 message = f"still {actual} {drivers.power_timeout:g} s after {power}"
                 raise BmcError(message, transient=True, reason=Reason.POWER_FAILED)
-            context.pause(drivers.power_poll_interval)
+            context.pause(pause)
+            pause = min(pause * 1.5, max(drivers.power_poll_interval, _SLOWEST_POLL))
     node.power_state = power
     node.target_power_state = None
 
 
 def power_off_quietly(context: TaskContext) -> None:
-    """Power off where that is wanted; a failure is noted, because what matters has happened before."""
-    wanted = context.settings.inspector.power_off and (context.inspection is None or context.inspection.manage_boot)
-    if not wanted:
+    """Power off where that is wanted, and take out what booted the ramdisk.
+
+    A failure is noted, because what matters has happened before.
+    """
+    if not boot.touches_power(context):
         return
+    if not context.settings.inspector.power_off or _powered_off(context):
+        boot.eject_quietly(context)
+
+
+def _powered_off(context: TaskContext) -> bool:
+    """Power off, in two tries; return whether the BMC answers at all."""
     try:
         try:
             ensure_power(context, Power.OFF)
@@ -56,6 +71,8 @@ def power_off_quietly(context: TaskContext) -> None:
     except BmcError as exc:
         _log.warning("could not power off", node=context.node.uuid, error=str(exc))
         context.note("power off", f"could not power off: {exc}", severity=Severity.WARNING, reason=exc.reason)
+        return exc.reason is Reason.POWER_FAILED
+    return True
 
 
 def boot_from_network(context: TaskContext) -> None:

@@ -35,6 +35,8 @@ power_timeout = 2
 class Api:
     """The Bare Metal API of a service, at ``url``."""
 
+    version = "1.80"
+
     def __init__(self, url: str) -> None:
         self.url = url
 
@@ -44,7 +46,7 @@ class Api:
             self.url + path,
             method=method,
             data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json", "X-OpenStack-Ironic-API-Version": "1.80"},
+            headers={"Content-Type": "application/json", "X-OpenStack-Ironic-API-Version": self.version},
         )
         with urllib.request.urlopen(request, timeout=10) as answer:
             return json.loads(answer.read() or b"null")
@@ -61,11 +63,11 @@ class Api:
 
 
 @contextmanager
-def service(directory: Path) -> Iterator[Api]:
-    """Run ``ferroscope all`` in ``directory`` until the end of the block."""
-    port = free_port()
+def service(directory: Path, more: str = "", *, port: int = 0) -> Iterator[Api]:
+    """Run ``ferroscope all`` in ``directory`` until the end of the block; ``more`` configuration wins."""
+    port = port or free_port()
     configuration = directory / "ferroscope.conf"
-    configuration.write_text(_CONFIGURATION.format(port=port, directory=directory))
+    configuration.write_text(_CONFIGURATION.format(port=port, directory=directory) + more)
     command = [sys.executable, "-c", "from ferroscope.cli.main import main; main()", "all", "-c", str(configuration)]
     log = directory / "service.log"
     process = spawn(command, user=None, directory=directory, log=log)

@@ -15,6 +15,7 @@ from ferroscope.domain.states import Event
 from ferroscope.hooks.errors import HookError
 from ferroscope.hooks.pipeline import Pipeline, encode
 from ferroscope.ports.store import Part, Query, Transaction
+from ferroscope.worker import out_of_band
 from ferroscope.worker.context import TaskContext
 from ferroscope.worker.power import power_off_quietly
 
@@ -33,6 +34,12 @@ class ProcessTask:
             return Fail(Reason.DATA_MISSING, "no data is stored for this inspection")
         inventory = msgspec.json.decode(parts["inventory"])
         unprocessed = msgspec.json.decode(parts.get("unprocessed", b"{}"))
+        from_bmc = out_of_band.stored(parts)
+        if from_bmc is not None:
+            unprocessed |= {
+                out_of_band.KEY: from_bmc,
+                out_of_band.HARDWARE: out_of_band.beside(inventory, from_bmc),
+            }
         try:
             plugin_data = self._pipeline.run(context, inventory, unprocessed, owned=True)
             context.parts["plugin_data"] = encode(plugin_data)
@@ -45,5 +52,5 @@ class ProcessTask:
 
     def _load(self, tx: Transaction, inspection: str, node: str) -> tuple[dict[Part, bytes], list[Port]]:
         """Read all that hooks work on at one moment."""
-        parts = tx.data.load(inspection, ("inventory", "unprocessed"))
+        parts = tx.data.load(inspection, ("inventory", "unprocessed", "plugin_data"))
         return parts, list(tx.ports.list(Query(filters={"node": node})))

@@ -1,4 +1,6 @@
-"""Start an inspection: power off, next boot from the network, power on; then wait.
+"""Start an inspection: power off, let the next boot be the ramdisk's, power on; then wait.
+
+Or, where the BMC is asked instead of a ramdisk, read the hardware from it and go on at once.
 
 Reentrant: a rerun reads the real power state, and where the power-on of an earlier attempt took
 effect the machine is left alone, so that it is not rebooted twice.
@@ -6,11 +8,13 @@ effect the machine is left alone, so that it is not rebooted twice.
 
 from __future__ import annotations
 
+from ferroscope.domain.boot import Boot
 from ferroscope.domain.outcome import Next, Outcome, Retry
 from ferroscope.domain.reasons import Reason
 from ferroscope.domain.states import Event
 from ferroscope.ports.bmc import Power
 from ferroscope.ports.errors import LeaseLostError
+from ferroscope.worker import boot, out_of_band
 from ferroscope.worker.bmc_addresses import resolve
 from ferroscope.worker.boot_gate import BootGate
 from ferroscope.worker.context import TaskContext
@@ -29,19 +33,23 @@ class StartTask:
 
     def __call__(self, context: TaskContext) -> Outcome:
         """Boot the ramdisk; where the operator boots it, only note that we wait."""
-        context.bmc_addresses = resolve(context.node)
-        if context.inspection is not None and not context.inspection.manage_boot:
+        context.bmc_addresses = resolve(context.node, seconds=context.settings.drivers.command_timeout)
+        way = boot.how(context)
+        if way is Boot.OPERATOR:
             context.note("unmanaged", "the operator boots the ramdisk")
             return Next(Event.WAIT)
+        if way is Boot.OUT_OF_BAND:
+            return out_of_band.inspect(context)
+        boot.note(context, way)
         if _has_taken_effect(context):
             context.note("already on", "an earlier attempt powered it on")
             context.node.power_state = Power.ON
             return Next(Event.WAIT)
         if not context.intended(_POWER_ON):
-            if (early := self._gate(context)) is not None:
+            out_of_band.prepare(context)  # the gate opens for the ports that this makes
+            if way is Boot.NETWORK and (early := self._gate(context)) is not None:
                 return early
-            ensure_power(context, Power.OFF)
-            boot_from_network(context)
+            self._prepare(context, way)
         # Else both were done before the intent, and an earlier power-on may still be on its way:
         # a machine that was powered off now would boot twice.
         try:
@@ -49,6 +57,15 @@ class StartTask:
         except ThrottledError as exc:
             return Retry(exc.after, Reason.THROTTLED, str(exc), counted=False)
         return Next(Event.WAIT)
+
+    def _prepare(self, context: TaskContext, way: Boot) -> None:
+        """All that the machine needs before the power-on; harmless to repeat."""
+        ensure_power(context, Power.OFF)
+        if way is Boot.VIRTUAL_MEDIA:
+            boot.insert(context)
+        else:
+            boot.eject_leftover(context)
+            boot_from_network(context)
 
     def _power_on(self, context: TaskContext) -> None:
         with self._throttle.turn(context) as turn:

@@ -1,0 +1,94 @@
+"""Two inventories of one machine as one, with the source of each value: what the ramdisk saw, what the BMC says.
+
+The ramdisk's word counts where both know something, for it looked at the machine as an operating
+system will; the BMC fills the gaps; where they differ, that is told. Neither inventory is changed.
+Pure. Lists are matched by what identifies their members: MACs for NICs, serials or names for disks.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from ferroscope.domain import macs
+from ferroscope.domain.model import Document
+
+IN_BAND: Final = "agent"
+
+_MISSING: Final[tuple[Any, ...]] = (None, "", [], {})
+_LISTS: Final = ("interfaces", "disks")
+_NOT_COMPARED: Final = ("name", "mac_address")
+# More differences than a person reads are no help, and the size of this is bounded by it.
+_MAX_DIFFERENCES: Final = 100
+
+
+class Hardware(msgspec.Struct):
+    """``sources``: path of a value -> who says so; ``differences``: path -> source -> value."""
+
+    inventory: Document = {}
+    sources: dict[str, str] = {}
+    differences: dict[str, dict[str, Any]] = {}
+
+
+def alone(inventory: Document, source: str) -> Hardware:
+    """Return an inventory that has one source."""
+    return combine({}, inventory, source)
+
+
+def combine(in_band: Document, out_of_band: Document, source: str) -> Hardware:
+    """Return both as one; ``source`` names whom ``out_of_band`` comes from."""
+    found = Hardware(inventory={}, sources={}, differences={})
+    for name in dict.fromkeys((*in_band, *out_of_band)):
+        ours, theirs = in_band.get(name), out_of_band.get(name)
+        if name in _LISTS and isinstance(ours or [], list) and isinstance(theirs or [], list):
+            found.inventory[name] = _lists(found, name, ours or [], theirs or [], source)
+        else:
+            found.inventory[name] = _value(found, name, ours, theirs, source)
+    return found
+
+
+def _value(found: Hardware, path: str, ours: Any, theirs: Any, source: str) -> Any:
+    if (isinstance(ours, dict) and isinstance(theirs, dict)) or _only_document(ours, theirs):
+        mine, other = ours or {}, theirs or {}
+        return {
+            key: _value(found, f"{path}.{key}", mine.get(key), other.get(key), source)
+            for key in dict.fromkeys((*mine, *other))
+        }
+    if ours in _MISSING and theirs in _MISSING:
+        return ours
+    if ours in _MISSING:
+        found.sources[path] = source
+        return theirs
+    found.sources[path] = IN_BAND
+    if theirs not in _MISSING and theirs != ours and len(found.differences) < _MAX_DIFFERENCES:
+        found.differences[path] = {IN_BAND: ours, source: theirs}
+    return ours
+
+
+def _only_document(ours: Any, theirs: Any) -> bool:
+    """Whether one is a document and the other says nothing."""
+    return (isinstance(ours, dict) and theirs in _MISSING) or (isinstance(theirs, dict) and ours in _MISSING)
+
+
+def _lists(found: Hardware, name: str, ours: list[Any], theirs: list[Any], source: str) -> list[Any]:
+    others = {key: item for item in theirs if (key := _identity(name, item)) is not None}
+    merged = []
+    for number, item in enumerate(ours):
+        key = _identity(name, item)
+        other = others.pop(key, None) if key is not None else None
+        # A name is given by whoever looks, a MAC is what they were matched by: neither can differ.
+        known = {field: value for field, value in (other or {}).items() if field not in _NOT_COMPARED}
+        merged.append(_value(found, f"{name}[{key or number}]", item, known, source))
+    for key, item in others.items():
+        merged.append(_value(found, f"{name}[{key}]", None, item, source))
+    return merged
+
+
+def _identity(name: str, item: Any) -> str | None:
+    if not isinstance(item, dict):
+        return None
+    if name == "interfaces":
+        return macs.normalize(item.get("mac_address"))
+    key = item.get("serial") or item.get("wwn") or item.get("name")
+    return key if isinstance(key, str) else None

@@ -1,0 +1,120 @@
+"""What a BMC knows of its machine without any ramdisk: NICs for ports, and the whole hardware.
+
+NICs become ports before the first boot, so that the PXE gate and the lookup know the machine. The
+hardware is an inspection of its own, or is kept beside the one that the ramdisk sends.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from ferroscope.domain.model import Document, Port, Severity
+from ferroscope.domain.outcome import Fail, Next, Outcome
+from ferroscope.domain.reasons import Reason
+from ferroscope.domain.sources import combine
+from ferroscope.domain.states import Event
+from ferroscope.ports.bmc import OutOfBand, OutOfBandNic
+from ferroscope.ports.errors import BmcError, ConflictError
+from ferroscope.ports.store import Part, Transaction
+from ferroscope.worker.context import TaskContext
+
+# The key in an inspection's plugin data; a name of ours, for no other service has such a thing.
+KEY: Final = "out_of_band"
+HARDWARE: Final = "hardware"
+_READ: Final = "read out of band"
+
+
+def inspect(context: TaskContext) -> Outcome:
+    """Read the hardware and hand it to the hooks, as if a ramdisk had sent it."""
+    inventory = _driver(context).inventory(context.node)
+    if not inventory.get("interfaces"):
+        return Fail(Reason.INVALID_INVENTORY, "the BMC names no network interface of the machine")
+    context.parts = {
+        "inventory": msgspec.json.encode(inventory),
+        "unprocessed": b"{}",
+        "plugin_data": _kept(context, inventory),
+    }
+    parts = ", ".join(sorted(inventory))
+    context.note("out of band", f"the BMC knows: {parts}")
+    return Next(Event.CONTINUE)
+
+
+def prepare(context: TaskContext) -> None:
+    """Before the ramdisk boots: ports for the NICs that the BMC knows, and its view of the hardware.
+
+    Neither is needed for the inspection, so no failure of the BMC's ends it.
+    """
+    settings = context.settings.inspector
+    if context.intended(_READ) or not isinstance(context.driver(), OutOfBand):
+        return
+    parts: dict[Part, bytes] = {}
+    try:
+        if settings.collect_out_of_band:
+            inventory = _driver(context).inventory(context.node)
+            parts["plugin_data"] = _kept(context, inventory)
+            context.note("out of band", f"the BMC knows: {', '.join(sorted(inventory))}")
+        if settings.pre_create_ports:
+            _create_ports(context, [nic for nic in _driver(context).nics(context.node) if nic.enabled])
+    except BmcError as exc:
+        message = f"the BMC does not tell its hardware: {exc}"
+        context.note("out of band", message, severity=Severity.WARNING, reason=exc.reason)
+    # Stored here and now: an attempt that has to wait for its turn shall not ask the BMC again.
+    context.intend(_READ, lambda tx: _save(tx, context, parts))
+
+
+def _save(tx: Transaction, context: TaskContext, parts: dict[Part, bytes]) -> None:
+    if parts and context.node.inspection:
+        tx.data.save(context.node.inspection, context.node.uuid, parts)
+
+
+def stored(parts: Mapping[Any, bytes]) -> Document | None:
+    """Return what was kept of the BMC's view for this inspection: ``source`` and ``inventory``; None for nothing."""
+    raw = parts.get("plugin_data")
+    kept = msgspec.json.decode(raw).get(KEY) if raw else None
+    return kept if isinstance(kept, dict) and isinstance(kept.get("inventory"), dict) else None
+
+
+def beside(inventory: Document, kept: Document) -> Document:
+    """Return both views as one, with the source of each value."""
+    in_band = {} if inventory == kept["inventory"] else inventory
+    hardware: Document = msgspec.to_builtins(combine(in_band, kept["inventory"], str(kept["source"])))
+    return hardware
+
+
+def _driver(context: TaskContext) -> OutOfBand:
+    driver = context.driver()
+    if not isinstance(driver, OutOfBand):
+        raise BmcError(
+            f"the driver {context.node.driver} knows no hardware", transient=False, reason=Reason.DRIVER_INFO_INVALID
+        )
+    return driver
+
+
+def _kept(context: TaskContext, inventory: Document) -> bytes:
+    return msgspec.json.encode({KEY: {"source": context.node.driver, "inventory": inventory}})
+
+
+def _create_ports(context: TaskContext, nics: list[OutOfBandNic]) -> None:
+    """Create what is missing, at once and fenced: the machine is about to boot."""
+    known = {port.address for port in context.ports}
+    elsewhere = context.ports_elsewhere([nic.mac for nic in nics if nic.mac not in known])
+    missing = [
+        Port(uuid=str(uuid.uuid4()), node=context.node.uuid, address=nic.mac)
+        for nic in nics
+        if nic.mac not in known and nic.mac not in elsewhere
+    ]
+    for address, node in elsewhere.items():
+        message = f"the BMC names the NIC {address}, which is a port of node {node}"
+        context.note("ports", message, severity=Severity.WARNING, reason=Reason.PORT_CONFLICT)
+    if not missing:
+        return
+    try:
+        context.add_ports(missing)
+    except ConflictError as exc:
+        context.note("ports", f"no ports created: {exc}", severity=Severity.WARNING, reason=Reason.PORT_CONFLICT)
+        return
+    context.note("ports", f"created from the BMC's NICs: {', '.join(port.address for port in missing)}")

@@ -1,0 +1,36 @@
+"""The addresses of BMCs when the name server does not answer: nobody waits for long, and one thread does."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from ferroscope import resolver
+from ferroscope.domain.model import Node
+from ferroscope.worker.bmc_addresses import resolve
+
+
+def addresses(**info: Any) -> frozenset[str]:
+    return resolve(Node(uuid="x", driver="redfish", driver_info=info), seconds=0.2)
+
+
+def test_a_name_server_that_never_answers_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered, asked = threading.Event(), []
+
+    def hang(host: str, *_rest: object, **_more: object) -> list[Any]:
+        asked.append(host)
+        answered.wait(20)
+        return []
+
+    monkeypatch.setattr(resolver.socket, "getaddrinfo", hang)
+    began = time.monotonic()
+    try:
+        assert addresses(redfish_address="slow.example") == {"slow.example"}
+        assert addresses(redfish_address="slow.example") == {"slow.example"}
+    finally:
+        answered.set()
+    assert time.monotonic() - began < 5
+    assert asked == ["slow.example"]

@@ -1,0 +1,216 @@
+"""Whole inspections of emulated Redfish machines by the real service: managed boot, network boot, out of band."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from tests.integration.sim.service import Api, service
+from tests.support.processes import free_port, until
+from tests.support.redfish import PASSWORD, Emulator, driver_info, emulator, mac
+
+SECONDS = 30
+
+
+class Images(BaseHTTPRequestHandler):
+    """A web server with the ramdisk's image on it."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"an ISO image")
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the name of the overridden method
+        pass
+
+
+@pytest.fixture(scope="module")
+def iso() -> Iterator[str]:
+    """Give the URL of a ramdisk's image."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Images)
+    thread = Thread(target=partial(server.serve_forever, 0.02), daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}/ramdisk.iso"
+    server.shutdown()
+    server.server_close()
+    thread.join(5)
+
+
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
+    """Give machines whose power state lags a little, as it does."""
+    with emulator(tmp_path_factory.mktemp("machines"), machines=8, lag=0.3) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("service") / "service.log"
+
+
+@pytest.fixture(scope="module")
+def api(log: Path, iso: str) -> Iterator[Api]:
+    """Give the service, with that image for every machine that boots by virtual media."""
+    port = free_port()
+    more = f"""
+[drivers]
+enabled = redfish, ipmi
+command_timeout = 5
+[inspector]
+timeout = 30
+ramdisk_iso = {iso}
+callback_endpoint_override = http://127.0.0.1:{port}
+extra_kernel_params = console=ttyS0
+collect_out_of_band = True
+[log]
+level = debug
+"""
+    with service(log.parent, more, port=port) as running:
+        running.version = "1.84"
+        yield running
+
+
+def enrol(api: Api, machines: Emulator, number: int, **fields: Any) -> str:
+    name = f"machine-{number}"
+    body = {"name": name, "driver": "redfish", "driver_info": driver_info(machines.url, number)}
+    api.call("POST", "/v1/nodes", body | fields)
+    api.call("PUT", f"/v1/nodes/{name}/states/provision", {"target": "manage"})
+    reach(api, name, "manageable")
+    return name
+
+
+def reach(api: Api, name: str, state: str) -> dict[str, Any]:
+    last: dict[str, Any] = {}
+
+    def reached() -> bool:
+        last.update(api.node(name))
+        return last["provision_state"] == state
+
+    assert until(reached, seconds=SECONDS), (last["provision_state"], last["last_error"])
+    return last
+
+
+def inspect(api: Api, name: str) -> None:
+    api.call("PUT", f"/v1/nodes/{name}/states/provision", {"target": "inspect"})
+
+
+def call_back(api: Api, number: int) -> None:
+    inventory = {
+        "interfaces": [{"name": "eth0", "mac_address": mac(number), "ipv4_address": "192.0.2.7", "lldp": []}],
+        "cpu": {"architecture": "x86_64", "count": 64, "model_name": "Xeon"},
+        "memory": {"physical_mb": 98304, "total": 103079215104},
+        "disks": [],
+        "boot": {"pxe_interface": mac(number)},
+    }
+    api.call("POST", "/v1/continue_inspection", {"inventory": inventory})
+
+
+def data(api: Api, name: str) -> dict[str, Any]:
+    return api.call("GET", f"/v1/nodes/{name}/inventory")
+
+
+def test_managed_boot_by_virtual_media_from_start_to_finish(api: Api, machines: Emulator, iso: str) -> None:
+    name = enrol(api, machines, 0)
+    inspect(api, name)
+    node = reach(api, name, "inspect wait")
+    assert node["driver_internal_info"]["inspector_manage_boot"] is True
+    assert (machines.media(0, "Cd")["Image"], machines.media(0, "Cd")["Inserted"]) == (iso, True)
+    assert machines.media(0, "Floppy")["Image"].endswith(f"/v1/ramdisk_parameters/{node['uuid']}/disk.img")
+    assert machines.system(0)["Boot"]["BootSourceOverrideTarget"] == "Cd"
+    assert machines.system(0)["PowerState"] == "On"
+    ports = api.call("GET", f"/v1/ports?node={node['uuid']}")["ports"]
+    assert {port["address"] for port in ports} == {mac(0), mac(0, 1)}
+    call_back(api, 0)
+    reach(api, name, "manageable")
+    assert until(lambda: machines.system(0)["PowerState"] == "Off", seconds=5)
+    assert not machines.media(0, "Cd")["Inserted"]
+    assert not machines.media(0, "Floppy")["Inserted"]
+
+
+def test_both_views_of_the_hardware_are_kept_with_their_sources(api: Api, machines: Emulator) -> None:
+    name = enrol(api, machines, 1)
+    inspect(api, name)
+    reach(api, name, "inspect wait")
+    call_back(api, 1)
+    reach(api, name, "manageable")
+    stored = data(api, name)
+    assert stored["inventory"]["cpu"]["count"] == 64
+    assert "system_vendor" not in stored["inventory"]
+    hardware = stored["plugin_data"]["hardware"]
+    assert hardware["inventory"]["cpu"]["count"] == 64
+    assert hardware["sources"]["cpu.count"] == "agent"
+    assert hardware["differences"]["cpu.count"] == {"agent": 64, "redfish": 32}
+    assert hardware["sources"]["system_vendor.firmware.version"] == "redfish"
+    assert hardware["inventory"]["disks"][0]["size"] == 899527000000
+
+
+def test_an_aborted_inspection_leaves_no_medium_behind(api: Api, machines: Emulator) -> None:
+    name = enrol(api, machines, 2)
+    inspect(api, name)
+    reach(api, name, "inspect wait")
+    api.call("PUT", f"/v1/nodes/{name}/states/provision", {"target": "abort"})
+    reach(api, name, "inspect failed")
+    assert not machines.media(2, "Cd")["Inserted"]
+    assert machines.system(2)["PowerState"] == "Off"
+
+
+def test_a_node_may_boot_from_the_network_all_the_same(api: Api, machines: Emulator) -> None:
+    name = enrol(api, machines, 3, boot_interface="ipxe")
+    inspect(api, name)
+    node = reach(api, name, "inspect wait")
+    assert node["driver_internal_info"]["inspector_manage_boot"] is False
+    assert machines.system(3)["Boot"]["BootSourceOverrideTarget"] == "Pxe"
+    assert not machines.media(3, "Cd")["Inserted"]
+    call_back(api, 3)
+    reach(api, name, "manageable")
+
+
+def test_out_of_band_inspection_needs_no_ramdisk_and_no_reboot(api: Api, machines: Emulator) -> None:
+    name = enrol(api, machines, 4, inspect_interface="redfish")
+    machines.ask(
+        f"/redfish/v1/Systems/{machines.system(4)['Id']}/Actions/ComputerSystem.Reset", "POST", {"ResetType": "On"}
+    )
+    assert until(lambda: machines.system(4)["PowerState"] == "On", seconds=5)
+    began = time.monotonic()
+    inspect(api, name)
+    assert until(lambda: api.node(name)["inspection_finished_at"] is not None, seconds=SECONDS)
+    assert time.monotonic() - began < 10
+    node = reach(api, name, "manageable")
+    assert node["properties"]["cpu_arch"] == "x86_64"
+    stored = data(api, name)
+    assert stored["inventory"]["memory"]["physical_mb"] == 98304
+    assert set(stored["plugin_data"]["hardware"]["sources"].values()) == {"redfish"}
+    ports = api.call("GET", f"/v1/ports?node={node['uuid']}")["ports"]
+    assert {port["address"] for port in ports} == {mac(4), mac(4, 1)}
+    assert machines.system(4)["PowerState"] == "On"
+
+
+def test_validation_says_what_is_wrong(api: Api, machines: Emulator) -> None:
+    api.call("POST", "/v1/nodes", {"name": "odd", "driver": "redfish", "driver_info": {"redfish_verify_ca": 7}})
+    answer = api.call("GET", "/v1/nodes/odd/validate")
+    assert answer["power"]["result"] is False
+    assert "redfish_address" in answer["power"]["reason"]
+    assert set(api.call("GET", "/v1/drivers/redfish/properties")) > {"redfish_address", "redfish_verify_ca"}
+    shown = api.call("GET", "/v1/drivers/redfish")
+    assert shown["enabled_inspect_interfaces"] == ["agent", "redfish"]
+    assert shown["default_boot_interface"] == "redfish-virtual-media"
+
+
+def test_the_password_is_nowhere(api: Api, machines: Emulator, log: Path) -> None:
+    name = enrol(api, machines, 5)
+    api.call("PATCH", f"/v1/nodes/{name}", [{"op": "replace", "path": "/driver_info/redfish_system_id", "value": "x"}])
+    inspect(api, name)
+    reach(api, name, "inspect failed")
+    node = api.node(name)
+    assert node["driver_info"]["redfish_password"] == "******"
+    history = api.call("GET", f"/v1/nodes/{name}/history")
+    for text in (json.dumps(node), json.dumps(history), log.read_text()):
+        assert PASSWORD not in text

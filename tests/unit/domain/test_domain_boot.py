@@ -1,0 +1,76 @@
+"""How a machine comes to its ramdisk: every combination that means something."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ferroscope.domain.boot import Boot, BootError, choose
+from ferroscope.domain.model import Node
+
+ISO = "http://192.0.2.1/ramdisk.iso"
+
+
+def way(driver: str = "redfish", *, attributes: dict[str, Any] | None = None, **options: Any) -> Boot:
+    node = Node(uuid="x", driver=driver, attributes=attributes or {})
+    able = driver == "redfish"
+    known: dict[str, Any] = {
+        "manage_boot": True,
+        "iso": ISO,
+        "boots_itself": able,
+        "knows_hardware": able,
+        "require_managed": False,
+    }
+    return choose(node, **known | options)
+
+
+def test_a_driver_that_can_boots_the_ramdisk_itself() -> None:
+    assert way() is Boot.VIRTUAL_MEDIA
+    assert way(require_managed=True) is Boot.VIRTUAL_MEDIA
+
+
+def test_without_an_image_or_such_a_driver_it_is_the_network() -> None:
+    assert way(iso="") is Boot.NETWORK
+    assert way("ipmi") is Boot.NETWORK
+
+
+def test_a_node_may_ask_for_the_network() -> None:
+    assert way(attributes={"boot_interface": "ipxe"}) is Boot.NETWORK
+
+
+def test_a_node_may_insist_on_virtual_media() -> None:
+    assert way(attributes={"boot_interface": "redfish-virtual-media"}) is Boot.VIRTUAL_MEDIA
+
+
+@pytest.mark.parametrize(
+    ("driver", "options", "said"),
+    [
+        ("redfish", {"iso": ""}, "ramdisk_iso"),
+        ("ipmi", {}, "a driver that can"),
+    ],
+)
+def test_virtual_media_that_cannot_be_is_no_network_boot(driver: str, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(BootError, match=said):
+        way(driver, attributes={"boot_interface": "redfish-virtual-media"}, **options)
+
+
+@pytest.mark.parametrize(("driver", "attributes"), [("ipmi", {}), ("redfish", {"boot_interface": "pxe"})])
+def test_managed_boot_can_be_required(driver: str, attributes: dict[str, Any]) -> None:
+    with pytest.raises(BootError, match="require_managed_boot"):
+        way(driver, attributes=attributes, require_managed=True)
+
+
+def test_the_operator_boots_where_the_caller_says_so() -> None:
+    assert way(manage_boot=False, require_managed=True) is Boot.OPERATOR
+
+
+def test_the_bmc_is_asked_instead_of_a_ramdisk() -> None:
+    assert way(attributes={"inspect_interface": "redfish"}, require_managed=True) is Boot.OUT_OF_BAND
+    assert way(attributes={"inspect_interface": "agent"}) is Boot.VIRTUAL_MEDIA
+
+
+@pytest.mark.parametrize("driver", ["ipmi", "fake-hardware"])
+def test_only_a_driver_that_knows_the_hardware_can_be_asked(driver: str) -> None:
+    with pytest.raises(BootError, match="set it to agent"):
+        way(driver, attributes={"inspect_interface": "redfish"})
