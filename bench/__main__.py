@@ -1,4 +1,4 @@
-"""``python -m bench [cycle|reads|start|scale|profile|failover|scaleout]``; without a name the first four.
+"""``python -m bench [cycle|reads|start|scale|profile|failover|lookup|scaleout]``; without a name the first four.
 
 Exit code 1 where anything was wrong with what the service did; with ``--check`` 2 where a target is missed.
 """
@@ -154,6 +154,7 @@ def profile(found: tuple[Report, Path], role: str, database: str, nodes: int, ro
 
 
 main.add_command(ha.failover)
+main.add_command(ha.lookup)
 main.add_command(ha.scaleout)
 
 

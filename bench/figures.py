@@ -53,4 +53,5 @@ TARGETS: Final[dict[str, Target]] = {
     "fail-over, supervised, p99 s": Target(1.0, False),
     "fail-over, stopped, p99 s": Target(0.5, False),
     "cost with many nodes / with few": Target(1.2, False),
+    "lookup with many waiting / with few": Target(1.3, False, "Ironic scans all that wait"),
 }

@@ -1,4 +1,4 @@
-"""The commands ``failover`` and ``scaleout``, and how their raw numbers are laid out."""
+"""The commands ``failover``, ``lookup`` and ``scaleout``, and how their raw numbers are laid out."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from bench import failover as failovers
+from bench import lookup as finding
 from bench import scaleout as scaleouts
 from bench.cycle import Load, median_round
 from bench.databases import NAMES
@@ -41,6 +42,24 @@ def failover(
         report.console.print(f"{way}: {measured.spread} ms (p50 / p99 / max)\n  {raw}", highlight=False, soft_wrap=True)
         key = f"fail-over, {way}, p99 s" if way != "killed" else f"fail-over, killed, {profile}, p99 s"
         report.found(Figure(key, database, measured.spread.p99 / 1000))
+
+
+@click.command("lookup")
+@click.pass_obj
+@click.option("--database", "databases", type=click.Choice(NAMES), multiple=True, default=NAMES)
+@click.option("--small", default=10, show_default=True)
+@click.option("--large", default=10_000, show_default=True)
+@click.option("--lookups", default=500, show_default=True, help="Of each kind.")
+def lookup(found: tuple[Report, Path], databases: tuple[str, ...], small: int, large: int, lookups: int) -> None:
+    """Finding the node of a machine that calls back, with few and with many nodes that wait."""
+    report, directory = found
+    for name in databases:
+        report.section(f"lookup on {name}: {small} and {large} nodes wait")
+        measured = finding.measure(name, directory, small=small, large=large, lookups=lookups)
+        rows = [(kind, few, measured.many[kind], measured.many[kind] / few) for kind, few in measured.few.items()]
+        report.table(("looked up by", f"ms, {small} wait", f"ms, {large} wait", "ratio"), rows)
+        report.keep("lookup", measured)
+        report.found(Figure("lookup with many waiting / with few", measured.database, measured.ratio))
 
 
 @click.command("scaleout")
