@@ -12,6 +12,7 @@ from ferroscope.domain.provision import Provision
 from ferroscope.domain.states import Event, State
 from ferroscope.ports.bmc import Power
 from ferroscope.ports.errors import BmcError
+from ferroscope.ports.store import Transaction
 from tests.unit.worker.conftest import NODE, Service, settings
 
 
@@ -339,3 +340,25 @@ def test_commands_are_refused_during_an_inspection(service: Service) -> None:
     service.start()
     with pytest.raises(IllegalEventError):
         service.submit(Event.SET_POWER, {"target": "power off"})
+
+
+@pytest.mark.parametrize("rest", [Provision.ENROLL, Provision.AVAILABLE])
+@pytest.mark.parametrize("end", ["finished", "failed", "aborted"])
+def test_a_machine_that_called_unasked_keeps_its_power_and_its_provision_state(
+    service: Service, rest: Provision, end: str
+) -> None:
+    service.machine.power = Power.ON
+
+    def enroll(tx: Transaction) -> None:
+        node = transition.rest(tx, tx.nodes.get(NODE), rest)
+        transition.enroll(tx, node, "it called", inspection="22222222-2222-4222-8222-222222222222", process="api")
+
+    service.store.write(enroll)
+    if end == "aborted":
+        service.submit(Event.ABORT)
+    service.call_back(**({"error": "it was ill"} if end == "failed" else {}))
+    service.work()
+    node = service.node
+    assert node.state is (State.FINISHED if end == "finished" else State.ERROR)
+    assert node.provision_state is rest
+    assert (service.machine.power, service.machine.commands) == (Power.ON, [])
