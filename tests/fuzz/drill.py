@@ -122,16 +122,18 @@ def _bombard(plan: Plan, running: Service, herd: Herd, outcome: Outcome) -> Coun
         pipes.append(ours)
     _look(running, outcome)
     total: Counter[int] = Counter()
+    sent = 0
     done, warm = 0, plan.callbacks // 4
     open_pipes = list(pipes)
     while open_pipes:
         for pipe in multiprocessing.connection.wait(open_pipes, timeout=1.0):
             assert isinstance(pipe, Connection)
             try:
-                counted, bad = pipe.recv()
+                number, counted, bad = pipe.recv()
             except EOFError:
                 open_pipes.remove(pipe)
                 continue
+            sent += number
             total.update(counted)
             outcome.faults += bad
             done += sum(counted.values())
@@ -144,6 +146,8 @@ def _bombard(plan: Plan, running: Service, herd: Herd, outcome: Outcome) -> Coun
             outcome.faults.append(f"a sender ended with {process.exitcode}")
     for pipe in pipes:
         pipe.close()
+    if sent != plan.callbacks:
+        outcome.faults.append(f"only {sent} of {plan.callbacks} callbacks were sent: see the senders' tracebacks")
     return total
 
 
@@ -159,18 +163,20 @@ def _send_all(
         wire = Wire(*ports)
         counted: Counter[int] = Counter()
         bad: list[str] = []
+        sent = 0
         while True:
             with lock:
                 number = next(share, None)
             if number is not None:
                 callback = mutator.make(number)
+                sent += 1
                 statuses = wire.send(callback)
                 counted.update(statuses or [NO_ANSWER])
                 bad += [f"callback {number} ({callback.framing}) was answered {s}" for s in statuses if s >= 500]
             if number is None or sum(counted.values()) >= 100:
                 with lock:
-                    pipe.send((dict(counted), bad))
-                counted, bad = Counter(), []
+                    pipe.send((sent, dict(counted), bad))
+                counted, bad, sent = Counter(), [], 0
             if number is None:
                 wire.close()
                 return
@@ -222,7 +228,7 @@ class Herd:
         return [f"{len(left)} nodes are stuck: {left}", f"{self._queued()} requests are on the queue"]
 
     def _run(self) -> None:
-        while not self._stop.wait(0.3):
+        while not self._stop.wait(0.1):
             for uuid, state in self._states().items():
                 if state in _ENDED and uuid in self._mac_of:
                     answer = self._call("PUT", f"/v1/nodes/{uuid}/states/provision", b'{"target":"inspect"}')

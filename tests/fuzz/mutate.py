@@ -5,6 +5,7 @@ Structure-aware: most of them still are JSON, still have a MAC that is waited fo
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from collections.abc import Callable
@@ -137,7 +138,7 @@ def _mutilate(chance: random.Random, document: Any) -> None:
         return
     kind = chance.randrange(12)
     if kind <= 3:
-        container[key] = chance.choice(_ODD)
+        container[key] = copy.deepcopy(chance.choice(_ODD))
     elif kind == 4:
         del container[key]
     elif kind == 5:
@@ -147,11 +148,13 @@ def _mutilate(chance: random.Random, document: Any) -> None:
     elif kind == 7 and isinstance(container, dict):
         container[chance.choice(_KEYS)] = container.pop(key)
     elif kind == 8 and isinstance(container, dict):
-        container[chance.choice(_KEYS)] = chance.choice(_ODD)
+        container[chance.choice(_KEYS)] = copy.deepcopy(chance.choice(_ODD))
     elif kind == 9:
         container[key] = chance.choice("a0 \u00fc") * chance.choice((100, 1000, 1000, 70_000))
     elif kind == 10:
-        container[key] = {"lldp": chance.choice(_LLDP)} if chance.random() < 0.5 else chance.choice(_LLDP)
+        container[key] = copy.deepcopy(chance.choice(_LLDP))
+        if chance.random() < 0.5 and isinstance(container, dict):
+            container["lldp"] = container.pop(key)
     else:
         container[key] = _nested(chance.choice((5, 24, 26, 60)))
 
