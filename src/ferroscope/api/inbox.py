@@ -67,7 +67,6 @@ def reject(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
         tx.nodes.remove(node.uuid)
 
     context.store.write(work)
-    context.log.info("discovered node rejected", node=ident)
     return Reply(204)
 
 

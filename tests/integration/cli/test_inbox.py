@@ -1,0 +1,78 @@
+"""``ferroscope node inbox | approve | reject | rejected | readmit`` against the real service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ferroscope.cli.exits import Exit
+from ferroscope.config.settings import DiscoverySettings
+from ferroscope.domain.states import Event
+from tests.integration.api.service import Service, callback_body
+from tests.integration.cli.console import Shell
+from tests.support import examples
+
+
+@pytest.fixture
+def service(sqlite_url: str, listener: tuple[Any, str]) -> Iterator[Service]:
+    """Give a service that discovers machines."""
+    served = Service(sqlite_url, sections={"auto_discovery": DiscoverySettings(enabled=True)})
+    listener[0].app = served.app
+    yield served
+    listener[0].app = None
+    served.close()
+
+
+def discover(service: Service, mac: str, **inventory: Any) -> str:
+    """Let an unknown machine call, and process what it sends; return its node's UUID."""
+    body = callback_body(mac, bmc_address="192.0.2.7", **inventory)
+    ident = str(service.client(None).post("/v1/continue_inspection", body).json["uuid"])
+    service.consume()
+    service.step(ident, Event.CONTINUE)
+    service.save_plugin_data(ident, {})
+    service.step(ident, Event.FINISH)
+    return ident
+
+
+def test_the_inbox_shows_what_came_and_is_emptied_by_approval(service: Service, shell: Shell) -> None:
+    assert shell.lines("node", "inbox")[-1] == "the inbox is empty"
+    vendor = {"manufacturer": "ACME", "product_name": "Anvil 3", "serial_number": "S-1"}
+    ident = discover(service, examples.mac(), system_vendor=vendor)
+    (waiting,) = shell.json("node", "inbox")
+    assert (waiting["uuid"], waiting["machine"]) == (ident, "ACME Anvil 3 S-1")
+    assert waiting["driver_info"] == {"bmc_address": "192.0.2.7"}
+    (line,) = [line for line in shell.lines("node", "inbox") if ident in line]
+    assert "ACME Anvil 3 S-1" in line
+    assert "192.0.2.7" in line
+    assert "approve it first" in shell("node", "manage", ident, check=Exit.CONFLICT).stdout
+    assert shell.json("node", "approve", ident)[0]["result"] == "approved"
+    assert shell.json("node", "inbox") == []
+    shell("node", "manage", ident, check=0)
+    assert [node["uuid"] for node in shell.json("node", "list", "--auto-discovered")] == [ident]
+
+
+def test_machines_without_a_proper_inventory_are_shown_too(service: Service, shell: Shell) -> None:
+    discover(service, examples.mac(), system_vendor=["nonsense"])
+    assert shell.json("node", "inbox")[0]["machine"] is None
+
+
+def test_a_rejected_machine_is_listed_and_may_be_readmitted(service: Service, shell: Shell) -> None:
+    mac = examples.mac()
+    ident = discover(service, mac)
+    assert shell.json("node", "reject", ident)[0]["result"] == "rejected"
+    assert shell.json("node", "list") == []
+    (rejected,) = shell.json("node", "rejected")
+    assert (rejected["address"], rejected["node"]) == (mac, ident)
+    assert service.client(None).post("/v1/continue_inspection", callback_body(mac)).status_code == 404
+    assert f"{mac} may be discovered again" in shell.lines("node", "readmit", mac)
+    assert "no machine was rejected" in shell.lines("node", "rejected")[-1]
+    shell("node", "readmit", mac, check=Exit.NOT_FOUND)
+    discover(service, mac)
+
+
+def test_an_enrolled_node_has_nothing_to_be_decided_about(shell: Shell) -> None:
+    shell("node", "create", "n1", check=0)
+    assert "was enrolled, not discovered" in shell("node", "approve", "n1", check=Exit.CONFLICT).stdout
+    assert "was enrolled, not discovered" in shell("node", "reject", "n1", check=Exit.CONFLICT).stdout
