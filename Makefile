@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup servers pxe clients emulators test lint format bench chaos demo docs lock clean
+.PHONY: help setup servers pxe clients emulators test lint format bench chaos chaos-pxe demo docs lock clean
 
 # Words for pytest, such as: make test TESTS="tests/unit -k lookup"
 TESTS ?=
@@ -10,9 +10,11 @@ TESTS ?=
 JOBS ?= auto
 # Words for chaos, such as: make chaos CHAOS="--database mariadb --seed 7 --minutes 5"
 CHAOS ?= --database postgresql --seed 1 --minutes 30
+# Words for chaos-pxe, such as: make chaos-pxe PXE_CHAOS="--database mariadb --seed 7 --minutes 5"
+PXE_CHAOS ?= --database postgresql --seed 1 --minutes 60
 
 help: ## Show what there is
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
 
 setup: ## Install Ferroscope and its tools into .venv
 	@tools/setup.sh venv
@@ -47,6 +49,9 @@ bench: setup servers ## Measure against the figures to reach
 
 chaos: setup servers ## Kill, freeze and cut off processes for half an hour; count what was lost or done twice
 	@.venv/bin/python -m tests.cluster.chaos $(CHAOS)
+
+chaos-pxe: setup servers pxe ## Kill, freeze and cut off the open PXE gate for an hour; count two open ones (needs root)
+	@.venv/bin/python -m tests.pxe.chaos $(PXE_CHAOS)
 
 demo: setup ## Inspect a simulated fleet of 50, and lose a worker half way
 	@.venv/bin/ferroscope demo

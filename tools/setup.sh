@@ -145,7 +145,6 @@ setup_pxe() {
         PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
     done
     [ -e /usr/lib/ipxe/qemu/efi-virtio.rom ] || missing+=(ipxe-qemu)
-    compgen -G '/usr/lib/*/faketime/libfaketime.so.1' >/dev/null || missing+=(faketime)
     [ ${#missing[@]} -eq 0 ] || debian_packages "${missing[@]}"
     [ -e .boot-kernel/complete ] || fetch_kernel
 }

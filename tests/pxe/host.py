@@ -94,9 +94,9 @@ class BootHost:
             self._dnsmasq.wait()
             self._dnsmasq = None
 
-    def start_gate(self, config: Path, *, words: Sequence[str] = (), before: Sequence[str] = ()) -> Played:
-        """Start ``ferroscope pxe-filter`` here; ``before`` is what it runs under. It need not be ready yet."""
-        command = [*self.space.prefix, *before, executable(), "pxe-filter", "-c", str(config), *words]
+    def start_gate(self, config: Path, *, program: Sequence[str] | None = None) -> Played:
+        """Start ``ferroscope pxe-filter`` here; ``program`` is run as ``ferroscope``. It need not be ready yet."""
+        command = [*self.space.prefix, *(program or [executable()]), "pxe-filter", "-c", str(config)]
         self.gate = Played(f"pxe-filter-{self.number}", self.directory, command)
         return self.gate
 

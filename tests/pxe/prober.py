@@ -97,7 +97,13 @@ class Prober:
     def since(self, moment: float, mac: str | None = None) -> list[Answer]:
         """Return the answers to what was asked after ``moment``."""
         self.look()
-        return [found for found in self.answers if found.asked >= moment and mac in (None, found.mac)]
+        late: list[Answer] = []
+        for found in reversed(self.answers):  # they are in the order in which they came
+            if found.answered < moment:
+                break
+            if found.asked >= moment and mac in (None, found.mac):
+                late.append(found)
+        return late[::-1]
 
     def wait(self, mac: str, *, seconds: float, server: Callable[[str], bool] = lambda _: True) -> Answer | None:
         """Return the next answer for ``mac`` by a server that will do; None after so many seconds."""

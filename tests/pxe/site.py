@@ -7,11 +7,11 @@ network, machines the api through the boot network. Everything dies with the tes
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -46,10 +46,11 @@ interfaces = boot
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """``options``: more of the configuration, of all processes; ``hosts`` boot hosts."""
+    """``options``: more of the configuration, of all processes. ``program`` of a host is run as its ``ferroscope``."""
 
     hosts: int = 3
     options: str = ""
+    program: Callable[[BootHost], Sequence[str]] = lambda _: [executable()]
 
 
 class Site:
@@ -97,9 +98,9 @@ class Site:
             raise RuntimeError(f"nobody answers {mac}: " + "; ".join(host.last_words() for host in self.hosts))
         return next(host for host in self.hosts if host.address == answer.server)
 
-    def start_gate(self, host: BootHost, **how: Any) -> Played:
+    def start_gate(self, host: BootHost) -> Played:
         """Start a boot host's gate."""
-        return host.start_gate(self.config(host.name, self._seen), **how)
+        return host.start_gate(self.config(host.name, self._seen), program=self.plan.program(host))
 
     def install_ramdisk(self) -> None:
         """Put kernel and ramdisk onto all boot hosts, and the script that boots them."""
