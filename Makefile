@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup servers pxe clients emulators test lint format bench chaos chaos-pxe demo docs lock clean
+.PHONY: help setup servers pxe clients emulators test lint format bench chaos chaos-pxe demo demo-pxe docs lock clean
 
 # Words for pytest, such as: make test TESTS="tests/unit -k lookup"
 TESTS ?=
@@ -55,6 +55,9 @@ chaos-pxe: setup servers pxe ## Kill, freeze and cut off the open PXE gate for a
 
 demo: setup ## Inspect a simulated fleet of 50, and lose a worker half way
 	@.venv/bin/ferroscope demo
+
+demo-pxe: setup pxe ## Boot two virtual machines through the open one of three PXE gates, and lose that gate (needs root)
+	@.venv/bin/python -m tests.pxe.demo
 
 docs: setup ## Generate the reference pages anew
 	@.venv/bin/ferroscope docs

@@ -34,12 +34,12 @@ unknown_hosts = allow
 [lease]
 profile = {profile}
 [inspector]
-timeout = 120
+timeout = 300
 timeout_period = 2
 [worker]
 get_timeout = 1
 """
-_ENDING: Final = 180.0
+_ENDING: Final = 320.0
 Say = Callable[[str], None]
 
 
@@ -67,8 +67,9 @@ class Outcome(msgspec.Struct, kw_only=True):
             f"instants with two servers answering: {len(self.doubles)}",
             f"answers to idle machines (I5): {len(self.tally.violations)}; "
             f"seconds from an inspection's end to the last answer {_spread(self.tally.late)}",
-            f"inspections: {self.tally.inspections}, lost: {len(self.tally.lost)}; "
-            f"seconds from power-on to the first answer {_spread(self.tally.waited)}",
+            f"inspections: {self.tally.inspections}, lost: {len(self.tally.lost)}",
+            f"seconds from power-on to the first answer {_spread(self.tally.waited)}; "
+            f"{self.tally.again} times nobody answered until the boot order was through, and it began again",
             f"longest time between two rounds of the prober: {self.slowest_round:.3f} s",
         ]
         for kind in sorted({blow.kind for blow in self.blows}):

@@ -1,8 +1,8 @@
 """Machines that boot as firmware does, and an operator who inspects them one after the other, without end.
 
-A machine that is switched on asks for an address at the moments at which PXE firmware does, and is lost where nobody
-answers any of them; one that was answered calls back a moment later. Between inspections machines go on asking,
-and must not be heard. Nothing here waits: ``tick`` does what is due.
+A machine that is switched on asks for an address at the moments at which PXE firmware does, and goes through its
+boot order again where nobody answered; one that was answered calls back a moment later. Between inspections machines go
+on asking, and must not be heard. Nothing here waits: ``tick`` does what is due.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from tests.pxe.bmc import Switch
 from tests.pxe.prober import Answer, Prober
 from tests.pxe.site import Site
 
-# Seconds after the power-on at which it asks. Source: PXE 2.1, 2.2.1: time-outs of 4, 8, 16 and 32 seconds.
+# Seconds after the power-on at which it asks, and after how many it begins again, when its boot order is through.
+# Source: PXE 2.1, 2.2.1: time-outs of 4, 8, 16 and 32 seconds.
 _ASKS: Final = (0.3, 4.3, 12.3, 28.3)
+_AGAIN: Final = 60.5
 _BOOT: Final = 0.7
 _REST: Final = 2.0
 _LOOK: Final = 0.25
@@ -50,13 +52,14 @@ class Machine(Switch):
 
 class Tally(msgspec.Struct):
     """What came of it. ``late``: for each inspection, seconds after its end for which
-    the machine was still answered."""
+    the machine was still answered. ``again``: how often a machine went through its boot order once more."""
 
     inspections: int = 0
     lost: list[str] = []
     violations: list[str] = []
     late: list[float] = []
     waited: list[float] = []
+    again: int = 0
 
 
 class Fleet:
@@ -80,13 +83,14 @@ class Fleet:
         for machine in self.machines:
             self._site.machines[machine.name] = machine
             self._site.enroll(machine.name, machine.mac)
-            machine.idle_since = time.monotonic()
-            self._prober.add(machine.mac)
         for number in range(1, idle + 1):
             mac = f"52:54:00:dd:00:{number:02x}"
             self._site.enroll(f"idle{number:02}", mac)
             self._never.add(mac)
-            self._prober.add(mac)
+        time.sleep(self._bound)  # the open gate takes them for unknown ones until it has heard of them
+        for machine in self.machines:
+            machine.idle_since = time.monotonic()
+        self._prober.add(*self._by_mac, *self._never)
 
     @property
     def flying(self) -> list[Machine]:
@@ -122,8 +126,10 @@ class Fleet:
 
     def _boot(self, machine: Machine, now: float) -> None:
         if machine.offered_at is None:
-            if machine.asks < len(_ASKS) and now - machine.on_at >= _ASKS[machine.asks]:
+            round_, ask = divmod(machine.asks, len(_ASKS))
+            if now - machine.on_at >= round_ * _AGAIN + _ASKS[ask]:
                 machine.asks += 1
+                self.tally.again += bool(round_ and not ask)
                 self._prober.once(machine.mac)
         elif not machine.called and now - machine.offered_at >= _BOOT:
             machine.called = True
