@@ -14,7 +14,8 @@ from falcon import testing
 
 from ferroscope.config.settings import ApiSettings, DatabaseSettings
 from ferroscope.ports.errors import StoreUnavailableError
-from ferroscope.runtime.process import Process, Role, StartError
+from ferroscope.runtime.life import StartError
+from ferroscope.runtime.process import Process, Role
 from ferroscope.runtime.supervisor import Supervisor
 from tests.simulation.database.server import EPOCH
 from tests.simulation.kernel import Owner, Task

@@ -61,14 +61,9 @@ def run_pxe_filter(files: tuple[str, ...], database: str | None) -> None:
 
     Needs the right to change the host's firewall (CAP_NET_ADMIN).
     """
-    settings = settings_of(files, database)
-    from ferroscope.runtime.process import StartError
-    from ferroscope.runtime.pxe_filter import run
+    from ferroscope.runtime.handover import become
 
-    try:
-        sys.exit(run(settings))
-    except StartError as exc:
-        raise click.ClickException(str(exc)) from exc
+    become("ferroscope.runtime.pxe_filter", settings_of(files, database))
 
 
 def settings_of(files: tuple[str, ...], database: str | None = None, **overrides: Any) -> Settings:
@@ -82,7 +77,8 @@ def settings_of(files: tuple[str, ...], database: str | None = None, **overrides
 
 
 def _run(settings: Settings, roles: tuple[Any, ...], *, upgrade: bool = False, processes: int = 0) -> None:
-    from ferroscope.runtime.process import StartError, run
+    from ferroscope.runtime.life import StartError
+    from ferroscope.runtime.process import run
 
     try:
         sys.exit(run(settings, roles, upgrade=upgrade, processes=processes))

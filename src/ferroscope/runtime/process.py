@@ -5,7 +5,6 @@ Signals are waited for, not handled: nothing runs at an arbitrary point of the m
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import threading
@@ -21,25 +20,15 @@ from ferroscope.runtime import signals, wiring
 from ferroscope.runtime.backend import SchemaError, StoreUnavailableError, ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.http import HttpServer, listeners
+from ferroscope.runtime.life import EXIT_FAULT, StartError, notify, process_name
 from ferroscope.runtime.member import Membership
 from ferroscope.runtime.metrics import build_metrics
 from ferroscope.runtime.metrics import serve as serve_metrics
 
 Role = Literal["api", "worker", "periodic"]
 
-EXIT_FAULT: Final = 70  # a thread of this process failed; see the log
-
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _log = structlog.get_logger(__name__)
-
-
-def process_name(role: str) -> str:
-    """Return how this process is called in logs and journals: role, host, pid."""
-    return f"{role}@{socket.gethostname()}:{os.getpid()}"
-
-
-class StartError(Exception):
-    """The process cannot start; the message says why and what to do."""
 
 
 class Process:
@@ -199,15 +188,3 @@ def _play(settings: Settings, roles: tuple[Role, ...], **options: Any) -> int:
 def _join(threads: list[threading.Thread], timeout: float) -> None:
     for thread in threads:
         thread.join(timeout)
-
-
-def notify(state: str) -> None:
-    """Tell the service manager, if there is one (the sd_notify protocol)."""
-    address = os.environ.get("NOTIFY_SOCKET")
-    if not address:
-        return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
-        try:
-            channel.sendto(state.encode(), "\0" + address[1:] if address.startswith("@") else address)
-        except OSError as exc:
-            _log.warning("could not notify the service manager", error=str(exc))

@@ -1,13 +1,14 @@
 """The process beside a host's DHCP and TFTP service: closed from its first moment to after its last.
 
 Apart from ``runtime.process``, because it shares nothing with the other roles but the database,
-and because it has to be small.
+and because it has to be small: it is a program of its own, to which the command line hands over.
 """
 
 from __future__ import annotations
 
 import signal
 import socket
+import sys
 import threading
 from functools import partial
 from typing import Any, Final
@@ -27,10 +28,10 @@ from ferroscope.pxe.gate import CHANNELS, Gate
 from ferroscope.runtime import signals
 from ferroscope.runtime.backend import Backend, SchemaError, StoreUnavailableError, ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.handover import inherited
 from ferroscope.runtime.keeper import LeaseKeeper
+from ferroscope.runtime.life import EXIT_FAULT, StartError, notify, process_name
 from ferroscope.runtime.member import Membership
-from ferroscope.runtime.process import EXIT_FAULT, StartError, notify, process_name
-from ferroscope.runtime.wiring import SetupError
 
 ROLE: Final = "pxe-filter"
 
@@ -46,7 +47,7 @@ def run(settings: Settings) -> int:
 
 
 def closed_ruleset(settings: Settings) -> str:
-    """Return the closed gate as text for ``nft -f``; ``SetupError``."""
+    """Return the closed gate as text for ``nft -f``; ``StartError``."""
     from ferroscope.adapters.gate.ruleset import ruleset
 
     check(settings)
@@ -54,7 +55,7 @@ def closed_ruleset(settings: Settings) -> str:
 
 
 def remove_gate(settings: Settings) -> list[str]:
-    """Take the gate off this host; return the names of what was removed. ``GateError``, ``SetupError``."""
+    """Take the gate off this host; return the names of what was removed. ``GateError``, ``StartError``."""
     check(settings)
     gate = build_gate(settings.pxe_filter, SystemClock())
     gate.remove()
@@ -62,27 +63,27 @@ def remove_gate(settings: Settings) -> list[str]:
 
 
 def check(settings: Settings) -> None:
-    """Raise ``SetupError`` where the settings cannot make a gate."""
+    """Raise ``StartError`` where the settings cannot make a gate."""
     wanted = settings.pxe_filter
     unknown = [name for name in wanted.backends if name not in BACKENDS]
     if unknown or not wanted.backends:
-        raise SetupError(
+        raise StartError(
             f"[pxe_filter] backends has {unknown[0]!r}; there are: {', '.join(BACKENDS)}"
             if unknown
             else f"[pxe_filter] backends is empty; there are: {', '.join(BACKENDS)}"
         )
     if not wanted.interfaces and {"nftables", "iptables"}.intersection(wanted.backends):
-        raise SetupError("[pxe_filter] interfaces must name the interfaces on which machines boot")
+        raise StartError("[pxe_filter] interfaces must name the interfaces on which machines boot")
     if not wanted.sync_period and not wanted.channels:
-        raise SetupError("[pxe_filter] sync_period = 0 needs channels = true: the gate would never hear of a change")
+        raise StartError("[pxe_filter] sync_period = 0 needs channels = true: the gate would never hear of a change")
     if "dnsmasq" in wanted.backends and not wanted.dhcp_hostsdir:
-        raise SetupError("[pxe_filter] dhcp_hostsdir must name the directory of dnsmasq's dhcp-hostsdir")
+        raise StartError("[pxe_filter] dhcp_hostsdir must name the directory of dnsmasq's dhcp-hostsdir")
     try:
         closed = rules_of(wanted)
         for text in closed.relayed:
             __import__("ipaddress").ip_network(text, strict=False)
     except ValueError as exc:
-        raise SetupError(f"[pxe_filter] relayed_networks: {exc}") from exc
+        raise StartError(f"[pxe_filter] relayed_networks: {exc}") from exc
 
 
 class PxeFilterProcess:
@@ -101,7 +102,7 @@ class PxeFilterProcess:
             gate.install()
             _log.info("the gate is in place, closed", backends=list(self._settings.pxe_filter.backends))
             return self._serve(gate)
-        except (SetupError, GateError, SchemaError, StoreUnavailableError, OSError) as exc:
+        except (GateError, SchemaError, StoreUnavailableError, OSError) as exc:
             raise StartError(str(exc)) from exc
 
     def _serve(self, gate: GateBackend) -> int:
@@ -184,3 +185,16 @@ class PxeFilterProcess:
         meter = build_metrics()
         _log.info("serves metrics", port=serve(self._settings.metrics, meter))
         return meter
+
+
+def main() -> int:
+    """Take over from the command line; the argument is where it has left the settings."""
+    try:
+        return run(inherited(int(sys.argv[1])))
+    except StartError as exc:
+        sys.stderr.write(f"Error: {exc}\n")
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

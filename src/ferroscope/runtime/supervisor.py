@@ -24,7 +24,7 @@ import structlog
 from ferroscope.config.settings import Settings
 from ferroscope.ports.errors import StoreUnavailableError
 from ferroscope.runtime import signals
-from ferroscope.runtime.process import notify
+from ferroscope.runtime.life import notify
 
 if TYPE_CHECKING:
     from ferroscope.runtime.backend import Backend

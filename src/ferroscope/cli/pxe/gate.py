@@ -15,12 +15,12 @@ def ruleset(files: tuple[str, ...]) -> None:
 
     The service unit ferroscope-pxe-closed.service does so before the network comes up.
     """
+    from ferroscope.runtime.life import StartError
     from ferroscope.runtime.pxe_filter import closed_ruleset
-    from ferroscope.runtime.wiring import SetupError
 
     try:
         click.echo(closed_ruleset(settings_of(files)), nl=False)
-    except SetupError as exc:
+    except StartError as exc:
         raise click.ClickException(str(exc)) from exc
 
 
@@ -33,12 +33,12 @@ def clean(files: tuple[str, ...], fmt: str) -> None:
     Stop the pxe-filter first: it would put its gate in place again.
     """
     from ferroscope.ports.gate import GateError
+    from ferroscope.runtime.life import StartError
     from ferroscope.runtime.pxe_filter import remove_gate
-    from ferroscope.runtime.wiring import SetupError
 
     try:
         removed = remove_gate(settings_of(files))
-    except (GateError, SetupError) as exc:
+    except (GateError, StartError) as exc:
         raise click.ClickException(str(exc)) from exc
     out = Output(fmt)
     out.show({"removed": removed}, lambda screen: screen.print(f"removed: {', '.join(removed)}"))
