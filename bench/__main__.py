@@ -1,4 +1,4 @@
-"""``python -m bench [cycle|reads|start|scale|profile|failover|lookup|scaleout]``; without a name the first four.
+"""``python -m bench [cycle|reads|start|scale|profile|failover|lookup|scaleout|gate]``; without a name the first four.
 
 Exit code 1 where anything was wrong with what the service did; with ``--check`` 2 where a target is missed.
 """
@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 
 from bench import cycle as cycles
+from bench import gate as gates
 from bench import ha, hot, machine, show
 from bench import reads as readings
 from bench import scale as scales
@@ -156,6 +157,7 @@ def profile(found: tuple[Report, Path], role: str, database: str, nodes: int, ro
 main.add_command(ha.failover)
 main.add_command(ha.lookup)
 main.add_command(ha.scaleout)
+main.add_command(gates.gate)
 
 
 def _end(report: Report, name: str, *, save: bool, check: bool) -> None:

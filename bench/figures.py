@@ -54,4 +54,12 @@ TARGETS: Final[dict[str, Target]] = {
     "fail-over, stopped, p99 s": Target(0.5, False),
     "cost with many nodes / with few": Target(1.2, False),
     "lookup with many waiting / with few": Target(1.3, False, "Ironic scans all that wait"),
+    "gate: full load of 10,000 MACs, s": Target(0.3, False, "2.9 s for 10,000 ports"),
+    "gate: one change, p99 ms": Target(20, False, "the same full pass"),
+    "gate: seen after the API call, p99 s": Target(0.5, False, "up to 45 s"),
+    "gate: closed after its leader was killed, max s": Target(5, False, "never"),
+    "gate: closed after its leader was frozen, max s": Target(5, False, "never"),
+    "gate: successor open after a kill, max s": Target(8, False, "all are open"),
+    "gate: successor open after a freeze, max s": Target(8, False, "all are open"),
+    "gate: RSS at 100,000 MACs, MB": Target(60, False, "276 MB at 10,000"),
 }

@@ -63,7 +63,7 @@ def run_pxe_filter(files: tuple[str, ...], database: str | None) -> None:
     """
     from ferroscope.runtime.handover import become
 
-    become("ferroscope.runtime.pxe_filter", settings_of(files, database))
+    become("ferroscope.runtime.slim", settings_of(files, database))
 
 
 def settings_of(files: tuple[str, ...], database: str | None = None, **overrides: Any) -> Settings:

@@ -6,11 +6,13 @@ same transaction, so the order of changes, and how often one is told, do not mat
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from ferroscope.domain.gate import HORIZON, ChangeWindow, KnownMac, MacChange, number
-from ferroscope.domain.macsets import MacSets, SetChange
+from ferroscope.domain.macsets import MacSets, SetChange, SortedMacs
 from ferroscope.ports.store import Store, Transaction
 
 _PAGE: Final = 2000
@@ -31,29 +33,37 @@ class Feed:
         self.window = window
         return self.sets.replace(allowed, denied)
 
-    def changes(self) -> SetChange:
-        """Read what was changed since the last look."""
-        now, changes, known = self._store.read(self._look)
-        return self.sets.look(self.window.take(changes, now), known)
+    def changes(self) -> Iterator[SetChange]:
+        """Read what was changed since the last look, a page at a time."""
+        start = self.window.low
+        while True:
+            now, page, known = self._store.read(partial(self._look, start))
+            change = self.sets.look(self.window.take(page, now), known)
+            if change:
+                yield change
+            if len(page) < _PAGE:
+                return
+            start = page[-1].seq
 
-    def _look(self, tx: Transaction) -> tuple[float, list[MacChange], list[KnownMac]]:
-        changes = _since(tx, self.window.low)
-        macs = sorted({change.mac for change in changes if self.window.is_new(change)})
-        known = [one for names in _chunks(macs) for one in tx.macs.known(macs=names)]
-        return tx.now, changes, known
+    def _look(self, start: int, tx: Transaction) -> tuple[float, Sequence[MacChange], list[KnownMac]]:
+        page = tx.macs.since(start, _PAGE)
+        macs = sorted({change.mac for change in page if self.window.is_new(change)})
+        return tx.now, page, [one for names in _chunks(macs) for one in tx.macs.known(macs=names)]
 
 
-def _everything(tx: Transaction) -> tuple[ChangeWindow, set[int], set[int]]:
+def _everything(tx: Transaction) -> tuple[ChangeWindow, SortedMacs, SortedMacs]:
     window = ChangeWindow(tx.macs.newest(before=tx.now - HORIZON))
-    window.take(_since(tx, window.low), tx.now)
-    allowed: set[int] = set()
-    denied: set[int] = set()
+    low = window.low
+    while changes := tx.macs.since(low, _PAGE):
+        window.take(changes, tx.now)
+        low = changes[-1].seq
+    allowed, denied = array("Q"), array("Q")
     for page in _pages(tx):
         for one in page:
             mac = number(one.mac)
             if mac is not None:
-                (allowed if one.booting else denied).add(mac)
-    return window, allowed, denied
+                (allowed if one.booting else denied).append(mac)
+    return window, SortedMacs(allowed), SortedMacs(denied)
 
 
 def _pages(tx: Transaction) -> Iterator[Sequence[KnownMac]]:
@@ -61,14 +71,6 @@ def _pages(tx: Transaction) -> Iterator[Sequence[KnownMac]]:
     while page := tx.macs.known(after=after, limit=_PAGE):
         yield page
         after = page[-1].mac
-
-
-def _since(tx: Transaction, low: int) -> list[MacChange]:
-    found: list[MacChange] = []
-    while page := tx.macs.since(low, _PAGE):
-        found += page
-        low = page[-1].seq
-    return found
 
 
 def _chunks(macs: list[str]) -> Iterator[list[str]]:

@@ -58,6 +58,7 @@ class Gate:
         forget: Callable[[], object],
         meter: Meter = SILENT,
         new_flag: Callable[[], StopFlag] = threading.Event,
+        new_thread: Callable[..., threading.Thread] = threading.Thread,
     ) -> None:
         self._candidate = candidate
         self._feed = feed
@@ -73,6 +74,7 @@ class Gate:
         self._forget = forget
         self._meter = meter
         self._new_flag = new_flag
+        self._new_thread = new_thread
         self._told = GateRecord()
         self._checked_at = 0.0
         # A refresh has to come well before the opening before it ends.
@@ -142,7 +144,10 @@ class Gate:
         """Load the sets while the guard passes, open, follow the changes; close, then leave the office."""
         reset = self._new_flag()
         self._keep(tenure, reset)
-        opening = Opening(self._backend, tenure, clock=self._clock, period=self.period)
+        opening = Opening(
+            self._backend, tenure, clock=self._clock, period=self.period,
+            new_flag=self._new_flag, new_thread=self._new_thread,
+        )  # fmt: skip
         won_at = self._clock.monotonic()
         self._told = GateRecord()
         try:
@@ -174,7 +179,8 @@ class Gate:
                     self._apply(self._feed.whole())
                     compare_at = now + self._settings.reconcile_period
                 else:
-                    self._apply(self._feed.changes())
+                    for change in self._feed.changes():
+                        self._apply(change)
                 if now >= tidy_at:
                     self._forget()
                     tidy_at = now + _TIDY_EVERY

@@ -29,6 +29,7 @@ class Opening:
         clock: Clock,
         period: float,
         new_flag: Callable[[], StopFlag] = threading.Event,
+        new_thread: Callable[..., threading.Thread] = threading.Thread,
     ) -> None:
         self._backend = backend
         self._tenure = tenure
@@ -36,7 +37,7 @@ class Opening:
         self._period = period
         self._new_flag = new_flag
         self._stop = new_flag()
-        self._thread = threading.Thread(target=self._run, name="opening", daemon=True)
+        self._thread = new_thread(target=self._run, name="opening", daemon=True)
         self.open_until = 0.0
         self.trouble = ""
 

@@ -1,14 +1,13 @@
 """The process beside a host's DHCP and TFTP service: closed from its first moment to after its last.
 
 Apart from ``runtime.process``, because it shares nothing with the other roles but the database,
-and because it has to be small: it is a program of its own, to which the command line hands over.
+and because it has to be small: the command line hands over to it, by way of ``slim``.
 """
 
 from __future__ import annotations
 
 import signal
 import socket
-import sys
 import threading
 from functools import partial
 from typing import Any, Final
@@ -28,7 +27,6 @@ from ferroscope.pxe.gate import CHANNELS, Gate
 from ferroscope.runtime import signals
 from ferroscope.runtime.backend import Backend, SchemaError, StoreUnavailableError, ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock
-from ferroscope.runtime.handover import inherited
 from ferroscope.runtime.keeper import LeaseKeeper
 from ferroscope.runtime.life import EXIT_FAULT, StartError, notify, process_name
 from ferroscope.runtime.member import Membership
@@ -185,16 +183,3 @@ class PxeFilterProcess:
         meter = build_metrics()
         _log.info("serves metrics", port=serve(self._settings.metrics, meter))
         return meter
-
-
-def main() -> int:
-    """Take over from the command line; the argument is where it has left the settings."""
-    try:
-        return run(inherited(int(sys.argv[1])))
-    except StartError as exc:
-        sys.stderr.write(f"Error: {exc}\n")
-        return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -21,12 +21,12 @@ class Command:
         self._package = package
         self._timeout = timeout
 
-    def __call__(self, *arguments: str, stdin: str = "") -> str:
+    def __call__(self, *arguments: str, stdin: str | bytes = "") -> str:
         """Run it to its end and return what it wrote; ``GateError``."""
         try:
             done = subprocess.run(  # noqa: S603  # arguments are ours, input is built from validated values
                 [self.path, *arguments],
-                input=stdin.encode(),
+                input=stdin.encode() if isinstance(stdin, str) else stdin,
                 capture_output=True,
                 timeout=self._timeout,
                 check=False,

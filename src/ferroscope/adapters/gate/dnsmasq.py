@@ -56,12 +56,12 @@ class DnsmasqGate:
             raise GateError(self._trouble(exc)) from exc
 
     def apply(self, change: SetChange, *, fresh: bool) -> None:
-        before = (self._allowed | self._denied) if fresh else set()
+        before: set[int] = (self._allowed | self._denied) if fresh else set()
         if fresh:
             self._allowed, self._denied = set(), set()
-        self._allowed = (self._allowed - change.no_longer_allow) | change.allow
-        self._denied = (self._denied - change.no_longer_deny) | change.deny
-        self._sync(before | change.no_longer_allow | change.no_longer_deny | change.allow | change.deny)
+        self._allowed = self._allowed.difference(change.no_longer_allow).union(change.allow)
+        self._denied = self._denied.difference(change.no_longer_deny).union(change.deny)
+        self._sync(before.union(change.no_longer_allow, change.no_longer_deny, change.allow, change.deny))
 
     def hold(self, until: float) -> float:
         if self._watchdog.hold(until) and self._open:

@@ -6,8 +6,9 @@ too late. Elements are numbers of 48 bits, given as JSON: ten thousand load in 4
 
 from __future__ import annotations
 
-import json
 from typing import Any
+
+import msgspec
 
 from ferroscope.adapters.gate.command import Command
 from ferroscope.adapters.gate.ruleset import GateRules, ruleset
@@ -48,7 +49,7 @@ class NftablesGate:
             if macs:
                 commands.append({verb: {"element": self._named(name) | {"elem": list(macs)}}})
         if commands:
-            self._nft("-j", "-f", "-", stdin=json.dumps({"nftables": commands}, separators=(",", ":")))
+            self._nft("-j", "-f", "-", stdin=msgspec.json.encode({"nftables": commands}))
 
     def hold(self, until: float) -> float:
         return self._timed.hold(until)

@@ -1,0 +1,236 @@
+"""``gate``: how fast the PXE gate loads and changes, how soon it closes, who opens next, what memory it takes.
+
+In network namespaces of its own (it needs root), with the real nft and the real processes. What happens
+in the filter process is timed here, with its own code; closing and opening are read from the kernel.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+import urllib3
+
+from bench.client import VERSION
+from bench.cycle import scratch
+from bench.databases import database
+from bench.figures import Figure
+from bench.quantiles import Spread, spread
+from bench.report import Report
+from bench.service import service
+from bench.usage import memory
+from ferroscope.adapters.gate.nftables import NftablesGate
+from ferroscope.adapters.gate.ruleset import GateRules
+from ferroscope.config.settings import DatabaseSettings, Settings
+from ferroscope.domain.macsets import SetChange
+from ferroscope.ports.store import Store
+from ferroscope.pxe.feed import Feed
+from ferroscope.runtime.backend import open_backend
+from ferroscope.runtime.clock import SystemClock
+from tests.pxe.gated import GatedLab, is_open
+from tests.pxe.host import BootHost
+from tests.pxe.lab import Lab
+from tests.support import examples
+
+_BATCH: Final = 5000
+_LOOK_EVERY: Final = 0.02
+_GIVE_UP: Final = 15.0
+
+
+class Loads(msgspec.Struct, frozen=True):
+    """Seconds for one load of ``macs`` MACs: reading them, and putting them into the kernel."""
+
+    macs: int
+    read: float
+    applied: float
+
+
+class FailOver(msgspec.Struct, frozen=True):
+    """Seconds from the blow until the kernel of the old host had closed, and that of the next one had opened."""
+
+    blow: str
+    closed: list[float]
+    opened: list[float]
+
+
+@click.command("gate")
+@click.pass_obj
+@click.option("--database", "name", type=click.Choice(("postgresql", "mariadb")), default="postgresql")
+@click.option("--macs", type=int, multiple=True, default=(10_000, 100_000), show_default=True)
+@click.option("--changes", default=200, show_default=True, help="Single changes, and ports added through the API.")
+@click.option("--blows", default=10, show_default=True, help="How often a leader is killed, and how often frozen.")
+def gate(found: tuple[Report, Path], name: str, macs: tuple[int, ...], changes: int, blows: int) -> None:
+    """The PXE gate: load, change, fail-over, memory."""
+    report, directory = found
+    report.section(f"gate on {name}")
+    with (
+        scratch(directory) as place,
+        database(name, place) as base,
+        service(place, base.url, roles=["api"]) as running,
+        Lab(place, hosts=2) as lab,
+    ):
+        gated = GatedLab(lab, base.url)
+        _fail_over(report, gated, blows, name)
+        seen = _seen(gated, running.url, changes)
+        report.keep("gate seen", seen)
+        report.console.print(f"in the kernel after POST /v1/ports was sent: {seen} ms (p50 / p99 / max)")
+        report.found(Figure("gate: seen after the API call, p99 s", name, seen.p99 / 1000))
+        _load(report, gated, base.url, macs, changes, name)
+
+
+def _fail_over(report: Report, gated: GatedLab, blows: int, name: str) -> None:
+    for host in gated.hosts:
+        gated.start_gate(host)
+    for blow, verb, noun in ((signal.SIGKILL, "killed", "kill"), (signal.SIGSTOP, "frozen", "freeze")):
+        measured = FailOver(verb, [], [])
+        for _ in range(blows):
+            closed, opened = _strike(gated, blow)
+            measured.closed.append(closed)
+            measured.opened.append(opened)
+        report.keep("gate fail-over", measured)
+        for what, raw in (("closed after", measured.closed), ("successor open after", measured.opened)):
+            report.console.print(f"{verb}, {what}, s: {' '.join(f'{one:.2f}' for one in raw)}", soft_wrap=True)
+        report.found(Figure(f"gate: closed after its leader was {verb}, max s", name, max(measured.closed)))
+        report.found(Figure(f"gate: successor open after a {noun}, max s", name, max(measured.opened)))
+
+
+def _strike(gated: GatedLab, blow: signal.Signals) -> tuple[float, float]:
+    leader = gated.wait_open(seconds=_GIVE_UP)
+    (other,) = [host for host in gated.hosts if host is not leader]
+    assert leader.gate is not None
+    leader.gate.process.send_signal(blow)
+    struck = time.monotonic()
+    closed = _until(lambda: not is_open(leader)) - struck
+    opened = _until(lambda: is_open(other)) - struck
+    if blow is signal.SIGSTOP:
+        leader.gate.process.send_signal(signal.SIGCONT)
+    else:
+        leader.gate.process.wait()
+        gated.start_gate(leader)
+    return closed, opened
+
+
+def _seen(gated: GatedLab, url: str, changes: int) -> Spread:
+    """Add ports through the API; return how long until each was in the kernel's set."""
+    leader = gated.wait_open()
+    node = gated.node()
+    pool, version = urllib3.PoolManager(), {"X-OpenStack-Ironic-API-Version": VERSION}
+    took = []
+    for number in range(changes):
+        mac = f"02:aa:00:00:{number >> 8:02x}:{number & 255:02x}"
+        began = time.monotonic()
+        answer = pool.request("POST", f"{url}/v1/ports", json={"node_uuid": node.uuid, "address": mac}, headers=version)
+        assert answer.status == 201, answer.data
+        took.append(_until(lambda mac=mac: _holds(leader, "deny", mac)) - began)
+    return spread(took)
+
+
+def _load(report: Report, gated: GatedLab, url: str, sizes: tuple[int, ...], changes: int, name: str) -> None:
+    leader = gated.wait_open()
+    assert leader.gate is not None
+    stop = threading.Event()
+    backend = open_backend(
+        Settings(database=DatabaseSettings(connection=url)), clock=SystemClock(), stop=stop, listen=False
+    )
+    try:
+        node, stored = gated.node(), 0
+        for size in sizes:
+            stored = _store(gated, node.uuid, stored, size)
+            gated.wait_applied(seconds=60)
+            if not leader.gate.alive:
+                raise RuntimeError(f"the open gate has ended:\n{leader.gate.said()[-3000:]}")
+            held = memory(leader.gate.pid)
+            loads = [_load_once(leader, backend.store) for _ in range(5)]
+            report.keep("gate load", loads)
+            raw = " ".join(f"{one.read:.3f}+{one.applied:.3f}" for one in loads)
+            report.console.print(f"{size} MACs, read + applied, s: {raw}; RSS {held.rss:.1f}, peak {held.peak:.1f} MB")
+            total = sorted(one.read + one.applied for one in loads)[len(loads) // 2]
+            report.found(Figure(f"gate: full load of {size:,} MACs, s", name, total))
+            report.found(Figure(f"gate: RSS at {size:,} MACs, MB", name, held.rss))
+            if size == sizes[0]:
+                one = _change(gated, leader, backend.store, changes)
+                report.keep("gate change", one)
+                report.console.print(f"one change among {size}, in the filter process: {one} ms (p50 / p99 / max)")
+                report.found(Figure("gate: one change, p99 ms", name, one.p99))
+    finally:
+        stop.set()
+        backend.close()
+
+
+def _store(gated: GatedLab, node: str, first: int, last: int) -> int:
+    """Add ports until there are ``last`` of them."""
+    for start in range(first, last, _BATCH):
+        numbers = range(start, min(start + _BATCH, last))
+        ports = [
+            examples.port(examples.node(uuid=node), address=(0x02BB << 32 | number).to_bytes(6, "big").hex(":"))
+            for number in numbers
+        ]
+        gated.write(lambda tx, ports=ports: tx.ports.add(ports))
+    return last
+
+
+class _Beside:
+    """A gate beside the one that is open, as a process has it that has just won the office."""
+
+    def __init__(self, host: BootHost) -> None:
+        self._host = host
+        self._gate = NftablesGate(GateRules(network="bench", interfaces=("boot",)), clock=SystemClock(), timeout=30)
+        with host.space.entered():
+            self._gate.install()
+
+    def apply(self, change: SetChange, *, fresh: bool) -> None:
+        with self._host.space.entered():
+            self._gate.apply(change, fresh=fresh)
+
+    def remove(self) -> None:
+        with self._host.space.entered():
+            self._gate.remove()
+
+
+def _load_once(host: BootHost, store: Store) -> Loads:
+    """Load everything."""
+    gate, feed = _Beside(host), Feed(store)
+    began = time.monotonic()
+    feed.whole()
+    read = time.monotonic()
+    gate.apply(feed.sets.whole(), fresh=True)
+    applied = time.monotonic()
+    gate.remove()
+    return Loads(len(feed.sets.denied), read - began, applied - read)
+
+
+def _change(gated: GatedLab, host: BootHost, store: Store, changes: int) -> Spread:
+    """Time a look that finds one change, and its way into the kernel."""
+    node, gate, feed, took = gated.node(), _Beside(host), Feed(store), []
+    feed.whole()
+    gate.apply(feed.sets.whole(), fresh=True)
+    for number in range(changes):
+        port = examples.port(node, address=(0x02CC << 32 | number).to_bytes(6, "big").hex(":"))
+        gated.write(lambda tx, port=port: tx.ports.add([port]))
+        began = time.monotonic()
+        for change in feed.changes():
+            gate.apply(change, fresh=False)
+        took.append(time.monotonic() - began)
+    gate.remove()
+    return spread(took)
+
+
+def _holds(host: BootHost, name: str, mac: str) -> bool:
+    element = f"{{ 0x{mac.replace(':', '')} }}"
+    return host.space.run("nft", "get", "element", "inet", "ferroscope_pxe_default", name, element).returncode == 0
+
+
+def _until(condition: Callable[[], bool]) -> float:
+    """Return when it was first seen to hold."""
+    deadline = time.monotonic() + _GIVE_UP
+    while not condition():
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"it did not come true within {_GIVE_UP:g} s")
+        time.sleep(_LOOK_EVERY)
+    return time.monotonic()

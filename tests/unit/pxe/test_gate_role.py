@@ -1,0 +1,226 @@
+"""The gate's role on a store in memory: elections, what is loaded, what is told, and that everything closes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from ferroscope import transition
+from ferroscope.adapters.memory.bus import LocalBus
+from ferroscope.adapters.memory.store import MemoryStore
+from ferroscope.config.settings import PxeFilterSettings
+from ferroscope.domain.gate import GateRecord, decode_record
+from ferroscope.domain.lease import DEFAULT
+from ferroscope.domain.macsets import SetChange
+from ferroscope.domain.provision import Provision
+from ferroscope.domain.states import State
+from ferroscope.election import Candidate, Tenure
+from ferroscope.ports.clock import StopFlag
+from ferroscope.ports.errors import StoreUnavailableError
+from ferroscope.ports.gate import GateError
+from ferroscope.pxe.feed import Feed
+from ferroscope.pxe.gate import Gate
+from tests.support import examples
+from tests.unit.worker.conftest import ManualClock, ManualStop
+
+
+class Firewall:
+    """A mechanism in memory; ``fail`` is asked before each call."""
+
+    name = "memory"
+    self_closing = True
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self.open_until = 0.0
+        self.allow: set[int] = set()
+        self.deny: set[int] = set()
+        self.calls: list[str] = []
+        self.fail: Callable[[str], bool] = lambda _call: False
+
+    def _called(self, call: str) -> None:
+        self.calls.append(call)
+        if self.fail(call):
+            raise GateError(f"{call} failed")
+
+    def install(self) -> None:
+        self._called("install")
+
+    def apply(self, change: SetChange, *, fresh: bool) -> None:
+        self._called("load" if fresh else "change")
+        if fresh:
+            self.allow, self.deny = set(), set()
+        self.allow = self.allow - set(change.no_longer_allow) | set(change.allow)
+        self.deny = self.deny - set(change.no_longer_deny) | set(change.deny)
+
+    def hold(self, until: float) -> float:
+        self._called("hold")
+        self.open_until = min(until, self._clock.now + 2)
+        return self.open_until
+
+    def close(self) -> None:
+        self._called("close")
+        self.open_until = 0.0
+
+    def remove(self) -> None:
+        self._called("remove")
+
+    @property
+    def open(self) -> bool:
+        return self.open_until > self._clock.now + 1e-6
+
+
+class Unstarted(threading.Thread):
+    """A thread that never runs: what is opened once stays so for its time."""
+
+    def start(self) -> None:
+        """Do not."""
+
+
+class Network:
+    """One store, one clock, and gates with their firewalls; ``at`` says what happens at each look of a leader."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.stop = ManualStop(self.clock)
+        self.bus = LocalBus()
+        self.store = MemoryStore(bus=self.bus, clock=self.clock)
+        self.firewall = Firewall(self.clock)
+        self.records: list[GateRecord] = []
+        self.at: dict[int, Callable[[], object]] = {}
+        self.looks = 0
+        self.gate = self._gate("a")
+
+    def _gate(self, holder: str) -> Gate:
+        return Gate(
+            Candidate("pxe/net", holder, store=self.store, clock=self.clock, profile=DEFAULT),
+            Feed(self.store),
+            self.firewall,
+            settings=PxeFilterSettings(network="net", guard=0.0),
+            look_every=0.0,
+            host="boot1",
+            keep=self._keep,
+            profile=msgspec.structs.replace(DEFAULT, poll=0.0),
+            bus=self.bus,
+            clock=self.clock,
+            stop=self.stop,
+            forget=lambda: None,
+            new_flag=lambda: ManualStop(self.clock),
+            new_thread=Unstarted,
+        )
+
+    def _keep(self, tenure: Tenure, _reset: StopFlag) -> None:
+        network = self
+        wait = self.bus.wait_any
+
+        def looked(channels: object, seen: int, timeout: float) -> int:
+            network.clock.now += 0.1
+            network.looks += 1
+            lease = network.store.read(lambda tx: tx.leases.list("pxe/"))[0]
+            network.records.append(decode_record(lease.data))
+            network.at.pop(network.looks, lambda: None)()
+            return wait(("allow", "deny"), seen, 0.0)
+
+        self.bus.wait_any = looked  # type: ignore[method-assign]
+        self.tenure = tenure
+
+    def node(self, mac: str, state: State = State.NONE) -> str:
+        node = examples.node(state=state, provision_state=Provision.MANAGEABLE)
+        self.store.write(lambda tx: tx.nodes.add(node))
+        self.store.write(lambda tx: tx.ports.add([examples.port(node, address=mac)]))
+        return node.uuid
+
+    def inspect(self, node: str) -> None:
+        self.store.write(lambda tx: transition.start(tx, tx.nodes.get(node), inspection=examples.uuid(), process="t"))
+
+
+IDLE, BUSY = "52:54:00:00:00:01", "52:54:00:00:00:02"
+
+
+def test_a_leader_loads_opens_follows_tells_and_closes_at_its_end() -> None:
+    network = Network()
+    network.node(IDLE)
+    busy = network.node(BUSY)
+    network.at = {2: lambda: network.inspect(busy), 6: network.stop.set}
+    network.gate.stand()
+    assert network.firewall.calls[:3] == ["close", "load", "hold"], "closed before the election"
+    assert (network.firewall.allow, network.firewall.deny) == ({0x525400000002}, {0x525400000001})
+    assert not network.firewall.open
+    told = network.records[-1]
+    assert (told.open, told.host, told.allowed, told.denied, told.missing) == (True, "boot1", 1, 1, ())
+    assert told.has_applied(network.store.read(lambda tx: tx.macs.newest(node=busy)))
+    assert network.tenure.resigned
+    assert network.store.read(lambda tx: tx.leases.list("pxe/"))[0].holder is None
+
+
+def test_a_gate_that_is_not_renewed_closes_when_its_trust_ends() -> None:
+    network = Network()
+    network.gate.stand()
+    assert not network.firewall.open
+    assert network.clock.now < network.tenure.trusted_until + 0.2
+
+
+def test_a_change_that_does_not_apply_is_loaded_whole_and_if_that_fails_too_the_office_is_left() -> None:
+    network = Network()
+    network.node(IDLE)
+    broken: set[str] = {"change"}
+    network.firewall.fail = lambda call: call in broken
+    network.at = {2: lambda: network.node(BUSY), 5: lambda: (broken.add("load"), network.node("52:54:00:00:00:03"))}
+    with pytest.raises(GateError):
+        network.gate.stand()
+    assert network.firewall.calls.count("load") == 3
+    assert not network.firewall.open
+    assert network.store.read(lambda tx: tx.leases.list("pxe/"))[0].holder is None, "whoever can, shall"
+
+
+def test_a_gate_that_cannot_be_held_open_gives_its_office_up() -> None:
+    network = Network()
+    network.firewall.fail = lambda call: call == "hold"
+    with pytest.raises(GateError, match="hold failed"):
+        network.gate.stand()
+    assert network.tenure.resigned
+
+
+def test_a_gate_that_cannot_be_closed_does_not_stand_and_keeps_its_office_until_the_kernel_has_closed_it() -> None:
+    network = Network()
+    network.firewall.fail = lambda call: call == "close"
+    with pytest.raises(GateError, match="close failed"):
+        network.gate.stand()
+    assert network.firewall.calls == ["close"]
+    network = Network()
+    network.at = {3: lambda: (network.stop.set(), setattr(network.firewall, "fail", lambda call: call == "close"))}
+    network.gate.stand()
+    assert network.tenure.resigned
+    assert not network.firewall.open, "it waited for the time-out before it let go"
+
+
+def test_a_store_that_does_not_answer_for_a_moment_closes_nothing() -> None:
+    network = Network()
+    network.at = {
+        2: lambda: setattr(network.gate._feed, "_store", Broken()),
+        5: lambda: setattr(network.gate._feed, "_store", network.store),
+        8: network.stop.set,
+    }
+    network.gate.stand()
+    assert network.records[-1].open
+    assert not network.firewall.open
+
+
+class Broken:
+    """A store that is gone."""
+
+    def read(self, _work: object) -> object:
+        raise StoreUnavailableError("gone")
+
+
+def test_any_other_error_closes_and_stops_the_process() -> None:
+    network = Network()
+    network.firewall.fail = lambda call: 1 / 0 if call == "load" else False  # type: ignore[return-value]
+    with pytest.raises(ZeroDivisionError):
+        network.gate.run()
+    assert network.stop.is_set()
+    assert network.firewall.calls[-1] == "close"
+    assert not network.firewall.open
