@@ -1,0 +1,55 @@
+"""Which unknown machine becomes a node, and what its driver learns of the BMC."""
+
+from __future__ import annotations
+
+import pytest
+
+from ferroscope.domain.discovery import Limits, Rejection, discoverable, driver_info, rejected, too_many
+from ferroscope.domain.lookup import Evidence
+from ferroscope.domain.reasons import Reason
+
+LIMITS = Limits(per_minute=10, waiting=3)
+
+
+def test_a_machine_needs_a_mac_and_must_not_say_which_node_it_is() -> None:
+    assert discoverable(Evidence(macs=("aa:bb:cc:00:00:01",)))
+    assert not discoverable(Evidence(bmc_addresses=("192.0.2.1",)))
+    assert not discoverable(Evidence(uuid="11111111-1111-4111-8111-111111111111", macs=("aa:bb:cc:00:00:01",)))
+
+
+@pytest.mark.parametrize(
+    ("made", "unclaimed", "option"), [(9, 2, None), (10, 0, "max_per_minute"), (0, 3, "max_waiting"), (0, 4, "max_")]
+)
+def test_limits_are_reached_by_the_minute_and_by_number(made: int, unclaimed: int, option: str | None) -> None:
+    refusal = too_many(LIMITS, made=made, unclaimed=unclaimed)
+    if option is None:
+        assert refusal is None
+    else:
+        assert refusal is not None
+        assert refusal.reason is Reason.DISCOVERY_LIMITED
+        assert option in refusal.message
+
+
+def test_a_rejection_counts_until_it_is_forgotten() -> None:
+    old = Rejection(address="aa:bb:cc:00:00:01", node="n", rejected_at=100.0)
+    assert rejected([old], since=100.5) is None
+    refusal = rejected([old], since=100.0)
+    assert refusal is not None
+    assert (refusal.reason, refusal.nodes) == (Reason.DISCOVERY_REJECTED, ())
+    assert rejected([], since=0.0) is None
+
+
+@pytest.mark.parametrize(
+    ("driver", "address", "expected"),
+    [
+        ("redfish", "192.0.2.7", {"redfish_address": "https://192.0.2.7"}),
+        ("redfish", "2001:db8::7", {"redfish_address": "https://[2001:db8::7]"}),
+        ("ipmi", "192.0.2.7", {"ipmi_address": "192.0.2.7"}),
+        ("ipmi", "2001:db8::7", {"ipmi_address": "2001:db8::7"}),
+        ("sim", "192.0.2.7", {"sim_address": "192.0.2.7"}),
+        ("fake-hardware", "192.0.2.7", {"bmc_address": "192.0.2.7"}),
+    ],
+)
+def test_the_bmc_is_written_down_as_the_driver_wants_it(driver: str, address: str, expected: dict[str, str]) -> None:
+    assert driver_info(driver, [address, "198.51.100.1"]) == expected
+    assert driver_info(driver, []) == {}
