@@ -11,7 +11,7 @@ from ferroscope.runtime.wiring import SetupError, build_drivers
 def test_discovered_nodes_need_an_enabled_driver() -> None:
     drivers = DriverSettings(enabled=("fake-hardware",))
     wrong = Settings(drivers=drivers, auto_discovery=DiscoverySettings(enabled=True, driver="redfish"))
-    with pytest.raises(SetupError, match="auto_discovery.*'redfish'.*it has: fake-hardware"):
+    with pytest.raises(SetupError, match=r"auto_discovery.*'redfish'.*it has: fake-hardware"):
         build_drivers(wrong)
     assert set(build_drivers(Settings(drivers=drivers, auto_discovery=DiscoverySettings(driver="redfish")))) == {
         "fake-hardware"
