@@ -84,3 +84,20 @@ def test_new_bmc_addresses_replace_the_old_ones(adapter: Adapter) -> None:
     assert list(_found(adapter, bmc_addresses=("192.0.2.2",)).by_bmc) == [node]
     adapter.write(lambda tx: tx.addresses.set_bmc(node.uuid, []))
     assert list(_found(adapter, bmc_addresses=("192.0.2.2", "192.0.2.3")).by_bmc) == []
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 5, 63, 64, 65, 512])
+def test_any_number_of_addresses_may_be_given(adapter: Adapter, number: int) -> None:
+    node = adapter.node(state=State.WAITING)
+    port = examples.port(node)
+    adapter.write(lambda tx: tx.ports.add([port]))
+    adapter.write(lambda tx: tx.addresses.set_bmc(node.uuid, ["192.0.2.1"]))
+    macs = tuple(examples.mac() for _ in range(number - 1))
+    bmcs = tuple(f"10.0.{index >> 8}.{index & 255}" for index in range(number - 1))
+    for macs_given, bmcs_given in (
+        ((*macs, port.address), (*bmcs, "192.0.2.1")),
+        ((port.address, *macs), ("192.0.2.1",)),
+    ):
+        found = _found(adapter, macs=macs_given, bmc_addresses=bmcs_given)
+        assert (list(found.by_mac), list(found.by_bmc)) == ([node], [node])
+    assert list(_found(adapter, macs=macs).by_mac) == []

@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.dialect import upsert
-from ferroscope.adapters.sql.query import one_of, several
+from ferroscope.adapters.sql.query import one_of, padded, several
 from ferroscope.adapters.sql.rows import Mapper
 from ferroscope.domain.discovery import Rejection
 from ferroscope.domain.provision import Provision
@@ -45,7 +45,7 @@ _FORGET = delete(schema.rejections).where(_r.rejected_at < bindparam("_before"))
 _REMOVE = delete(schema.rejections).where(_r.address == bindparam("_address"))
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=16)
 def _find(addresses: int) -> Select[Any]:
     return _REJECTED.where(one_of(_r.address, "address", addresses))
 
@@ -94,7 +94,8 @@ class SqlRejections:
     def find(self, addresses: Sequence[str]) -> Sequence[Rejection]:
         if not addresses:
             return []
-        rows = self._tx.run(_find(len(addresses)), several("address", tuple(addresses)))
+        given = padded(addresses)
+        rows = self._tx.run(_find(len(given)), several("address", given))
         return [_REJECTION.from_row(row) for row in rows]
 
     def list(self) -> Sequence[Rejection]:

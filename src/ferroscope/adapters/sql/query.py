@@ -6,6 +6,7 @@ query: values are always parameters, and what was compiled once is used again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ferroscope.adapters.sql.store import SqlTransaction
 
 S = TypeVar("S", bound=msgspec.Struct)
+V = TypeVar("V")
 
 # How many values a filter has: None for SQL's NULL, -1 for one value, else the length of a tuple.
 _Filter = tuple[str, int | None]
@@ -69,6 +71,18 @@ def one_of(column: Column[Any], name: str, number: int) -> ColumnElement[bool]:
     return cast("ColumnElement[bool]", column.in_([bindparam(f"{name}_{index}") for index in range(number)]))
 
 
+def padded(values: Sequence[V]) -> tuple[V, ...]:
+    """Return the values, the last one repeated so that their number is a power of two.
+
+    For an ``IN`` whose length callers choose: so there are ten shapes of its statement, not five hundred,
+    each of which would be compiled and kept, by us and by the server.
+    """
+    if not values:
+        return ()
+    missing = (1 << (len(values) - 1).bit_length()) - len(values)
+    return (*values, *(values[-1] for _ in range(missing)))
+
+
 def several(name: str, values: tuple[Any, ...]) -> dict[str, Any]:
     """Return the parameters for ``one_of``."""
     return {f"{name}_{index}": value for index, value in enumerate(values)}
@@ -78,6 +92,7 @@ def _enter(parameters: dict[str, Any], name: str, value: Any) -> _Filter:
     if value is None:
         return name, None
     if isinstance(value, tuple):
+        value = padded(value)
         parameters.update(several(f"is_{name}", value))
         return name, len(value)
     parameters[f"is_{name}"] = value

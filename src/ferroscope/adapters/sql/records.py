@@ -14,7 +14,7 @@ from sqlalchemy import LargeBinary, Select, and_, bindparam, delete, insert, or_
 from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.dialect import db_now, largest_value, upsert
 from ferroscope.adapters.sql.nodes import NODE
-from ferroscope.adapters.sql.query import one_of, page, several
+from ferroscope.adapters.sql.query import one_of, padded, page, several
 from ferroscope.adapters.sql.rows import Mapper
 from ferroscope.domain.lookup import Candidates, Evidence
 from ferroscope.domain.model import Entry, Member, Node
@@ -71,20 +71,20 @@ def _load(parts: int) -> Select[Any]:
     )
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=16)
 def _by_mac(addresses: int) -> Select[Any]:
     owners = select(_p.node).where(one_of(_p.address, "address", addresses))
     return select(*NODE.columns).where(schema.nodes.c.uuid.in_(owners))
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=16)
 def _by_machine(addresses: int) -> Select[Any]:
     macs = schema.machine_macs.c
     owners = select(macs.node).where(one_of(macs.address, "address", addresses))
     return select(*NODE.columns).where(schema.nodes.c.uuid.in_(owners))
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=16)
 def _by_bmc(addresses: int) -> Select[Any]:
     owners = select(_b.node).where(one_of(_b.address, "address", addresses))
     awaited = or_(*(schema.nodes.c.state == state for state in _AWAITED))
@@ -166,10 +166,12 @@ class SqlAddresses:
         if evidence.uuid:
             by_uuid = self._find(_BY_UUID, {"uuid": evidence.uuid})
         if evidence.macs:
-            by_mac = self._find(_by_mac(len(evidence.macs)), several("address", evidence.macs))
-            by_mac = by_mac or self._find(_by_machine(len(evidence.macs)), several("address", evidence.macs))
+            macs = padded(evidence.macs)
+            by_mac = self._find(_by_mac(len(macs)), several("address", macs))
+            by_mac = by_mac or self._find(_by_machine(len(macs)), several("address", macs))
         if evidence.bmc_addresses:
-            by_bmc = self._find(_by_bmc(len(evidence.bmc_addresses)), several("address", evidence.bmc_addresses))
+            addresses = padded(evidence.bmc_addresses)
+            by_bmc = self._find(_by_bmc(len(addresses)), several("address", addresses))
         return Candidates(by_uuid=by_uuid[0] if by_uuid else None, by_mac=by_mac, by_bmc=by_bmc)
 
     def _find(self, statement: Select[Any], given: dict[str, Any]) -> list[Node]:

@@ -9,7 +9,7 @@ go the ordinary way.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from sqlalchemy import Engine
@@ -17,6 +17,9 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.elements import ClauseElement
 
 Parameters = dict[str, Any]
+
+# Far more than there are statements; what shapes of queries callers think of must not add up for ever.
+_KEPT: Final = 2048
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -79,6 +82,8 @@ class Statements:
         key = (id(statement), tuple(given))
         known = self._compiled.get(key)
         if known is None:
+            if len(self._compiled) >= _KEPT:
+                self._compiled.clear()
             known = self._compiled[key] = (statement, self._translate(statement, given))
         return known[1]
 
