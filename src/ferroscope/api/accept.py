@@ -34,6 +34,8 @@ _STEP: Final = "callback-refused"
 _QUIET_SECONDS: Final = 60.0
 _NOTED_NODES: Final = 8
 _DISCOVERY: Final = frozenset({Reason.DISCOVERY_LIMITED, Reason.DISCOVERY_REJECTED})
+# One callback and a different one end the inspection in error: a third, or a thousandth, need not be queued.
+_CONTRADICTION: Final = 2
 # Several first calls of one machine at once: all but one look again, and find its node.
 _TRIES: Final = 5
 
@@ -183,7 +185,7 @@ def _submit(
     if node.state is not State.PROCESSING and node.state not in _OPEN:
         return not_waiting(node)
     queued = _continues(tx, node) if inspection.digest is not None else []
-    if any(request.payload.get("digest") == parsed.digest for request in queued):
+    if any(request.payload.get("digest") == parsed.digest for request in queued) or len(queued) >= _CONTRADICTION:
         return None
     if not queued and node.state in _OPEN:
         tx.data.save(inspection.uuid, node.uuid, discovery.parts(node, parsed.parts))

@@ -272,3 +272,10 @@ def test_ramdisk_endpoints_can_be_switched_off(sqlite_url: str) -> None:
         assert service.introspection.post("/v1/continue", {}).status_code == 403
     finally:
         service.close()
+
+
+def test_callbacks_that_all_differ_do_not_fill_the_queue(service: Service, waiting: tuple[str, str]) -> None:
+    ident, mac = waiting
+    answers = [call(service, callback_body(mac, serial=str(number))) for number in range(20)]
+    assert {answer.status_code for answer in answers} == {202}
+    assert len(service.pending(ident)) == 2
