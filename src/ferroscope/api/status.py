@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -20,7 +21,7 @@ from ferroscope.domain.gate import LEASE_PREFIX, decode_record
 from ferroscope.domain.lease import Lease
 from ferroscope.domain.model import Member
 from ferroscope.observe import party
-from ferroscope.ports.store import Backlog, Population, Transaction
+from ferroscope.ports.store import Backlog, Population, Query, Transaction
 
 
 class DatabaseView(msgspec.Struct, frozen=True):
@@ -90,6 +91,9 @@ class GateView(msgspec.Struct, frozen=True):
     backends: list[str]
 
 
+_INBOX: Final = Query(filters={"inbox": True}, limit=1)
+
+
 class Seen(msgspec.Struct, frozen=True):
     """What one transaction saw; ``skew`` as in ``DatabaseView``."""
 
@@ -99,6 +103,7 @@ class Seen(msgspec.Struct, frozen=True):
     leases: Sequence[Lease]
     backlog: Sequence[Backlog]
     nodes: Sequence[Population]
+    inbox: bool = False
 
 
 def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
@@ -113,6 +118,7 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
             leases=tx.leases.list(),
             backlog=tx.figures.backlog(),
             nodes=tx.figures.nodes(),
+            inbox=context.settings.auto_discovery.enabled and bool(tx.nodes.list(_INBOX)),
         )
 
     seen = context.store.read(work)
@@ -152,6 +158,8 @@ def problems(seen: Seen, process: str) -> list[str]:
     if not working:
         what = f"; {waiting} requests wait" if waiting else ""
         said.append(f"no worker is alive{what}; start one: ferroscope worker")
+    if seen.inbox:
+        said.append("discovered nodes wait in the inbox; approve or reject them: ferroscope node inbox")
     if abs(seen.skew) > party.MAX_SKEW:
         said.append(party.skew_sentence(process, seen.skew))
     said += [_closed(lease) for lease in seen.leases if _is_closed(lease)]
