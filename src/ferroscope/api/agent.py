@@ -14,7 +14,7 @@ import msgspec
 
 from ferroscope.api.context import ApiContext
 from ferroscope.api.links import Link, pair
-from ferroscope.api.masking import MASK, mask
+from ferroscope.domain.masking import MASK, mask
 from ferroscope.domain.model import Document, Node
 
 _KEY: Final = "agent"

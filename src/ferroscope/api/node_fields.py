@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from ferroscope.api import masking
+from ferroscope.domain import masking
 from ferroscope.api.documented import one_of
 from ferroscope.api.links import Link, pair
 from ferroscope.api.times import iso

@@ -241,6 +241,26 @@ DISCOVERY: Final = (
     ),
 )
 
+INSPECTION_RULES: Final = (
+    cfg.StrOpt(
+        "built_in_rules",
+        default="",
+        help="YAML file with rules that run beside those of the API; read and checked when a process starts.",
+    ),
+    cfg.StrOpt(
+        "mask_secrets",
+        default="always",
+        choices=["always", "never", "sensitive"],
+        help="Whether passwords and the like in inspection data are masked for rules; sensitive: for rules that are not "
+        "sensitive. Those of the node are masked always.",
+    ),
+    cfg.ListOpt(
+        "api_call_targets",
+        default=[],
+        help="URLs at or below which the action api-call may call, like https://cmdb.example.com/hooks; none: nowhere.",
+    ),
+)
+
 REGISTRY: Final = (
     cfg.StrOpt(
         "url",
@@ -389,6 +409,7 @@ SECTIONS: Final[dict[str, tuple[Sequence[Any], type[msgspec.Struct]]]] = {
     "lease": (LEASE, target.LeaseSettings),
     "inspector": (INSPECTOR, target.InspectorSettings),
     "auto_discovery": (DISCOVERY, target.DiscoverySettings),
+    "inspection_rules": (INSPECTION_RULES, target.InspectionRuleSettings),
     "registry": (REGISTRY, target.RegistrySettings),
     "drivers": (DRIVERS, target.DriverSettings),
     "pxe_filter": (PXE_FILTER, target.PxeFilterSettings),

@@ -122,6 +122,14 @@ class DiscoverySettings(msgspec.Struct, frozen=True, kw_only=True):
     remember_rejected: float = 2592000.0
 
 
+class InspectionRuleSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``[inspection_rules]``: rules of the configuration, what rules may read, and whom they may call."""
+
+    built_in_rules: str = ""
+    mask_secrets: Literal["always", "never", "sensitive"] = "always"
+    api_call_targets: tuple[str, ...] = ()
+
+
 class RegistrySettings(msgspec.Struct, frozen=True, kw_only=True):
     """``[registry]``: a Bare Metal API whose nodes are the ones to keep; without ``url`` they are our own."""
 
@@ -203,6 +211,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     lease: LeaseSettings = LeaseSettings()
     inspector: InspectorSettings = InspectorSettings()
     auto_discovery: DiscoverySettings = DiscoverySettings()
+    inspection_rules: InspectionRuleSettings = InspectionRuleSettings()
     registry: RegistrySettings = RegistrySettings()
     drivers: DriverSettings = DriverSettings()
     pxe_filter: PxeFilterSettings = PxeFilterSettings()

@@ -15,6 +15,8 @@ class Reason(StrEnum):
     RAMDISK_ERROR = "ramdisk-error"
     INVALID_INVENTORY = "invalid-inventory"
     HOOK_FAILED = "hook-failed"
+    RULE_FAILED = "rule-failed"
+    REFUSED_BY_RULE = "refused-by-rule"
     TIMEOUT = "timeout"
     ABORTED = "aborted"
     POWER_FAILED = "power-failed"
@@ -48,6 +50,8 @@ HINTS: Final[dict[Reason, str]] = {
     Reason.RAMDISK_ERROR: "The ramdisk itself failed; read its message and the machine's console.",
     Reason.INVALID_INVENTORY: "The inventory lacks something that a hook needs; look at the stored data.",
     Reason.HOOK_FAILED: "A hook refused the data; correct the data or the hook's options, then reapply.",
+    Reason.RULE_FAILED: "A rule does not fit the data; see it with: ferroscope rule explain RULE --node NODE.",
+    Reason.REFUSED_BY_RULE: "An operator's rule refuses such machines; correct the machine or the rule, then reapply.",
     Reason.TIMEOUT: "No callback came in time; check PXE boot, DHCP and the callback URL on the console.",
     Reason.ABORTED: "An operator aborted it; start the inspection again when ready.",
     Reason.POWER_FAILED: "The BMC accepted the command but the power state did not follow; look at the BMC's log.",

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.api import masking, query, scalars
+from ferroscope.api import query, scalars
+from ferroscope.domain import masking
 from ferroscope.api.errors import BadRequestError, MissingError
 from ferroscope.api.node_filters import NodeListQuery
 

@@ -13,15 +13,16 @@ from ferroscope.domain.states import Event
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.worker.boot_gate import BootGate
 from ferroscope.worker.context import TaskContext
+from ferroscope.worker.rules import RuleStep
 from ferroscope.worker.tasks import abort, commands, delete, finish, process, start, timeout
 from ferroscope.worker.throttle import RebootThrottle
 
 
 def build(
-    pipeline: Pipeline, throttle: RebootThrottle, gate: BootGate
+    pipeline: Pipeline, throttle: RebootThrottle, gate: BootGate, rules: RuleStep | None = None
 ) -> Mapping[Event, Callable[[TaskContext], Outcome]]:
     """Return the task of each event that has one."""
-    run_hooks = process.ProcessTask(pipeline)
+    run_hooks = process.ProcessTask(pipeline, rules or RuleStep())
     return {
         Event.INSPECT: start.StartTask(throttle, gate),
         Event.CONTINUE: run_hooks,

@@ -1,0 +1,1 @@
+"""HTTP for rules, on urllib3."""

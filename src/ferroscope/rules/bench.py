@@ -1,0 +1,82 @@
+"""What actions work on: the task's copies of the node and its ports, the plugin data, and what is to follow.
+
+An action changes these or asks for an effect; it has none by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+from ferroscope.domain.model import Document, Node, Port
+from ferroscope.hooks import port_edits
+from ferroscope.hooks.base import HookContext
+from ferroscope.rules.data import Data
+from ferroscope.rules.errors import RuleError
+from ferroscope.rules.limits import Budget
+
+
+class ApiCall(msgspec.Struct, frozen=True, kw_only=True):
+    """An HTTP GET that a rule asks for, made before anything is committed; seconds, and how often to try again."""
+
+    rule: str
+    sensitive: bool
+    url: str
+    headers: dict[str, str]
+    proxy: str | None
+    timeout: float
+    retries: int
+    backoff: float
+
+
+class Logged(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that a rule wants to be told; ``level`` is one of Python's names."""
+
+    rule: str
+    level: str
+    message: str
+
+
+class Bench:
+    """One inspection's copies, shared by all rules. ``drivers``: those that a node may have."""
+
+    def __init__(
+        self, context: HookContext, inventory: Document, plugin_data: Document, *, drivers: Collection[str]
+    ) -> None:
+        self.context = context
+        self.plugin_data = plugin_data
+        self.drivers = drivers
+        self.budget = Budget()
+        self.calls: list[ApiCall] = []
+        self.logged: list[Logged] = []
+        self.approved = False
+        self.data = Data(context.node, self.ports, inventory, plugin_data, self.budget, mask=True)
+
+    @property
+    def node(self) -> Node:
+        return self.context.node
+
+    def ports(self) -> list[Port]:
+        """Return the ports as the hooks and rules so far want them."""
+        return list(port_edits.current(self.context).values())
+
+    def port(self, ident: Any) -> Port:
+        """Return a copy of the port with this UUID or MAC, to be changed and given to ``save_port``."""
+        wanted = str(ident).strip().lower()
+        for port in self.ports():
+            if wanted in (port.uuid, port.address):
+                return msgspec.json.decode(msgspec.json.encode(port), type=Port)
+        raise RuleError(f"the node has no port {str(ident)[:64]!r}; name one by its UUID or its MAC address")
+
+    def save_port(self, port: Port) -> None:
+        port_edits.save(self.context, port)
+
+
+class Acting(msgspec.Struct, frozen=True):
+    """In whose name an action acts."""
+
+    bench: Bench
+    rule: str
+    sensitive: bool

@@ -1,0 +1,187 @@
+"""Conditions, ready to be asked: one form for each dialect over the same operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from ferroscope.domain.model import Document
+from ferroscope.rules import loops, template
+from ferroscope.rules.arguments import Arguments
+from ferroscope.rules.data import BARE_METAL_ROOTS, Data
+from ferroscope.rules.errors import InvalidRuleError, MissingDataError
+from ferroscope.rules.jsonpath import JsonPath
+from ferroscope.rules.operators import OPERATORS, Operator
+
+MULTIPLE: Final = ("any", "all", "first", "last")
+INTROSPECTION_MULTIPLE: Final = ("any", "all", "first")
+INTROSPECTION_OPERATORS: Final = ("eq", "ne", "lt", "le", "gt", "ge", "is-empty", "in-net", "matches", "contains")
+
+_SCHEMES: Final = ("data", "node")
+
+
+class Seen(msgspec.Struct):
+    """What one check looked at, for the dry run; ``missing`` names what was not there."""
+
+    args: Document | None
+    holds: bool
+    missing: str | None = None
+
+
+class Condition(Protocol):
+    """One condition of a rule."""
+
+    def holds(self, data: Data, seen: list[Seen] | None = None) -> bool:
+        """Whether it holds; ``RuleError`` where that cannot be said. ``seen`` receives every check."""
+
+
+class _Check(msgspec.Struct, frozen=True):
+    """One operator, perhaps inverted."""
+
+    operator: Operator
+    inverted: bool
+
+    def __call__(self, args: Document, data: Data, seen: list[Seen] | None) -> bool:
+        try:
+            holds = self.operator.test(args, data.budget) is not self.inverted
+        except MissingDataError as exc:
+            return note(seen, args, holds=False, missing=exc.name)
+        return note(seen, args, holds=holds)
+
+
+def note(seen: list[Seen] | None, args: Document | None, *, holds: bool, missing: str | None = None) -> bool:
+    if seen is not None:
+        seen.append(Seen(args, holds, missing))
+    return holds
+
+
+class BareMetalCondition(msgspec.Struct, frozen=True):
+    """Arguments with placeholders, perhaps in a loop."""
+
+    check: _Check
+    arguments: Arguments
+    loop: template.Render | None
+    multiple: str
+
+    def holds(self, data: Data, seen: list[Seen] | None = None) -> bool:
+        if self.loop is None:
+            return self._once(data, seen)
+        items = list(loops.each(self.loop, data))
+        if self.multiple in ("first", "last"):
+            chosen = items[:1] if self.multiple == "first" else items[-1:]
+            return any(self._once(item, seen) for item in chosen)
+        results = (self._once(item, seen) for item in items)
+        return any(results) if self.multiple == "any" else all(results)
+
+    def _once(self, data: Data, seen: list[Seen] | None) -> bool:
+        data.budget.step()
+        try:
+            args = self.arguments(data)
+        except MissingDataError as exc:
+            if not self.check.operator.judges_missing:
+                return note(seen, None, holds=False, missing=exc.name)
+            return self.check({"value": None}, data, seen)
+        return self.check(args, data, seen)
+
+
+class IntrospectionCondition(msgspec.Struct, frozen=True):
+    """A path into the data, and what each value there is compared with."""
+
+    check: _Check
+    root: str
+    path: JsonPath
+    value: Any
+    multiple: str
+
+    def holds(self, data: Data, seen: list[Seen] | None = None) -> bool:
+        root, mask = data.root(self.root)
+        found = self.path.find(root, mask=mask)
+        if not found:
+            if not self.check.operator.judges_missing:
+                return note(seen, None, holds=False, missing=f"{self.root}://{self.path.text}")
+            found = [None]
+        results = self._each(found[:1] if self.multiple == "first" else found, data, mask, seen)
+        return all(results) if self.multiple == "all" else any(results)
+
+    def _each(self, values: list[Any], data: Data, mask: bool, seen: list[Seen] | None) -> Iterator[bool]:
+        for value in values:
+            data.budget.step()
+            yield self.check(self._args(data.budget.copy(value, mask=mask)), data, seen)
+
+    def _args(self, found: Any) -> Document:
+        match self.check.operator.literal:
+            case None:
+                return {"value": found}
+            case "values":
+                return {"values": [found, self.value], "force_strings": False}
+            case "subnet":
+                return {"address": found, "subnet": self.value}
+            case literal:
+                return {"value": found, literal: self.value}
+
+
+def bare_metal(condition: Document) -> Condition:
+    """Return a condition of the Bare Metal API; ``InvalidRuleError`` names what is wrong."""
+    check = _operator(condition.get("op"), tuple(OPERATORS))
+    loop = loops.compile_loop(condition.get("loop"), BARE_METAL_ROOTS)
+    multiple = _multiple(condition.get("multiple"), MULTIPLE)
+    roots = BARE_METAL_ROOTS if loop else BARE_METAL_ROOTS - {"item"}
+    arguments = check.operator.arguments.compile(condition.get("args"), roots, looped=loop is not None)
+    return BareMetalCondition(check, arguments, loop, multiple)
+
+
+def introspection(condition: Document) -> Condition:
+    """Return a condition of the Introspection API; ``InvalidRuleError`` names what is wrong."""
+    check = _operator(condition.get("op"), INTROSPECTION_OPERATORS)
+    args = dict(condition.get("args") or {})
+    root, path = _field(args.pop("field", None))
+    literal = check.operator.literal
+    if literal is not None and "value" not in args:
+        raise InvalidRuleError(["value is missing"])
+    value = args.pop("value", None) if literal is not None else None
+    if args:
+        raise InvalidRuleError([f"{name[:64]} is unknown" for name in sorted(args)])
+    _check_literal(check.operator, value)
+    return IntrospectionCondition(
+        check, root, path, value, _multiple(condition.get("multiple"), INTROSPECTION_MULTIPLE)
+    )
+
+
+def _operator(op: Any, known: tuple[str, ...]) -> _Check:
+    text = str(op).strip()
+    name = text.removeprefix("!").strip()
+    if name not in known:
+        raise InvalidRuleError([f"op {text[:64]!r} is unknown; there are: {', '.join(known)}; ! before one inverts it"])
+    return _Check(OPERATORS[name], text.startswith("!"))
+
+
+def _multiple(given: Any, known: tuple[str, ...]) -> str:
+    multiple = given or "any"
+    if multiple not in known:
+        raise InvalidRuleError([f"multiple must be one of {', '.join(known)}; it was {str(given)[:40]!r}"])
+    return str(multiple)
+
+
+def _field(field: Any) -> tuple[str, JsonPath]:
+    if not isinstance(field, str) or not field.strip():
+        raise InvalidRuleError(["field must be a path like inventory.memory.physical_mb or node://driver"])
+    scheme, separator, path = field.partition("://")
+    if not separator:
+        scheme, path = "data", field
+    if scheme not in _SCHEMES:
+        raise InvalidRuleError([f"field: the scheme must be data:// or node://; it was {scheme[:40]}://"])
+    try:
+        return scheme, JsonPath(path)
+    except InvalidRuleError as exc:
+        raise InvalidRuleError([f"field: {problem}" for problem in exc.problems]) from None
+
+
+def _check_literal(operator: Operator, value: Any) -> None:
+    argument = next((one for one in operator.arguments.arguments if one.name == operator.literal), None)
+    if argument is None or argument.check is None or argument.name == "values":
+        return
+    problem = argument.check(value)
+    if problem is not None:
+        raise InvalidRuleError([f"value: {problem}"])

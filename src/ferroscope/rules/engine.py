@@ -1,0 +1,128 @@
+"""Runs rules on one inspection's copies: which apply, in which order, and what becomes of a failure.
+
+Greater priority first; at equal priority stored rules before built-in ones, older before newer. The
+conditions of introspection rules are all asked before any rule acts, those of the others when it is their turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal, Protocol
+
+import msgspec
+
+from ferroscope.domain.model import Document, Node
+from ferroscope.rules.bench import Acting, Bench
+from ferroscope.rules.compile import CompiledRule
+from ferroscope.rules.conditions import Seen
+from ferroscope.rules.data import Data
+from ferroscope.rules.errors import RefusedError, RuleError, RuleFailedError
+
+MaskSecrets = Literal["always", "never", "sensitive"]
+
+SCOPE: Final = "inspection_scope"
+_MAX_MESSAGE: Final = 2000
+
+
+class RuleSet(msgspec.Struct, frozen=True):
+    """The rules of one revision in the order in which they run."""
+
+    revision: int
+    rules: tuple[CompiledRule, ...]
+
+    @staticmethod
+    def of(revision: int, rules: Iterable[CompiledRule]) -> RuleSet:
+        """Return ``rules`` in their order."""
+        order = sorted(rules, key=lambda one: (-one.rule.priority, one.built_in, one.rule.created_at, one.rule.uuid))
+        return RuleSet(revision, tuple(order))
+
+
+class Witness(Protocol):
+    """Sees what happens, for the dry run."""
+
+    def scoped_out(self, rule: CompiledRule) -> None: ...
+    def asked(self, rule: CompiledRule, number: int, holds: bool, seen: list[Seen]) -> None: ...
+    def acts(self, rule: CompiledRule, number: int, args: Document) -> None: ...
+
+
+def run(rules: RuleSet, bench: Bench, mask: MaskSecrets, witness: Witness | None = None) -> list[CompiledRule]:
+    """Apply the rules to what is on the bench; return those that applied.
+
+    ``RuleFailedError`` names the one that failed.
+    """
+    concerned = [rule for rule in rules.rules if _in_scope(rule, bench.node, witness)]
+    eager = {rule.rule.uuid: _guarded(_holds, rule, bench, mask, witness) for rule in concerned if rule.eager}
+    applied = []
+    for rule in concerned:
+        holds = eager[rule.rule.uuid] if rule.eager else _guarded(_holds, rule, bench, mask, witness)
+        if holds:
+            _guarded(_act, rule, bench, mask, witness)
+            applied.append(rule)
+    return applied
+
+
+def masked(rule: CompiledRule, mask: MaskSecrets) -> bool:
+    """Whether secrets in inspection data are masked for this rule."""
+    return mask == "always" or (mask == "sensitive" and not rule.rule.sensitive)
+
+
+def title(rule: CompiledRule) -> str:
+    """Return how a rule is called where people read it; a sensitive one is its UUID alone."""
+    described = rule.rule.description if not rule.rule.sensitive else None
+    return f"{rule.rule.uuid} ({described})" if described else rule.rule.uuid
+
+
+def _in_scope(rule: CompiledRule, node: Node, witness: Witness | None) -> bool:
+    inside = not rule.rule.scope or node.properties.get(SCOPE) == rule.rule.scope
+    if not inside and witness is not None:
+        witness.scoped_out(rule)
+    return inside
+
+
+def _guarded(step: _Step, rule: CompiledRule, bench: Bench, mask: MaskSecrets, witness: Witness | None) -> bool:
+    """Run one step of a rule; whatever ends it becomes a ``RuleFailedError`` that names the rule."""
+    try:
+        return step(rule, bench, bench.data.masking(masked(rule, mask)), witness)
+    except RefusedError as exc:
+        raise RuleFailedError(rule.rule.uuid, _failure(rule, "refused the machine", exc), refused=True) from None
+    except RuleError as exc:
+        raise RuleFailedError(rule.rule.uuid, _failure(rule, "cannot be carried out", exc), refused=False) from None
+
+
+class _Step(Protocol):
+    def __call__(self, rule: CompiledRule, bench: Bench, data: Data, witness: Witness | None, /) -> bool: ...
+
+
+def _holds(rule: CompiledRule, _bench: Bench, data: Data, witness: Witness | None) -> bool:
+    return all(_asked(rule, number, data, witness) for number in range(len(rule.conditions)))
+
+
+def _asked(rule: CompiledRule, number: int, data: Data, witness: Witness | None) -> bool:
+    if witness is None:
+        return rule.conditions[number].holds(data)
+    seen: list[Seen] = []
+    holds = rule.conditions[number].holds(data, seen)
+    witness.asked(rule, number, holds, seen)
+    return holds
+
+
+def _act(rule: CompiledRule, bench: Bench, data: Data, witness: Witness | None) -> bool:
+    acting = Acting(bench, rule.rule.uuid, rule.rule.sensitive)
+    for number, action in enumerate(rule.actions):
+        for each in action.each(data):
+            args = action.arguments(each)
+            if witness is not None:
+                witness.acts(rule, number, args)
+            action.run(acting, args)
+    return True
+
+
+def _failure(rule: CompiledRule, what: str, exc: Exception) -> str:
+    if rule.rule.sensitive:
+        return f"the rule {title(rule)} {what}"
+    return f"the rule {title(rule)} {what}: {exc}"[:_MAX_MESSAGE]
+
+
+def titles(rules: Sequence[CompiledRule]) -> str:
+    """Return the rules as one sentence names them."""
+    return ", ".join(title(rule) for rule in rules)

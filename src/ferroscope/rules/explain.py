@@ -1,0 +1,196 @@
+"""The dry run: the rules at work on copies of a node, with everything that they saw and would change.
+
+It runs the very engine of the worker; nothing is stored, logged or called. Of a sensitive rule only the
+result is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from ferroscope.domain.model import Document, Node, Port, Severity
+from ferroscope.hooks import port_edits
+from ferroscope.rules import difference, engine
+from ferroscope.rules.bench import Bench
+from ferroscope.rules.compile import CompiledRule
+from ferroscope.rules.conditions import Seen
+from ferroscope.rules.difference import Change
+from ferroscope.rules.engine import MaskSecrets, RuleSet
+from ferroscope.rules.errors import RuleFailedError
+
+_MAX_SEEN: Final = 50
+_NOT_COMPARED: Final = ("internal", "version", "updated_at", "created_at")
+
+Result = Literal["applied", "does not apply", "out of scope", "failed", "not reached"]
+
+
+class Asked(msgspec.Struct):
+    """One condition: whether it holds, and the first checks that it made (more than one in a loop)."""
+
+    op: str
+    holds: bool
+    checks: list[Seen]
+    left_out: int = 0
+
+
+class Acted(msgspec.Struct):
+    """One time that an action is carried out, with its arguments as they come out."""
+
+    op: str
+    args: Document
+
+
+class RuleExplained(msgspec.Struct, kw_only=True):
+    """One rule; of a sensitive one ``conditions`` and ``actions`` are null. ``error``: why it failed."""
+
+    uuid: str
+    description: str | None
+    priority: int
+    dialect: str
+    scope: str | None
+    sensitive: bool
+    built_in: bool
+    result: Result
+    error: str | None = None
+    conditions: list[Asked] | None
+    actions: list[Acted] | None
+
+
+class PortChange(msgspec.Struct, frozen=True):
+    """What would change on one port."""
+
+    address: str
+    changes: list[Change]
+
+
+class Explanation(msgspec.Struct, kw_only=True):
+    """``failed``: the inspection would end in error, and nothing of what follows would come to pass."""
+
+    failed: bool
+    rules: list[RuleExplained]
+    node: list[Change]
+    ports: list[PortChange]
+    plugin_data: list[Change]
+    calls: list[str]
+
+
+class _PortChanges(msgspec.Struct):
+    added: list[Port] = msgspec.field(default_factory=list)
+    updated: dict[str, Port] = msgspec.field(default_factory=dict)
+    removed: set[str] = msgspec.field(default_factory=set)
+
+
+class DryContext:
+    """``hooks.base.HookContext`` on copies. ``elsewhere``: which MACs are ports of other nodes."""
+
+    def __init__(self, node: Node, ports: Sequence[Port], elsewhere: Mapping[str, str] | None = None) -> None:
+        self.node = msgspec.json.decode(msgspec.json.encode(node), type=Node)
+        self.ports = [msgspec.json.decode(msgspec.json.encode(port), type=Port) for port in ports]
+        self.port_changes = _PortChanges()
+        self._elsewhere = dict(elsewhere or {})
+
+    def note(
+        self,
+        name: str,
+        message: str,
+        *,
+        severity: Severity = Severity.INFO,
+        reason: str | None = None,
+        detail: Document | None = None,
+    ) -> None:
+        """A dry run leaves no trace."""
+
+    def ports_elsewhere(self, macs: Iterable[str]) -> dict[str, str]:
+        return {mac: self._elsewhere[mac] for mac in macs if mac in self._elsewhere}
+
+
+class _Witness:
+    def __init__(self, rules: RuleSet) -> None:
+        self.told = {rule.rule.uuid: _told(rule) for rule in rules.rules}
+
+    def scoped_out(self, rule: CompiledRule) -> None:
+        self.told[rule.rule.uuid].result = "out of scope"
+
+    def asked(self, rule: CompiledRule, number: int, holds: bool, seen: list[Seen]) -> None:
+        told = self.told[rule.rule.uuid]
+        if not holds:
+            told.result = "does not apply"
+        if told.conditions is not None:
+            op = str(rule.rule.conditions[number].get("op"))
+            told.conditions.append(Asked(op, holds, seen[:_MAX_SEEN], max(0, len(seen) - _MAX_SEEN)))
+
+    def acts(self, rule: CompiledRule, number: int, args: Document) -> None:
+        told = self.told[rule.rule.uuid]
+        told.result = "applied"
+        if told.actions is not None and len(told.actions) < _MAX_SEEN:
+            told.actions.append(Acted(rule.actions[number].op, _printable(args)))
+
+
+def explain(
+    rules: RuleSet,
+    context: DryContext,
+    inventory: Document,
+    plugin_data: Document,
+    *,
+    mask: MaskSecrets,
+    drivers: Collection[str],
+) -> Explanation:
+    """Run the rules on ``context``'s copies and on ``plugin_data``, both changed by it; tell all of it."""
+    node, ports, data = _node(context.node), _ports(context), msgspec.json.decode(msgspec.json.encode(plugin_data))
+    witness = _Witness(rules)
+    bench = Bench(context, inventory, plugin_data, drivers=drivers)
+    failed = False
+    try:
+        for rule in engine.run(rules, bench, mask, witness):
+            witness.told[rule.rule.uuid].result = "applied"
+    except RuleFailedError as exc:
+        failed = True
+        witness.told[exc.rule].result = "failed"
+        witness.told[exc.rule].error = exc.message
+    return Explanation(
+        failed=failed,
+        rules=list(witness.told.values()),
+        node=[] if failed else difference.changes(node, _node(context.node)),
+        ports=[] if failed else _port_changes(ports, _ports(context)),
+        plugin_data=[] if failed else difference.changes(data, plugin_data),
+        calls=[] if failed else [call.url.partition("?")[0] for call in bench.calls if not call.sensitive],
+    )
+
+
+def _told(rule: CompiledRule) -> RuleExplained:
+    hidden = rule.rule.sensitive
+    return RuleExplained(
+        uuid=rule.rule.uuid,
+        description=rule.rule.description,
+        priority=rule.rule.priority,
+        dialect=str(rule.rule.dialect),
+        scope=rule.rule.scope,
+        sensitive=hidden,
+        built_in=rule.built_in,
+        result="not reached",
+        conditions=None if hidden else [],
+        actions=None if hidden else [],
+    )
+
+
+def _printable(args: Document) -> Document:
+    return {name: value for name, value in args.items() if value is not None}
+
+
+def _node(node: Node) -> Any:
+    return {name: value for name, value in msgspec.to_builtins(node).items() if name not in _NOT_COMPARED}
+
+
+def _ports(context: DryContext) -> dict[str, Any]:
+    return {
+        mac: {name: value for name, value in msgspec.to_builtins(port).items() if name not in _NOT_COMPARED}
+        for mac, port in port_edits.current(context).items()
+    }
+
+
+def _port_changes(before: dict[str, Any], after: dict[str, Any]) -> list[PortChange]:
+    changed = [PortChange(mac, difference.changes(before.get(mac, {}), port)) for mac, port in after.items()]
+    return [change for change in changed if change.changes]

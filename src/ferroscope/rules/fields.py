@@ -1,0 +1,183 @@
+"""What rules may write on nodes and ports, and of which kind each field is.
+
+Never a state, a UUID, an address, or what the service notes for itself: these have rules of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from ferroscope.domain.model import Document, Node, Port
+from ferroscope.rules.errors import InvalidRuleError, RuleError
+from ferroscope.rules.limits import MAX_PATH
+
+Check = Callable[[Any], str | None]
+
+_NAME: Final = re.compile(r"[A-Za-z0-9._~-]{1,255}\Z", re.ASCII)
+_GROUP: Final = re.compile(r"[a-z0-9._-]{0,255}\Z", re.ASCII)
+
+
+def _text(longest: int, *, empty: bool = False) -> Check:
+    def check(value: Any) -> str | None:
+        if value is None and not empty:
+            return None
+        if not isinstance(value, str) or len(value) > longest:
+            return f"must be a text of at most {longest} characters"
+        return None
+
+    return check
+
+
+def _like(pattern: re.Pattern[str], what: str, *, none: bool = True) -> Check:
+    def check(value: Any) -> str | None:
+        return None if (none and value is None) or (isinstance(value, str) and pattern.match(value)) else what
+
+    return check
+
+
+def _flag(value: Any) -> str | None:
+    return None if isinstance(value, bool) else "must be true or false"
+
+
+def _flag_or_none(value: Any) -> str | None:
+    return None if value is None else _flag(value)
+
+
+def _document(value: Any) -> str | None:
+    return None if isinstance(value, dict) else "must be an object"
+
+
+NODE_FIELDS: Final[dict[str, Check]] = {
+    "driver": _text(255, empty=True),
+    "name": _like(_NAME, "must be 1 to 255 letters, digits, '-', '.', '_' or '~'"),
+    "driver_info": _document,
+    "properties": _document,
+    "extra": _document,
+    "instance_info": _document,
+    "maintenance": _flag,
+    "resource_class": _text(80),
+    "conductor_group": _like(_GROUP, "may hold only a-z, 0-9, '-', '.' and '_'", none=False),
+    "owner": _text(255),
+    "description": _text(4096),
+    "lessee": _text(255),
+    "shard": _text(255),
+    "protected": _flag_or_none,
+    "protected_reason": _text(255),
+    "retired": _flag_or_none,
+    "retired_reason": _text(255),
+    "automated_clean": _flag_or_none,
+    "disable_power_off": _flag_or_none,
+    "network_data": _document,
+    **{
+        f"{kind}_interface": _text(255)
+        for kind in (
+            "bios", "boot", "console", "deploy", "firmware", "inspect", "management",
+            "network", "power", "raid", "rescue", "storage", "vendor",
+        )
+    },
+}  # fmt: skip
+
+PORT_FIELDS: Final[dict[str, Check]] = {
+    "name": _text(255),
+    "pxe_enabled": _flag,
+    "physical_network": _text(64),
+    "local_link_connection": _document,
+    "extra": _document,
+    "is_smartnic": _flag_or_none,
+    "description": _text(255),
+    "category": _text(80),
+}
+
+_FLAG_WORDS: Final = {"true": True, "false": False, "yes": True, "no": False}
+_DOCUMENTS: Final = frozenset(
+    {name for table in (NODE_FIELDS, PORT_FIELDS) for name in table if table[name] is _document}
+)
+_EMPTY: Final[dict[str, Any]] = {"conductor_group": "", "maintenance": False, "pxe_enabled": True}
+
+
+def path(text: Any) -> list[str]:
+    """Return the parts of ``/properties/a`` or ``properties.a``; ``InvalidRuleError``."""
+    if not isinstance(text, str) or not text.strip("/."):
+        raise InvalidRuleError(["a path must be like properties/size or extra.rack"])
+    if "/" in text:
+        parts = [part.replace("~1", "/").replace("~0", "~") for part in text.strip("/").split("/")]
+    else:
+        parts = text.split(".")
+    if not all(parts) or len(parts) > MAX_PATH:
+        raise InvalidRuleError([f"the path {text[:80]!r} has empty parts, or more than {MAX_PATH}"])
+    return parts
+
+
+def writable(parts: Sequence[str], known: dict[str, Check]) -> str | None:
+    """Return what is wrong with the target of a write; None where a rule may write there."""
+    if parts[0] not in known:
+        return f"{parts[0][:64]!r} cannot be written by a rule; these can: {', '.join(sorted(known))}"
+    if len(parts) > 1 and parts[0] not in _DOCUMENTS:
+        return f"{parts[0]} has no parts; write the whole of it"
+    return None
+
+
+def get_field(thing: Node | Port, name: str) -> Any:
+    """Return a field of the node or port, wherever it is kept."""
+    stored = getattr(thing, name) if name in type(thing).__struct_fields__ else thing.attributes.get(name)
+    return {} if stored is None and name in _DOCUMENTS else stored
+
+
+def set_field(thing: Node | Port, name: str, value: Any, known: dict[str, Check]) -> None:
+    """Write a whole field; ``RuleError`` where the value is not of its kind."""
+    check = known[name]
+    if check in (_flag, _flag_or_none) and isinstance(value, str):
+        value = _FLAG_WORDS.get(value.strip().lower(), value)
+    problem = check(value)
+    if problem is not None:
+        raise RuleError(f"{name} {problem}; it was {type(value).__name__} {str(value)[:60]!r}")
+    if name in type(thing).__struct_fields__:
+        setattr(thing, name, value)
+    elif value in (None, {}):
+        thing.attributes.pop(name, None)
+    else:
+        thing.attributes[name] = value
+
+
+def empty(name: str) -> Any:
+    """Return what a field is when it was deleted."""
+    return {} if name in _DOCUMENTS else _EMPTY.get(name)
+
+
+def put(document: Document, parts: Sequence[str], value: Any) -> None:
+    """Set a value below ``document``, making objects on the way; ``RuleError`` where something else is there."""
+    current = document
+    for part in parts[:-1]:
+        current = current.setdefault(part, {})
+        if not isinstance(current, dict):
+            raise RuleError(f"{part!r} is no object, so nothing can be written below it")
+    current[parts[-1]] = value
+
+
+def take_out(document: Document, parts: Sequence[str]) -> bool:
+    """Delete a value below ``document``; return whether there was one."""
+    current: Any = document
+    for part in parts[:-1]:
+        if not isinstance(current, dict) or part not in current:
+            return False
+        current = current[part]
+    if not isinstance(current, dict) or parts[-1] not in current:
+        return False
+    del current[parts[-1]]
+    return True
+
+
+def extend(document: Document, parts: Sequence[str], value: Any, *, unique: bool) -> None:
+    """Append to the list below ``document``, making it where there is none; ``RuleError``."""
+    current = document
+    for part in parts[:-1]:
+        current = current.setdefault(part, {})
+        if not isinstance(current, dict):
+            raise RuleError(f"{part!r} is no object, so nothing can be written below it")
+    items = current.setdefault(parts[-1], [])
+    if not isinstance(items, list):
+        raise RuleError(f"{'/'.join(parts)} is no list, so it cannot be extended")
+    if not unique or value not in items:
+        items.append(value)

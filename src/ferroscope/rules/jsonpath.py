@@ -1,0 +1,122 @@
+"""Paths into inspection data, as introspection rules have them: ``inventory.interfaces[*].name``, ``$..serial``.
+
+A subset of JSONPath: names (quoted where need be), ``*``, ``[2]``, ``[1:3]``, ``[*]``, several names ``a,b``
+and ``..``. Filters, scripts and parents are not part of it: a path is looked up, never computed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from ferroscope.domain.masking import MASK, is_secret
+from ferroscope.rules.errors import InvalidRuleError, RuleError
+
+MAX_LENGTH: Final = 512
+MAX_VISITED: Final = 200_000
+
+_NAME: Final = r"""(?:[A-Za-z_@][A-Za-z0-9_@-]*|'[^']{0,255}'|"[^"]{0,255}"|\*)"""
+_NAMES: Final = rf"{_NAME}(?:,{_NAME})*"
+_STEP: Final = re.compile(
+    rf"(?P<deep>\.\.)?\.?(?:(?P<names>{_NAMES})|\[(?P<slice>\*|-?[0-9]{{1,9}}|-?[0-9]{{0,9}}:-?[0-9]{{0,9}})\]"
+    rf"|\[(?P<quoted>{_NAMES})\])"
+)
+_ONE_NAME: Final = re.compile(_NAME)
+
+_ALL: Final = slice(None)
+
+Match = tuple[Any, bool]  # the value, and whether it is a secret
+Step = Callable[[Any], Iterator[tuple[str | None, Any]]]
+
+
+class JsonPath:
+    """One path; ``text`` is how it was written."""
+
+    def __init__(self, text: str) -> None:
+        """Raise ``InvalidRuleError`` where the path cannot be read."""
+        self.text = text
+        self._steps = _parse(text)
+
+    def find(self, root: Any, *, mask: bool) -> list[Any]:
+        """Return every value at the path, in the order of the data; with ``mask`` secrets are masked."""
+        found: list[Match] = [(root, False)]
+        visited = 0
+        for step in self._steps:
+            reached: list[Match] = []
+            for value, secret in found:
+                for key, child in step(value):
+                    visited += 1
+                    if visited > MAX_VISITED:
+                        raise RuleError(f"the path {self.text} visits more than {MAX_VISITED} values")
+                    reached.append((child, secret or (mask and key is not None and is_secret(key))))
+            found = reached
+        return [MASK if secret and value else value for value, secret in found]
+
+
+def _parse(text: str) -> list[Step]:
+    if len(text) > MAX_LENGTH:
+        raise InvalidRuleError([f"the path is longer than {MAX_LENGTH} characters"])
+    rest = text.strip()
+    rest = rest[1:] if rest.startswith("$") else rest
+    steps: list[Step] = []
+    position = 0
+    while position < len(rest):
+        found = _STEP.match(rest, position)
+        if found is None or (found["deep"] and rest.startswith("...", position)):
+            raise InvalidRuleError(
+                [f"the path {text!r} cannot be read at {rest[position:][:40]!r}; use names, *, [2], [1:3], .."]
+            )
+        if found["deep"]:
+            steps.append(_descend)
+        steps.append(_step(found))
+        position = found.end()
+    return steps
+
+
+def _step(found: re.Match[str]) -> Step:
+    names = found["names"] or found["quoted"]
+    if names is not None:
+        wanted = [name if name == "*" else name.strip("'\"") for name in _ONE_NAME.findall(names)]
+        return lambda value: _named(value, wanted)
+    text = found["slice"]
+    if text == "*":
+        return lambda value: _sliced(value, _ALL)
+    if ":" in text:
+        start, _, stop = text.partition(":")
+        part = slice(int(start) if start else None, int(stop) if stop else None)
+        return lambda value: _sliced(value, part)
+    index = int(text)
+    return lambda value: _indexed(value, index)
+
+
+def _named(value: Any, names: list[str]) -> Iterator[tuple[str | None, Any]]:
+    if isinstance(value, dict):
+        for name in names:
+            if name == "*":
+                yield from value.items()
+            elif name in value:
+                yield name, value[name]
+
+
+def _sliced(value: Any, part: slice) -> Iterator[tuple[str | None, Any]]:
+    # What is no list counts as a list of one, as ironic-inspector's paths have it.
+    for item in value[part] if isinstance(value, list) else [value][part]:
+        yield None, item
+
+
+def _indexed(value: Any, index: int) -> Iterator[tuple[str | None, Any]]:
+    if isinstance(value, list) and -len(value) <= index < len(value):
+        yield None, value[index]
+
+
+def _descend(value: Any) -> Iterator[tuple[str | None, Any]]:
+    pending: list[tuple[str | None, Any]] = [(None, value)]
+    while pending:
+        key, current = pending.pop()
+        yield key, current
+        inherited = key if key is not None and is_secret(key) else None
+        if isinstance(current, dict):
+            pending.extend((inherited or name, item) for name, item in reversed(current.items()))
+        elif isinstance(current, list):
+            pending.extend((inherited, item) for item in reversed(current))

@@ -1,0 +1,184 @@
+"""Placeholders in the arguments of rules: ``{inventory[cpu][count]}``, ``{node.properties[x]}``, ``{item}``.
+
+The notation is that of ``str.format``, the meaning is not: every step looks something up in data, and
+none reaches an attribute of a Python object. An argument that is exactly one placeholder keeps the type
+of its value. Braces that cannot be a placeholder, as in ``a{2}``, are text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from ferroscope.rules.data import Data, Step
+from ferroscope.rules.errors import InvalidRuleError, MissingDataError, RuleError
+from ferroscope.rules.limits import MAX_DEPTH, MAX_TEXT
+
+Render = Callable[[Data], Any]
+
+_TOKEN: Final = re.compile(r"\{\{|\}\}|\{((?:[^{}\[\]]|\[[^\[\]{}]{0,255}\]){1,1024})\}")
+_PLACEHOLDER: Final = re.compile(
+    r"(?P<root>[A-Za-z_]\w{0,63})"
+    r"(?P<steps>(?:\.[^.\[\]{}!:]{1,255}|\[[^\[\]{}]{1,255}\]){0,32})"
+    r"(?:!(?P<conversion>[rs]))?(?::(?P<spec>.{0,32}))?\Z"
+)
+_STEP: Final = re.compile(r"\.([^.\[\]]+)|\[([^\]]+)\]")
+_WIDTH: Final = re.compile(r"[0-9]{4,}")
+
+
+class Placeholder(msgspec.Struct, frozen=True):
+    """One placeholder; ``name`` is how it was written, without its braces."""
+
+    name: str
+    root: str
+    steps: tuple[Step, ...]
+    conversion: str | None = None
+    spec: str | None = None
+
+    @property
+    def plain(self) -> bool:
+        return self.conversion is None and self.spec is None
+
+    def value(self, data: Data) -> Any:
+        """Return a copy of what it stands for; ``MissingDataError``."""
+        return data.get(self.root, self.steps, self.name)
+
+    def text(self, data: Data) -> str:
+        """Return what it stands for as part of a text."""
+        value = self.value(data)
+        if self.conversion == "r":
+            value = repr(value)
+        try:
+            return format(value, self.spec) if self.spec else str(value)
+        except (ValueError, TypeError) as exc:
+            raise RuleError(f"{{{self.name}}} cannot be written so: {exc}") from None
+
+
+Part = str | Placeholder
+
+
+def parse(text: str, roots: Collection[str], *, strict: bool = True) -> tuple[Part, ...]:
+    """Return ``text`` as its parts; ``InvalidRuleError`` for what looks like a placeholder and is none.
+
+    Not ``strict``, unknown names in braces are text, as in regular expressions.
+    """
+    if len(text) > MAX_TEXT:
+        raise InvalidRuleError([f"a text of {len(text)} characters is too long; at most {MAX_TEXT}"])
+    parts: list[Part] = []
+    end = 0
+    for found in _TOKEN.finditer(text):
+        parts.append(text[end : found.start()])
+        parts.append(_part(found, roots, strict))
+        end = found.end()
+    parts.append(text[end:])
+    return _joined(parts)
+
+
+def _part(found: re.Match[str], roots: Collection[str], strict: bool) -> Part:
+    inner = found[1]
+    if inner is None:
+        return found[0][0]  # a doubled brace is one
+    match = _PLACEHOLDER.match(inner)
+    if match is None or (match["root"] not in roots and not strict):
+        return found[0]
+    if match["root"] not in roots:
+        known = ", ".join(sorted(roots))
+        raise InvalidRuleError(
+            [f"{{{inner}}} begins with none of: {known}; write braces that are text twice: {{{{ }}}}"]
+        )
+    if match["spec"] and _WIDTH.search(match["spec"]):
+        raise InvalidRuleError([f"{{{inner}}} is wider than 999 characters"])
+    steps = tuple(_step(dotted or bracketed) for dotted, bracketed in _STEP.findall(match["steps"]))
+    return Placeholder(inner, match["root"], steps, match["conversion"], match["spec"] or None)
+
+
+def _step(text: str) -> Step:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else text
+
+
+def _joined(parts: list[Part]) -> tuple[Part, ...]:
+    joined: list[Part] = []
+    for part in parts:
+        if isinstance(part, str) and joined and isinstance(joined[-1], str):
+            joined[-1] += part
+        elif part != "":
+            joined.append(part)
+    return tuple(joined)
+
+
+def plan(value: Any, roots: Collection[str], *, strict: bool = True, depth: int = MAX_DEPTH) -> Render:
+    """Return what renders ``value``, at any depth and in the keys of objects, too."""
+    if depth <= 0:
+        raise InvalidRuleError([f"it is nested more than {MAX_DEPTH} deep"])
+    if isinstance(value, str):
+        return _text_plan(parse(value, roots, strict=strict))
+    if isinstance(value, list):
+        items = [plan(item, roots, strict=strict, depth=depth - 1) for item in value]
+        return lambda data: [item(data) for item in items]
+    if isinstance(value, dict):
+        pairs = [
+            (_text_plan(parse(str(key), roots, strict=strict)), plan(item, roots, strict=strict, depth=depth - 1))
+            for key, item in value.items()
+        ]
+        return lambda data: {str(key(data)): item(data) for key, item in pairs}
+    return lambda _data: value
+
+
+def literal(value: Any) -> Render:
+    """Return what renders ``value`` as it is written."""
+    if isinstance(value, dict | list):
+        return lambda data: data.budget.copy(value, mask=False)
+    return lambda _data: value
+
+
+def message(text: Any, roots: Collection[str]) -> Render:
+    """Return what renders a text for people, in which a placeholder without a value stays as written."""
+    parts = parse(str(text), roots, strict=False)
+
+    def render(data: Data) -> str:
+        return "".join(part if isinstance(part, str) else _shown(part, data) for part in parts)
+
+    return render
+
+
+def address(text: str, roots: Collection[str]) -> Render:
+    """Return what renders a URL: values within it are escaped, so that they stay within their place."""
+    parts = parse(text, roots)
+
+    def render(data: Data) -> str:
+        texts = [part if isinstance(part, str) else part.text(data) for part in parts]
+        escaped = [
+            text if isinstance(part, str) or number == 0 else quote(text, safe="")
+            for number, (part, text) in enumerate(zip(parts, texts, strict=True))
+        ]
+        return "".join(escaped)
+
+    return render
+
+
+def _text_plan(parts: tuple[Part, ...]) -> Render:
+    if not parts:
+        return lambda _data: ""
+    first = parts[0]
+    if len(parts) == 1 and isinstance(first, str):
+        return lambda _data: first
+    if len(parts) == 1 and isinstance(first, Placeholder) and first.plain:
+        return first.value
+
+    def render(data: Data) -> str:
+        text = "".join(part if isinstance(part, str) else part.text(data) for part in parts)
+        data.budget.take(len(text))
+        return text
+
+    return render
+
+
+def _shown(part: Placeholder, data: Data) -> str:
+    try:
+        return part.text(data)
+    except MissingDataError:
+        return f"{{{part.name}}}"
