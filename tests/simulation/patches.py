@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+import msgspec
 import structlog
 
 import ferroscope.adapters.memory.bus
@@ -35,7 +36,7 @@ import ferroscope.runtime.wiring
 import ferroscope.worker.pool
 from ferroscope.adapters.sql import migrate
 from ferroscope.adapters.sql.statements import Statements
-from ferroscope.config.settings import DatabaseSettings
+from ferroscope.config.settings import DatabaseSettings, InspectorSettings
 from tests.simulation import ledger
 from tests.simulation.cluster import HttpServer
 from tests.simulation.database import dialects, driver
@@ -50,7 +51,17 @@ if TYPE_CHECKING:
 _product: Any = ferroscope
 # Compiled statements depend on the dialect alone, and the dialects are the same in all runs.
 _statements: dict[str, Statements] = {}
-_pipeline = functools.lru_cache(maxsize=8)(ferroscope.hooks.pipeline.from_settings)
+_from_settings = ferroscope.hooks.pipeline.from_settings
+
+
+@functools.lru_cache(maxsize=8)
+def _encoded_pipeline(settings: bytes) -> Any:
+    return _from_settings(msgspec.json.decode(settings, type=InspectorSettings))
+
+
+def _pipeline(settings: InspectorSettings) -> Any:
+    """Return the pipeline of these settings, one for all runs: settings hold dicts, which no cache takes."""
+    return _encoded_pipeline(msgspec.json.encode(settings))
 
 
 @contextmanager

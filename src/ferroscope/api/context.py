@@ -13,10 +13,12 @@ import msgspec
 
 from ferroscope.api.quiet import QuietLog, Valve
 from ferroscope.config.settings import Settings
+from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.ports.bmc import Bmc
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.meter import SILENT, Meter
 from ferroscope.ports.store import Store
+from ferroscope.rules.book import RuleBook
 
 
 class DatabaseFacts(msgspec.Struct, frozen=True):
@@ -32,6 +34,7 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
 
     ``new_uuid`` and ``new_token`` are random and unguessable; ``log`` is a structlog logger.
     ``describe`` asks the database about itself; ``clock`` is this host's.
+    ``rules`` and ``pipeline`` are for dry runs; the latter raises ``HookSetupError``.
     ``metrics`` renders all metrics, None where they are switched off.
     ``refusals`` bounds what is logged of refused callbacks, ``limits`` what is logged of a flood of
     unknown machines, and ``valve`` what a flood asks of the store.
@@ -47,6 +50,8 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     log: Any
     clock: Clock
     describe: Callable[[], DatabaseFacts]
+    rules: RuleBook
+    pipeline: Callable[[], Pipeline]
     meter: Meter = SILENT
     metrics: Callable[[], bytes] | None = None
     refusals: QuietLog = msgspec.field(default_factory=QuietLog)

@@ -44,7 +44,7 @@ BARE_METAL: Final = Dialect(
     service="baremetal",
     header="X-OpenStack-Ironic-API-Version",
     minimum=(1, 1),
-    maximum=(1, 95),
+    maximum=(1, 96),
     default=(1, 1),
     malformed=NotAcceptableError,
 )

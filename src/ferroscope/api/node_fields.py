@@ -12,10 +12,10 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from ferroscope.domain import masking
 from ferroscope.api.documented import one_of
 from ferroscope.api.links import Link, pair
 from ferroscope.api.times import iso
+from ferroscope.domain import masking
 from ferroscope.domain.model import Document, Node
 
 Getter = Callable[[Node, str], Any]

@@ -143,7 +143,8 @@ def _responses(route: Route, schemas: _Schemas) -> Document:
         }
         for status in route.errors
     }
-    return {str(route.status): answer} | errors
+    also = {} if route.also is None else {str(route.also): answer | {"description": _MEANINGS[route.also]}}
+    return {str(route.status): answer} | also | errors
 
 
 def _json(schema: Document) -> Document:

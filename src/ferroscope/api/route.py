@@ -41,8 +41,9 @@ class Body(StrEnum):
 class Route(msgspec.Struct, frozen=True, kw_only=True):
     """``since``: the minor microversion below which the route does not exist.
 
-    ``response``: type of the body, a tuple for one of several. ``conflict``: type of the body of a
-    409 that says more than an error does. ``ramdisk``: called by ramdisks, without authentication; can be switched off.
+    ``also``: another status of success, with the same body. ``response``: type of the body, a tuple for one of
+    several. ``conflict``: type of the body of a 409 that says more than an error does. ``ramdisk``: called by ramdisks,
+    without authentication; can be switched off.
     ``template`` is ``path`` as the router wants it: the parameter of ``{name:path}`` may hold slashes.
     """
 
@@ -53,6 +54,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     surface: Surface
     policy: str
     status: int
+    also: int | None
     response: Any
     conflict: Any
     since: int
@@ -100,6 +102,7 @@ def make(
     since: int = 0,
     raw: Any = None,
     conflict: Any = None,
+    also: int | None = None,
     ramdisk: bool = False,
     media: str = JSON,
 ) -> Route:
@@ -120,6 +123,7 @@ def make(
         surface=surface,
         policy=policy,
         status=status,
+        also=also,
         response=response,
         conflict=conflict,
         since=since,

@@ -18,8 +18,10 @@ from ferroscope.api import (
     health,
     history,
     inbox,
+    inspection_rules,
     introspection,
     introspection_data,
+    introspection_rules,
     inventory,
     leases,
     metrics,
@@ -33,11 +35,14 @@ from ferroscope.api import (
     provision,
     ramdisk,
     ramdisk_parameters,
+    rule_explain,
+    rule_view,
     status,
     timeline,
     versions,
 )
 from ferroscope.api.route import BINARY, TEXT, Route, Surface, make
+from ferroscope.rules.explain import Explanation
 
 _shared = partial(make, Surface.SHARED)
 _service = partial(make, Surface.SERVICE)
@@ -55,6 +60,8 @@ _Node, _NodeList = node_view.NodeView, node_view.NodeList
 _Port, _PortList = port_view.PortView, port_view.PortList
 _Supported, _Device = boot_device.SupportedBootDevices, boot_device.BootDeviceView
 _Status, _StatusList = introspection.IntrospectionStatus, introspection.IntrospectionList
+_Rule, _RuleList = rule_view.InspectionRule, rule_view.InspectionRuleList
+_OldRule, _OldRuleList = rule_view.IntrospectionRule, rule_view.IntrospectionRuleList
 _Data, _Accepted = introspection_data.IntrospectionData, introspection.Accepted
 
 # fmt: off
@@ -121,6 +128,21 @@ ROUTES: Final[tuple[Route, ...]] = (
     _bare_metal("PATCH /v1/ports/{port}", ports.update_port, "baremetal:port:update", 200, _Port),
     _bare_metal("DELETE /v1/ports/{port}", ports.delete_port, "baremetal:port:delete", 204),
 
+    _bare_metal("GET /v1/inspection_rules", inspection_rules.list_rules,
+                "baremetal:inspection_rule:get", 200, _RuleList, since=96),
+    _bare_metal("POST /v1/inspection_rules", inspection_rules.create_rule,
+                "baremetal:inspection_rule:create", 201, _Rule, since=96),
+    _bare_metal("DELETE /v1/inspection_rules", inspection_rules.delete_rules,
+                "baremetal:inspection_rule:delete", 204, since=96),
+    _bare_metal("POST /v1/inspection_rules/explain", rule_explain.explain_rules,
+                "baremetal:inspection_rule:explain", 200, Explanation, since=96),
+    _bare_metal("GET /v1/inspection_rules/{rule}", inspection_rules.get_rule,
+                "baremetal:inspection_rule:get", 200, _Rule, since=96),
+    _bare_metal("PATCH /v1/inspection_rules/{rule}", inspection_rules.update_rule,
+                "baremetal:inspection_rule:update", 200, _Rule, since=96),
+    _bare_metal("DELETE /v1/inspection_rules/{rule}", inspection_rules.delete_rule,
+                "baremetal:inspection_rule:delete", 204, since=96),
+
     _bare_metal("GET /v1/drivers", drivers.list_drivers, "baremetal:driver:get", 200, drivers.DriverList),
     _bare_metal("GET /v1/drivers/{driver}", drivers.get_driver, "baremetal:driver:get", 200, drivers.DriverView),
     _bare_metal("GET /v1/drivers/{driver}/properties", drivers.get_driver_properties,
@@ -148,5 +170,16 @@ ROUTES: Final[tuple[Route, ...]] = (
                    "introspection:data", 200, _Data),
     _introspection(f"POST {_INTROSPECTED}/data/unprocessed", introspection_data.reapply,
                    "introspection:reapply", 202, _Accepted, raw=_Data | None),
+    _introspection("GET /v1/rules", introspection_rules.list_rules, "introspection:rule:get", 200, _OldRuleList,
+                   since=2),
+    _introspection("POST /v1/rules", introspection_rules.create_rule, "introspection:rule:create", 201, _OldRule,
+                   also=200, since=2),
+    _introspection("DELETE /v1/rules", introspection_rules.delete_rules, "introspection:rule:delete", 204, since=2),
+    _introspection("GET /v1/rules/{rule}", introspection_rules.get_rule, "introspection:rule:get", 200, _OldRule,
+                   since=2),
+    _introspection("PUT /v1/rules/{rule}", introspection_rules.put_rule, "introspection:rule:create", 201, _OldRule,
+                   also=200, since=2),
+    _introspection("DELETE /v1/rules/{rule}", introspection_rules.delete_rule, "introspection:rule:delete", 204,
+                   since=2),
 )
 # fmt: on

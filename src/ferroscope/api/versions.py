@@ -55,6 +55,7 @@ class BareMetalV1(msgspec.Struct, frozen=True, omit_defaults=True):
     lookup: list[Link] | None = None
     heartbeat: list[Link] | None = None
     continue_inspection: list[Link] | None = None
+    inspection_rules: list[Link] | None = None
 
 
 class IntrospectionVersion(msgspec.Struct, frozen=True):
@@ -86,6 +87,7 @@ class IntrospectionV1(msgspec.Struct, frozen=True):
 
 _RAMDISK_SINCE: Final = 22
 _CALLBACK_SINCE: Final = 84
+_RULES_SINCE: Final = 96
 
 
 def get_root(_context: ApiContext, call: Call[NoQuery, None]) -> Reply:
@@ -109,7 +111,7 @@ def get_root(_context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 def get_v1(_context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Return the resources of the API whose listener was asked."""
     if call.introspection:
-        names = ("introspection", "continue")
+        names = ("introspection", "continue", "rules")
         return Reply(200, IntrospectionV1(resources=[Resource(name=name, links=own(call.url, name)) for name in names]))
     return Reply(
         200,
@@ -124,6 +126,7 @@ def get_v1(_context: ApiContext, call: Call[NoQuery, None]) -> Reply:
             lookup=pair(call.url, "lookup") if call.minor >= _RAMDISK_SINCE else None,
             heartbeat=pair(call.url, "heartbeat") if call.minor >= _RAMDISK_SINCE else None,
             continue_inspection=pair(call.url, "continue_inspection") if call.minor >= _CALLBACK_SINCE else None,
+            inspection_rules=pair(call.url, "inspection_rules") if call.minor >= _RULES_SINCE else None,
         ),
     )
 

@@ -251,8 +251,8 @@ INSPECTION_RULES: Final = (
         "mask_secrets",
         default="always",
         choices=["always", "never", "sensitive"],
-        help="Whether passwords and the like in inspection data are masked for rules; sensitive: for rules that are not "
-        "sensitive. Those of the node are masked always.",
+        help="Whether passwords and the like in inspection data are masked for rules; sensitive: except for "
+        "sensitive rules. Those of the node are masked always.",
     ),
     cfg.ListOpt(
         "api_call_targets",

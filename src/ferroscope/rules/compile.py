@@ -104,7 +104,7 @@ def _introspection(item: Document) -> CompiledAction:
     action = named(op, INTROSPECTION_ACTIONS)
     if action is None or action.introspection is None:
         raise InvalidRuleError([f"action {str(op)[:64]!r} is unknown; there are: {', '.join(INTROSPECTION_ACTIONS)}"])
-    given = dict(item.get("args") or {})
+    given = conditions.by_name(item)
     unknown = sorted(set(given) - set(action.introspection))
     if unknown:
         raise InvalidRuleError(

@@ -135,7 +135,7 @@ def bare_metal(condition: Document) -> Condition:
 def introspection(condition: Document) -> Condition:
     """Return a condition of the Introspection API; ``InvalidRuleError`` names what is wrong."""
     check = _operator(condition.get("op"), INTROSPECTION_OPERATORS)
-    args = dict(condition.get("args") or {})
+    args = by_name(condition)
     root, path = _field(args.pop("field", None))
     literal = check.operator.literal
     if literal is not None and "value" not in args:
@@ -147,6 +147,14 @@ def introspection(condition: Document) -> Condition:
     return IntrospectionCondition(
         check, root, path, value, _multiple(condition.get("multiple"), INTROSPECTION_MULTIPLE)
     )
+
+
+def by_name(item: Document) -> Document:
+    """Return a copy of the arguments of the other dialect, which are always by name."""
+    args = item.get("args")
+    if not isinstance(args, dict):
+        raise InvalidRuleError(["args must be an object"])
+    return dict(args)
 
 
 def _operator(op: Any, known: tuple[str, ...]) -> _Check:

@@ -6,7 +6,7 @@ result is told.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -84,13 +84,24 @@ class _PortChanges(msgspec.Struct):
 
 
 class DryContext:
-    """``hooks.base.HookContext`` on copies. ``elsewhere``: which MACs are ports of other nodes."""
+    """``hooks.base.HookContext`` on copies.
 
-    def __init__(self, node: Node, ports: Sequence[Port], elsewhere: Mapping[str, str] | None = None) -> None:
+    ``elsewhere`` tells which MACs are ports of other nodes, ``previous`` is the inventory before this one.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        ports: Sequence[Port],
+        *,
+        elsewhere: Callable[[Iterable[str]], dict[str, str]] = lambda _macs: {},
+        previous: Callable[[], Document | None] = lambda: None,
+    ) -> None:
         self.node = msgspec.json.decode(msgspec.json.encode(node), type=Node)
         self.ports = [msgspec.json.decode(msgspec.json.encode(port), type=Port) for port in ports]
         self.port_changes = _PortChanges()
-        self._elsewhere = dict(elsewhere or {})
+        self._elsewhere = elsewhere
+        self._previous = previous
 
     def note(
         self,
@@ -104,7 +115,10 @@ class DryContext:
         """A dry run leaves no trace."""
 
     def ports_elsewhere(self, macs: Iterable[str]) -> dict[str, str]:
-        return {mac: self._elsewhere[mac] for mac in macs if mac in self._elsewhere}
+        return self._elsewhere(macs)
+
+    def previous_inventory(self) -> Document | None:
+        return self._previous()
 
 
 class _Witness:

@@ -9,6 +9,7 @@ import secrets
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +29,7 @@ from ferroscope.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from ferroscope.observe.metrics import Metrics
+    from ferroscope.rules.compile import CompiledRule
 
 # The API does not import the worker's side and the other way round, so each is imported where
 # it is built: a process pays only for the roles that it plays.
@@ -93,6 +95,8 @@ def build_app(
     """Return the WSGI application of the api role; its health check fails once ``draining`` is set."""
     from ferroscope.api.app import create_app
     from ferroscope.api.context import ApiContext, DatabaseFacts
+    from ferroscope.hooks.pipeline import from_settings
+    from ferroscope.rules.book import RuleBook
 
     context = ApiContext(
         store=backend.store,
@@ -105,6 +109,8 @@ def build_app(
         draining=draining or threading.Event(),
         clock=SystemClock(),
         describe=lambda: DatabaseFacts(*backend.describe()),
+        rules=RuleBook(built_in_rules(settings)),
+        pipeline=lru_cache(maxsize=1)(lambda: from_settings(settings.inspector)),
         meter=meter or SILENT,
         metrics=None if meter is None or not settings.api.enable_metrics else _renderer(meter, backend),
     )
@@ -131,11 +137,14 @@ def build_pool(
     meter: Meter = SILENT,
 ) -> Any:
     """Return the worker role's pool; ``SetupError`` where the hooks cannot work as configured."""
+    from ferroscope.adapters.web.client import WebClient
     from ferroscope.hooks.errors import HookSetupError
     from ferroscope.hooks.pipeline import from_settings
+    from ferroscope.rules.book import RuleBook
     from ferroscope.worker.boot_gate import BootGate
     from ferroscope.worker.loop import Worker
     from ferroscope.worker.pool import WorkerPool
+    from ferroscope.worker.rules import RuleStep
     from ferroscope.worker.tasks import build
     from ferroscope.worker.throttle import RebootThrottle
 
@@ -152,7 +161,8 @@ def build_pool(
         profile=settings.lease.numbers(),
         command=settings.drivers.command_timeout,
     )
-    tasks = build(pipeline, throttle, BootGate(settings.pxe_filter.allow_timeout))
+    rules = RuleStep(RuleBook(built_in_rules(settings)), WebClient())
+    tasks = build(pipeline, throttle, BootGate(settings.pxe_filter.allow_timeout), rules)
 
     def build_worker() -> Worker:
         return Worker(
@@ -169,6 +179,18 @@ def build_pool(
         )
 
     return WorkerPool(build_worker, settings.worker.threads)
+
+
+def built_in_rules(settings: Settings) -> tuple[CompiledRule, ...]:
+    """Return the rules of the configuration, and check whom rules may call; ``SetupError``."""
+    from ferroscope.rules import builtin, targets
+    from ferroscope.rules.errors import InvalidRuleError
+
+    try:
+        targets.check(settings.inspection_rules.api_call_targets)
+        return builtin.load(settings.inspection_rules.built_in_rules)
+    except InvalidRuleError as exc:
+        raise SetupError(str(exc)) from exc
 
 
 def build_source(settings: Settings) -> NodeSource | None:

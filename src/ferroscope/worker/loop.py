@@ -131,13 +131,15 @@ class Worker:
         return f"carried out {what}: {said}", follow
 
     def end(self, context: TaskContext, decision: Decision, outcome: Outcome) -> Locked | None:
-        """Commit what the attempt led to; a port's MAC that was taken meanwhile makes it start over."""
+        """Commit what the attempt led to; a MAC or a name that was taken meanwhile makes it start over."""
         # Losing the record of a mere move to a power failure only repeats it; data must not be lost.
         durable = bool(context.parts)
         try:
             return self.persist(lambda tx: self.conclude(tx, context, decision, outcome), durable=durable)
         except ConflictError as exc:
-            again = self._again(Reason.PORT_CONFLICT, str(exc))
+            # Of a node's own unique fields only rules write one: its name.
+            reason = Reason.PORT_CONFLICT if exc.field == "address" else Reason.RULE_FAILED
+            again = self._again(reason, str(exc))
             return self.persist(lambda tx: self.conclude(tx, context, decision, again), durable=False)
 
     def prepared(self, claim: Claim, handed: Locked | None) -> tuple[Locked, Decision]:

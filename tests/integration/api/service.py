@@ -26,7 +26,7 @@ from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.clock import SystemClock
 from tests.support import examples
 
-LATEST = "1.95"
+LATEST = "1.96"
 INTROSPECTION_PORT = 5050
 DRIVERS = {"fake-hardware": FakeBmc(), "sim": FakeBmc()}
 

@@ -24,7 +24,9 @@ from tests.support import databases
 
 CHECKS = [not_a_server_error, status_code_conformance, response_schema_conformance, content_type_conformance]
 EXAMPLES = 20
-BODY_KEYS = frozenset({"driver", "name", "node_uuid"})
+BODY_KEYS = frozenset({"driver", "name", "node_uuid", "node"})
+RULE = {"actions": [{"op": "log", "args": {"msg": "seen"}}]}
+OLD_RULE = {"actions": [{"action": "set-capability", "name": "seen", "value": "yes"}]}
 VERSIONS = ("X-OpenStack-Ironic-API-Version", "X-OpenStack-Ironic-Inspector-API-Version")
 
 
@@ -45,6 +47,8 @@ class Seeded:
         self.ports = [port["uuid"] for port in self.service.bare_metal.get("/v1/ports").json["ports"]]
         history = self.service.bare_metal.get("/v1/nodes/finished/history").json["history"]
         self.events = [event["uuid"] for event in history]
+        self.rules = [self.service.bare_metal.post("/v1/inspection_rules", RULE).json["uuid"] for _ in range(30)]
+        self.rules += [self.service.introspection.post("/v1/rules", OLD_RULE).json["uuid"] for _ in range(30)]
         self.disposable = [self.service.enrol() for _ in range(20)]
         self.schema = schemathesis.openapi.from_wsgi("/openapi.json", self.service.app)
 
@@ -55,6 +59,7 @@ class Seeded:
             "node": nodes,
             "node_uuid": [ident for ident in nodes if len(ident) == 36],
             "port": self.ports,
+            "rule": self.rules,
             "event": self.events,
             "driver": ["sim", "fake-hardware"],
             "name": [f"name-{number}" for number in range(100)],
@@ -135,4 +140,4 @@ def test_policies_are_named_as_the_services_name_them() -> None:
         "baremetal:node:ipa_heartbeat",
         "introspection:continue",
     }
-    assert LATEST == "1.95"
+    assert LATEST == "1.96"

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferroscope.api import query, scalars
-from ferroscope.domain import masking
 from ferroscope.api.errors import BadRequestError, MissingError
 from ferroscope.api.node_filters import NodeListQuery
+from ferroscope.domain import masking
 
 
 @given(st.text())

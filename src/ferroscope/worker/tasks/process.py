@@ -1,4 +1,4 @@
-"""Process what the ramdisk sent, or process stored data again: hooks on copies, nothing else.
+"""Process what the ramdisk sent, or process stored data again: hooks and rules on copies, nothing else.
 
 Their changes, the plugin data and the new state are committed together by the loop, so a worker
 that is killed in here leaves nothing behind and the request is simply run again.
@@ -15,21 +15,25 @@ from ferroscope.domain.states import Event
 from ferroscope.hooks.errors import HookError
 from ferroscope.hooks.pipeline import Pipeline, encode
 from ferroscope.ports.store import Part, Query, Transaction
+from ferroscope.rules.engine import RuleSet
+from ferroscope.rules.errors import RuleFailedError
 from ferroscope.worker import out_of_band
 from ferroscope.worker.context import TaskContext
 from ferroscope.worker.power import power_off_quietly
+from ferroscope.worker.rules import RuleStep
 
 
 class ProcessTask:
     """The task of ``continue`` and ``reapply``."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: Pipeline, rules: RuleStep) -> None:
         self._pipeline = pipeline
+        self._rules = rules
 
     def __call__(self, context: TaskContext) -> Outcome:
-        """Run the hooks; a failure is the inspection's, with the hook's reason."""
+        """Run the hooks, then the rules; a failure is the inspection's, with the reason of the hook or the rule."""
         ident = context.request.inspection or ""
-        parts, context.ports = context.store.read(lambda tx: self._load(tx, ident, context.node.uuid))
+        parts, context.ports, rules = context.store.read(lambda tx: self._load(tx, ident, context.node.uuid))
         if "inventory" not in parts:
             return Fail(Reason.DATA_MISSING, "no data is stored for this inspection")
         inventory = msgspec.json.decode(parts["inventory"])
@@ -42,15 +46,22 @@ class ProcessTask:
             }
         try:
             plugin_data = self._pipeline.run(context, inventory, unprocessed, owned=True)
+            self._rules.apply(context, rules, inventory, plugin_data)
             context.parts["plugin_data"] = encode(plugin_data)
         except HookError as exc:
-            if context.request.event is Event.CONTINUE:
-                power_off_quietly(context)
-            return Fail(exc.reason, str(exc))
+            return self._fail(context, Fail(exc.reason, str(exc)))
+        except RuleFailedError as exc:
+            reason = Reason.REFUSED_BY_RULE if exc.refused else Reason.RULE_FAILED
+            return self._fail(context, Fail(reason, exc.message))
         context.note("processed", f"processed by the hooks {', '.join(self._pipeline.names)}")
         return Next(Event.FINISH)
 
-    def _load(self, tx: Transaction, inspection: str, node: str) -> tuple[dict[Part, bytes], list[Port]]:
-        """Read all that hooks work on at one moment."""
+    def _fail(self, context: TaskContext, failure: Fail) -> Fail:
+        if context.request.event is Event.CONTINUE:
+            power_off_quietly(context)
+        return failure
+
+    def _load(self, tx: Transaction, inspection: str, node: str) -> tuple[dict[Part, bytes], list[Port], RuleSet]:
+        """Read all that hooks and rules work on, and the rules, at one moment."""
         parts = tx.data.load(inspection, ("inventory", "unprocessed", "plugin_data"))
-        return parts, list(tx.ports.list(Query(filters={"node": node})))
+        return parts, list(tx.ports.list(Query(filters={"node": node}))), self._rules.current(tx)

@@ -1,0 +1,142 @@
+"""What callers may say of rules, in either API, and how it becomes a rule that is known to run.
+
+A rule is compiled before it is stored, so whatever is wrong with it is told now, all of it at once.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from ferroscope.api import scalars
+from ferroscope.api.documented import Uuid, one_of
+from ferroscope.api.errors import BadRequestError
+from ferroscope.domain.model import Document
+from ferroscope.domain.rule import Rule, RuleDialect
+from ferroscope.rules.compile import CompiledRule, compile_rule
+from ferroscope.rules.conditions import MULTIPLE
+from ferroscope.rules.errors import InvalidRuleError
+
+PHASES: Final = ("main",)
+MAX_PRIORITY: Final = 9999
+
+Text = Annotated[str, Meta(max_length=255)]
+Phase = Annotated[str, one_of(*PHASES)]
+Multiple = Annotated[str, one_of(*MULTIPLE)]
+Loop = list[Any] | Document | str
+
+
+class RuleSettable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Every field of a rule that a caller may set in the Bare Metal API; ``actions`` must be there."""
+
+    actions: list[Document]
+    conditions: list[Document] | None = None
+    description: Text | None = None
+    priority: int | str | None = None
+    phase: Phase | None = None
+    sensitive: bool | str | None = None
+    scope: Text | None = None
+
+
+class RuleCreate(RuleSettable, kw_only=True, forbid_unknown_fields=True):
+    """POST /v1/inspection_rules."""
+
+    uuid: Uuid | None = None
+
+
+class IntrospectionRuleCreate(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """POST /v1/rules. ``links`` is taken, so that what was shown can be given back, and ignored."""
+
+    actions: list[Document]
+    conditions: list[Document] | None = None
+    uuid: Uuid | None = None
+    description: Text | None = None
+    scope: Text | None = None
+    links: list[Document] | None = None
+
+
+PATCHABLE: Final = RuleSettable.__struct_fields__
+
+_CONDITION_KEYS: Final = frozenset({"op", "args", "loop", "multiple"})
+_ACTION_KEYS: Final = frozenset({"op", "args", "loop"})
+
+
+def fields_of(body: RuleSettable, dialect: RuleDialect) -> dict[str, Any]:
+    """Return the fields of ``Rule`` that ``body`` means; ``BadRequestError``."""
+    return {
+        "dialect": dialect,
+        "description": body.description,
+        "priority": _priority(body.priority),
+        "phase": _phase(body.phase),
+        "sensitive": scalars.boolean("sensitive", body.sensitive or False),
+        "scope": body.scope or None,
+        "conditions": [_known(f"conditions[{i}]", c, _CONDITION_KEYS) for i, c in enumerate(body.conditions or [])],
+        "actions": [_known(f"actions[{i}]", a, _ACTION_KEYS) for i, a in enumerate(body.actions)],
+    }
+
+
+def from_introspection(body: IntrospectionRuleCreate) -> dict[str, Any]:
+    """Return the fields of ``Rule`` that ``body`` means, in their stored form; ``BadRequestError``."""
+    return {
+        "dialect": RuleDialect.INTROSPECTION,
+        "description": body.description,
+        "scope": body.scope or None,
+        "conditions": [_condition(number, item) for number, item in enumerate(body.conditions or [])],
+        "actions": [_action(number, item) for number, item in enumerate(body.actions)],
+    }
+
+
+def checked(rule: Rule) -> CompiledRule:
+    """Return the rule compiled; ``BadRequestError`` with everything that is wrong with it."""
+    try:
+        return compile_rule(rule)
+    except InvalidRuleError as exc:
+        problems = exc.problems[:20]
+        raise BadRequestError(f"The rule cannot be used: {'; '.join(problems)}.") from None
+
+
+def _priority(given: int | str | None) -> int:
+    priority = scalars.integer("priority", given) if isinstance(given, str) else given or 0
+    if not 0 <= priority <= MAX_PRIORITY:
+        raise BadRequestError(f"priority must be between 0 and {MAX_PRIORITY}; it was {priority}.")
+    return priority
+
+
+def _phase(given: str | None) -> str:
+    phase = given or PHASES[0]
+    if phase not in PHASES:
+        raise BadRequestError(f"phase must be one of {', '.join(PHASES)}; it was {scalars.shown(phase)}.")
+    return phase
+
+
+def _known(where: str, item: Document, keys: frozenset[str]) -> Document:
+    unknown = sorted(set(item) - keys)
+    if unknown:
+        raise BadRequestError(
+            f"{where} has the unknown field {scalars.shown(unknown[0])}; known: {', '.join(sorted(keys))}."
+        )
+    missing = [name for name in ("op", "args") if name not in item]
+    if missing:
+        raise BadRequestError(f"{where} needs {' and '.join(missing)}.")
+    return item
+
+
+def _condition(number: int, item: Document) -> Document:
+    op, invert = item.get("op"), item.get("invert", False)
+    if not isinstance(op, str) or op.startswith("!"):
+        raise BadRequestError(f"conditions[{number}].op must be an operator; to invert one say invert: true.")
+    if not isinstance(invert, bool):
+        raise BadRequestError(f"conditions[{number}].invert must be true or false.")
+    stored: Document = {"op": f"!{op}" if invert else op}
+    stored["args"] = {name: value for name, value in item.items() if name not in ("op", "invert", "multiple")}
+    if item.get("multiple") is not None:
+        stored["multiple"] = item["multiple"]
+    return stored
+
+
+def _action(number: int, item: Document) -> Document:
+    if not isinstance(item.get("action"), str):
+        raise BadRequestError(f"actions[{number}] needs the field action, the name of one.")
+    return {"op": item["action"], "args": {name: value for name, value in item.items() if name != "action"}}
