@@ -106,7 +106,8 @@ STEPS = st.lists(
             "__class__", "__init__", "__globals__", "__dict__", "__mro__", "__subclasses__", "internal", "attributes",
             "driver_info", "redfish_password", "redfish_address", "snmp_community",
             "agent_secret_token",
-            "instance_info", "configdrive", "bmc_password", "cpu", "version", "0", "-1", "keys", "items", "get", "state",
+            "instance_info", "configdrive", "bmc_password", "cpu", "version",
+            "0", "-1", "keys", "items", "get", "state",
         ]
     ),
     max_size=5,
