@@ -1,4 +1,4 @@
-"""``python -m bench [cycle|reads|start|scale|profile|failover|lookup|scaleout|gate]``; without a name the first four.
+"""``python -m bench [PART]``: ``--help`` lists the parts; without one the first four.
 
 Exit code 1 where anything was wrong with what the service did; with ``--check`` 2 where a target is missed.
 """
@@ -14,7 +14,7 @@ from rich.console import Console
 
 from bench import cycle as cycles
 from bench import gate as gates
-from bench import ha, hot, machine, show
+from bench import ha, hooks, hot, machine, show
 from bench import reads as readings
 from bench import scale as scales
 from bench import start as starts
@@ -158,6 +158,7 @@ main.add_command(ha.failover)
 main.add_command(ha.lookup)
 main.add_command(ha.scaleout)
 main.add_command(gates.gate)
+main.add_command(hooks.hooks)
 
 
 def _end(report: Report, name: str, *, save: bool, check: bool) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import functools
+import os
 import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -26,6 +28,12 @@ NODE = "11111111-1111-4111-8111-111111111111"
 OTHER = "22222222-2222-4222-8222-222222222222"
 
 installed = functools.cache(loader.available)
+
+
+def recorded() -> list[Path]:
+    """Return the recorded inventories that a checkout may have beside it, or those in FERROSCOPE_INVENTORIES."""
+    beside = Path(__file__).parents[4] / "shared" / "inventories"
+    return sorted(Path(os.environ.get("FERROSCOPE_INVENTORIES", beside)).glob("*.json"))
 
 
 class Run(msgspec.Struct):

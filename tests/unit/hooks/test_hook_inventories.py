@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,16 +14,15 @@ from ferroscope.domain import macs
 from ferroscope.hooks import loader
 from ferroscope.hooks.pipeline import Pipeline, encode
 from ferroscope.sim import inventory as sim
-from tests.unit.hooks.runs import context, installed, run
+from tests.unit.hooks.runs import context, installed, recorded, run
 
-RECORDED = Path(__file__).parents[4] / "shared" / "inventories"
 HOOKS = (*InspectorSettings().default_hooks, "memory")
 
 
 def bodies() -> Iterator[tuple[str, dict[str, Any]]]:
     for index in range(30):
         yield f"simulated {index}", sim.document(index)
-    for path in sorted(RECORDED.glob("*.json")):
+    for path in recorded():
         body = msgspec.json.decode(path.read_bytes())
         yield path.name, body if "inventory" in body else {"inventory": body}
 

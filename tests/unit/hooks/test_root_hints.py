@@ -1,0 +1,123 @@
+"""Root device hints: which disks fit which hints, and which hints are none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ferroscope.hooks.root_hints import HintError, Hints
+
+GIB = 1 << 30
+DISKS = [
+    {
+        "name": "/dev/sda",
+        "size": 100 * GIB,
+        "model": "ST4000 NM",
+        "serial": "A1",
+        "rotational": True,
+        "vendor": "Seagate",
+    },
+    {"name": "/dev/sdb", "size": 480 * GIB, "model": "Micron 5300 PRO", "serial": "777", "rotational": False},
+    {"name": "/dev/sdc", "size": 960 * GIB, "model": "micron 5200", "serial": None, "rotational": False, "vendor": ""},
+]
+
+
+def fitting(**hints: Any) -> str:
+    """Return the letters of the disks that fit."""
+    return "".join(disk["name"][-1] for disk in Hints(hints).matching(DISKS))
+
+
+@pytest.mark.parametrize(
+    ("hint", "fit"),
+    [
+        (480, "b"),
+        ("480", "b"),
+        ("== 480", "b"),
+        ("!= 480", "ac"),
+        ("= 480", "bc"),
+        (">= 480", "bc"),
+        ("> 480", "c"),
+        ("< 480", "a"),
+        ("<=480", "ab"),
+        ("<range-in> [ 100 960 ]", "abc"),
+        ("<range-in> ( 100 960 )", "b"),
+        ("<range-in> (100 960]", "bc"),
+        ("<or> 100 <or> 960", "ac"),
+    ],
+)
+def test_sizes_are_compared_as_gibibytes(hint: Any, fit: str) -> None:
+    assert fitting(size=hint) == fit
+
+
+@pytest.mark.parametrize(
+    ("hint", "fit"),
+    [
+        ("micron 5300 pro", "b"),
+        ("s== MICRON 5300 PRO", "b"),
+        ("s!= micron 5200", "ab"),
+        ("<in> micron", "bc"),
+        ("<in> 5", "bc"),
+        ("<all-in> PRO micron", "b"),
+        ("<or> micron 5200 <or> st4000 nm", "ac"),
+        ("s< n", "bc"),
+        ("s>= n", "a"),
+        ("s<= micron 5200", "c"),
+        ("s> micron 5300", "ab"),
+    ],
+)
+def test_texts_are_compared_in_any_case(hint: str, fit: str) -> None:
+    assert fitting(model=hint) == fit
+
+
+@pytest.mark.parametrize(
+    ("hint", "fit"), [("== 777", "b"), ("> 700", "b"), ("!= 777", ""), ("<range-in> [ 1 1000 ]", "b")]
+)
+def test_numbers_in_texts_are_compared_with_those_that_are_numbers(hint: str, fit: str) -> None:
+    assert fitting(serial=hint) == fit
+
+
+def test_what_a_disk_does_not_tell_fits_nothing_but_a_difference() -> None:
+    assert fitting(serial="none") == ""
+    assert fitting(serial="s!= a1") == "bc"
+    assert fitting(vendor="s!= other") == "ab"  # not told is different, an empty text is not looked at
+    assert fitting(wwn="<in> 0") == ""
+    assert not list(Hints({"size": 1}).matching([{"name": "x"}, {"size": "1"}, {"size": True}, {"size": 10**400}]))
+
+
+@pytest.mark.parametrize("yes", [True, "true", "YES", "1", 1, "on", " t "])
+def test_a_rotational_disk_is_asked_for_in_many_words(yes: Any) -> None:
+    assert fitting(rotational=yes) == "a"
+
+
+def test_all_hints_have_to_fit() -> None:
+    assert fitting(rotational="no", size="> 480") == "c"
+    assert fitting(rotational="no", size="< 480") == ""
+
+
+@pytest.mark.parametrize(
+    ("hints", "words"),
+    [
+        ({"colour": "red"}, "no root device hints colour"),
+        ([], "are an object"),
+        ({}, "are an object"),
+        ("/dev/sda", "are an object"),
+        ({"size": "large"}, "whole number of GiB"),
+        ({"size": 0}, "whole number of GiB"),
+        ({"size": 1.5}, "whole number of GiB"),
+        ({"size": 10**400}, "number of GiB"),
+        ({"size": True}, "number of GiB"),
+        ({"size": "<in> 4"}, "compares texts"),
+        ({"size": "<range-in> [ 5 1 ]"}, "after its end"),
+        ({"size": "<range-in> 1 5"}, "needs a range"),
+        ({"size": ">="}, "nothing after"),
+        ({"serial": ""}, "is empty"),
+        ({"serial": 777}, "is a text"),
+        ({"serial": "> a"}, "compares numbers"),
+        ({"serial": "x" * 5000}, "too long"),
+        ({"rotational": "perhaps"}, "true or false"),
+    ],
+)
+def test_hints_that_are_none_are_refused_in_words(hints: Any, words: str) -> None:
+    with pytest.raises(HintError, match=words):
+        Hints(hints)

@@ -1,0 +1,205 @@
+"""LLDP: what switches say is read; what cannot be read is left out and told of; nothing raises."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ferroscope.lldp import MAX_TLVS, MAX_VALUE, Link, Tlv, frame, link, values
+from ferroscope.sim.inventory import document
+
+CHASSIS = [1, "0452540000dd01"]
+PORT = [2, "05457468312f37"]
+NAME = [5, "6c656166"]
+
+
+def told(*tlvs: list[Any]) -> dict[str, Any]:
+    found, problems = values(frame(list(tlvs))[0])
+    assert problems == []
+    return found
+
+
+def problem(tlv: list[Any]) -> str:
+    found, problems = values(frame([tlv])[0])
+    assert found == {}
+    assert len(problems) == 1
+    return problems[0]
+
+
+def test_a_switch_tells_who_it_is() -> None:
+    assert told(CHASSIS, PORT, NAME, [4, "746f207468652072"], [6, "41636d65"]) == {
+        "switch_chassis_id": "52:54:00:00:dd:01",
+        "switch_port_id": "Eth1/7",
+        "switch_system_name": "leaf",
+        "switch_port_description": "to the r",
+        "switch_system_description": "Acme",
+    }
+
+
+@pytest.mark.parametrize(
+    ("tlv", "name", "value"),
+    [
+        ([1, "0772616b31"], "switch_chassis_id", "rak1"),
+        ([1, "0501c0000201"], "switch_chassis_id", "192.0.2.1"),
+        ([1, "050220010db8000000000000000000000001"], "switch_chassis_id", "2001:db8::1"),
+        ([2, "0352540000dd02"], "switch_port_id", "52:54:00:00:dd:02"),
+        ([2, "0401c0000201"], "switch_port_id", "192.0.2.1"),
+        ([8, "0501c0000201020000000100"], "switch_mgmt_addresses", ["192.0.2.1"]),
+        ([8, "110200000000000000000000000000000001"], "switch_mgmt_addresses", ["::1"]),
+        ([8, "0706525400dd0001"], "switch_mgmt_addresses", ["52:54:00:dd:00:01"]),
+        ([127, "0080c2010064"], "switch_port_untagged_vlan_id", 100),
+        ([127, "0080c20300640770726976617465"], "switch_port_vlans", [{"name": "private", "id": 100}]),
+        ([127, "0080c20402888e"], "switch_protocol_identities", ["888e"]),
+        ([127, "0080c2060001"], "switch_port_management_vlan_id", 1),
+        ([127, "00120f042400"], "switch_port_mtu", 9216),
+    ],
+)
+def test_a_tlv_is_read(tlv: list[Any], name: str, value: Any) -> None:
+    assert told(tlv) == {name: value}
+
+
+def test_capabilities_are_those_that_are_there_and_those_that_are_enabled() -> None:
+    assert told([7, "00140004"]) == {
+        "switch_capabilities_support": ["Bridge", "Router"],
+        "switch_capabilities_enabled": ["Bridge"],
+    }
+
+
+def test_the_link_tells_how_it_is_negotiated() -> None:
+    assert told([127, "00120f01036c010010"]) == {
+        "switch_port_autonegotiation_enabled": True,
+        "switch_port_autonegotiation_support": True,
+        "switch_port_physical_capabilities": [
+            "1000BASE-T fdx",
+            "100BASE-TX fdx",
+            "100BASE-TX hdx",
+            "10BASE-T fdx",
+            "10BASE-T hdx",
+        ],
+        "switch_port_mau_type": "100BASE-TX full duplex",
+    }
+
+
+@pytest.mark.parametrize("oui", ["0080c207", "00120f03"])
+def test_link_aggregation_has_an_old_and_a_new_number(oui: str) -> None:
+    assert told([127, f"{oui}03000000ff"]) == {
+        "switch_port_link_aggregation_enabled": True,
+        "switch_port_link_aggregation_support": True,
+        "switch_port_link_aggregation_id": 255,
+    }
+
+
+def test_protocol_vlans_are_collected() -> None:
+    assert told([127, "0080c202060065"], [127, "0080c202020066"]) == {
+        "switch_port_protocol_vlan_enabled": True,
+        "switch_port_protocol_vlan_support": True,
+        "switch_port_protocol_vlan_ids": [101, 102],
+    }
+
+
+def test_of_what_comes_once_the_first_counts_and_of_the_rest_all() -> None:
+    assert told([5, "61"], [5, "62"], [8, "0501c0000201"], [8, "0501c0000202"]) == {
+        "switch_system_name": "a",
+        "switch_mgmt_addresses": ["192.0.2.1", "192.0.2.2"],
+    }
+
+
+@pytest.mark.parametrize(
+    "tlv", [[0, ""], [3, "0078"], [9, "00"], [127, "00120f99"], [127, "0090ab01ff"], [8, "026301"]]
+)
+def test_what_nobody_asks_for_or_knows_says_nothing(tlv: list[Any]) -> None:
+    assert told(tlv) == {}
+
+
+@pytest.mark.parametrize(
+    ("tlv", "words"),
+    [
+        ([1, ""], "type 1 is too short"),
+        ([1, "04aabb"], "too short"),
+        ([1, "09616263"], "not known"),
+        ([1, "0563aa"], "not known"),
+        ([2, "0401c000"], "too short"),
+        ([5, "ff"], "no text in UTF-8"),
+        ([7, "0014"], "has 2 bytes instead of 4"),
+        ([8, "0501c0"], "too short"),
+        ([127, "0080"], "too short"),
+        ([127, "0080c2020600"], "has 2 bytes instead of 3"),
+        ([127, "0080c20300c80361"], "too short"),
+        ([127, "00120f01030000ffff"], "MAU type that is not known"),
+    ],
+)
+def test_a_tlv_that_cannot_be_read_is_told_of(tlv: list[Any], words: str) -> None:
+    assert words in problem(tlv)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "words"),
+    [
+        ("0452", "no list but str"),
+        ({"1": "04"}, "no list but dict"),
+        ([1], "no pair"),
+        ([[1, "04", "x"]], "no pair"),
+        ([["1", "04"]], "no type"),
+        ([[True, "04"]], "no type"),
+        ([[128, "04"]], "no type"),
+        ([[1, None]], "hexadecimal"),
+        ([[1, "0"]], "hexadecimal"),
+        ([[1, "zz"]], "hexadecimal"),
+        ([[1, "0\N{FULLWIDTH DIGIT FOUR}"]], "hexadecimal"),
+        ([[1, "00" * (MAX_VALUE + 1)]], "more than 511 bytes"),
+    ],
+)
+def test_a_record_that_is_no_frame_is_told_of(recorded: Any, words: str) -> None:
+    tlvs, problems = frame(recorded)
+    assert tlvs == []
+    assert words in problems[0]
+
+
+def test_a_frame_is_bounded() -> None:
+    tlvs, problems = frame([CHASSIS] * (MAX_TLVS + 5))
+    assert len(tlvs) == MAX_TLVS
+    assert problems == ["5 TLVs after the first 1024 are ignored"]
+    assert frame([[6, "61" * MAX_VALUE]])[0] == [Tlv(6, b"a" * MAX_VALUE)]
+    assert frame(None) == ([], [])
+
+
+def test_a_link_is_the_switch_its_port_and_its_name() -> None:
+    assert link(frame([CHASSIS, PORT, NAME])[0]) == (Link("52:54:00:00:dd:01", "Eth1/7", "leaf"), [])
+
+
+def test_a_switch_without_a_mac_has_no_id_and_a_bad_tlv_takes_nothing_from_the_others() -> None:
+    found, problems = link(frame([[1, "0772616b31"], PORT, [5, "ff"]])[0])
+    assert found == Link(None, "Eth1/7", None)
+    assert len(problems) == 1
+
+
+def test_everything_that_simulated_switches_send_is_read() -> None:
+    seen = set()
+    for index in range(20):
+        for nic in document(index)["inventory"]["interfaces"]:
+            tlvs, unreadable = frame(nic["lldp"])
+            found, malformed = values(tlvs)
+            assert unreadable == malformed == []
+            seen.update(found)
+    assert len(seen) > 10
+
+
+@given(st.recursive(st.none() | st.integers() | st.text() | st.binary().map(bytes.hex), st.lists, max_leaves=30))
+def test_no_record_raises(recorded: Any) -> None:
+    tlvs, _ = frame(recorded)
+    values(tlvs)
+    link(tlvs)
+
+
+@given(st.lists(st.tuples(st.integers(0, 127) | st.just(127), st.binary(max_size=40)).map(lambda pair: Tlv(*pair))))
+def test_no_frame_raises(tlvs: list[Tlv]) -> None:
+    values(tlvs)
+    link(tlvs)
+
+
+@given(st.sampled_from(["0080c2", "00120f"]), st.integers(0, 8), st.binary(max_size=20))
+def test_no_organizational_tlv_raises(oui: str, subtype: int, rest: bytes) -> None:
+    values([Tlv(127, bytes.fromhex(oui) + bytes([subtype]) + rest)])
