@@ -12,8 +12,8 @@ import pytest
 from ferroscope import transition
 from ferroscope.adapters.fake.bmc import FakeBmc
 from ferroscope.config.settings import InspectorSettings, Settings, WorkerSettings
-from ferroscope.domain.lease import DEFAULT
 from ferroscope.domain.model import Document, Node, Port
+from ferroscope.domain.outcome import Next
 from ferroscope.domain.provision import Provision
 from ferroscope.domain.reasons import Reason
 from ferroscope.domain.states import Event, State
@@ -25,8 +25,8 @@ from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.ports.store import Part, Query
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.worker.loop import Worker
-from ferroscope.worker.tasks import build
-from ferroscope.worker.throttle import RebootThrottle
+from ferroscope.worker.tasks import finish
+from ferroscope.worker.tasks.process import ProcessTask
 from tests.conformance.conftest import Adapter
 from tests.corpus import ALL
 from tests.corpus.machines import MAC, body, disk, lldp, nic, pci
@@ -77,16 +77,20 @@ class Site:
         adapter.write(lambda tx: tx.ports.add(ports))
 
     def worker(self, hooks: Sequence[LoadedHook]) -> Worker:
-        clock = SystemClock()
-        throttle = RebootThrottle(0.0, holder="m1", store=self.adapter.store, clock=clock, profile=DEFAULT)
+        run_hooks = ProcessTask(Pipeline(hooks, SETTINGS))
         settings = Settings(inspector=SETTINGS, worker=WorkerSettings(get_timeout=1.0))
         return Worker(
             store=self.adapter.store,
             queue=self.adapter.queue,
-            tasks=build(Pipeline(hooks, SETTINGS), throttle),
+            tasks={
+                Event.INSPECT: lambda _context: Next(Event.WAIT),  # a machine that boots by itself
+                Event.CONTINUE: run_hooks,
+                Event.REAPPLY: run_hooks,
+                Event.FINISH: finish.run,
+            },
             drivers={"fake": FakeBmc()},
             settings=settings,
-            clock=clock,
+            clock=SystemClock(),
             stop=threading.Event(),
             member="m1",
             process="worker",
