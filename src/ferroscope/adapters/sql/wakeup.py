@@ -1,7 +1,8 @@
 """What brings other processes' changes to this one's bus: PostgreSQL's NOTIFY, SQLite's data_version.
 
 MariaDB and MySQL can do neither; there one thread of each process looks often, with one statement
-that is answered from indexes. New requests and released leases are what is worth waking up for.
+that is answered from indexes. New requests, released leases and, where the database tells of
+them, changes of who may boot are what is worth waking up for.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ _LOOK_EVERY: Final = 0.005
 _ASK_EVERY: Final = 0.1
 _FREE_LEASES: Final = "SELECT name, epoch FROM leases WHERE holder IS NULL"
 _NEWS: Final = "SELECT '', MAX(id) FROM requests UNION ALL SELECT name, epoch FROM leases WHERE holder IS NULL"
+_NUMBERS: Final = "SELECT name, seq FROM sqlite_sequence WHERE name IN ('requests', 'mac_changes')"
 _RECONNECT_AFTER: Final = 0.5
 
 
@@ -58,16 +60,24 @@ class News:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._newest = 0
+        self._macs = 0
         self._free: frozenset[tuple[str, int]] = frozenset()
 
-    def look(self, newest: int, free: frozenset[tuple[str, int]]) -> None:
-        """``newest`` is the newest request's number, ``free`` the name and epoch of each lease that nobody holds."""
+    def look(self, newest: int, free: frozenset[tuple[str, int]], macs: int = 0) -> None:
+        """``newest`` is the newest request's number, ``free`` the name and epoch of each lease that nobody holds.
+
+        ``macs`` is the number of the newest change of who may boot.
+        """
         if newest > self._newest:
             self._newest = newest
             self._bus.publish("requests")
         if free - self._free:
             self._bus.publish("leases")
         self._free = free
+        if macs > self._macs:
+            self._macs = macs
+            for channel in ("allow", "deny"):
+                self._bus.publish(channel)
 
 
 class SqliteWatcher:
@@ -92,11 +102,11 @@ class SqliteWatcher:
             version: int = connection.execute("PRAGMA data_version").fetchone()[0]
             if version == seen:
                 return seen
-            row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'requests'").fetchone()
+            newest: dict[str, int] = dict(connection.execute(_NUMBERS).fetchall())
             free = frozenset(connection.execute(_FREE_LEASES).fetchall())
         except sqlite3.Error:
             return 0
-        self._news.look(row[0] if row else 0, free)
+        self._news.look(newest.get("requests", 0), free, newest.get("mac_changes", 0))
         return version
 
 

@@ -1,0 +1,43 @@
+"""A gate in another process hears of a change of who may boot at once, where the database can tell."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from ferroscope.config.settings import DatabaseSettings, Settings
+from ferroscope.runtime.backend import Backend, open_backend
+from ferroscope.runtime.clock import SystemClock
+from tests.support import examples
+
+
+@contextmanager
+def _process(url: str, *, listen: bool) -> Iterator[Backend]:
+    stop = threading.Event()
+    settings = Settings(database=DatabaseSettings(connection=url))
+    backend = open_backend(settings, clock=SystemClock(), stop=stop, listen=listen)
+    try:
+        yield backend
+    finally:
+        stop.set()
+        for thread in threading.enumerate():
+            if thread.name == "wake-up":
+                thread.join(5)
+        backend.close()
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_a_new_port_wakes_a_gate_in_another_process_at_once(request: pytest.FixtureRequest, database: str) -> None:
+    url = request.getfixturevalue(f"{database}_url")
+    with _process(url, listen=True) as gate, _process(url, listen=False) as api:
+        time.sleep(0.5)  # until it listens
+        seen = gate.bus.wait_any(("allow", "deny"), 0, 0.0)
+        node = examples.node()
+        began = time.monotonic()
+        api.store.write(lambda tx: (tx.nodes.add(node), tx.ports.add([examples.port(node)])))
+        assert gate.bus.wait_any(("allow", "deny"), seen, 5.0) > seen
+        assert time.monotonic() - began < 0.5
