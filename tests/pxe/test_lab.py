@@ -5,9 +5,13 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.pxe import netns
+from tests.pxe.host import boot_settings
 from tests.pxe.lab import Lab
 from tests.pxe.prober import closings, doubles
+from tests.support.processes import until
 
 MAC = "52:54:00:aa:00:01"
 
@@ -39,6 +43,20 @@ def test_the_prober_sees_how_long_nobody_answered_and_who_came_next(lab: Lab) ->
     assert 0.5 <= closed.seconds < 3
     assert (closed.before, closed.after) == (first.address, second.address)
     assert doubles(prober.answers) == []
+
+
+@pytest.mark.parametrize(("order", "at_least", "at_most"), [("spread", 20, 30), ("sequential", 1, 1)])
+def test_machines_that_ask_at_the_same_time_are_offered_addresses_of_their_own_where_they_are_spread(
+    lab: Lab, order: str, at_least: int, at_most: int
+) -> None:
+    host = lab.hosts[0]
+    host.configure(boot_settings(3, address_order=order))
+    host.start_dnsmasq()
+    prober = lab.prober()
+    macs = [f"52:54:00:aa:01:{number:02x}" for number in range(30)]
+    prober.once(*macs)
+    assert until(lambda: len(prober.since(0.0)) == 30, seconds=5)
+    assert at_least <= len({answer.address for answer in prober.answers}) <= at_most
 
 
 def test_clients_get_addresses_of_both_families_while_a_dnsmasq_runs_and_none_without(lab: Lab) -> None:

@@ -68,7 +68,8 @@ def _gate(gate: PxeFilterSettings) -> Iterator[str]:
 
 def _addresses(settings: BootSettings, mine: tuple[Range, ...]) -> Iterator[str]:
     yield "# This host's own part of every range: no other boot host gives these addresses."
-    yield "dhcp-sequential-ip"
+    if settings.address_order == "sequential":
+        yield "dhcp-sequential-ip"
     yield "# Without it an answer may come seconds late, when another host's gate is open already."
     yield "no-ping"
     lease = f"{settings.lease_time}s"

@@ -361,6 +361,13 @@ BOOT: Final = (
         help="Addresses that boot hosts give, each host its own part: FIRST-LAST, of IPv4 or IPv6; "
         "FIRST-LAST/BITS@ROUTER for a network behind a DHCP relay.",
     ),
+    cfg.StrOpt(
+        "address_order",
+        default="spread",
+        choices=["spread", "sequential"],
+        help="How dnsmasq chooses: spread by MAC; or sequential, in which machines that ask at once are offered "
+        "the same address, and all but one of them have to ask again.",
+    ),
     cfg.IntOpt("lease_time", default=600, min=120, help="Seconds for which a machine has its address."),
     cfg.StrOpt(
         "callback_url",

@@ -173,6 +173,7 @@ class BootSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     hosts: tuple[str, ...] = ()
     ranges: tuple[str, ...] = ()
+    address_order: Literal["spread", "sequential"] = "spread"
     lease_time: int = 600
     callback_url: str = ""
     tftp_root: str = "/var/lib/ferroscope/tftp"

@@ -30,9 +30,15 @@ def test_every_host_gives_its_own_part_of_each_range_and_nothing_else() -> None:
     assert len({line for lines in ranges for line in lines}) == 9
 
 
-def test_addresses_are_sequential_without_a_ping_and_only_relayed_networks_get_a_router() -> None:
+def test_addresses_are_sequential_where_that_is_wanted() -> None:
+    assert "dhcp-sequential-ip" not in dnsmasq.configuration(SETTINGS, GATE, "boot1")
+    settings = msgspec.structs.replace(SETTINGS, address_order="sequential")
+    assert "dhcp-sequential-ip" in dnsmasq.configuration(settings, GATE, "boot1").splitlines()
+
+
+def test_addresses_are_given_without_a_ping_and_only_relayed_networks_get_a_router() -> None:
     lines = dnsmasq.configuration(SETTINGS, GATE, "boot1").splitlines()
-    assert {"dhcp-sequential-ip", "no-ping", "port=0", "interface=eth1"} <= set(lines)
+    assert {"no-ping", "port=0", "interface=eth1"} <= set(lines)
     assert "dhcp-option=tag:range1,option:router" in lines
     assert "dhcp-option=tag:range3,option:router,10.9.0.1" in lines
 

@@ -13,7 +13,7 @@ import pytest
 from ferroscope.cli.main import main
 from tests.unit.docs.pages import ROOT, page, pages, typed
 
-_TARGET = re.compile(r"^([a-z]+):", re.MULTILINE)
+_TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
 
 
 def _typed(program: str) -> Iterator[tuple[str, str]]:
