@@ -58,7 +58,7 @@ class VirtualMachine:
 
     def _command(self) -> list[str]:
         return [
-            "qemu-system-x86_64", "-machine", "pc,accel=tcg,graphics=off", "-m", "384", "-smp", "1",
+            "qemu-system-x86_64", "-machine", "pc,accel=tcg,graphics=off", "-m", "1024", "-smp", "1",
             "-boot", "reboot-timeout=3000",  # a firmware whose boot order is through begins again
             "-display", "none", "-nodefaults", "-no-user-config", "-vga", "none",
             "-serial", f"file:{self.console}", "-monitor", "none",

@@ -62,6 +62,11 @@ interfaces() {
     done
 }
 kib=$(awk '/^MemTotal:/ { print $2 }' /proc/meminfo)
+# What is built in, in blocks; what the kernel left of it where it does not tell.
+blocks=$(grep -l 1 /sys/devices/system/memory/memory*/online 2>/dev/null | wc -l)
+size=$(cat /sys/devices/system/memory/block_size_bytes 2>/dev/null || echo 0)
+mib=$((0x$size * blocks / 1048576))
+[ "$mib" -gt 0 ] || mib=$(((kib + 1023) / 1024))
 model=$(awk -F': ' '/^model name/ { print $2; exit }' /proc/cpuinfo | tr -d '"\\')
 flags=$(awk -F': ' '/^flags/ { print $2; exit }' /proc/cpuinfo | sed 's/ *$//; s/[^ ][^ ]*/"&"/g; s/ /, /g')
 [ -d /sys/firmware/efi ] && mode=uefi || mode=bios
@@ -70,7 +75,7 @@ cat >/tmp/inventory <<END
   "interfaces": [$(interfaces)],
   "cpu": {"model_name": "$model", "count": $(grep -c ^processor /proc/cpuinfo),
     "architecture": "$(uname -m)", "flags": [$flags]},
-  "memory": {"total": $((kib * 1024)), "physical_mb": $(((kib + 1023) / 1024))},
+  "memory": {"total": $((kib * 1024)), "physical_mb": $mib},
   "disks": [],
   "bmc_address": null,
   "system_vendor": {"manufacturer": "$(dmi sys_vendor)", "product_name": "$(dmi product_name)",

@@ -28,6 +28,8 @@ def test_a_virtual_machine_boots_through_the_open_gate_and_its_inspection_finish
     # What only a machine that runs can know.
     assert inventory["system_vendor"]["serial_number"] == "vm1"
     assert {nic["mac_address"] for nic in inventory["interfaces"]} == {MAC, machine.spare}
+    assert inventory["memory"]["physical_mb"] == 1024
+    assert node["properties"]["memory_mb"] == 1024
     assert inventory["boot"] == {"current_boot_mode": "bios", "pxe_interface": MAC}
     assert node["properties"]["cpu_arch"] == "x86_64"
     assert set(ports) == {MAC}
