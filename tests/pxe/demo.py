@@ -198,7 +198,7 @@ def main() -> None:
     except (click.ClickException, RuntimeError) as exc:
         click.echo(f"Error: {exc}\nthe logs are in {directory}", err=True)
         sys.exit(Exit.FAILURE)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):
         shutil.rmtree(directory)
         sys.exit(Exit.INTERRUPTED)
     shutil.rmtree(directory)

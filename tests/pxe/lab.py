@@ -89,6 +89,27 @@ class Lab:
         self.plug(port)
         return Client(space, self.directory, mac)
 
+    def relayed_client(self, mac: str, host: BootHost) -> Client:
+        """Return a new client in a network of its own (10.80.0.0/24), whose router relays DHCP to ``host``."""
+        router, space = self._namespace("relay"), self._namespace("far")
+        netns.connect(router, "near", self.wire, "relay")
+        self.plug("relay")
+        netns.connect(space, "eth0", router, "far")
+        space.ip("link", "set", "eth0", "address", mac)
+        router.ip("address", "add", "10.77.0.5/24", "dev", "near")
+        router.ip("address", "add", "10.80.0.1/24", "dev", "far")
+        router.sysctl("ipv4/ip_forward", "1")
+        host.space.ip("route", "add", "10.80.0.0/24", "via", "10.77.0.5")
+        words = ["dnsmasq", "--no-daemon", "--conf-file=/dev/null", "--port=0", "--user=root", "--pid-file="]
+        relay = [*words, f"--dhcp-relay=10.80.0.1,{host.address}", "--interface=near", "--interface=far"]
+        log = self.directory / "relay.log"
+        process = spawn([*router.prefix, *relay], user=None, directory=self.directory, log=log)
+        self._ending.callback(process.wait)
+        self._ending.callback(process.kill)
+        if not until(lambda: "started" in log.read_text() or process.poll() is not None, seconds=_READY):
+            raise RuntimeError(f"the relay did not start: {log.read_text()}")
+        return Client(space, self.directory, mac)
+
     def prober(self, *, interval: float = 0.05) -> Prober:
         """Return a new prober on the boot network; it sends nothing until it is told whom to be."""
         space = self._namespace("prober")

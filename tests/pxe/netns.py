@@ -30,7 +30,7 @@ class Netns:
         self.prefix: Sequence[str] = ("ip", "netns", "exec", self.name)
         ip("netns", "add", self.name)
         for scope in ("all", "default"):
-            self._sysctl(f"ipv6/conf/{scope}/accept_dad", "0")
+            self.sysctl(f"ipv6/conf/{scope}/accept_dad", "0")
         self.ip("link", "set", "lo", "up")
 
     def ip(self, *words: str, check: bool = True) -> str:
@@ -52,7 +52,8 @@ class Netns:
         """End all that runs in it, and remove it; its links go with it."""
         end(self.name)
 
-    def _sysctl(self, name: str, value: str) -> None:
+    def sysctl(self, name: str, value: str) -> None:
+        """Set a parameter below /proc/sys/net."""
         with self.entered():
             Path("/proc/sys/net", name).write_text(value)  # it shows the namespace of whoever looks
 

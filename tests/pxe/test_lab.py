@@ -81,3 +81,14 @@ def test_nothing_remains_of_a_lab(tmp_path: Path) -> None:
         assert set(names) <= set(netns.ip("netns", "list").split())
     assert not set(names) & set(netns.ip("netns", "list").split())
     assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_machine_behind_a_relay_gets_an_address_of_its_own_network_and_the_way_out_of_it(lab: Lab) -> None:
+    host = lab.hosts[1]
+    host.configure(boot_settings(3, ranges=("10.77.0.50-10.77.0.229", "10.80.0.50-10.80.0.109/24@10.80.0.1")))
+    host.start_dnsmasq()
+    lease = lab.relayed_client(MAC, host).dhcp(seconds=5)
+    assert lease is not None
+    assert lease.server == host.address
+    # The second third of the range is this host's.
+    assert 70 <= int(lease.address.removeprefix("10.80.0.")) <= 89

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.pxe.bmc import Switch
+from tests.pxe.host import boot_settings
 from tests.pxe.prober import doubles
 from tests.pxe.site import Plan, Site
 from tests.support import databases
@@ -94,3 +95,19 @@ def test_an_unknown_machine_gets_an_answer_only_where_unknown_ones_are_let_in(
         prober.add(LATER)
         site.open_host(prober, LATER)
         assert (site.lab.client(UNKNOWN).dhcp() is not None) is offered
+
+
+def test_behind_a_relay_the_machine_counts_and_not_the_relay(tmp_path: Path, postgresql_url: str) -> None:
+    plan = Plan(hosts=1, options="unknown_hosts = deny\nrelayed_networks = 10.80.0.0/24\n")
+    with Site(tmp_path, postgresql_url, plan) as site:
+        (host,) = site.hosts
+        host.kill_dnsmasq()
+        host.configure(boot_settings(1, ranges=("10.77.0.50-10.77.0.229", "10.80.0.50-10.80.0.109/24@10.80.0.1")))
+        host.start_dnsmasq()
+        site.machines["far"] = Switch()
+        site.enroll("far", BUSY)
+        client = site.lab.relayed_client(BUSY, host)
+        assert client.dhcp() is None
+        site.provision("far", "inspect")
+        assert until(lambda: site.machines["far"].on, seconds=20)
+        assert client.dhcp(seconds=5) is not None
