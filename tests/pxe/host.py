@@ -94,9 +94,12 @@ class BootHost:
             self._dnsmasq.wait()
             self._dnsmasq = None
 
-    def start_gate(self, config: Path, *, program: Sequence[str] | None = None) -> Played:
-        """Start ``ferroscope pxe-filter`` here; ``program`` is run as ``ferroscope``. It need not be ready yet."""
-        command = [*self.space.prefix, *(program or [executable()]), "pxe-filter", "-c", str(config)]
+    def start_gate(self, config: Path, *, before: Sequence[str] = (), program: Sequence[str] | None = None) -> Played:
+        """Start ``ferroscope pxe-filter`` here; it need not be ready yet.
+
+        ``before`` is what it runs under, ``program`` what is run as ``ferroscope``.
+        """
+        command = [*self.space.prefix, *before, *(program or [executable()]), "pxe-filter", "-c", str(config)]
         self.gate = Played(f"pxe-filter-{self.number}", self.directory, command)
         return self.gate
 
