@@ -16,22 +16,21 @@ from contextlib import nullcontext
 from functools import partial
 
 from tests.simulation import report
-from tests.simulation.bugs import BUGS
+from tests.simulation.bugs import BUGS, KINDS
 from tests.simulation.run import Result, run
-from tests.simulation.scenario import Scenario, elections, from_seed, takeovers
+from tests.simulation.scenario import Scenario
 
 # A transcript that nobody asked for is cut to its last lines.
 _LAST_LINES = 60
 _BATCH = 200
+_WORDS = {"all": "", "elections": " --elections", "takeovers": " --takeovers 1", "gates": " --gates"}
 
 
 def main() -> int:
     options = _options()
-    kind = "takeovers" if options.takeovers else "elections" if options.elections else "all"
+    kind = _kind(options)
     play = partial(_play, bug=options.bug, kind=kind)
-    suffix = (f" --bug {options.bug}" if options.bug else "") + {"all": "", "elections": " --elections"}.get(
-        kind, f" --takeovers {options.takeovers}"
-    )
+    suffix = (f" --bug {options.bug}" if options.bug else "") + _WORDS[kind]
     if options.seed is not None:
         return _one(play(options.seed, transcript=options.transcript), suffix)
     begun, tally = time.perf_counter(), report.Tally()
@@ -41,7 +40,7 @@ def main() -> int:
             print(report.failure(result, suffix), flush=True)
         if tally.seeds % 100 == 0:
             print(f"{tally.seeds} seeds, {time.perf_counter() - begun:.0f} s", file=sys.stderr, flush=True)
-        if (result.rule is not None and options.stop) or 0 < options.takeovers <= tally.counted["takeovers"]:
+        if (result.rule is not None and options.stop) or _enough(options, tally):
             break
     if tally.failed:
         lines = play(tally.failed[0].seed, transcript=True).lines or []
@@ -67,14 +66,27 @@ def _options() -> argparse.Namespace:
         metavar="N",
         help="elections in which offices change hands all the time, until N did",
     )
+    parser.add_argument("--gates", action="store_true", help="only the PXE gates of two or three hosts")
+    parser.add_argument("--hours", type=float, default=0, help="go on for so many simulated hours, whatever --seeds is")
     parser.add_argument("--stop", action="store_true", help="stop at the first violation")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes (%(default)s)")
     return parser.parse_args()
 
 
+def _kind(options: argparse.Namespace) -> str:
+    for kind in ("takeovers", "elections", "gates"):
+        if getattr(options, kind):
+            return kind
+    return BUGS[options.bug].kind if options.bug else "all"
+
+
+def _enough(options: argparse.Namespace, tally: report.Tally) -> bool:
+    takeovers, hours = tally.counted["takeovers"], tally.simulated / 3600
+    return 0 < options.takeovers <= takeovers or 0 < options.hours <= hours
+
+
 def _scenario(seed: int, bug: str | None, kind: str) -> Scenario:
-    changes = dict(BUGS[bug].focus) if bug else {}
-    return {"takeovers": takeovers, "elections": elections}.get(kind, from_seed)(seed, **changes)
+    return KINDS[kind](seed, **(BUGS[bug].focus if bug else {}))
 
 
 def _play(seed: int, *, bug: str | None, kind: str, transcript: bool = False) -> Result:
@@ -84,7 +96,7 @@ def _play(seed: int, *, bug: str | None, kind: str, transcript: bool = False) ->
 
 def _results(play: partial[Result], options: argparse.Namespace) -> Iterator[Result]:
     """Give the results of the seeds, or of one seed after the other for ever where takeovers are counted."""
-    if options.takeovers:
+    if options.takeovers or options.hours:
         for first in itertools.count(options.first, _BATCH):
             yield from _all(play, range(first, first + _BATCH), options.jobs)
     yield from _all(play, range(options.first, options.first + options.seeds), options.jobs)

@@ -17,15 +17,25 @@ import msgspec
 from sqlalchemy import bindparam, select, update
 
 from ferroscope import election, transition
+from ferroscope.adapters.gate import nftables
 from ferroscope.adapters.sql import leases, queue, records, requests, session, store
 from ferroscope.domain.outcome import Retry
 from ferroscope.domain.reasons import Reason
 from ferroscope.domain.states import Event
 from ferroscope.ports.errors import ClaimLostError, LeaseLostError, StoreUnavailableError
+from ferroscope.ports.gate import GateError
+from ferroscope.pxe import gate, opening
 from ferroscope.worker import context as worker_context
 from ferroscope.worker import loop, settle, throttle
 from ferroscope.worker.tasks import start
+from tests.simulation.scenario import Scenario, elections, from_seed, gates, takeovers
 
+KINDS: dict[str, Callable[..., Scenario]] = {
+    "all": from_seed,
+    "elections": elections,
+    "takeovers": takeovers,
+    "gates": gates,
+}
 Patch = Callable[[], AbstractContextManager[object]]
 
 
@@ -36,13 +46,20 @@ class Bug(msgspec.Struct, frozen=True):
     what: str
     patch: Patch
     seeds: int
+    kind: str
     focus: Mapping[str, Any]
+
+    def scenario(self, seed: int) -> Scenario:
+        """Return what this seed means where the bug is looked for."""
+        return KINDS[self.kind](seed, **self.focus)
 
 
 BUGS: dict[str, Bug] = {}
 
 
-def bug(name: str, what: str, *, seeds: int, **focus: Any) -> Callable[[Callable[[], Iterator[Any]]], Patch]:
+def bug(
+    name: str, what: str, *, seeds: int, kind: str = "all", **focus: Any
+) -> Callable[[Callable[[], Iterator[Any]]], Patch]:
     """Register a generator of ``(where, name, replacement)`` as a bug."""
 
     def register(replacements: Callable[[], Iterator[Any]]) -> Patch:
@@ -56,7 +73,7 @@ def bug(name: str, what: str, *, seeds: int, **focus: Any) -> Callable[[Callable
                         stack.enter_context(mock.patch.object(where, attribute, replacement))
                 yield
 
-        BUGS[name] = Bug(name, what, patch, seeds, focus)
+        BUGS[name] = Bug(name, what, patch, seeds, kind, focus)
         return patch
 
     return register
@@ -521,6 +538,79 @@ def _() -> Iterator[Any]:
             connection.invalidate()
 
     yield session, "rollback", rollback
+
+
+# PXE gates.
+
+
+@bug("gate-outlives-lease", "the kernel closes a gate after its lease has ended, not before", seeds=20, kind="gates")
+def _() -> Iterator[Any]:
+    hold = nftables.NftablesGate.hold
+    yield nftables.NftablesGate, "hold", lambda self, until: hold(self, until + 6.0)
+
+
+@bug("gate-always-seconds", "a gate opens for seconds whatever is left of its lease", seeds=40, kind="gates")
+def _() -> Iterator[Any]:
+    hold = nftables.NftablesGate.hold
+    yield nftables.NftablesGate, "hold", lambda self, _until: hold(self, self._clock.monotonic() + 4.0)
+
+
+@bug(
+    "gate-without-guard",
+    "a successor opens as soon as it is elected, and the clock of the one before is slow",
+    seeds=60,
+    kind="gates",
+    clock_spread=0.2,
+    faults=("deaf heart", "partition"),
+    mean_between_faults=10.0,
+    lease={"profile": "default"},
+)
+def _() -> Iterator[Any]:
+    lead = gate.Gate.lead
+
+    def at_once(self: Any, tenure: Any) -> None:
+        self._settings = msgspec.structs.replace(self._settings, guard=0.0)
+        lead(self, tenure)
+
+    yield gate.Gate, "lead", at_once
+
+
+@bug("gate-held-after-loss", "a gate is held open although its lease is lost", seeds=20, kind="gates")
+def _() -> Iterator[Any]:
+    def run(self: Any) -> None:
+        while not self._stop.wait(self._period):
+            with contextlib.suppress(GateError):
+                self._backend.hold(self._clock.monotonic() + 4.0)
+
+    yield opening.Opening, "_run", run
+
+
+@bug(
+    "gate-not-armed",
+    "an opening that is late on its way to the kernel opens all the same",
+    seeds=60,
+    kind="gates",
+    faults=("slow firewall", "pause", "crash", "partition"),
+    mean_between_faults=3.0,
+    lease={"profile": "fast"},
+)
+def _() -> Iterator[Any]:
+    let_pass = nftables.NftablesGate._let_pass
+    yield (
+        nftables.NftablesGate,
+        "_let_pass",
+        lambda self, _condition, timeout: let_pass(self, f"flush set {self._table} open", timeout),
+    )
+
+
+@bug("gate-resigns-open", "the office is handed on while its gate is still open", seeds=20, kind="gates")
+def _() -> Iterator[Any]:
+    def end(self: Any) -> bool:
+        self._stop.set()
+        return True
+
+    yield opening.Opening, "end", end
+    yield gate.Gate, "fail_closed", lambda _self: None
 
 
 # Stopping.

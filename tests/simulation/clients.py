@@ -61,7 +61,8 @@ class Operator:
         before = self._world.server.peek("nodes", self._machine.uuid)
         if before is not None and before["inspection"]:
             self._world.checks.aborted.add(before["inspection"])
-        self._put("provision", "abort")
+        if self._put("provision", "abort") is None:  # it may still be on its way, and meet a later inspection
+            self._world.checks.abort_on_its_way.add(self._machine.uuid)
         after = self._world.server.peek("nodes", self._machine.uuid)
         if after is not None and after["inspection"]:
             self._world.checks.aborted.add(after["inspection"])

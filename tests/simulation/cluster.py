@@ -15,7 +15,9 @@ from falcon import testing
 from ferroscope.config.settings import ApiSettings, DatabaseSettings
 from ferroscope.ports.errors import StoreUnavailableError
 from ferroscope.runtime.life import StartError
-from ferroscope.runtime.process import Process, Role
+from ferroscope.runtime.process import Process
+from ferroscope.runtime.pxe_filter import ROLE as GATE
+from ferroscope.runtime.pxe_filter import PxeFilterProcess
 from ferroscope.runtime.supervisor import Supervisor
 from tests.simulation.database.server import EPOCH
 from tests.simulation.kernel import Owner, Task
@@ -120,7 +122,7 @@ class HttpServer:
 class SimulatedProcess:
     """One process from its start to its end; ``member`` is the id under which it joins."""
 
-    def __init__(self, world: World, host: Host, roles: tuple[Role, ...]) -> None:
+    def __init__(self, world: World, host: Host, roles: tuple[Any, ...]) -> None:
         world.processes_started += 1
         number = world.processes_started
         self.world = world
@@ -142,9 +144,12 @@ class SimulatedProcess:
 
     def _main(self) -> None:
         self.world.say("starts", self.owner.name)
-        process = Process(self.world.scenario.settings, self.roles, member=self.member, sockets=[])
+        settings = self.world.scenario.settings
         try:
-            code = process.run()
+            if GATE in self.roles:
+                code = PxeFilterProcess(settings).run()
+            else:
+                code = Process(settings, self.roles, member=self.member, sockets=[]).run()
         except StartError as exc:
             self.world.say(f"could not start: {exc}", self.owner.name)
             code = 1

@@ -60,6 +60,8 @@ class Faults:
         for machine in self._world.machines.values():
             machine.trouble = 0.0
             machine.dumb = self._world.scenario.dumb
+        for firewall in self._world.firewalls:
+            firewall.slow = firewall.fails = 0.0
         for process in self._world.running:
             self._kernel.proceed(process.owner)
         for task in sorted(self.stalled, key=str):
@@ -97,7 +99,7 @@ class Faults:
 
     def _pause_in_transaction(self) -> None:
         self._armed = (
-            self._rng.choice(("worker-", "periodic/", "lease", "http-")),
+            "gate" if self._world.scenario.has_gates else self._rng.choice(("worker-", "periodic/", "lease", "http-")),
             self._rng.choice((self._rng.uniform(0.3, 2.0), self._span())),
         )
 
@@ -265,6 +267,15 @@ class Faults:
         machine.dumb = self._rng.choice((0.0, 0.5))
         self._kernel.at(self._rng.uniform(5.0, 30.0), self._set, machine, "trouble", 0.0)
         self._kernel.at(self._rng.uniform(5.0, 30.0), self._set, machine, "dumb", 0.0)
+
+    def _slow_firewall(self) -> None:
+        """Now and then nft needs seconds on this host, or fails."""
+        firewall = self._rng.choice(self._world.firewalls)
+        firewall.slow, firewall.fails = self._rng.choice(((0.3, 0.0), (0.9, 0.0), (0.3, 0.3)))
+        self._say(f"nft is slow on {firewall.host.name}")
+        end = self._rng.uniform(2.0, 20.0)
+        self._kernel.at(end, self._set, firewall, "slow", 0.0)
+        self._kernel.at(end, self._set, firewall, "fails", 0.0)
 
     # The database.
 

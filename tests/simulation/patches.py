@@ -18,6 +18,7 @@ from unittest import mock
 import msgspec
 import structlog
 
+import ferroscope.adapters.gate.nftables
 import ferroscope.adapters.memory.bus
 import ferroscope.adapters.sql.dialect
 import ferroscope.adapters.sql.store
@@ -26,11 +27,14 @@ import ferroscope.hooks.pipeline
 import ferroscope.periodic.singleton
 import ferroscope.periodic.timeouts
 import ferroscope.ports.errors
+import ferroscope.pxe.gate
+import ferroscope.pxe.opening
 import ferroscope.runtime.backend
 import ferroscope.runtime.clock
 import ferroscope.runtime.keeper
 import ferroscope.runtime.member
 import ferroscope.runtime.process
+import ferroscope.runtime.pxe_filter
 import ferroscope.runtime.supervisor
 import ferroscope.runtime.wiring
 import ferroscope.worker.pool
@@ -42,6 +46,7 @@ from tests.simulation.cluster import HttpServer
 from tests.simulation.database import dialects, driver
 from tests.simulation.database.driver import Timeouts
 from tests.simulation.database.server import Limits
+from tests.simulation.gates import SimulatedNft
 from tests.simulation.machines import SimulatedBmc
 from tests.simulation.threads import Flag, NoMasks, Sleep, Threading
 
@@ -85,18 +90,25 @@ def installed(world: World) -> Iterator[None]:
             runtime.member,
             runtime.process,
             runtime.supervisor,
+            runtime.pxe_filter,
+            _product.pxe.gate,
+            _product.pxe.opening,
         ):
             put(module, "threading", threading)
-        for module in (sql.store, _product.periodic.singleton):
+        for module in (sql.store, _product.periodic.singleton, _product.pxe.gate, _product.adapters.gate.nftables):
             put(module, "random", kernel.rng("product"))
         put(sql.store, "time", Sleep(kernel))
         put(sql.store, "Statements", _compiled_once)
-        put(runtime.process, "signals", world.signals)
-        put(runtime.process, "signal", NoMasks())
-        for module in (runtime.process, runtime.clock):
+        for module in (runtime.process, runtime.pxe_filter):
+            put(module, "signals", world.signals)
+            put(module, "signal", NoMasks())
+            put(module, "ensure_schema", lambda _settings, *, upgrade: migrate.HEAD)
+        put(runtime.pxe_filter, "Membership", _member(world, runtime.member.Membership))
+        nft = lambda _program, *, package, timeout: SimulatedNft(world, _here(world), timeout)  # noqa: E731
+        put(_product.adapters.gate.nftables, "Command", nft)
+        for module in (runtime.process, runtime.pxe_filter, runtime.clock):
             put(module, "SystemClock", lambda: kernel.me().owner.host.clock)
         put(runtime.process, "process_name", lambda _role: kernel.me().owner.name)
-        put(runtime.process, "ensure_schema", lambda _settings, *, upgrade: migrate.HEAD)
         put(runtime.process, "listeners", lambda _settings: [])
         put(runtime.process, "HttpServer", lambda app, _settings, _sockets: HttpServer(world, _here(world), app))
         put(runtime.wiring, "build_drivers", lambda _settings: {"sim": SimulatedBmc(world, _here(world))})
@@ -109,6 +121,8 @@ def installed(world: World) -> Iterator[None]:
             put(error, "__init__", _counted(world, error))
         put(_product.hooks.pipeline, "from_settings", _pipeline)
         default(_product.periodic.singleton.Singleton.__init__, new_flag=lambda: Flag(kernel))
+        for waiting in (_product.pxe.gate.Gate, _product.pxe.opening.Opening):
+            default(waiting.__init__, new_flag=lambda: Flag(kernel))
         default(runtime.keeper.LeaseKeeper.__init__, new_flag=lambda: Flag(kernel), leave=lambda: _leave(world))
         put(uuid, "uuid4", _uuids(world))
         put(_product.election.Tenure, "__init__", _watched(world, _product.election.Tenure.__init__))
@@ -124,6 +138,11 @@ def _compiled_once(engine: Any) -> Statements:
 
 def _here(world: World) -> Any:
     return world.process_of[world.kernel.me().owner]
+
+
+def _member(world: World, membership: Any) -> Callable[..., Any]:
+    """The gate's process joins under the name that the simulation has given it."""
+    return lambda *arguments, **options: membership(*arguments, **options, ident=_here(world).member)
 
 
 def _leave(world: World) -> None:

@@ -59,6 +59,9 @@ def run(
     counted["processes started"] = world.processes_started
     counted["takeovers"] = checks.takeovers
     counted["claims"] = len(checks.claims)
+    for firewall in world.firewalls:
+        firewall.look(firewall.open_until)
+        counted["seconds with an open gate"] += round(firewall.open_seconds)
     for row in server.all("inspections"):
         counted["inspections"] += 1
         counted[f"inspections {row['state']}"] += 1

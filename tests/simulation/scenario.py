@@ -19,7 +19,6 @@ from ferroscope.config.settings import (
     Settings,
     WorkerSettings,
 )
-from ferroscope.runtime.process import Role
 from tests.simulation.database.server import Family
 
 FAULTS = (
@@ -37,7 +36,7 @@ class Scenario(msgspec.Struct, kw_only=True):
     seed: int
     family: Family = "postgresql"
     hosts: int = 3
-    layout: tuple[tuple[Role, ...], ...] = (("api", "worker", "periodic"),)
+    layout: tuple[tuple[str, ...], ...] = (("api", "worker", "periodic"),)  # the roles of each process of a host
     nodes: int = 4
     rounds: int = 2
     active: float = 60.0
@@ -58,6 +57,15 @@ class Scenario(msgspec.Struct, kw_only=True):
     ledger_period: float = 0.5
     settings: Settings = Settings()
 
+    @property
+    def has_gates(self) -> bool:
+        return any("pxe-filter" in roles for roles in self.layout)
+
+    @property
+    def has_timeouts(self) -> bool:
+        """Whether somebody has to look for overdue inspections."""
+        return not self.ledgers and any("periodic" in roles for roles in self.layout)
+
     def host_rate(self, rng: random.Random) -> float:
         return 1.0 + self.clock_spread * rng.uniform(-1.0, 1.0)
 
@@ -68,8 +76,8 @@ def from_seed(seed: int, **changes: Any) -> Scenario:
     A change may also be to a section of the settings: ``worker={"reboot_throttle": 4.0}``.
     """
     rng = random.Random(f"{seed}/scenario")
-    split: tuple[tuple[Role, ...], ...] = (("api",), ("worker", "periodic"))
-    whole: tuple[tuple[Role, ...], ...] = (("api", "worker", "periodic"),)
+    split: tuple[tuple[str, ...], ...] = (("api",), ("worker", "periodic"))
+    whole: tuple[tuple[str, ...], ...] = (("api", "worker", "periodic"),)
     scenario = Scenario(
         seed=seed,
         family="postgresql" if rng.random() < 0.7 else "mariadb",
@@ -123,6 +131,40 @@ def takeovers(seed: int, **changes: Any) -> Scenario:
         "lease": {"profile": "custom", "ttl": 1.5, "renew": 0.6, "poll": 1.5, "margin": rng.choice((0.2, 0.3))},
     }
     return elections(seed, **{**chosen, **changes})
+
+
+def gates(seed: int, **changes: Any) -> Scenario:
+    """Return a scenario of two or three hosts with a PXE gate each, and nothing else.
+
+    What makes leases meaningless is left out: a database that forgets what it has committed, or whose clock jumps.
+    """
+    faults = (
+        "crash", "crash", "pause", "pause", "pause in transaction", "deaf heart", "partition", "host loss", "terminate",
+        "broken connections", "slow network", "database restart", "power failure", "slow firewall", "slow firewall",
+    )  # fmt: skip
+    rng = random.Random(f"{seed}/gates")
+    lease = rng.choice(
+        (
+            {"profile": "default"},
+            {"profile": "fast"},
+            {"profile": "custom", "ttl": 6.0, "renew": 1.5, "poll": 6.0, "margin": 1.0},
+            {"profile": "custom", "ttl": 20.0, "renew": 7.0, "poll": 20.0, "margin": 3.0},
+        )
+    )
+    chosen = {
+        "layout": (("pxe-filter",),),
+        "hosts": rng.choice((2, 2, 3)),
+        "nodes": 2,
+        "rounds": 0,
+        "active": 900.0,
+        "supervised": 0.0,
+        "faults": tuple(kind for kind in faults if rng.random() < 0.6) or faults,
+        "mean_between_faults": rng.choice((3.0, 10.0, 60.0, 300.0)),
+        "lease": lease,
+        "worker": {"heartbeat_interval": 15.0, "member_ttl": 45.0},
+        "pxe_filter": {"interfaces": ("eth0",), "sync_period": rng.choice((5.0, 15.0, 30.0)), "channels": False},
+    }
+    return from_seed(seed, **{**chosen, **changes})
 
 
 def _settings(rng: random.Random) -> Settings:

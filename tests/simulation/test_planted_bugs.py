@@ -14,7 +14,7 @@ from tests.simulation.scenario import from_seed
 def test_a_planted_bug_is_found(name: str) -> None:
     bug = BUGS[name]
     for seed in range(1, bug.seeds + 1):
-        result = run(from_seed(seed, **bug.focus), bug=bug.patch)
+        result = run(bug.scenario(seed), bug=bug.patch)
         if result.rule is not None:
             print(report.failure(result, f" --bug {name}"))
             return

@@ -10,10 +10,10 @@ import pytest
 from tests.simulation import report
 from tests.simulation.bugs import BUGS
 from tests.simulation.run import run
-from tests.simulation.scenario import Scenario, elections, from_seed, takeovers
+from tests.simulation.scenario import Scenario, elections, from_seed, gates, takeovers
 
 _LAST_LINES = 80
-_FOCUSES = {str(bug.focus): name for name, bug in BUGS.items() if bug.focus}
+_FOCUSES = {f"{bug.kind} {bug.focus}": name for name, bug in BUGS.items() if bug.focus}
 
 
 def check(scenario: Scenario, options: str = "") -> None:
@@ -35,6 +35,12 @@ def test_no_two_leaders_write_in_elections_without_end(seed: int) -> None:
     check(elections(seed, active=120.0), " --elections")
 
 
+@pytest.mark.parametrize("first", range(1, 13, 4))
+def test_never_are_two_gates_of_one_network_open(first: int) -> None:
+    for seed in range(first, first + 4):
+        check(gates(seed), " --gates")
+
+
 def test_no_old_leader_writes_in_thousands_of_takeovers() -> None:
     results = [run(takeovers(seed, active=120.0)) for seed in range(1, 6)]
     for result in results:
@@ -46,7 +52,7 @@ def test_no_old_leader_writes_in_thousands_of_takeovers() -> None:
 @pytest.mark.parametrize("name", sorted(_FOCUSES.values()))
 def test_what_is_found_with_a_planted_bug_is_not_found_without_it(name: str) -> None:
     for seed in range(1, 3):
-        check(from_seed(seed, **BUGS[name].focus))
+        check(BUGS[name].scenario(seed))
 
 
 def test_nothing_goes_wrong_where_nothing_fails() -> None:

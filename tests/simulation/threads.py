@@ -118,6 +118,10 @@ class Thread:
             kernel.at(_duration(kernel, me, timeout), kernel.resume, me, me.ticket)
         kernel.park()
 
+    @property
+    def ident(self) -> int | None:
+        return None if self._task is None else id(self._task)
+
     def is_alive(self) -> bool:
         return self._task is not None and not self._task.done
 

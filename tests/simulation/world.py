@@ -16,6 +16,7 @@ from tests.simulation.clients import Operator
 from tests.simulation.cluster import Answer, Host, SimulatedProcess, bury
 from tests.simulation.database.server import Server
 from tests.simulation.faults import Faults
+from tests.simulation.gates import Firewall
 from tests.simulation.kernel import Kernel, Owner, Task
 from tests.simulation.machines import Machine
 from tests.simulation.scenario import TIMEOUT, Scenario
@@ -47,6 +48,7 @@ class World:
         self.server.notify = self._notify
         self.kernel.on_fault = self._thread_died
         self.hosts = [Host(self, f"h{number + 1}") for number in range(scenario.hosts)]
+        self.firewalls = [Firewall(self, host) for host in self.hosts]
         self.machines = {
             machine.uuid: machine for number in range(scenario.nodes) if (machine := Machine(self, number))
         }
@@ -93,7 +95,7 @@ class World:
         for host in self.hosts:
             for roles in scenario.layout:
                 self.start_process(host, roles)
-        for machine in self.machines.values():
+        for machine in self.machines.values() if scenario.rounds else ():
             self.spawn(f"operator {machine.name}", Operator(self, machine).work)
         self.spawn("faults", self.faults.work)
         kernel.run(scenario.active)
@@ -110,6 +112,8 @@ class World:
     @property
     def quiet_at(self) -> float:
         """No end before every fault is over and who led can be known."""
+        if self.scenario.has_gates:
+            return self.faults.stopped_at + 3 * self.scenario.settings.lease.numbers().ttl
         profile, period = self.scenario.settings.lease.numbers(), self.scenario.settings.inspector.timeout_period
         return self.faults.stopped_at + (2 * profile.ttl + period + 8.0 if self.faults.hung else 4.0)
 

@@ -23,7 +23,8 @@ _TOKEN = re.compile(
 _COMPARISONS = {"=", "!=", "<>", "<", "<=", ">", ">="}
 _RESERVED = {
     "from", "where", "group", "order", "limit", "offset", "for", "returning", "as", "and", "or", "not", "is", "in",
-    "like", "escape", "then", "else", "end", "when", "set", "values", "asc", "desc", "union", "having", "between",
+    "like", "escape", "then", "else", "end", "when", "set", "values", "asc", "desc", "union", "having", "between", "on",
+    "join", "inner",
 }  # fmt: skip
 
 Tree = tuple[Any, ...]
@@ -151,11 +152,18 @@ class _Parser:
         while self.take_op(","):
             items.append(self.item())
         sources: list[tuple[str, str]] = []
+        joined: list[Tree] = []
         if self.take_word("from"):
             sources.append(self.source())
-            while self.take_op(","):
+            while (joins := self.take_word("join") or self.take_word("inner", "join")) or self.take_op(","):
                 sources.append(self.source())
+                if joins:
+                    self.need_word("on")
+                    joined.append(self.expression())
         where = self.expression() if self.take_word("where") else None
+        if joined:
+            parts = [] if where is None else where[1] if where[0] == "and" else [where]
+            where = ("and", [*joined, *parts])
         group: list[Tree] = []
         if self.take_word("group", "by"):
             group.append(self.expression())
