@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from ferroscope.config.options import ConfigurationError, load
+from ferroscope.config.options import ConfigurationError, load, warnings
 from ferroscope.config.settings import Settings
 
 config_option = click.option(
@@ -71,9 +71,12 @@ def settings_of(files: tuple[str, ...], database: str | None = None, **overrides
     if database:
         overrides["database.connection"] = database
     try:
-        return load(list(files) or None, overrides)
+        settings = load(list(files) or None, overrides)
     except ConfigurationError as exc:
         raise click.ClickException(f"the configuration cannot be used: {exc}") from exc
+    for sentence in warnings(list(files) or None):
+        click.echo(f"Warning: {sentence}", err=True)
+    return settings
 
 
 def _run(settings: Settings, roles: tuple[Any, ...], *, upgrade: bool = False, processes: int = 0) -> None:

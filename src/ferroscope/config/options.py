@@ -6,6 +6,7 @@ environment variable ``OS_<SECTION>__<OPTION>`` overrides the file, as oslo.conf
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -14,6 +15,7 @@ import msgspec
 from oslo_config import cfg, types
 
 from ferroscope.config import settings as target
+from ferroscope.config.misspelt import misspelt
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -38,7 +40,6 @@ API: Final = (
         default=True,
         help="Serve the unauthenticated endpoints for ramdisks (continue_inspection, lookup, heartbeat).",
     ),
-    cfg.IntOpt("lookup_timeout", default=300, min=1, help="Seconds for which a ramdisk shall go on looking up."),
     cfg.IntOpt("heartbeat_timeout", default=300, min=1, help="Longest interval between heartbeats, in seconds."),
     cfg.FloatOpt(
         "drain_delay",
@@ -55,12 +56,19 @@ DATABASE: Final = (
         "connection",
         default="sqlite:///ferroscope.db",
         secret=True,
-        help="SQLAlchemy URL: sqlite:///FILE, postgresql://USER:PASSWORD@HOST/NAME or mysql://USER:PASSWORD@HOST/NAME.",
+        help="SQLAlchemy URL: sqlite:///FILE, postgresql://USER:PASSWORD@HOST/NAME or mysql://USER:PASSWORD@HOST/NAME. "
+        "In it $$ stands for $, %40 for @.",
     ),
     cfg.IntOpt("pool_size", default=12, min=2, help="Connections that one process keeps at the most."),
     cfg.FloatOpt("busy_timeout", default=5.0, min=0.1, help="Seconds to try when others are in the way, before a 503."),
     cfg.IntOpt("connect_timeout", default=5, min=1, help="Seconds to wait for a connection."),
     cfg.FloatOpt("statement_timeout", default=5.0, min=1.0, help="Longest time of one statement, in seconds."),
+    cfg.IntOpt(
+        "outage_retries",
+        default=60,
+        min=0,
+        help="Heartbeats in a row without an answer after which a process stops itself (exit code 69); 0: never.",
+    ),
     cfg.FloatOpt("retry_interval", default=0.05, min=0.001, help="Longest pause between two tries, in seconds."),
     cfg.FloatOpt(
         "poll_interval", default=0.25, min=0.01, help="Seconds between two looks at the queue where nobody wakes us up."
@@ -435,7 +443,7 @@ def load(files: Sequence[str] | None = None, overrides: dict[str, Any] | None = 
 
     ``overrides`` maps ``section.option`` to a value of the command line. ``ConfigurationError``.
     """
-    wanted = [path for path in CONFIG_FILES if Path(path).exists()] if files is None else list(files)
+    wanted = _files(files)
     conf = cfg.ConfigOpts()
     for section, (options, _) in SECTIONS.items():
         conf.register_opts(options, group=section)
@@ -447,8 +455,22 @@ def load(files: Sequence[str] | None = None, overrides: dict[str, Any] | None = 
         return target.Settings(**{section: _section(conf, section) for section in SECTIONS})
     except cfg.ConfigFilesNotFoundError as exc:
         raise ConfigurationError(f"no such configuration file: {', '.join(exc.config_files)}") from exc
+    except (cfg.TemplateSubstitutionError, cfg.NoSuchOptError) as exc:
+        raise ConfigurationError(
+            f"{exc}; a '$' in a value begins the name of another option: write '$$' for the character itself"
+        ) from exc
     except (cfg.Error, ValueError) as exc:
         raise ConfigurationError(str(exc)) from exc
+
+
+def warnings(files: Sequence[str] | None = None) -> list[str]:
+    """Return a sentence for each section, option or variable of ours that does not exist."""
+    known = {section: [option.dest for option in options] for section, (options, _) in SECTIONS.items()}
+    return list(misspelt(_files(files), os.environ, known))
+
+
+def _files(files: Sequence[str] | None) -> list[str]:
+    return [path for path in CONFIG_FILES if Path(path).exists()] if files is None else list(files)
 
 
 def _section(conf: Any, section: str) -> Any:

@@ -25,7 +25,6 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_json_depth: int = 25
     max_limit: int = 1000
     enable_ramdisk_endpoints: bool = True
-    lookup_timeout: int = 300
     heartbeat_timeout: int = 300
     drain_delay: float = 0.0
     enable_metrics: bool = True
@@ -39,7 +38,7 @@ class DatabaseSettings(msgspec.Struct, frozen=True, kw_only=True):
     busy_timeout: float = 5.0
     connect_timeout: int = 5
     statement_timeout: float = 5.0
-    max_retries: int = 10
+    outage_retries: int = 60
     retry_interval: float = 0.05
     poll_interval: float = 0.25
 

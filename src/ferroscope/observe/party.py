@@ -7,6 +7,7 @@ of it being there. Settings are compared by fingerprints; no value ever leaves i
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -30,6 +31,7 @@ _LOCAL: Final[Mapping[str, frozenset[str]]] = {
         {"network", "backends", "interfaces", "http_ports", "relayed_networks", "dhcp_hostsdir", "dnsmasq_pid_file"}
     ),
 }
+_LOGIN: Final = re.compile(r"//[^/@]*@")
 _OWN_SECTIONS: Final = frozenset({"log", "metrics"})
 
 
@@ -40,9 +42,19 @@ def fingerprints(settings: Settings) -> dict[str, str]:
         if section in _OWN_SECTIONS:
             continue
         values = msgspec.structs.asdict(getattr(settings, section))
-        shared = {name: value for name, value in values.items() if name not in _LOCAL.get(section, ())}
+        local = _LOCAL.get(section, frozenset())
+        shared = {name: _public(value) for name, value in values.items() if name not in local and not _secret(name)}
         found[section] = hashlib.sha256(msgspec.json.encode(shared, order="sorted")).hexdigest()[:12]
     return found
+
+
+def _secret(name: str) -> bool:
+    return any(word in name for word in ("password", "secret", "token", "credential"))
+
+
+def _public(value: Any) -> Any:
+    """Leave out who logs in to a URL, and how: a digest of few unknowns gives them away."""
+    return _LOGIN.sub("//", value) if isinstance(value, str) else value
 
 
 def about(

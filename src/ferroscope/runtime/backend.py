@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 from sqlalchemy import Engine
 
@@ -17,6 +19,9 @@ from ferroscope.ports.errors import StoreUnavailableError
 from ferroscope.ports.meter import SILENT, Meter
 from ferroscope.ports.queue import Queue
 from ferroscope.ports.store import Store
+
+# Longest time of one statement of a migration, in seconds.
+_MIGRATION: Final = 6 * 3600.0
 
 
 class SchemaError(Exception):
@@ -85,7 +90,10 @@ def ensure_schema(settings: Settings, *, upgrade: bool) -> str:
     ``SchemaError`` says what to do where it is not the right one, ``StoreUnavailableError`` that
     the database cannot be reached.
     """
-    engine = dialect.build_engine(settings.database)
+    database = settings.database
+    if upgrade:  # a migration takes the time that it takes
+        database = msgspec.structs.replace(database, statement_timeout=_MIGRATION)
+    engine = dialect.build_engine(database)
     try:
         found = migrate.current(engine)
         if found == migrate.HEAD:

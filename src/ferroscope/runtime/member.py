@@ -38,7 +38,10 @@ def _forget(tx: Transaction) -> None:
 class Membership:
     """Join with ``start``; after the stop flag is set, ``leave``.
 
-    ``tell(skew, loops)`` returns what else the member publishes of itself (``Member.detail``).
+    ``tell(skew, loops)`` returns what else the member publishes of itself (``Member.detail``). After
+    ``retries`` heartbeats in a row that were not answered it stops the process (0: never), and
+    ``cut_off`` says so: nothing this process holds is its own by then, and a new one finds out
+    whether the fault was here.
     """
 
     def __init__(
@@ -51,12 +54,16 @@ class Membership:
         clock: Clock,
         ident: str = "",
         tell: Callable[[float | None, Mapping[str, str]], Document] | None = None,
+        retries: int = 0,
     ) -> None:
         self._store = store
         self._settings = settings
         self._stop = stop
         self._clock = clock
         self._tell = tell
+        self._retries = retries
+        self._missed = 0
+        self.cut_off = False
         self._loops: dict[str, Callable[[], str]] = {}
         self._skew: float | None = None
         self.member = Member(id=ident or str(uuid.uuid4()), host=socket.gethostname(), pid=os.getpid(), role=role)
@@ -92,12 +99,21 @@ class Membership:
 
         self._skew = self._store.write(work, durable=False)
 
+    def _miss(self, exc: StoreUnavailableError) -> None:
+        self._missed += 1
+        _log.warning("heartbeat missed", error=str(exc), in_a_row=self._missed)
+        if self._missed == self._retries:
+            _log.error("the database has not answered for too long; stopping the process", heartbeats=self._missed)
+            self.cut_off = True
+            self._stop.set()
+
     def _run(self) -> None:
         while not self._stop.wait(self._settings.heartbeat_interval):
             try:
                 self._beat()
+                self._missed = 0
             except StoreUnavailableError as exc:
-                _log.warning("heartbeat missed", error=str(exc))
+                self._miss(exc)
             except Exception:
                 # Without a heart others would do our work beside us, for as long as we live.
                 _log.exception("the heartbeat failed; stopping the process")

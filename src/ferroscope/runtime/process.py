@@ -20,7 +20,7 @@ from ferroscope.runtime import signals, wiring
 from ferroscope.runtime.backend import SchemaError, StoreUnavailableError, ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.http import HttpServer, listeners
-from ferroscope.runtime.life import EXIT_FAULT, StartError, notify, process_name
+from ferroscope.runtime.life import EXIT_CUT_OFF, EXIT_FAULT, StartError, notify, process_name
 from ferroscope.runtime.member import Membership
 from ferroscope.runtime.metrics import build_metrics
 from ferroscope.runtime.metrics import serve as serve_metrics
@@ -54,6 +54,7 @@ class Process:
         self._upgrade = upgrade
         self._member = member
         self._sockets = sockets
+        self._membership: Membership | None = None
 
     def run(self) -> int:
         """Start, wait for a signal, stop: no new requests, running ones end, leave the party."""
@@ -73,7 +74,7 @@ class Process:
             if received is not None:
                 _log.info("stopping", signal=received.name)
                 return 0
-        return EXIT_FAULT
+        return EXIT_CUT_OFF if self._membership is not None and self._membership.cut_off else EXIT_FAULT
 
     def _start_or_explain(self) -> None:
         try:
@@ -89,6 +90,7 @@ class Process:
         backend = open_backend(settings, clock=clock, stop=self._stop, listen=working, meter=meter)
         self._ending.append(backend.close)
         drivers = wiring.build_drivers(settings)
+        self._ending.append(lambda: wiring.close_drivers(drivers))
         membership = Membership(
             backend.lease_store,
             settings.worker,
@@ -97,7 +99,9 @@ class Process:
             clock=clock,
             ident=self._member,
             tell=lambda skew, loops: party.about(settings, self._roles, schema, skew=skew, loops=loops),
+            retries=settings.database.outage_retries,
         )
+        self._membership = membership
         membership.start()
         self._ending.append(membership.leave)
         if working:

@@ -28,7 +28,7 @@ from ferroscope.runtime import signals
 from ferroscope.runtime.backend import Backend, SchemaError, StoreUnavailableError, ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.keeper import LeaseKeeper
-from ferroscope.runtime.life import EXIT_FAULT, StartError, notify, process_name
+from ferroscope.runtime.life import EXIT_CUT_OFF, EXIT_FAULT, StartError, notify, process_name
 from ferroscope.runtime.member import Membership
 
 ROLE: Final = "pxe-filter"
@@ -118,12 +118,14 @@ class PxeFilterProcess:
                 stop=self._stop,
                 clock=self._clock,
                 tell=lambda skew, loops: party.about(settings, (ROLE,), schema, skew=skew, loops=loops),
+                retries=settings.database.outage_retries,
             )
             membership.start()
             role = self._build(gate, backend, membership.member.id, meter)
             membership.watch("gate", partial(getattr, role, "sentence"))
             try:
-                return self._play(role, backend)
+                code = self._play(role, backend)
+                return EXIT_CUT_OFF if membership.cut_off else code
             finally:
                 membership.leave()
         finally:

@@ -83,6 +83,14 @@ def build_drivers(settings: Settings) -> Mapping[str, Bmc]:
     return {name: known[name]() for name in settings.drivers.enabled}
 
 
+def close_drivers(drivers: Mapping[str, Bmc]) -> None:
+    """Close the connections that drivers keep."""
+    for driver in {id(driver): driver for driver in drivers.values()}.values():
+        close = getattr(driver, "close", None)
+        if close is not None:
+            close()
+
+
 def build_app(
     settings: Settings,
     backend: Backend,

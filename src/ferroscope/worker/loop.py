@@ -24,7 +24,6 @@ from ferroscope.domain.states import ACTIVE, Event, Transition
 from ferroscope.ports.bmc import Bmc
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.errors import (
-    BmcError,
     ClaimLostError,
     ConflictError,
     NotFoundError,
@@ -33,13 +32,13 @@ from ferroscope.ports.errors import (
 from ferroscope.ports.meter import SILENT, Meter
 from ferroscope.ports.queue import Queue
 from ferroscope.ports.store import Store, Transaction
+from ferroscope.worker.attempt import Task, aborted, again, attempt, interrupted
 from ferroscope.worker.boot import eject_quietly
 from ferroscope.worker.context import StoppedError, TaskContext
 from ferroscope.worker.power import power_off_quietly
 from ferroscope.worker.settle import settle
 
 T = TypeVar("T")
-Task = Callable[[TaskContext], Outcome]
 
 _log = structlog.get_logger(__name__)
 
@@ -139,8 +138,8 @@ class Worker:
         except ConflictError as exc:
             # Of a node's own unique fields only rules write one: its name.
             reason = Reason.PORT_CONFLICT if exc.field == "address" else Reason.RULE_FAILED
-            again = self._again(reason, str(exc))
-            return self.persist(lambda tx: self.conclude(tx, context, decision, again), durable=False)
+            retry = again(context, reason, str(exc))
+            return self.persist(lambda tx: self.conclude(tx, context, decision, retry), durable=False)
 
     def prepared(self, claim: Claim, handed: Locked | None) -> tuple[Locked, Decision]:
         """Return what is locked and what to do; what was handed over is locked and saved already."""
@@ -207,30 +206,7 @@ class Worker:
 
     def run_task(self, context: TaskContext, decision: Run) -> Outcome:
         """Run the task; every failure becomes an outcome."""
-        if decision.rerun:
-            context.note("delivered again", f"attempt {context.request.attempt} of {context.request.event}")
-        try:
-            outcome = self.tasks[context.request.event](context)
-        except StoppedError:
-            return Retry(0.0, Reason.INTERRUPTED, "the worker was asked to stop", counted=False)
-        except BmcError as exc:
-            outcome = self._again(exc.reason, str(exc)) if exc.transient else Fail(exc.reason, str(exc))
-        except ClaimLostError:
-            raise
-        except StoreUnavailableError as exc:
-            # No fault of the inspection's; should it go on for ever, the inspection's time-out ends it.
-            outcome = Retry(self.settings.worker.retry_delay, Reason.STORE_UNAVAILABLE, str(exc), counted=False)
-            _log.warning("the database is unavailable to a task", request=context.request.event, error=str(exc))
-        except Exception as exc:  # noqa: BLE001  # the boundary: a task's bug must not take the worker along
-            _log.exception("task failed", request=context.request.event, node=context.node.uuid)
-            outcome = self._again(Reason.INTERNAL, f"{type(exc).__name__} in {context.request.event}")
-        if (
-            isinstance(outcome, Retry)
-            and outcome.counted
-            and context.request.attempt >= self.settings.worker.max_attempts
-        ):
-            return Fail(outcome.reason, f"{outcome.message}; gave up after {context.request.attempt} attempts")
-        return outcome
+        return attempt(self.tasks[context.request.event], context, rerun=decision.rerun)
 
     def follow(self, tx: Transaction, context: TaskContext, event: Event, pending: Sequence[Request]) -> Claim | None:
         """Put the event that follows on the queue; mine at once, unless others wait for this node."""
@@ -248,7 +224,7 @@ class Worker:
             try:
                 power_off_quietly(context)
             except StoppedError:
-                return Retry(0.0, Reason.INTERRUPTED, "the worker was asked to stop", counted=False)
+                return interrupted()
         return decision
 
     def retry(self, tx: Transaction, context: TaskContext, outcome: Retry) -> None:
@@ -275,7 +251,7 @@ class Worker:
                 return None
             follows = outcome.event if isinstance(outcome, Next) and outcome.event in self.tasks else None
             pending = tx.requests.pending(context.before.uuid) if follows else ()
-            if follows and _aborted(context, pending):
+            if follows and aborted(context, pending):
                 outcome = Drop(Reason.ABORTED, "an abort was asked for meanwhile, so its results are discarded")
                 follows = None
             if follows:
@@ -319,16 +295,6 @@ class Worker:
         return any(
             request.begun for request in tx.requests.pending(claim.request.node) if request.id == claim.request.id
         )
-
-    def _again(self, reason: Reason, message: str) -> Retry:
-        return Retry(self.settings.worker.retry_delay, reason, message)
-
-
-def _aborted(context: TaskContext, pending: Sequence[Request]) -> bool:
-    """Whether somebody wants the inspection aborted whose data has just been processed."""
-    if context.request.event not in (Event.CONTINUE, Event.REAPPLY):
-        return False
-    return any(other.event is Event.ABORT and other.inspection == context.request.inspection for other in pending)
 
 
 def _is_strict(decision: Decision) -> bool:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from ferroscope.config.settings import ApiSettings, DatabaseSettings, LeaseSettings, Settings, WorkerSettings
+from ferroscope.config.settings import (
+    ApiSettings,
+    DatabaseSettings,
+    LeaseSettings,
+    RegistrySettings,
+    Settings,
+    WorkerSettings,
+)
 from ferroscope.domain.model import Member
 from ferroscope.observe import party
 
@@ -67,3 +74,11 @@ def test_loops_are_told_in_bounded_length() -> None:
     assert told["clock_skew"] == 0.3333
     assert len(party.summary(loops)) <= 255
     assert party.summary({"a": "waits", "b": "waits", "c": "leads"}) == "waits; leads"
+
+
+def test_a_fingerprint_tells_nothing_of_who_logs_in() -> None:
+    def registry(url: str) -> str:
+        return party.fingerprints(Settings(registry=RegistrySettings(url=url)))["registry"]
+
+    assert registry("https://me:one@ironic.example/") == registry("https://you:two@ironic.example/")
+    assert registry("https://me:one@ironic.example/") != registry("https://me:one@other.example/")

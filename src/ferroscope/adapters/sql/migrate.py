@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from ferroscope.adapters.sql.dialect import classify
 from ferroscope.ports.errors import StoreUnavailableError
 
-HEAD: Final = "0007"
+HEAD: Final = "0008"
 
 
 def current(engine: Engine) -> str | None:

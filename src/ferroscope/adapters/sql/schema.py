@@ -137,6 +137,7 @@ requests = Table(
     Column("holder", String(64)),
     Column("token", _UUID),
     Column("claimed_node", _UUID, unique=True),
+    Column("touched", _SERIAL, nullable=False, server_default="0"),
     Index("ix_requests_holder", "holder", "id"),
     **_SEQUENCE,
 )

@@ -1,0 +1,67 @@
+"""A process that cannot reach the database stops itself when its retries are spent, and not before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ferroscope.config.settings import WorkerSettings
+from ferroscope.ports.errors import StoreUnavailableError
+from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.member import Membership
+
+
+class Store:
+    """Answers, or not, as it is told; what it is told ends with the test."""
+
+    def __init__(self, answers: Iterator[bool]) -> None:
+        self._answers = answers
+
+    def write(self, _work: object, *, durable: bool = True) -> float:
+        if not next(self._answers):
+            raise StoreUnavailableError("the database is away")
+        return 0.0
+
+    read = write
+
+
+class Flag:
+    """Set after so many waits, none of which takes any time."""
+
+    def __init__(self, waits: int) -> None:
+        self.left = waits
+
+    def is_set(self) -> bool:
+        return self.left <= 0
+
+    def set(self) -> None:
+        self.left = 0
+
+    def wait(self, _timeout: float | None = None) -> bool:
+        self.left -= 1
+        return self.is_set()
+
+
+def heart(answers: list[bool], *, retries: int) -> tuple[Membership, Flag]:
+    """Let a heart beat until its answers, or its flag, have ended."""
+    flag = Flag(len(answers) + 1)
+    store: Any = Store(iter(answers))
+    member = Membership(
+        store, WorkerSettings(), role="worker", stop=flag, clock=SystemClock(), ident="me", retries=retries
+    )
+    member._run()
+    return member, flag
+
+
+def test_it_stops_when_as_many_heartbeats_in_a_row_were_missed() -> None:
+    member, flag = heart([True, False, False, False, True, True], retries=3)
+    assert member.cut_off
+    assert flag.is_set()
+
+
+@pytest.mark.parametrize(("answers", "retries"), [([False, False, True, False, False, True], 3), ([False] * 50, 0)])
+def test_it_goes_on_after_fewer_or_where_it_is_told_to(answers: list[bool], retries: int) -> None:
+    member, _ = heart(answers, retries=retries)
+    assert not member.cut_off
