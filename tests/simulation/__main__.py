@@ -1,6 +1,6 @@
 """The simulation from the command line: many seeds, or one with its transcript, with a planted bug or without.
 
-Exits 1 where an invariant is violated.
+Exits 1 where an invariant is violated. SIGINT and SIGTERM end it with the figures so far.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import argparse
 import itertools
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -34,14 +35,18 @@ def main() -> int:
     if options.seed is not None:
         return _one(play(options.seed, transcript=options.transcript), suffix)
     begun, tally = time.perf_counter(), report.Tally()
-    for result in _results(play, options):
-        tally.add(result)
-        if result.rule is not None:
-            print(report.failure(result, suffix), flush=True)
-        if tally.seeds % 100 == 0:
-            print(f"{tally.seeds} seeds, {time.perf_counter() - begun:.0f} s", file=sys.stderr, flush=True)
-        if (result.rule is not None and options.stop) or _enough(options, tally):
-            break
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        for result in _results(play, options):
+            tally.add(result)
+            if result.rule is not None:
+                print(report.failure(result, suffix), flush=True)
+            if tally.seeds % 100 == 0:
+                _tell(tally, time.perf_counter() - begun)
+            if (result.rule is not None and options.stop) or _enough(options, tally):
+                break
+    except KeyboardInterrupt:
+        print("interrupted; so far:")
     if tally.failed:
         lines = play(tally.failed[0].seed, transcript=True).lines or []
         print(f"\nthe end of seed {tally.failed[0].seed}:\n{report.transcript(lines[-_LAST_LINES:])}\n")
@@ -106,8 +111,18 @@ def _all(play: partial[Result], seeds: range, jobs: int) -> Iterator[Result]:
     if jobs < 2:
         yield from map(play, seeds)
         return
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+    with multiprocessing.get_context("fork").Pool(jobs, _as_child) as pool:
         yield from pool.imap_unordered(play, seeds, chunksize=4)
+
+
+def _as_child() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _tell(tally: report.Tally, seconds: float) -> None:
+    done = f"{tally.seeds} seeds, {tally.counted['takeovers']} takeovers, {tally.simulated / 3600:.1f} h simulated"
+    print(f"{done}, {seconds:.0f} s", file=sys.stderr, flush=True)
 
 
 def _one(result: Result, suffix: str) -> int:
