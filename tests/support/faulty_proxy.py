@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 _SESSIONS: Final = "/redfish/v1/SessionService/Sessions"
@@ -103,12 +103,13 @@ class _Planned:
 
 
 class FaultyProxy:
-    """The proxy at ``url``; ``seen`` are the requests so far."""
+    """The proxy at ``url``; ``seen`` are the requests so far, ``passed`` those that took effect."""
 
     def __init__(self, upstream: str, *, sessions: bool = False) -> None:
         self.upstream = urlsplit(upstream)
         self.sessions = sessions
         self.seen: list[Seen] = []
+        self.passed: list[Seen] = []
         self.closing = threading.Event()
         self._tokens: dict[str, str] = {}
         self._lock = threading.Lock()
@@ -144,6 +145,12 @@ class FaultyProxy:
                     planned.times -= 1
                     return planned.fault
         return None
+
+    @staticmethod
+    def noted(handler: _Handler) -> Seen:
+        headers = handler.headers
+        authorization, token = headers.get("Authorization", ""), headers.get("X-Auth-Token", "")
+        return Seen(handler.command, handler.path, authorization, token, handler.body)
 
     def open_session(self, credentials: dict[str, str]) -> str:
         token = secrets.token_hex(8)
@@ -183,7 +190,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _handle(self) -> None:
         self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         token = self.headers.get("X-Auth-Token", "")
-        self.proxy.seen.append(Seen(self.command, self.path, self.headers.get("Authorization", ""), token, self.body))
+        self.proxy.seen.append(self.proxy.noted(self))
         fault = self.proxy.next_fault(self.command, self.path)
         if fault is not None:
             fault(self)
@@ -215,6 +222,7 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name: value for name, value in self.headers.items() if name.lower() not in ("host", "connection")}
         if (known := self.proxy.authorization(self.headers.get("X-Auth-Token", ""))) is not None:
             headers["Authorization"] = known
+        self.proxy.passed.append(self.proxy.noted(self))
         try:
             connection.request(self.command, self.path, self.body, headers)
             response = connection.getresponse()
@@ -243,10 +251,13 @@ def _basic(credentials: dict[str, str]) -> str:
     return "Basic " + base64.b64encode(pair.encode()).decode()
 
 
+P = TypeVar("P", bound=FaultyProxy)
+
+
 @contextmanager
-def proxy_to(upstream: str, *, sessions: bool = False) -> Iterator[FaultyProxy]:
-    """Run a proxy until the end of the block."""
-    proxy = FaultyProxy(upstream, sessions=sessions)
+def proxy_to(upstream: str, *, sessions: bool = False, kind: type[P] | None = None) -> Iterator[P]:
+    """Run a proxy, of ``kind`` where that is given, until the end of the block."""
+    proxy: Any = (kind or FaultyProxy)(upstream, sessions=sessions)
     try:
         yield proxy
     finally:

@@ -15,7 +15,7 @@ import pytest
 from ferroscope import resolver
 from ferroscope.domain.model import Node
 from ferroscope.domain.reasons import Reason
-from ferroscope.ports.bmc import BootDevice, Power
+from ferroscope.ports.bmc import BootDevice, Image, Power
 from ferroscope.ports.errors import BmcError
 from tests.integration.bmc.conftest import MakeBmc
 from tests.support import faulty_proxy as fault
@@ -68,7 +68,7 @@ def test_the_number_of_tries_is_bounded(proxy: FaultyProxy, make_bmc: MakeBmc) -
     bmc, node = make_bmc(timeout=20.0), node_at(proxy.url)
     proxy.will(fault.reset, times=1000)
     fails(lambda: bmc.get_power(node), within=5.0)
-    assert len(proxy.seen) == 4
+    assert len(proxy.seen) == 8  # four tries of the call, in each of which the GET is repeated once
 
 
 @pytest.mark.parametrize(
@@ -242,3 +242,12 @@ def test_a_broken_driver_info_never_reaches_a_bmc(make_bmc: MakeBmc) -> None:
     node = Node(uuid="x", driver="redfish", driver_info={"redfish_address": "https://u:p@192.0.2.1"})
     error = fails(lambda: make_bmc().get_power(node))
     assert (error.transient, error.reason) == (False, Reason.DRIVER_INFO_INVALID)
+
+
+def test_a_refusal_without_a_word_is_judged_by_its_status(
+    rack: Emulator, proxy: FaultyProxy, make_bmc: MakeBmc
+) -> None:
+    image = Image(iso=f"{rack.url}/redfish/v1/")
+    proxy.will(fault.status(503), method="POST", path="InsertMedia", times=100)
+    error = fails(lambda: make_bmc(inventory_timeout=8.0).insert_ramdisk(node_at(proxy.url, 40), image), within=8.0)
+    assert (error.transient, error.reason) == (True, Reason.BMC_UNREACHABLE)

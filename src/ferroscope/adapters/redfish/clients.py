@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import urljoin
 
+import requests
 from sushy import auth as sushy_auth
 from sushy import connector as sushy_connector
 from sushy import exceptions as sushy_errors
@@ -48,7 +49,13 @@ class _Connector(sushy_connector.Connector):  # type: ignore[misc]
         if not self._session.belongs(url):
             message = f"the BMC at {self._url} points to another host, which is not followed"
             raise BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
-        return super()._op(method, path, **kwargs | {"timeout": current().left()})
+        try:
+            return super()._op(method, path, **kwargs | {"timeout": current().left()})
+        except sushy_errors.ConnectionError as exc:
+            # A call asks for many things: one lost answer must not make it ask for all of them again.
+            if method != "GET" or isinstance(exc.__context__, requests.exceptions.SSLError):
+                raise
+            return super()._op(method, path, **kwargs | {"timeout": current().left()})
 
 
 class _NoAuth(sushy_auth.AuthBase):  # type: ignore[misc]

@@ -57,6 +57,8 @@ def _judged(error: Exception, seconds: float) -> tuple[str, bool, Reason]:
         return f"the BMC lacks what is needed: {error}", False, Reason.BMC_REFUSED
     if isinstance(error, OSError):
         return f"{error.strerror or error}", False, Reason.BMC_CERTIFICATE  # a CA file that is not there
+    if isinstance(error.__context__, sushy.SushyError):  # sushy stumbled over the refusal that it was looking at
+        return _judged(error.__context__, seconds)
     # Whatever sushy stumbles over in an answer that follows no standard.
     return f"the answer makes no sense ({type(error).__name__})", False, Reason.BMC_REFUSED
 

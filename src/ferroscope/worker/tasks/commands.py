@@ -19,7 +19,7 @@ def verify(context: TaskContext) -> Outcome:
     driver = context.driver()
     wrong = driver.validate(context.node)
     if wrong:
-        return Fail(Reason.BMC_REFUSED, wrong)
+        return Fail(Reason.DRIVER_INFO_INVALID, wrong)
     context.node.power_state = driver.get_power(context.node)
     context.note("verified", f"the BMC answers: {context.node.power_state}")
     return Done()
