@@ -16,6 +16,7 @@ from ferroscope.api import scalars
 from ferroscope.api.documented import Uuid
 from ferroscope.api.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.node_fields import BY_NAME
+from ferroscope.domain import masking
 from ferroscope.domain.model import Document, Node
 
 Text = Annotated[str, Meta(max_length=255)] | None | UnsetType
@@ -74,6 +75,8 @@ PATCHABLE: Final = NodeSettable.__struct_fields__
 
 _FLAGS: Final = frozenset({"automated_clean", "disable_power_off", "protected", "retired"})
 _DOCUMENTS: Final = frozenset({"driver_info", "properties", "extra", "instance_info"})
+# Shown with masks in place of secrets.
+_MASKED: Final = frozenset({"driver_info", "instance_info"})
 _COLUMNS: Final = frozenset(
     {"driver", "name", "instance_uuid", "maintenance", "resource_class", "conductor_group", "owner"} | _DOCUMENTS
 )
@@ -94,12 +97,24 @@ def changes(body: NodeSettable, node: Node | None, drivers: Collection[str]) -> 
     changed: dict[str, Any] = {name: given[name] for name in _COLUMNS & given.keys()}
     for name in _DOCUMENTS & changed.keys():
         changed[name] = changed[name] or {}
+    for name in _MASKED & changed.keys():
+        changed[name] = _unmasked(name, changed[name], node)
     _check_driver(changed, node, drivers)
     _check_scalars(changed, node)
     attributes = dict(node.attributes) if node is not None else {}
     attributes.update({name: _opaque(name, given[name]) for name in _OPAQUE & given.keys()})
     changed["attributes"] = {name: value for name, value in attributes.items() if value not in (None, {})}
     return changed
+
+
+def _unmasked(name: str, given: Document, node: Node | None) -> Document:
+    """Return the document with the secrets that are stored where the caller gives back their masks."""
+    try:
+        return masking.unmask(given, getattr(node, name) if node is not None else {})
+    except KeyError as exc:
+        raise BadRequestError(
+            f"{name}/{exc.args[0]} is {masking.MASK}, which stands for a stored secret, and none is stored; give it."
+        ) from None
 
 
 def check_versions(names: Collection[str], body: NodeSettable, minor: int) -> None:

@@ -38,3 +38,21 @@ def _inner(value: Any) -> Any:
     if isinstance(value, dict):
         return mask(value)
     return [_inner(item) for item in value] if isinstance(value, list) else value
+
+
+def unmask(given: dict[str, Any], stored: dict[str, Any]) -> dict[str, Any]:
+    """Return ``given`` with what is stored in place of every mask: what was shown may be written back.
+
+    Raises ``KeyError``, with the field's name, where a mask stands for nothing that is stored.
+    """
+    return {key: _restored(key, value, stored.get(key)) for key, value in given.items()}
+
+
+def _restored(key: str, value: Any, stored: Any) -> Any:
+    if isinstance(value, dict):
+        return unmask(value, stored if isinstance(stored, dict) else {})
+    if value != MASK or not is_secret(key):
+        return value
+    if not stored:
+        raise KeyError(key)
+    return stored
