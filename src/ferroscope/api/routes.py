@@ -153,7 +153,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     _bare_metal("GET /v1/lookup", ramdisk.get_lookup,
                 "baremetal:driver:ipa_lookup", 200, agent.AgentAnswer, since=22, ramdisk=True),
     _bare_metal("GET /v1/ramdisk_parameters/{node}/disk.img", ramdisk_parameters.get_disk,
-                "baremetal:driver:ramdisk_parameters", 200, str, ramdisk=True, media=BINARY),
+                "baremetal:driver:ipa_lookup", 200, str, ramdisk=True, media=BINARY),
     _bare_metal("POST /v1/heartbeat/{node}", ramdisk.heartbeat,
                 "baremetal:node:ipa_heartbeat", 202, since=22, ramdisk=True),
 
