@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup servers pxe clients emulators test lint format bench chaos chaos-pxe demo demo-pxe docs lock clean
+.PHONY: help setup servers pxe clients emulators test lint format bench chaos chaos-pxe fuzz demo demo-pxe docs lock clean
 
 # Words for pytest, such as: make test TESTS="tests/unit -k lookup"
 TESTS ?=
@@ -10,6 +10,8 @@ TESTS ?=
 JOBS ?= auto
 # Words for chaos, such as: make chaos CHAOS="--database mariadb --seed 7 --minutes 5"
 CHAOS ?= --database postgresql --seed 1 --minutes 30
+# Words for fuzz, such as: make fuzz FUZZ="--callbacks 100000 --seed 7 --database postgresql"
+FUZZ ?= --callbacks 1000000
 # Words for chaos-pxe, such as: make chaos-pxe PXE_CHAOS="--database mariadb --seed 7 --minutes 5"
 PXE_CHAOS ?= --database postgresql --seed 1 --minutes 60
 
@@ -52,6 +54,9 @@ chaos: setup servers ## Kill, freeze and cut off processes for half an hour; cou
 
 chaos-pxe: setup servers pxe ## Kill, freeze and cut off the open PXE gate for an hour; count two open ones (needs root)
 	@.venv/bin/python -m tests.pxe.chaos $(PXE_CHAOS)
+
+fuzz: setup servers ## Send a million mutilated callbacks to a service of its own; nothing may break, stick or grow
+	@.venv/bin/python -m tests.fuzz $(FUZZ)
 
 demo: setup ## Inspect a simulated fleet of 50, and lose a worker half way
 	@.venv/bin/ferroscope demo
