@@ -23,7 +23,7 @@ def main() -> int:
         )
         sys.stdout.buffer.write(f"{callback.framing} {callback.version} {callback.query}\n".encode() + callback.body)
         return 0
-    plan = Plan(callbacks=options.callbacks, seed=options.seed, connections=options.connections)
+    plan = Plan(callbacks=options.callbacks, seed=options.seed, connections=options.connections, progress=20_000)
     with tempfile.TemporaryDirectory(prefix="ferroscope-fuzz-", dir=options.directory) as name:
         directory = Path(name)
         with database(options.database, directory) as found:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import configparser
 import multiprocessing
+import sys
 import threading
 import time
 from collections import Counter
@@ -31,12 +32,13 @@ _DISCOVERED: Final = 500
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """How much, from which seed, over how many connections, at how many nodes."""
+    """How much, from which seed, over how many connections, at how many nodes; ``progress``: a line after so many."""
 
     callbacks: int
     seed: int = 1
     connections: int = 8
     senders: int = 2
+    progress: int = 0
     nodes: int = 24
 
 
@@ -123,7 +125,7 @@ def _bombard(plan: Plan, running: Service, herd: Herd, outcome: Outcome) -> Coun
     _look(running, outcome)
     total: Counter[int] = Counter()
     sent = 0
-    done, warm = 0, plan.callbacks // 4
+    done, warm, told, began = 0, plan.callbacks // 4, 0, time.monotonic()
     open_pipes = list(pipes)
     while open_pipes:
         for pipe in multiprocessing.connection.wait(open_pipes, timeout=1.0):
@@ -137,6 +139,10 @@ def _bombard(plan: Plan, running: Service, herd: Herd, outcome: Outcome) -> Coun
             total.update(counted)
             outcome.faults += bad
             done += sum(counted.values())
+        if plan.progress and sent >= told + plan.progress:
+            told = sent
+            held = ", ".join(f"{name} {memory(role.pid).rss:.0f} MiB" for name, role in running.roles.items())
+            print(f"{sent} sent, {sent / (time.monotonic() - began):.0f}/s, {held}", file=sys.stderr, flush=True)
         if warm and done >= warm:
             _look(running, outcome)
             warm = 0
