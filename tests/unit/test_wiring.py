@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.config.settings import DiscoverySettings, DriverSettings, Settings
+from ferroscope.config.settings import DiscoverySettings, DriverSettings, RegistrySettings, Settings
 from ferroscope.runtime.wiring import SetupError, build_drivers
 
 
@@ -16,3 +16,10 @@ def test_discovered_nodes_need_an_enabled_driver() -> None:
     assert set(build_drivers(Settings(drivers=drivers, auto_discovery=DiscoverySettings(driver="redfish")))) == {
         "fake-hardware"
     }
+
+
+def test_discovery_does_not_go_with_a_registry_that_knows_no_such_nodes() -> None:
+    registry = RegistrySettings(url="http://ironic.example:6385")
+    with pytest.raises(SetupError, match="registry"):
+        build_drivers(Settings(registry=registry, auto_discovery=DiscoverySettings(enabled=True)))
+    build_drivers(Settings(registry=registry))

@@ -74,13 +74,25 @@ def build_drivers(settings: Settings) -> Mapping[str, Bmc]:
     unknown = [name for name in settings.drivers.enabled if name not in known]
     if unknown:
         raise SetupError(f"[drivers] enabled has the unknown driver {unknown[0]!r}; there are: {', '.join(known)}")
+    _check_discovery(settings)
+    return {name: known[name]() for name in settings.drivers.enabled}
+
+
+def _check_discovery(settings: Settings) -> None:
+    """Refuse settings with which a discovered node could not be worked with, or would be deleted again."""
     discovered = settings.auto_discovery
-    if discovered.enabled and discovered.driver not in settings.drivers.enabled:
+    if not discovered.enabled:
+        return
+    if discovered.driver not in settings.drivers.enabled:
         raise SetupError(
             f"[auto_discovery] driver is {discovered.driver!r}, which [drivers] enabled does not have; "
             f"it has: {', '.join(settings.drivers.enabled)}"
         )
-    return {name: known[name]() for name in settings.drivers.enabled}
+    if settings.registry.url:
+        raise SetupError(
+            "[auto_discovery] enabled does not go with [registry] url: nodes that the registry there does not track "
+            "are deleted here; leave one of the two out"
+        )
 
 
 def close_drivers(drivers: Mapping[str, Bmc]) -> None:
