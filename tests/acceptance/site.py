@@ -134,9 +134,10 @@ class Site:
         self.request("PUT", f"/v1/nodes/{uuid}/states/provision", {"target": "inspect"})
         self.await_state(uuid, until)
 
-    def request(self, method: str, path: str, body: Any = None) -> Any:
+    def request(self, method: str, path: str, body: Any = None, *, version: str = "1.95") -> Any:
         """Return the document that the Bare Metal API answers with; it must be a success."""
-        answer = self._http.request(method, self.bare_metal + path, json=body)
+        headers = {"X-OpenStack-Ironic-API-Version": version}
+        answer = self._http.request(method, self.bare_metal + path, json=body, headers=headers)
         assert answer.status < 300, f"{method} {path}: {answer.status} {answer.data!r}"
         return msgspec.json.decode(answer.data) if answer.data else None
 

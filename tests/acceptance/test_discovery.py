@@ -70,3 +70,23 @@ def test_a_machine_that_is_being_discovered_can_be_aborted(sqlite_url: str, tmp_
             assert "aborted" in place.node(node)["last_error"]
             assert place.node(node)["provision_state"] == "enroll"
             assert place.node(node)["properties"] == {}
+
+
+def test_a_rule_approves_machines_that_it_knows(sqlite_url: str, tmp_path: Path, clients: Clients) -> None:
+    bodies = [msgspec.json.decode(generate(index, size=10_000)) for index in (3, 4)]
+    serial = bodies[0]["inventory"]["system_vendor"]["serial_number"]
+    rule = {
+        "description": "the machines that were ordered",
+        "conditions": [
+            {"op": "is-true", "args": ["{node.auto_discovered}"]},
+            {"op": "eq", "args": ["{inventory[system_vendor][serial_number]}", serial]},
+        ],
+        "actions": [{"op": "approve", "args": {}}],
+    }
+    with run_site(tmp_path, sqlite_url, clients, extra=_DISCOVERY) as place:
+        place.request("POST", "/v1/inspection_rules", rule, version="1.96")
+        known, unknown = (place.call_back(body) for body in bodies)
+        assert [ended(place, node)["state"] for node in (known, unknown)] == ["finished", "finished"]
+        assert [place.node(node)["inbox"] for node in (known, unknown)] == [False, True]
+        steps = place.get(f"/v1/nodes/{known}/timeline")["inspections"][0]["entries"]
+        assert "taken out of the inbox by a rule" in [entry["message"] for entry in steps]

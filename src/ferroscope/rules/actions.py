@@ -53,6 +53,8 @@ ACTIONS: Final[dict[str, Action]] = {
     "log": _action(
         effects.log, Argument("msg", Kind.MESSAGE), Argument("level", Kind.LITERAL, "info", effects.log_level)
     ),
+    # For discovered nodes; not an action of the Bare Metal service, but of this one alone.
+    "approve": _action(effects.approve),
     "set-attribute": _action(
         writes.set_attribute,
         _PATH,

@@ -51,7 +51,6 @@ class Bench:
         self.budget = Budget()
         self.calls: list[ApiCall] = []
         self.logged: list[Logged] = []
-        self.approved = False
         self.data = Data(context.node, self.ports, inventory, plugin_data, self.budget, mask=True)
 
     @property

@@ -1,4 +1,4 @@
-"""The actions that tell or ask somebody else something: fail, log, api-call.
+"""The actions that tell or ask somebody else something: fail, log, approve, api-call.
 
 None of them does it here: a refusal is raised, messages and calls are handed to the worker.
 """
@@ -31,6 +31,13 @@ def log(acting: Acting, args: Document) -> None:
     if not acting.sensitive:
         message = str(args["msg"])[:_MAX_MESSAGE]
         acting.bench.logged.append(Logged(rule=acting.rule, level=str(args["level"]).lower(), message=message))
+
+
+def approve(acting: Acting, _args: Document) -> None:
+    node = acting.bench.node
+    if node.inbox:
+        node.inbox = False
+        acting.bench.logged.append(Logged(rule=acting.rule, level="info", message="taken out of the inbox by a rule"))
 
 
 def log_level(value: Any) -> str | None:

@@ -262,3 +262,9 @@ def test_introspection_rules_read_data_in_values() -> None:
 def test_what_the_other_dialect_does_not_have_is_refused(op: str, args: Document, problem: str) -> None:
     with pytest.raises(InvalidRuleError, match=problem):
         old_act(op, **args)
+
+
+def test_a_discovered_node_is_approved() -> None:
+    site = act("approve", {}, Site(inbox=True, auto_discovered=True))
+    assert site.node.inbox is False
+    assert act("approve", {}).node.inbox is False
