@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup servers pxe clients emulators test lint format bench chaos chaos-pxe fuzz demo demo-pxe docs lock clean
+.PHONY: compare help setup servers pxe clients emulators test lint format bench chaos chaos-pxe fuzz demo demo-pxe docs lock clean
 
 # Words for pytest, such as: make test TESTS="tests/unit -k lookup"
 TESTS ?=
@@ -57,6 +57,9 @@ chaos-pxe: setup servers pxe ## Kill, freeze and cut off the open PXE gate for a
 
 fuzz: setup servers ## Send a million mutilated callbacks to a service of its own; nothing may break, stick or grow
 	@.venv/bin/python -m tests.fuzz $(FUZZ)
+
+compare: setup ## Run the golden corpus through the hooks of the published Ironic, and explain each difference
+	@.venv/bin/python tools/compare_with_ironic.py
 
 demo: setup ## Inspect a simulated fleet of 50, and lose a worker half way
 	@.venv/bin/ferroscope demo

@@ -49,6 +49,7 @@ def main() -> int:
     parser.add_argument("--page", action="store_true", help="only write the page of the explanations")
     parser.add_argument("--python", type=Path, help="an interpreter that has Ironic, instead of .ironic-venv")
     parser.add_argument("--case", action="append", help="only this case; may be repeated")
+    parser.add_argument("--inventories", type=Path, help="a directory with recorded inventories to compare as well")
     options = parser.parse_args()
     known = explanations()
     if options.page:
@@ -56,6 +57,7 @@ def main() -> int:
         print(f"wrote {PAGE.relative_to(ROOT)}")
         return 0
     cases = [case for case in load() if not options.case or case.name in options.case]
+    cases += recorded(options.inventories) if options.inventories else []
     theirs = run_theirs(options.python or environment(), cases)
     found = [
         difference
@@ -63,6 +65,17 @@ def main() -> int:
         for difference in compare(case, perform(case), other)
     ]
     return report(cases, theirs, found, known, whole=not options.case)
+
+
+def recorded(directory: Path) -> list[Case]:
+    """Return a case for each recorded inventory, with options that give every hook something to do."""
+    options = {"add_ports": "all", "pci_device_alias": ['{"vendor_id": "8086", "product_id": "1563", "name": "nic"}']}
+    cases = []
+    for path in sorted(directory.glob("*.json")):
+        body = msgspec.json.decode(path.read_bytes())
+        body = body if "inventory" in body else {"inventory": body}
+        cases.append(Case(name=f"recorded-{path.stem}", about="recorded", body=body, options=options))
+    return cases
 
 
 def environment() -> Path:

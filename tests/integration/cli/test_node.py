@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from ferroscope.cli.exits import Exit
-from tests.integration.api.service import Service
+from tests.integration.api.service import Service, callback_body
 from tests.integration.cli.console import Shell
 from tests.support import examples
 
@@ -184,6 +184,33 @@ def test_an_inventory_is_summarised_printed_whole_or_saved(shell: Shell, service
     file = tmp_path / "inventory.json"
     shell("node", "inventory", "n1", "--save", str(file), check=0)
     assert json.loads(file.read_text()) == whole
+
+
+def test_it_is_shown_which_switch_port_a_nic_is_plugged_into(shell: Shell, service: Service) -> None:
+    uuid = service.enrol(name="n1")
+    body = callback_body(service.wait(uuid), examples.mac())
+    body["inventory"]["interfaces"][0]["lldp"] = [
+        [1, "0452540000dd01"],
+        [2, "05457468312f37"],
+        [5, "6c656166"],
+        [4, "zz"],
+    ]
+    assert service.bare_metal.post("/v1/continue_inspection", body, version="1.1").status_code == 202
+    service.finish(uuid)
+    result = shell("node", "lldp", "n1", check=0)
+    row = next(line.split() for line in result.stdout.splitlines() if line.startswith("eth0"))
+    assert row[2:4] == ["leaf", "Eth1/7"]
+    assert row[-1] == "52:54:00:00:dd:01"
+    assert "eth0: TLV number 3 (type 4) has no value in hexadecimal" in result.stdout + result.stderr
+    first, second = shell.json("node", "lldp", "n1")
+    assert first["lldp"]["switch_port_id"] == "Eth1/7"
+    assert (second["name"], second["lldp"]) == ("eth1", {})
+
+
+def test_without_lldp_it_is_said_how_to_get_it(shell: Shell, service: Service) -> None:
+    service.inspect(service.enrol(name="n1"))
+    result = shell("node", "lldp", "n1", check=0)
+    assert "ipa-collect-lldp=1" in result.stdout + result.stderr
 
 
 def test_a_node_without_an_inventory_says_how_to_get_one(shell: Shell, service: Service) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ferroscope.cli.lookup import NODE_HELP
-from ferroscope.cli.node import inbox, look, verbs, write
+from ferroscope.cli.node import cables, inbox, look, verbs, write
 
 
 @click.group(help=f"Enrol, list, show and change nodes.\n\n{NODE_HELP}")
@@ -25,6 +25,7 @@ for _command in (
     verbs.power,
     look.ports,
     look.inventory,
+    cables.lldp,
     look.timeline,
     look.validate,
     inbox.inbox,

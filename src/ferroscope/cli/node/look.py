@@ -149,9 +149,20 @@ def _ports_of(api: Api, uuid: str) -> list[Json]:
 @with_api
 def inventory(api: Api, out: Output, *, ident: str, save: Path | None) -> None:
     """Show what the ramdisk found: a summary, or with -o json all of it."""
-    node = find(api, ident)
+    found = fetch_inventory(api, find(api, ident))
+    if save is not None:
+        import json
+
+        save.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        out.say(f"saved to {save}")
+        return
+    out.show(found, lambda screen: summary.draw(screen, found["inventory"]))
+
+
+def fetch_inventory(api: Api, node: Json) -> Json:
+    """Return the node's stored inventory and plugin data; ``Failure`` where there is none."""
     try:
-        found = api.get(node_path(node["uuid"], "inventory"))
+        found: Json = api.get(node_path(node["uuid"], "inventory"))
     except ApiError as exc:
         if exc.status != 404:
             raise
@@ -160,13 +171,7 @@ def inventory(api: Api, out: Output, *, ident: str, save: Path | None) -> None:
             exit_code=Exit.NOT_FOUND,
             advice=f"inspect it: ferroscope inspect {node['name'] or node['uuid']} --watch",
         ) from None
-    if save is not None:
-        import json
-
-        save.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        out.say(f"saved to {save}")
-        return
-    out.show(found, lambda screen: summary.draw(screen, found["inventory"]))
+    return found
 
 
 @click.command("timeline")
