@@ -72,3 +72,14 @@ def test_closing_ends_every_wait(bus: Bus) -> None:
 def test_publishing_on_a_closed_bus_does_no_harm(bus: Bus) -> None:
     bus.close()
     bus.publish("requests")
+
+
+def test_a_wait_for_several_channels_ends_with_a_message_of_any(bus: Bus) -> None:
+    channels = ("allow", "deny")
+    bus.publish("allow")
+    seen = bus.wait_any(channels, 0, 30.0)
+    assert bus.wait_any(channels, seen, 0.0) == seen
+    bus.publish("requests")
+    assert bus.wait_any(channels, seen, 0.0) == seen
+    bus.publish("deny")
+    assert bus.wait_any(channels, seen, 30.0) > seen
