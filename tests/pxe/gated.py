@@ -33,6 +33,8 @@ T = TypeVar("T")
 # From the kill of the leader to an open successor: the time to live, a poll, the guard, and loading.
 FAILOVER = 8.0
 
+FAST = "[lease]\nprofile = fast\n[worker]\nmember_ttl = 3\nheartbeat_interval = 1\n"
+
 
 class GatedLab:
     """``url`` is the database as this process reaches it; ``options`` are lines for ``[pxe_filter]``."""
@@ -64,8 +66,8 @@ class GatedLab:
             f"[database]\nconnection = {self._seen_by_hosts}\n{self._sections}\n"
             f"[pxe_filter]\ninterfaces = boot\n{wanted}\n"
         )
-        before = () if path is None else ("env", f"PATH={path}:{os.environ['PATH']}")
-        host.start_gate(config, before=before).wait_ready()
+        program = None if path is None else ["env", f"PATH={path}:{os.environ['PATH']}", executable()]
+        host.start_gate(config, program=program).wait_ready()
 
     def command(self, *words: str) -> list[str]:
         """Return the installed command with these words."""

@@ -10,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.pxe.gated import GatedLab
+from tests.pxe.gated import FAST, GatedLab
 from tests.pxe.host import BootHost
 from tests.pxe.lab import Lab
 from tests.pxe.prober import doubles
 from tests.support.processes import until
 
 IDLE, BUSY, UNKNOWN = (f"52:54:00:bb:00:{number:02x}" for number in range(1, 4))
-FAST = "[lease]\nprofile = fast\n[worker]\nmember_ttl = 3\n"
 
 
 def without_ipset(directory: Path) -> Path:
@@ -40,9 +39,7 @@ def guarded(host: BootHost, backends: str) -> str:
     return f"{options}\ndhcp_hostsdir = {hosts}\ndnsmasq_pid_file = {host.directory / 'dnsmasq.pid'}"
 
 
-@pytest.mark.parametrize(
-    "backends", ["nftables", "iptables", "iptables without ipset", "dnsmasq", "nftables,dnsmasq", "noop"]
-)
+@pytest.mark.parametrize("backends", ["iptables", "iptables without ipset", "dnsmasq", "nftables,dnsmasq", "noop"])
 def test_it_lets_pass_whom_it_should_and_closes_when_its_process_is_killed(
     lab: Lab, postgresql_url: str, tmp_path: Path, backends: str
 ) -> None:
