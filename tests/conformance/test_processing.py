@@ -25,6 +25,7 @@ from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.ports.store import Part, Query
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.worker.loop import Worker
+from ferroscope.worker.rules import RuleStep
 from ferroscope.worker.tasks import finish
 from ferroscope.worker.tasks.process import ProcessTask
 from tests.conformance.conftest import Adapter
@@ -77,7 +78,7 @@ class Site:
         adapter.write(lambda tx: tx.ports.add(ports))
 
     def worker(self, hooks: Sequence[LoadedHook]) -> Worker:
-        run_hooks = ProcessTask(Pipeline(hooks, SETTINGS))
+        run_hooks = ProcessTask(Pipeline(hooks, SETTINGS), RuleStep())
         settings = Settings(inspector=SETTINGS, worker=WorkerSettings(get_timeout=1.0))
         return Worker(
             store=self.adapter.store,
