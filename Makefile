@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: compare help setup servers pxe clients emulators test lint format bench chaos chaos-pxe fuzz demo demo-pxe docs lock clean
+.PHONY: compare help setup servers pxe clients emulators swift test lint format bench chaos chaos-pxe fuzz demo demo-pxe docs lock clean
 
 # Words for pytest, such as: make test TESTS="tests/unit -k lookup"
 TESTS ?=
@@ -30,10 +30,13 @@ pxe: ## Install what boot hosts and virtual machines in namespaces need, where i
 clients: ## Install the published clients that the acceptance tests drive into .clients-venv
 	@tools/setup.sh clients
 
+swift: ## Install OpenStack Swift, which the tests of object stores talk to, into .swift-venv
+	@tools/setup.sh swift
+
 emulators: ## Install the BMC emulators that the driver tests speak to into .emulators-venv
 	@tools/setup.sh emulators
 
-test: setup servers pxe clients emulators lint ## Check everything: style, types, imports, then all tests
+test: setup servers pxe clients emulators swift lint ## Check everything: style, types, imports, then all tests
 	@.venv/bin/python -m pytest --numprocesses $(JOBS) $(TESTS)
 
 lint: setup ## Check style, types and imports
@@ -74,4 +77,4 @@ lock: setup ## Pin the newest versions of all packages, in constraints.txt and f
 	@.venv/bin/python tools/lock.py
 
 clean: ## Remove environments and caches
-	@rm -rf .venv .clients-venv .emulators-venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .boot-kernel
+	@rm -rf .venv .clients-venv .emulators-venv .swift-venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .boot-kernel

@@ -48,6 +48,18 @@ def shared_mariadb() -> Server:
     return Server("mariadb", "mariadb")
 
 
+@pytest.fixture(scope="session")
+def shared_swift() -> Server:
+    """Return the Swift of the whole test run, which speaks S3 too: do it no harm."""
+    return Server("swift", "swift")
+
+
+@pytest.fixture
+def swift_server() -> Iterator[Server]:
+    """Give a Swift of this test's own, to kill, freeze and start again."""
+    yield from _own_server("swift")
+
+
 @pytest.fixture
 def postgresql_server() -> Iterator[Server]:
     """Give a PostgreSQL of this test's own, to stop, kill, freeze and restart."""

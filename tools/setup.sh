@@ -4,6 +4,7 @@
 #   tools/setup.sh venv      .venv with Ferroscope and its tools, as constraints.txt pins them
 #   tools/setup.sh clients   .clients-venv with the published clients that the acceptance tests drive
 #   tools/setup.sh emulators .emulators-venv with the BMC emulators, and ipmi_sim, ipmitool, openssl, mtools
+#   tools/setup.sh swift     .swift-venv with OpenStack Swift, for the tests of object stores
 #   tools/setup.sh servers   PostgreSQL, MariaDB and HAProxy, for the tests' private instances
 #   tools/setup.sh pxe       for boot hosts in namespaces: nftables, dnsmasq, DHCP clients, QEMU; a kernel to boot
 #
@@ -116,6 +117,12 @@ setup_emulators() {
     [ ${#missing[@]} -eq 0 ] || debian_packages "${missing[@]}"
 }
 
+setup_swift() {
+    local wanted=tests/support/swift/swift.txt pins=tests/support/swift/swift-constraints.txt
+    make_venv .swift-venv
+    install .swift-venv "$wanted $pins" -c "$pins" -r "$wanted"
+}
+
 setup_servers() {
     local missing=()
     if ! command -v postgres >/dev/null && ! compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null; then
@@ -177,10 +184,10 @@ fetch_kernel() {
     touch .boot-kernel/complete
 }
 
-[ $# -gt 0 ] || fail "what shall be set up? venv, clients, emulators, servers, pxe"
+[ $# -gt 0 ] || fail "what shall be set up? venv, clients, emulators, swift, servers, pxe"
 for what in "$@"; do
     case $what in
-        venv | clients | emulators | servers | pxe) "setup_$what" ;;
-        *) fail "there is nothing called $what; there are venv, clients, emulators, servers, pxe" ;;
+        venv | clients | emulators | swift | servers | pxe) "setup_$what" ;;
+        *) fail "there is nothing called $what; there are venv, clients, emulators, swift, servers, pxe" ;;
     esac
 done

@@ -121,7 +121,37 @@ def _places(directory: Path) -> list[str]:
     return [f"--datadir={directory / 'data'}", f"--tmpdir={directory}"]
 
 
-KINDS: Final[dict[str, type[Postgresql] | type[Mariadb]]] = {"postgresql": Postgresql, "mariadb": Mariadb}
+class Swift:
+    """OpenStack Swift with S3 in front, in an environment of its own: it uses eventlet."""
+
+    def __init__(self) -> None:
+        self.user = None
+        root = Path(__file__).parents[2]
+        self._python = root / ".swift-venv" / "bin" / "python"
+        self._script = root / "tests" / "support" / "swift" / "server.py"
+        if not self._python.exists():
+            raise MissingServerError("the tests need OpenStack Swift in .swift-venv; run: tools/setup.sh swift")
+
+    def install(self, directory: Path) -> None:
+        """It makes what it needs when it starts."""
+
+    def command(self, directory: Path, port: int) -> list[str]:
+        return [str(self._python), "-W", "ignore", str(self._script), str(directory), str(port)]
+
+    def answers(self, port: int) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
+                connection.sendall(b"GET /healthcheck HTTP/1.0\r\n\r\n")
+                return b" 200 " in connection.recv(64)
+        except OSError:
+            return False
+
+
+KINDS: Final[dict[str, type[Postgresql] | type[Mariadb] | type[Swift]]] = {
+    "postgresql": Postgresql,
+    "mariadb": Mariadb,
+    "swift": Swift,
+}
 
 
 def _program(name: str, directories: list[Path]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from ferroscope.api.quiet import QuietLog, Valve
+from ferroscope.archive.reading import Archive
 from ferroscope.config.settings import Settings
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.ports.bmc import Bmc
@@ -30,7 +31,9 @@ class DatabaseFacts(msgspec.Struct, frozen=True):
 
 
 class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
-    """``drivers`` by name, for listing and validation only; ``process`` names this process in the journal.
+    """``archive`` reads inspection data wherever it is.
+
+    ``drivers`` by name, for listing and validation only; ``process`` names this process in the journal.
 
     ``new_uuid`` and ``new_token`` are random and unguessable; ``log`` is a structlog logger.
     ``describe`` asks the database about itself; ``clock`` is this host's.
@@ -42,6 +45,7 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     store: Store
+    archive: Archive
     settings: Settings
     drivers: Mapping[str, Bmc]
     process: str

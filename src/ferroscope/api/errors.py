@@ -13,6 +13,7 @@ import msgspec
 
 from ferroscope.domain.machine import IllegalEventError
 from ferroscope.ports.errors import ConflictError, NotFoundError, StaleError, StoreUnavailableError
+from ferroscope.ports.objects import ObjectMissingError, ObjectStoreError
 from ferroscope.transition import Refused
 
 INTERNAL_MESSAGE: Final = "Ferroscope failed to answer this; its log says why. Try again, and report it if it stays."
@@ -136,6 +137,10 @@ def translate(exc: Exception) -> ApiError | None:
             return StateConflictError("Somebody else changed the node at the same time; read it again and repeat.")
         case IllegalEventError() | Refused():
             return StateConflictError(_sentence(str(exc)))
+        case ObjectMissingError():
+            return MissingError(_sentence(f"The data cannot be read: {exc}"))
+        case ObjectStoreError():
+            return UnavailableError(_sentence(f"The data cannot be read now: {exc}"), {"Retry-After": "5"})
         case StoreUnavailableError():
             return UnavailableError(
                 "The database does not answer at present; nothing was changed. Try again in a second.",

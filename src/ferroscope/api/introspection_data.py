@@ -9,15 +9,11 @@ from typing import Any
 
 import msgspec
 
-from ferroscope import transition
-from ferroscope.api import callback, stored_data
+from ferroscope.api import reapplying, stored_data
 from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
-from ferroscope.api.errors import MissingError
 from ferroscope.api.introspection import Accepted, introspected, node_ident
-from ferroscope.domain.model import Node
-from ferroscope.domain.states import Event
-from ferroscope.ports.store import Part, Transaction
+from ferroscope.ports.store import Part
 
 
 class IntrospectionData(msgspec.Struct, frozen=True):
@@ -38,29 +34,11 @@ def get_unprocessed_data(context: ApiContext, call: Call[NoQuery, None]) -> Repl
 
 def reapply(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Process the stored data again, or the data that is given."""
-    ident = node_ident(call)
-    given = callback.split(call.raw, max_depth=context.settings.api.max_json_depth) if call.raw.strip() else None
-
-    def work(tx: Transaction) -> None:
-        node, inspection = introspected(tx, ident, lock=True)
-        transition.submit(tx, node, Event.REAPPLY, process=context.process)
-        tx.data.save(inspection, node.uuid, given or _stored(tx, node, stored_data.UNPROCESSED))
-
-    context.store.write(work)
+    reapplying.submit(context, node_ident(call), call.raw)
     return Reply(202, Accepted())
 
 
 def _data(context: ApiContext, call: Call[NoQuery, None], parts: tuple[Part, ...], beside: Part) -> Reply:
     ident = node_ident(call)
-
-    def work(tx: Transaction) -> bytes:
-        return stored_data.merged(_stored(tx, introspected(tx, ident)[0], parts), beside)
-
-    return Reply(200, context.store.read(work))
-
-
-def _stored(tx: Transaction, node: Node, parts: tuple[Part, ...]) -> dict[Part, bytes]:
-    found = stored_data.newest(tx, node, parts)
-    if found is None:
-        raise MissingError(f"There is no such introspection data of node {node.uuid}; introspect it first.")
-    return found
+    node, found = stored_data.of_node(context, lambda tx: introspected(tx, ident)[0], parts)
+    return Reply(200, stored_data.merged(reapplying.there(node, found), beside))

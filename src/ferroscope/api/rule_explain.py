@@ -14,6 +14,7 @@ from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.rule_input import RuleCreate
+from ferroscope.archive.reading import Found, locate, newest
 from ferroscope.domain.model import Document, Node, Port
 from ferroscope.domain.rule import Rule, RuleDialect
 from ferroscope.domain.states import State
@@ -37,8 +38,7 @@ class ExplainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 class _Found(msgspec.Struct, frozen=True):
     node: Node
     ports: list[Port]
-    inventory: bytes
-    unprocessed: bytes
+    data: Found
     rules: RuleSet
 
 
@@ -57,9 +57,10 @@ def explain_rules(context: ApiContext, call: Call[NoQuery, ExplainRequest]) -> R
         elsewhere=lambda macs: _elsewhere(context, found.node, tuple(macs)),
         previous=lambda: _previous(context, found.node),
     )
-    inventory = msgspec.json.decode(found.inventory)
+    parts = context.archive.fetch(found.data)
+    inventory = msgspec.json.decode(parts["inventory"])
     try:
-        plugin_data = context.pipeline().run(dry, inventory, msgspec.json.decode(found.unprocessed), owned=True)
+        plugin_data = context.pipeline().run(dry, inventory, msgspec.json.decode(parts["unprocessed"]), owned=True)
     except HookError as exc:
         raise StateConflictError(
             f"The hooks refuse the node's data, so no rule would be asked: {exc.message}"
@@ -85,11 +86,11 @@ def _draft(body: RuleCreate) -> RuleSet:
 
 def _find(context: ApiContext, tx: Transaction, ident: str) -> _Found:
     node = tx.nodes.get(ident)
-    parts = stored_data.newest(tx, node, stored_data.UNPROCESSED)
-    if parts is None:
+    data = newest(tx, node, stored_data.UNPROCESSED)
+    if data is None:
         raise MissingError(f"Node {ident} has no stored inspection data; inspect it first.")
     ports = list(tx.ports.list(Query(filters={"node": node.uuid})))
-    return _Found(node, ports, parts["inventory"], parts["unprocessed"], context.rules.current(tx))
+    return _Found(node, ports, data, context.rules.current(tx))
 
 
 def _chosen(rules: RuleSet, uuid: str | None) -> RuleSet:
@@ -115,11 +116,12 @@ def _previous(context: ApiContext, node: Node) -> Document | None:
         filters={"node": node.uuid, "state": str(State.FINISHED)}, sort_key="started_at", descending=True, limit=2
     )
 
-    def work(tx: Transaction) -> bytes | None:
+    def work(tx: Transaction) -> Found | None:
         before = [one for one in tx.inspections.list(query) if one.uuid != node.inspection]
-        return tx.data.load(before[0].uuid, ("inventory",)).get("inventory") if before else None
+        return locate(tx, before[0].uuid, ("inventory",)) if before else None
 
-    stored = context.store.read(work)
+    found = context.store.read(work)
+    stored = None if found is None else context.archive.fetch(found).get("inventory")
     return None if stored is None else _decoded(stored)
 
 

@@ -1,47 +1,33 @@
-"""The inspection data of a node: which inspection has it, and how its parts are put together.
+"""The inspection data of a node as the APIs give it: which inspection has it, and its parts put together.
 
 The parts are JSON bytes and stay so: an answer is spliced, never decoded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Final
 
+from ferroscope.api.context import ApiContext
+from ferroscope.archive.reading import Found, newest
 from ferroscope.domain.model import Node
-from ferroscope.ports.store import Part, Query, Transaction
+from ferroscope.ports.store import Part, Transaction
 
 PROCESSED: Final[tuple[Part, ...]] = ("inventory", "plugin_data")
 UNPROCESSED: Final[tuple[Part, ...]] = ("inventory", "unprocessed")
 
-_PAGE: Final = 20
 
+def of_node(
+    context: ApiContext, find: Callable[[Transaction], Node], parts: tuple[Part, ...]
+) -> tuple[Node, dict[Part, bytes] | None]:
+    """Return the node that ``find`` finds, and the parts of its newest inspection that has all of them."""
 
-def newest(tx: Transaction, node: Node, parts: Sequence[Part]) -> dict[Part, bytes] | None:
-    """Return the parts of the newest inspection that has all of them; None where none has.
+    def work(tx: Transaction) -> tuple[Node, Found | None]:
+        node = find(tx)
+        return node, newest(tx, node, parts)
 
-    An inspection that is under way, or that failed early, does not hide the data before it.
-    """
-    if node.inspection is None:
-        return None
-    found = tx.data.load(node.inspection, parts)
-    if len(found) == len(parts):
-        return found
-    return _earlier(tx, node, parts)
-
-
-def _earlier(tx: Transaction, node: Node, parts: Sequence[Part]) -> dict[Part, bytes] | None:
-    marker: str | None = None
-    while True:
-        query = Query(filters={"node": node.uuid}, sort_key="started_at", descending=True, limit=_PAGE, marker=marker)
-        page = tx.inspections.list(query)
-        for inspection in page:
-            found = tx.data.load(inspection.uuid, parts)
-            if len(found) == len(parts):
-                return found
-        if len(page) < _PAGE:
-            return None
-        marker = page[-1].uuid
+    node, found = context.store.read(work)
+    return node, None if found is None else context.archive.fetch(found)
 
 
 def side_by_side(parts: dict[Part, bytes]) -> bytes:

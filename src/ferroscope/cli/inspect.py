@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from ferroscope.cli.client import Api
+from ferroscope.cli.client import Api, node_path
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import NODE_HELP, find
 from ferroscope.cli.output import Output, table, with_api
@@ -20,9 +20,50 @@ _STARTABLE: Final = ("enroll", "manageable", "inspect failed")
 _UNDER_WAY: Final = ("inspecting", "inspect wait")
 
 
+class _Inspect(click.Command):
+    """``inspect NODE...``, unless the first word is that of the one verb below it."""
+
+    @property
+    def below(self) -> tuple[click.Command, ...]:
+        """What the reference lists beside it."""
+        return (reapply,)
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if args[:1] == [reapply.name]:
+            return reapply.make_context(f"{info_name} {reapply.name}", args[1:], parent=parent, **extra)
+        return super().make_context(info_name, args, parent=parent, **extra)
+
+
+@click.command()
+@click.argument("ident", metavar="NODE")
+@click.option("--data", "file", type=click.File("rb"), help="Other data: a callback's body as JSON.")
+@with_api
+def reapply(api: Api, out: Output, *, ident: str, file: IO[bytes] | None) -> None:
+    """Run the hooks once more over the stored data of a node's last inspection; the machine is left alone."""
+    import msgspec
+
+    node = find(api, ident)
+    body = None
+    if file is not None:
+        try:
+            body = msgspec.json.decode(file.read())
+        except msgspec.DecodeError as exc:
+            raise Failure(f"{file.name} is not JSON: {exc}") from None
+        if isinstance(body, dict) and isinstance(body.get("plugin_data"), dict):
+            # As the Bare Metal API gives it: the rest of the callback is beside the inventory there.
+            body = {**body["plugin_data"], "inventory": body.get("inventory")}
+    api.post(node_path(node["uuid"], "inventory", "reapply"), body)
+    accepted = {"node": node["uuid"], "result": "accepted"}
+    name = node["name"] or node["uuid"]
+    out.show(accepted, lambda screen: screen.print(f"accepted; follow it: ferroscope node timeline {name}"))
+
+
 @click.command(
+    cls=_Inspect,
     epilog="Exit code 0: all are inspected (without --watch and --wait: all are accepted). 1: some ended in error. "
-    "3: no such node. 4: the state does not permit it. 5: the service is out of reach. 6: --timeout has passed."
+    "3: no such node. 4: the state does not permit it. 5: the service is out of reach. 6: --timeout has passed.",
 )
 @click.argument("idents", metavar="[NODE...]", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="All nodes whose state permits it.")
@@ -48,7 +89,8 @@ def inspect(
 ) -> None:
     """Inspect nodes: boot the ramdisk on them and learn their hardware.
 
-    Without --watch, --wait or --limit it returns as soon as the service has accepted.
+    Without --watch, --wait or --limit it returns as soon as the service has accepted. 'inspect reapply NODE' runs
+    the hooks once more over stored data (see its own --help).
     """
     from ferroscope.cli.watch import Watch, verdict
 

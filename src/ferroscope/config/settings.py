@@ -107,6 +107,7 @@ class InspectorSettings(msgspec.Struct, frozen=True, kw_only=True):
     timeout_period: float = 30.0
     permit_active: bool = False
     retention: float = 86400.0
+    retention_number: int = 0
     retention_period: float = 30.0
 
 
@@ -127,6 +128,45 @@ class InspectionRuleSettings(msgspec.Struct, frozen=True, kw_only=True):
     built_in_rules: str = ""
     mask_secrets: Literal["always", "never", "sensitive"] = "always"
     api_call_targets: tuple[str, ...] = ()
+
+
+class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``[storage]``: where the data of inspections is kept once they have ended."""
+
+    backend: Literal["database", "swift", "s3", "none"] = "database"
+    period: float = 5.0
+    timeout: float = 10.0
+    retries: int = 2
+
+
+class S3Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """``[s3]``: a bucket; the keys of its objects begin with ``prefix``."""
+
+    endpoint: str = ""
+    bucket: str = "ferroscope"
+    prefix: str = ""
+    region: str = "us-east-1"
+    access_key: str = ""
+    secret_key: str = ""
+    ca_file: str = ""
+
+
+class SwiftSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``[swift]``: a container of OpenStack Swift; ``endpoint`` instead of the one that the catalogue names."""
+
+    auth_url: str = ""
+    auth_version: Literal["3", "1"] = "3"
+    username: str = ""
+    password: str = ""
+    project_name: str = ""
+    user_domain_name: str = "Default"
+    project_domain_name: str = "Default"
+    region: str = ""
+    interface: Literal["public", "internal", "admin"] = "public"
+    endpoint: str = ""
+    container: str = "ferroscope"
+    prefix: str = ""
+    ca_file: str = ""
 
 
 class RegistrySettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -212,6 +252,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     inspector: InspectorSettings = InspectorSettings()
     auto_discovery: DiscoverySettings = DiscoverySettings()
     inspection_rules: InspectionRuleSettings = InspectionRuleSettings()
+    storage: StorageSettings = StorageSettings()
+    s3: S3Settings = S3Settings()
+    swift: SwiftSettings = SwiftSettings()
     registry: RegistrySettings = RegistrySettings()
     drivers: DriverSettings = DriverSettings()
     pxe_filter: PxeFilterSettings = PxeFilterSettings()

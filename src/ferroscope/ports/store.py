@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
+from ferroscope.domain import search
 from ferroscope.domain.discovery import Rejection
 from ferroscope.domain.facts import Fact
 from ferroscope.domain.gate import KnownMac, MacChange
@@ -103,6 +104,12 @@ class Inspections(Protocol):
 
         Their data and journal go too, their objects are discarded. A node's newest inspection
         stays, and so does the newest that finished. Returns how many went.
+        """
+
+    def remove_surplus(self, number: int, limit: int) -> int:
+        """Delete up to ``limit`` ended inspections of nodes that have more than ``number`` newer ones.
+
+        What goes with them, and which stay in any case, is as of ``remove_ended``.
         """
 
     def list(self, query: Query) -> Sequence[Inspection]: ...
@@ -216,6 +223,9 @@ class Objects(Protocol):
     def discard(self, inspection: str, parts: Sequence[Part]) -> None:
         """Discard the stored objects of these parts: there is newer data, or none is wanted."""
 
+    def discard_keys(self, keys: Iterable[str]) -> None:
+        """Discard these objects, whatever their state."""
+
     def give_up(self, before: float) -> int:
         """Discard what has been uploading since before this time; return how many these were."""
 
@@ -226,6 +236,13 @@ class Objects(Protocol):
         """Return objects in this state (of this backend only, unless empty), by key, from there on."""
 
 
+class Match(msgspec.Struct, frozen=True):
+    """A node that a search found."""
+
+    uuid: str
+    name: str | None
+
+
 class Facts(Protocol):
     """What searches look at: rows of each node, written with the results that they are derived from."""
 
@@ -234,6 +251,15 @@ class Facts(Protocol):
 
     def of(self, node: str) -> Sequence[Fact]:
         """Return the node's rows, by kind and position."""
+
+    def search(self, query: search.Query, limit: int, *, after: str = "") -> Sequence[Match]:
+        """Return nodes that have facts for which the query holds, by UUID, from there on.
+
+        What the query means is ``domain.search.matches``; every adapter agrees with it.
+        """
+
+    def some(self, nodes: Sequence[str], kinds: Sequence[str]) -> dict[str, list[Fact]]:
+        """Return the rows of these kinds of each of these nodes that has any."""
 
 
 class Journal(Protocol):

@@ -19,16 +19,19 @@ from ferroscope.adapters.fake.bmc import FakeBmc
 from ferroscope.adapters.ipmi.bmc import IpmiBmc
 from ferroscope.adapters.redfish.bmc import RedfishBmc
 from ferroscope.adapters.sim.bmc import SimBmc
+from ferroscope.archive.reading import Archive
 from ferroscope.config.settings import Settings
 from ferroscope.ports.bmc import Bmc
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.meter import SILENT, Meter
+from ferroscope.ports.objects import ObjectStore
 from ferroscope.ports.registry import NodeSource
 from ferroscope.runtime.backend import Backend
 from ferroscope.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
     from ferroscope.observe.metrics import Metrics
+    from ferroscope.periodic.singleton import PeriodicTask
     from ferroscope.rules.compile import CompiledRule
 
 # The API does not import the worker's side and the other way round, so each is imported where
@@ -120,6 +123,7 @@ def build_app(
 
     context = ApiContext(
         store=backend.store,
+        archive=build_archive(settings, backend),
         settings=settings,
         drivers=drivers,
         process=process,
@@ -184,6 +188,8 @@ def build_pool(
     rules = RuleStep(RuleBook(built_in_rules(settings)), WebClient())
     tasks = build(pipeline, throttle, BootGate(settings.pxe_filter.allow_timeout), rules)
 
+    archive = build_archive(settings, backend)
+
     def build_worker() -> Worker:
         return Worker(
             store=backend.store,
@@ -196,6 +202,7 @@ def build_pool(
             member=member,
             process=process,
             meter=meter,
+            archive=archive,
         )
 
     return WorkerPool(build_worker, settings.worker.threads)
@@ -211,6 +218,32 @@ def built_in_rules(settings: Settings) -> tuple[CompiledRule, ...]:
         return builtin.load(settings.inspection_rules.built_in_rules)
     except InvalidRuleError as exc:
         raise SetupError(str(exc)) from exc
+
+
+def build_archive(settings: Settings, backend: Backend) -> Archive:
+    """Return what reads inspection data, wherever it is."""
+    return Archive(backend.store, build_shelves(settings))
+
+
+def build_shelves(settings: Settings) -> Mapping[str, ObjectStore]:
+    """Return the object stores that are configured, by name; ``SetupError`` where the one to use is not."""
+    shelves: dict[str, ObjectStore] = {}
+    storage = settings.storage
+    if settings.s3.endpoint:
+        from ferroscope.adapters.objects.s3 import S3Store
+
+        shelves["s3"] = S3Store(settings.s3, timeout=storage.timeout, retries=storage.retries)
+    if settings.swift.auth_url:
+        from ferroscope.adapters.objects.swift import SwiftStore
+
+        try:
+            shelves["swift"] = SwiftStore(settings.swift, timeout=storage.timeout, retries=storage.retries)
+        except ImportError as exc:
+            raise SetupError(f"[swift] needs the package {exc.name}: pip install 'ferroscope[swift]'") from exc
+    if storage.backend in ("s3", "swift") and storage.backend not in shelves:
+        option = "endpoint" if storage.backend == "s3" else "auth_url"
+        raise SetupError(f"[storage] backend is {storage.backend}, but [{storage.backend}] {option} is not set")
+    return shelves
 
 
 def build_source(settings: Settings) -> NodeSource | None:
@@ -237,7 +270,7 @@ def build_singletons(
     from ferroscope.election import Candidate
     from ferroscope.periodic.registry_sync import RegistrySync
     from ferroscope.periodic.retention import Retention
-    from ferroscope.periodic.singleton import PeriodicTask, Singleton
+    from ferroscope.periodic.singleton import Singleton
     from ferroscope.periodic.timeouts import Timeouts
     from ferroscope.runtime.keeper import LeaseKeeper
 
@@ -246,11 +279,37 @@ def build_singletons(
     tasks: list[PeriodicTask] = [
         Timeouts(backend.store, timeout=inspector.timeout, period=inspector.timeout_period, process=process),
         RegistrySync(backend.store, build_source(settings), period=settings.registry.sync_period, process=process),
-        Retention(backend.store, threshold=inspector.retention, period=inspector.retention_period),
+        Retention(
+            backend.store,
+            threshold=inspector.retention,
+            number=inspector.retention_number,
+            period=inspector.retention_period,
+        ),
     ]
+
+    shelves = build_shelves(settings)
+    if shelves or settings.storage.backend == "none":
+        tasks.append(_archiving(settings, backend, shelves, clock=clock, process=process))
 
     def build(task: PeriodicTask) -> Singleton:
         candidate = Candidate(task.name, member, store=backend.lease_store, clock=clock, profile=profile)
         return Singleton(task, candidate, keep=keep, profile=profile, bus=backend.bus, clock=clock, stop=stop)
 
     return [build(task) for task in tasks]
+
+
+def _archiving(
+    settings: Settings, backend: Backend, shelves: Mapping[str, ObjectStore], *, clock: Clock, process: str
+) -> PeriodicTask:
+    from ferroscope.archive.moving import Mover
+    from ferroscope.periodic.archiving import Archiving, newest_inventory
+
+    raid = any(name.lstrip("?").replace("_", "-") == "raid-device" for name in settings.inspector.hooks)
+    return Archiving(
+        backend.store,
+        Mover(backend.store, Archive(backend.store, shelves), process=process),
+        keep=settings.storage.backend,
+        period=settings.storage.period,
+        clock=clock,
+        **({"wanted": newest_inventory} if raid else {}),
+    )

@@ -12,13 +12,16 @@ from typing import Any
 
 import msgspec
 
+from ferroscope.archive.reading import Archive, Found, locate
 from ferroscope.config.settings import Settings
+from ferroscope.domain import facts
 from ferroscope.domain.model import Claim, Document, Entry, Inspection, Node, Port, Request, Severity
 from ferroscope.domain.reasons import Reason
 from ferroscope.domain.states import State
 from ferroscope.ports.bmc import Bmc
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.errors import BmcError
+from ferroscope.ports.objects import ObjectStoreError
 from ferroscope.ports.store import Part, Query, Store, Transaction
 from ferroscope.transition import step
 
@@ -39,7 +42,8 @@ class TaskContext:
     """One attempt of one request.
 
     ``node`` and ``ports`` are this task's own copies. ``rerun`` says that an earlier attempt may
-    have had effects outside. ``parts`` is data to be stored with the inspection.
+    have had effects outside. ``parts`` is data to be stored with the inspection, ``facts`` what
+    searches shall find, None where that has not changed.
     """
 
     def __init__(
@@ -55,6 +59,7 @@ class TaskContext:
         clock: Clock,
         stop: StopFlag,
         process: str,
+        archive: Archive | None = None,
     ) -> None:
         self.claim = claim
         self.before = node
@@ -62,10 +67,12 @@ class TaskContext:
         self.inspection = inspection
         self.port_changes = PortChanges()
         self.parts: dict[Part, bytes] = {}
+        self.facts: list[facts.Fact] | None = None
         self.bmc_addresses: frozenset[str] | None = None
         self.notes: list[tuple[float, Entry]] = []  # when, by the monotonic clock, and what
         self.rerun = rerun
         self.store = store
+        self.archive = archive or Archive(store, {})
         self._bmc = bmc
         self.settings = settings
         self.clock = clock
@@ -176,13 +183,27 @@ class TaskContext:
         before = {} if self.inspection is None else {"started_at": self.inspection.started_at}
         query = Query(filters=filters, before=before, sort_key="started_at", descending=True, limit=1)
 
-        def work(tx: Transaction) -> bytes | None:
+        def work(tx: Transaction) -> Found | None:
             for found in tx.inspections.list(query):
-                return tx.data.load(found.uuid, ("inventory",)).get("inventory")
+                return locate(tx, found.uuid, ("inventory",))
             return None
 
-        stored = self.store.read(work)
+        found = self.store.read(work)
+        try:
+            stored = self.archive.fetch(found).get("inventory") if found is not None else None
+        except ObjectStoreError as exc:
+            # It helps to know, but the inspection must not fail because something else is away.
+            message = f"the previous inventory cannot be read, processing goes on without it: {exc}"
+            self.note("previous inventory", message, severity=Severity.WARNING)
+            return None
         return None if stored is None else msgspec.json.decode(stored, type=dict[str, Any])
+
+    def learn(self, inventory: Document, plugin_data: Document) -> None:
+        """Derive what searches shall find from the results; nothing is stored anew where it is as before."""
+        found = facts.derive(inventory, plugin_data)
+        digest = facts.digest(found)
+        if digest != self.node.facts:
+            self.node.facts, self.facts = digest, found
 
     def pause(self, seconds: float) -> None:
         """Wait; raise ``StoppedError`` when the process shall stop."""

@@ -15,6 +15,7 @@ import msgspec
 import structlog
 
 from ferroscope import transition
+from ferroscope.archive.reading import Archive
 from ferroscope.config.settings import Settings
 from ferroscope.domain.decision import Decision, Run, decide
 from ferroscope.domain.model import Claim, Inspection, Node, Request, Severity
@@ -67,8 +68,10 @@ class Worker:
         member: str,
         process: str,
         meter: Meter = SILENT,
+        archive: Archive | None = None,
     ) -> None:
         self.store = store
+        self.archive = archive
         self.queue = queue
         self.tasks = tasks
         self.drivers = drivers
@@ -172,6 +175,7 @@ class Worker:
             clock=self.clock,
             stop=self.stop,
             process=self.process,
+            archive=self.archive,
         )
 
     # The seven steps.

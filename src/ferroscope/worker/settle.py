@@ -45,8 +45,11 @@ def settle(
         tx.nodes.remove(node.uuid)
         context.notes.clear()  # its journal went with it
         return node
+    had_facts = node.facts is not None
     node = three_way(context.before, context.node, node)
     _save_results(tx, context, node)
+    if context.facts is not None:
+        tx.facts.replace(node.uuid, context.facts, had=had_facts)
     moves = [move for move in _moves(context, decision, outcome, with_task) if move.target is not node.state]
     for move in moves:
         node = transition.apply(tx, node, move)
@@ -89,3 +92,5 @@ def _save_results(tx: Transaction, context: TaskContext, node: Node) -> None:
         tx.ports.update(port)
     if context.parts and node.inspection:
         tx.data.save(node.inspection, node.uuid, context.parts)
+        if context.request.event is Event.REAPPLY:
+            tx.objects.discard(node.inspection, tuple(context.parts))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
 import msgspec
@@ -39,12 +39,22 @@ class MemoryInspections:
             self._rows.inspections.put(uuid, copy(msgspec.structs.replace(known, **changes)))
 
     def remove_ended(self, before: float, limit: int) -> int:
+        return self._remove_those(lambda one: (one.finished_at or before) < before, limit)
+
+    def remove_surplus(self, number: int, limit: int) -> int:
+        return self._remove_those(lambda one: self._newer(one) >= number, limit)
+
+    def _newer(self, one: Inspection) -> int:
+        others = (self._stored(uuid) for uuid in self._rows.inspections_of_node.of(one.node))
+        return sum((other.started_at, other.uuid) > (one.started_at, one.uuid) for other in others)
+
+    def _remove_those(self, wanted: Callable[[Inspection], bool], limit: int) -> int:
         newest = {node.inspection for node in self._rows.nodes.values()}
         ended = [
             (one.finished_at, one.uuid, one.node)
             for one in self._rows.inspections.values()
             if one.finished_at is not None
-            and one.finished_at < before
+            and wanted(one)
             and one.uuid not in newest
             and (one.state is not State.FINISHED or self._superseded(one))
         ]

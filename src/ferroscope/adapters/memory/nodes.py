@@ -60,7 +60,7 @@ class MemoryNodes:
         for key in rows.data_of_node.drop(uuid):
             rows.data.drop(key)
             rows.data_at.drop(key)
-        MemoryObjects(rows, self._now).discard_of(rows.objects_of_node.of(uuid))
+        MemoryObjects(rows, self._now).discard_keys(rows.objects_of_node.of(uuid))
         rows.facts.drop(uuid)
         for request in rows.requests_of_node.drop(uuid):
             rows.requests.drop(request)

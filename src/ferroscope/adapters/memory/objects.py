@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from ferroscope.adapters.memory.rows import Rows
+from ferroscope.domain import search
 from ferroscope.domain.facts import Fact
 from ferroscope.ports.errors import ConflictError
-from ferroscope.ports.store import ObjectState, Part, StoredObject
+from ferroscope.ports.store import Match, ObjectState, Part, StoredObject
 
 
 class MemoryObjects:
@@ -43,10 +44,9 @@ class MemoryObjects:
         return [one for one in found if one is not None and one.state == "stored"]
 
     def discard(self, inspection: str, parts: Sequence[Part]) -> None:
-        self.discard_of([one.key for one in self.find(inspection, parts)])
+        self.discard_keys([one.key for one in self.find(inspection, parts)])
 
-    def discard_of(self, keys: Iterable[str]) -> None:
-        """Discard these, stored or still on their way."""
+    def discard_keys(self, keys: Iterable[str]) -> None:
         for key in keys:
             known = self._rows.objects.get(key)
             if known is not None and known.state != "discarded":
@@ -54,7 +54,7 @@ class MemoryObjects:
 
     def give_up(self, before: float) -> int:
         late = [one.key for one in self._all() if one.state == "uploading" and one.at < before]
-        self.discard_of(late)
+        self.discard_keys(late)
         return len(late)
 
     def forget(self, keys: Iterable[str]) -> None:
@@ -83,3 +83,17 @@ class MemoryFacts:
 
     def of(self, node: str) -> Sequence[Fact]:
         return sorted(self._rows.facts.get(node) or (), key=lambda fact: (fact.kind, fact.position))
+
+    def search(self, query: search.Query, limit: int, *, after: str = "") -> Sequence[Match]:
+        found = [
+            Match(node.uuid, node.name)
+            for node in self._rows.nodes.values()
+            if node.facts is not None
+            and node.uuid > after
+            and search.matches(query, self._rows.facts.get(node.uuid) or ())
+        ]
+        return sorted(found, key=lambda match: match.uuid)[:limit]
+
+    def some(self, nodes: Sequence[str], kinds: Sequence[str]) -> dict[str, list[Fact]]:
+        found = {node: [fact for fact in self.of(node) if fact.kind in kinds] for node in nodes}
+        return {node: facts for node, facts in found.items() if facts}

@@ -10,12 +10,15 @@ import msgspec
 from sqlalchemy import Insert, bindparam, delete, insert, select
 
 from ferroscope.adapters.sql import schema
+from ferroscope.adapters.sql.searching import condition
+from ferroscope.domain import search
 from ferroscope.domain.facts import Fact
+from ferroscope.ports.store import Match
 
 if TYPE_CHECKING:
     from ferroscope.adapters.sql.store import SqlTransaction
 
-_f = schema.facts.c
+_f, _n = schema.facts.c, schema.nodes.c
 _NAMES: Final = Fact.__struct_fields__
 _DELETE = delete(schema.facts).where(_f.node == bindparam("_node"))
 _SELECT = select(*(_f[name] for name in _NAMES)).where(_f.node == bindparam("node")).order_by(_f.kind, _f.position)
@@ -60,3 +63,23 @@ class SqlFacts:
 
     def of(self, node: str) -> Sequence[Fact]:
         return [Fact(*row) for row in self._tx.run(_SELECT, {"node": node})]
+
+    def search(self, query: search.Query, limit: int, *, after: str = "") -> Sequence[Match]:
+        statement = (
+            select(_n.uuid, _n.name)
+            .where(_n.facts.is_not(None), _n.uuid > after, condition(query))
+            .order_by(_n.uuid)
+            .limit(limit)
+        )
+        return [Match(uuid, name) for uuid, name in self._tx.connection.execute(statement)]
+
+    def some(self, nodes: Sequence[str], kinds: Sequence[str]) -> dict[str, list[Fact]]:
+        statement = (
+            select(_f.node, *(_f[name] for name in _NAMES))
+            .where(_f.node.in_(list(nodes)), _f.kind.in_(list(kinds)))
+            .order_by(_f.node, _f.kind, _f.position)
+        )
+        found: dict[str, list[Fact]] = {}
+        for node, *row in self._tx.connection.execute(statement):
+            found.setdefault(node, []).append(Fact(*row))
+        return found

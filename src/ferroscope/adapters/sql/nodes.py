@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from sqlalchemy import Table, bindparam, delete, exists, insert, or_, select, update
+from sqlalchemy import Table, bindparam, delete, exists, func, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from ferroscope.adapters.sql import schema
@@ -63,6 +63,22 @@ _ENDED = (
         or_(_i.state != State.FINISHED.value, _SUPERSEDED),
     )
     .order_by(_i.finished_at)
+    .limit(bindparam("limit"))
+)
+_ranked = select(
+    _i.uuid,
+    func.row_number().over(partition_by=_i.node, order_by=(_i.started_at.desc(), _i.uuid.desc())).label("place"),
+).subquery("ranked")
+_SURPLUS = (
+    select(_i.uuid)
+    .join(_ranked, _ranked.c.uuid == _i.uuid)
+    .where(
+        _ranked.c.place > bindparam("number"),
+        _i.finished_at.is_not(None),
+        _i.uuid.not_in(_NEWEST),
+        or_(_i.state != State.FINISHED.value, _SUPERSEDED),
+    )
+    .order_by(_i.finished_at, _i.uuid)
     .limit(bindparam("limit"))
 )
 _DELETE_ENDED = tuple(
@@ -211,8 +227,13 @@ class SqlInspections:
         self._tx.run(_UPDATE_INSPECTION, changes | {"_uuid": uuid})
 
     def remove_ended(self, before: float, limit: int) -> int:
+        return self._remove(list(self._tx.connection.execute(_ENDED, {"before": before, "limit": limit}).scalars()))
+
+    def remove_surplus(self, number: int, limit: int) -> int:
+        return self._remove(list(self._tx.connection.execute(_SURPLUS, {"number": number, "limit": limit}).scalars()))
+
+    def _remove(self, uuids: Sequence[str]) -> int:
         execute = self._tx.connection.execute
-        uuids = list(execute(_ENDED, {"before": before, "limit": limit}).scalars())
         for statement in _DELETE_ENDED if uuids else ():
             execute(statement, {"uuids": uuids})
         if uuids:

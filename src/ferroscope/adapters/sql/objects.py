@@ -27,6 +27,7 @@ _DISCARD = (
     .where(_o.inspection == bindparam("_inspection"), _o.part == bindparam("_part"), _o.state == "stored")
     .values(_TO)
 )
+_DISCARD_KEY = update(schema.objects).where(_o.key == bindparam("_key"), _o.state != "discarded").values(_TO)
 _GIVE_UP = update(schema.objects).where(_o.state == "uploading", _o.at < bindparam("_before")).values(_TO)
 _OF_NODE = select(*_OBJECT.columns).where(_o.node == bindparam("node"), _o.state == "stored").order_by(_o.key)
 _PAGE = (
@@ -72,6 +73,10 @@ class SqlObjects:
         for part in parts:
             given = {"_inspection": inspection, "_part": part, "_to": "discarded", "_now": self._tx.now}
             self._tx.run(_DISCARD, given)
+
+    def discard_keys(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self._tx.run(_DISCARD_KEY, {"_key": key, "_to": "discarded", "_now": self._tx.now})
 
     def give_up(self, before: float) -> int:
         return self._tx.run(_GIVE_UP, {"_before": before, "_to": "discarded", "_now": self._tx.now}).rowcount

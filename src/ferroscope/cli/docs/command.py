@@ -19,6 +19,7 @@ PAGES: Final[dict[str, tuple[str, str]]] = {
     "simulator": ("simulator.md", "ferroscope.sim.reference"),
     "cli": ("cli.md", "ferroscope.cli.docs.commands"),
     "hooks": ("hooks.md", "ferroscope.cli.docs.hooks"),
+    "search": ("search.md", "ferroscope.cli.docs.searching"),
     "metrics": ("metrics.md", "ferroscope.cli.docs.metrics"),
 }
 

@@ -44,6 +44,8 @@ def _lines(command: click.Command, parent: click.Context | None, name: str) -> I
                 yield from _lines(found, context, child)
     else:
         yield from _page(command, context)
+        for below in getattr(command, "below", ()):
+            yield from _lines(below, context, below.name)
 
 
 def _page(command: click.Command, context: click.Context) -> Iterator[str]:

@@ -48,6 +48,7 @@ class ProcessTask:
             plugin_data = self._pipeline.run(context, inventory, unprocessed, owned=True)
             self._rules.apply(context, rules, inventory, plugin_data)
             context.parts["plugin_data"] = encode(plugin_data)
+            context.learn(inventory, plugin_data)
         except HookError as exc:
             return self._fail(context, Fail(exc.reason, str(exc)))
         except RuleFailedError as exc:

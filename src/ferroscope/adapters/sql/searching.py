@@ -1,0 +1,66 @@
+"""A search's query as a condition in SQL on a row of ``nodes``; its meaning is ``domain.search``.
+
+Every test of a column is false where the column is NULL, so that negation is what it says and no
+third truth value comes into it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import ColumnElement, and_, exists, func, not_, or_, select
+
+from ferroscope.adapters.sql import schema
+from ferroscope.domain import search
+from ferroscope.domain.search import COMPARE
+
+_ESCAPE: Final = "!"
+_LIKE: Final = str.maketrans({_ESCAPE: _ESCAPE * 2, "%": f"{_ESCAPE}%", "_": f"{_ESCAPE}_", "*": "%", "?": "_"})
+
+
+def condition(query: search.Query) -> ColumnElement[bool]:
+    """Return the condition that the query is on a node."""
+    match query:
+        case search.Not(of):
+            return not_(condition(of))
+        case search.All(of):
+            return and_(*(condition(one) for one in of))
+        case search.Any(of):
+            return or_(*(condition(one) for one in of))
+        case search.Some():
+            return exists().where(_parts(query))
+        case search.Count(some, op, value):
+            number = select(func.count()).where(_parts(some)).scalar_subquery()
+            return COMPARE[op](number, value)  # type: ignore[arg-type,return-value]
+    raise TypeError(f"{type(query).__name__} is a condition on a part, not on a node")
+
+
+def _parts(some: search.Some) -> ColumnElement[bool]:
+    """Return which of the facts are such parts of the node at hand."""
+    table = schema.facts.c
+    mine = and_(table.node == schema.nodes.c.uuid, table.kind == some.kind)
+    return mine if some.of is None else and_(mine, _holds(some.of))
+
+
+def _holds(query: search.Query) -> ColumnElement[bool]:
+    match query:
+        case search.Not(of):
+            return not_(_holds(of))
+        case search.All(of):
+            return and_(*(_holds(one) for one in of))
+        case search.Any(of):
+            return or_(*(_holds(one) for one in of))
+        case search.Some() | search.Count():
+            raise TypeError("parts have no parts")
+    column = schema.facts.c[query.column]
+    known: ColumnElement[bool] = column.is_not(None)
+    match query:
+        case search.Number(_, op, value):
+            return and_(known, COMPARE[op](column, value))  # type: ignore[arg-type]
+        case search.Text(_, values, negated):
+            listed = column.in_(values)
+            return and_(known, not_(listed) if negated else listed)
+        case search.Glob(_, pattern):
+            return and_(known, column.like(pattern.translate(_LIKE), escape=_ESCAPE))
+        case search.Known():
+            return known

@@ -1,0 +1,142 @@
+"""The inventories of a node over time: one revision for each inspection, and what changed between two.
+
+A revision is named by its inspection's UUID, or by its number: 1 is the oldest that is kept, -1 the
+newest, -2 the one before.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from ferroscope.api import scalars, stored_data
+from ferroscope.api.call import Call, NoQuery, Reply
+from ferroscope.api.context import ApiContext
+from ferroscope.api.errors import BadRequestError, MissingError
+from ferroscope.api.nodes import node_ident
+from ferroscope.api.times import iso
+from ferroscope.domain import diff
+from ferroscope.domain.model import Inspection
+from ferroscope.ports.store import Part, Query, Transaction
+
+_REVISION: Final = "A revision: the inspection's UUID, or its number: 1 is the oldest, -1 the newest."
+
+Revision = Annotated[str, msgspec.Meta(description=_REVISION)]
+
+
+class DiffQuery(msgspec.Struct, frozen=True):
+    """Query of GET /v1/nodes/{node}/inventory/diff; by default the newest revision and the one before."""
+
+    before: Revision = "-2"
+    after: Revision = "-1"
+
+
+class RevisionView(msgspec.Struct, frozen=True):
+    """One inspection whose inventory is kept; ``stored_in`` says where."""
+
+    number: int
+    inspection: str
+    state: str
+    started_at: str | None
+    finished_at: str | None
+    stored_in: str
+    bytes: int | None = None
+
+
+class RevisionList(msgspec.Struct, frozen=True):
+    """All revisions, oldest first."""
+
+    revisions: list[RevisionView]
+
+
+class DiffView(msgspec.Struct, frozen=True):
+    """What changed between two revisions; ``changes`` is empty where nothing did."""
+
+    node: str
+    before: RevisionView
+    after: RevisionView
+    changes: list[diff.Change]
+
+
+def list_revisions(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """List the inspections of a node whose inventories are kept."""
+    ident = node_ident(call)
+    return Reply(200, RevisionList(revisions=context.store.read(lambda tx: revisions(tx, tx.nodes.get(ident).uuid))))
+
+
+def get_diff(context: ApiContext, call: Call[DiffQuery, None]) -> Reply:
+    """Compare two inventories of a node."""
+    ident, asked = node_ident(call), call.query
+    node, known = context.store.read(lambda tx: _known(tx, ident))
+    before, after = (pick(known, text) for text in (asked.before, asked.after))
+    data = [
+        context.archive.load(one.inspection, ("inventory", "plugin_data", "unprocessed")) for one in (before, after)
+    ]
+    return Reply(200, DiffView(node, before, after, diff.compare(_documents(data[0]), _documents(data[1]))))
+
+
+def load(context: ApiContext, ident: str, revision: str) -> dict[Part, bytes]:
+    """Return inventory and plugin data of one revision; no plugin data where its processing failed."""
+    _, known = context.store.read(lambda tx: _known(tx, ident))
+    one = pick(known, revision)
+    parts = context.archive.load(one.inspection, stored_data.PROCESSED)
+    if "inventory" not in parts:
+        raise MissingError(f"The inventory of inspection {one.inspection} was removed just now.")
+    parts.setdefault("plugin_data", b"{}")
+    return parts
+
+
+def pick(known: list[RevisionView], text: str) -> RevisionView:
+    """Return the revision that ``text`` names; ``BadRequestError``, ``MissingError``."""
+    try:
+        number = int(text)
+    except ValueError:
+        uuid = scalars.uuid("revision", text)
+        found = [one for one in known if one.inspection == uuid]
+        if not found:
+            raise MissingError(f"Inspection {uuid} is none of this node whose inventory is kept.") from None
+        return found[0]
+    if number == 0 or abs(number) > 1_000_000:
+        raise BadRequestError("Revisions are numbered from 1, the oldest; -1 is the newest.")
+    if abs(number) > len(known):
+        kept = "one revision is" if len(known) == 1 else f"{len(known)} revisions are"
+        raise MissingError(f"There is no revision {number}: {kept} kept. [inspector] retention says for how long.")
+    return known[number - 1 if number > 0 else number]
+
+
+def revisions(tx: Transaction, node: str) -> list[RevisionView]:
+    """Return all revisions of the node, oldest first."""
+    places: dict[str, tuple[str, int | None]] = {
+        one.inspection: ("database", None) for one in tx.data.of_node(node) if one.part == "inventory"
+    }
+    for stored in tx.objects.of_node(node):
+        if stored.part == "inventory":
+            places.setdefault(stored.inspection, (stored.backend, stored.size))
+    listed = tx.inspections.list(Query(filters={"node": node}, sort_key="started_at"))
+    kept = [one for one in listed if one.uuid in places]
+    return [_view(number, one, *places[one.uuid]) for number, one in enumerate(kept, 1)]
+
+
+def _known(tx: Transaction, ident: str) -> tuple[str, list[RevisionView]]:
+    node = tx.nodes.get(ident).uuid
+    return node, revisions(tx, node)
+
+
+def _view(number: int, one: Inspection, place: str, size: int | None) -> RevisionView:
+    return RevisionView(
+        number=number,
+        inspection=one.uuid,
+        state=str(one.state),
+        started_at=iso(one.started_at),
+        finished_at=iso(one.finished_at),
+        stored_in=place,
+        bytes=size,
+    )
+
+
+def _documents(parts: Any) -> tuple[Any, Any]:
+    if "inventory" not in parts:
+        raise MissingError("One of the two inventories was removed just now.")
+    beside = parts.get("plugin_data") or parts.get("unprocessed") or b"{}"
+    return msgspec.json.decode(parts["inventory"]), msgspec.json.decode(beside)

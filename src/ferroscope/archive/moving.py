@@ -1,0 +1,166 @@
+"""Moves parts of inspection data, one by one, so that each is at one place whoever dies when.
+
+The order is: note the object (``uploading``), upload it, and in one transaction let it be stored
+and drop what it replaces, provided that this is still the same. Whatever is interrupted stays
+where it was; the object that may have come into being is given up and deleted later.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from ferroscope.archive.reading import Archive, pack
+from ferroscope.domain.model import Entry, Severity
+from ferroscope.ports.errors import NotFoundError, StoreUnavailableError
+from ferroscope.ports.objects import ObjectMissingError, ObjectStoreError
+from ferroscope.ports.store import Held, Store, StoredObject, Transaction
+
+Fence = Callable[[Transaction], None]
+
+GIVEN_UP_AFTER: Final = 3600.0
+"""Seconds; no upload takes as long, and an object of an older one may be deleted."""
+
+
+class Job(msgspec.Struct, frozen=True):
+    """One part on its way to ``target``: from the database (``held``), or from another store (``source``)."""
+
+    target: StoredObject
+    held: Held | None = None
+    source: StoredObject | None = None
+
+
+class Carried(msgspec.Struct, frozen=True):
+    """What became of a job: its size in the store, or why it did not get there."""
+
+    job: Job
+    size: int = 0
+    error: str | None = None
+    lost: bool = False
+
+
+def unfenced(_tx: Transaction) -> None:
+    """For whoever acts without an office."""
+
+
+class Mover:
+    """The steps of a move; ``process`` names us on timelines."""
+
+    def __init__(self, store: Store, archive: Archive, *, process: str) -> None:
+        self._store = store
+        self._archive = archive
+        self._process = process
+
+    def plan(self, found: Sequence[Held | StoredObject], to: str, fence: Fence = unfenced) -> list[Job]:
+        """Note the objects that are about to come into being, and return what is to be carried there."""
+        jobs = [self._job(one, to) for one in found]
+
+        def work(tx: Transaction) -> None:
+            fence(tx)
+            tx.objects.add(job.target for job in jobs)
+
+        self._store.write(work)
+        return jobs
+
+    def carry(self, job: Job) -> Carried:
+        """Upload one part; touches no row. Never raises what an object store or a database may do."""
+        try:
+            if job.source is not None:
+                content = self._archive.content(job.source)
+            else:
+                target = job.target
+                content = self._store.read(lambda tx: tx.data.load(target.inspection, (target.part,)))[target.part]
+            packed = pack(content)
+            self._archive.shelves[job.target.backend].put(job.target.key, packed)
+            return Carried(job, size=len(packed))
+        except KeyError:
+            return Carried(job, error="it is gone already", lost=True)
+        except ObjectMissingError as exc:
+            return Carried(job, error=str(exc), lost=True)
+        except (ObjectStoreError, StoreUnavailableError) as exc:
+            return Carried(job, error=str(exc))
+
+    def settle(self, carried: Sequence[Carried], fence: Fence = unfenced) -> int:
+        """Let what arrived be stored, instead of what it was made from; return how many these were."""
+        arrived = [one for one in carried if one.error is None]
+
+        def work(tx: Transaction) -> int:
+            fence(tx)
+            return sum(self._arrived(tx, one) for one in arrived)
+
+        return self._store.write(work) if arrived else 0
+
+    def bring_back(self, source: StoredObject, fence: Fence = unfenced) -> bool:
+        """Move one object into the database; errors as of ``Archive.content``."""
+        content = self._archive.content(source)
+
+        def work(tx: Transaction) -> bool:
+            fence(tx)
+            try:
+                tx.nodes.get(source.node, lock=True)
+            except NotFoundError:
+                return False
+            if source.key not in [one.key for one in tx.objects.find(source.inspection, (source.part,))]:
+                return False
+            tx.data.save(source.inspection, source.node, {source.part: content})
+            tx.objects.discard(source.inspection, (source.part,))
+            return True
+
+        return self._store.write(work)
+
+    def remove(self, one: StoredObject) -> None:
+        """Delete an object in its store, which may be done again; ``ObjectStoreError``."""
+        shelf = self._archive.shelves.get(one.backend)
+        if shelf is None:
+            raise ObjectStoreError(f"an object is to be deleted in {one.backend}, which is not configured")
+        shelf.delete(one.key)
+
+    def forget(self, keys: Sequence[str], fence: Fence = unfenced) -> None:
+        """Forget discarded objects that are deleted."""
+
+        def work(tx: Transaction) -> None:
+            fence(tx)
+            tx.objects.forget(keys)
+
+        if keys:
+            self._store.write(work)
+
+    def warn(self, job: Job, error: str, fence: Fence = unfenced) -> None:
+        """Note on the node's timeline that its data could not be moved yet."""
+        message = f"the {job.target.part} stays in the database for now, it will be tried again: {error}"
+        entry = Entry(
+            node=job.target.node,
+            inspection=job.target.inspection,
+            step="not moved",
+            message=message,
+            process=self._process,
+            severity=Severity.WARNING,
+        )
+
+        def work(tx: Transaction) -> None:
+            fence(tx)
+            tx.journal.append([entry])
+
+        self._store.write(work)
+
+    def _job(self, one: Held | StoredObject, to: str) -> Job:
+        key = f"{one.node}/{one.inspection}/{one.part}-{secrets.token_hex(6)}.json.gz"
+        target = StoredObject(key=key, backend=to, inspection=one.inspection, node=one.node, part=one.part)
+        return Job(target, held=one) if isinstance(one, Held) else Job(target, source=one)
+
+    def _arrived(self, tx: Transaction, carried: Carried) -> bool:
+        """Let the object be stored; False where there is newer data, or the node is gone: then it is given up."""
+        job, target = carried.job, carried.job.target
+        before = [one.key for one in tx.objects.find(target.inspection, (target.part,))]
+        if job.source is not None and job.source.key not in before:
+            return False
+        if not tx.objects.keep(target.key):
+            return False
+        if job.held is not None and not tx.data.drop(job.held):
+            tx.objects.discard_keys([target.key])  # and no other: one of them may be all that there is
+            return False
+        tx.objects.discard_keys(before)
+        return True

@@ -1,0 +1,106 @@
+"""``ferroscope inventory``: what inspections found, each of them, and what changed between two."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ferroscope.cli.client import Api, ApiError, Json, node_path
+from ferroscope.cli.exits import Exit, Failure
+from ferroscope.cli.lookup import find, node_argument
+from ferroscope.cli.output import Output, table, with_api
+from ferroscope.cli.times import ago
+
+_REVISION = "REV is the UUID of an inspection or a number: 1 is the oldest that is kept, -1 the newest."
+
+
+@click.group()
+def inventory() -> None:
+    """Show, save and compare what inspections found."""
+
+
+def _revision_option(function: Any) -> Any:
+    return click.option("--revision", metavar="REV", help=f"Another one than the newest. {_REVISION}")(function)
+
+
+@inventory.command("list")
+@node_argument
+@with_api
+def list_revisions(api: Api, out: Output, *, ident: str) -> None:
+    """List the inspections of a node whose inventories are kept."""
+    found = api.get(node_path(find(api, ident)["uuid"], "inventory", "revisions"))["revisions"]
+    rows = [
+        (one["number"], one["inspection"], one["state"], ago(one["finished_at"]), one["stored_in"]) for one in found
+    ]
+    out.show(found, lambda screen: screen.print(table(("REV", "INSPECTION", "STATE", "ENDED", "STORED IN"), rows)))
+    if not found:
+        out.say("no inventory of it is kept")
+
+
+@inventory.command()
+@node_argument
+@_revision_option
+@with_api
+def show(api: Api, out: Output, *, ident: str, revision: str | None) -> None:
+    """Show what the ramdisk found: a summary, or with -o json all of it."""
+    from ferroscope.cli.node import summary
+
+    found = _get(api, ident, revision)
+    out.show(found, lambda screen: summary.draw(screen, found["inventory"]))
+
+
+@inventory.command()
+@node_argument
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@_revision_option
+@with_api
+def save(api: Api, out: Output, *, ident: str, file: Path, revision: str | None) -> None:
+    """Write inventory and plugin data to FILE, as JSON; 'ferroscope inspect reapply --data' reads it."""
+    import json
+
+    found = _get(api, ident, revision)
+    file.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    out.say(f"saved to {file}")
+
+
+@inventory.command(epilog=f"{_REVISION} Exit code 0: nothing changed. 1: something did. 3: no such node or revision.")
+@node_argument
+@click.argument("before", metavar="[REV", default="-2", required=False)
+@click.argument("after", metavar="REV]", default="-1", required=False)
+@with_api
+def diff(api: Api, out: Output, *, ident: str, before: str, after: str) -> None:
+    """Compare two inventories of a node: by default the newest and the one before.
+
+    Put -- before negative numbers.
+    """
+    path = node_path(find(api, ident)["uuid"], "inventory", "diff")
+    found = api.get(path, before=before, after=after)
+    changes = found["changes"]
+    out.show(found, lambda screen: _draw(screen, found))
+    raise click.exceptions.Exit(Exit.FAILURE if changes else Exit.OK)
+
+
+def _draw(screen: Any, found: Json) -> None:
+    signs = {"added": "+", "removed": "-", "changed": "~", "replaced": "!"}
+    for change in found["changes"]:
+        screen.print(f"{signs[change['what']]} {change['text']}")
+    if not found["changes"]:
+        screen.print("nothing changed")
+
+
+def _get(api: Api, ident: str, revision: str | None) -> Json:
+    node = find(api, ident)
+    name = node["name"] or node["uuid"]
+    try:
+        return api.get(node_path(node["uuid"], "inventory"), revision=revision)
+    except ApiError as exc:
+        if exc.status != 404:
+            raise
+        advice = (
+            f"inspect it: ferroscope inspect {name} --watch"
+            if revision is None
+            else f"ferroscope inventory list {name}"
+        )
+        raise Failure(f"{name} has no such inventory: {exc.message}", exit_code=Exit.NOT_FOUND, advice=advice) from None

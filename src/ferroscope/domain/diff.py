@@ -1,0 +1,212 @@
+"""What changed in a machine between two inspections, in words that a person reads.
+
+Parts are recognized again by what does not change (a NIC by its MAC, a disk by its serial number),
+or else by where they sit. Same part, other values: changed; another part in the same place:
+replaced. What a machine does anew with every boot (who got which name) is told only with its part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from ferroscope.domain.facts import KINDS
+from ferroscope.domain.hardware import Kind, Part, Value, parts
+
+What = Literal["added", "removed", "changed", "replaced"]
+
+# kind -> what identifies a part, the best first; and where it sits.
+_IDENTITY: Final[dict[Kind, tuple[str, ...]]] = {
+    "node": (),
+    "cpu": (),
+    "nic": ("mac",),
+    "disk": ("serial", "wwn"),
+    "dimm": ("serial",),
+    "gpu": (),
+}
+_PLACE: Final[dict[Kind, tuple[str, ...]]] = {
+    "node": (),
+    "cpu": (),
+    "nic": ("name",),
+    "disk": ("name",),
+    "dimm": ("slot",),
+    "gpu": ("address",),
+}
+# Differs from boot to boot, or follows from other parts.
+_NO_NEWS: Final[dict[Kind, frozenset[str]]] = {
+    "node": frozenset({"hostname", "storage"}),
+    "cpu": frozenset({"frequency"}),
+    "nic": frozenset({"name"}),
+    "disk": frozenset({"name"}),
+    "dimm": frozenset(),
+    "gpu": frozenset(),
+}
+_TITLES: Final[dict[Kind, str]] = {
+    "node": "machine",
+    "cpu": "CPU",
+    "nic": "NIC",
+    "disk": "disk",
+    "dimm": "DIMM",
+    "gpu": "GPU",
+}
+_SHOWN: Final[dict[Kind, tuple[str, ...]]] = {
+    "node": ("vendor", "product"),
+    "cpu": ("model",),
+    "nic": ("mac", "vendor", "product", "speed"),
+    "disk": ("type", "size", "vendor", "model", "serial"),
+    "dimm": ("size", "type", "model", "serial"),
+    "gpu": ("vendor", "product"),
+}
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One difference. ``where`` names the part; ``field`` is set for what changed of it.
+
+    ``text`` is the whole of it as a sentence.
+    """
+
+    what: What
+    kind: Kind
+    where: str
+    text: str
+    field: str | None = None
+    before: Value | None = None
+    after: Value | None = None
+
+
+def compare(before: tuple[Any, Any], after: tuple[Any, Any]) -> list[Change]:
+    """Return what changed from one (inventory, plugin data) to another; in the order of kinds and places."""
+    old, new = parts(*before), parts(*after)
+    return [change for kind in KINDS for change in _kind(kind, _of(kind, old), _of(kind, new))]
+
+
+def _of(kind: Kind, found: Sequence[Part]) -> list[Part]:
+    return [part for part in found if part.kind == kind]
+
+
+def _kind(kind: Kind, old: list[Part], new: list[Part]) -> list[Change]:
+    pairs, old, new = _paired(old, new, _IDENTITY[kind])
+    replaced, old, new = _paired(old, new, _PLACE[kind] or None)
+    changes = [change for before, after in pairs for change in _changed(before, after)]
+    for before, after in replaced:
+        changes += _replaced(before, after) if _other(before, after) else _changed(before, after)
+    changes += [_gone_or_new("removed", part) for part in old]
+    changes += [_gone_or_new("added", part) for part in new]
+    return changes
+
+
+def _paired(
+    old: list[Part], new: list[Part], fields: tuple[str, ...] | None
+) -> tuple[list[tuple[Part, Part]], list[Part], list[Part]]:
+    """Return the parts that are the same by one of the fields, and what is left of both.
+
+    None: there is one such part in a machine, and it is the same. A value that several parts have
+    identifies none.
+    """
+    if fields is None:
+        return list(zip(old, new, strict=False)), old[len(new) :], new[len(old) :]
+    pairs: list[tuple[Part, Part]] = []
+    for field in fields:
+        here, there = _by(field, old), _by(field, new)
+        for value in [value for value in here if value in there]:
+            pairs.append((here[value], there[value]))
+        taken = {id(part) for pair in pairs for part in pair}
+        old = [part for part in old if id(part) not in taken]
+        new = [part for part in new if id(part) not in taken]
+    return pairs, old, new
+
+
+def _by(field: str, found: list[Part]) -> dict[str, Part]:
+    known: dict[str, list[Part]] = {}
+    for part in found:
+        value = part.fields.get(field)
+        if isinstance(value, str):
+            known.setdefault(value.lower(), []).append(part)
+    return {value: same[0] for value, same in known.items() if len(same) == 1}
+
+
+def _other(before: Part, after: Part) -> bool:
+    """Whether two parts in one place are known to be different ones."""
+    return any(
+        field in before.fields and field in after.fields and before.fields[field] != after.fields[field]
+        for field in _IDENTITY[before.kind]
+    )
+
+
+def _changed(before: Part, after: Part) -> list[Change]:
+    found = []
+    for field in KINDS[before.kind]:
+        old, new = before.fields.get(field), after.fields.get(field)
+        if old == new or field in _NO_NEWS[before.kind]:
+            continue
+        if isinstance(old, str) and isinstance(new, str) and old.lower() == new.lower():
+            continue
+        where = _where(after)
+        name = field.replace("_", " ")
+        told = f"{shown(before.kind, field, old)} -> {shown(before.kind, field, new)}"
+        text = f"{where}: {name} {told}"
+        found.append(Change("changed", before.kind, where, text, field, old, new))
+    return found
+
+
+def _replaced(before: Part, after: Part) -> list[Change]:
+    where = _where(after)
+    text = f"{where} was replaced: {_described(before)} -> {_described(after)}"
+    return [Change("replaced", before.kind, where, text)]
+
+
+def _gone_or_new(what: What, part: Part) -> Change:
+    where = _where(part)
+    verb = "is new" if what == "added" else "is gone"
+    described = _described(part)
+    return Change(what, part.kind, where, f"{where} {verb}" + (f": {described}" if described else ""))
+
+
+def _where(part: Part) -> str:
+    place = next((str(part.fields[field]) for field in _PLACE[part.kind] if field in part.fields), "")
+    if not place:
+        place = next((str(part.fields[field]) for field in _IDENTITY[part.kind] if field in part.fields), "")
+    return f"{_TITLES[part.kind]} {place}".rstrip()
+
+
+def _described(part: Part) -> str:
+    told = []
+    for field in _SHOWN[part.kind]:
+        if field in part.fields:
+            text = shown(part.kind, field, part.fields[field])
+            told.append(f"serial {text}" if field == "serial" else text)
+    return ", ".join(told)
+
+
+def shown(kind: Kind, field: str, value: Value | None) -> str:
+    """Return a value as a person reads it, with its unit."""
+    if value is None:
+        return "unknown"
+    known = KINDS[kind].get(field)
+    if isinstance(value, str) or known is None:
+        return str(value)
+    if known.boolean:
+        return "yes" if value else "no"
+    if known.unit == "bytes":
+        return _binary(value) if kind in ("dimm",) or field.startswith("memory") else _decimal(value, "B")
+    if known.unit == "bits/s":
+        return _decimal(value, "bit/s")
+    if known.unit == "hertz":
+        return _decimal(value, "Hz")
+    return f"{value:g}"
+
+
+def _decimal(value: float, unit: str) -> str:
+    for power, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= power:
+            return f"{round(value / power, 2):g} {prefix}{unit}"
+    return f"{value:g} {unit}"
+
+
+def _binary(value: float) -> str:
+    for power, prefix in ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB")):
+        if abs(value) >= power:
+            return f"{round(value / power, 2):g} {prefix}"
+    return f"{value:g} B"

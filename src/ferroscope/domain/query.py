@@ -1,0 +1,269 @@
+"""Parses the query language of ``search``: a Pratt parser of few rules, which bounds what it accepts.
+
+Whatever is wrong is a ``QueryError`` that says where, what and what is possible.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Final, NoReturn
+
+import msgspec
+
+from ferroscope.domain.facts import KINDS, Field, fold
+from ferroscope.domain.hardware import Kind
+from ferroscope.domain.search import COMPARE, All, Any, Count, Glob, Known, Not, Number, Query, Some, Text
+
+MAX_LENGTH: Final = 2000
+MAX_CONDITIONS: Final = 50
+MAX_DEPTH: Final = 20
+MAX_STARS: Final = 5
+
+_UNITS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+_TOKEN: Final = re.compile(
+    r"""\s*(?:
+        (?P<op>==|!=|<=|>=|=|<|>|~|\(|\)|\[|\]|,)
+      | (?P<quoted>"[^"]*"|'[^']*')
+      | (?P<word>[^\s()\[\],=<>!~"']+)
+    )""",
+    re.VERBOSE,
+)
+_NUMBER: Final = re.compile(
+    r"(?P<digits>-?\d+(?:\.\d+)?)(?P<unit>[kmgtp]?)(?P<binary>i?)(?P<rest>b|bps|bit/s|hz|t/s|)\Z", re.IGNORECASE
+)
+_RESERVED: Final = frozenset({"and", "or", "not", "has", "count", "in"})
+_YES: Final = {"yes": 1.0, "true": 1.0, "up": 1.0, "1": 1.0, "no": 0.0, "false": 0.0, "down": 0.0, "0": 0.0}
+
+
+class QueryError(ValueError):
+    """The query cannot be understood; ``position`` is where, counted from 0."""
+
+    def __init__(self, message: str, position: int) -> None:
+        self.position = position
+        super().__init__(f"{message} (at character {position + 1})")
+
+
+class _Token(msgspec.Struct, frozen=True):
+    kind: str
+    text: str
+    at: int
+
+
+def parse(text: str) -> Query:
+    """Return the query that ``text`` says; ``QueryError``."""
+    if len(text) > MAX_LENGTH:
+        raise QueryError(f"a query has {MAX_LENGTH} characters at the most", MAX_LENGTH)
+    parser = _Parser(_tokens(text))
+    query = parser.any_of(None, 0)
+    parser.expect_end()
+    return query
+
+
+def _tokens(text: str) -> list[_Token]:
+    found, at = [], 0
+    text = text.rstrip()
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        if match is None:
+            rest = text[at:].lstrip()
+            raise QueryError(f"a quotation mark is never closed: {rest[:20]}", at)
+        kind = match.lastgroup or ""
+        found.append(_Token(kind, match[kind], match.start(kind)))
+        at = match.end()
+    found.append(_Token("end", "", len(text)))
+    return found
+
+
+class _Parser:
+    """``kind`` is None where a condition is on the node, else the kind of part inside of ``[ ]``."""
+
+    def __init__(self, tokens: list[_Token]) -> None:
+        self._tokens = tokens
+        self._next = 0
+        self._conditions = 0
+
+    def any_of(self, kind: Kind | None, depth: int) -> Query:
+        """Parse conditions that are joined by ``or``."""
+        if depth > MAX_DEPTH:
+            raise QueryError(f"brackets are nested more than {MAX_DEPTH} deep", self._token.at)
+        found = [self.all_of(kind, depth)]
+        while self._take_word("or"):
+            found.append(self.all_of(kind, depth))
+        return found[0] if len(found) == 1 else Any(tuple(found))
+
+    def all_of(self, kind: Kind | None, depth: int) -> Query:
+        """Parse conditions that are joined by ``and``, which binds closer."""
+        found = [self.one(kind, depth)]
+        while self._take_word("and"):
+            found.append(self.one(kind, depth))
+        return found[0] if len(found) == 1 else All(tuple(found))
+
+    def one(self, kind: Kind | None, depth: int) -> Query:
+        """Parse one condition, negated or in parentheses or neither."""
+        negated = False
+        while self._take_word("not"):
+            negated = not negated
+        if self._take("("):
+            query = self.any_of(kind, depth + 1)
+            self._close(")")
+        else:
+            query = self.condition(kind, depth)
+        return Not(query) if negated else query
+
+    def condition(self, kind: Kind | None, depth: int) -> Query:
+        """Parse a comparison, ``has FIELD``, ``KIND[...]`` or ``count(...)``."""
+        self._conditions += 1
+        token = self._token
+        if self._conditions > MAX_CONDITIONS:
+            raise QueryError(f"a query has {MAX_CONDITIONS} conditions at the most", token.at)
+        if self._take_word("has"):
+            return self._has(kind, depth)
+        if kind is None and self._word() == "count" and self._tokens[self._next + 1].text == "(":
+            return self._count(depth)
+        if kind is None and self._word() in KINDS and self._tokens[self._next + 1].text == "[":
+            return self._parts(depth)
+        part, field, written = self._field(kind)
+        test = self._comparison(field, written)
+        return test if kind is not None else Some(part, test)
+
+    def expect_end(self) -> None:
+        """Raise where something follows that no condition needs."""
+        if self._token.kind != "end":
+            self._fail(f"expected 'and', 'or' or the end, found {self._token.text}")
+
+    def _has(self, kind: Kind | None, depth: int) -> Query:
+        if kind is None and self._word() in KINDS:
+            return self._parts(depth)
+        part, field, _ = self._field(kind)
+        return Known(field.column) if kind is not None else Some(part, Known(field.column))
+
+    def _parts(self, depth: int) -> Some:
+        word, at = self._word(), self._token.at
+        kind = next((known for known in KINDS if known == word), None)
+        if kind is None:
+            raise QueryError(f"expected a kind of part ({', '.join(KINDS)}), found {word or 'the end'}", at)
+        self._next += 1
+        if not self._take("["):
+            return Some(kind)
+        query = self.any_of(kind, depth + 1)
+        self._close("]")
+        return Some(kind, query)
+
+    def _count(self, depth: int) -> Count:
+        self._next += 2
+        some = self._parts(depth)
+        self._close(")")
+        op = self._operator()
+        if op not in COMPARE:
+            self._fail("a count is compared with ==, !=, <, <=, > or >=")
+        return Count(some, op, self._number("count", Field("n1", "")))  # type: ignore[arg-type]
+
+    def _field(self, kind: Kind | None) -> tuple[Kind, Field, str]:
+        token = self._token
+        word = self._word()
+        if token.kind != "word" or word in _RESERVED:
+            self._fail(f"expected a field, found {token.text or 'the end'}")
+        self._next += 1
+        named, _, name = word.rpartition(".") if kind is None else ("", "", word)
+        part = kind or next((known for known in KINDS if known == (named or "node")), None)
+        if part is None or name not in KINDS[part]:
+            raise QueryError(f"there is no field {token.text[:40]}{_hint(word, kind)}", token.at)
+        return part, KINDS[part][name], word
+
+    def _comparison(self, field: Field, written: str) -> Query:
+        if self._take_word("in"):
+            return self._one_of(field, written)
+        op = self._operator()
+        if not field.is_text:
+            if op == "~":
+                self._fail(f"{written} is a number; ~ is for texts")
+            return Number(field.column, op, self._number(written, field))  # type: ignore[arg-type]
+        if op in ("==", "!="):
+            return Text(field.column, (fold(self._value(), vendor=field.vendor),), negated=op == "!=")
+        if op != "~":
+            self._fail(f"{written} is text; compare it with ==, !=, ~ or in")
+        pattern = fold(self._value())
+        if pattern.count("*") > MAX_STARS:
+            self._fail(f"a pattern has {MAX_STARS} stars at the most")
+        return Glob(field.column, pattern)
+
+    def _one_of(self, field: Field, written: str) -> Query:
+        if not self._take("("):
+            self._fail("expected ( and a list of values after in")
+        values: list[str | float] = []
+        while True:
+            values.append(fold(self._value(), vendor=field.vendor) if field.is_text else self._number(written, field))
+            if not self._take(","):
+                break
+        self._close(")")
+        self._conditions += len(values) - 1
+        if self._conditions > MAX_CONDITIONS:
+            self._fail(f"a query has {MAX_CONDITIONS} conditions at the most, and each value counts as one")
+        if field.is_text:
+            return Text(field.column, tuple(str(value) for value in values))
+        return Any(tuple(Number(field.column, "==", float(value)) for value in values))
+
+    def _operator(self) -> str:
+        token = self._token
+        if token.kind != "op" or token.text not in (*COMPARE, "=", "~"):
+            self._fail(f"expected a comparison (==, !=, <, <=, >, >=, ~, in), found {token.text or 'the end'}")
+        self._next += 1
+        return "==" if token.text == "=" else token.text
+
+    def _value(self) -> str:
+        token = self._token
+        if token.kind not in ("word", "quoted"):
+            self._fail(f"expected a value, found {token.text or 'the end'}")
+        self._next += 1
+        return token.text[1:-1] if token.kind == "quoted" else token.text
+
+    def _number(self, written: str, field: Field) -> float:
+        at = self._token.at
+        text = self._value().strip()
+        if field.boolean:
+            if text.lower() not in _YES:
+                raise QueryError(f"{written} is yes or no, not {text[:20]}", at)
+            return _YES[text.lower()]
+        match = _NUMBER.match(text)
+        if match is None or len(match["digits"]) > 20:
+            raise QueryError(f"{written} is compared with a number, such as 512, 25G or 1.5TiB; not {text[:20]}", at)
+        base = 1024.0 if match["binary"] else 1000.0
+        if match["binary"] and not match["unit"]:
+            raise QueryError(f"there is no such unit: {text[:20]}", at)
+        return float(match["digits"]) * base ** _UNITS[match["unit"].lower()] * field.factor
+
+    @property
+    def _token(self) -> _Token:
+        return self._tokens[self._next]
+
+    def _word(self) -> str:
+        token = self._token
+        return token.text.lower() if token.kind == "word" else ""
+
+    def _take_word(self, word: str) -> bool:
+        if self._word() != word:
+            return False
+        self._next += 1
+        return True
+
+    def _take(self, op: str) -> bool:
+        if self._token.kind != "op" or self._token.text != op:
+            return False
+        self._next += 1
+        return True
+
+    def _close(self, bracket: str) -> None:
+        if not self._take(bracket):
+            self._fail(f"expected {bracket}, found {self._token.text or 'the end'}")
+
+    def _fail(self, message: str) -> NoReturn:
+        raise QueryError(message, self._token.at)
+
+
+def _hint(word: str, kind: Kind | None) -> str:
+    if kind is not None:
+        return f" in {kind}; there are: {', '.join(KINDS[kind])}"
+    known = [name if part == "node" else f"{part}.{name}" for part, names in KINDS.items() for name in names]
+    near = difflib.get_close_matches(word[:40], known, n=3, cutoff=0.5)
+    return f"; did you mean {', '.join(near)}?" if near else "; the reference of the query language lists all"

@@ -1,0 +1,142 @@
+"""The query language of searches: what it means, apart from how it is written and where it is run.
+
+A query is a condition on a node. ``nic.speed >= 25G`` means that some NIC of the node is that
+fast; ``nic[speed >= 25G and vendor == intel]`` that one and the same NIC is both;
+``count(disk[type == nvme]) >= 4`` counts. What is not known satisfies no comparison, neither
+``==`` nor ``!=``; ``not`` is plain negation. This module is also the reference: ``matches``.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import operator
+from collections.abc import Callable, Sequence
+from typing import Final, Literal
+
+import msgspec
+
+from ferroscope.domain.facts import KINDS, Fact
+from ferroscope.domain.hardware import Kind
+
+Comparison = Literal["==", "!=", "<", "<=", ">", ">="]
+COMPARE: Final[dict[str, Callable[[float, float], bool]]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+
+
+class Number(msgspec.Struct, frozen=True, tag=True):
+    """The part's number compares so with ``value``."""
+
+    column: str
+    op: Comparison
+    value: float
+
+
+class Text(msgspec.Struct, frozen=True, tag=True):
+    """The part's text is one of ``values``; ``negated``: it has one, and that is none of them."""
+
+    column: str
+    values: tuple[str, ...]
+    negated: bool = False
+
+
+class Glob(msgspec.Struct, frozen=True, tag=True):
+    """The part's text has this form: ``*`` for any characters, ``?`` for one."""
+
+    column: str
+    pattern: str
+
+
+class Known(msgspec.Struct, frozen=True, tag=True):
+    """The part has a value there."""
+
+    column: str
+
+
+class Not(msgspec.Struct, frozen=True, tag=True):
+    """Not so."""
+
+    of: Query
+
+
+class All(msgspec.Struct, frozen=True, tag=True):
+    """Each of them."""
+
+    of: tuple[Query, ...]
+
+
+class Any(msgspec.Struct, frozen=True, tag=True):
+    """One of them at least."""
+
+    of: tuple[Query, ...]
+
+
+class Some(msgspec.Struct, frozen=True, tag=True):
+    """The node has a part of this kind for which ``of`` holds; None: a part at all."""
+
+    kind: Kind
+    of: Query | None = None
+
+
+class Count(msgspec.Struct, frozen=True, tag=True):
+    """The number of such parts compares so with ``value``."""
+
+    some: Some
+    op: Comparison
+    value: float
+
+
+Query = Number | Text | Glob | Known | Not | All | Any | Some | Count
+
+
+def matches(query: Query, facts: Sequence[Fact]) -> bool:
+    """Whether the query holds for a node with these facts: the meaning to which every store is held."""
+    match query:
+        case Not(of):
+            return not matches(of, facts)
+        case All(of):
+            return all(matches(one, facts) for one in of)
+        case Any(of):
+            return any(matches(one, facts) for one in of)
+        case Some():
+            return any(_is(query, fact) for fact in facts)
+        case Count(some, op, value):
+            return COMPARE[op](sum(_is(some, fact) for fact in facts), value)
+    raise TypeError(f"{type(query).__name__} is a condition on a part, not on a node")
+
+
+def _is(some: Some, fact: Fact) -> bool:
+    return fact.kind == some.kind and (some.of is None or _holds(some.of, fact))
+
+
+def _holds(query: Query, fact: Fact) -> bool:
+    match query:
+        case Not(of):
+            return not _holds(of, fact)
+        case All(of):
+            return all(_holds(one, fact) for one in of)
+        case Any(of):
+            return any(_holds(one, fact) for one in of)
+        case Some() | Count():
+            raise TypeError("parts have no parts")
+    value = getattr(fact, query.column)
+    if value is None or isinstance(query, Known):
+        return value is not None
+    match query:
+        case Number(_, op, wanted):
+            return COMPARE[op](value, wanted)
+        case Text(_, values, negated):
+            return (value in values) is not negated
+        case Glob(_, pattern):
+            return fnmatch.fnmatchcase(value, pattern.replace("[", "[[]"))
+
+
+def fields() -> list[tuple[str, str, str, str]]:
+    """Return every field for the reference: how it is written, its type, its unit and what it is."""
+    found: list[tuple[str, str, str, str]] = []
+    for kind, known in KINDS.items():
+        for name, field in known.items():
+            written = name if kind == "node" else f"{kind}.{name}"
+            type_ = "text" if field.is_text else "yes or no" if field.boolean else "number"
+            found.append((written, type_, "" if field.factor != 1.0 else field.unit, field.about))
+    return found

@@ -1,0 +1,160 @@
+"""Data of inspections that have ended moves to the object store; discarded objects are deleted there.
+
+An object store that is away costs nothing but room in the database: what could not be moved is
+tried again, with pauses up to a minute, and the sentence and the node's timeline say so. A step
+is short whatever the store does, because couriers wait for it, not the leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ferroscope.archive.couriers import Couriers
+from ferroscope.archive.moving import GIVEN_UP_AFTER, Carried, Mover
+from ferroscope.domain.states import State
+from ferroscope.periodic.singleton import Fence
+from ferroscope.ports.clock import Clock
+from ferroscope.ports.objects import ObjectStoreError
+from ferroscope.ports.store import Held, Query, Store, StoredObject, Transaction
+
+_COURIERS: Final = 4
+_BATCH: Final = 32
+_STEP: Final = 1.0  # seconds of one step, at the most
+_PAUSES: Final = (2.0, 60.0)  # seconds, the first and the longest
+_Result = Carried | StoredObject | str
+
+
+def nothing(_tx: Transaction, _held: Held) -> bool:
+    """Want nothing of what ``none`` does not keep."""
+    return False
+
+
+def newest_inventory(tx: Transaction, held: Held) -> bool:
+    """Want the inventory of each node's newest good inspection: the hook raid-device compares the next with it."""
+    if held.part != "inventory":
+        return False
+    query = Query(filters={"node": held.node, "state": State.FINISHED}, sort_key="started_at", descending=True, limit=1)
+    return any(one.uuid == held.inspection for one in tx.inspections.list(query))
+
+
+class Archiving:
+    """A ``PeriodicTask``. ``keep`` is ``[storage] backend``; ``wanted`` says which parts ``none`` still keeps."""
+
+    name = "periodic/archiving"
+
+    def __init__(
+        self,
+        store: Store,
+        mover: Mover,
+        *,
+        keep: str,
+        period: float,
+        clock: Clock,
+        wanted: Callable[[Transaction, Held], bool] = nothing,
+    ) -> None:
+        self.period = period
+        self._store = store
+        self._mover = mover
+        self._keep = keep
+        self._clock = clock
+        self._wanted = wanted
+        self._couriers: Couriers[_Result] = Couriers(_COURIERS)
+        self._after = ("", "")
+        self._error = ""
+        self._pause = 0.0
+        self._again_at = 0.0
+        self._under_way: set[str] = set()
+
+    def step(self, fence: Fence) -> str:
+        """Move and delete for a second at the most; return what was done."""
+        until = self._clock.monotonic() + _STEP
+        moved = deleted = 0
+        self._store.write(lambda tx: self._give_up(tx, fence))
+        if self._keep == "none":
+            moved = self._purge(fence)
+        while (left := until - self._clock.monotonic()) > 0:
+            sent = self._send(fence) if self._clock.monotonic() >= self._again_at else 0
+            results = self._couriers.collect(min(left, 0.2))
+            more, gone = self._settle(results, fence)
+            moved, deleted = moved + more, deleted + gone
+            if not sent and not self._couriers.out:
+                break
+        return self._sentence(moved, deleted)
+
+    def _give_up(self, tx: Transaction, fence: Fence) -> int:
+        fence(tx)
+        return tx.objects.give_up(tx.now - GIVEN_UP_AFTER)
+
+    def _send(self, fence: Fence) -> int:
+        """Give the couriers something to do where they have little; while the store is away, one thing at a time."""
+        room = (1 if self._error else _BATCH) - self._couriers.out
+        if room <= 0:
+            return 0
+        discarded = self._store.read(lambda tx: tx.objects.list("discarded", room))
+        fresh = [one for one in discarded if one.key not in self._under_way]
+        for one in fresh:
+            self._under_way.add(one.key)
+            self._couriers.send(lambda one=one: self._delete(one))  # type: ignore[misc]
+        waiting = self._waiting(room - len(fresh)) if self._keep in ("s3", "swift") else []
+        for job in self._mover.plan(waiting, self._keep, fence) if waiting else []:
+            self._couriers.send(lambda job=job: self._mover.carry(job))  # type: ignore[misc]
+        return len(fresh) + len(waiting)
+
+    def _waiting(self, room: int) -> Sequence[Held]:
+        """Return what is to be moved next: round and round, so that one that cannot be moved is in nobody's way."""
+        if room <= 0:
+            return []
+        held = self._store.read(lambda tx: tx.data.held(room, after=self._after))
+        self._after = (held[-1].inspection, held[-1].part) if len(held) == room else ("", "")
+        fresh = [one for one in held if f"{one.inspection}/{one.part}" not in self._under_way]
+        self._under_way.update(f"{one.inspection}/{one.part}" for one in fresh)
+        return fresh
+
+    def _delete(self, one: StoredObject) -> _Result:
+        try:
+            self._mover.remove(one)
+        except ObjectStoreError as exc:
+            self._under_way.discard(one.key)
+            return str(exc)
+        return one
+
+    def _settle(self, results: Sequence[_Result], fence: Fence) -> tuple[int, int]:
+        carried = [one for one in results if isinstance(one, Carried)]
+        gone = [one.key for one in results if isinstance(one, StoredObject)]
+        self._under_way.difference_update(f"{one.job.target.inspection}/{one.job.target.part}" for one in carried)
+        self._under_way.difference_update(gone)
+        moved = self._mover.settle(carried, fence)
+        self._mover.forget(gone, fence)
+        errors = [one for one in carried if one.error and not one.lost]
+        if errors and not self._error:
+            self._mover.warn(errors[0].job, errors[0].error or "", fence)
+        self._note([one.error or "" for one in errors] + [one for one in results if isinstance(one, str)], len(results))
+        return moved, len(gone)
+
+    def _note(self, errors: list[str], results: int) -> None:
+        if errors and len(errors) == results:
+            self._error = errors[-1]
+            self._pause = min(max(self._pause * 2, _PAUSES[0]), _PAUSES[1])
+            self._again_at = self._clock.monotonic() + self._pause
+        elif results:
+            self._error, self._pause, self._again_at = "", 0.0, 0.0
+
+    def _purge(self, fence: Fence) -> int:
+        """Drop what nobody needs any more."""
+
+        def work(tx: Transaction) -> tuple[int, Sequence[Held]]:
+            fence(tx)
+            held = tx.data.held(_BATCH * 4, after=self._after)
+            return sum(tx.data.drop(one) for one in held if not self._wanted(tx, one)), held
+
+        dropped, held = self._store.write(work)
+        self._after = (held[-1].inspection, held[-1].part) if held else ("", "")
+        return dropped
+
+    def _sentence(self, moved: int, deleted: int) -> str:
+        if self._error:
+            wait = max(0.0, self._again_at - self._clock.monotonic())
+            return f"{self._error}; data stays in the database, next try in {wait:.0f} s"
+        done = "dropped" if self._keep == "none" else f"moved to {self._keep}"
+        return f"{moved} parts {done}, {deleted} objects deleted"

@@ -1,0 +1,153 @@
+"""Work on stored inspection data as a whole: move it between stores, derive anew what searches find.
+
+Both go part by part and may be stopped and begun again at any time, while the service runs.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import msgspec
+
+from ferroscope.archive.moving import Carried, Mover
+from ferroscope.archive.reading import Archive, newest
+from ferroscope.config.settings import Settings
+from ferroscope.domain import facts
+from ferroscope.domain.model import Node
+from ferroscope.ports.errors import NotFoundError, StaleError
+from ferroscope.ports.objects import ObjectMissingError, ObjectStoreError
+from ferroscope.ports.store import Held, Part, Query, Store, StoredObject, Transaction
+from ferroscope.runtime import wiring
+from ferroscope.runtime.backend import open_backend
+from ferroscope.runtime.clock import SystemClock
+
+_BATCH: Final = 32
+_PROCESSED: Final[tuple[Part, ...]] = ("inventory", "plugin_data")
+Tell = Callable[[str], None]
+
+
+class Moved(msgspec.Struct):
+    """How many parts were moved, were changed meanwhile or are gone, and why it ended early, if it did."""
+
+    moved: int = 0
+    skipped: int = 0
+    error: str = ""
+
+
+class Rebuilt(msgspec.Struct):
+    """How many nodes were looked at, and how many have other facts now."""
+
+    nodes: int = 0
+    changed: int = 0
+    errors: int = 0
+
+
+def move(settings: Settings, source: str, target: str, tell: Tell) -> Moved:
+    """Move all data of ended inspections; ``SetupError`` where a store is not configured."""
+    with _opened(settings) as (store, archive):
+        for name in {source, target} - {"database"}:
+            if name not in archive.shelves:
+                option = "endpoint" if name == "s3" else "auth_url"
+                raise wiring.SetupError(f"{name} is not configured: set [{name}] {option}")
+        mover = Mover(store, archive, process="move-data")
+        done = Moved()
+        for batch in _held(store) if source == "database" else _stored(store, source):
+            _move(mover, batch, target, done)
+            if done.error:
+                break
+            tell(f"{done.moved} parts moved")
+        return done
+
+
+def rebuild(settings: Settings, tell: Tell) -> Rebuilt:
+    """Derive the facts of every node from its newest inventory."""
+    done = Rebuilt()
+    with _opened(settings) as (store, archive):
+        for node in _nodes(store):
+            done.nodes += 1
+            try:
+                done.changed += _rebuild(store, archive, node)
+            except (NotFoundError, StaleError):
+                continue  # it was deleted, or has just been inspected
+            except ObjectStoreError as exc:
+                done.errors += 1
+                tell(f"{node.name or node.uuid}: {exc}")
+            if done.nodes % 1000 == 0:
+                tell(f"{done.nodes} nodes looked at")
+    return done
+
+
+def _move(mover: Mover, batch: Sequence[Held | StoredObject], target: str, done: Moved) -> None:
+    if target == "database":
+        for one in batch:
+            try:
+                back = mover.bring_back(one) if isinstance(one, StoredObject) else False
+                done.moved, done.skipped = done.moved + int(back), done.skipped + int(not back)
+            except ObjectMissingError:
+                done.skipped += 1
+            except ObjectStoreError as exc:
+                done.error = str(exc)
+                return
+        return
+    carried: list[Carried] = []
+    for job in mover.plan(batch, target):
+        carried.append(mover.carry(job))
+        if carried[-1].error and not carried[-1].lost:
+            done.error = carried[-1].error
+            break
+    moved = mover.settle(carried)
+    done.moved += moved
+    done.skipped += len(carried) - moved - bool(done.error)
+
+
+def _rebuild(store: Store, archive: Archive, node: Node) -> bool:
+    found = store.read(lambda tx: newest(tx, node, _PROCESSED))
+    if found is None:
+        return False
+    parts = archive.fetch(found)
+    derived = facts.derive(msgspec.json.decode(parts["inventory"]), msgspec.json.decode(parts["plugin_data"]))
+    digest = facts.digest(derived)
+    if digest == node.facts:
+        return False
+
+    def work(tx: Transaction) -> None:
+        tx.nodes.update(msgspec.structs.replace(node, facts=digest))
+        tx.facts.replace(node.uuid, derived, had=True)
+
+    store.write(work)
+    return True
+
+
+def _held(store: Store) -> Iterator[Sequence[Held]]:
+    after = ("", "")
+    while page := store.read(lambda tx, after=after: tx.data.held(_BATCH, after=after)):  # type: ignore[misc]
+        yield page
+        after = (page[-1].inspection, page[-1].part)
+
+
+def _stored(store: Store, backend: str) -> Iterator[Sequence[StoredObject]]:
+    after = ""
+    while page := store.read(
+        lambda tx, after=after: tx.objects.list("stored", _BATCH, backend=backend, after=after)  # type: ignore[misc]
+    ):
+        yield page
+        after = page[-1].key
+
+
+def _nodes(store: Store) -> Iterator[Node]:
+    marker: str | None = None
+    while page := store.read(lambda tx, marker=marker: tx.nodes.list(Query(limit=500, marker=marker))):  # type: ignore[misc]
+        yield from page
+        marker = page[-1].uuid
+
+
+@contextmanager
+def _opened(settings: Settings) -> Iterator[tuple[Store, Archive]]:
+    backend = open_backend(settings, clock=SystemClock(), stop=threading.Event(), listen=False)
+    try:
+        yield backend.store, wiring.build_archive(settings, backend)
+    finally:
+        backend.close()

@@ -1,0 +1,144 @@
+"""``Facts.search`` on every adapter is what ``domain.search.matches`` says, whatever is stored and asked."""
+
+from __future__ import annotations
+
+import msgspec
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ferroscope.domain import facts, search
+from ferroscope.domain.facts import KINDS, Fact
+from ferroscope.domain.query import parse
+from ferroscope.ports.store import Match, Query, Transaction
+from tests.conformance.conftest import Adapter
+from tests.support import examples
+
+# Few values, so that queries hit; and what databases are known to compare in ways of their own.
+TEXTS = ("a", "b", "a b", "ab", "ä", "a_b", "a%b", "a!b", "[ab]", "a*b", "1", "10", "ss", "ß", "\U0001f600")
+NUMBERS = (0.0, 1.0, 2.0, 0.1, 2.5e10, 1e29, -1.0)
+TEXT_COLUMNS = ("t1", "t3")
+NUMBER_COLUMNS = ("n1", "n2")
+
+rows = st.builds(
+    Fact,
+    kind=st.sampled_from(("node", "nic")),
+    position=st.just(0),
+    t1=st.none() | st.sampled_from(TEXTS),
+    t3=st.none() | st.sampled_from(TEXTS),
+    n1=st.none() | st.sampled_from(NUMBERS),
+    n2=st.none() | st.sampled_from(NUMBERS),
+)
+machines = st.lists(st.lists(rows, max_size=4), min_size=1, max_size=4)
+operators = st.sampled_from(tuple(search.COMPARE))
+patterns = st.lists(st.sampled_from(("*", "?", "a", "b", " ", "_", "%", "!", "[", "]", "ä")), max_size=5).map("".join)
+leaves = st.one_of(
+    st.builds(search.Number, st.sampled_from(NUMBER_COLUMNS), operators, st.sampled_from(NUMBERS)),
+    st.builds(
+        search.Text,
+        st.sampled_from(TEXT_COLUMNS),
+        st.lists(st.sampled_from(TEXTS), min_size=1, max_size=3).map(tuple),
+        st.booleans(),
+    ),
+    st.builds(search.Glob, st.sampled_from(TEXT_COLUMNS), patterns),
+    st.builds(search.Known, st.sampled_from((*TEXT_COLUMNS, *NUMBER_COLUMNS))),
+)
+
+
+def joined(inner: st.SearchStrategy[search.Query]) -> st.SearchStrategy[search.Query]:
+    several = st.lists(inner, min_size=2, max_size=3).map(tuple)
+    return st.builds(search.Not, inner) | st.builds(search.All, several) | st.builds(search.Any, several)
+
+
+parts = st.recursive(leaves, joined, max_leaves=4)
+some = st.builds(search.Some, st.sampled_from(("node", "nic")), st.none() | parts)
+queries = st.recursive(
+    some | st.builds(search.Count, some, operators, st.sampled_from((0.0, 1.0, 2.0))), joined, max_leaves=4
+)
+
+
+def store(adapter: Adapter, machines: list[list[Fact]]) -> dict[str, list[Fact]]:
+    """Replace all nodes by such with these facts; return the facts by the node's UUID."""
+
+    def work(tx: Transaction) -> dict[str, list[Fact]]:
+        for node in tx.nodes.list(Query()):
+            tx.nodes.remove(node.uuid)
+        stored = {}
+        for number, listed in enumerate(machines):
+            node = examples.node(facts="digest", name=f"n{number}")
+            numbered = [msgspec.structs.replace(fact, position=place) for place, fact in enumerate(listed)]
+            tx.nodes.add(node)
+            tx.facts.replace(node.uuid, numbered, had=False)
+            stored[node.uuid] = numbered
+        return stored
+
+    return adapter.write(work)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(machines=machines, asked=st.lists(queries, min_size=8, max_size=8))
+def test_every_adapter_finds_what_the_definition_finds(
+    adapter: Adapter, machines: list[list[Fact]], asked: list[search.Query]
+) -> None:
+    stored = store(adapter, machines)
+    found = adapter.read(lambda tx: [{match.uuid for match in tx.facts.search(query, 100)} for query in asked])
+    assert found == [{uuid for uuid, facts in stored.items() if search.matches(query, facts)} for query in asked]
+
+
+def test_nodes_that_were_never_inspected_match_nothing(adapter: Adapter) -> None:
+    adapter.node()
+    assert adapter.read(lambda tx: tx.facts.search(parse("not has gpu"), 10)) == []
+
+
+def test_pages_go_by_uuid(adapter: Adapter) -> None:
+    uuids = sorted(store(adapter, [[Fact("node", 0)]] * 5))
+    query = parse("has node")
+    first = adapter.read(lambda tx: tx.facts.search(query, 2))
+    rest = adapter.read(lambda tx: tx.facts.search(query, 10, after=first[-1].uuid))
+    assert [match.uuid for match in (*first, *rest)] == uuids
+    assert isinstance(first[0], Match)
+    assert first[0].name is not None
+
+
+def test_a_real_inventory_is_found_by_what_it_has(adapter: Adapter) -> None:
+    inventory = {
+        "memory": {"physical_mb": 524288},
+        "cpu": {"count": 64, "architecture": "x86_64"},
+        "interfaces": [
+            {"name": "eth0", "vendor": "0x15b3", "speed_mbps": 25000, "has_carrier": True},
+            {"name": "eth1", "vendor": "0x8086", "speed_mbps": 1000, "has_carrier": False},
+        ],
+        "disks": [{"name": "/dev/nvme0n1", "size": 960 * 10**9, "rotational": False, "serial": "S1"}] * 4,
+    }
+    node = adapter.node(facts="digest")
+    adapter.write(lambda tx: tx.facts.replace(node.uuid, facts.derive(inventory, {}), had=False))
+    for text, expected in {
+        "memory_gb >= 512 and nic.speed >= 25G": True,
+        "memory_gb > 512": False,
+        "nic[speed >= 25G and vendor == Mellanox]": True,
+        "nic[speed >= 25G and vendor == intel]": False,
+        "nic.speed >= 25G and nic.vendor == intel": True,
+        "count(disk[type == nvme and size >= 900G]) >= 4": True,
+        "count(nic) != 2": False,
+        "disk.serial == s1 and not has gpu": True,
+        "disk.serial ~ '?2' or cpu.arch in (aarch64, ppc64le)": False,
+        "nic.vendor != intel": True,
+        "not nic.vendor == intel": False,
+        "vendor == dell": False,
+        "vendor != dell": False,
+        "nic[link == no] and cpu.count == 64": True,
+    }.items():
+        found = adapter.read(lambda tx, text=text: tx.facts.search(parse(text), 10))
+        assert bool(found) is expected, text
+
+
+def test_rows_of_some_kinds_of_many_nodes(adapter: Adapter) -> None:
+    stored = store(adapter, [[Fact("node", 0, t1="x"), Fact("nic", 0)], [Fact("nic", 0)], []])
+    found = adapter.read(lambda tx: tx.facts.some(list(stored), ("node", "cpu")))
+    assert list(found.values()) == [[Fact("node", 0, t1="x")]]
+
+
+def test_every_field_has_a_column_of_its_own() -> None:
+    for kind, known in KINDS.items():
+        columns = [field.column for field in known.values() if field.factor == 1.0]
+        assert len(columns) == len(set(columns)), kind
+        assert set(columns) <= set(Fact.__struct_fields__)

@@ -1,0 +1,160 @@
+"""The inventories of a node over time, what changed between two, reapply, and searches: through the API."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import pytest
+
+from ferroscope.domain import facts
+from ferroscope.domain.states import Event
+from tests.integration.api.service import Service, fault
+from tests.support import examples
+
+
+def inspect(service: Service, ident: str, mac: str, **inventory: object) -> None:
+    service.wait(ident, mac=mac)
+    nic = {"name": "eth0", "mac_address": mac}
+    body = {"inventory": {"interfaces": [nic], **inventory}, "configuration": {"n": 1}}
+    answer = service.bare_metal.post("/v1/continue_inspection", body, version="1.1")
+    assert answer.status_code == 202, answer.text
+    service.finish(ident)
+
+
+@pytest.fixture
+def inspected(service: Service) -> str:
+    """Return a node that was inspected twice; a disk was replaced and memory added in between."""
+    ident, mac = service.enrol(name="n"), examples.mac()
+    disk = {"name": "/dev/sda", "size": 480 * 10**9, "rotational": False}
+    inspect(service, ident, mac, memory={"physical_mb": 1024}, disks=[disk | {"serial": "S1"}])
+    inspect(service, ident, mac, memory={"physical_mb": 2048}, disks=[disk | {"serial": "S2"}])
+    return ident
+
+
+def test_every_inspection_with_data_is_a_revision(service: Service, inspected: str) -> None:
+    service.wait(inspected)
+    service.fail(inspected)
+    found = service.bare_metal.get("/v1/nodes/n/inventory/revisions").json["revisions"]
+    assert [(one["number"], one["state"], one["stored_in"]) for one in found] == [
+        (1, "finished", "database"),
+        (2, "finished", "database"),
+    ]
+    assert found[1]["inspection"] != service.node(inspected).inspection
+
+
+@pytest.mark.parametrize(("revision", "memory"), [("1", 1024), ("-1", 2048), ("2", 2048), ("-2", 1024)])
+def test_a_revision_by_its_number(service: Service, inspected: str, revision: str, memory: int) -> None:
+    answer = service.bare_metal.get(f"/v1/nodes/n/inventory?revision={revision}")
+    assert answer.json["inventory"]["memory"]["physical_mb"] == memory
+    assert answer.json["plugin_data"] == {"valid_interfaces": {}}
+
+
+def test_a_revision_by_its_inspection(service: Service, inspected: str) -> None:
+    first = service.bare_metal.get("/v1/nodes/n/inventory/revisions").json["revisions"][0]["inspection"]
+    answer = service.bare_metal.get(f"/v1/nodes/n/inventory?revision={first}")
+    assert answer.json["inventory"]["memory"]["physical_mb"] == 1024
+
+
+@pytest.mark.parametrize(
+    ("revision", "status", "words"),
+    [("3", 404, "2 revisions are kept"), ("0", 400, "numbered from 1"), ("x", 400, "revision"), ("9" * 30, 400, "1")],
+)
+def test_a_revision_that_there_is_not(service: Service, inspected: str, revision: str, status: int, words: str) -> None:
+    answer = service.bare_metal.get(f"/v1/nodes/n/inventory?revision={revision}")
+    assert answer.status_code == status
+    assert words in fault(answer)
+
+
+def test_what_changed_since_the_inspection_before(service: Service, inspected: str) -> None:
+    found = service.bare_metal.get("/v1/nodes/n/inventory/diff").json
+    assert [change["text"] for change in found["changes"]] == [
+        "machine: memory 1 GiB -> 2 GiB",
+        "disk /dev/sda was replaced: ssd, 480 GB, serial S1 -> ssd, 480 GB, serial S2",
+    ]
+    assert (found["before"]["number"], found["after"]["number"]) == (1, 2)
+    assert service.bare_metal.get("/v1/nodes/n/inventory/diff?before=2&after=2").json["changes"] == []
+
+
+def test_there_is_nothing_to_compare_before_the_second_inspection(service: Service) -> None:
+    service.inspect(service.enrol(name="once"))
+    answer = service.bare_metal.get("/v1/nodes/once/inventory/diff")
+    assert answer.status_code == 404
+    assert "one revision is kept" in fault(answer)
+
+
+def test_stored_data_is_processed_once_more(service: Service, inspected: str) -> None:
+    answer = service.bare_metal.post("/v1/nodes/n/inventory/reapply")
+    assert answer.status_code == 202
+    assert [request.event for request in service.pending("n")] == [Event.REAPPLY]
+
+
+def test_other_data_takes_the_place_of_what_was_stored(service: Service, inspected: str) -> None:
+    body = {"inventory": {"interfaces": [], "memory": {"physical_mb": 7}}, "more": [1]}
+    assert service.bare_metal.post("/v1/nodes/n/inventory/reapply", body).status_code == 202
+    assert service.introspection.get("/v1/introspection/n/data/unprocessed").json == body
+
+
+@pytest.mark.parametrize("body", [b"[]", b"{", b'{"inventory": 1', b"{}"])
+def test_data_that_is_none_is_refused(service: Service, inspected: str, body: bytes) -> None:
+    assert service.bare_metal.post("/v1/nodes/n/inventory/reapply", body).status_code == 400
+    assert service.pending("n") == []
+
+
+def test_reapply_is_refused_while_an_inspection_is_under_way(service: Service, inspected: str) -> None:
+    service.wait(inspected)
+    assert service.bare_metal.post("/v1/nodes/n/inventory/reapply").status_code == 409
+
+
+def test_reapply_of_a_node_without_data(service: Service) -> None:
+    service.enrol(name="fresh")
+    assert service.bare_metal.post("/v1/nodes/fresh/inventory/reapply").status_code == 404
+
+
+def known(service: Service, name: str, **inventory: object) -> str:
+    """Enrol a node whose facts are those of this inventory."""
+    ident = service.enrol(name=name)
+    found = facts.derive(inventory, {})
+
+    def work(tx):  # type: ignore[no-untyped-def]
+        node = tx.nodes.get(ident)
+        node.facts = facts.digest(found)
+        tx.nodes.update(node)
+        tx.facts.replace(ident, found, had=False)
+
+    service.store.write(work)
+    return ident
+
+
+def search(service: Service, query: str, more: str = "") -> list[str]:
+    answer = service.bare_metal.get(f"/v1/search?q={quote(query)}{more}")
+    assert answer.status_code == 200, answer.text
+    return [node["name"] for node in answer.json["nodes"]]
+
+
+def test_search_finds_by_hardware_and_tells_what_it_is(service: Service) -> None:
+    known(service, "big", memory={"physical_mb": 524288}, cpu={"count": 64, "model_name": "X"})
+    known(service, "small", memory={"physical_mb": 1024}, system_vendor={"serial_number": "ABC"})
+    service.enrol(name="never")
+    assert search(service, "memory_gb >= 512") == ["big"]
+    assert search(service, "serial == abc") == ["small"]
+    assert sorted(search(service, "has node")) == ["big", "small"]
+    (found,) = service.bare_metal.get("/v1/search?q=has+cpu").json["nodes"]
+    assert (found["memory_gb"], found["cpus"], found["cpu"]) == (512.0, 64, "x")
+
+
+def test_search_gives_pages(service: Service) -> None:
+    names = {f"n{number}" for number in range(5)}
+    for name in names:
+        known(service, name, memory={"physical_mb": 1})
+    found, path = [], "/v1/search?q=memory+%3E+0&limit=2"
+    while path:
+        page = service.bare_metal.get(path).json
+        found += [node["name"] for node in page["nodes"]]
+        path = page["next"][page["next"].index("/v1/") :] if "next" in page else ""
+    assert set(found) == names
+    assert len(found) == 5
+
+
+@pytest.mark.parametrize("query", ["", "memry > 1", "has gpu or", "(" * 100, "x" * 3000, "vendor ~ '****** '", "\x7f"])
+def test_a_query_that_cannot_be_understood_is_400(service: Service, query: str) -> None:
+    assert service.bare_metal.get(f"/v1/search?q={quote(query)}").status_code == 400

@@ -1,0 +1,62 @@
+"""Object stores on a real Swift: by its own API, and by the S3 API that it speaks too."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from ferroscope.adapters.objects.s3 import S3Store
+from ferroscope.adapters.objects.swift import SwiftStore
+from ferroscope.config.settings import S3Settings, SwiftSettings
+from ferroscope.ports.objects import ObjectStore
+from tests.support.servers import Server
+
+BACKENDS: Final = ("s3", "swift")
+_numbers = itertools.count(1)
+
+
+def s3_settings(server: Server, **changes: str) -> S3Settings:
+    """Return what reaches the server by S3; the bucket is a new one."""
+    bucket = f"b{os.getpid()}-{next(_numbers)}"
+    base = {"endpoint": f"http://127.0.0.1:{server.port}", "bucket": bucket, "prefix": "p/"}
+    return S3Settings(**{**base, "access_key": "test:tester", "secret_key": "testing", **changes})
+
+
+def swift_settings(server: Server, **changes: str) -> SwiftSettings:
+    """Return what reaches the server by Swift's own API; the container is a new one."""
+    base = {"auth_url": f"http://127.0.0.1:{server.port}/auth/v1.0", "auth_version": "1", "prefix": "p/"}
+    named = {"username": "test:tester", "password": "testing", "container": f"c{os.getpid()}-{next(_numbers)}"}
+    return SwiftSettings(**{**base, **named, **changes})  # type: ignore[arg-type]
+
+
+def make_bucket(settings: S3Settings) -> None:
+    """Make the bucket, as an operator does."""
+    maker = S3Store(S3Settings(**{**_fields(settings), "prefix": ""}), timeout=20.0, retries=5)
+    answer = maker._send("PUT", "", b"")
+    assert answer.status == 200, answer
+    maker.close()
+
+
+def _fields(settings: S3Settings) -> dict[str, str]:
+    return {name: getattr(settings, name) for name in settings.__struct_fields__}
+
+
+def shelf(kind: str, server: Server, *, timeout: float = 20.0, retries: int = 3) -> ObjectStore:
+    """Return a client of the server, with a place of its own there."""
+    if kind == "swift":
+        return SwiftStore(swift_settings(server), timeout=timeout, retries=retries)
+    settings = s3_settings(server)
+    make_bucket(settings)
+    return S3Store(settings, timeout=timeout, retries=retries)
+
+
+@pytest.fixture(params=BACKENDS)
+def object_store(request: pytest.FixtureRequest, shared_swift: Server) -> Iterator[ObjectStore]:
+    """Give each kind of store."""
+    found = shelf(request.param, shared_swift)
+    yield found
+    found.close()

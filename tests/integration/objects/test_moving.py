@@ -1,0 +1,284 @@
+"""Data on its way between the database and object stores: nothing is lost, whatever happens in between."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from ferroscope.adapters.objects.s3 import S3Store
+from ferroscope.adapters.objects.swift import SwiftStore
+from ferroscope.archive.moving import Mover
+from ferroscope.archive.reading import Archive, locate
+from ferroscope.cli.db import db
+from ferroscope.config.settings import DatabaseSettings, S3Settings, Settings, StorageSettings, SwiftSettings
+from ferroscope.domain.model import Inspection, Node
+from ferroscope.domain.states import State
+from ferroscope.periodic.archiving import Archiving, newest_inventory
+from ferroscope.ports.objects import ObjectMissingError, ObjectStore
+from ferroscope.ports.store import Query, Transaction
+from ferroscope.runtime import data
+from ferroscope.runtime.backend import Backend, open_backend
+from ferroscope.runtime.clock import SystemClock
+from tests.integration.objects.conftest import make_bucket, s3_settings, shelf, swift_settings
+from tests.support import examples
+from tests.support.servers import Server
+
+ALL = ("inventory", "plugin_data", "unprocessed")
+
+
+class Site:
+    """A database with inspections, and what moves their data."""
+
+    def __init__(self, url: str, shelves: dict[str, ObjectStore]) -> None:
+        self.settings = Settings(database=DatabaseSettings(connection=url))
+        self.backend: Backend = open_backend(self.settings, clock=SystemClock(), stop=threading.Event(), listen=False)
+        self.store = self.backend.store
+        self.archive = Archive(self.store, shelves)
+        self.mover = Mover(self.store, self.archive, process="test")
+        self.nodes: list[Node] = []
+
+    def task(self, keep: str, **more: Any) -> Archiving:
+        return Archiving(self.store, self.mover, keep=keep, period=5.0, clock=SystemClock(), **more)
+
+    def inspected(self, number: int, *, state: State = State.FINISHED, node: Node | None = None) -> list[Inspection]:
+        """Store this many inspections with data, each of a node of its own unless one is given."""
+        made = []
+        for _ in range(number):
+            owner = node or examples.node()
+            one = examples.inspection(owner, state=state, finished_at=time.time())
+            self.store.write(lambda tx, owner=owner, one=one: self._add(tx, owner, one, new=node is None))  # type: ignore[misc]
+            made.append(one)
+        return made
+
+    def _add(self, tx: Transaction, node: Node, one: Inspection, *, new: bool) -> None:
+        if new:
+            tx.nodes.add(node)
+            self.nodes.append(node)
+        tx.inspections.add(one)
+        tx.data.save(one.uuid, node.uuid, {part: content(one, part) for part in ALL})  # type: ignore[misc]
+
+    def here(self, one: Inspection) -> list[str]:
+        return sorted(self.store.read(lambda tx: locate(tx, one.uuid, ALL)).here)  # type: ignore[arg-type]
+
+    def elsewhere(self, one: Inspection) -> list[str]:
+        found = self.store.read(lambda tx: locate(tx, one.uuid, ALL))  # type: ignore[arg-type]
+        return sorted(one.part for one in found.elsewhere)
+
+    def check(self, inspections: list[Inspection]) -> None:
+        """Every part of every inspection can be read, and is what was stored."""
+        for one in inspections:
+            assert self.archive.load(one.uuid, ALL) == {part: content(one, part) for part in ALL}  # type: ignore[arg-type]
+
+    def discarded(self) -> list[str]:
+        return [one.key for one in self.store.read(lambda tx: tx.objects.list("discarded", 1000))]
+
+
+def content(one: Inspection, part: str) -> bytes:
+    return msgspec.json.encode({"of": one.uuid, "part": part, "much": "x" * 5000})
+
+
+def run(task: Archiving, until: Callable[[], bool], seconds: float = 60.0) -> str:
+    """Run the task's steps until something is so; return its last sentence."""
+    end = time.monotonic() + seconds
+    sentence = ""
+    while not until():
+        assert time.monotonic() < end, sentence
+        sentence = task.step(lambda _tx: None)
+        time.sleep(0.05)
+    return sentence
+
+
+@pytest.fixture
+def site(sqlite_url: str) -> Iterator[Site]:
+    """Give a database without object stores."""
+    made = Site(sqlite_url, {})
+    yield made
+    made.backend.close()
+
+
+@pytest.fixture
+def stocked(site: Site, object_store: ObjectStore) -> tuple[Site, str]:
+    """Return a database with an object store beside it, by each API, and the store's name."""
+    site.archive.shelves = {object_store.name: object_store}
+    return site, object_store.name
+
+
+def test_data_of_ended_inspections_moves_and_reads_as_before(stocked: tuple[Site, str]) -> None:
+    site, kind = stocked
+    ended = site.inspected(3) + site.inspected(1, state=State.ERROR)
+    (running,) = site.inspected(1, state=State.PROCESSING)
+    run(site.task(kind), lambda: not any(site.here(one) for one in ended))
+    assert [site.elsewhere(one) for one in ended] == [sorted(ALL)] * 4
+    assert site.here(running) == sorted(ALL)
+    site.check([*ended, running])
+
+
+def test_the_objects_of_a_deleted_node_are_deleted(stocked: tuple[Site, str]) -> None:
+    site, kind = stocked
+    kept, gone = site.inspected(2)
+    task = site.task(kind)
+    run(task, lambda: not site.here(kept) and not site.here(gone))
+    objects = site.store.read(lambda tx: tx.objects.find(gone.uuid, ALL))  # type: ignore[arg-type]
+    site.store.write(lambda tx: tx.nodes.remove(gone.node))
+    assert len(site.discarded()) == 3
+    run(task, lambda: not site.discarded())
+    for one in objects:
+        with pytest.raises(ObjectMissingError):
+            site.archive.shelves[kind].get(one.key)
+    site.check([kept])
+
+
+def test_data_that_is_written_while_it_moves_wins(stocked: tuple[Site, str]) -> None:
+    site, kind = stocked
+    (one,) = site.inspected(1)
+    held = site.store.read(lambda tx: tx.data.held(10))
+    carried = [site.mover.carry(job) for job in site.mover.plan(held, kind)]
+    site.store.write(lambda tx: tx.data.save(one.uuid, one.node, {"inventory": b"[2]"}))
+    assert site.mover.settle(carried) == 2
+    assert site.archive.load(one.uuid, ("inventory",)) == {"inventory": b"[2]"}
+    assert site.here(one) == ["inventory"]
+    assert len(site.discarded()) == 1
+
+
+def test_two_who_move_the_same_do_not_lose_it(stocked: tuple[Site, str]) -> None:
+    site, kind = stocked
+    (one,) = site.inspected(1)
+    held = site.store.read(lambda tx: tx.data.held(10))
+    both = [[site.mover.carry(job) for job in site.mover.plan(held, kind)] for _ in range(2)]
+    assert [site.mover.settle(carried) for carried in both] == [3, 0]
+    site.check([one])
+    assert len(site.discarded()) == 3
+    run(site.task("database"), lambda: not site.discarded())
+    site.check([one])
+
+
+def test_an_upload_that_was_given_up_changes_nothing(stocked: tuple[Site, str]) -> None:
+    site, kind = stocked
+    (one,) = site.inspected(1)
+    carried = [site.mover.carry(job) for job in site.mover.plan(site.store.read(lambda tx: tx.data.held(10)), kind)]
+    assert site.store.write(lambda tx: tx.objects.give_up(tx.now + 1)) == 3
+    assert site.mover.settle(carried) == 0
+    site.check([one])
+    run(site.task("database"), lambda: not site.discarded())
+    site.check([one])
+
+
+def test_none_keeps_nothing_but_what_raid_device_compares_with(site: Site) -> None:
+    first = site.inspected(1)[0]
+    second = site.inspected(1, node=site.nodes[0])[0]
+    site.store.write(lambda tx: tx.inspections.update(second.uuid, started_at=first.started_at + 10))
+    (running,) = site.inspected(1, state=State.PROCESSING)
+    site.task("none", wanted=newest_inventory).step(lambda _tx: None)
+    assert (site.here(first), site.here(second), site.here(running)) == ([], ["inventory"], sorted(ALL))
+    site.task("none").step(lambda _tx: None)
+    assert site.here(second) == []
+
+
+@pytest.mark.parametrize("kind", ["s3", "swift"])
+def test_a_store_that_is_killed_in_the_middle_loses_nothing(site: Site, swift_server: Server, kind: str) -> None:
+    site.archive.shelves = {kind: shelf(kind, swift_server)}
+    site.archive.shelves[kind].close()
+    impatient = _impatient(site.archive.shelves[kind])
+    site.archive.shelves = {kind: impatient}
+    all_of_them = site.inspected(30)
+    task = site.task(kind)
+    run(task, lambda: any(not site.here(one) for one in all_of_them))
+    swift_server.kill()
+    said = run(task, lambda: "stays in the database" in task.step(lambda _tx: None))
+    left = [one for one in all_of_them if site.here(one)]
+    assert left, "it was killed too late"
+    entries = site.store.read(lambda tx: tx.journal.list(Query(sort_key="id")))
+    assert any("stays in the database for now" in entry.message for entry in entries), said
+    swift_server.start()
+    run(task, lambda: not any(site.here(one) for one in all_of_them), seconds=120.0)
+    site.check(all_of_them)
+
+
+def test_a_step_is_short_though_the_store_is_frozen(site: Site, swift_server: Server) -> None:
+    site.archive.shelves = {"s3": shelf("s3", swift_server)}
+    (one,) = site.inspected(1)
+    swift_server.freeze()
+    began = time.monotonic()
+    site.task("s3").step(lambda _tx: None)
+    assert time.monotonic() - began < 5.0
+    swift_server.thaw()
+    site.check([one])
+
+
+def _impatient(store: ObjectStore) -> ObjectStore:
+    """Return the same store, whose failures are known soon."""
+    if isinstance(store, S3Store):
+        return S3Store(store._settings, timeout=5.0, retries=0)
+    assert isinstance(store, SwiftStore)
+    return SwiftStore(store._settings, timeout=5.0, retries=0)
+
+
+def configured(url: str, server: Server) -> Settings:
+    """Return the settings of a service that knows both stores."""
+    s3 = s3_settings(server)
+    make_bucket(s3)
+    return Settings(database=DatabaseSettings(connection=url), s3=s3, swift=swift_settings(server))
+
+
+def test_data_goes_from_store_to_store_and_back(site: Site, shared_swift: Server, sqlite_url: str) -> None:
+    settings = configured(sqlite_url, shared_swift)
+    site.archive.shelves = _shelves(settings)
+    inspections = site.inspected(12)
+    for source, target in (("database", "s3"), ("s3", "swift"), ("swift", "database")):
+        done = data.move(settings, source, target, lambda _text: None)
+        assert (done.moved, done.skipped, done.error) == (36, 0, "")
+        site.check(inspections)
+        assert data.move(settings, source, target, lambda _text: None).moved == 0
+    assert [site.here(one) for one in inspections] == [sorted(ALL)] * 12
+
+
+def test_a_move_that_ended_early_goes_on(site: Site, swift_server: Server, sqlite_url: str) -> None:
+    settings = msgspec.structs.replace(
+        configured(sqlite_url, swift_server), storage=StorageSettings(timeout=5.0, retries=0)
+    )
+    site.archive.shelves = _shelves(settings)
+    inspections = site.inspected(15)
+    done = data.move(settings, "database", "s3", lambda _text: swift_server.kill() if swift_server.pid else None)
+    assert done.error
+    assert 0 < done.moved < 45
+    swift_server.start()
+    rest = data.move(settings, "database", "s3", lambda _text: None)
+    assert done.moved + rest.moved == 45
+    site.check(inspections)
+
+
+def _shelves(settings: Settings) -> dict[str, ObjectStore]:
+    return {
+        "s3": S3Store(settings.s3, timeout=20.0, retries=2),
+        "swift": SwiftStore(settings.swift, timeout=20.0, retries=2),
+    }
+
+
+def test_the_command_says_what_is_missing(sqlite_url: str) -> None:
+    result = CliRunner().invoke(db, ["move-data", "--from", "database", "--to", "s3", "--database", sqlite_url])
+    assert result.exit_code == 1
+    assert "set [s3] endpoint" in result.output
+    assert S3Settings() == Settings().s3
+    assert SwiftSettings() == Settings().swift
+
+
+def test_facts_are_derived_anew(site: Site, sqlite_url: str) -> None:
+    (one,) = site.inspected(1)
+    site.store.write(lambda tx: tx.data.save(one.uuid, one.node, {"inventory": b'{"memory": {"physical_mb": 64}}'}))
+
+    def point(tx: Transaction) -> None:
+        tx.nodes.update(msgspec.structs.replace(tx.nodes.get(one.node), inspection=one.uuid))
+
+    site.store.write(point)
+    settings = Settings(database=DatabaseSettings(connection=sqlite_url))
+    done = data.rebuild(settings, lambda _text: None)
+    assert (done.nodes, done.changed) == (1, 1)
+    (fact,) = site.store.read(lambda tx: tx.facts.of(one.node))
+    assert fact.n1 == 64 * 2**20
+    assert data.rebuild(settings, lambda _text: None).changed == 0

@@ -1,0 +1,112 @@
+"""The query language: what is understood, and how what is not is refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from ferroscope.domain.facts import KINDS, Fact, fold
+from ferroscope.domain.query import MAX_LENGTH, QueryError, parse
+from ferroscope.domain.search import All, Any, Count, Glob, Known, Not, Number, Some, Text, fields, matches
+
+GIB = float(2**30)
+
+
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("memory_gb >= 512", Some("node", Number("n1", ">=", 512 * GIB))),
+        ("memory >= 1.5TiB", Some("node", Number("n1", ">=", 1.5 * 2**40))),
+        ("nic.speed >= 25G", Some("nic", Number("n1", ">=", 25e9))),
+        ("nic.speed >= 25Gbps", Some("nic", Number("n1", ">=", 25e9))),
+        ("disk.size<480GB", Some("disk", Number("n1", "<", 480e9))),
+        ("cpu.frequency > 2500MHz", Some("cpu", Number("n3", ">", 2.5e9))),
+        ("vendor = 'Dell  Inc.'", Some("node", Text("t1", ("dell inc.",)))),
+        ("nic.vendor == 0x15B3", Some("nic", Text("t3", ("mellanox",)))),
+        ("nic.vendor != intel", Some("nic", Text("t3", ("intel",), negated=True))),
+        ("product ~ *R740*", Some("node", Glob("t2", "*r740*"))),
+        ("cpu.arch in (x86_64, aarch64)", Some("cpu", Text("t2", ("x86_64", "aarch64")))),
+        ("cpu.count in (1, 2)", Some("cpu", Any((Number("n1", "==", 1.0), Number("n1", "==", 2.0))))),
+        ("nic.link == up", Some("nic", Number("n2", "==", 1.0))),
+        ("has gpu", Some("gpu")),
+        ("has nic.switch", Some("nic", Known("t6"))),
+        ("has nic[link = no]", Some("nic", Number("n2", "==", 0.0))),
+        ("count(disk) == 4", Count(Some("disk"), "==", 4.0)),
+        ("NOT has gpu", Not(Some("gpu"))),
+        ("not not has gpu", Some("gpu")),
+        ("nic.mac == 00:62:0b:4b:cb:63", Some("nic", Text("t2", ("00:62:0b:4b:cb:63",)))),
+        (
+            "nic[speed >= 25G and vendor == intel]",
+            Some("nic", All((Number("n1", ">=", 25e9), Text("t3", ("intel",))))),
+        ),
+        ("has gpu or has nic and has disk", Any((Some("gpu"), All((Some("nic"), Some("disk")))))),
+        ("(has gpu or has nic) and has disk", All((Any((Some("gpu"), Some("nic"))), Some("disk")))),
+    ],
+)
+def test_understood(text: str, meaning: object) -> None:
+    assert parse(text) == meaning
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "expected a field, found the end"),
+        ("memry > 3", "no field memry; did you mean memory"),
+        ("nic.foo = 1", "no field nic.foo"),
+        ("nic[foo = 1]", "in nic; there are: name, mac"),
+        ("memory_gb >=", "expected a value"),
+        ("memory_gb 3", "expected a comparison"),
+        ("vendor > 3", "is text"),
+        ("memory ~ x", "is a number"),
+        ("memory >= many", "compared with a number"),
+        ("memory >= 3i", "no such unit"),
+        ("nic.link == maybe", "yes or no"),
+        ("count(x) > 3", "expected a kind of part"),
+        ("count(nic) ~ 3", "a count is compared"),
+        ("count(nic) > 3 > 4", "expected 'and', 'or' or the end"),
+        ("has gpu has nic", "expected 'and', 'or' or the end"),
+        ("(has gpu", r"expected \)"),
+        ("nic[link = up", "expected ]"),
+        ("'x", "never closed"),
+        ("and", "expected a field"),
+        ("nic[nic[link = up]]", "no field nic in nic"),
+        ("product ~ " + "*a" * 6, "stars at the most"),
+        ("(" * 30 + "has gpu" + ")" * 30, "nested more than"),
+        (" or ".join(["has gpu"] * 60), "conditions at the most"),
+        ("cpu.arch in (" + ",".join("x" * 60) + ")", "conditions at the most"),
+        ("x" * (MAX_LENGTH + 1), "characters at the most"),
+    ],
+)
+def test_refused_with_what_and_where(text: str, complaint: str) -> None:
+    with pytest.raises(QueryError, match=complaint) as caught:
+        parse(text)
+    assert 0 <= caught.value.position <= max(len(text), MAX_LENGTH)
+
+
+FIELDS = tuple(f"{kind}.{name}" for kind in KINDS for name in KINDS[kind])
+KEYWORDS = ("and", "or", "not", "has", "count", "in", "(", ")", "[", "]", ",", "==", "~", ">=")
+VALUES = ("25G", "x", "'a b'", "1e9", "-1", "\0", "ä", "*")
+words = st.sampled_from((*FIELDS, *KINDS, *KINDS["node"], *KEYWORDS, *VALUES))
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(words, max_size=25).map(" ".join) | st.text(max_size=200))
+@example("not " * 480 + "has gpu")
+def test_no_text_does_anything_but_parse_or_be_refused(text: str) -> None:
+    try:
+        query = parse(text)
+    except QueryError:
+        return
+    assert matches(query, [Fact("node", 0), Fact("nic", 0, t1="x")]) in (True, False)
+
+
+def test_folded_texts_stay_as_they_are() -> None:
+    for text in ("  Dell   Inc. ", "ÄÖ\tß", "x" * 300, "a\0b", "0x8086"):
+        assert fold(fold(text)) == fold(text)
+
+
+def test_the_reference_lists_every_field() -> None:
+    assert [written for written, *_ in fields()] == [
+        name if kind == "node" else f"{kind}.{name}" for kind in KINDS for name in KINDS[kind]
+    ]
