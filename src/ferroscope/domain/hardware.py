@@ -32,7 +32,7 @@ _RATE: Final = re.compile(r"\s*(\d{1,9})\s*(?:MT/s|MHz)\s*\Z")
 _POWERS: Final = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 # Classes of the PCI standard: VGA, 3D and other display controllers, processing accelerators. What
 # draws the console of a BMC is none that anybody looks for.
-_GPU_CLASSES: Final = ("0300", "0302", "0380", "1200")
+_GPU_CLASSES: Final = frozenset({"0300", "0302", "0380", "1200"})
 _CONSOLES: Final = frozenset({"102b", "1a03", "1234", "1b36", "1af4", "15ad", "1013"})
 
 
@@ -52,7 +52,9 @@ def parts(inventory: Any, plugin_data: Any) -> list[Part]:
     found += _some((_nic(one, switches) for one in _objects(inventory.get("interfaces"))), "nic")
     found += _some((_disk(one) for one in _objects(inventory.get("disks"))), "disk")
     found += _some(_dimms(extra), "dimm")
-    found += _some((_gpu(one) for one in _objects(extra.get("pci_devices"))), "gpu")
+    # There are hundreds of PCI devices, of which few are looked at: no call for each of them.
+    devices = [one for one in _objects(extra.get("pci_devices")) if str(one.get("class"))[:4] in _GPU_CLASSES]
+    found += _some((_gpu(one) for one in devices), "gpu")
     return found
 
 
@@ -176,10 +178,10 @@ def _dimms(extra: dict[str, Any]) -> Iterator[dict[str, Value]]:
 
 
 def _gpu(device: dict[str, Any]) -> dict[str, Value]:
-    kind, vendor = device.get("class"), device.get("vendor_id")
-    if not isinstance(kind, str) or not kind.startswith(_GPU_CLASSES) or vendor in _CONSOLES:
+    vendor = text(device.get("vendor_id"))
+    if vendor in _CONSOLES:
         return {}
-    return _known(vendor=text(vendor), product=text(device.get("product_id")), address=text(device.get("bus")))
+    return _known(vendor=vendor, product=text(device.get("product_id")), address=text(device.get("bus")))
 
 
 def text(value: Any) -> str | None:
