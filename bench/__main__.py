@@ -17,6 +17,7 @@ from bench import gate as gates
 from bench import ha, hooks, hot, machine, show
 from bench import reads as readings
 from bench import scale as scales
+from bench import search as searches
 from bench import start as starts
 from bench.databases import NAMES
 from bench.report import Report
@@ -101,6 +102,19 @@ def reads(found: tuple[Report, Path], database: str = "sqlite", nodes: int = 200
     report, directory = found
     report.section(f"reads on {database}: {nodes} inspected nodes")
     show.reads(report, readings.measure(database, directory, nodes=nodes, seconds=seconds))
+
+
+@main.command()
+@click.pass_obj
+@database_option
+@click.option("--nodes", default=10_000, show_default=True)
+@click.option("--tries", default=5, show_default=True, help="How often each query is asked.")
+def search(found: tuple[Report, Path], databases: tuple[str, ...] = NAMES, nodes: int = 10_000, tries: int = 5) -> None:
+    """Searches over the hardware of many nodes."""
+    report, directory = found
+    for name in databases:
+        report.section(f"search on {name}: {nodes} nodes")
+        show.search(report, searches.measure(name, directory, nodes=nodes, tries=tries))
 
 
 @main.command()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from rich.markup import escape
+
 from bench.cycle import BESIDE, Cycle, median_round, median_slice
 from bench.figures import Figure
 from bench.hot import Profile
 from bench.reads import Reads
 from bench.report import Report
 from bench.scale import Scale
+from bench.search import Searches
 from bench.start import Start
 
 _DISTRIBUTIONS = ("callback", "PUT", "whole")
@@ -70,6 +73,14 @@ def reads(report: Report, found: Reads) -> None:
     report.keep("reads", found)
     for what in dict.fromkeys(read.what for read in found.reads):
         report.found(Figure(f"{what}/s", found.database, found.best(what)))
+
+
+def search(report: Report, found: Searches) -> None:
+    """Show queries; the figure is the slowest one's."""
+    rows = [(escape(asked.query), asked.median, max(asked.milliseconds), asked.found) for asked in found.asked]
+    report.table(("query", "ms p50", "ms max", "found (a page)"), rows)
+    report.keep("search", found)
+    report.found(Figure("search over 10,000 nodes, s", found.database, found.slowest))
 
 
 def start(report: Report, found: Start) -> None:

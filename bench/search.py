@@ -1,0 +1,123 @@
+"""``search``: how long queries take over the facts of 10,000 inspected machines, on each database.
+
+The facts are those of simulated inventories; some hundred machines differ, the rest repeat them under other
+serial numbers. What is timed is the store's answer: parsing, SQL, and a page of 1,000 nodes.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from bench.cycle import scratch
+from bench.databases import database
+from bench.quantiles import middle
+from ferroscope.config.settings import DatabaseSettings, Settings
+from ferroscope.domain import facts
+from ferroscope.domain.facts import Fact
+from ferroscope.domain.model import Node
+from ferroscope.domain.query import parse
+from ferroscope.ports.store import Store, Transaction
+from ferroscope.runtime.backend import ensure_schema, open_backend
+from ferroscope.runtime.clock import SystemClock
+from ferroscope.sim.inventory.body import document
+
+QUERIES: Final = (
+    "memory_gb >= 512 and nic.speed >= 25G",
+    "nic[speed >= 25G and vendor == mellanox] and not has gpu",
+    "count(disk[type == nvme]) >= 4 or count(dimm) == 16",
+    "product ~ '*0*' and (firmware != 1.0 or nic.link == no)",
+    "disk.serial == no-such-serial",
+    "has node",
+)
+_KINDS: Final = 200
+_BATCH: Final = 250
+_PAGE: Final = 1000
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """One query: milliseconds of each try, and how many nodes the first page has."""
+
+    query: str
+    milliseconds: list[float]
+    found: int
+
+    @property
+    def median(self) -> float:
+        return middle(self.milliseconds)
+
+
+class Searches(msgspec.Struct, frozen=True):
+    """All queries on one database."""
+
+    database: str
+    nodes: int
+    facts: int
+    asked: list[Asked]
+
+    @property
+    def slowest(self) -> float:
+        """Seconds that the slowest query takes in the median."""
+        return max(asked.median for asked in self.asked) / 1000
+
+
+def measure(name: str, directory: Path, *, nodes: int, tries: int) -> Searches:
+    """Fill a database of the kind ``name`` and ask it every query ``tries`` times, after one for the caches."""
+    with scratch(directory) as place, database(name, place) as base:
+        settings = Settings(database=DatabaseSettings(connection=base.url))
+        ensure_schema(settings, upgrade=True)
+        backend = open_backend(settings, clock=SystemClock(), stop=threading.Event(), listen=False)
+        try:
+            stored = _fill(backend.store, nodes)
+            asked = [_ask(backend.store, query, tries) for query in QUERIES]
+        finally:
+            backend.close()
+        return Searches(base.title, nodes, stored, asked)
+
+
+def _ask(store: Store, query: str, tries: int) -> Asked:
+    taken, found = [], 0
+    for _ in range(tries + 1):
+        began = time.perf_counter()
+        found = len(store.read(lambda tx: tx.facts.search(parse(query), _PAGE)))
+        taken.append((time.perf_counter() - began) * 1000)
+    return Asked(query, taken[1:], found)
+
+
+def _fill(store: Store, nodes: int) -> int:
+    """Store the nodes with their facts; return how many rows these have."""
+    kinds = [_derived(index) for index in range(1, _KINDS + 1)]
+    stored = 0
+    for first in range(0, nodes, _BATCH):
+        batch = list(_nodes(kinds, first, min(nodes, first + _BATCH)))
+
+        def work(tx: Transaction, batch: list[tuple[Node, list[Fact]]] = batch) -> None:
+            for node, rows in batch:
+                tx.nodes.add(node)
+                tx.facts.replace(node.uuid, rows, had=False)
+
+        store.write(work, durable=False)
+        stored += sum(len(rows) for _, rows in batch)
+    return stored
+
+
+def _derived(index: int) -> list[Fact]:
+    body = document(index, size=40_000)
+    return facts.derive(body.pop("inventory"), body)
+
+
+def _nodes(kinds: list[list[Fact]], first: int, end: int) -> Iterator[tuple[Node, list[Fact]]]:
+    for number in range(first, end):
+        node = Node(uuid=str(uuid.uuid4()), name=f"node-{number}", driver="fake-hardware", facts="bench")
+        yield node, [_own(fact, number) for fact in kinds[number % len(kinds)]]
+
+
+def _own(fact: Fact, number: int) -> Fact:
+    """Return the row with a serial number of this node's."""
+    return msgspec.structs.replace(fact, t4=f"{fact.t4}-{number}") if fact.kind in ("disk", "dimm") else fact
