@@ -78,16 +78,26 @@ def eject_quietly(context: TaskContext) -> None:
     if image is None:
         return
     try:
-        driver = context.driver()
-        if isinstance(driver, RamdiskBoot):
-            context.confirm()
-            if driver.eject_ramdisk(context.node, image):
-                context.note("virtual media", "took the ramdisk out")
-        context.node.internal.pop(_INSERTED, None)
+        try:
+            _eject(context, image)
+        except BmcError as exc:
+            if not exc.transient:
+                raise
+            context.pause(context.settings.drivers.power_poll_interval)
+            _eject(context, image)
     except BmcError as exc:
         _log.warning("could not eject the ramdisk", node=context.node.uuid, error=str(exc))
         message = f"could not take the ramdisk out: {exc}"
         context.note("virtual media", message, severity=Severity.WARNING, reason=exc.reason)
+
+
+def _eject(context: TaskContext, image: Image) -> None:
+    driver = context.driver()
+    if isinstance(driver, RamdiskBoot):
+        context.confirm()
+        if driver.eject_ramdisk(context.node, image):
+            context.note("virtual media", "took the ramdisk out")
+    context.node.internal.pop(_INSERTED, None)
 
 
 def eject_leftover(context: TaskContext) -> None:
