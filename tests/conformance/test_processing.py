@@ -176,3 +176,17 @@ def test_the_raid_volume_is_found_in_what_is_stored_of_the_inspection_before(ada
     assert "root_device" not in site.node.properties
     site.inspect(worker, "i2")
     assert site.node.properties["root_device"] == {"serial": "SERIAL-B"}
+
+
+def test_a_rule_that_fails_takes_the_hooks_with_it(adapter: Adapter) -> None:
+    site = Site(adapter)
+    node, ports = site.node, site.ports
+    refusal = examples.rule(conditions=[], actions=[{"op": "fail", "args": {"msg": "not in this rack"}}])
+    adapter.write(lambda tx: tx.rules.add(refusal))
+    site.inspect(site.worker(load(SETTINGS)), "i1")
+    failed = site.node
+    assert "not in this rack" in (failed.last_error or "")
+    assert (failed.properties, failed.extra, site.ports) == (node.properties, node.extra, ports)
+    assert "plugin_data" not in site.data("i1")
+    told = adapter.read(lambda tx: list(tx.journal.list(Query(filters={"inspection": "i1"}, sort_key="id"))))
+    assert not any(entry.step == "ports" for entry in told)

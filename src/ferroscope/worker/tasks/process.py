@@ -6,9 +6,12 @@ that is killed in here leaves nothing behind and the request is simply run again
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import msgspec
 
-from ferroscope.domain.model import Port
+from ferroscope.domain.model import Port, Severity
 from ferroscope.domain.outcome import Fail, Next, Outcome
 from ferroscope.domain.reasons import Reason
 from ferroscope.domain.states import Event
@@ -46,7 +49,8 @@ class ProcessTask:
             }
         try:
             plugin_data = self._pipeline.run(context, inventory, unprocessed, owned=True)
-            self._rules.apply(context, rules, inventory, plugin_data)
+            with _held_notes(context):
+                self._rules.apply(context, rules, inventory, plugin_data)
             context.parts["plugin_data"] = encode(plugin_data)
             context.learn(inventory, plugin_data)
         except HookError as exc:
@@ -66,3 +70,16 @@ class ProcessTask:
         """Read all that hooks and rules work on, and the rules, at one moment."""
         parts = tx.data.load(inspection, ("inventory", "unprocessed", "plugin_data"))
         return parts, list(tx.ports.list(Query(filters={"node": node}))), self._rules.current(tx)
+
+
+@contextlib.contextmanager
+def _held_notes(context: TaskContext) -> Iterator[None]:
+    """Keep the hooks' notes back until the rules have agreed; where they refuse, only warnings have come to pass."""
+    held, context.notes = context.notes, []
+    try:
+        yield
+    except RuleFailedError:
+        held = [(when, entry) for when, entry in held if entry.severity is not Severity.INFO]
+        raise
+    finally:
+        context.notes = held + context.notes
