@@ -552,7 +552,7 @@ def _() -> Iterator[Any]:
 @bug("gate-always-seconds", "a gate opens for seconds whatever is left of its lease", seeds=40, kind="gates")
 def _() -> Iterator[Any]:
     hold = nftables.NftablesGate.hold
-    yield nftables.NftablesGate, "hold", lambda self, _until: hold(self, self._clock.monotonic() + 4.0)
+    yield nftables.NftablesGate, "hold", lambda self, _until: hold(self, self._timed._clock.monotonic() + 5.0)
 
 
 @bug(
@@ -595,12 +595,11 @@ def _() -> Iterator[Any]:
     lease={"profile": "fast"},
 )
 def _() -> Iterator[Any]:
-    let_pass = nftables.NftablesGate._let_pass
-    yield (
-        nftables.NftablesGate,
-        "_let_pass",
-        lambda self, _condition, timeout: let_pass(self, f"flush set {self._table} open", timeout),
-    )
+    def let_pass(self: Any, timeout: float) -> None:
+        self._load(f"flush set {self._table} open", self._let_pass(timeout))
+
+    yield nftables.NftablesGate, "open", lambda self, _ticket, timeout: let_pass(self, timeout)
+    yield nftables.NftablesGate, "refresh", let_pass
 
 
 @bug("gate-resigns-open", "the office is handed on while its gate is still open", seeds=20, kind="gates")

@@ -126,12 +126,13 @@ class SimulatedNft(Command):
         self._rng = world.kernel.rng("nft")
         self._firewall = next(one for one in world.firewalls if one.host is process.host)
 
-    def __call__(self, *arguments: str, stdin: str = "") -> str:
+    def __call__(self, *arguments: str, stdin: str | bytes = "") -> str:
         kernel, rng, owner = self._world.kernel, self._rng, self._process.owner
         if rng.random() < self._firewall.fails:
             raise GateError("nft failed (1): Error: Could not process rule: Device or resource busy")
-        task, ticket, run = kernel.me(), kernel.me().ticket, Nft("" if "-j" in arguments else stdin)
-        delay = rng.random() * (4.0 if rng.random() < self._firewall.slow else 0.03)
+        task, ticket, run = kernel.me(), kernel.me().ticket, Nft("" if isinstance(stdin, bytes) else stdin)
+        whole = rng.random() * (4.0 if rng.random() < self._firewall.slow else 0.03)
+        there = whole * rng.random()
         frozen_too = rng.random() < 0.5
 
         def arrive() -> None:
@@ -143,11 +144,11 @@ class SimulatedNft(Command):
             try:
                 self._firewall.take(run.script, owner.name)
             except RefusedError as exc:
-                kernel.at(0.002, kernel.resume, task, ticket, (str(exc),))
+                kernel.at(whole - there, kernel.resume, task, ticket, (str(exc),))
             else:
-                kernel.at(0.002, kernel.resume, task, ticket, ("",))
+                kernel.at(whole - there, kernel.resume, task, ticket, ("",))
 
-        kernel.at(delay, arrive)
+        kernel.at(there, arrive)
         kernel.at(self._timeout / owner.rate, kernel.resume, task, ticket, None)
         answer: Any = kernel.park()
         if answer is None:

@@ -19,6 +19,7 @@ import msgspec
 import structlog
 
 import ferroscope.adapters.gate.nftables
+import ferroscope.adapters.gate.timed
 import ferroscope.adapters.memory.bus
 import ferroscope.adapters.sql.dialect
 import ferroscope.adapters.sql.store
@@ -95,7 +96,7 @@ def installed(world: World) -> Iterator[None]:
             _product.pxe.opening,
         ):
             put(module, "threading", threading)
-        for module in (sql.store, _product.periodic.singleton, _product.pxe.gate, _product.adapters.gate.nftables):
+        for module in (sql.store, _product.periodic.singleton, _product.pxe.gate, _product.adapters.gate.timed):
             put(module, "random", kernel.rng("product"))
         put(sql.store, "time", Sleep(kernel))
         put(sql.store, "Statements", _compiled_once)
@@ -122,7 +123,7 @@ def installed(world: World) -> Iterator[None]:
         put(_product.hooks.pipeline, "from_settings", _pipeline)
         default(_product.periodic.singleton.Singleton.__init__, new_flag=lambda: Flag(kernel))
         for waiting in (_product.pxe.gate.Gate, _product.pxe.opening.Opening):
-            default(waiting.__init__, new_flag=lambda: Flag(kernel))
+            default(waiting.__init__, new_flag=lambda: Flag(kernel), new_thread=threading.Thread)
         default(runtime.keeper.LeaseKeeper.__init__, new_flag=lambda: Flag(kernel), leave=lambda: _leave(world))
         put(uuid, "uuid4", _uuids(world))
         put(_product.election.Tenure, "__init__", _watched(world, _product.election.Tenure.__init__))

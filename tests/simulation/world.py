@@ -157,7 +157,8 @@ class World:
         """A process has ended by itself: its supervisor starts the next one."""
         if not self.stopping:
             delay = 1.0 if process.exit_code == 0 else self._rng.uniform(0.05, 1.0)
-            if process.exit_code not in (0, None):
+            # Nobody says of a dead gate that it is dead: what it has opened may be open for some seconds more.
+            if process.exit_code not in (0, None) and not self.scenario.has_gates:
                 self.kernel.at(0.05, self._bury, process)
             self.kernel.at(delay, self._restart, process)
 
