@@ -6,12 +6,18 @@ got over the network. Software emulation is slow (about half a minute to the cal
 
 from __future__ import annotations
 
+import os
+import stat
 import subprocess
 from pathlib import Path
+from typing import Final
 
 from tests.pxe.lab import Lab
 from tests.pxe.netns import Netns
 from tests.support.processes import spawn
+
+
+_TUN: Final = Path("/dev/net/tun")
 
 
 class VirtualMachine:
@@ -71,6 +77,9 @@ class VirtualMachine:
 
 def attach(lab: Lab, name: str, mac: str) -> VirtualMachine:
     """Return a new machine on the boot network, switched off."""
+    if not _TUN.exists():  # as in many containers
+        _TUN.parent.mkdir(exist_ok=True)
+        os.mknod(_TUN, stat.S_IFCHR | 0o600, os.makedev(10, 200))
     lab.wire.ip("tuntap", "add", name, "mode", "tap")
     lab.wire.ip("link", "set", name, "up")
     lab.plug(name)
