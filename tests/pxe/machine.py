@@ -16,7 +16,6 @@ from tests.pxe.lab import Lab
 from tests.pxe.netns import Netns
 from tests.support.processes import spawn
 
-
 _TUN: Final = Path("/dev/net/tun")
 
 
