@@ -21,6 +21,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "sim": ("ferroscope.cli.sim:sim", "Run a simulated fleet."),
     "demo": ("ferroscope.cli.demo.command:demo", "Show the service at work on a simulated fleet."),
     "node": ("ferroscope.cli.node.command:node", "Enrol, list, show and change nodes."),
+    "rule": ("ferroscope.cli.rule.command:rule", "Make, show, try and change inspection rules."),
     "inspect": ("ferroscope.cli.inspect:inspect", "Inspect nodes and watch them finish."),
     "inventory": ("ferroscope.cli.inventory:inventory", "Show, save and compare what inspections found."),
     "search": ("ferroscope.cli.search:search", "Find nodes by their hardware."),

@@ -64,8 +64,7 @@ class Signature(msgspec.Struct, frozen=True):
         return dict(given)
 
     def _by_position(self, given: list[Any]) -> Document:
-        first = self.arguments[0]
-        if first.name == "values" and given and not isinstance(given[0], list):
+        if self.arguments and self.arguments[0].name == "values" and given and not isinstance(given[0], list):
             return {"values": given}
         if len(given) > len(self.arguments):
             raise InvalidRuleError([f"args has {len(given)} items; at most {len(self.arguments)} are taken"])

@@ -68,3 +68,33 @@ def reprocess_with(urls: dict[str, str], node: str, data: dict[str, Any]) -> int
     """Reapply given data: the client has no method for it, but its ``request`` is for what it lacks."""
     answer = connect(urls).request("post", f"/introspection/{node}/data/unprocessed", json=data)
     return int(answer.status_code)
+
+
+def create_rule(
+    urls: dict[str, str], conditions: list[Any], actions: list[Any], description: str | None = None
+) -> dict[str, Any]:
+    rule: dict[str, Any] = connect(urls).rules.create(conditions, actions, description=description)
+    return rule
+
+
+def import_rule(urls: dict[str, str], rule: dict[str, Any]) -> dict[str, Any]:
+    made: dict[str, Any] = connect(urls).rules.from_json(rule)
+    return made
+
+
+def list_rules(urls: dict[str, str]) -> list[dict[str, Any]]:
+    rules: list[dict[str, Any]] = connect(urls).rules.get_all()
+    return rules
+
+
+def get_rule(urls: dict[str, str], uuid: str) -> dict[str, Any]:
+    rule: dict[str, Any] = connect(urls).rules.get(uuid)
+    return rule
+
+
+def delete_rule(urls: dict[str, str], uuid: str) -> None:
+    connect(urls).rules.delete(uuid)
+
+
+def delete_all_rules(urls: dict[str, str]) -> None:
+    connect(urls).rules.delete_all()

@@ -23,7 +23,12 @@ from typing import Any, BinaryIO
 
 COMMANDS = ("baremetal", "openstack")
 HERE = Path(__file__).parent
-_LAZY = ("ironicclient.v1.client", "ironicclient.osc.v1.baremetal_node", "ironicclient.osc.v1.baremetal_port")
+_LAZY = (
+    "ironicclient.v1.client",
+    "ironicclient.osc.v1.baremetal_inspection_rule",
+    "ironicclient.osc.v1.baremetal_node",
+    "ironicclient.osc.v1.baremetal_port",
+)
 
 
 def main(listener: socket.socket) -> None:

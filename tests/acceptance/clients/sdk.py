@@ -208,3 +208,37 @@ def list_introspections(urls: dict[str, str], **query: Any) -> list[dict[str, An
 def seen(resource: Any, names: tuple[str, ...]) -> dict[str, Any]:
     """Return the resource's attributes as plain data."""
     return {name: getattr(resource, name) for name in names}
+
+
+# Rules.
+
+_RULE = ("id", "description", "priority", "phase", "sensitive", "conditions", "actions")
+_OLD_RULE = ("id", "description", "scope", "conditions", "actions")
+
+
+def create_inspection_rule(urls: dict[str, str], **rule: Any) -> dict[str, Any]:
+    return seen(connect(urls).baremetal.create_inspection_rule(**rule), _RULE)
+
+
+def list_inspection_rules(urls: dict[str, str]) -> list[dict[str, Any]]:
+    return [seen(rule, _RULE) for rule in connect(urls).baremetal.inspection_rules()]
+
+
+def update_inspection_rule(urls: dict[str, str], rule: str, **changes: Any) -> dict[str, Any]:
+    return seen(connect(urls).baremetal.update_inspection_rule(rule, **changes), _RULE)
+
+
+def delete_inspection_rule(urls: dict[str, str], rule: str) -> None:
+    connect(urls).baremetal.delete_inspection_rule(rule, ignore_missing=False)
+
+
+def create_introspection_rule(urls: dict[str, str], **rule: Any) -> dict[str, Any]:
+    return seen(connect(urls).baremetal_introspection.create_introspection_rule(**rule), _OLD_RULE)
+
+
+def list_introspection_rules(urls: dict[str, str]) -> list[dict[str, Any]]:
+    return [seen(rule, _OLD_RULE) for rule in connect(urls).baremetal_introspection.introspection_rules()]
+
+
+def delete_introspection_rule(urls: dict[str, str], rule: str) -> None:
+    connect(urls).baremetal_introspection.delete_introspection_rule(rule, ignore_missing=False)

@@ -1,0 +1,133 @@
+"""``ferroscope rule list | show | create | set | delete``."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Final
+from urllib.parse import quote
+
+import click
+
+from ferroscope.cli.client import Api, Json
+from ferroscope.cli.output import Output, facts, table, with_api
+from ferroscope.cli.rule import files
+
+PATH: Final = "/v1/inspection_rules"
+
+rule_argument = click.argument("uuid", metavar="RULE")
+
+
+def rule_path(uuid: str) -> str:
+    return f"{PATH}/{quote(uuid, safe='')}"
+
+
+@click.command("list")
+@with_api
+def list_rules(api: Api, out: Output) -> None:
+    """List rules in the order in which they run."""
+    rules = list(api.pages(PATH, "inspection_rules", detail=True))
+    rules.sort(key=lambda rule: -rule["priority"])  # at equal priority they stay in the order of their creation
+
+    def draw(screen: Any) -> None:
+        rows = (
+            (
+                rule["uuid"],
+                rule["priority"],
+                rule["scope"],
+                _count(rule["conditions"]),
+                _names(rule),
+                rule["description"],
+            )
+            for rule in rules
+        )
+        screen.print(table(("UUID", "PRIORITY", "SCOPE", "CONDITIONS", "ACTIONS", "DESCRIPTION"), rows))
+
+    out.show(rules, draw)
+
+
+@click.command("show")
+@rule_argument
+@with_api
+def show(api: Api, out: Output, *, uuid: str) -> None:
+    """Show a rule."""
+    _show(out, api.get(rule_path(uuid)))
+
+
+@click.command("create")
+@click.argument("path", metavar="FILE")
+@with_api
+def create(api: Api, out: Output, *, path: str) -> None:
+    """Create the rules of FILE; each is checked by the service before it is stored."""
+    made = [api.post(PATH, rule) for rule in files.rules(path)]
+    out.show(made, lambda screen: [screen.print(rule["uuid"]) for rule in made])
+    if not out.for_programs:
+        out.say(f"try it: ferroscope rule explain {made[0]['uuid']} --node NODE")
+
+
+@click.command("set")
+@rule_argument
+@click.option("--description", help="Say what it is for.")
+@click.option("--priority", type=click.IntRange(0, 9999), help="Greater ones run first.")
+@click.option("--scope", help="Only for nodes whose property inspection_scope is this; '' for all.")
+@click.option("--sensitive", is_flag=True, help="Never show its conditions and actions again.")
+@click.option("--file", "path", metavar="FILE", help="Take everything from FILE.")
+@with_api
+def set_rule(api: Api, out: Output, *, uuid: str, path: str | None, sensitive: bool, **fields: Any) -> None:
+    """Change a rule; what is not named stays as it is."""
+    wanted = {} if path is None else {name: value for name, value in files.one(path).items() if name != "uuid"}
+    wanted |= {name: value for name, value in fields.items() if value is not None}
+    if sensitive:
+        wanted["sensitive"] = True
+    if not wanted:
+        raise click.UsageError("nothing to change: name at least one option; see ferroscope rule set --help")
+    changes = [{"op": "replace", "path": f"/{name}", "value": value} for name, value in wanted.items()]
+    _show(out, api.patch(rule_path(uuid), changes))
+
+
+@click.command("delete")
+@click.argument("uuids", metavar="RULE...", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Delete all rules.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask; without a terminal nothing is ever asked.")
+@with_api
+def delete(api: Api, out: Output, *, uuids: tuple[str, ...], everything: bool, yes: bool) -> None:
+    """Delete rules."""
+    if bool(uuids) == everything:
+        raise click.UsageError("name the rules to delete, or --all")
+    if not yes and sys.stdin.isatty():
+        click.confirm(f"Delete {'all rules' if everything else ', '.join(uuids)}?", abort=True, err=True)
+    if everything:
+        api.delete(PATH)
+    for uuid in uuids:
+        api.delete(rule_path(uuid))
+    out.show(list(uuids), lambda screen: screen.print("deleted"))
+
+
+def _show(out: Output, rule: Json) -> None:
+    shown = {
+        "UUID": rule["uuid"],
+        "Description": rule["description"],
+        "Priority": rule["priority"],
+        "Phase": rule["phase"],
+        "Scope": rule["scope"],
+        "Dialect": rule["dialect"],
+        "Sensitive": rule["sensitive"],
+        "Conditions": "hidden" if rule["conditions"] is None else _lines(rule["conditions"]),
+        "Actions": "hidden" if rule["actions"] is None else _lines(rule["actions"]),
+        "Created": rule["created_at"],
+        "Updated": rule["updated_at"],
+    }
+    out.show(rule, lambda screen: screen.print(facts(shown)))
+
+
+def _lines(items: list[Json]) -> str:
+    import json
+
+    return "\n".join(f"{item['op']}  {json.dumps({k: v for k, v in item.items() if k != 'op'})}" for item in items)
+
+
+def _count(conditions: list[Json] | None) -> Any:
+    return "hidden" if conditions is None else len(conditions)
+
+
+def _names(rule: Json) -> str:
+    return "hidden" if rule["actions"] is None else ", ".join(dict.fromkeys(action["op"] for action in rule["actions"]))

@@ -1,0 +1,159 @@
+"""Rules in an inspection: after the hooks, on the same copies, committed together or not at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from ferroscope.config.settings import Settings
+from ferroscope.domain.rule import Rule
+from ferroscope.domain.states import Event, State
+from ferroscope.ports.bmc import Power
+from tests.support import examples
+from tests.unit.worker.conftest import Service, settings
+
+
+@pytest.fixture
+def service() -> Service:
+    return Service(settings())
+
+
+def add(service: Service, *actions: Any, **fields: Any) -> Rule:
+    rule = examples.rule(actions=list(actions), **fields)
+    service.store.write(lambda tx: tx.rules.add(rule))
+    return rule
+
+
+def inspect(service: Service) -> None:
+    service.start()
+    service.work()
+    service.call_back(serial="x")
+    service.work()
+
+
+def act(op: str, **args: Any) -> dict[str, Any]:
+    return {"op": op, "args": args}
+
+
+def test_what_a_rule_did_is_stored_with_the_inspection(service: Service) -> None:
+    add(
+        service,
+        act("set-attribute", path="extra/arch", value="{node.properties[cpu_arch]}"),
+        act("set-plugin-data", path="by.rule", value="{plugin_data[serial]}"),
+        act("set-port-attribute", port_id="02:00:00:00:00:01", path="extra/first", value=True),
+    )
+    inspect(service)
+    node = service.node
+    assert (node.state, node.extra) == (State.FINISHED, {"arch": "x86_64"})
+    data = service.store.read(lambda tx: tx.data.load(node.inspection or "", ("plugin_data",)))
+    assert msgspec.json.decode(data["plugin_data"])["by"] == {"rule": "x"}
+    (port,) = service.store.read(lambda tx: [tx.ports.get(mac) for mac in service.ports])
+    assert port.extra == {"first": True}
+
+
+def test_the_timeline_names_the_rules_that_applied(service: Service) -> None:
+    rule = add(service, act("log", msg="seen {node.name}", level="warning"), description="says hello")
+    add(service, act("log", msg="never"), conditions=[{"op": "eq", "args": [1, 2]}])
+    inspect(service)
+    entries = [entry for entry in service.journal if entry.step == "rules"]
+    assert [entry.message for entry in entries] == [
+        "seen one",
+        f"1 of 2 rules applied: {rule.uuid} (says hello)",
+    ]
+    assert entries[0].severity == "WARNING"
+    assert entries[1].detail == {"applied": [rule.uuid]}
+
+
+def test_a_rule_that_fails_leaves_nothing_behind_but_its_reason(service: Service) -> None:
+    rule = add(
+        service,
+        act("set-attribute", path="extra/half", value=1),
+        act("set-attribute", path="extra/other", value="{inventory[nothing]}"),
+    )
+    inspect(service)
+    node = service.node
+    assert (node.state, node.extra, node.properties) == (State.ERROR, {}, {})
+    assert service.inspection.reason == "rule-failed"
+    assert rule.uuid in (node.last_error or "")
+    assert "there is no inventory[nothing]" in (node.last_error or "")
+    assert service.ports == []
+    assert node.power_state == Power.OFF
+    assert service.store.read(lambda tx: tx.data.load(node.inspection or "", ("plugin_data",))) == {}
+    failed = [entry for entry in service.journal if entry.step == "failed"]
+    assert rule.uuid in failed[-1].message
+
+
+def test_a_rule_may_refuse_a_machine_and_a_reapply_without_it_goes_well(service: Service) -> None:
+    rule = add(service, act("fail", msg="not in rack {plugin_data[serial]}"))
+    inspect(service)
+    assert service.inspection.reason == "refused-by-rule"
+    assert "not in rack x" in (service.node.last_error or "")
+    service.store.write(lambda tx: tx.rules.remove(rule.uuid))
+    service.submit(Event.REAPPLY)
+    service.work()
+    assert service.node.state is State.FINISHED
+
+
+def test_a_sensitive_rule_shows_nothing_of_itself(service: Service) -> None:
+    rule = add(
+        service,
+        act("log", msg="s3cr3t"),
+        act("fail", msg="s3cr3t"),
+        sensitive=True,
+        description="s3cr3t",
+    )
+    inspect(service)
+    told = " ".join(entry.message for entry in service.journal) + (service.node.last_error or "")
+    assert rule.uuid in told
+    assert "s3cr3t" not in told
+
+
+def test_a_change_of_the_rules_is_seen_by_the_next_inspection(service: Service) -> None:
+    inspect(service)
+    assert service.node.extra == {}
+    rule = add(service, act("set-attribute", path="extra/n", value=1))
+    service.submit(Event.REAPPLY)
+    service.work()
+    assert service.node.extra == {"n": 1}
+    changed = msgspec.structs.replace(rule, actions=[act("set-attribute", path="extra/n", value=2)])
+    service.store.write(lambda tx: tx.rules.update(changed))
+    service.submit(Event.REAPPLY)
+    service.work()
+    assert service.node.extra == {"n": 2}
+
+
+def test_a_rule_with_a_scope_concerns_its_nodes_only(service: Service) -> None:
+    add(service, act("set-attribute", path="extra/n", value=1), scope="rack 1")
+    inspect(service)
+    assert service.node.extra == {}
+
+
+def test_a_name_that_another_node_has_fails_in_the_end(service: Service) -> None:
+    service.store.write(lambda tx: tx.nodes.add(examples.node(name="taken")))
+    add(service, act("set-attribute", path="name", value="taken"))
+    inspect(service)
+    assert service.node.state is State.ERROR
+    assert service.inspection.reason == "rule-failed"
+    assert "the name taken is in use already" in (service.node.last_error or "")
+
+
+def test_a_discovered_node_is_approved_by_a_rule(service: Service) -> None:
+    def into_the_inbox(tx: Any) -> None:
+        tx.nodes.update(msgspec.structs.replace(tx.nodes.get(service.node.uuid), inbox=True))
+
+    service.store.write(into_the_inbox)
+    add(service, act("approve"), conditions=[{"op": "is-true", "args": {"value": "{node.inbox}"}}])
+    inspect(service)
+    assert service.node.inbox is False
+    assert "taken out of the inbox by a rule" in [entry.message for entry in service.journal]
+
+
+def test_nobody_is_called_unless_the_configuration_allows_it(service: Service) -> None:
+    assert Settings().inspection_rules.api_call_targets == ()
+    add(service, act("api-call", url="http://127.0.0.1:9/x?token=s3cr3t"))
+    inspect(service)
+    assert service.inspection.reason == "rule-failed"
+    assert "http://127.0.0.1:9/x is not at or below any of" in (service.node.last_error or "")
+    assert "s3cr3t" not in (service.node.last_error or "")
