@@ -16,6 +16,7 @@ from bench import cycle as cycles
 from bench import gate as gates
 from bench import ha, hooks, hot, machine, show
 from bench import reads as readings
+from bench import rules as rule_costs
 from bench import scale as scales
 from bench import search as searches
 from bench import start as starts
@@ -166,6 +167,18 @@ def profile(found: tuple[Report, Path], role: str, database: str, nodes: int, ro
     report, directory = found
     report.section(f"profile of {role} on {database}")
     show.profile(report, hot.measure(role, database, cycles.Load(nodes=nodes, rounds=rounds), directory), top)
+
+
+@main.command("rules")
+@click.pass_obj
+@click.option("--rules", "number", default=20, show_default=True, help="How many rules.")
+@click.option("--size", default=40_000, show_default=True, help="Bytes of a callback.")
+@click.option("--runs", default=500, show_default=True)
+def rules(found: tuple[Report, Path], number: int = 20, size: int = 40_000, runs: int = 500) -> None:
+    """The CPU time that inspection rules add to one inspection."""
+    report, _ = found
+    report.section(f"rules: {number} on callbacks of {size / 1000:.0f} KB")
+    show.rules(report, rule_costs.measure(number, size, runs))
 
 
 main.add_command(ha.failover)

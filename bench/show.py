@@ -9,6 +9,7 @@ from bench.figures import Figure
 from bench.hot import Profile
 from bench.reads import Reads
 from bench.report import Report
+from bench.rules import Cost
 from bench.scale import Scale
 from bench.search import Searches
 from bench.start import Start
@@ -134,3 +135,11 @@ def profile(report: Report, found: Profile, top: int) -> None:
     everything = sum(statement.count for statement in statements)
     report.console.print(f"{everything:.1f} statements per inspection", highlight=False)
     report.keep("profile", found)
+
+
+def rules(report: Report, cost: Cost) -> None:
+    """Show what rules cost one inspection, beside the hooks."""
+    columns = ("rules", "applied", "inventory, KB", "rules, ms", "hooks, ms", "compiled once in, ms")
+    row = (cost.rules, cost.applied, cost.size / 1000, cost.run, cost.hooks, cost.compile)
+    report.table(columns, [row])
+    report.found(Figure("CPU of rules per inspection, ms", f"{cost.rules} rules", cost.run))

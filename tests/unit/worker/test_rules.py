@@ -49,7 +49,8 @@ def test_what_a_rule_did_is_stored_with_the_inspection(service: Service) -> None
     assert (node.state, node.extra) == (State.FINISHED, {"arch": "x86_64"})
     data = service.store.read(lambda tx: tx.data.load(node.inspection or "", ("plugin_data",)))
     assert msgspec.json.decode(data["plugin_data"])["by"] == {"rule": "x"}
-    (port,) = service.store.read(lambda tx: [tx.ports.get(mac) for mac in service.ports])
+    (mac,) = service.ports
+    port = service.store.read(lambda tx: tx.ports.get(mac))
     assert port.extra == {"first": True}
 
 
@@ -135,17 +136,19 @@ def test_a_name_that_another_node_has_fails_in_the_end(service: Service) -> None
     add(service, act("set-attribute", path="name", value="taken"))
     inspect(service)
     assert service.node.state is State.ERROR
-    assert service.inspection.reason == "rule-failed"
-    assert "the name taken is in use already" in (service.node.last_error or "")
+    retries = [(entry.reason, entry.message) for entry in service.journal if entry.step == "retry"]
+    assert ("rule-failed", "the name taken is in use already") in retries
+    assert service.node.name == "one"
 
 
 def test_a_discovered_node_is_approved_by_a_rule(service: Service) -> None:
-    def into_the_inbox(tx: Any) -> None:
-        tx.nodes.update(msgspec.structs.replace(tx.nodes.get(service.node.uuid), inbox=True))
-
-    service.store.write(into_the_inbox)
+    service.start()
+    service.work()
+    waiting = msgspec.structs.replace(service.node, inbox=True)
+    service.store.write(lambda tx: tx.nodes.update(waiting))
     add(service, act("approve"), conditions=[{"op": "is-true", "args": {"value": "{node.inbox}"}}])
-    inspect(service)
+    service.call_back()
+    service.work()
     assert service.node.inbox is False
     assert "taken out of the inbox by a rule" in [entry.message for entry in service.journal]
 

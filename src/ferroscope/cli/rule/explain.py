@@ -51,12 +51,12 @@ def check(path: str, fmt: str) -> None:
     try:
         rules = builtin.read(path, files.content(path))
     except InvalidRuleError as exc:
-        out.show({"valid": False, "problems": exc.problems}, lambda screen: [screen.print(one) for one in exc.problems])
+        problems = list(exc.problems)
+        out.show({"valid": False, "problems": problems}, lambda screen: screen.print("\n".join(problems)))
         raise Failure(f"{path} cannot be used", exit_code=Exit.FAILURE) from None
     told = {"valid": True, "rules": [rule.rule.uuid for rule in rules]}
-    out.show(
-        told, lambda screen: screen.print(f"{path}: {len(rules)} {'rule' if len(rules) == 1 else 'rules'}, all valid")
-    )
+    number = "1 rule" if len(rules) == 1 else f"{len(rules)} rules"
+    out.show(told, lambda screen: screen.print(f"{path}: {number}, all valid"))
 
 
 def _draw(screen: Any, told: Json) -> None:

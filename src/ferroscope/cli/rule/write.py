@@ -29,17 +29,7 @@ def list_rules(api: Api, out: Output) -> None:
     rules.sort(key=lambda rule: -rule["priority"])  # at equal priority they stay in the order of their creation
 
     def draw(screen: Any) -> None:
-        rows = (
-            (
-                rule["uuid"],
-                rule["priority"],
-                rule["scope"],
-                _count(rule["conditions"]),
-                _names(rule),
-                rule["description"],
-            )
-            for rule in rules
-        )
+        rows = [_row(rule) for rule in rules]
         screen.print(table(("UUID", "PRIORITY", "SCOPE", "CONDITIONS", "ACTIONS", "DESCRIPTION"), rows))
 
     out.show(rules, draw)
@@ -59,7 +49,7 @@ def show(api: Api, out: Output, *, uuid: str) -> None:
 def create(api: Api, out: Output, *, path: str) -> None:
     """Create the rules of FILE; each is checked by the service before it is stored."""
     made = [api.post(PATH, rule) for rule in files.rules(path)]
-    out.show(made, lambda screen: [screen.print(rule["uuid"]) for rule in made])
+    out.show(made, lambda screen: screen.print("\n".join(rule["uuid"] for rule in made)))
     if not out.for_programs:
         out.say(f"try it: ferroscope rule explain {made[0]['uuid']} --node NODE")
 
@@ -125,9 +115,8 @@ def _lines(items: list[Json]) -> str:
     return "\n".join(f"{item['op']}  {json.dumps({k: v for k, v in item.items() if k != 'op'})}" for item in items)
 
 
-def _count(conditions: list[Json] | None) -> Any:
-    return "hidden" if conditions is None else len(conditions)
-
-
-def _names(rule: Json) -> str:
-    return "hidden" if rule["actions"] is None else ", ".join(dict.fromkeys(action["op"] for action in rule["actions"]))
+def _row(rule: Json) -> tuple[Any, ...]:
+    hidden = rule["actions"] is None
+    actions = "hidden" if hidden else ", ".join(dict.fromkeys(action["op"] for action in rule["actions"]))
+    conditions = "hidden" if hidden else len(rule["conditions"])
+    return rule["uuid"], rule["priority"], rule["scope"], conditions, actions, rule["description"]
