@@ -61,7 +61,7 @@ class Site:
         self.fleet = fleet
         self._service = running
         self._members = {name: machine.member.number for name, machine in fleet.fleet.machines.items()}
-        self._http = urllib3.PoolManager(headers={"X-OpenStack-Ironic-API-Version": "1.95"}, retries=False)
+        self._http = urllib3.PoolManager(headers={"X-OpenStack-Ironic-API-Version": "1.96"}, retries=False)
         self._plain = urllib3.PoolManager(retries=False)
         self._names = itertools.count(1)
 

@@ -40,7 +40,7 @@ def test_baremetal_creates_shows_lists_changes_and_deletes_rules(site: Site) -> 
     shown = site.baremetal("inspection", "rule", "show", ident, "-f", "json").json()
     assert (shown["conditions"], shown["actions"]) == (CONDITIONS, ACTIONS)
     rows = site.baremetal("inspection", "rule", "list", "-f", "json").json()
-    assert [row["UUID"] for row in rows] == [ident]
+    assert [row["uuid"] for row in rows] == [ident]
     site.baremetal("inspection", "rule", "list", "--long", "-f", "json")
     site.baremetal("inspection", "rule", "set", ident, "--priority", "9", "--description", "new")
     changed = site.get(f"/v1/inspection_rules/{ident}")

@@ -46,7 +46,10 @@ def create_rule(context: ApiContext, call: Call[NoQuery, IntrospectionRuleCreate
 
 
 def put_rule(context: ApiContext, call: Call[NoQuery, IntrospectionRuleCreate]) -> Reply:
-    """Create an introspection rule under its UUID, or replace it: as often as it is sent, there is one."""
+    """Create an introspection rule under its UUID, or replace it: as often as it is sent, there is one.
+
+    PUT and POST are the same: openstacksdk sends one or the other, as its version has it.
+    """
     uuid = rule_uuid(call)
     if call.body.uuid is not None and scalars.uuid("uuid", call.body.uuid) != uuid:
         raise BadRequestError("The uuid in the body is not the one in the path.")

@@ -185,6 +185,8 @@ ROUTES: Final[tuple[Route, ...]] = (
                    also=200),
     _introspection("DELETE /v1/rules", introspection_rules.delete_rules, "introspection:rule:delete", 204),
     _introspection("GET /v1/rules/{rule}", introspection_rules.get_rule, "introspection:rule:get", 200, _OldRule),
+    _introspection("POST /v1/rules/{rule}", introspection_rules.put_rule, "introspection:rule:create", 201, _OldRule,
+                   also=200),
     _introspection("PUT /v1/rules/{rule}", introspection_rules.put_rule, "introspection:rule:create", 201, _OldRule,
                    also=200),
     _introspection("DELETE /v1/rules/{rule}", introspection_rules.delete_rule, "introspection:rule:delete", 204),
