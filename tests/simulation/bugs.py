@@ -561,8 +561,9 @@ def _() -> Iterator[Any]:
     seeds=60,
     kind="gates",
     clock_spread=0.2,
-    faults=("deaf heart", "partition"),
-    mean_between_faults=10.0,
+    faults=("partition", "partition", "deaf heart"),
+    hosts=3,
+    mean_between_faults=4.0,
     lease={"profile": "default"},
 )
 def _() -> Iterator[Any]:

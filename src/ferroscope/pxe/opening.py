@@ -37,6 +37,7 @@ class Opening:
         self._period = period
         self._new_flag = new_flag
         self._stop = new_flag()
+        self._doubtful_until = 0.0  # an opening of which we do not know what became of it ends before that
         self._thread = new_thread(target=self._run, name="opening", daemon=True)
         self.open_until = 0.0
         self.trouble = ""
@@ -60,7 +61,8 @@ class Opening:
             return True
         if not self._backend.self_closing:
             return False
-        self._new_flag().wait(max(0.0, self.open_until - self._clock.monotonic()))
+        until = max(self.open_until, self._doubtful_until)
+        self._new_flag().wait(max(0.0, until - self._clock.monotonic()))
         return True
 
     def _run(self) -> None:
@@ -74,6 +76,7 @@ class Opening:
             self.open_until = self._backend.hold(self._tenure.trusted_until)
             self.trouble = ""
         except GateError as exc:
+            self._doubtful_until = self._tenure.trusted_until
             if str(exc) != self.trouble:
                 _log.warning("the gate could not be held open; it closes", backend=self._backend.name, error=str(exc))
             self.trouble = str(exc)
