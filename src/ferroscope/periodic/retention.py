@@ -1,4 +1,7 @@
-"""Old inspections go, with their data and journal; a node's newest stays, and its newest good one."""
+"""Old inspections go, with their data and journal; a node's newest stays, and its newest good one.
+
+So do old changes of MACs: the PXE gates have long since applied them, or read everything anew.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from ferroscope.periodic.singleton import Fence
 from ferroscope.ports.store import Store, Transaction
 
 _BATCH: Final = 200
+# Much longer than a gate goes without looking; whoever takes over reads everything.
+_CHANGES_KEPT: Final = 3600.0
 
 
 class Retention:
@@ -20,7 +25,7 @@ class Retention:
     name = "periodic/retention"
 
     def __init__(self, store: Store, *, threshold: float, number: int = 0, period: float) -> None:
-        self.period = period if threshold or number else 0.0
+        self.period = period
         self._store = store
         self._threshold = threshold
         self._number = number
@@ -32,14 +37,15 @@ class Retention:
             removed += self._all(fence, lambda tx: tx.inspections.remove_ended(tx.now - self._threshold, _BATCH))
         if self._number:
             removed += self._all(fence, lambda tx: tx.inspections.remove_surplus(self._number, _BATCH))
-        return f"removed {removed} old inspections"
+        changes = self._all(fence, lambda tx: tx.macs.forget(tx.now - _CHANGES_KEPT))
+        return f"removed {removed} old inspections and {changes} old changes of MACs"
 
     def _all(self, fence: Fence, remove: Callable[[Transaction], int]) -> int:
         def work(tx: Transaction) -> int:
             fence(tx)
             return remove(tx)
 
-        removed = batch = self._store.write(work)
-        while batch == _BATCH:
-            removed += (batch := self._store.write(work))
+        removed = 0
+        while batch := self._store.write(work):
+            removed += batch
         return removed

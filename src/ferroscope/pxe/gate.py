@@ -31,8 +31,6 @@ _log = structlog.get_logger(__name__)
 
 CHANNELS = ("allow", "deny")
 
-_TIDY_EVERY = 300.0
-
 
 class Gate:
     """One thread calls ``run``; ``sentence`` always says what the gate does.
@@ -55,7 +53,6 @@ class Gate:
         bus: Bus,
         clock: Clock,
         stop: StopFlag,
-        forget: Callable[[], object],
         meter: Meter = SILENT,
         new_flag: Callable[[], StopFlag] = threading.Event,
         new_thread: Callable[..., threading.Thread] = threading.Thread,
@@ -71,7 +68,6 @@ class Gate:
         self._bus = bus
         self._clock = clock
         self._stop = stop
-        self._forget = forget
         self._meter = meter
         self._new_flag = new_flag
         self._new_thread = new_thread
@@ -168,7 +164,6 @@ class Gate:
 
     def _follow(self, tenure: Tenure, opening: Opening, reset: StopFlag) -> None:
         compare_at = self._clock.monotonic() + self._settings.reconcile_period
-        tidy_at = self._clock.monotonic() + _TIDY_EVERY
         read_at = self._clock.monotonic()
         while tenure.may_act() and not self._stop.is_set() and not reset.is_set():
             tenure.progress()
@@ -181,9 +176,6 @@ class Gate:
                 else:
                     for change in self._feed.changes():
                         self._apply(change)
-                if now >= tidy_at:
-                    self._forget()
-                    tidy_at = now + _TIDY_EVERY
                 read_at = now
             except StoreUnavailableError:
                 if now - read_at > self._profile.ttl:

@@ -33,7 +33,6 @@ from ferroscope.runtime.member import Membership
 
 ROLE: Final = "pxe-filter"
 
-_KEPT: Final = 3600.0  # seconds for which the store keeps changes of MACs
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _log = structlog.get_logger(__name__)
 
@@ -146,7 +145,6 @@ class PxeFilterProcess:
             bus=backend.bus,
             clock=self._clock,
             stop=self._stop,
-            forget=lambda: backend.store.write(lambda tx: tx.macs.forget(tx.now - _KEPT), durable=False),
             meter=meter,
         )
 

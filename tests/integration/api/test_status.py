@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from ferroscope.config.settings import LeaseSettings, Settings
+from ferroscope.domain.gate import GateRecord
 from ferroscope.domain.model import Member
 from ferroscope.observe import party
 from tests.integration.api.service import Service
@@ -87,3 +88,34 @@ def test_what_is_wrong_is_said_in_a_sentence(service: Service, what: str) -> Non
     (said,) = _status(service)["problems"]
     expected = {"dead": "counts as dead", "drift": "[lease] are not the same", "skew": "90.0 s ahead"}[what]
     assert expected in said
+
+
+def test_gates_are_shown_by_network_and_one_that_is_open_nowhere_is_a_problem(everywhere: Service) -> None:
+    _beat(everywhere, examples.member("worker-1", detail=_told()))
+    record = GateRecord(
+        host="boot1", open=True, applied=7, missing=(5,), allowed=2, denied=30, backends=("nftables", "dnsmasq")
+    )
+    told = msgspec.json.encode(record).decode()
+    everywhere.store.write(lambda tx: tx.leases.acquire("pxe/rack-a", "gate-1", 60.0, data=told))
+    lease = everywhere.store.write(lambda tx: tx.leases.acquire("pxe/rack-b", "gate-2", 60.0, data=told))
+    everywhere.store.write(lambda tx: tx.leases.release(lease))
+    everywhere.store.write(lambda tx: tx.leases.acquire("pxe/rack-c", "gate-3", 60.0))
+    status = _status(everywhere)
+    first, second, third = status["gates"]
+    assert 50 < first.pop("remaining") <= 60
+    assert first == {
+        "network": "rack-a",
+        "open": True,
+        "host": "boot1",
+        "holder": "gate-1",
+        "epoch": 1,
+        "allowed": 2,
+        "denied": 30,
+        "applied": 7,
+        "missing": 1,
+        "backends": ["nftables", "dnsmasq"],
+    }
+    assert (second["network"], second["open"], second["holder"]) == ("rack-b", False, None)
+    assert (third["network"], third["open"], third["host"]) == ("rack-c", False, None)
+    (problem,) = status["problems"]
+    assert "network rack-c is open nowhere" in problem

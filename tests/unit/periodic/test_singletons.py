@@ -11,7 +11,7 @@ import pytest
 from ferroscope.adapters.memory.bus import LocalBus
 from ferroscope.adapters.memory.store import MemoryStore
 from ferroscope.domain.lease import DEFAULT
-from ferroscope.domain.model import Inspection, Node
+from ferroscope.domain.model import Inspection, Node, Port
 from ferroscope.domain.states import Event, State
 from ferroscope.election import Candidate, Tenure
 from ferroscope.periodic.registry_sync import RegistrySync
@@ -251,3 +251,15 @@ def test_retention_goes_on_until_nothing_old_is_left() -> None:
     party.clock.now = 100_000.0
     assert "removed 450" in Retention(party.store, threshold=86_400.0, period=30.0).step(no_fence)
     assert party.store.read(lambda tx: tx.inspections.list(Query())) == []
+
+
+def test_retention_forgets_old_changes_of_macs_even_where_inspections_are_kept_for_ever() -> None:
+    party = Party()
+    node = Node(uuid="11111111-1111-4111-8111-111111111111", driver="fake")
+    party.store.write(lambda tx: tx.nodes.add(node))
+    party.store.write(lambda tx: tx.ports.add([Port(uuid="p1", node=node.uuid, address="52:54:00:00:00:01")]))
+    task = Retention(party.store, threshold=0.0, period=30.0)
+    assert "0 old changes" in task.step(no_fence)
+    party.clock.now += 3601.0
+    assert "1 old changes" in task.step(no_fence)
+    assert party.store.read(lambda tx: tx.macs.newest()) == 0

@@ -107,7 +107,6 @@ class Network:
             bus=self.bus,
             clock=self.clock,
             stop=self.stop,
-            forget=lambda: None,
             new_flag=lambda: ManualStop(self.clock),
             new_thread=Unstarted,
         )
