@@ -30,7 +30,7 @@ def _process(url: str, *, listen: bool) -> Iterator[Backend]:
         backend.close()
 
 
-@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("database", ["sqlite", "postgresql", "mariadb"])
 def test_a_new_port_wakes_a_gate_in_another_process_at_once(request: pytest.FixtureRequest, database: str) -> None:
     url = request.getfixturevalue(f"{database}_url")
     with _process(url, listen=True) as gate, _process(url, listen=False) as api:

@@ -386,7 +386,7 @@ PXE_FILTER: Final = (
     cfg.BoolOpt(
         "channels",
         default=True,
-        help="Listen to the channels allow and deny (PostgreSQL, SQLite; else look every [database] poll_interval).",
+        help="Listen to the channels allow and deny, which tell the gate at once.",
     ),
     cfg.FloatOpt("reconcile_period", default=300.0, min=1.0, help="Seconds between two comparisons of everything."),
     cfg.FloatOpt("guard", default=0.5, min=0.0, max=60.0, help="Seconds from winning the network to opening the gate."),

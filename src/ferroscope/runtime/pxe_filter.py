@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, Final
 
 import structlog
-from sqlalchemy import make_url
 
 from ferroscope.adapters.gate.build import BACKENDS, build_gate, rules_of
 from ferroscope.config.settings import Settings
@@ -32,6 +31,8 @@ from ferroscope.runtime.life import EXIT_CUT_OFF, EXIT_FAULT, StartError, notify
 from ferroscope.runtime.member import Membership
 
 ROLE: Final = "pxe-filter"
+
+_NEVER: Final = 3600.0  # seconds; then it looks all the same
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _log = structlog.get_logger(__name__)
@@ -138,7 +139,7 @@ class PxeFilterProcess:
             Feed(backend.store),
             gate,
             settings=settings,
-            look_every=self._look_every(),
+            look_every=settings.sync_period or _NEVER,
             host=socket.gethostname(),
             keep=LeaseKeeper(profile, self._clock, meter=meter),
             profile=profile,
@@ -147,14 +148,6 @@ class PxeFilterProcess:
             stop=self._stop,
             meter=meter,
         )
-
-    def _look_every(self) -> float:
-        """Return after how long to look by oneself: MariaDB and MySQL tell nobody of changes."""
-        settings = self._settings
-        told = make_url(settings.database.connection).get_backend_name() in ("postgresql", "sqlite")
-        if settings.pxe_filter.channels and not told:
-            return settings.database.poll_interval
-        return settings.pxe_filter.sync_period or 3600.0
 
     def _play(self, role: Gate, backend: Backend) -> int:
         thread = threading.Thread(target=role.run, name="gate", daemon=True)

@@ -26,7 +26,12 @@ _log = structlog.get_logger(__name__)
 _LOOK_EVERY: Final = 0.005
 _ASK_EVERY: Final = 0.1
 _FREE_LEASES: Final = "SELECT name, epoch FROM leases WHERE holder IS NULL"
-_NEWS: Final = "SELECT '', MAX(id) FROM requests UNION ALL SELECT name, epoch FROM leases WHERE holder IS NULL"
+# What a number is of: no lease has such a name.
+_REQUESTS, _MACS = "(requests)", "(macs)"
+_NEWS: Final = (
+    f"SELECT '{_REQUESTS}', MAX(id) FROM requests UNION ALL SELECT '{_MACS}', MAX(seq) FROM mac_changes "  # noqa: S608
+    "UNION ALL SELECT name, epoch FROM leases WHERE holder IS NULL"
+)
 _NUMBERS: Final = "SELECT name, seq FROM sqlite_sequence WHERE name IN ('requests', 'mac_changes')"
 _RECONNECT_AFTER: Final = 0.5
 
@@ -131,8 +136,9 @@ class PollingWatcher:
             with self._engine.connect() as connection:
                 while not self._stop.wait(_ASK_EVERY):
                     rows = connection.exec_driver_sql(_NEWS).fetchall()
-                    free = frozenset((name, epoch) for name, epoch in rows if name)
-                    self._news.look(next((number or 0 for name, number in rows if not name), 0), free)
+                    numbers = {name: number or 0 for name, number in rows}
+                    requests, macs = numbers.pop(_REQUESTS, 0), numbers.pop(_MACS, 0)
+                    self._news.look(requests, frozenset(numbers.items()), macs)
         finally:
             self._engine.dispose()
 
