@@ -7,7 +7,7 @@ same transaction, so the order of changes, and how often one is told, do not mat
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -19,6 +19,9 @@ _PAGE: Final = 2000
 _NAMES: Final = 500
 
 
+def _nothing() -> None: ...
+
+
 class Feed:
     """``sets`` are as of the last read; both reads raise ``StoreUnavailableError``."""
 
@@ -27,16 +30,17 @@ class Feed:
         self.sets = MacSets()
         self.window = ChangeWindow()
 
-    def whole(self) -> SetChange:
-        """Read everything; return by how much what was known before was wrong."""
-        window, allowed, denied = self._store.read(_everything)
+    def whole(self, alive: Callable[[], None] = _nothing) -> SetChange:
+        """Read everything; return by how much what was known before was wrong. ``alive`` is called for each page."""
+        window, allowed, denied = self._store.read(partial(_everything, alive))
         self.window = window
         return self.sets.replace(allowed, denied)
 
-    def changes(self) -> Iterator[SetChange]:
-        """Read what was changed since the last look, a page at a time."""
+    def changes(self, alive: Callable[[], None] = _nothing) -> Iterator[SetChange]:
+        """Read what was changed since the last look, a page at a time; ``alive`` is called for each."""
         start = self.window.low
         while True:
+            alive()
             now, page, known = self._store.read(partial(self._look, start))
             change = self.sets.look(self.window.take(page, now), known)
             if change:
@@ -51,14 +55,16 @@ class Feed:
         return tx.now, page, [one for names in _chunks(macs) for one in tx.macs.known(macs=names)]
 
 
-def _everything(tx: Transaction) -> tuple[ChangeWindow, SortedMacs, SortedMacs]:
+def _everything(alive: Callable[[], None], tx: Transaction) -> tuple[ChangeWindow, SortedMacs, SortedMacs]:
     window = ChangeWindow(tx.macs.newest(before=tx.now - HORIZON))
     low = window.low
     while changes := tx.macs.since(low, _PAGE):
         window.take(changes, tx.now)
         low = changes[-1].seq
+        alive()
     allowed, denied = array("Q"), array("Q")
     for page in _pages(tx):
+        alive()
         for one in page:
             mac = number(one.mac)
             if mac is not None:

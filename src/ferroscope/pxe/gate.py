@@ -147,7 +147,7 @@ class Gate:
         won_at = self._clock.monotonic()
         self._told = GateRecord()
         try:
-            self._load()
+            self._load(tenure)
             tenure.progress()
             reset.wait(max(0.0, won_at + self._settings.guard - self._clock.monotonic()))
             opening.start()
@@ -158,8 +158,8 @@ class Gate:
                 tenure.resign()
             # Else the office must not pass on before it has closed: it ends with its lease, and so does this process.
 
-    def _load(self) -> None:
-        self._feed.whole()
+    def _load(self, tenure: Tenure) -> None:
+        self._feed.whole(tenure.progress)
         self._backend.apply(self._feed.sets.whole(), fresh=True)
 
     def _follow(self, tenure: Tenure, opening: Opening, reset: StopFlag) -> None:
@@ -171,10 +171,10 @@ class Gate:
             now = self._clock.monotonic()
             try:
                 if now >= compare_at:
-                    self._apply(self._feed.whole())
+                    self._apply(self._feed.whole(tenure.progress))
                     compare_at = now + self._settings.reconcile_period
                 else:
-                    for change in self._feed.changes():
+                    for change in self._feed.changes(tenure.progress):
                         self._apply(change)
                 read_at = now
             except StoreUnavailableError:
