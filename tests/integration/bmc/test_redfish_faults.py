@@ -251,3 +251,13 @@ def test_a_refusal_without_a_word_is_judged_by_its_status(
     proxy.will(fault.status(503), method="POST", path="InsertMedia", times=100)
     error = fails(lambda: make_bmc(inventory_timeout=8.0).insert_ramdisk(node_at(proxy.url, 40), image), within=8.0)
     assert (error.transient, error.reason) == (True, Reason.BMC_UNREACHABLE)
+
+
+def test_a_refused_ejection_is_noticed_and_tried_again(rack: Emulator, proxy: FaultyProxy, make_bmc: MakeBmc) -> None:
+    bmc, node = make_bmc(), node_at(proxy.url, 42)
+    image = Image(iso=f"{proxy.url}/redfish/v1/")
+    bmc.insert_ramdisk(node, image)
+    assert rack.media(42, "Cd")["Inserted"]
+    proxy.will(fault.status(503), method="POST", path="EjectMedia")
+    assert bmc.eject_ramdisk(node, image)
+    assert not rack.media(42, "Cd")["Inserted"]

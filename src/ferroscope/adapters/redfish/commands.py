@@ -13,6 +13,7 @@ import sushy
 from ferroscope.adapters.redfish import inventory as inventory
 from ferroscope.adapters.redfish.info import Access
 from ferroscope.ports.bmc import BootDevice, Image, Power
+from ferroscope.ports.errors import BmcError
 
 _DEVICES: Final = {
     BootDevice.PXE: sushy.BOOT_SOURCE_TARGET_PXE,
@@ -98,7 +99,7 @@ def eject(system: Any, image: Image) -> bool:
     ours = {url for url in (image.iso, image.parameters) if url}
     inserted = [drive for drive in _drives(system) if drive.inserted and drive.image in ours]
     for drive in inserted:
-        drive.eject_media()
+        _take_out(drive)
     return bool(inserted)
 
 
@@ -106,8 +107,16 @@ def _put(drive: Any, url: str) -> None:
     if drive.inserted and drive.image == url:
         return
     if drive.inserted:
-        drive.eject_media()
+        _take_out(drive)
     drive.insert_media(url, inserted=True, write_protected=True)
+
+
+def _take_out(drive: Any) -> None:
+    """Eject, and look whether it is out: sushy takes most refusals for success."""
+    drive.eject_media()
+    drive.refresh(force=True)
+    if drive.inserted:
+        raise BmcError(f"the virtual drive {drive.identity} does not let go", transient=True)
 
 
 def _slot(drives: list[Any], kinds: tuple[Any, ...]) -> Any:
