@@ -108,10 +108,7 @@ def _results(play: partial[Result], options: argparse.Namespace) -> Iterator[Res
 
 
 def _all(play: partial[Result], seeds: range, jobs: int) -> Iterator[Result]:
-    if jobs < 2:
-        yield from map(play, seeds)
-        return
-    with multiprocessing.get_context("fork").Pool(jobs, _as_child) as pool:
+    with multiprocessing.get_context("fork").Pool(max(1, jobs), _as_child) as pool:
         yield from pool.imap_unordered(play, seeds, chunksize=4)
 
 
