@@ -134,7 +134,7 @@ class Site:
         self.request("PUT", f"/v1/nodes/{uuid}/states/provision", {"target": "inspect"})
         self.await_state(uuid, until)
 
-    def request(self, method: str, path: str, body: Any = None, *, version: str = "1.95") -> Any:
+    def request(self, method: str, path: str, body: Any = None, *, version: str = "1.96") -> Any:
         """Return the document that the Bare Metal API answers with; it must be a success."""
         headers = {"X-OpenStack-Ironic-API-Version": version}
         answer = self._http.request(method, self.bare_metal + path, json=body, headers=headers)
