@@ -67,27 +67,6 @@ def test_ended_inspections_go_with_all_that_is_theirs_but_never_a_nodes_newest(a
     assert {entry.message for entry in entries} == left
 
 
-@pytest.mark.parametrize(("number", "left"), [(1, {0, 3}), (2, {0, 2, 3}), (3, {0, 1, 2, 3}), (9, {0, 1, 2, 3})])
-def test_surplus_inspections_go_but_never_the_newest_good_one(adapter: Adapter, number: int, left: set[int]) -> None:
-    """Of four inspections, all but the first failed; the last is that of the node."""
-    node = adapter.node()
-    states = (State.FINISHED, State.ERROR, State.ERROR, State.ERROR)
-    made = [
-        examples.inspection(node, state=state, started_at=float(place), finished_at=place + 0.5)
-        for place, state in enumerate(states)
-    ]
-
-    def fill(tx):  # type: ignore[no-untyped-def]
-        for one in made:
-            tx.inspections.add(one)
-        tx.nodes.update(msgspec.structs.replace(tx.nodes.get(node.uuid), inspection=made[3].uuid))
-
-    adapter.write(fill)
-    adapter.write(lambda tx: tx.inspections.remove_surplus(number, 100))
-    kept = {one.uuid for one in adapter.read(lambda tx: tx.inspections.list(Query()))}
-    assert {place for place, one in enumerate(made) if one.uuid in kept} == left
-
-
 def test_the_newest_good_inspection_outlives_those_that_failed_after_it(adapter: Adapter) -> None:
     node = adapter.node()
     good = examples.inspection(node, state=State.FINISHED, started_at=1.0, finished_at=2.0)
