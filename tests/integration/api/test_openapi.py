@@ -50,6 +50,8 @@ class Seeded:
         self.rules = [self.service.bare_metal.post("/v1/inspection_rules", RULE).json["uuid"] for _ in range(30)]
         self.rules += [self.service.introspection.post("/v1/rules", OLD_RULE).json["uuid"] for _ in range(30)]
         self.disposable = [self.service.enrol() for _ in range(20)]
+        self.rejected = [f"52:54:00:0f:00:{number:02x}" for number in range(20)]
+        self.service.backend.store.write(lambda tx: tx.rejections.add("rejected", self.rejected))
         self.schema = schemathesis.openapi.from_wsgi("/openapi.json", self.service.app)
 
     def known(self, name: str, route: Route) -> list[str]:
@@ -60,6 +62,7 @@ class Seeded:
             "node_uuid": [ident for ident in nodes if len(ident) == 36],
             "port": self.ports,
             "rule": self.rules,
+            "address": self.rejected,
             "event": self.events,
             "driver": ["sim", "fake-hardware"],
             "name": [f"name-{number}" for number in range(100)],
