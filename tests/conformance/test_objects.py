@@ -10,8 +10,9 @@ import pytest
 
 from ferroscope.domain.model import Node
 from ferroscope.domain.states import State
+from ferroscope.ports.data import Held, StoredObject
 from ferroscope.ports.errors import ConflictError
-from ferroscope.ports.store import Held, StoredObject, Transaction
+from ferroscope.ports.store import Transaction
 from tests.conformance.conftest import Adapter
 from tests.support import examples
 

@@ -22,7 +22,8 @@ from ferroscope.hooks.base import HookTask, InspectionHook
 from ferroscope.hooks.errors import HookError
 from ferroscope.hooks.loader import LoadedHook, load
 from ferroscope.hooks.pipeline import Pipeline
-from ferroscope.ports.store import Part, Query
+from ferroscope.ports.data import Part
+from ferroscope.ports.store import Query
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.worker.loop import Worker
 from ferroscope.worker.rules import RuleStep

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from ferroscope.domain import facts, search
 from ferroscope.domain.facts import KINDS, Fact
 from ferroscope.domain.query import parse
-from ferroscope.ports.store import Match, Query, Transaction
+from ferroscope.ports.facts import Match
+from ferroscope.ports.store import Query, Transaction
 from tests.conformance.conftest import Adapter
 from tests.support import examples
 

@@ -18,7 +18,7 @@ from ferroscope.api.documented import Mac
 from ferroscope.api.errors import BadRequestError
 from ferroscope.domain import macs
 from ferroscope.domain.lookup import Evidence
-from ferroscope.ports.store import Part
+from ferroscope.ports.data import Part
 
 # No machine has as many; a database's limit on parameters must not be the one that is hit.
 MAX_ADDRESSES: Final = 512

@@ -18,7 +18,8 @@ from ferroscope.domain.model import Node
 from ferroscope.domain.provision import Provision
 from ferroscope.domain.reasons import Reason
 from ferroscope.domain.states import ACTIVE, State
-from ferroscope.ports.store import Part, Transaction
+from ferroscope.ports.data import Part
+from ferroscope.ports.store import Transaction
 
 # For so long a full inbox is not looked into again.
 _FULL_SECONDS: Final = 1.0

@@ -13,7 +13,7 @@ from ferroscope.api import reapplying, stored_data
 from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.introspection import Accepted, introspected, node_ident
-from ferroscope.ports.store import Part
+from ferroscope.ports.data import Part
 
 
 class IntrospectionData(msgspec.Struct, frozen=True):

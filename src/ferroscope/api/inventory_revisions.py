@@ -18,7 +18,8 @@ from ferroscope.api.nodes import node_ident
 from ferroscope.api.times import iso
 from ferroscope.domain import diff
 from ferroscope.domain.model import Inspection
-from ferroscope.ports.store import Part, Query, Transaction
+from ferroscope.ports.data import Part
+from ferroscope.ports.store import Query, Transaction
 
 _REVISION: Final = "A revision: the inspection's UUID, or its number: 1 is the oldest, -1 the newest."
 

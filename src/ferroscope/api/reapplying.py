@@ -15,7 +15,8 @@ from ferroscope.archive.reading import Found, locate
 from ferroscope.domain.machine import advance
 from ferroscope.domain.model import Node
 from ferroscope.domain.states import Event
-from ferroscope.ports.store import Part, Transaction
+from ferroscope.ports.data import Part
+from ferroscope.ports.store import Transaction
 
 
 def submit(context: ApiContext, ident: str, raw: bytes) -> None:

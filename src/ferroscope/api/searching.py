@@ -14,7 +14,8 @@ from ferroscope.api.documented import Limit, Uuid
 from ferroscope.api.errors import BadRequestError
 from ferroscope.domain.facts import Fact
 from ferroscope.domain.query import QueryError, parse
-from ferroscope.ports.store import Match, Transaction
+from ferroscope.ports.facts import Match
+from ferroscope.ports.store import Transaction
 
 _GIB: Final = 2**30
 

@@ -21,7 +21,8 @@ from ferroscope.domain.gate import LEASE_PREFIX, decode_record
 from ferroscope.domain.lease import Lease
 from ferroscope.domain.model import Member
 from ferroscope.observe import party
-from ferroscope.ports.store import Backlog, Population, Query, Transaction
+from ferroscope.ports.figures import Backlog, Population
+from ferroscope.ports.store import Query, Transaction
 
 
 class DatabaseView(msgspec.Struct, frozen=True):

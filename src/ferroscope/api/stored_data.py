@@ -11,7 +11,8 @@ from typing import Final
 from ferroscope.api.context import ApiContext
 from ferroscope.archive.reading import Found, newest
 from ferroscope.domain.model import Node
-from ferroscope.ports.store import Part, Transaction
+from ferroscope.ports.data import Part
+from ferroscope.ports.store import Transaction
 
 PROCESSED: Final[tuple[Part, ...]] = ("inventory", "plugin_data")
 UNPROCESSED: Final[tuple[Part, ...]] = ("inventory", "unprocessed")

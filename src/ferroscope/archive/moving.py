@@ -15,9 +15,10 @@ import msgspec
 
 from ferroscope.archive.reading import Archive, pack
 from ferroscope.domain.model import Entry, Severity
+from ferroscope.ports.data import Held, StoredObject
 from ferroscope.ports.errors import NotFoundError, StoreUnavailableError
 from ferroscope.ports.objects import ObjectMissingError, ObjectStoreError
-from ferroscope.ports.store import Held, Store, StoredObject, Transaction
+from ferroscope.ports.store import Store, Transaction
 
 Fence = Callable[[Transaction], None]
 

@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ferroscope.domain.model import Node
+from ferroscope.ports.data import Part, StoredObject
 from ferroscope.ports.objects import ObjectMissingError, ObjectStore, ObjectStoreError
-from ferroscope.ports.store import Part, Query, Store, StoredObject, Transaction
+from ferroscope.ports.store import Query, Store, Transaction
 
 _PAGE = 20
 

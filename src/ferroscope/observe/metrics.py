@@ -17,7 +17,8 @@ from ferroscope.domain.model import Member
 from ferroscope.domain.states import TRANSITIONS, Event, Transition
 from ferroscope.ports.clock import Clock
 from ferroscope.ports.errors import StoreUnavailableError
-from ferroscope.ports.store import Backlog, Population, Store, Transaction
+from ferroscope.ports.figures import Backlog, Population
+from ferroscope.ports.store import Store, Transaction
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 

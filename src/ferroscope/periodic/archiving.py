@@ -15,8 +15,9 @@ from ferroscope.archive.moving import GIVEN_UP_AFTER, Carried, Mover
 from ferroscope.domain.states import State
 from ferroscope.periodic.singleton import Fence
 from ferroscope.ports.clock import Clock
+from ferroscope.ports.data import Held, StoredObject
 from ferroscope.ports.objects import ObjectStoreError
-from ferroscope.ports.store import Held, Query, Store, StoredObject, Transaction
+from ferroscope.ports.store import Query, Store, Transaction
 
 _COURIERS: Final = 4
 _BATCH: Final = 32

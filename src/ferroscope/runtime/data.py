@@ -17,9 +17,10 @@ from ferroscope.archive.reading import Archive, newest
 from ferroscope.config.settings import Settings
 from ferroscope.domain import facts
 from ferroscope.domain.model import Node
+from ferroscope.ports.data import Held, Part, StoredObject
 from ferroscope.ports.errors import NotFoundError, StaleError
 from ferroscope.ports.objects import ObjectMissingError, ObjectStoreError
-from ferroscope.ports.store import Held, Part, Query, Store, StoredObject, Transaction
+from ferroscope.ports.store import Query, Store, Transaction
 from ferroscope.runtime import wiring
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.clock import SystemClock

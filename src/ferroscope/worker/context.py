@@ -20,9 +20,10 @@ from ferroscope.domain.reasons import Reason
 from ferroscope.domain.states import State
 from ferroscope.ports.bmc import Bmc
 from ferroscope.ports.clock import Clock, StopFlag
+from ferroscope.ports.data import Part
 from ferroscope.ports.errors import BmcError
 from ferroscope.ports.objects import ObjectStoreError
-from ferroscope.ports.store import Part, Query, Store, Transaction
+from ferroscope.ports.store import Query, Store, Transaction
 from ferroscope.transition import step
 
 

@@ -18,8 +18,9 @@ from ferroscope.domain.reasons import Reason
 from ferroscope.domain.sources import combine
 from ferroscope.domain.states import Event
 from ferroscope.ports.bmc import OutOfBand, OutOfBandNic
+from ferroscope.ports.data import Part
 from ferroscope.ports.errors import BmcError, ConflictError
-from ferroscope.ports.store import Part, Transaction
+from ferroscope.ports.store import Transaction
 from ferroscope.worker.context import TaskContext
 
 # The key in an inspection's plugin data; a name of ours, for no other service has such a thing.

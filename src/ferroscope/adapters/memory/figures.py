@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ferroscope.adapters.memory.rows import Rows
-from ferroscope.ports.store import Backlog, Population
+from ferroscope.ports.figures import Backlog, Population
 
 
 class MemoryFigures:

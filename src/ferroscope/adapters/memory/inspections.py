@@ -13,8 +13,9 @@ from ferroscope.adapters.memory.rows import Rows
 from ferroscope.adapters.memory.tables import copy
 from ferroscope.domain.model import Inspection
 from ferroscope.domain.states import State
+from ferroscope.ports.data import Held, Part
 from ferroscope.ports.errors import ConflictError, NotFoundError
-from ferroscope.ports.store import Held, Part, Query
+from ferroscope.ports.store import Query
 
 
 class MemoryInspections:

@@ -9,8 +9,9 @@ import msgspec
 from ferroscope.adapters.memory.rows import Rows
 from ferroscope.domain import search
 from ferroscope.domain.facts import Fact
+from ferroscope.ports.data import ObjectState, Part, StoredObject
 from ferroscope.ports.errors import ConflictError
-from ferroscope.ports.store import Match, ObjectState, Part, StoredObject
+from ferroscope.ports.facts import Match
 
 
 class MemoryObjects:

@@ -11,7 +11,7 @@ from ferroscope.domain.gate import MacChange
 from ferroscope.domain.lease import Lease
 from ferroscope.domain.model import Entry, Inspection, Member, Node, Port, Request
 from ferroscope.domain.rule import Rule
-from ferroscope.ports.store import Part, StoredObject
+from ferroscope.ports.data import Part, StoredObject
 
 
 class RequestRow(msgspec.Struct, frozen=True):

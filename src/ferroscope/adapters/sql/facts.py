@@ -13,7 +13,7 @@ from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.searching import condition
 from ferroscope.domain import search
 from ferroscope.domain.facts import Fact
-from ferroscope.ports.store import Match
+from ferroscope.ports.facts import Match
 
 if TYPE_CHECKING:
     from ferroscope.adapters.sql.store import SqlTransaction

@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 from ferroscope.adapters.sql import schema
 from ferroscope.domain.provision import Provision
 from ferroscope.domain.states import Event, State
-from ferroscope.ports.store import Backlog, Population
+from ferroscope.ports.figures import Backlog, Population
 
 if TYPE_CHECKING:
     from ferroscope.adapters.sql.store import SqlTransaction

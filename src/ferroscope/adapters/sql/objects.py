@@ -11,7 +11,7 @@ from sqlalchemy import Select, bindparam, delete, insert, select, update
 from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.query import one_of, several
 from ferroscope.adapters.sql.rows import Mapper
-from ferroscope.ports.store import ObjectState, Part, StoredObject
+from ferroscope.ports.data import ObjectState, Part, StoredObject
 
 if TYPE_CHECKING:
     from ferroscope.adapters.sql.store import SqlTransaction

@@ -19,7 +19,8 @@ from ferroscope.adapters.sql.rows import Mapper
 from ferroscope.domain.lookup import Candidates, Evidence
 from ferroscope.domain.model import Entry, Member, Node
 from ferroscope.domain.states import State
-from ferroscope.ports.store import Held, Part, Query
+from ferroscope.ports.data import Held, Part
+from ferroscope.ports.store import Query
 
 if TYPE_CHECKING:
     from ferroscope.adapters.sql.store import SqlTransaction

@@ -17,7 +17,8 @@ from ferroscope.domain.reasons import Reason
 from ferroscope.domain.states import Event
 from ferroscope.hooks.errors import HookError
 from ferroscope.hooks.pipeline import Pipeline, encode
-from ferroscope.ports.store import Part, Query, Transaction
+from ferroscope.ports.data import Part
+from ferroscope.ports.store import Query, Transaction
 from ferroscope.rules.engine import RuleSet
 from ferroscope.rules.errors import RuleFailedError
 from ferroscope.worker import out_of_band

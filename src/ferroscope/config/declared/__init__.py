@@ -1,0 +1,1 @@
+"""The options of each section, as oslo.config declares them; ``config.options`` puts them together."""

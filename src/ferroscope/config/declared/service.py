@@ -1,0 +1,143 @@
+"""Options of the service itself: its processes, what they listen on, and what they talk to."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oslo_config import cfg
+
+API: Final = (
+    cfg.StrOpt("host", default="::", help="Address to listen on; '::' is every address, IPv4 too."),
+    cfg.PortOpt("bare_metal_port", default=6385, help="Port of the Bare Metal API; 0 disables it."),
+    cfg.PortOpt("introspection_port", default=5050, help="Port of the Introspection API; 0 disables it."),
+    cfg.IntOpt("threads", default=4, min=1, help="Requests answered at the same time by one api process."),
+    cfg.StrOpt(
+        "public_url", default="", help="Base URL in links, where a proxy changes it; empty: as the client named us."
+    ),
+    cfg.IntOpt("max_body_size", default=16 * 1024 * 1024, min=1024, help="Largest request body, in bytes."),
+    cfg.IntOpt("max_json_depth", default=25, min=1, help="Deepest nesting that a request body may have."),
+    cfg.IntOpt("max_limit", default=1000, min=1, help="Most items in one page of a list."),
+    cfg.BoolOpt(
+        "enable_ramdisk_endpoints",
+        default=True,
+        help="Serve the unauthenticated endpoints for ramdisks (continue_inspection, lookup, heartbeat).",
+    ),
+    cfg.IntOpt("heartbeat_timeout", default=300, min=1, help="Longest interval between heartbeats, in seconds."),
+    cfg.FloatOpt(
+        "drain_delay",
+        default=0.0,
+        min=0.0,
+        max=60.0,
+        help="Seconds after SIGTERM for which only the health check fails; set it behind a load balancer.",
+    ),
+    cfg.BoolOpt("enable_metrics", default=True, help="Serve GET /metrics for Prometheus, without authentication."),
+)
+
+
+DATABASE: Final = (
+    cfg.StrOpt(
+        "connection",
+        default="sqlite:///ferroscope.db",
+        secret=True,
+        help="SQLAlchemy URL: sqlite:///FILE, postgresql://USER:PASSWORD@HOST/NAME or mysql://USER:PASSWORD@HOST/NAME. "
+        "In it $$ stands for $, %40 for @.",
+    ),
+    cfg.IntOpt("pool_size", default=12, min=2, help="Connections that one process keeps at the most."),
+    cfg.FloatOpt("busy_timeout", default=5.0, min=0.1, help="Seconds to try when others are in the way, before a 503."),
+    cfg.IntOpt("connect_timeout", default=5, min=1, help="Seconds to wait for a connection."),
+    cfg.FloatOpt("statement_timeout", default=5.0, min=1.0, help="Longest time of one statement, in seconds."),
+    cfg.IntOpt(
+        "outage_retries",
+        default=60,
+        min=0,
+        help="Heartbeats in a row without an answer after which a process stops itself (exit code 69); 0: never.",
+    ),
+    cfg.FloatOpt("retry_interval", default=0.05, min=0.001, help="Longest pause between two tries, in seconds."),
+    cfg.FloatOpt(
+        "poll_interval", default=0.25, min=0.01, help="Seconds between two looks at the queue where nobody wakes us up."
+    ),
+)
+
+
+WORKER: Final = (
+    cfg.IntOpt("threads", default=0, min=0, help="Worker threads of one process; 0: the number of processors."),
+    cfg.FloatOpt("get_timeout", default=3.0, min=0.01, help="Seconds to wait for a request before asking again."),
+    cfg.IntOpt("max_attempts", default=3, min=1, help="Deliveries of one request before its inspection fails."),
+    cfg.StrOpt(
+        "interrupted",
+        default="rerun",
+        choices=["rerun", "error"],
+        help="What becomes of a strict request whose worker died: run it again, or fail the inspection.",
+    ),
+    cfg.FloatOpt("retry_delay", default=1.0, min=0.0, help="Seconds before a request is tried again."),
+    cfg.FloatOpt("member_ttl", default=6.0, min=0.5, help="Seconds after which a silent process counts as dead."),
+    cfg.FloatOpt("heartbeat_interval", default=1.5, min=0.1, help="Seconds between a process's heartbeats."),
+    cfg.FloatOpt("graceful_timeout", default=30.0, min=0.0, help="Seconds for running tasks to end after SIGTERM."),
+    cfg.FloatOpt(
+        "reboot_throttle", default=0.0, min=0.0, help="Least seconds between two power-ons, over all hosts; 0: none."
+    ),
+)
+
+
+LEASE: Final = (
+    cfg.StrOpt(
+        "profile",
+        default="default",
+        choices=["default", "fast", "custom"],
+        help="How fast leadership moves on: default (6 s), fast (3 s), or the numbers below.",
+    ),
+    cfg.FloatOpt("ttl", default=6.0, min=1.0, help="Seconds that a lease lives without renewal (profile custom)."),
+    cfg.FloatOpt("renew", default=1.5, min=0.1, help="Seconds between two renewals (profile custom)."),
+    cfg.FloatOpt("poll", default=0.5, min=0.05, help="Seconds between two tries of a candidate (profile custom)."),
+    cfg.FloatOpt(
+        "margin", default=1.0, min=0.1, help="Seconds by which a leader stops before its lease ends (profile custom)."
+    ),
+)
+
+
+REGISTRY: Final = (
+    cfg.StrOpt(
+        "url",
+        default="",
+        help="Base URL of a Bare Metal API; nodes that it no longer tracks are deleted here. Empty: nodes are our own.",
+    ),
+    cfg.FloatOpt("sync_period", default=30.0, min=0.0, help="Seconds between two comparisons with it; 0: never."),
+    cfg.FloatOpt("timeout", default=10.0, min=0.1, help="Seconds that one request to it may take."),
+    cfg.IntOpt("retries", default=3, min=0, help="How often a request to it is tried again."),
+)
+
+
+DRIVERS: Final = (
+    cfg.ListOpt(
+        "enabled", default=["fake-hardware", "fake", "sim", "redfish", "ipmi"], help="The drivers that nodes may have."
+    ),
+    cfg.FloatOpt("command_timeout", default=10.0, min=0.1, help="Hard deadline of one BMC command, in seconds."),
+    cfg.FloatOpt(
+        "inventory_timeout",
+        default=60.0,
+        min=0.1,
+        help="Hard deadline of what takes a BMC longer, in seconds: reading all hardware, inserting a virtual medium.",
+    ),
+    cfg.FloatOpt("power_timeout", default=60.0, min=0.1, help="Seconds for the power state to follow a command."),
+    cfg.FloatOpt(
+        "power_poll_interval", default=0.05, min=0.001, help="Seconds between two looks at a power state that lags."
+    ),
+)
+
+
+METRICS: Final = (
+    cfg.StrOpt("host", default="::", help="Address to serve metrics on; '::' is every address, IPv4 too."),
+    cfg.PortOpt(
+        "port",
+        default=0,
+        help="Port for the metrics of workers, or the next one that is free; 0: none. The api has GET /metrics.",
+    ),
+)
+
+
+LOG: Final = (
+    cfg.StrOpt(
+        "level", default="info", choices=["debug", "info", "warning", "error"], help="Least level that is logged."
+    ),
+    cfg.StrOpt("format", default="console", choices=["console", "json"], help="Lines for people or for machines."),
+)

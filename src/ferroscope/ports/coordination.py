@@ -1,0 +1,50 @@
+"""Who leads, and who is there: leases and the party, by the database's clock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from ferroscope.domain.lease import Lease
+from ferroscope.domain.model import Member
+
+
+class Leases(Protocol):
+    """Named rights of one holder at a time; time is the database's."""
+
+    def acquire(self, name: str, holder: str, duration: float, *, data: str = "") -> Lease:
+        """Take the lease where it is free or expired: a new epoch, a new term.
+
+        ``LeaseHeldError`` where somebody, the same holder too, has it.
+        """
+
+    def renew(self, lease: Lease, duration: float, *, data: str | None = None) -> Lease:
+        """Extend the lease from now on, also after it expired while nobody else took it.
+
+        ``LeaseLostError`` unless epoch and term are those of ``lease``.
+        """
+
+    def release(self, lease: Lease) -> None:
+        """Free the lease, so that a successor need not wait; ``LeaseLostError``."""
+
+    def hold(self, lease: Lease) -> None:
+        """Fence: from here to the end of the transaction no newer epoch can be issued.
+
+        It *writes* the lease's row; a leader's transaction begins with this. ``LeaseLostError``.
+        """
+
+    def list(self, prefix: str = "") -> Sequence[Lease]:
+        """Return the leases whose name begins with ``prefix``, free ones too, by name."""
+
+
+class Members(Protocol):
+    """The party: every running process."""
+
+    def beat(self, member: Member, ttl: float) -> None:
+        """Announce the member, alive for another ``ttl`` seconds of the database's clock."""
+
+    def leave(self, ident: str) -> None:
+        """Forget the member; whatever it held is free at once."""
+
+    def list(self) -> Sequence[Member]:
+        """Return all members, dead ones too until they are swept."""

@@ -1,0 +1,96 @@
+"""What an inspection brought and made, part by part, and which of the parts are objects elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+Part = Literal["inventory", "unprocessed", "plugin_data"]
+
+
+class InspectionData(Protocol):
+    """What the ramdisk sent and what hooks made of it, as JSON bytes, one of each per inspection.
+
+    ``inventory`` is never changed; ``unprocessed`` is everything else that came with it;
+    ``plugin_data`` is that after the hooks.
+    """
+
+    def save(self, inspection: str, node: str, parts: dict[Part, bytes]) -> None:
+        """Store or replace these parts."""
+
+    def load(self, inspection: str, parts: Sequence[Part]) -> dict[Part, bytes]:
+        """Return those of the parts that are stored here; ``objects`` knows of those elsewhere."""
+
+    def held(self, limit: int, *, after: tuple[str, str] = ("", "")) -> Sequence[Held]:
+        """Return parts of inspections that have ended, in the order of (inspection, part), from there on."""
+
+    def of_node(self, node: str) -> Sequence[Held]:
+        """Return every part of the node that is stored here, without their content."""
+
+    def drop(self, held: Held) -> bool:
+        """Delete this part if it is still the one that was read; whether it was."""
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of an inspection's data in the database; ``at`` tells this content from a later one."""
+
+    inspection: str
+    part: Part
+    node: str
+    at: float
+
+
+ObjectState = Literal["uploading", "stored", "discarded"]
+
+
+class StoredObject(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of an inspection's data as an object of ``backend``, under a key that is used once only.
+
+    ``size`` is that of the object, in bytes; ``at`` is when it came into its state.
+    """
+
+    key: str
+    backend: str
+    inspection: str
+    node: str
+    part: Part
+    state: ObjectState = "uploading"
+    size: int = 0
+    at: float = 0.0
+
+
+class Objects(Protocol):
+    """What is, or may be, in the object stores. Whoever uploads writes so before, so nothing is forgotten there.
+
+    ``uploading`` becomes ``stored`` or ``discarded``, ``stored`` becomes ``discarded``; a discarded
+    object is deleted there, and only then forgotten here.
+    """
+
+    def add(self, objects: Iterable[StoredObject]) -> None:
+        """Note that these are about to be uploaded."""
+
+    def keep(self, key: str) -> bool:
+        """Let an uploading object be stored; False where it was discarded meanwhile."""
+
+    def find(self, inspection: str, parts: Sequence[Part]) -> Sequence[StoredObject]:
+        """Return the stored objects of these parts."""
+
+    def of_node(self, node: str) -> Sequence[StoredObject]:
+        """Return the stored objects of all the node's inspections."""
+
+    def discard(self, inspection: str, parts: Sequence[Part]) -> None:
+        """Discard the stored objects of these parts: there is newer data, or none is wanted."""
+
+    def discard_keys(self, keys: Iterable[str]) -> None:
+        """Discard these objects, whatever their state."""
+
+    def give_up(self, before: float) -> int:
+        """Discard what has been uploading since before this time; return how many these were."""
+
+    def forget(self, keys: Iterable[str]) -> None:
+        """Forget discarded objects that are deleted."""
+
+    def list(self, state: ObjectState, limit: int, *, backend: str = "", after: str = "") -> Sequence[StoredObject]:
+        """Return objects in this state (of this backend only, unless empty), by key, from there on."""

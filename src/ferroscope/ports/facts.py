@@ -1,0 +1,37 @@
+"""What searches over the hardware look at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from ferroscope.domain import search
+from ferroscope.domain.facts import Fact
+
+
+class Match(msgspec.Struct, frozen=True):
+    """A node that a search found."""
+
+    uuid: str
+    name: str | None
+
+
+class Facts(Protocol):
+    """What searches look at: rows of each node, written with the results that they are derived from."""
+
+    def replace(self, node: str, facts: Sequence[Fact], *, had: bool) -> None:
+        """Store these rows instead of the node's; ``had``: whether it may have any."""
+
+    def of(self, node: str) -> Sequence[Fact]:
+        """Return the node's rows, by kind and position."""
+
+    def search(self, query: search.Query, limit: int, *, after: str = "") -> Sequence[Match]:
+        """Return nodes that have facts for which the query holds, by UUID, from there on.
+
+        What the query means is ``domain.search.matches``; every adapter agrees with it.
+        """
+
+    def some(self, nodes: Sequence[str], kinds: Sequence[str]) -> dict[str, list[Fact]]:
+        """Return the rows of these kinds of each of these nodes that has any."""
