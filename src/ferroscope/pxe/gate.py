@@ -76,6 +76,8 @@ class Gate:
         # A refresh has to come well before the opening before it ends.
         self.period = min(1.0, profile.ttl / 6)
         self.sentence = "is closed and has not stood for its network yet"
+        # Nobody may free what this process holds while its gate could not be closed, and does not close by itself.
+        self.left_open = False
 
     def run(self) -> None:
         """Follow or lead until the process stops; closed at the end, whatever happens."""
@@ -110,6 +112,7 @@ class Gate:
         """Close the gate, come what may; if even that fails the kernel's time-out does it. Never raises."""
         try:
             self._backend.close()
+            self.left_open = False
         except GateError as exc:
             _log.error("the gate could not be closed; what is open ends with its time-out", error=str(exc))
 
@@ -154,7 +157,8 @@ class Gate:
             _log.info("gate open", network=self._settings.network, epoch=tenure.lease.epoch)
             self._follow(tenure, opening, reset)
         finally:
-            if opening.end():
+            self.left_open = not opening.end()
+            if not self.left_open:
                 tenure.resign()
             # Else the office must not pass on before it has closed: it ends with its lease, and so does this process.
 

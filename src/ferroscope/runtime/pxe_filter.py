@@ -127,7 +127,8 @@ class PxeFilterProcess:
                 code = self._play(role, backend)
                 return EXIT_CUT_OFF if membership.cut_off else code
             finally:
-                membership.leave()
+                if not role.left_open:  # else its lease has to end by itself
+                    membership.leave()
         finally:
             backend.close()
 

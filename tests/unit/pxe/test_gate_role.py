@@ -196,6 +196,19 @@ def test_a_gate_that_cannot_be_closed_does_not_stand_and_keeps_its_office_until_
     assert not network.firewall.open, "it waited for the time-out before it let go"
 
 
+def test_what_cannot_be_closed_and_does_not_close_by_itself_keeps_its_office_until_it_is_closed() -> None:
+    network = Network()
+    network.firewall.self_closing = False
+    network.at = {3: lambda: (network.stop.set(), setattr(network.firewall, "fail", lambda call: call == "close"))}
+    network.gate.stand()
+    assert not network.tenure.resigned
+    network.gate.fail_closed()
+    assert network.gate.left_open
+    network.firewall.fail = lambda _call: False
+    network.gate.fail_closed()
+    assert not network.gate.left_open
+
+
 def test_a_store_that_does_not_answer_for_a_moment_closes_nothing() -> None:
     network = Network()
     network.at = {
