@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 import pytest
 
@@ -23,6 +25,15 @@ from tests.unit.cli.running import run
 )
 def test_pairs_are_text_unless_they_say_that_they_are_json(text: str, value: object) -> None:
     assert pair(text) == value
+
+
+def test_a_password_comes_from_a_file_and_not_from_the_command_line(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text("s3cret @ rack\n")
+    assert pair(f"redfish_password=@{file}") == ("redfish_password", "s3cret @ rack")
+    assert pair('at:="@home"') == ("at", "@home")
+    with pytest.raises(click.BadParameter, match="the value of redfish_password cannot be read"):
+        pair(f"redfish_password=@{tmp_path / 'nothing'}")
 
 
 @pytest.mark.parametrize("text", ["user", "=admin", ":=1", "", "port:=62a0"])

@@ -60,7 +60,8 @@ def known(words: list[str]) -> str | None:
 @pytest.mark.parametrize(("name", "line"), list(_typed("ferroscope")))
 def test_what_is_typed_can_be_parsed(name: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("inventory.json").touch()  # a file that the pages say is there
+    for file in ("inventory.json", "bmc-password"):  # files that the pages say are there
+        Path(file).touch()
     try:
         parse(shlex.split(line, comments=True)[1:])
     except click.UsageError as exc:

@@ -1,4 +1,7 @@
-"""Values on the command line: ``key=text`` and ``key:=json`` pairs, and MAC addresses."""
+"""Values on the command line: ``key=text``, ``key=@file`` and ``key:=json`` pairs, and MAC addresses.
+
+Everybody on the host can see a command line: passwords come from files, or from standard input.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 def pairs(*names: str, what: str) -> Callable[[Command], Command]:
     """Return an option that takes pairs and may be repeated."""
-    text = f"{what}; KEY:=JSON for anything but text. May be repeated."
+    text = f"{what}; KEY=@FILE reads the text from a file, KEY=@- from standard input; KEY:=JSON for anything but text."
+    text += " May be repeated."
     return click.option(*names, type=pair, metavar="KEY=TEXT", multiple=True, help=text)
 
 
@@ -24,18 +28,30 @@ def mac_option(*names: str, what: str) -> Callable[[Command], Command]:
 
 
 def pair(text: str) -> tuple[str, Any]:
-    """Return ``key=text`` or ``key:=json`` as key and value; ``click.BadParameter``."""
+    """Return ``key=text``, ``key=@file`` or ``key:=json`` as key and value; ``click.BadParameter``."""
     key, found, value = text.partition("=")
     if not found or not key.rstrip(":"):
         raise click.BadParameter(f"{text!r} is not KEY=TEXT or KEY:=JSON")
     if not key.endswith(":"):
-        return key, value
+        return key, _content(key, value[1:]) if value.startswith("@") else value
     import json
 
     try:
         return key[:-1], json.loads(value)
     except ValueError as exc:
         raise click.BadParameter(f"the value of {key[:-1]} is not JSON: {exc}") from None
+
+
+def _content(key: str, file: str) -> str:
+    """Return what the file has, without the end of its last line."""
+    try:
+        with click.open_file(file, encoding="utf-8") as stream:
+            content: str = stream.read()
+    except (OSError, UnicodeDecodeError) as exc:
+        raise click.BadParameter(
+            f"the value of {key} cannot be read from {file!r}: {exc}; a text that begins with @ is {key}:='\"@...\"'"
+        ) from None
+    return content.removesuffix("\n")
 
 
 def mac(text: str) -> str:
