@@ -76,6 +76,10 @@ class BootHost:
         """What dnsmasq says."""
         return self.directory / "dnsmasq.log"
 
+    def boot_closed(self, ruleset: bytes) -> None:
+        """Load what ``ferroscope-pxe-closed.service`` loads before the network comes up."""
+        subprocess.run([*self.space.prefix, "nft", "-f", "-"], input=ruleset, check=True)
+
     def start_dnsmasq(self) -> None:
         """Start it from ``configuration``; return when it listens."""
         program = ["dnsmasq", "--no-daemon", "--log-facility=-", f"--conf-file={self.configuration}"]

@@ -180,7 +180,9 @@ class Site:
         config = self.config("service", self._url)
         for role in ("api", "worker"):
             self.processes.append(self._play(role, config))
+        closed = subprocess.run([executable(), "pxe", "ruleset", "-c", str(config)], stdout=subprocess.PIPE, check=True)
         for host in self.hosts:
+            host.boot_closed(closed.stdout)
             host.start_dnsmasq()
             self.start_gate(host)
         for played in self.processes:

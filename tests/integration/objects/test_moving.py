@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -27,6 +28,7 @@ from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.clock import SystemClock
 from tests.integration.objects.conftest import make_bucket, s3_settings, shelf, swift_settings
 from tests.support import examples
+from tests.support.processes import until
 from tests.support.servers import Server
 
 ALL = ("inventory", "plugin_data", "unprocessed")
@@ -186,18 +188,32 @@ def test_a_store_that_is_killed_in_the_middle_loses_nothing(site: Site, swift_se
     site.archive.shelves[kind].close()
     impatient = _impatient(site.archive.shelves[kind])
     site.archive.shelves = {kind: impatient}
-    all_of_them = site.inspected(30)
+    all_of_them = site.inspected(60)
     task = site.task(kind)
-    run(task, lambda: any(not site.here(one) for one in all_of_them))
-    swift_server.kill()
+    with _killed_once(swift_server, lambda: any(not site.here(one) for one in all_of_them)):
+        task.step(lambda _tx: None)
     said = run(task, lambda: "stays in the database" in task.step(lambda _tx: None))
     left = [one for one in all_of_them if site.here(one)]
     assert left, "it was killed too late"
     entries = site.store.read(lambda tx: tx.journal.list(Query(sort_key="id")))
     assert any("stays in the database for now" in entry.message for entry in entries), said
     swift_server.start()
-    run(task, lambda: not any(site.here(one) for one in all_of_them), seconds=120.0)
+    run(task, lambda: not any(site.here(one) for one in all_of_them), seconds=180.0)
     site.check(all_of_them)
+
+
+@contextmanager
+def _killed_once(server: Server, so: Callable[[], bool]) -> Iterator[None]:
+    """Kill the server at the moment at which something is so, whatever is under way."""
+
+    def watch() -> None:
+        until(so, seconds=60)
+        server.kill()
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    yield
+    thread.join()
 
 
 def test_a_step_is_short_though_the_store_is_frozen(site: Site, swift_server: Server) -> None:
