@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -64,15 +64,28 @@ def about(
 
     ``skew`` is by how many seconds its clock is ahead of the database's.
     """
-    return {
+    return teller(settings, roles, schema)(skew, loops)
+
+
+def teller(
+    settings: Settings, roles: Iterable[str], schema: str
+) -> Callable[[float | None, Mapping[str, str]], Document]:
+    """Return ``about`` for each heartbeat of one process; what stays the same is looked at once."""
+    same = {
         "version": __version__,
         "schema": schema,
         "roles": list(roles),
         "heartbeat": settings.worker.member_ttl,
-        "clock_skew": None if skew is None else round(skew, 4),
         "settings": fingerprints(settings),
-        "loops": {name: text[:_SENTENCE] for name, text in list(loops.items())[:_LOOPS]},
     }
+
+    def tell(skew: float | None, loops: Mapping[str, str]) -> Document:
+        return same | {
+            "clock_skew": None if skew is None else round(skew, 4),
+            "loops": {name: text[:_SENTENCE] for name, text in list(loops.items())[:_LOOPS]},
+        }
+
+    return tell
 
 
 def summary(loops: Mapping[str, str]) -> str:

@@ -22,16 +22,19 @@ from ferroscope.worker.context import TaskContext
 _LOOK_EVERY: Final = 0.02
 _PATIENCE: Final = 0.3
 _AGAIN: Final = 0.25
+# So many seconds after no gate was known at all none is looked for again: the first of a service reads everything.
+_ABSENT: Final = 1.0
 # A network whose gate ended without saying goodbye, this long ago, is no longer waited for.
 _GIVEN_UP: Final = 300.0
 
 
 class _Seen(msgspec.Struct, frozen=True):
-    """The networks with a gate, those of them that are not ready, and how long the inspection has waited."""
+    """The networks with a gate, those not ready, how long the inspection has waited; ``known``: there ever was one."""
 
     gates: list[str]
     behind: list[str]
     waited: float
+    known: bool
 
 
 class BootGate:
@@ -39,12 +42,14 @@ class BootGate:
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
+        self._look_at = 0.0  # by the monotonic clock
 
     def __call__(self, context: TaskContext) -> Retry | None:
         """Return None when the machine may be powered on; the outcome of the attempt where it is too early."""
-        if not self._timeout:
+        now = context.clock.monotonic()
+        if not self._timeout or now < self._look_at:
             return None
-        until = context.clock.monotonic() + _PATIENCE
+        until = now + _PATIENCE
         while (seen := self._look(context)).behind:
             names = ", ".join(seen.behind)
             if seen.waited >= self._timeout:
@@ -54,6 +59,8 @@ class BootGate:
             if context.clock.monotonic() >= until:
                 return Retry(_AGAIN, Reason.GATE_CLOSED, f"waits for the PXE gate of {names}", counted=False)
             context.pause(_LOOK_EVERY)
+        if not seen.known:
+            self._look_at = now + _ABSENT
         if seen.gates:
             context.note("pxe gate", f"the open gate lets its MACs pass: {', '.join(seen.gates)}")
         return None
@@ -62,12 +69,14 @@ class BootGate:
         node, inspection = context.node.uuid, context.inspection
 
         def work(tx: Transaction) -> _Seen:
-            leases = [lease for lease in tx.leases.list(LEASE_PREFIX) if _takes_part(lease, tx.now)]
+            known = tx.leases.list(LEASE_PREFIX)
+            leases = [lease for lease in known if _takes_part(lease, tx.now)]
             newest = tx.macs.newest(node=node) if leases else 0
             return _Seen(
                 gates=[_said(lease) for lease in leases],
                 behind=[_network(lease) for lease in leases if not _lets_pass(lease, newest)],
                 waited=tx.now - (inspection.started_at if inspection else 0.0),
+                known=bool(known),
             )
 
         return context.store.read(work)

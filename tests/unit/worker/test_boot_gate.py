@@ -9,7 +9,7 @@ from ferroscope.domain.gate import GateRecord
 from ferroscope.domain.lease import Lease
 from ferroscope.domain.model import Port
 from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import State
+from ferroscope.domain.states import Event, State
 from tests.unit.worker.conftest import NODE, Service
 
 MAC = "52:54:00:00:00:01"
@@ -28,6 +28,14 @@ def open_gate(service: Service, *, applied: int = 10_000, network: str = "pxe/ne
     return service.store.write(lambda tx: tx.leases.acquire(network, "gate", 1000.0, data=record))
 
 
+def again(service: Service) -> str:
+    """Give the inspection up and ask for the next one; what became of that at once."""
+    service.submit(Event.ABORT)
+    service.worker.step()
+    service.start()
+    return service.worker.step()
+
+
 def newest(service: Service) -> int:
     return service.store.read(lambda tx: tx.macs.newest(node=NODE))
 
@@ -41,6 +49,15 @@ def test_without_a_gate_nothing_is_waited_for_and_nothing_noted(gated: Service) 
     gated.worker.step()
     assert POWER_ON in gated.machine.commands
     assert steps(gated) == []
+
+
+def test_where_no_gate_is_known_the_database_is_not_asked_each_time(gated: Service) -> None:
+    gated.start()
+    gated.worker.step()
+    open_gate(gated, applied=0)
+    assert again(gated).endswith("next")
+    gated.clock.now += 1.1
+    assert again(gated).endswith("retry")
 
 
 def test_an_open_gate_that_has_applied_the_change_is_named_on_the_timeline(gated: Service) -> None:

@@ -67,6 +67,7 @@ def build_engine(settings: DatabaseSettings) -> Engine:
             pool_size=settings.pool_size,
             max_overflow=0,
             pool_timeout=settings.busy_timeout,
+            pool_use_lifo=True,  # each connection has a cache of its own, and few of them are needed at once
             pool_reset_on_return=None,
         )
         event.listen(engine, "connect", _prepare_sqlite)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
-from sqlalchemy import Insert, bindparam, delete, insert, select, text
+from sqlalchemy import bindparam, delete, select, text
 
-from ferroscope.adapters.sql import schema
+from ferroscope.adapters.sql import inserts, schema
 from ferroscope.adapters.sql.searching import condition
 from ferroscope.domain import search
 from ferroscope.domain.facts import Fact
@@ -30,23 +29,6 @@ _INSERT_JSON = text(
     + ", ".join(f"CAST(fact ->> {place} AS {_TYPES[name[0]]})" for place, name in enumerate(_NAMES))
     + " FROM json_array_elements(CAST(:rows AS json)) AS rows (fact)"
 )
-# Rows in one statement: whatever their number, they are some of the powers of two up to here.
-_MOST: Final = 32
-
-
-@lru_cache(maxsize=16)
-def _insert(rows: int) -> Insert:
-    return insert(schema.facts).values(
-        [
-            {"node": bindparam(f"node_{row}"), **{name: bindparam(f"{name}_{row}") for name in _NAMES}}
-            for row in range(rows)
-        ]
-    )
-
-
-@lru_cache(maxsize=16)
-def _parameters(rows: int) -> tuple[str, ...]:
-    return tuple(f"{name}_{row}" for row in range(rows) for name in ("node", *_NAMES))
 
 
 class SqlFacts:
@@ -62,16 +44,9 @@ class SqlFacts:
         if facts and dialect.name == "postgresql" and dialect.driver == "psycopg":
             self._tx.run(_INSERT_JSON, {"node": node, "rows": msgspec.json.encode(facts).decode()})
             return
-        start, size = 0, _MOST
-        while start < len(facts):
-            while size > len(facts) - start:
-                size //= 2
-            values: list[Any] = []
-            for fact in facts[start : start + size]:
-                values.append(node)
-                values.extend(msgspec.structs.astuple(fact))
-            self._tx.run(_insert(size), dict(zip(_parameters(size), values, strict=True)))
-            start += size
+        inserts.add(
+            self._tx, schema.facts, ("node", *_NAMES), [(node, *msgspec.structs.astuple(fact)) for fact in facts]
+        )
 
     def of(self, node: str) -> Sequence[Fact]:
         return [Fact(*row) for row in self._tx.run(_SELECT, {"node": node})]

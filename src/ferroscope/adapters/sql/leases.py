@@ -6,9 +6,10 @@ write commit after a newer epoch was issued: its row lock is what keeps the take
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Double, bindparam, case, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
@@ -29,6 +30,8 @@ _REMAINING = case((_l.holder.is_(None), 0.0), else_=_l.expires_at - db_now()).la
 
 _SELECT = select(*_STORED, _REMAINING)
 _ONE = _SELECT.where(_l.name == bindparam("_name"))
+_LISTED = _SELECT.where(_l.name.like(bindparam("pattern"), escape="/")).order_by(_l.name)
+_ESCAPED: Final = re.compile("[%_/]")
 _TAKEN = {
     "holder": bindparam("_holder"),
     "term": bindparam("_term"),
@@ -89,8 +92,7 @@ class SqlLeases:
         self._mine(_TOUCH, lease, {})
 
     def list(self, prefix: str = "") -> Sequence[Lease]:
-        statement = _SELECT.where(_l.name.startswith(prefix, autoescape=True)).order_by(_l.name)
-        return [_lease(row) for row in self._tx.connection.execute(statement)]
+        return [_lease(row) for row in self._tx.run(_LISTED, {"pattern": _ESCAPED.sub(r"/\g<0>", prefix) + "%"})]
 
     def _create(self, values: dict[str, Any]) -> None:
         try:

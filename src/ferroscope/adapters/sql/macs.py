@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import bindparam, delete, func, insert, select
+from sqlalchemy import bindparam, delete, func, select
 
-from ferroscope.adapters.sql import schema
+from ferroscope.adapters.sql import inserts, schema
 from ferroscope.adapters.sql.query import one_of, several
 from ferroscope.domain.gate import BOOTING, KnownMac, MacChange
 from ferroscope.domain.model import Port
@@ -26,7 +26,6 @@ _NAMED: Final = 32
 _c, _p, _n = schema.mac_changes.c, schema.ports.c, schema.nodes.c
 _STATES: Final = frozenset(str(state) for state in BOOTING)
 
-_INSERT = insert(schema.mac_changes)
 _PORTS_OF = select(_p.uuid, _p.address).where(_p.node == bindparam("node"))
 _STATE_OF = select(_n.state).where(_n.uuid == bindparam("node"))
 _SINCE = select(_c.seq, _c.mac).where(_c.seq > bindparam("seq")).order_by(_c.seq).limit(bindparam("limit"))
@@ -76,9 +75,7 @@ class SqlMacs:
         self.removed([(uuid, mac) for uuid, mac in self._tx.run(_PORTS_OF, {"node": node})])
 
     def _note(self, ports: Sequence[tuple[str, str]]) -> None:
-        rows = [{"mac": mac, "at": self._tx.now} for _, mac in ports]
-        if rows:
-            self._tx.run(_INSERT, rows)
+        inserts.add(self._tx, schema.mac_changes, ("mac", "at"), [(mac, self._tx.now) for _, mac in ports])
 
     def _tell(self, channel: str, action: str, ports: Sequence[tuple[str, str]]) -> None:
         """Publish ``action port-uuid mac`` for each port; only that there is something where there are many."""

@@ -35,11 +35,8 @@ _SELECT_NODE = {
     False: ((_BY_NAME,), (_BY_UUID, _BY_NAME)),
     True: ((_BY_NAME.with_for_update(),), (_BY_UUID.with_for_update(), _BY_NAME.with_for_update())),
 }
-_UPDATE_NODE = (
-    update(schema.nodes)
-    .where(_n.uuid == bindparam("_uuid"), _n.version == bindparam("_version"))
-    .values({name: bindparam(name) for name in Node.__struct_fields__ if name not in ("uuid", "created_at")})
-)
+_UPDATE_NODE = update(schema.nodes).where(_n.uuid == bindparam("_uuid"), _n.version == bindparam("_version"))
+_CHANGEABLE = tuple(name for name in NODE.fields if name not in ("uuid", "created_at"))
 _INSERT_PORT = insert(schema.ports)
 _SELECT_PORT = select(*_PORT.columns).where(or_(_p.uuid == bindparam("ident"), _p.address == bindparam("ident")))
 _UPDATE_PORT = (
@@ -128,6 +125,7 @@ def _conflict(error: IntegrityError, row: dict[str, Any], table: Table) -> Excep
 class SqlNodes:
     def __init__(self, tx: SqlTransaction) -> None:
         self._tx = tx
+        self._stored: dict[str, dict[str, Any]] = {}  # by UUID, the rows as this transaction has last seen them
 
     def add(self, node: Node) -> None:
         row = NODE.to_row(node)
@@ -138,16 +136,26 @@ class SqlNodes:
         for statement in _SELECT_NODE[lock][_is_uuid(ident)]:
             row = self._tx.run(statement, {"ident": ident}).first()
             if row is not None:
-                return NODE.from_row(row)
+                node = NODE.from_row(row)
+                self._stored[node.uuid] = dict(zip(NODE.fields, row, strict=True))
+                return node
         raise NotFoundError("node", ident)
 
     def update(self, node: Node) -> Node:
         changed = msgspec.structs.replace(node, version=node.version + 1, updated_at=self._tx.now)
-        row = NODE.to_row(changed) | {"_uuid": node.uuid, "_version": node.version}
-        if self._save(_UPDATE_NODE, row) == 0:
+        row = NODE.to_row(changed)
+        news = self._news(row, node.version)
+        if self._save(_UPDATE_NODE, news | {"_uuid": node.uuid, "_version": node.version}) == 0:
             self.get(node.uuid)
             raise StaleError(f"node {node.uuid} was changed by somebody else")
+        self._stored[node.uuid] = row
         return changed
+
+    def _news(self, row: dict[str, Any], version: int) -> dict[str, Any]:
+        """Return the columns that differ from what this transaction has read; all where it has not read them."""
+        stored = self._stored.get(row["uuid"], {})
+        known = stored if stored.get("version") == version else {}
+        return {name: row[name] for name in _CHANGEABLE if name not in known or known[name] != row[name]}
 
     def remove(self, uuid: str) -> None:
         self._tx.macs.removed_with(uuid)

@@ -9,9 +9,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from sqlalchemy import LargeBinary, Select, and_, bindparam, delete, insert, or_, select, update
+from sqlalchemy import Double, LargeBinary, Select, and_, bindparam, delete, insert, or_, select, update
 
-from ferroscope.adapters.sql import schema
+from ferroscope.adapters.sql import inserts, schema
 from ferroscope.adapters.sql.dialect import db_now, largest_value, upsert
 from ferroscope.adapters.sql.nodes import NODE
 from ferroscope.adapters.sql.query import one_of, padded, page, several
@@ -39,13 +39,22 @@ _APPEND_PART = (
     .where(_d.inspection == bindparam("_inspection"), _d.part == bindparam("_part"))
     .values(content=_d.content.concat(bindparam("_more", type_=LargeBinary())))
 )
-_INSERT_ENTRY = insert(schema.journal)
+_NEW_ENTRY: Final = tuple(name for name in _ENTRY.fields if name != "id")
 _BY_UUID = select(*NODE.columns).where(schema.nodes.c.uuid == bindparam("uuid"))
 _DELETE_BMC = delete(schema.bmc_addresses).where(_b.node == bindparam("_node"))
 _FREE_LEASES = (
     update(schema.leases).where(schema.leases.c.holder == bindparam("_holder")).values(holder=None, expires_at=db_now())
 )
-_INSERT_BMC = insert(schema.bmc_addresses)
+_BMC_OF = select(_b.address).where(_b.node == bindparam("node"))
+_BEAT = {
+    "expires_at": db_now() + bindparam("_ttl", type_=Double()),
+    "sentence": bindparam("_sentence"),
+    "detail": bindparam("_detail"),
+}
+_STILL_HERE = update(schema.members).where(_m.id == bindparam("_id")).values(_BEAT)
+_JOIN = insert(schema.members).values({one.name: bindparam(f"_{one.name}") for one in schema.members.c} | _BEAT)
+_LEAVE = delete(schema.members).where(_m.id == bindparam("_id"))
+_PARTY = select(*_MEMBER.columns).order_by(_m.started_at, _m.id)
 _HELD = select(_d.inspection, _d.part, _d.node, _d.created_at).order_by(_d.inspection, _d.part)
 _i = schema.inspections.c
 _HELD_OF_ENDED = (
@@ -144,12 +153,10 @@ class SqlJournal:
         rows = []
         for entry in entries:
             row = _ENTRY.to_row(entry)
-            del row["id"]
             row["uuid"] = entry.uuid or str(uuid.uuid4())
             row["at"] = entry.at or self._tx.now
-            rows.append(row)
-        if rows:
-            self._tx.run(_INSERT_ENTRY, rows)
+            rows.append([row[name] for name in _NEW_ENTRY])
+        inserts.add(self._tx, schema.journal, _NEW_ENTRY, rows)
 
     def list(self, query: Query) -> Sequence[Entry]:
         query = msgspec.structs.replace(query, sort_key="id")
@@ -179,10 +186,10 @@ class SqlAddresses:
         return [NODE.from_row(row) for row in self._tx.run(statement, given)]
 
     def set_bmc(self, node: str, addresses: Iterable[str]) -> None:
-        self._tx.run(_DELETE_BMC, {"_node": node})
-        rows = [{"address": address, "node": node} for address in sorted(set(addresses))]
-        if rows:
-            self._tx.run(_INSERT_BMC, rows)
+        wanted = set(addresses)
+        if set(self._tx.run(_BMC_OF, {"node": node}).scalars()) != wanted:
+            self._tx.run(_DELETE_BMC, {"_node": node})
+            inserts.add(self._tx, schema.bmc_addresses, ("address", "node"), [(one, node) for one in sorted(wanted)])
 
 
 class SqlMembers:
@@ -190,19 +197,17 @@ class SqlMembers:
         self._tx = tx
 
     def beat(self, member: Member, ttl: float) -> None:
-        table = schema.members
-        row = _MEMBER.to_row(member)
-        values = {"expires_at": db_now() + ttl, "sentence": member.sentence[:255], "detail": row["detail"]}
-        alive = table.update().where(_m.id == member.id).values(values)
-        if self._tx.connection.execute(alive).rowcount == 0:
-            self._tx.connection.execute(table.insert().values(row | {"started_at": self._tx.now} | values))
+        row = {f"_{name}": value for name, value in _MEMBER.to_row(member).items()}
+        said = {"_sentence": member.sentence[:255], "_detail": row["_detail"], "_ttl": ttl}
+        if self._tx.run(_STILL_HERE, said | {"_id": member.id}).rowcount == 0:
+            del row["_expires_at"]
+            self._tx.run(_JOIN, row | said | {"_started_at": self._tx.now})
 
     def leave(self, ident: str) -> None:
-        self._tx.connection.execute(delete(schema.members).where(_m.id == ident))
+        self._tx.run(_LEAVE, {"_id": ident})
         self._tx.run(_FREE_LEASES, {"_holder": ident})
         self._tx.wake("requests")
         self._tx.wake("leases")
 
     def list(self) -> Sequence[Member]:
-        rows = self._tx.connection.execute(select(*_MEMBER.columns).order_by(_m.started_at, _m.id))
-        return [_MEMBER.from_row(row) for row in rows]
+        return [_MEMBER.from_row(row) for row in self._tx.run(_PARTY)]

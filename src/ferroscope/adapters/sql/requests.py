@@ -25,7 +25,7 @@ REQUEST = Mapper(Request, schema.requests)
 
 _r = schema.requests.c
 _MINE = (_r.id == bindparam("_id"), _r.token == bindparam("_token"), _r.attempt == bindparam("_attempt"))
-_INSERT = insert(schema.requests)
+_INSERT = insert(schema.requests).inline()
 # By (begun, progress given). Without news the row is changed all the same: that is the fence, and a
 # cluster of MariaDB replicates only rows that have changed.
 _TOUCH = update(schema.requests).where(*_MINE).values(touched=_r.touched + 1)

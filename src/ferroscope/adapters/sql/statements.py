@@ -44,6 +44,7 @@ class _Compiled(msgspec.Struct, frozen=True):
     text: str
     positions: tuple[str, ...] | None
     defaults: dict[str, Any]
+    answers: bool  # with rows; a driver's own word for that may cost more than the rows
 
     def parameters(self, given: Parameters) -> Any:
         values = self.defaults | given if self.defaults else given
@@ -70,7 +71,7 @@ class Statements:
                 cursor.execute(compiled.text, compiled.parameters(sets[0]))
             else:
                 cursor.executemany(compiled.text, [compiled.parameters(one) for one in sets])
-            rows = cursor.fetchall() if cursor.description is not None else ()
+            rows = cursor.fetchall() if compiled.answers else ()
             return Answer(rows, cursor.rowcount)
         except self._errors as exc:
             gone = self._dialect.is_disconnect(exc, cursor.connection, None)
@@ -92,4 +93,8 @@ class Statements:
         defaults = {name: value for name, value in compiled.params.items() if name not in given and value is not None}
         absent = {name: None for name in compiled.params if name not in given}
         positions = tuple(compiled.positiontup) if compiled.positional else None
-        return _Compiled(str(compiled), positions, absent | defaults)
+        return _Compiled(str(compiled), positions, absent | defaults, _answers(statement))
+
+
+def _answers(statement: Any) -> bool:
+    return bool(statement.is_select or getattr(statement, "_returning", ()))

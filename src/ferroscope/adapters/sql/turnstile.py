@@ -3,7 +3,8 @@
 SQLite itself only polls for the lock, with pauses that grow; two busy processes then leave a fifth
 of the machine idle. Here they take turns at a lock on a file beside the database, which the kernel
 frees when a process dies. It is no more than a queue: what is safe is still SQLite's own doing,
-so whoever cannot use the file (read-only, gone) simply does without.
+so whoever cannot use the file (read-only, gone) simply does without. The wait takes no stop flag: what
+a process has to say when it stops (what it gives back, that it leaves) waits here too, and it has an end.
 """
 
 from __future__ import annotations
