@@ -55,6 +55,7 @@ def explain_rules(context: ApiContext, call: Call[NoQuery, ExplainRequest]) -> R
         found.node,
         found.ports,
         elsewhere=lambda macs: _elsewhere(context, found.node, tuple(macs)),
+        named=lambda name: _named(context, found.node, name),
         previous=lambda: _previous(context, found.node),
     )
     parts = context.archive.fetch(found.data)
@@ -108,6 +109,11 @@ def _elsewhere(context: ApiContext, node: Node, macs: tuple[str, ...]) -> dict[s
         return {}
     found = context.store.read(lambda tx: tx.ports.list(Query(filters={"address": macs})))
     return {port.address: port.node for port in found if port.node != node.uuid}
+
+
+def _named(context: ApiContext, node: Node, name: str) -> str | None:
+    found = context.store.read(lambda tx: tx.nodes.list(Query(filters={"name": name})))
+    return next((one.uuid for one in found if one.uuid != node.uuid), None)
 
 
 def _previous(context: ApiContext, node: Node) -> Document | None:

@@ -17,9 +17,11 @@ class Reason(StrEnum):
     HOOK_FAILED = "hook-failed"
     RULE_FAILED = "rule-failed"
     REFUSED_BY_RULE = "refused-by-rule"
+    NAME_TAKEN = "name-taken"
     TIMEOUT = "timeout"
     ABORTED = "aborted"
     POWER_FAILED = "power-failed"
+    POWER_OFF_DISABLED = "power-off-disabled"
     BMC_UNREACHABLE = "bmc-unreachable"
     BMC_REFUSED = "bmc-refused"
     BMC_CREDENTIALS = "bmc-credentials"
@@ -52,9 +54,11 @@ HINTS: Final[dict[Reason, str]] = {
     Reason.HOOK_FAILED: "A hook refused the data; correct the data or the hook's options, then reapply.",
     Reason.RULE_FAILED: "A rule does not fit the data; see it with: ferroscope rule explain RULE --node NODE.",
     Reason.REFUSED_BY_RULE: "An operator's rule refuses such machines; correct the machine or the rule, then reapply.",
+    Reason.NAME_TAKEN: "A rule gives the node a name that another one has; rename that node or correct the rule.",
     Reason.TIMEOUT: "No callback came in time; check PXE boot, DHCP and the callback URL on the console.",
     Reason.ABORTED: "An operator aborted it; start the inspection again when ready.",
     Reason.POWER_FAILED: "The BMC accepted the command but the power state did not follow; look at the BMC's log.",
+    Reason.POWER_OFF_DISABLED: "The node has disable_power_off set; reboot it, or clear the field to power it off.",
     Reason.BMC_UNREACHABLE: "The BMC did not answer; check its address, network and credentials in driver_info.",
     Reason.BMC_REFUSED: "The BMC refused the command; check the account's rights and driver_info.",
     Reason.BMC_CREDENTIALS: "The BMC rejected user name or password; correct them in driver_info before it locks out.",

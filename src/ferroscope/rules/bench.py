@@ -6,7 +6,7 @@ An action changes these or asks for an effect; it has none by itself.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -39,11 +39,18 @@ class Logged(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
+class RuleContext(HookContext, Protocol):
+    """What rules need from their caller, beside what hooks do."""
+
+    def named(self, name: str) -> str | None:
+        """Return the UUID of the other node that has this name; None where none has."""
+
+
 class Bench:
     """One inspection's copies, shared by all rules. ``drivers``: those that a node may have."""
 
     def __init__(
-        self, context: HookContext, inventory: Document, plugin_data: Document, *, drivers: Collection[str]
+        self, context: RuleContext, inventory: Document, plugin_data: Document, *, drivers: Collection[str]
     ) -> None:
         self.context = context
         self.plugin_data = plugin_data

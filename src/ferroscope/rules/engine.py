@@ -12,11 +12,12 @@ from typing import Final, Literal, Protocol
 import msgspec
 
 from ferroscope.domain.model import Document, Node
+from ferroscope.domain.reasons import Reason
 from ferroscope.rules.bench import Acting, Bench
 from ferroscope.rules.compile import CompiledRule
 from ferroscope.rules.conditions import Seen
 from ferroscope.rules.data import Data
-from ferroscope.rules.errors import RefusedError, RuleError, RuleFailedError
+from ferroscope.rules.errors import NameTakenError, RefusedError, RuleError, RuleFailedError
 
 MaskSecrets = Literal["always", "never", "sensitive"]
 
@@ -52,12 +53,16 @@ def run(rules: RuleSet, bench: Bench, mask: MaskSecrets, witness: Witness | None
     """
     concerned = [rule for rule in rules.rules if _in_scope(rule, bench.node, witness)]
     eager = {rule.rule.uuid: _guarded(_holds, rule, bench, mask, witness) for rule in concerned if rule.eager}
-    applied = []
+    applied, named_by, name = [], None, bench.node.name
     for rule in concerned:
         holds = eager[rule.rule.uuid] if rule.eager else _guarded(_holds, rule, bench, mask, witness)
         if holds:
             _guarded(_act, rule, bench, mask, witness)
             applied.append(rule)
+        if bench.node.name != name:
+            named_by, name = rule, bench.node.name
+    if named_by is not None:
+        _guarded(_name_is_free, named_by, bench, mask, witness)
     return applied
 
 
@@ -84,9 +89,11 @@ def _guarded(step: _Step, rule: CompiledRule, bench: Bench, mask: MaskSecrets, w
     try:
         return step(rule, bench, bench.data.masking(masked(rule, mask)), witness)
     except RefusedError as exc:
-        raise RuleFailedError(rule.rule.uuid, _failure(rule, "refused the machine", exc), refused=True) from None
+        message, reason = _failure(rule, "refused the machine", exc), Reason.REFUSED_BY_RULE
     except RuleError as exc:
-        raise RuleFailedError(rule.rule.uuid, _failure(rule, "cannot be carried out", exc), refused=False) from None
+        message = _failure(rule, "cannot be carried out", exc)
+        reason = Reason.NAME_TAKEN if isinstance(exc, NameTakenError) else Reason.RULE_FAILED
+    raise RuleFailedError(rule.rule.uuid, message, reason)
 
 
 class _Step(Protocol):
@@ -114,6 +121,15 @@ def _act(rule: CompiledRule, bench: Bench, data: Data, witness: Witness | None) 
             if witness is not None:
                 witness.acts(rule, number, args)
             action.run(acting, args)
+    return True
+
+
+def _name_is_free(_rule: CompiledRule, bench: Bench, _data: Data, _witness: Witness | None) -> bool:
+    """Look whose the name is that rules gave the node in the end; what is committed meanwhile, the store refuses."""
+    name = bench.node.name
+    owner = None if name is None else bench.context.named(name)
+    if owner is not None:
+        raise NameTakenError(str(name), owner)
     return True
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ferroscope.domain.reasons import Reason
+
 
 class InvalidRuleError(Exception):
     """The rule as written cannot be used; ``problems`` names each wrong field and says what is right."""
@@ -15,6 +17,13 @@ class InvalidRuleError(Exception):
 
 class RuleError(Exception):
     """The rule cannot be carried out on this data: the inspection fails."""
+
+
+class NameTakenError(RuleError):
+    """The name that a rule gives the node is another node's."""
+
+    def __init__(self, name: str, owner: str) -> None:
+        super().__init__(f"the name {name!r} that it gives the node is that of node {owner} already")
 
 
 class MissingDataError(RuleError):
@@ -30,10 +39,10 @@ class RefusedError(Exception):
 
 
 class RuleFailedError(Exception):
-    """A rule ended the inspection: which one, what of it may be told, and whether it meant to."""
+    """A rule ended the inspection: which one, what of it may be told, and the kind of the failure."""
 
-    def __init__(self, rule: str, message: str, *, refused: bool) -> None:
+    def __init__(self, rule: str, message: str, reason: Reason = Reason.RULE_FAILED) -> None:
         self.rule = rule
         self.message = message
-        self.refused = refused
+        self.reason = reason
         super().__init__(message)

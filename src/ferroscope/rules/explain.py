@@ -84,9 +84,10 @@ class _PortChanges(msgspec.Struct):
 
 
 class DryContext:
-    """``hooks.base.HookContext`` on copies.
+    """``rules.bench.RuleContext`` on copies.
 
-    ``elsewhere`` tells which MACs are ports of other nodes, ``previous`` is the inventory before this one.
+    ``elsewhere`` tells which MACs are ports of other nodes, ``named`` which other node has a name,
+    ``previous`` is the inventory before this one.
     """
 
     def __init__(
@@ -95,12 +96,14 @@ class DryContext:
         ports: Sequence[Port],
         *,
         elsewhere: Callable[[Iterable[str]], dict[str, str]] = lambda _macs: {},
+        named: Callable[[str], str | None] = lambda _name: None,
         previous: Callable[[], Document | None] = lambda: None,
     ) -> None:
         self.node = msgspec.json.decode(msgspec.json.encode(node), type=Node)
         self.ports = [msgspec.json.decode(msgspec.json.encode(port), type=Port) for port in ports]
         self.port_changes = _PortChanges()
         self._elsewhere = elsewhere
+        self._named = named
         self._previous = previous
 
     def note(
@@ -116,6 +119,9 @@ class DryContext:
 
     def ports_elsewhere(self, macs: Iterable[str]) -> dict[str, str]:
         return self._elsewhere(macs)
+
+    def named(self, name: str) -> str | None:
+        return self._named(name)
 
     def previous_inventory(self) -> Document | None:
         return self._previous()

@@ -178,6 +178,11 @@ class TaskContext:
         found = self.store.read(lambda tx: tx.ports.list(query))
         return {port.address: port.node for port in found if port.node != self.node.uuid}
 
+    def named(self, name: str) -> str | None:
+        """Return the UUID of the other node that has this name; None where none has."""
+        found = self.store.read(lambda tx: tx.nodes.list(Query(filters={"name": name})))
+        return next((node.uuid for node in found if node.uuid != self.node.uuid), None)
+
     def previous_inventory(self) -> Document | None:
         """Return the inventory of the node's newest inspection that finished before this one; None: there is none."""
         filters = {"node": self.node.uuid, "state": State.FINISHED}

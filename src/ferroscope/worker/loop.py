@@ -140,7 +140,7 @@ class Worker:
             return self.persist(lambda tx: self.conclude(tx, context, decision, outcome), durable=durable)
         except ConflictError as exc:
             # Of a node's own unique fields only rules write one: its name.
-            reason = Reason.PORT_CONFLICT if exc.field == "address" else Reason.RULE_FAILED
+            reason = Reason.PORT_CONFLICT if exc.field == "address" else Reason.NAME_TAKEN
             retry = again(context, reason, str(exc))
             return self.persist(lambda tx: self.conclude(tx, context, decision, retry), durable=False)
 

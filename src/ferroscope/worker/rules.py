@@ -98,7 +98,7 @@ def _place(call: ApiCall) -> str:
 
 def _failed(call: ApiCall, message: str) -> RuleFailedError:
     said = "an API call failed" if call.sensitive else message
-    return RuleFailedError(call.rule, f"the rule {call.rule} cannot be carried out: {said}", refused=False)
+    return RuleFailedError(call.rule, f"the rule {call.rule} cannot be carried out: {said}")
 
 
 def _tell(context: TaskContext, logged: Logged) -> None:

@@ -264,6 +264,17 @@ def test_a_dry_run_takes_all_rules_or_a_draft(service: Service) -> None:
     assert refused["node"] == []
 
 
+def test_a_dry_run_knows_whose_a_name_is(service: Service) -> None:
+    client, node = service.bare_metal, service.enrol(name="one")
+    other = service.enrol(name="two")
+    service.inspect(node)
+    for name, failed in (("two", True), ("one", False), ("three", False)):
+        draft = {"actions": [{"op": "set-attribute", "args": {"path": "name", "value": name}}]}
+        told = client.post(f"{RULES}/explain", {"node": "one", "draft": draft}).json
+        assert told["failed"] is failed, told
+        assert (f"is that of node {other} already" in (told["rules"][0]["error"] or "")) is failed
+
+
 def test_a_dry_run_needs_data_and_something_to_run(service: Service) -> None:
     client, node = service.bare_metal, service.enrol(name="one")
     explain = f"{RULES}/explain"

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ferroscope.domain.model import Document
+from ferroscope.domain.reasons import Reason
 from ferroscope.rules.errors import InvalidRuleError, RuleFailedError
 from tests.unit.rules.running import MAC, Site, old_rule, rule
 
@@ -184,7 +185,7 @@ def test_a_placeholder_without_a_value_fails_the_rule() -> None:
 def test_fail_refuses_the_machine_in_the_rules_own_words() -> None:
     with pytest.raises(RuleFailedError, match=r"only 8 CPUs, {inventory\[gone\]}") as failure:
         act("fail", {"msg": "only {inventory[cpu][count]} CPUs, {inventory[gone]}"})
-    assert failure.value.refused is True
+    assert failure.value.reason is Reason.REFUSED_BY_RULE
     assert failure.value.rule == "r1"
 
 

@@ -11,6 +11,7 @@ from ferroscope.config.settings import Settings
 from ferroscope.domain.rule import Rule
 from ferroscope.domain.states import Event, State
 from ferroscope.ports.bmc import Power
+from ferroscope.worker.context import TaskContext
 from tests.support import examples
 from tests.unit.worker.conftest import Service, settings
 
@@ -131,14 +132,48 @@ def test_a_rule_with_a_scope_concerns_its_nodes_only(service: Service) -> None:
     assert service.node.extra == {}
 
 
-def test_a_name_that_another_node_has_fails_in_the_end(service: Service) -> None:
-    service.store.write(lambda tx: tx.nodes.add(examples.node(name="taken")))
-    add(service, act("set-attribute", path="name", value="taken"))
+def test_a_name_that_another_node_has_fails_at_once_and_says_whose_it_is(service: Service) -> None:
+    other = examples.node(name="taken")
+    service.store.write(lambda tx: tx.nodes.add(other))
+    rule = add(service, act("set-attribute", path="name", value="taken"), description="names machines")
     inspect(service)
-    assert service.node.state is State.ERROR
+    node = service.node
+    assert (node.state, node.name, node.power_state) == (State.ERROR, "one", Power.OFF)
+    assert service.inspection.reason == "name-taken"
+    said = f"the rule {rule.uuid} (names machines) cannot be carried out: the name 'taken' that it gives the node"
+    assert f"{said} is that of node {other.uuid} already" in (node.last_error or "")
+    assert "retry" not in [entry.step for entry in service.journal]
+
+
+def test_a_name_that_is_taken_between_the_rules_and_the_commit_fails_with_the_next_attempt(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = examples.node(name="taken")
+    add(service, act("set-attribute", path="name", value="taken"))
+    look = TaskContext.named
+    looks = []
+
+    def named(context: TaskContext, name: str) -> str | None:
+        looks.append(name)
+        found = look(context, name)
+        if len(looks) == 1:
+            service.store.write(lambda tx: tx.nodes.add(other))
+        return found
+
+    monkeypatch.setattr(TaskContext, "named", named)
+    inspect(service)
     retries = [(entry.reason, entry.message) for entry in service.journal if entry.step == "retry"]
-    assert ("rule-failed", "the name taken is in use already") in retries
-    assert service.node.name == "one"
+    assert retries == [("name-taken", "the name taken is in use already")]
+    assert (looks, service.inspection.reason) == (["taken", "taken"], "name-taken")
+    assert other.uuid in (service.node.last_error or "")
+
+
+def test_only_the_name_that_is_left_in_the_end_must_be_free(service: Service) -> None:
+    service.store.write(lambda tx: tx.nodes.add(examples.node(name="taken")))
+    add(service, act("set-attribute", path="name", value="taken"), priority=2)
+    add(service, act("set-attribute", path="name", value="free"), priority=1)
+    inspect(service)
+    assert (service.node.state, service.node.name) == (State.FINISHED, "free")
 
 
 def test_a_discovered_node_is_approved_by_a_rule(service: Service) -> None:

@@ -57,8 +57,7 @@ class ProcessTask:
         except HookError as exc:
             return self._fail(context, Fail(exc.reason, str(exc)))
         except RuleFailedError as exc:
-            reason = Reason.REFUSED_BY_RULE if exc.refused else Reason.RULE_FAILED
-            return self._fail(context, Fail(reason, exc.message))
+            return self._fail(context, Fail(exc.reason, exc.message))
         context.note("processed", f"processed by the hooks {', '.join(self._pipeline.names)}")
         return Next(Event.FINISH)
 
