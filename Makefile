@@ -30,7 +30,7 @@ pxe: ## Install what boot hosts and virtual machines in namespaces need, where i
 clients: ## Install the published clients that the acceptance tests drive into .clients-venv
 	@tools/setup.sh clients
 
-swift: ## Install OpenStack Swift, which the tests of object stores talk to, into .swift-venv
+swift: ## Install OpenStack Swift and Keystone, which the tests of object stores talk to, into .swift-venv
 	@tools/setup.sh swift
 
 emulators: ## Install the BMC emulators that the driver tests speak to into .emulators-venv

@@ -4,9 +4,9 @@
 #   tools/setup.sh venv      .venv with Ferroscope and its tools, as constraints.txt pins them
 #   tools/setup.sh clients   .clients-venv with the published clients that the acceptance tests drive
 #   tools/setup.sh emulators .emulators-venv with the BMC emulators, and ipmi_sim, ipmitool, openssl, mtools
-#   tools/setup.sh swift     .swift-venv with OpenStack Swift, for the tests of object stores
+#   tools/setup.sh swift     .swift-venv with OpenStack Swift and Keystone, for the tests of object stores
 #   tools/setup.sh servers   PostgreSQL, MariaDB and HAProxy, for the tests' private instances
-#   tools/setup.sh pxe       for boot hosts in namespaces: nftables, dnsmasq, DHCP clients, QEMU; a kernel to boot
+#   tools/setup.sh pxe       for boot hosts in namespaces: nftables, dnsmasq, DHCP clients, QEMU, libfaketime; a kernel to boot
 #
 # Any number of them, in any order. What is there already is left alone, so running it again takes no
 # time. It starts no service, and asks for root only where a Debian package is missing.
@@ -152,6 +152,7 @@ setup_pxe() {
         PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
     done
     [ -e /usr/lib/ipxe/qemu/efi-virtio.rom ] || missing+=(ipxe-qemu)
+    compgen -G '/usr/lib/*/faketime/libfaketimeMT.so.1' >/dev/null || missing+=(faketime)
     [ ${#missing[@]} -eq 0 ] || debian_packages "${missing[@]}"
     [ -e .boot-kernel/complete ] || fetch_kernel
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 import uuid
 from collections.abc import Iterator
 
@@ -14,6 +16,7 @@ from ferroscope.domain.model import Node
 from ferroscope.ports.registry import RegistryUnavailableError
 from ferroscope.runtime.http import HttpServer, listen
 from tests.integration.api.service import Service
+from tests.support.bad_server import a_server_that, one_by_one
 from tests.support.processes import free_port
 
 
@@ -27,6 +30,10 @@ def registry(sqlite_url: str) -> Iterator[tuple[Service, str]]:
     yield service, f"http://127.0.0.1:{socket.getsockname()[1]}"
     server.stop(5)
     service.close()
+
+
+def source_at(url: str, *, timeout: float, retries: int = 0, stop: threading.Event | None = None) -> IronicSource:
+    return IronicSource(url, timeout=timeout, retries=retries, stop=stop or threading.Event())
 
 
 def enrol(service: Service, number: int) -> set[str]:
@@ -46,18 +53,35 @@ def test_all_nodes_are_read_however_many_pages_they_fill(
     service, url = registry
     monkeypatch.setattr(source, "_PAGE", 3)
     expected = enrol(service, 10)
-    assert IronicSource(url, timeout=5.0, retries=0).tracked() == expected
+    assert source_at(url, timeout=5.0).tracked() == expected
 
 
 def test_an_empty_registry_is_an_answer(registry: tuple[Service, str]) -> None:
-    assert IronicSource(registry[1] + "/", timeout=5.0, retries=0).tracked() == frozenset()
+    assert source_at(registry[1] + "/", timeout=5.0).tracked() == frozenset()
 
 
 def test_a_registry_that_is_not_there_is_no_answer() -> None:
     with pytest.raises(RegistryUnavailableError):
-        IronicSource(f"http://127.0.0.1:{free_port()}", timeout=1.0, retries=0).tracked()
+        source_at(f"http://127.0.0.1:{free_port()}", timeout=1.0).tracked()
 
 
 def test_an_error_of_the_registry_is_no_answer(registry: tuple[Service, str]) -> None:
     with pytest.raises(RegistryUnavailableError, match="404"):
-        IronicSource(registry[1] + "/elsewhere", timeout=5.0, retries=0).tracked()
+        source_at(registry[1] + "/elsewhere", timeout=5.0).tracked()
+
+
+def test_a_registry_that_sends_a_byte_at_a_time_is_given_up_in_time() -> None:
+    with a_server_that(one_by_one(b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 1000), pause=0.01) as port:
+        began = time.monotonic()
+        with pytest.raises(RegistryUnavailableError, match="cannot be read"):
+            source_at(f"http://127.0.0.1:{port}", timeout=0.3, retries=1).tracked()
+        assert 0.6 < time.monotonic() - began < 3
+
+
+def test_the_stop_flag_ends_the_pauses_between_tries() -> None:
+    stop = threading.Event()
+    stop.set()
+    began = time.monotonic()
+    with pytest.raises(RegistryUnavailableError):
+        source_at(f"http://127.0.0.1:{free_port()}", timeout=1.0, retries=10, stop=stop).tracked()
+    assert time.monotonic() - began < 1

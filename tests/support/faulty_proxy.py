@@ -87,6 +87,23 @@ def web_page(handler: _Handler) -> None:
     handler.answer(200, b"<html>Welcome to your printer</html>", media="text/html")
 
 
+def amended(change: Callable[[dict[str, Any]], object]) -> Fault:
+    """Answer with what the BMC says, changed: a BMC that has more, or less, than the one behind."""
+
+    def act(handler: _Handler) -> None:
+        code, body = handler.forwarded()
+        document = json.loads(body)
+        change(document)
+        handler.answer(code, json.dumps(document).encode())
+
+    return act
+
+
+def resource(document: dict[str, Any]) -> Fault:
+    """Answer with this resource, which the BMC behind does not have."""
+    return lambda handler: handler.answer(200, json.dumps(document).encode())
+
+
 def after_its_effect(fault: Fault) -> Fault:
     """Let the request through, and lose the answer: the command took effect and nobody knows."""
 

@@ -1,7 +1,8 @@
 """OpenIPMI's BMC simulator, ipmi_sim, as a process of its own: IPMI 2.0 and 1.5 over UDP.
 
 Its chassis is a script that keeps power and boot device in files, and notes what was commanded. It
-knows cipher suite 3, not 17. The account is ``USER`` with ``PASSWORD``.
+knows cipher suite 3, not 17. The account is ``USER`` with ``PASSWORD``. Behind it, on its IPMB, is another BMC
+at ``BEHIND``, whose machine has files of its own.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tests.support.processes import free_port, spawn, until
 
 USER: Final = "operator"
 PASSWORD: Final = "pa55-of-the-BMC"
+BEHIND: Final = 0x30
 
 _CONFIGURATION: Final = """\
 name "bmc"
@@ -29,16 +31,20 @@ allowed_auths_callback none md2 md5 straight
 allowed_auths_user none md2 md5 straight
 allowed_auths_operator none md2 md5 straight
 allowed_auths_admin none md2 md5 straight
-guid a123456789abcdefa123456789abcdef
+{key}guid a123456789abcdefa123456789abcdef
 endlan
 chassis_control "{directory}/chassis"
 user 2 true "{user}" "{password}" admin 10 none md2 md5 straight
+set_working_mc {behind:#x}
+chassis_control "{directory}/behind/chassis"
 """
 _COMMANDS: Final = """\
 mc_setbmc 0x20
 mc_add 0x20 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02 persist_sdr
 sel_enable 0x20 1000 0x0a
 mc_enable 0x20
+mc_add {behind:#x} 0 no-device-sdrs 0x23 9 8 0x9f 0x1291 0xf02 persist_sdr
+mc_enable {behind:#x}
 """
 _CHASSIS: Final = """\
 #!/bin/sh
@@ -47,6 +53,7 @@ case "$1 $2" in
     "get power") echo "power:$(cat power)" ;;
     "set power") echo "power $3" >>commands; echo "$3" >power ;;
     "get boot") echo "boot:$(cat boot)" ;;
+    "set reset") echo "reset" >>commands ;;
     "set boot") echo "boot $3" >>commands; echo "$3" >boot ;;
 esac
 """
@@ -55,16 +62,25 @@ esac
 class Simulator:
     """A running BMC on ``address`` and ``port``."""
 
-    def __init__(self, directory: Path, port: int, address: str) -> None:
+    def __init__(self, directory: Path, port: int, address: str, key: str) -> None:
         self.directory = directory
         self.port = port
         self.address = address
+        self.key = key
 
     @property
     def commands(self) -> list[str]:
         """What the chassis was commanded, in order."""
-        noted = self.directory / "commands"
-        return noted.read_text().splitlines() if noted.exists() else []
+        return _commands(self.directory)
+
+    @property
+    def commands_behind(self) -> list[str]:
+        """What the chassis of the BMC behind this one was commanded."""
+        return _commands(self.directory / "behind")
+
+    def switch_on(self) -> None:
+        """Power the machine on, as somebody at its front panel does."""
+        (self.directory / "power").write_text("1\n")
 
     def node(self, **more: Any) -> Node:
         """Return a node that has this BMC; ``more`` is added to its ``driver_info``."""
@@ -79,30 +95,39 @@ class Simulator:
     def answers(self) -> bool:
         command = ["ipmitool", "-I", "lanplus", "-H", self.address, "-p", str(self.port), "-U", USER, "-P", PASSWORD]
         done = subprocess.run(
-            [*command, "-C", "3", "-N", "1", "-R", "1", "mc", "info"], capture_output=True, check=False
+            [*command, "-C", "3", "-k", self.key, "-N", "1", "-R", "1", "mc", "info"], capture_output=True, check=False
         )
         return done.returncode == 0
 
 
+def _commands(directory: Path) -> list[str]:
+    noted = directory / "commands"
+    return noted.read_text().splitlines() if noted.exists() else []
+
+
 @contextmanager
-def simulator(directory: Path, *, address: str = "127.0.0.1") -> Iterator[Simulator]:
-    """Run a simulator until the end of the block."""
+def simulator(directory: Path, *, address: str = "127.0.0.1", key: str = "") -> Iterator[Simulator]:
+    """Run a simulator until the end of the block; ``key`` is its Kg, "" for none."""
     program = shutil.which("ipmi_sim")
     if program is None or shutil.which("ipmitool") is None:
         raise RuntimeError("there is no ipmi_sim or no ipmitool; run: make emulators")
-    directory.mkdir(parents=True, exist_ok=True)
     port = free_port()
-    (directory / "state").mkdir()
-    (directory / "power").write_text("0\n")
-    (directory / "boot").write_text("none\n")
-    chassis = directory / "chassis"
-    chassis.write_text(_CHASSIS.format(directory=directory))
-    chassis.chmod(0o755)
+    (directory / "state").mkdir(parents=True)
+    for place in (directory, directory / "behind"):
+        _make_chassis(place)
     configuration, commands = directory / "lan.conf", directory / "commands.emu"
     configuration.write_text(
-        _CONFIGURATION.format(address=address, port=port, directory=directory, user=USER, password=PASSWORD)
+        _CONFIGURATION.format(
+            address=address,
+            port=port,
+            directory=directory,
+            user=USER,
+            password=PASSWORD,
+            key=f'bmc_key "{key}"\n' if key else "",
+            behind=BEHIND,
+        )
     )
-    commands.write_text(_COMMANDS)
+    commands.write_text(_COMMANDS.format(behind=BEHIND))
     log = directory / "simulator.log"
     process = spawn(
         [program, "-c", str(configuration), "-f", str(commands), "-s", str(directory / "state"), "-n"],
@@ -110,7 +135,7 @@ def simulator(directory: Path, *, address: str = "127.0.0.1") -> Iterator[Simula
         directory=directory,
         log=log,
     )
-    running = Simulator(directory, port, address)
+    running = Simulator(directory, port, address, key)
     try:
         assert until(lambda: process.poll() is not None or running.answers(), seconds=20), log.read_text()
         assert process.poll() is None, log.read_text()
@@ -118,3 +143,12 @@ def simulator(directory: Path, *, address: str = "127.0.0.1") -> Iterator[Simula
     finally:
         process.kill()
         process.wait(10)
+
+
+def _make_chassis(directory: Path) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "power").write_text("0\n")
+    (directory / "boot").write_text("none\n")
+    chassis = directory / "chassis"
+    chassis.write_text(_CHASSIS.format(directory=directory))
+    chassis.chmod(0o755)

@@ -70,8 +70,14 @@ def machine(number: int) -> dict[str, Any]:
 class Emulator:
     """A running emulator at ``url``."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, noted: Path) -> None:
         self.url = url
+        self._noted = noted
+
+    def resets(self, number: int) -> list[str]:
+        """Return the resets that a machine was commanded, in order, by their types."""
+        lines = self._noted.read_text().splitlines() if self._noted.exists() else []
+        return [line.split()[1] for line in lines if line.split()[0] == system_uuid(number)]
 
     def ask(self, path: str, method: str = "GET", body: object = None) -> Any:
         """Return a resource as it really is, behind everybody's back."""
@@ -141,7 +147,8 @@ def emulator(
     log = directory / "emulator.log"
     with _variable("RACK", json.dumps(rack)):
         process = spawn(command, user=None, directory=directory, log=log)
-    running = Emulator(f"{'http' if certificate is None else 'https'}://127.0.0.1:{port}")
+    url = f"{'http' if certificate is None else 'https'}://127.0.0.1:{port}"
+    running = Emulator(url, directory / "state.resets")
     try:
         ready = running.answers if certificate is None else lambda: " * Running on" in log.read_text()
         assert until(lambda: process.poll() is not None or ready(), seconds=_START_SECONDS), log.read_text()

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from ferroscope.config.settings import DiscoverySettings, DriverSettings, RegistrySettings, Settings
-from ferroscope.runtime.wiring import SetupError, build_drivers
+from ferroscope.config.settings import (
+    DiscoverySettings,
+    DriverSettings,
+    InspectionRuleSettings,
+    RegistrySettings,
+    Settings,
+)
+from ferroscope.runtime.wiring import SetupError, build_drivers, built_in_rules
 
 
 def test_discovered_nodes_need_an_enabled_driver() -> None:
@@ -23,3 +31,11 @@ def test_discovery_does_not_go_with_a_registry_that_knows_no_such_nodes() -> Non
     with pytest.raises(SetupError, match="registry"):
         build_drivers(Settings(registry=registry, auto_discovery=DiscoverySettings(enabled=True)))
     build_drivers(Settings(registry=registry))
+
+
+def test_a_broken_file_of_built_in_rules_is_refused_at_the_start(tmp_path: Path) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text("- actions: [{op: nope, args: {}}]")
+    settings = Settings(inspection_rules=InspectionRuleSettings(built_in_rules=str(file)))
+    with pytest.raises(SetupError, match="op 'nope' is unknown"):
+        built_in_rules(settings)

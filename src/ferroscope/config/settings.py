@@ -137,6 +137,8 @@ class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
     period: float = 5.0
     timeout: float = 10.0
     retries: int = 2
+    retry_pause: float = 0.2
+    longest_pause: float = 60.0
 
 
 class S3Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,6 +163,8 @@ class SwiftSettings(msgspec.Struct, frozen=True, kw_only=True):
     project_name: str = ""
     user_domain_name: str = "Default"
     project_domain_name: str = "Default"
+    application_credential_id: str = ""
+    application_credential_secret: str = ""
     region: str = ""
     interface: Literal["public", "internal", "admin"] = "public"
     endpoint: str = ""

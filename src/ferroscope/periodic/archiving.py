@@ -1,7 +1,7 @@
 """Data of inspections that have ended moves to the object store; discarded objects are deleted there.
 
 An object store that is away costs nothing but room in the database: what could not be moved is
-tried again, with pauses up to a minute, and the sentence and the node's timeline say so. A step
+tried again, with pauses that grow, and the sentence and the node's timeline say so. A step
 is short whatever the store does, because couriers wait for it, not the leader.
 """
 
@@ -22,7 +22,7 @@ from ferroscope.ports.store import Query, Store, Transaction
 _COURIERS: Final = 4
 _BATCH: Final = 32
 _STEP: Final = 1.0  # seconds of one step, at the most
-_PAUSES: Final = (2.0, 60.0)  # seconds, the first and the longest
+_PAUSE: Final = 2.0  # seconds, the first one
 _Result = Carried | StoredObject | str
 
 
@@ -52,6 +52,7 @@ class Archiving:
         keep: str,
         period: float,
         clock: Clock,
+        longest_pause: float = 60.0,
         wanted: Callable[[Transaction, Held], bool] = nothing,
     ) -> None:
         self.period = period
@@ -60,6 +61,7 @@ class Archiving:
         self._keep = keep
         self._clock = clock
         self._wanted = wanted
+        self._longest = longest_pause
         self._couriers: Couriers[_Result] = Couriers(_COURIERS)
         self._after = ("", "")
         self._error = ""
@@ -136,7 +138,7 @@ class Archiving:
     def _note(self, errors: list[str], results: int) -> None:
         if errors and len(errors) == results:
             self._error = errors[-1]
-            self._pause = min(max(self._pause * 2, _PAUSES[0]), _PAUSES[1])
+            self._pause = min(max(self._pause * 2, _PAUSE), self._longest)
             self._again_at = self._clock.monotonic() + self._pause
         elif results:
             self._error, self._pause, self._again_at = "", 0.0, 0.0

@@ -30,7 +30,7 @@ class BootDevice(StrEnum):
 
 
 class Bmc(Protocol):
-    """All calls raise ``BmcError``; each has a hard deadline of its own; all are idempotent.
+    """All calls raise ``BmcError``; each has a hard deadline of its own; all but ``reboot`` are idempotent.
 
     No call may block for longer than the driver's time-out, and none may log credentials.
     ``properties`` says what the driver reads in ``driver_info``: key -> description.
@@ -46,6 +46,12 @@ class Bmc(Protocol):
 
     def set_power(self, node: Node, power: Power) -> None:
         """Command the power state; it may follow later: read it to be sure."""
+
+    def reboot(self, node: Node) -> None:
+        """Reset a machine that is on, without switching it off in between; power on one that is off.
+
+        The one call that is not idempotent: each boots the machine anew.
+        """
 
     def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
         """Boot from ``device`` the next time, or always."""

@@ -147,8 +147,9 @@ def _nodes(store: Store) -> Iterator[Node]:
 
 @contextmanager
 def _opened(settings: Settings) -> Iterator[tuple[Store, Archive]]:
-    backend = open_backend(settings, clock=SystemClock(), stop=threading.Event(), listen=False)
+    stop = threading.Event()
+    backend = open_backend(settings, clock=SystemClock(), stop=stop, listen=False)
     try:
-        yield backend.store, wiring.build_archive(settings, backend)
+        yield backend.store, wiring.build_archive(settings, backend, stop)
     finally:
         backend.close()

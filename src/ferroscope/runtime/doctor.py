@@ -38,6 +38,7 @@ def examine(settings: Settings) -> Iterator[Check]:
     """Yield one check after the other, as they are made."""
     yield _drivers(settings)
     yield _hooks(settings)
+    yield _rules(settings)
     yield from _ports(settings)
     yield from boot_checks.examine(settings.boot, settings.pxe_filter)
     backend = None
@@ -72,6 +73,14 @@ def _hooks(settings: Settings) -> Check:
     except HookSetupError as exc:
         return Check("hooks", "wrong", str(exc), "correct [inspector] hooks")
     return Check("hooks", "ok", f"the hooks {', '.join(settings.inspector.hooks)} can be used")
+
+
+def _rules(settings: Settings) -> Check:
+    try:
+        found = wiring.built_in_rules(settings)
+    except wiring.SetupError as exc:
+        return Check("rules", "wrong", str(exc), "correct [inspection_rules]; see also: ferroscope rule check FILE")
+    return Check("rules", "ok", f"the {len(found)} built-in rules can be used")
 
 
 def _ports(settings: Settings) -> Iterator[Check]:

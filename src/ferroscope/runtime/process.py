@@ -16,7 +16,7 @@ import structlog
 
 from ferroscope.config.settings import Settings
 from ferroscope.observe import log, party
-from ferroscope.runtime import signals, wiring
+from ferroscope.runtime import allocator, signals, wiring
 from ferroscope.runtime.backend import SchemaError, StoreUnavailableError, ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.http import HttpServer, listeners
@@ -89,7 +89,7 @@ class Process:
         meter = build_metrics()
         backend = open_backend(settings, clock=clock, stop=self._stop, listen=working, meter=meter)
         self._ending.append(backend.close)
-        drivers = wiring.build_drivers(settings)
+        drivers = wiring.build_drivers(settings, self._stop)
         self._ending.append(lambda: wiring.close_drivers(drivers))
         membership = Membership(
             backend.lease_store,
@@ -98,7 +98,7 @@ class Process:
             stop=self._stop,
             clock=clock,
             ident=self._member,
-            tell=lambda skew, loops: party.about(settings, self._roles, schema, skew=skew, loops=loops),
+            tell=party.teller(settings, self._roles, schema),
             retries=settings.database.outage_retries,
         )
         self._membership = membership
@@ -140,7 +140,15 @@ class Process:
         self._ending.append(lambda: backend.bus.publish("requests"))
         self._ending.append(self._stop.set)
         if "api" in self._roles:
-            app = wiring.build_app(settings, backend, drivers, process=self.name, draining=self._draining, meter=meter)
+            app = wiring.build_app(
+                settings,
+                backend,
+                drivers,
+                process=self.name,
+                draining=self._draining,
+                meter=meter,
+                stop=self._stop,
+            )
             sockets = listeners(settings.api) if self._sockets is None else self._sockets
             server = HttpServer(app, settings.api, sockets)
             server.start()
@@ -184,6 +192,7 @@ def run(settings: Settings, roles: tuple[Role, ...], *, upgrade: bool = False, p
 
 
 def _play(settings: Settings, roles: tuple[Role, ...], **options: Any) -> int:
+    allocator.restrain()
     process = Process(settings, roles, **options)
     log.configure(settings.log, process=process.name)
     return process.run()

@@ -62,16 +62,18 @@ class SetupError(Exception):
     """Something is configured that cannot work; the message says what and what is possible."""
 
 
-def build_drivers(settings: Settings) -> Mapping[str, Bmc]:
-    """Return the enabled drivers by name; ``SetupError``."""
+def build_drivers(settings: Settings, stop: StopFlag | None = None) -> Mapping[str, Bmc]:
+    """Return the enabled drivers by name, whose waits ``stop`` ends; ``SetupError``."""
     fake = FakeBmc()
     known: dict[str, Callable[[], Bmc]] = {
         "fake-hardware": lambda: fake,
         "fake": lambda: fake,
         "sim": lambda: SimBmc(timeout=settings.drivers.command_timeout),
-        "ipmi": lambda: IpmiBmc(timeout=settings.drivers.command_timeout),
+        "ipmi": lambda: IpmiBmc(timeout=settings.drivers.command_timeout, stop=stop),
         "redfish": lambda: RedfishBmc(
-            timeout=settings.drivers.command_timeout, inventory_timeout=settings.drivers.inventory_timeout
+            timeout=settings.drivers.command_timeout,
+            inventory_timeout=settings.drivers.inventory_timeout,
+            stop=stop,
         ),
     }
     unknown = [name for name in settings.drivers.enabled if name not in known]
@@ -114,6 +116,7 @@ def build_app(
     process: str,
     draining: StopFlag | None = None,
     meter: Metrics | None = None,
+    stop: StopFlag | None = None,
 ) -> Callable[..., Iterable[bytes]]:
     """Return the WSGI application of the api role; its health check fails once ``draining`` is set."""
     from ferroscope.api.app import create_app
@@ -123,7 +126,7 @@ def build_app(
 
     context = ApiContext(
         store=backend.store,
-        archive=build_archive(settings, backend),
+        archive=build_archive(settings, backend, stop or threading.Event()),
         settings=settings,
         drivers=drivers,
         process=process,
@@ -188,7 +191,7 @@ def build_pool(
     rules = RuleStep(RuleBook(built_in_rules(settings)), WebClient())
     tasks = build(pipeline, throttle, BootGate(settings.pxe_filter.allow_timeout), rules)
 
-    archive = build_archive(settings, backend)
+    archive = build_archive(settings, backend, stop)
 
     def build_worker() -> Worker:
         return Worker(
@@ -220,24 +223,32 @@ def built_in_rules(settings: Settings) -> tuple[CompiledRule, ...]:
         raise SetupError(str(exc)) from exc
 
 
-def build_archive(settings: Settings, backend: Backend) -> Archive:
-    """Return what reads inspection data, wherever it is."""
-    return Archive(backend.store, build_shelves(settings))
+def build_archive(settings: Settings, backend: Backend, stop: StopFlag) -> Archive:
+    """Return what reads inspection data, wherever it is; ``stop`` ends its waits."""
+    return Archive(backend.store, build_shelves(settings, stop))
 
 
-def build_shelves(settings: Settings) -> Mapping[str, ObjectStore]:
+def build_shelves(settings: Settings, stop: StopFlag) -> Mapping[str, ObjectStore]:
     """Return the object stores that are configured, by name; ``SetupError`` where the one to use is not."""
     shelves: dict[str, ObjectStore] = {}
     storage = settings.storage
+    if not (settings.s3.endpoint or settings.swift.auth_url or storage.backend in ("s3", "swift")):
+        return shelves
+    from ferroscope.adapters.objects.http import Patience
+
+    patience = Patience(timeout=storage.timeout, retries=storage.retries, pause=storage.retry_pause, stop=stop)
     if settings.s3.endpoint:
         from ferroscope.adapters.objects.s3 import S3Store
 
-        shelves["s3"] = S3Store(settings.s3, timeout=storage.timeout, retries=storage.retries)
+        shelves["s3"] = S3Store(settings.s3, patience)
     if settings.swift.auth_url:
         from ferroscope.adapters.objects.swift import SwiftStore
+        from ferroscope.adapters.objects.tokens import problem
 
+        if wrong := problem(settings.swift):
+            raise SetupError(wrong)
         try:
-            shelves["swift"] = SwiftStore(settings.swift, timeout=storage.timeout, retries=storage.retries)
+            shelves["swift"] = SwiftStore(settings.swift, patience)
         except ImportError as exc:
             raise SetupError(f"[swift] needs the package {exc.name}: pip install 'ferroscope[swift]'") from exc
     if storage.backend in ("s3", "swift") and storage.backend not in shelves:
@@ -246,14 +257,14 @@ def build_shelves(settings: Settings) -> Mapping[str, ObjectStore]:
     return shelves
 
 
-def build_source(settings: Settings) -> NodeSource | None:
-    """Return the registry that is attached; None where nodes are our own."""
+def build_source(settings: Settings, stop: StopFlag) -> NodeSource | None:
+    """Return the registry that is attached, whose waits ``stop`` ends; None where nodes are our own."""
     registry = settings.registry
     if not registry.url:
         return None
     from ferroscope.adapters.ironic.source import IronicSource
 
-    return IronicSource(registry.url, timeout=registry.timeout, retries=registry.retries)
+    return IronicSource(registry.url, timeout=registry.timeout, retries=registry.retries, stop=stop)
 
 
 def build_singletons(
@@ -276,9 +287,10 @@ def build_singletons(
 
     profile, inspector = settings.lease.numbers(), settings.inspector
     keep = LeaseKeeper(profile, clock, meter=meter)
+    source = build_source(settings, stop)
     tasks: list[PeriodicTask] = [
         Timeouts(backend.store, timeout=inspector.timeout, period=inspector.timeout_period, process=process),
-        RegistrySync(backend.store, build_source(settings), period=settings.registry.sync_period, process=process),
+        RegistrySync(backend.store, source, period=settings.registry.sync_period, process=process),
         Retention(
             backend.store,
             threshold=inspector.retention,
@@ -287,7 +299,7 @@ def build_singletons(
         ),
     ]
 
-    shelves = build_shelves(settings)
+    shelves = build_shelves(settings, stop)
     if shelves or settings.storage.backend == "none":
         tasks.append(_archiving(settings, backend, shelves, clock=clock, process=process))
 
@@ -311,5 +323,6 @@ def _archiving(
         keep=settings.storage.backend,
         period=settings.storage.period,
         clock=clock,
+        longest_pause=settings.storage.longest_pause,
         **({"wanted": newest_inventory} if raid else {}),
     )

@@ -21,10 +21,13 @@ def resolve(node: Node, *, seconds: float) -> frozenset[str]:
     """Return every address in the ``*_address`` keys of ``driver_info``, loopback ones left out.
 
     A name may have several, v4 and v6. One that does not resolve, or not within ``seconds``, is
-    kept as it is and logged.
+    kept as it is and logged. A BMC that is reached through another one has none of the latter's.
     """
     found: set[str] = set()
+    bridged = node.driver_info.get("ipmi_bridging") not in (None, "", "no")
     for key, value in node.driver_info.items():
+        if bridged and key.startswith("ipmi_"):
+            continue
         if key.endswith("_address") and isinstance(value, str) and value:
             host = _host(value)
             if host:

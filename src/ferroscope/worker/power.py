@@ -13,6 +13,7 @@ from ferroscope.ports.bmc import BootDevice, Power
 from ferroscope.ports.errors import BmcError
 from ferroscope.worker import boot
 from ferroscope.worker.context import TaskContext
+from ferroscope.worker.staying_on import leave_ramdisk_quietly, stays_on
 
 # Seconds between two looks at a power state that takes its time: a real BMC is not asked more often.
 _SLOWEST_POLL: Final = 2.0
@@ -24,11 +25,14 @@ def ensure_power(context: TaskContext, power: Power, *, confirm: Callable[[], No
     """Bring the machine to ``power``; does nothing where it is so already.
 
     ``confirm`` is called just before the command and may raise. Raises ``BmcError`` (transient,
-    when the state did not follow in time), ``StoppedError`` and ``ClaimLostError``.
+    when the state did not follow in time; permanent, when it must not be), ``StoppedError`` and ``ClaimLostError``.
     """
     bmc = context.driver()
     node, drivers = context.node, context.settings.drivers
     if bmc.get_power(node) is not power:
+        if power is Power.OFF and stays_on(node):
+            message = "it must not be powered off: disable_power_off is set on the node"
+            raise BmcError(message, transient=False, reason=Reason.POWER_OFF_DISABLED)
         context.confirm()
         confirm()
         bmc.set_power(node, power)
@@ -48,11 +52,16 @@ def ensure_power(context: TaskContext, power: Power, *, confirm: Callable[[], No
 
 
 def power_off_quietly(context: TaskContext) -> None:
-    """Power off where that is wanted, and take out what booted the ramdisk.
+    """Power off where that is wanted, or reboot where it must not be off, and take out what booted the ramdisk.
 
     A failure is noted, because what matters has happened before.
     """
     if not boot.touches_power(context):
+        return
+    if stays_on(context.node):
+        boot.eject_quietly(context)  # before it boots again
+        if context.settings.inspector.power_off:
+            leave_ramdisk_quietly(context)
         return
     if not context.settings.inspector.power_off or _powered_off(context):
         boot.eject_quietly(context)

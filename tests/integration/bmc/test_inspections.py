@@ -193,6 +193,26 @@ def test_out_of_band_inspection_needs_no_ramdisk_and_no_reboot(api: Api, machine
     assert machines.system(4)["PowerState"] == "On"
 
 
+@pytest.mark.parametrize("boot", [{}, {"boot_interface": "ipxe"}], ids=["media", "network"])
+def test_a_machine_that_must_not_be_off_is_rebooted_instead(api: Api, machines: Emulator, boot: dict[str, str]) -> None:
+    number = 7 if boot else 6
+    machines.ask(
+        f"/redfish/v1/Systems/{machines.system(number)['Id']}/Actions/ComputerSystem.Reset", "POST", {"ResetType": "On"}
+    )
+    assert until(lambda: machines.system(number)["PowerState"] == "On", seconds=5)
+    name = enrol(api, machines, number, **boot)
+    api.version = "1.95"
+    api.call("PATCH", f"/v1/nodes/{name}", [{"op": "add", "path": "/disable_power_off", "value": True}])
+    inspect(api, name)
+    reach(api, name, "inspect wait")
+    assert machines.system(number)["Boot"]["BootSourceOverrideTarget"] == ("Pxe" if boot else "Cd")
+    assert until(lambda: machines.system(number)["PowerState"] == "On", seconds=5)
+    call_back(api, number)
+    assert reach(api, name, "manageable")["power_state"] == "power on"
+    assert machines.resets(number) == ["On", "ForceRestart", "ForceRestart"]
+    assert not machines.media(number, "Cd")["Inserted"]
+
+
 def test_validation_says_what_is_wrong(api: Api, machines: Emulator) -> None:
     api.call("POST", "/v1/nodes", {"name": "odd", "driver": "redfish", "driver_info": {"redfish_verify_ca": 7}})
     answer = api.call("GET", "/v1/nodes/odd/validate")

@@ -10,6 +10,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,9 @@ from ferroscope.adapters.ipmi.bmc import IpmiBmc
 from ferroscope.domain.reasons import Reason
 from ferroscope.ports.bmc import BootDevice, Power
 from ferroscope.ports.errors import BmcError
-from tests.support.ipmi import PASSWORD, Simulator, simulator
+from tests.support.ipmi import BEHIND, PASSWORD, Simulator, simulator
+
+KEY = "key-of-the-BMC"
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +114,53 @@ def test_a_missing_ipmitool_is_said(bmc_at: Simulator, monkeypatch: pytest.Monke
     assert "apt-get install" in str(error)
 
 
-def test_no_process_list_has_the_password(bmc_at: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+BRIDGED: dict[str, Any] = {"ipmi_bridging": "single", "ipmi_target_channel": 0, "ipmi_target_address": hex(BEHIND)}
+TRANSIT = {"ipmi_bridging": "dual", "ipmi_transit_channel": 0, "ipmi_transit_address": "0x20"}
+
+
+@pytest.mark.parametrize("more", [{}, TRANSIT, {"ipmi_local_address": "0x20"}], ids=["single", "dual", "local"])
+def test_a_machine_behind_another_bmc_is_commanded_and_not_the_one_before(
+    bmc_at: Simulator, more: dict[str, Any]
+) -> None:
+    bmc, node = IpmiBmc(), bmc_at.node(ipmi_cipher_suite=3, **BRIDGED | more)
+    before = bmc_at.commands
+    bmc.set_power(node, Power.ON)
+    assert bmc.get_power(node) is Power.ON
+    bmc.set_boot_device(node, BootDevice.PXE, persistent=False)
+    bmc.reboot(node)
+    bmc.set_power(node, Power.OFF)
+    assert bmc_at.commands_behind[-4:] == ["power 1", "boot pxe", "reset", "power 0"]
+    assert bmc_at.commands == before
+
+
+def test_a_bmc_that_is_not_there_behind_another_one_is_an_error(bmc_at: Simulator) -> None:
+    node = bmc_at.node(ipmi_cipher_suite=3, **BRIDGED | {"ipmi_target_address": 0x40})
+    error = fails(lambda: IpmiBmc(timeout=3).get_power(node), within=4)
+    assert (error.transient, error.reason) == (True, Reason.BMC_UNREACHABLE)
+
+
+@pytest.fixture(scope="module")
+def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Simulator]:
+    """Give a simulated BMC with a key Kg."""
+    with simulator(tmp_path_factory.mktemp("keyed") / "bmc", key=KEY) as running:
+        yield running
+
+
+def test_a_bmc_with_a_key_wants_it(keyed: Simulator) -> None:
+    node = keyed.node(ipmi_cipher_suite=3, ipmi_hex_kg_key=KEY.encode().hex())
+    assert IpmiBmc().get_power(node) is Power.OFF
+
+
+@pytest.mark.parametrize("key", ["", b"another key".hex()], ids=["none", "another"])
+def test_a_wrong_key_is_permanent(keyed: Simulator, key: str) -> None:
+    error = fails(lambda: IpmiBmc().get_power(keyed.node(ipmi_cipher_suite=3, ipmi_hex_kg_key=key)), within=2)
+    assert (error.transient, error.reason) == (False, Reason.BMC_CREDENTIALS)
+    assert "ipmi_hex_kg_key" in str(error)
+
+
+def test_no_process_list_has_the_password_or_the_key(
+    keyed: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[bytes] = []
     stop = threading.Event()
 
@@ -121,7 +170,7 @@ def test_no_process_list_has_the_password(bmc_at: Simulator, tmp_path: Path, mon
                 if entry.name.isdigit() and int(entry.name) != os.getpid():
                     try:
                         line = (entry / "cmdline").read_bytes()
-                        if b"ipmitool" in line and str(bmc_at.port).encode() in line:
+                        if b"ipmitool" in line and str(keyed.port).encode() in line:
                             seen.append(line + (entry / "environ").read_bytes())
                     except OSError:
                         continue
@@ -134,9 +183,11 @@ def test_no_process_list_has_the_password(bmc_at: Simulator, tmp_path: Path, mon
     watcher = threading.Thread(target=look)
     watcher.start()
     try:
-        assert IpmiBmc().get_power(bmc_at.node()) in (Power.ON, Power.OFF)
+        node = keyed.node(ipmi_cipher_suite=3, ipmi_hex_kg_key=KEY.encode().hex())
+        assert IpmiBmc().get_power(node) in (Power.ON, Power.OFF)
     finally:
         stop.set()
         watcher.join()
     assert seen
-    assert not any(PASSWORD.encode() in line for line in seen)
+    for secret in (PASSWORD, KEY, KEY.encode().hex()):
+        assert not any(secret.encode() in line for line in seen)

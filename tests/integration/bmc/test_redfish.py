@@ -6,13 +6,17 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ferroscope.domain.reasons import Reason
 from ferroscope.ports.bmc import BootDevice, Power
 from ferroscope.ports.errors import BmcError
 from tests.integration.bmc.conftest import MACHINES, MakeBmc
-from tests.support.redfish import Emulator, mac, node_at, system_uuid
+from tests.support.faulty_proxy import FaultyProxy, amended, resource
+from tests.support.redfish import Emulator, emulator, mac, node_at, self_signed, system_uuid
 
 
 def test_power_follows_the_command(rack: Emulator, make_bmc: MakeBmc) -> None:
@@ -91,6 +95,60 @@ def test_the_hardware_has_the_shape_of_the_ramdisks_inventory(rack: Emulator, ma
     assert inventory["system_vendor"]["firmware"]["version"] == "2.19.1"
     assert inventory["boot"] == {"current_boot_mode": "uefi"}
     assert inventory["bmc_address"] == "127.0.0.1"
+
+
+def test_a_reboot_is_a_restart_in_place(rack: Emulator, make_bmc: MakeBmc) -> None:
+    bmc, node, before = make_bmc(), node_at(rack.url, 40), rack.resets(40)
+    bmc.set_power(node, Power.OFF)
+    bmc.reboot(node)
+    bmc.reboot(node)
+    assert rack.resets(40)[len(before) :] == ["On", "ForceRestart"]
+
+
+def test_a_bmc_that_can_only_cycle_the_power_is_not_asked_to(
+    rack: Emulator, proxy: FaultyProxy, make_bmc: MakeBmc
+) -> None:
+    bmc, node = make_bmc(), node_at(proxy.url, 41)
+    bmc.set_power(node, Power.ON)
+    before = rack.resets(41)
+
+    def poor(system: dict[str, Any]) -> None:
+        reset = system["Actions"]["#ComputerSystem.Reset"]
+        reset["ResetType@Redfish.AllowableValues"] = ["On", "ForceOff", "PowerCycle"]
+
+    proxy.will(amended(poor), times=100, method="GET", path=f"Systems/{system_uuid(41)}")
+    with pytest.raises(BmcError, match="ForceRestart") as caught:
+        bmc.reboot(node)
+    assert (caught.value.transient, caught.value.reason) == (False, Reason.BMC_REFUSED)
+    assert rack.resets(41) == before
+
+
+def test_the_speed_of_nics_and_the_mac_of_the_bmc_are_known_where_it_says_them(
+    proxy: FaultyProxy, make_bmc: MakeBmc
+) -> None:
+    own = "/redfish/v1/Managers/own/EthernetInterfaces"
+    there = {"@odata.id": f"{own}/1", "Id": "1", "Name": "1", "MACAddress": "AA:BB:CC:DD:EE:FF"}
+    nic = f"{system_uuid(42)}/EthernetInterfaces/{mac(42, 1)}"
+    proxy.will(amended(lambda found: found.update(SpeedMbps=25000)), times=9, path=nic)
+    proxy.will(resource(there), times=9, path=f"{own}/1")
+    members = {"@odata.id": own, "Name": "all", "Members": [{"@odata.id": f"{own}/1"}]}
+    proxy.will(resource(members), times=9, path=own)
+    proxy.will(amended(lambda found: found.update(EthernetInterfaces={"@odata.id": own})), times=9, path="/Managers/")
+    inventory = make_bmc().inventory(node_at(proxy.url, 42))
+    assert [one.get("speed_mbps") for one in inventory["interfaces"]] == [None, 25000]
+    assert inventory["bmc_mac"] == "aa:bb:cc:dd:ee:ff"
+
+
+def test_tls_is_as_new_as_the_node_wants_it(tmp_path: Path, make_bmc: MakeBmc) -> None:
+    certificate, key = self_signed(tmp_path)
+    trusted = {"redfish_verify_ca": str(certificate)}
+    wanted = trusted | {"redfish_tls_minimum_version": "1.2", "redfish_tls_ciphers": "ECDHE+AESGCM"}
+    with emulator(tmp_path / "tls", machines=1, certificate=(certificate, key)) as running:  # it speaks TLS 1.2 alone
+        assert make_bmc().get_power(node_at(running.url, **wanted)) is Power.OFF
+        with pytest.raises(BmcError, match="not trusted"):
+            make_bmc().get_power(node_at(running.url, **wanted | {"redfish_verify_ca": True}))
+        with pytest.raises(BmcError, match="no TLS in common"):
+            make_bmc().get_power(node_at(running.url, **trusted, redfish_tls_minimum_version="1.3"))
 
 
 def test_dozens_of_machines_at_once(rack: Emulator, make_bmc: MakeBmc) -> None:

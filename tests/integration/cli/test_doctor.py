@@ -111,6 +111,7 @@ def test_an_empty_database_needs_its_schema(tmp_path: Path, shared_postgresql: S
         ("drivers", "enabled", "fake,telepathy", "drivers"),
         ("inspector", "hooks", "$default_hooks,no-such-hook", "hooks"),
         ("worker", "interrupted", "never", "configuration"),
+        ("inspection_rules", "built_in_rules", "/nowhere/rules.yaml", "rules"),
     ],
 )
 def test_a_setting_that_cannot_work_is_named(doctor: Doctor, section: str, option: str, value: str, check: str) -> None:

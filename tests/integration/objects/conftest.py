@@ -9,6 +9,7 @@ from typing import Final
 
 import pytest
 
+from ferroscope.adapters.objects.http import Patience
 from ferroscope.adapters.objects.s3 import S3Store
 from ferroscope.adapters.objects.swift import SwiftStore
 from ferroscope.config.settings import S3Settings, SwiftSettings
@@ -16,6 +17,7 @@ from ferroscope.ports.objects import ObjectStore
 from tests.support.servers import Server
 
 BACKENDS: Final = ("s3", "swift")
+_PATIENT: Final = Patience(timeout=20.0, retries=3)
 _numbers = itertools.count(1)
 
 
@@ -35,7 +37,7 @@ def swift_settings(server: Server, **changes: str) -> SwiftSettings:
 
 def make_bucket(settings: S3Settings) -> None:
     """Make the bucket, as an operator does."""
-    maker = S3Store(S3Settings(**{**_fields(settings), "prefix": ""}), timeout=20.0, retries=5)
+    maker = S3Store(S3Settings(**{**_fields(settings), "prefix": ""}), Patience(timeout=20.0, retries=5))
     answer = maker._send("PUT", "", b"")
     assert answer.status == 200, answer
     maker.close()
@@ -45,13 +47,13 @@ def _fields(settings: S3Settings) -> dict[str, str]:
     return {name: getattr(settings, name) for name in settings.__struct_fields__}
 
 
-def shelf(kind: str, server: Server, *, timeout: float = 20.0, retries: int = 3) -> ObjectStore:
+def shelf(kind: str, server: Server, patience: Patience = _PATIENT) -> ObjectStore:
     """Return a client of the server, with a place of its own there."""
     if kind == "swift":
-        return SwiftStore(swift_settings(server), timeout=timeout, retries=retries)
+        return SwiftStore(swift_settings(server), patience)
     settings = s3_settings(server)
     make_bucket(settings)
-    return S3Store(settings, timeout=timeout, retries=retries)
+    return S3Store(settings, patience)
 
 
 @pytest.fixture(params=BACKENDS)

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from ferroscope.adapters.objects.http import Patience
 from ferroscope.adapters.objects.s3 import S3Store
 from ferroscope.adapters.objects.swift import SwiftStore
 from ferroscope.archive.moving import Mover
@@ -46,7 +47,9 @@ class Site:
         self.nodes: list[Node] = []
 
     def task(self, keep: str, **more: Any) -> Archiving:
-        return Archiving(self.store, self.mover, keep=keep, period=5.0, clock=SystemClock(), **more)
+        return Archiving(
+            self.store, self.mover, keep=keep, period=5.0, clock=SystemClock(), **{"longest_pause": 0.2, **more}
+        )
 
     def inspected(self, number: int, *, state: State = State.FINISHED, node: Node | None = None) -> list[Inspection]:
         """Store this many inspections with data, each of a node of its own unless one is given."""
@@ -230,9 +233,9 @@ def test_a_step_is_short_though_the_store_is_frozen(site: Site, swift_server: Se
 def _impatient(store: ObjectStore) -> ObjectStore:
     """Return the same store, whose failures are known soon."""
     if isinstance(store, S3Store):
-        return S3Store(store._settings, timeout=5.0, retries=0)
+        return S3Store(store._settings, Patience(timeout=5.0, retries=0))
     assert isinstance(store, SwiftStore)
-    return SwiftStore(store._settings, timeout=5.0, retries=0)
+    return SwiftStore(store._settings, Patience(timeout=5.0, retries=0))
 
 
 def configured(url: str, server: Server) -> Settings:
@@ -271,8 +274,8 @@ def test_a_move_that_ended_early_goes_on(site: Site, swift_server: Server, sqlit
 
 def _shelves(settings: Settings) -> dict[str, ObjectStore]:
     return {
-        "s3": S3Store(settings.s3, timeout=20.0, retries=2),
-        "swift": SwiftStore(settings.swift, timeout=20.0, retries=2),
+        "s3": S3Store(settings.s3, Patience(timeout=20.0)),
+        "swift": SwiftStore(settings.swift, Patience(timeout=20.0)),
     }
 
 

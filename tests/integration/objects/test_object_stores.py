@@ -1,21 +1,16 @@
-"""``ports.objects.ObjectStore`` by each API, against a real server; and what happens without one."""
+"""``ports.objects.ObjectStore`` by each API, against a real server."""
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
-import socket
-import threading
-import time
-from collections.abc import Iterator
 
 import msgspec
 import pytest
 
+from ferroscope.adapters.objects.http import Patience
 from ferroscope.adapters.objects.s3 import S3Store
 from ferroscope.adapters.objects.swift import SwiftStore
-from ferroscope.config.settings import S3Settings
 from ferroscope.ports.objects import ObjectMissingError, ObjectStore, ObjectStoreError
 from tests.integration.objects.conftest import s3_settings, swift_settings
 from tests.support.servers import Server
@@ -55,8 +50,8 @@ def test_wrong_credentials_are_refused_and_never_shown(shared_swift: Server, cap
     caplog.set_level(logging.DEBUG)
     secret = "not-the-secret"
     stores = (
-        S3Store(s3_settings(shared_swift, secret_key=secret), timeout=20.0, retries=0),
-        SwiftStore(swift_settings(shared_swift, password=secret), timeout=20.0, retries=0),
+        S3Store(s3_settings(shared_swift, secret_key=secret), Patience(timeout=20.0, retries=0)),
+        SwiftStore(swift_settings(shared_swift, password=secret), Patience(timeout=20.0, retries=0)),
     )
     for store in stores:
         with pytest.raises(ObjectStoreError) as caught:
@@ -68,70 +63,10 @@ def test_wrong_credentials_are_refused_and_never_shown(shared_swift: Server, cap
 
 
 def test_a_token_that_is_refused_is_fetched_anew(shared_swift: Server) -> None:
-    store = SwiftStore(swift_settings(shared_swift), timeout=20.0, retries=3)
+    store = SwiftStore(swift_settings(shared_swift), Patience(timeout=20.0, retries=3))
     store.put("k", b"1")
     access = store._access
     assert access is not None
     store._access = msgspec.structs.replace(access, token="AUTH_tk-expired")
     assert store.get("k") == b"1"
     store.close()
-
-
-@contextlib.contextmanager
-def a_server_that(answers: bytes, *, pause: float = 0.0) -> Iterator[int]:
-    """Give the port of a server that sends these bytes to everybody, one by one with pauses where asked to."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(0.1)
-        over = threading.Event()
-
-        def serve() -> None:
-            while not over.is_set():
-                with contextlib.suppress(OSError):
-                    connection, _ = listener.accept()
-                    with connection:
-                        connection.recv(65536)
-                        for byte in answers:
-                            connection.sendall(bytes([byte]))
-                            if pause and over.wait(pause):
-                                return
-                        if not answers:
-                            over.wait(5.0)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        yield listener.getsockname()[1]
-        over.set()
-        thread.join()
-
-
-def client(port: int, *, timeout: float = 0.3, retries: int = 0) -> S3Store:
-    return S3Store(S3Settings(endpoint=f"http://127.0.0.1:{port}"), timeout=timeout, retries=retries)
-
-
-def test_a_server_that_says_nothing_is_not_waited_for() -> None:
-    with a_server_that(b"") as port:
-        began = time.monotonic()
-        with pytest.raises(ObjectStoreError, match="does not answer"):
-            client(port).get("k")
-        assert time.monotonic() - began < 3.0
-
-
-def test_a_server_that_says_a_byte_now_and_then_is_not_waited_for() -> None:
-    with a_server_that(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + b"x" * 1000, pause=0.01) as port:
-        began = time.monotonic()
-        with pytest.raises(ObjectStoreError, match="did not send its answer within"):
-            client(port, timeout=1.0).get("k")
-        assert time.monotonic() - began < 5.0
-
-
-def test_busy_is_tried_again_but_not_for_ever() -> None:
-    busy = b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-    with a_server_that(busy) as port, pytest.raises(ObjectStoreError, match="answered 503"):
-        client(port, timeout=5.0, retries=1).put("k", b"1")
-
-
-def test_nobody_there() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    with pytest.raises(ObjectStoreError, match="does not answer"):
-        client(port).put("k", b"1")

@@ -1,10 +1,11 @@
 # The configuration of sushy-emulator, which is Python; it is read by the emulator's own interpreter.
 #
 # The fake driver gets a rack of machines with hardware to inspect, and a power state that follows
-# after LAG seconds (its own lag is a random one of up to eleven). No more than that is changed.
+# after LAG seconds (its own lag is a random one of up to eleven), and notes each reset. No more than that is changed.
 import json
 import os
 import time
+from pathlib import Path
 
 from sushy_tools import error
 from sushy_tools.emulator.resources.systems import fakedriver
@@ -35,6 +36,8 @@ class Hardware(fakedriver.FakeDriver):
 
     def set_power_state(self, identity, state):
         super().set_power_state(identity, state)
+        with Path(RACK["state"] + ".resets").open("a") as noted:
+            noted.write(f"{identity} {state}\n")
         system = self._get(identity)
         if pending := system.get("pending_power"):
             self._update(system, pending_power=pending | {"apply_time": time.time() + RACK["lag"]})

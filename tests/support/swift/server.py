@@ -2,7 +2,8 @@
 
 Run by the interpreter of ``.swift-venv``, never by ours: Swift uses eventlet. ``server.py DIRECTORY
 PORT`` keeps its data in DIRECTORY and survives being killed, as Swift does: an answer
-of 201 is on the disk. The account is ``test``, its user ``tester``, the key ``testing``.
+of 201 is on the disk. The account is ``test``, its user ``tester``, the key ``testing``. With a third
+argument, Keystone's URL, accounts and users are Keystone's, and it speaks no S3.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ PROXY = """
 swift_dir = {directory}
 log_level = WARNING
 [pipeline:main]
-pipeline = catch_errors gatekeeper healthcheck s3api tempauth proxy-server
+pipeline = catch_errors gatekeeper healthcheck {auth} proxy-server
 [app:proxy-server]
 use = egg:swift#proxy
 account_autocreate = true
@@ -43,6 +44,24 @@ use = egg:swift#catch_errors
 use = egg:swift#gatekeeper
 [filter:healthcheck]
 use = egg:swift#healthcheck
+"""
+# Validated tokens are not remembered: a test that revokes one wants it refused.
+KEYSTONE = """
+[filter:authtoken]
+paste.filter_factory = keystonemiddleware.auth_token:filter_factory
+www_authenticate_uri = {url}
+auth_url = {url}
+auth_type = password
+username = swift
+password = SWIFT
+project_name = service
+user_domain_name = Default
+project_domain_name = Default
+delay_auth_decision = true
+token_cache_time = -1
+[filter:keystoneauth]
+use = egg:swift#keystoneauth
+operator_roles = member
 """
 SERVER = """
 [DEFAULT]
@@ -93,11 +112,13 @@ class Silent:
         """Nothing is kept."""
 
 
-def prepare(directory: Path, ports: dict[str, int]) -> None:
+def prepare(directory: Path, ports: dict[str, int], keystone: str) -> None:
     (directory / "devices" / "d1").mkdir(parents=True, exist_ok=True)
     conf = "[swift-hash]\nswift_hash_path_suffix = tests\n[storage-policy:0]\nname = one\ndefault = yes\n"
     (directory / "swift.conf").write_text(conf)
-    (directory / "proxy.conf").write_text(PROXY.format(directory=directory))
+    auth = "authtoken keystoneauth" if keystone else "s3api tempauth"
+    more = KEYSTONE.format(url=keystone) if keystone else ""
+    (directory / "proxy.conf").write_text(PROXY.format(directory=directory, auth=auth) + more)
     for kind in STORAGE:
         (directory / f"{kind}.conf").write_text(SERVER.format(directory=directory, kind=kind))
         builder = RingBuilder(4, 1, 1)
@@ -107,9 +128,9 @@ def prepare(directory: Path, ports: dict[str, int]) -> None:
         builder.get_ring().save(str(directory / f"{kind}.ring.gz"))
 
 
-def main(directory: Path, port: int) -> None:
+def main(directory: Path, port: int, keystone: str = "") -> None:
     sockets = {kind: eventlet.listen(("127.0.0.1", 0)) for kind in STORAGE}
-    prepare(directory, {kind: sock.getsockname()[1] for kind, sock in sockets.items()})
+    prepare(directory, {kind: sock.getsockname()[1] for kind, sock in sockets.items()}, keystone)
     utils.set_swift_dir(str(directory))
     utils.validate_hash_conf()
     for kind, sock in sockets.items():
@@ -124,4 +145,4 @@ def main(directory: Path, port: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]).resolve(), int(sys.argv[2]))
+    main(Path(sys.argv[1]).resolve(), int(sys.argv[2]), *sys.argv[3:])

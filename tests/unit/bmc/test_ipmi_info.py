@@ -9,6 +9,8 @@ import pytest
 from ferroscope.adapters.ipmi.info import problem, read
 
 ADDRESS = {"ipmi_address": "192.0.2.10"}
+SINGLE = {"ipmi_bridging": "single", "ipmi_target_channel": "0", "ipmi_target_address": "0x82"}
+DUAL = SINGLE | {"ipmi_bridging": "dual", "ipmi_transit_channel": 7, "ipmi_transit_address": "0x2c"}
 
 
 def test_the_least_is_an_address() -> None:
@@ -25,6 +27,29 @@ def test_the_least_is_an_address() -> None:
 def test_numbers_may_be_written_as_text() -> None:
     access = read(ADDRESS | {"ipmi_port": "6230", "ipmi_cipher_suite": "3"})
     assert (access.port, access.cipher) == (6230, 3)
+
+
+@pytest.mark.parametrize(
+    ("info", "options"),
+    [
+        ({}, ()),
+        ({"ipmi_target_channel": "nonsense that nobody reads", "ipmi_bridging": "no"}, ()),
+        (SINGLE, ("-b", "0", "-t", "130")),
+        (SINGLE | {"ipmi_transit_channel": 7, "ipmi_local_address": 32}, ("-m", "32", "-b", "0", "-t", "130")),
+        (DUAL, ("-B", "7", "-T", "44", "-b", "0", "-t", "130")),
+    ],
+    ids=["none", "no", "single", "single with a local address", "dual"],
+)
+def test_bridging_becomes_options_of_ipmitool(info: dict[str, Any], options: tuple[str, ...]) -> None:
+    assert read(ADDRESS | info).bridge == options
+
+
+def test_a_key_loses_the_zeros_that_fill_it_up() -> None:
+    assert read(ADDRESS | {"ipmi_hex_kg_key": "6B65790000"}).key == b"key"
+
+
+def test_a_password_of_digits_may_be_a_number() -> None:
+    assert read(ADDRESS | {"ipmi_password": 1234}).password == "1234"
 
 
 def test_an_ipv6_address_loses_its_brackets() -> None:
@@ -45,7 +70,21 @@ def test_an_ipv6_address_loses_its_brackets() -> None:
         (ADDRESS | {"ipmi_username": "-P secret"}, "dash"),
         (ADDRESS | {"ipmi_priv_level": "ROOT"}, "ADMINISTRATOR"),
         (ADDRESS | {"ipmi_protocol_version": "3"}, "2.0, 1.5"),
-        (ADDRESS | {"ipmi_bridging": "single"}, "not supported"),
+        (ADDRESS | {"ipmi_protocol_version": "1.5", "ipmi_password": "secret" * 3}, "at most 16 bytes"),
+        (ADDRESS | {"ipmi_protocol_version": "1.5", "ipmi_cipher_suite": 3}, "belongs to IPMI 2.0"),
+        (ADDRESS | {"ipmi_force_boot_device": "perhaps"}, "true or false"),
+        (ADDRESS | {"ipmi_disable_boot_timeout": 7}, "true or false"),
+        (ADDRESS | {"ipmi_hex_kg_key": "abc"}, "even number"),
+        (ADDRESS | {"ipmi_hex_kg_key": "secret"}, "hexadecimal"),
+        (ADDRESS | {"ipmi_hex_kg_key": "ab" * 21}, "at most 40"),
+        (ADDRESS | {"ipmi_hex_kg_key": "ab00cd"}, "byte 00"),
+        (ADDRESS | {"ipmi_bridging": "triple"}, "no, single, dual"),
+        (ADDRESS | {"ipmi_bridging": True}, "no, single, dual"),
+        (ADDRESS | {"ipmi_bridging": "single"}, "ipmi_target_channel and ipmi_target_address"),
+        (ADDRESS | SINGLE | {"ipmi_bridging": "dual"}, "ipmi_transit_channel and ipmi_transit_address"),
+        (ADDRESS | SINGLE | {"ipmi_target_channel": 16}, "from 0 to 15"),
+        (ADDRESS | SINGLE | {"ipmi_target_address": "0x100"}, "from 0 to 255"),
+        (ADDRESS | SINGLE | {"ipmi_local_address": "-h"}, "from 0 to 255"),
     ],
 )
 def test_what_is_wrong_is_said_without_any_secret(info: dict[str, Any], said: str) -> None:
@@ -56,4 +95,5 @@ def test_what_is_wrong_is_said_without_any_secret(info: dict[str, Any], said: st
 
 
 def test_the_password_is_not_in_the_representation() -> None:
-    assert "hush" not in repr(read(ADDRESS | {"ipmi_password": "hush"}))
+    access = read(ADDRESS | {"ipmi_password": "hush", "ipmi_hex_kg_key": b"hush".hex()})
+    assert "hush" not in repr(access)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ssl
 from typing import Any
 
 import pytest
 
-from ferroscope.adapters.redfish.info import PROPERTIES, problem, read
+from ferroscope.adapters.redfish.info import PROPERTIES, problem, read, tls_context
 
 ADDRESS = {"redfish_address": "https://192.0.2.10"}
 
@@ -36,6 +37,14 @@ def test_how_certificates_are_verified(value: object, verify: object) -> None:
     assert read(ADDRESS | {"redfish_verify_ca": value}).verify == verify
 
 
+def test_tls_is_as_everywhere_unless_the_node_says_otherwise() -> None:
+    assert tls_context(read(ADDRESS)) is None
+    context = tls_context(read(ADDRESS | {"redfish_tls_minimum_version": 1.2, "redfish_tls_ciphers": "AES256-SHA"}))
+    assert context is not None
+    assert context.minimum_version is ssl.TLSVersion.TLSv1_2
+    assert "AES256-SHA" in {cipher["name"] for cipher in context.get_ciphers()}
+
+
 @pytest.mark.parametrize(
     ("system", "path"),
     [("1", "/redfish/v1/Systems/1"), ("/redfish/v1/Systems/1", "/redfish/v1/Systems/1"), ("", None)],
@@ -57,6 +66,8 @@ def test_which_system_is_meant(system: str, path: str | None) -> None:
         (ADDRESS | {"redfish_password": "secret"}, "redfish_username is not"),
         (ADDRESS | {"redfish_auth_type": "magic"}, "auto, session, basic"),
         (ADDRESS | {"redfish_auth_type": "session"}, "needs redfish_username"),
+        (ADDRESS | {"redfish_tls_minimum_version": "1.0"}, "1.1, 1.2, 1.3"),
+        (ADDRESS | {"redfish_tls_ciphers": "NONE-SUCH"}, "no cipher"),
         (ADDRESS | {"redfish_verify_ca": 3}, "redfish_verify_ca must be"),
         (ADDRESS | {"redfish_system_id": "https://elsewhere/1"}, "must be a path"),
     ],

@@ -67,6 +67,7 @@ class Machine:
     def __init__(self) -> None:
         self.power = Power.OFF
         self.commands: list[str] = []
+        self.once: BootDevice | None = None
         self.fail: Callable[[str], BmcError | None] = lambda _command: None
 
     def validate(self, node: Node) -> str | None:
@@ -81,12 +82,18 @@ class Machine:
         self.commands.append(str(power))
         self.power = power
 
+    def reboot(self, node: Node) -> None:
+        self._check("reboot")
+        self.commands.append("reboot")
+        self.power, self.once = Power.ON, None
+
     def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
         self._check("boot")
         self.commands.append(f"boot {device}{' always' if persistent else ''}")
+        self.once = device
 
     def get_boot_device(self, node: Node) -> tuple[BootDevice | None, bool | None]:
-        return None, None
+        return self.once, None if self.once is None else False
 
     def _check(self, command: str) -> None:
         if error := self.fail(command):

@@ -55,3 +55,8 @@ def test_every_address_field_counts(names: None) -> None:
 
 def test_a_name_that_does_not_resolve_stays_as_it_is(names: None) -> None:
     assert addresses(ipmi_address="gone.example") == {"gone.example"}
+
+
+def test_the_address_of_a_bmc_in_between_is_not_the_machines() -> None:
+    assert addresses(ipmi_address="192.0.2.9", ipmi_bridging="single") == set()
+    assert addresses(ipmi_address="192.0.2.9", ipmi_bridging="no") == {"192.0.2.9"}

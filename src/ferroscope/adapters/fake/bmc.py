@@ -33,6 +33,9 @@ class FakeBmc:
     def set_power(self, node: Node, power: Power) -> None:
         """Succeed; the caller stores the resulting state on the node."""
 
+    def reboot(self, node: Node) -> None:
+        """Succeed."""
+
     def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
         """Remember ``device`` for as long as this process lives."""
         self._devices[node.uuid] = (device, persistent)

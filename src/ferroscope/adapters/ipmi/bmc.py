@@ -6,6 +6,7 @@ It holds to the port's contract: each call ends by its deadline, retries include
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping
 from typing import Final
@@ -17,6 +18,7 @@ from ferroscope.domain.capabilities import wanted_boot_mode
 from ferroscope.domain.model import Node
 from ferroscope.domain.reasons import Reason
 from ferroscope.ports.bmc import BootDevice, Power
+from ferroscope.ports.clock import StopFlag
 from ferroscope.ports.errors import BmcError
 from ferroscope.tries import until_it_works
 
@@ -43,12 +45,13 @@ _REMEMBERED: Final = 20_000
 
 
 class IpmiBmc:
-    """Thread-safe. ``timeout``: seconds that a call may take."""
+    """Thread-safe. ``timeout``: seconds that a call may take; ``stop`` ends the pauses between tries."""
 
     properties: Mapping[str, str] = info.PROPERTIES
 
-    def __init__(self, *, timeout: float = 10.0) -> None:
+    def __init__(self, *, timeout: float = 10.0, stop: StopFlag | None = None) -> None:
         self._timeout = timeout
+        self._stop = stop or threading.Event()
         self._ciphers: dict[tuple[str, int], int] = {}  # which one a BMC knows, where it is not the best
 
     def validate(self, node: Node) -> str | None:
@@ -67,6 +70,11 @@ class IpmiBmc:
     def set_power(self, node: Node, power: Power) -> None:
         """Command the power state; a BMC takes it too where it is so already."""
         self._ask(node, str(power), "chassis", "power", "on" if power is Power.ON else "off")
+
+    def reboot(self, node: Node) -> None:
+        """Reset the machine; a BMC refuses that where it is off, so then it is powered on."""
+        on = self.get_power(node) is Power.ON
+        self._ask(node, "reboot", "chassis", "power", "reset" if on else "on")
 
     def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
         """Boot from ``device`` the next time, or always, in the boot mode of the node's capabilities."""
@@ -104,7 +112,7 @@ class IpmiBmc:
         def left() -> float:
             return max(0.0, end - time.monotonic())
 
-        return until_it_works(lambda: self._attempt(access, words, what, left()), left)
+        return until_it_works(lambda: self._attempt(access, words, what, left()), left, self._stop)
 
     def _attempt(self, access: Access, words: tuple[str, ...], what: str, seconds: float) -> str:
         if access.cipher is not None:

@@ -10,25 +10,41 @@ from typing import Any, Final
 
 import msgspec
 
+from ferroscope.adapters.ipmi import bridging
+from ferroscope.adapters.ipmi.numbers import number, wrong
 from ferroscope.domain.model import Document
-from ferroscope.domain.reasons import Reason
 from ferroscope.ports.errors import BmcError
 
 LEVELS: Final = ("ADMINISTRATOR", "OPERATOR", "USER", "CALLBACK")
 # Interface of ipmitool for each version of the protocol.
 _INTERFACES: Final = {"2.0": "lanplus", "1.5": "lan"}
-_MAX_PASSWORD: Final = 20  # bytes; IPMI 2.0, section 22.30
+# Bytes, for each version of the protocol; IPMI 2.0, section 22.30.
+_MAX_PASSWORD: Final = {"2.0": 20, "1.5": 16}
+_MAX_KEY: Final = 20
+_FLAGS: Final = {
+    "true": True,
+    "1": True,
+    "yes": True,
+    "on": True,
+    "false": False,
+    "0": False,
+    "no": False,
+    "off": False,
+}
 _HOST: Final = re.compile(r"[A-Za-z0-9_.:%-]{1,255}\Z")
 
 PROPERTIES: Final[dict[str, str]] = {
     "ipmi_address": "IP address or host name of the BMC. Required.",
     "ipmi_port": "UDP port; 623 unless set.",
     "ipmi_username": "Account to log in with; the anonymous one unless set.",
-    "ipmi_password": "Its password, of at most 20 bytes.",
+    "ipmi_password": "Its password, of at most 20 bytes (16 in IPMI 1.5).",
+    "ipmi_hex_kg_key": "The BMC's key Kg for IPMI 2.0, in hexadecimal, where it has one.",
     "ipmi_priv_level": f"Privilege level of the session, one of {', '.join(LEVELS)}; ADMINISTRATOR unless set.",
     "ipmi_cipher_suite": "Number of the cipher suite; unless set, 17, and 3 for a BMC that does not know 17.",
     "ipmi_protocol_version": "2.0 (the default) or 1.5.",
     "ipmi_disable_boot_timeout": "Whether a boot device outlives the 60 seconds that IPMI gives it; true unless set.",
+    "ipmi_force_boot_device": "Accepted, and without effect: the boot device is set before each boot into a ramdisk.",
+    **bridging.PROPERTIES,
 }
 
 
@@ -41,6 +57,8 @@ class Access(msgspec.Struct, frozen=True):
     password: str = ""
     level: str = "ADMINISTRATOR"
     cipher: int | None = None
+    key: bytes = b""
+    bridge: tuple[str, ...] = ()
     interface: str = "lanplus"
     keep_boot_device: bool = True
 
@@ -59,62 +77,83 @@ def problem(info: Document) -> str | None:
 
 def read(info: Document) -> Access:
     """Return how to reach the BMC; ``BmcError`` (permanent) where it does not say so."""
-    password = _text(info, "ipmi_password") or ""
-    if len(password.encode()) > _MAX_PASSWORD or "\n" in password or "\0" in password:
-        raise _wrong(f"ipmi_password must be one line of at most {_MAX_PASSWORD} bytes, as IPMI has it")
     level = (_text(info, "ipmi_priv_level") or "ADMINISTRATOR").upper()
     if level not in LEVELS:
-        raise _wrong(f"ipmi_priv_level must be one of {', '.join(LEVELS)}")
+        raise wrong(f"ipmi_priv_level must be one of {', '.join(LEVELS)}")
     version = str(info.get("ipmi_protocol_version") or "2.0")
     if version not in _INTERFACES:
-        raise _wrong(f"ipmi_protocol_version must be one of {', '.join(_INTERFACES)}")
-    if info.get("ipmi_bridging") not in (None, "", "no"):
-        raise _wrong("ipmi_bridging is not supported here; give the address of the BMC itself")
+        raise wrong(f"ipmi_protocol_version must be one of {', '.join(_INTERFACES)}")
+    cipher = number(info, "ipmi_cipher_suite", 0, 255)
+    if cipher is not None and version == "1.5":
+        raise wrong("ipmi_cipher_suite belongs to IPMI 2.0; remove it, or ipmi_protocol_version 1.5")
+    _flag(info, "ipmi_force_boot_device", default=False)
     username = _text(info, "ipmi_username")
     if username is not None and username.startswith("-"):
-        raise _wrong("ipmi_username must not begin with a dash")
+        raise wrong("ipmi_username must not begin with a dash")
     return Access(
         host=_host(info),
-        port=_number(info, "ipmi_port", 1, 65535) or 623,
+        port=number(info, "ipmi_port", 1, 65535) or 623,
         username=username,
-        password=password,
+        password=_password(info, version),
         level=level,
-        cipher=_number(info, "ipmi_cipher_suite", 0, 255),
+        cipher=cipher,
+        key=_key(info),
+        bridge=bridging.options(info),
         interface=_INTERFACES[version],
-        keep_boot_device=str(info.get("ipmi_disable_boot_timeout", True)).lower() in ("true", "1", "yes", "on"),
+        keep_boot_device=_flag(info, "ipmi_disable_boot_timeout", default=True),
     )
+
+
+def _password(info: Document, version: str) -> str:
+    password, most = _text(info, "ipmi_password") or "", _MAX_PASSWORD[version]
+    if len(password.encode()) > most or "\n" in password or "\0" in password:
+        raise wrong(f"ipmi_password must be one line of at most {most} bytes, as IPMI {version} has it")
+    return password
+
+
+def _key(info: Document) -> bytes:
+    text = _text(info, "ipmi_hex_kg_key") or ""
+    try:
+        key = bytes.fromhex(text)
+    except ValueError:
+        raise wrong("ipmi_hex_kg_key must be an even number of hexadecimal digits") from None
+    if len(key) > _MAX_KEY:
+        raise wrong(f"ipmi_hex_kg_key must have at most {2 * _MAX_KEY} hexadecimal digits")
+    key = key.rstrip(b"\0")  # IPMI fills a shorter key up with these
+    if b"\0" in key or b"\n" in key:
+        # ipmitool takes such a key on its command line alone, where everybody on the host can read it.
+        raise wrong(
+            "ipmi_hex_kg_key must have no byte 00 or 0a inside: ipmitool takes such a key only where others can read it"
+        )
+    return key
+
+
+def _flag(info: Document, name: str, *, default: bool) -> bool:
+    value = info.get(name)
+    if value is None or value == "":
+        return default
+    found = _FLAGS.get(str(value).lower())
+    if found is None:
+        raise wrong(f"{name} must be true or false")
+    return found
 
 
 def _host(info: Document) -> str:
     address = _text(info, "ipmi_address")
     if address is None:
-        raise _wrong("driver_info needs ipmi_address: the IP address or host name of the BMC")
+        raise wrong("driver_info needs ipmi_address: the IP address or host name of the BMC")
     host = address.strip("[]")
     if not _HOST.match(host) or host.startswith("-"):
-        raise _wrong("ipmi_address must be an IP address or a host name; a port goes into ipmi_port")
+        raise wrong("ipmi_address must be an IP address or a host name; a port goes into ipmi_port")
     return host
-
-
-def _number(info: Document, name: str, least: int, most: int) -> int | None:
-    value = info.get(name)
-    if value is None or value == "":
-        return None
-    text = str(value)
-    if isinstance(value, bool) or not (text.isascii() and text.isdigit()) or len(text) > 9:
-        raise _wrong(f"{name} must be a number from {least} to {most}")
-    if not least <= int(text) <= most:
-        raise _wrong(f"{name} must be a number from {least} to {most}")
-    return int(text)
 
 
 def _text(info: Document, name: str) -> str | None:
     value: Any = info.get(name)
     if value is None or value == "":
         return None
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)  # a password of digits, as YAML reads it
     if not isinstance(value, str) or len(value) > 255 or "\0" in value:
-        raise _wrong(f"{name} must be a text of at most 255 characters")
+        raise wrong(f"{name} must be a text of at most 255 characters")
     return value
-
-
-def _wrong(message: str) -> BmcError:
-    return BmcError(message, transient=False, reason=Reason.DRIVER_INFO_INVALID)

@@ -1,8 +1,8 @@
 """ipmitool as a subprocess: one command, by a deadline, with the password in no process list.
 
-The password goes through a pipe that only the child inherits, so it is in no argument, no
-environment and no file. What ipmitool says becomes the port's error; see the failure matrix in
-docs/explanation/bmc-failures.md, which states the same.
+The password goes through a pipe that only the child inherits, the key Kg through its standard
+input: they are in no argument, no environment and no file. What ipmitool says becomes the port's
+error; see the failure matrix in docs/explanation/bmc-failures.md, which states the same.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ _REJECTED: Final = (
     "invalid user name",
     "password invalid",
 )
+# The user and the password are right, and yet the session's keys differ.
+_OTHER_KEY: Final = "rakp 4 message has invalid integrity check value"
 _NO_SUCH_CIPHER: Final = (
     "invalid authentication algorithm",
     "invalid integrity algorithm",
@@ -56,17 +58,17 @@ def run(access: Access, cipher: int, words: tuple[str, ...], what: str, seconds:
     if access.username is not None:
         command += ["-U", access.username]
     if access.interface == "lanplus":
-        command += ["-C", str(cipher)]
+        command += ["-C", str(cipher), *(["-Y"] if access.key else [])]
+    command += access.bridge
     reading, writing = os.pipe()
     try:
         os.write(writing, access.password.encode() + b"\n")  # at most 21 bytes: never blocks
         os.close(writing)
         done = subprocess.run(  # noqa: S603  # an argument list, each word checked by ``info``
             [*command, "-f", f"/dev/fd/{reading}", *_PATIENCE, *words],
-            stdin=subprocess.DEVNULL,
+            input=access.key + b"\n" if access.key else b"",
+            start_new_session=True,  # it would ask a terminal for the key, if it had one
             capture_output=True,
-            text=True,
-            errors="replace",
             timeout=seconds,
             pass_fds=[reading],
             env=_ENVIRONMENT,
@@ -80,14 +82,16 @@ def run(access: Access, cipher: int, words: tuple[str, ...], what: str, seconds:
     finally:
         os.close(reading)
     if done.returncode != 0:
-        raise _judged(access, what, done.stderr)
-    return done.stdout
+        raise _judged(access, what, done.stderr.decode(errors="replace"))
+    return done.stdout.decode(errors="replace")
 
 
 def _judged(access: Access, what: str, said: str) -> BmcError:
     lowered = said.lower()
     if any(words in lowered for words in _REJECTED):
         return _failure(access, what, "the credentials were rejected", Reason.BMC_CREDENTIALS)
+    if _OTHER_KEY in lowered:
+        return _failure(access, what, "the BMC has another key Kg; correct ipmi_hex_kg_key", Reason.BMC_CREDENTIALS)
     if any(words in lowered for words in _NO_SUCH_CIPHER):
         message = f"{what} at {access.host}: the BMC does not know the cipher suite; set ipmi_cipher_suite"
         return CipherError(message, transient=False, reason=Reason.BMC_REFUSED)

@@ -10,9 +10,14 @@ from typing import Any, Final
 import msgspec
 import urllib3
 
+from ferroscope.bounded_connections import bound
+from ferroscope.deadline import Deadline, DeadlineError
+from ferroscope.ports.clock import StopFlag
 from ferroscope.ports.registry import RegistryUnavailableError
 
 _PAGE: Final = 1000
+_PAUSE: Final = 0.2  # seconds before the first try that is made again; doubled each time
+_AGAIN: Final = frozenset({429, 502, 503, 504})
 _HEADERS: Final = {"X-OpenStack-Ironic-API-Version": "1.31", "Accept": "application/json"}
 
 
@@ -24,15 +29,24 @@ class _Page(msgspec.Struct):
     nodes: list[_Item]
 
 
-class IronicSource:
-    """``ports.registry.NodeSource``; ``url`` is the API's base, ``timeout`` seconds for each request."""
+class _PassingError(Exception):
+    """It may be otherwise in a moment."""
 
-    def __init__(self, url: str, *, timeout: float, retries: int) -> None:
+
+class IronicSource:
+    """``ports.registry.NodeSource``; ``url`` is the API's base.
+
+    A request may take ``timeout`` seconds, its whole answer included; there are ``retries`` more for each page,
+    after pauses that ``stop`` ends.
+    """
+
+    def __init__(self, url: str, *, timeout: float, retries: int, stop: StopFlag) -> None:
         self._url = url.rstrip("/")
-        self._http = urllib3.PoolManager(
-            timeout=urllib3.Timeout(total=timeout),
-            retries=urllib3.Retry(retries, redirect=0, backoff_factor=0.2, status_forcelist=(502, 503, 504)),
-        )
+        self._timeout = timeout
+        self._retries = retries
+        self._stop = stop
+        self._http = urllib3.PoolManager(timeout=timeout, retries=False)
+        bound(self._http)
         self._decoder = msgspec.json.Decoder(_Page)
 
     def tracked(self) -> frozenset[str]:
@@ -50,13 +64,32 @@ class IronicSource:
             marker = page.nodes[-1].uuid
 
     def _page(self, marker: str | None) -> _Page:
+        for number in range(self._retries + 1):
+            try:
+                return self._once(marker)
+            except _PassingError as exc:
+                failure = exc
+            if number < self._retries and self._stop.wait(_PAUSE * 2**number):
+                break
+        raise RegistryUnavailableError(str(failure)) from failure
+
+    def _once(self, marker: str | None) -> _Page:
         fields: dict[str, Any] = {"fields": "uuid", "limit": _PAGE}
         if marker:
             fields["marker"] = marker
         try:
-            answer = self._http.request("GET", f"{self._url}/v1/nodes", fields=fields, headers=_HEADERS)
-            if answer.status != 200:
-                raise RegistryUnavailableError(f"the registry answers {answer.status}")
+            with Deadline(self._timeout) as deadline:
+                answer = self._http.request(
+                    "GET", f"{self._url}/v1/nodes", fields=fields, headers=_HEADERS, redirect=False
+                )
+                deadline.left()  # headers that were cut off by it look like an answer without a body
+        except (urllib3.exceptions.HTTPError, OSError, DeadlineError) as exc:
+            raise _PassingError(f"the registry cannot be read: {type(exc).__name__}") from exc
+        if answer.status in _AGAIN:
+            raise _PassingError(f"the registry answers {answer.status}")
+        if answer.status != 200:
+            raise RegistryUnavailableError(f"the registry answers {answer.status}")
+        try:
             return self._decoder.decode(answer.data)
-        except (urllib3.exceptions.HTTPError, msgspec.DecodeError) as exc:
+        except msgspec.DecodeError as exc:
             raise RegistryUnavailableError(f"the registry cannot be read: {type(exc).__name__}") from exc

@@ -1,25 +1,37 @@
 """HTTP for object stores: whole answers only, within a time, tried again where that may help.
 
-One try ends at the latest after twice ``timeout`` seconds (a socket's wait, and one more that
-had begun before); there are ``retries`` more. TLS certificates are always verified. Messages
-name the store and what happened, never a header or an address with a query.
+A try ends after ``timeout`` seconds, name look-up, TLS, every header and the last byte of the body
+included; there are ``retries`` more, after pauses that the stop flag ends. TLS certificates are always
+verified. Messages name the store and what happened, never a header or an address with a query.
 """
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import msgspec
 import urllib3
 
+from ferroscope.bounded_connections import bound
+from ferroscope.deadline import Deadline, DeadlineError
+from ferroscope.ports.clock import StopFlag
 from ferroscope.ports.objects import ObjectStoreError
 
 MAX_SIZE: Final = 256 * 1024 * 1024
 _CHUNK: Final = 1 << 16
 _AGAIN: Final = frozenset({408, 429, 500, 502, 503, 504})
-_PAUSE: Final = 0.2
+
+
+class Patience(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds for one try, how many more there are, seconds before the first of these (doubled each time), and
+    what ends the pauses: the process shall stop."""
+
+    timeout: float = 10.0
+    retries: int = 2
+    pause: float = 0.2
+    stop: StopFlag = msgspec.field(default_factory=threading.Event)
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -33,31 +45,32 @@ class Answer(msgspec.Struct, frozen=True):
 class Http:
     """Requests to one store, by any number of threads; ``name`` is what messages call it."""
 
-    def __init__(self, name: str, *, timeout: float, retries: int, ca_file: str = "") -> None:
+    def __init__(self, name: str, patience: Patience, *, ca_file: str = "") -> None:
         self.name = name
-        self._timeout = timeout
-        self._retries = retries
+        self._patience = patience
         self._pool = urllib3.PoolManager(
-            timeout=urllib3.Timeout(connect=timeout, read=timeout),
+            timeout=urllib3.Timeout(connect=patience.timeout, read=patience.timeout),
             retries=False,
             maxsize=8,
             cert_reqs="CERT_REQUIRED",
             ca_certs=ca_file or None,
         )
+        bound(self._pool)
 
     def send(self, method: str, url: str, sign: Callable[[], Mapping[str, str]], body: bytes | None = None) -> Answer:
         """Return the last try's answer; ``sign`` makes the headers of each. ``ObjectStoreError`` where none came."""
-        for tries_left in range(self._retries, -1, -1):
+        for number in range(self._patience.retries + 1):
+            last = number == self._patience.retries
             try:
                 answer = self._once(method, url, sign(), body)
-                if answer.status not in _AGAIN or not tries_left:
+                if last or answer.status not in _AGAIN:
                     return answer
-            except (urllib3.exceptions.HTTPError, OSError) as exc:
-                if not tries_left:
-                    reason = getattr(exc, "reason", None) or exc
-                    raise ObjectStoreError(f"{self.name} does not answer: {type(reason).__name__}") from exc
-            time.sleep(_PAUSE * 2 ** (self._retries - tries_left))
-        raise AssertionError("unreachable")
+                failure = ObjectStoreError(f"{self.name} is busy: it answered {answer.status}")
+            except ObjectStoreError as exc:
+                failure = exc
+            if last or self._patience.stop.wait(self._patience.pause * 2**number):
+                break
+        raise failure
 
     def refusal(self, answer: Answer, what: str) -> ObjectStoreError:
         """Return the error that an answer means which is none of those expected."""
@@ -68,22 +81,33 @@ class Http:
         self._pool.clear()
 
     def _once(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
-        deadline = time.monotonic() + self._timeout
+        with Deadline(self._patience.timeout) as deadline:
+            try:
+                return self._exchange(method, url, headers, body, deadline)
+            except (urllib3.exceptions.HTTPError, OSError, DeadlineError) as exc:
+                if deadline.expired:
+                    message = f"{self.name} did not send its answer within {self._patience.timeout:g} s"
+                else:
+                    message = f"{self.name} does not answer: {type(getattr(exc, 'reason', None) or exc).__name__}"
+                raise ObjectStoreError(message) from exc
+
+    def _exchange(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, deadline: Deadline
+    ) -> Answer:
         response = self._pool.request(method, url, headers=headers, body=body, preload_content=False, redirect=False)
         try:
-            content = b"".join(self._chunks(response, deadline))
+            content = b"".join(self._chunks(response))
         except BaseException:
             response.close()
             raise
+        deadline.left()  # headers that were cut off by it look like an answer without a body
         response.release_conn()
         return Answer(response.status, response.headers, content)
 
-    def _chunks(self, response: urllib3.BaseHTTPResponse, deadline: float) -> Iterator[bytes]:
+    def _chunks(self, response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
         size = 0
         while chunk := response.read1(_CHUNK):
             size += len(chunk)
             if size > MAX_SIZE:
                 raise ObjectStoreError(f"{self.name} sent more than {MAX_SIZE} bytes")
-            if time.monotonic() > deadline:
-                raise ObjectStoreError(f"{self.name} did not send its answer within {self._timeout:g} s")
             yield chunk

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from ferroscope.adapters.objects.http import Answer, Http
+from ferroscope.adapters.objects.http import Answer, Http, Patience
 from ferroscope.config.settings import S3Settings
 from ferroscope.ports.objects import ObjectMissingError
 
@@ -30,13 +30,12 @@ class S3Store:
     def __init__(
         self,
         settings: S3Settings,
+        patience: Patience,
         *,
-        timeout: float,
-        retries: int,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._settings = settings
-        self._http = Http("the object store s3", timeout=timeout, retries=retries, ca_file=settings.ca_file)
+        self._http = Http("the object store s3", patience, ca_file=settings.ca_file)
         self._now = now
 
     def put(self, key: str, content: bytes) -> None:

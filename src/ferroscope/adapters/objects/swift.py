@@ -1,6 +1,6 @@
 """OpenStack Swift: PUT, GET and DELETE of one object with a token, which is fetched anew when it is refused.
 
-Keystone (``auth_version`` 3) is spoken to by keystoneauth1, Swift's own authentication (1) is one
+Tokens are Keystone's (``auth_version`` 3, see ``keystone``) or of Swift's own authentication (1), which is one
 GET. The container is made when it is missing. Source: the Object Storage API reference.
 """
 
@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Final
 from urllib.parse import quote
 
-import msgspec
-
-from ferroscope.adapters.objects.http import Answer, Http
+from ferroscope.adapters.objects.http import Answer, Http, Patience
+from ferroscope.adapters.objects.tokens import Access
 from ferroscope.config.settings import SwiftSettings
 from ferroscope.ports.objects import ObjectMissingError, ObjectStoreError
 
-
-class Access(msgspec.Struct, frozen=True):
-    """A token, and the account's address."""
-
-    token: str
-    url: str
+# What Keystone's users meet, by Swift's answer.
+_ADVICE: Final = {
+    401: "it does not take Keystone's tokens: look at authtoken in its proxy's pipeline",
+    403: "give the user a role in the project that Swift's operator_roles names, and look at the account's quota",
+    413: "the account or the container is full; raise its quota",
+}
 
 
 class SwiftStore:
@@ -30,12 +29,14 @@ class SwiftStore:
 
     name = "swift"
 
-    def __init__(self, settings: SwiftSettings, *, timeout: float, retries: int) -> None:
+    def __init__(self, settings: SwiftSettings, patience: Patience) -> None:
         self._settings = settings
-        self._http = Http("the object store swift", timeout=timeout, retries=retries, ca_file=settings.ca_file)
-        self._log_in: Callable[[], Access] = (
-            self._tempauth if settings.auth_version == "1" else Keystone(settings, timeout=timeout).access
-        )
+        self._http = Http("the object store swift", patience, ca_file=settings.ca_file)
+        self._log_in: Callable[[], Access] = self._tempauth
+        if settings.auth_version != "1":
+            from ferroscope.adapters.objects.keystone import Keystone
+
+            self._log_in = Keystone(settings, patience).access
         self._lock = threading.Lock()
         self._access: Access | None = None
 
@@ -44,23 +45,23 @@ class SwiftStore:
         if answer.status == 404:
             made = self._send("PUT", None)
             if made.status not in (201, 202):
-                raise self._http.refusal(made, f"make the container {self._settings.container}")
+                raise self._refusal(made, f"make the container {self._settings.container}")
             answer = self._send("PUT", key, content)
         if answer.status != 201:
-            raise self._http.refusal(answer, "store an object")
+            raise self._refusal(answer, "store an object")
 
     def get(self, key: str) -> bytes:
         answer = self._send("GET", key)
         if answer.status == 404:
             raise ObjectMissingError(f"the object {key} is not in the container {self._settings.container}")
         if answer.status != 200:
-            raise self._http.refusal(answer, "give an object")
+            raise self._refusal(answer, "give an object")
         return answer.body
 
     def delete(self, key: str) -> None:
         answer = self._send("DELETE", key)
         if answer.status not in (204, 404):
-            raise self._http.refusal(answer, "delete an object")
+            raise self._refusal(answer, "delete an object")
 
     def close(self) -> None:
         self._http.close()
@@ -71,6 +72,12 @@ class SwiftStore:
         if answer.status == 401:
             answer = self._try(method, key, body, self._current(refused=access))
         return answer
+
+    def _refusal(self, answer: Answer, what: str) -> ObjectStoreError:
+        """Return the error, with what to do about what a configuration leads to."""
+        refused = self._http.refusal(answer, what)
+        advice = _ADVICE.get(answer.status) if self._settings.auth_version != "1" else None
+        return refused if advice is None else ObjectStoreError(f"{refused}; {advice}")
 
     def _try(self, method: str, key: str | None, body: bytes | None, access: Access) -> Answer:
         place = self._settings.container if key is None else f"{self._settings.container}/{self._settings.prefix}{key}"
@@ -93,39 +100,3 @@ class SwiftStore:
         if answer.status not in (200, 204) or not token or not url:
             raise self._http.refusal(answer, "let us in")
         return Access(token, swift.endpoint or url)
-
-
-class Keystone:
-    """Tokens of Keystone, for a project's account."""
-
-    def __init__(self, settings: SwiftSettings, *, timeout: float) -> None:
-        from keystoneauth1 import session
-        from keystoneauth1.identity import v3
-
-        self._settings = settings
-        password = v3.Password(
-            auth_url=settings.auth_url,
-            username=settings.username,
-            password=settings.password,
-            user_domain_name=settings.user_domain_name,
-            project_name=settings.project_name,
-            project_domain_name=settings.project_domain_name,
-        )
-        self._session: Any = session.Session(auth=password, verify=settings.ca_file or True, timeout=timeout)
-
-    def access(self) -> Access:
-        """Return a token that was not refused yet, and where the account is; ``ObjectStoreError``."""
-        from keystoneauth1.exceptions import ClientException
-
-        swift = self._settings
-        try:
-            self._session.invalidate()
-            token = self._session.get_token()
-            url = swift.endpoint or self._session.get_endpoint(
-                service_type="object-store", interface=swift.interface, region_name=swift.region or None
-            )
-        except ClientException as exc:
-            raise ObjectStoreError(f"Keystone did not let us in to swift: {type(exc).__name__}") from exc
-        if not token or not url:
-            raise ObjectStoreError("Keystone names no address of the object store; set [swift] endpoint")
-        return Access(token, url)

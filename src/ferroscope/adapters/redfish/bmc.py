@@ -13,11 +13,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ferroscope.adapters.redfish import info
-from ferroscope.adapters.redfish.deadline import Deadline, DeadlineError
+from ferroscope.deadline import Deadline, DeadlineError
 from ferroscope.domain.capabilities import wanted_boot_mode
 from ferroscope.domain.model import Document, Node
 from ferroscope.domain.reasons import Reason
 from ferroscope.ports.bmc import BootDevice, Image, OutOfBandNic, Power
+from ferroscope.ports.clock import StopFlag
 from ferroscope.ports.errors import BmcError
 from ferroscope.tries import until_it_works
 
@@ -28,12 +29,16 @@ T = TypeVar("T")
 
 
 class RedfishBmc:
-    """Thread-safe. ``timeout``: seconds that a call may take; ``inventory_timeout``: those for all hardware."""
+    """Thread-safe. ``timeout``: seconds that a call may take; ``inventory_timeout``: those for all hardware.
+
+    ``stop`` ends the pauses between tries.
+    """
 
     properties: Mapping[str, str] = info.PROPERTIES
 
-    def __init__(self, *, timeout: float = 10.0, inventory_timeout: float = 60.0) -> None:
+    def __init__(self, *, timeout: float = 10.0, inventory_timeout: float = 60.0, stop: StopFlag | None = None) -> None:
         self._timeout = timeout
+        self._stop = stop or threading.Event()
         self._inventory_timeout = inventory_timeout
         self._opening = threading.Lock()
 
@@ -58,6 +63,10 @@ class RedfishBmc:
     def set_power(self, node: Node, power: Power) -> None:
         """Command the power state, unless it is so already; it may follow later."""
         self._call(node, str(power), lambda commands, system: commands.set_power(system, power))
+
+    def reboot(self, node: Node) -> None:
+        """Reset the machine by ``ForceRestart``; another kind of restart is a power cycle, or may never come."""
+        self._call(node, "reboot", lambda commands, system: commands.reboot(system))
 
     def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
         """Boot from ``device`` the next time, or always, in the boot mode of the node's capabilities."""
@@ -116,7 +125,8 @@ class RedfishBmc:
         with self._opening:  # cached_property knows no threads
             clients = self._clients
         with Deadline(seconds or self._timeout) as deadline:
-            return until_it_works(lambda: self._attempt(clients, access, what, work, deadline), deadline.remaining)
+            attempt = lambda: self._attempt(clients, access, what, work, deadline)  # noqa: E731
+            return until_it_works(attempt, deadline.remaining, self._stop)
 
     def _attempt(
         self, clients: Clients, access: info.Access, what: str, work: Callable[[Any, Any], T], deadline: Deadline

@@ -21,9 +21,9 @@ from sushy import connector as sushy_connector
 from sushy import exceptions as sushy_errors
 from sushy import main as sushy_main
 
-from ferroscope.adapters.redfish.deadline import Deadline, DeadlineError, current
-from ferroscope.adapters.redfish.info import Access
-from ferroscope.adapters.redfish.transport import BoundedSession
+from ferroscope.adapters.redfish.info import Access, tls_context
+from ferroscope.bounded_http import BoundedSession
+from ferroscope.deadline import Deadline, DeadlineError, current
 from ferroscope.domain.reasons import Reason
 from ferroscope.ports.errors import BmcError
 
@@ -40,7 +40,7 @@ class _Connector(sushy_connector.Connector):  # type: ignore[misc]
 
     def __init__(self, access: Access) -> None:
         super().__init__(access.url, verify=access.verify, server_side_retries=1, server_side_retries_delay=0)
-        plain, self._session = self._session, BoundedSession(access.url)
+        plain, self._session = self._session, BoundedSession(access.url, tls_context(access))
         self._session.headers.update(plain.headers)
         plain.close()
 
@@ -172,4 +172,5 @@ class Clients:
 
 def _key(access: Access) -> tuple[Any, ...]:
     secret = hashlib.sha256(access.password.encode()).hexdigest()
-    return access.url, access.root, access.username, secret, access.verify, access.auth_type
+    how = (access.verify, access.auth_type, access.tls_minimum, access.tls_ciphers)
+    return access.url, access.root, access.username, secret, *how

@@ -51,6 +51,16 @@ def set_power(system: Any, wanted: Power) -> None:
     system.reset_system(on if wanted is Power.ON else sushy.RESET_FORCE_OFF)
 
 
+def reboot(system: Any) -> None:
+    """Restart a system that is on, in place; power on one that is off."""
+    if power(system) is Power.OFF:
+        set_power(system, Power.ON)
+        return
+    if sushy.RESET_FORCE_RESTART not in system.get_allowed_reset_system_values():
+        raise sushy.exceptions.MissingActionError(action="ForceRestart", resource=system.path)
+    system.reset_system(sushy.RESET_FORCE_RESTART)
+
+
 def set_boot_device(system: Any, device: BootDevice, *, persistent: bool, mode: str | None = None) -> None:
     """Boot from it once or always; some services know optical drives as USB ones only."""
     target = _DEVICES.get(device)

@@ -13,9 +13,9 @@ from typing import Final
 import requests
 from sushy import exceptions as sushy
 
-from ferroscope.adapters.redfish.deadline import DeadlineError
 from ferroscope.adapters.redfish.info import Access
-from ferroscope.adapters.redfish.transport import TooLargeError
+from ferroscope.bounded_http import TooLargeError
+from ferroscope.deadline import DeadlineError
 from ferroscope.domain.reasons import Reason
 from ferroscope.ports.errors import BmcError
 
@@ -82,11 +82,19 @@ def _unanswered(error: Exception) -> tuple[str, bool, Reason]:
             return f"its certificate is not trusted: {cause.verify_message}", False, Reason.BMC_CERTIFICATE
         if isinstance(cause, TooLargeError):
             return str(cause), False, Reason.BMC_REFUSED
+        if isinstance(cause, ssl.SSLError) and _is_disagreement(cause):
+            message = f"no TLS in common ({cause.reason}); see redfish_tls_minimum_version and redfish_tls_ciphers"
+            return message, True, Reason.BMC_UNREACHABLE
         if isinstance(cause, DeadlineError):
             return "no answer in time", True, Reason.BMC_UNREACHABLE
     if any(isinstance(cause, requests.exceptions.JSONDecodeError) for cause in chain):
         return "the answer is no JSON; is this a Redfish service?", False, Reason.BMC_REFUSED
     return f"it cannot be reached ({_innermost(chain)})", True, Reason.BMC_UNREACHABLE
+
+
+def _is_disagreement(error: ssl.SSLError) -> bool:
+    """Whether both sides have spoken, and found no version or cipher; a handshake that was cut off is no such thing."""
+    return any(word in str(error.reason) for word in ("PROTOCOL_VERSION", "UNSUPPORTED", "HANDSHAKE_FAILURE"))
 
 
 def _chain(error: BaseException) -> list[BaseException]:

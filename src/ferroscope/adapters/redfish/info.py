@@ -5,6 +5,7 @@ The names are those of the Bare Metal service's redfish driver. Pure; asks no BM
 
 from __future__ import annotations
 
+import ssl
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -15,6 +16,11 @@ from ferroscope.domain.reasons import Reason
 from ferroscope.ports.errors import BmcError
 
 AUTH_TYPES: Final = ("auto", "session", "basic")
+TLS_VERSIONS: Final = {
+    "1.1": ssl.TLSVersion.TLSv1_1,
+    "1.2": ssl.TLSVersion.TLSv1_2,
+    "1.3": ssl.TLSVersion.TLSv1_3,
+}
 
 PROPERTIES: Final[dict[str, str]] = {
     "redfish_address": "URL of the Redfish service, such as https://192.0.2.10; https where it names no scheme. "
@@ -27,6 +33,9 @@ PROPERTIES: Final[dict[str, str]] = {
     "or directory on the workers: against these; False: do not verify.",
     "redfish_auth_type": f"One of {', '.join(AUTH_TYPES)}; auto (the default) prefers a session.",
     "redfish_root_prefix": "Path of the service root; /redfish/v1/ unless set.",
+    "redfish_tls_minimum_version": "1.1, 1.2 or 1.3: the oldest TLS to speak with the BMC; that of the host's OpenSSL "
+    "unless set. 1.1 needs ciphers of its time too, such as DEFAULT@SECLEVEL=0.",
+    "redfish_tls_ciphers": "OpenSSL's list of ciphers for TLS up to 1.2, such as ECDHE+AESGCM.",
     "deploy_iso": "URL of the ramdisk's ISO image, to be booted by virtual media; [inspector] ramdisk_iso unless set.",
 }
 
@@ -44,6 +53,8 @@ class Access(msgspec.Struct, frozen=True):
     verify: bool | str = True
     auth_type: str = "auto"
     root: str = "/redfish/v1/"
+    tls_minimum: str = ""
+    tls_ciphers: str = ""
 
     def __repr__(self) -> str:
         return f"Access({self.url}, {self.system})"
@@ -77,7 +88,38 @@ def read(info: Document) -> Access:
         verify=_verify(info.get("redfish_verify_ca", True)),
         auth_type=auth_type,
         root=root,
+        tls_minimum=_tls_minimum(info),
+        tls_ciphers=_tls_ciphers(info),
     )
+
+
+def tls_context(access: Access) -> ssl.SSLContext | None:
+    """Return what TLS is to be like, None where it is as everywhere; certificates are ``verify``'s matter."""
+    if not access.tls_minimum and not access.tls_ciphers:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if access.tls_ciphers:
+        context.set_ciphers(access.tls_ciphers)
+    if access.tls_minimum:
+        context.minimum_version = TLS_VERSIONS[access.tls_minimum]
+    return context
+
+
+def _tls_minimum(info: Document) -> str:
+    value = str(info.get("redfish_tls_minimum_version") or "")
+    if value and value not in TLS_VERSIONS:
+        raise _wrong(f"redfish_tls_minimum_version must be one of {', '.join(TLS_VERSIONS)}")
+    return value
+
+
+def _tls_ciphers(info: Document) -> str:
+    value = _text(info, "redfish_tls_ciphers") or ""
+    try:
+        if value:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).set_ciphers(value)
+    except ssl.SSLError:
+        raise _wrong("redfish_tls_ciphers names no cipher that OpenSSL has here; see: openssl ciphers -v") from None
+    return value
 
 
 def _url(info: Document) -> str:

@@ -48,19 +48,38 @@ def nics(system: Any) -> list[OutOfBandNic]:
 def collect(system: Any) -> Document:
     """Return everything that the service tells of ``system``."""
     parts = {
-        "interfaces": [_interface(nic) for nic in nics(system)],
+        "interfaces": _interfaces(system),
         "cpu": _cpu(system),
         "memory": _memory(system),
         "disks": _disks(system),
         "system_vendor": _vendor(system),
         "boot": _boot(system),
         "hostname": system.hostname,
+        "bmc_mac": _bmc_mac(system),
     } | _bmc_address(system)
     return {name: part for name, part in parts.items() if part not in (None, "", {})}
 
 
+def _interfaces(system: Any) -> list[Document]:
+    speeds = {
+        macs.normalize(str(member.mac_address or member.permanent_mac_address or "")): _number(member.speed_mbps)
+        for member in _members(lambda: system.ethernet_interfaces.get_members())
+    }
+    return [_interface(nic) | _known({"speed_mbps": speeds.get(nic.mac)}) for nic in nics(system)]
+
+
 def _interface(nic: OutOfBandNic) -> Document:
     return {"name": nic.name, "mac_address": nic.mac, "ipv4_address": None, "ipv6_address": None, "lldp": None}
+
+
+def _bmc_mac(system: Any) -> str | None:
+    """Return the MAC of the BMC's own first NIC that is there."""
+    for manager in _members(lambda: system.managers):
+        for member in _members(partial(lambda one: one.ethernet_interfaces.get_members(), manager)):
+            mac = macs.normalize(str(member.mac_address or member.permanent_mac_address or ""))
+            if mac is not None and (member.status is None or member.status.state not in _GONE):
+                return mac
+    return None
 
 
 def _cpu(system: Any) -> Document:

@@ -65,6 +65,10 @@ class SimBmc:
         """Command the power state; it may follow later."""
         self._call(node, "set_power", power=power)
 
+    def reboot(self, node: Node) -> None:
+        """Reset the machine."""
+        self._call(node, "set_power", power="rebooting")
+
     def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
         """Boot from ``device`` the next time, or always."""
         self._call(node, "set_boot_device", device=device, persistent=persistent)

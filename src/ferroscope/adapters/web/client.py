@@ -1,4 +1,7 @@
-"""``ports.web.Web`` on urllib3: certificates are verified, redirects are answers, bodies are left unread."""
+"""``ports.web.Web`` on urllib3: certificates are verified, redirects are answers, bodies are left unread.
+
+A call ends within its time whatever the other side does, though it send a byte now and then.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from collections.abc import Mapping
 
 import urllib3
 
+from ferroscope.bounded_connections import bound
+from ferroscope.deadline import Deadline, DeadlineError
 from ferroscope.ports.web import WebError
 
 
@@ -13,16 +18,19 @@ class WebClient:
     """A new connection for each request: a call is rare, and nothing is to be kept of it."""
 
     def get(self, url: str, *, headers: Mapping[str, str], timeout: float, proxy: str | None) -> int:
-        limits = urllib3.Timeout(total=timeout)
         manager = urllib3.ProxyManager(proxy, retries=False) if proxy else urllib3.PoolManager(retries=False)
-        try:
-            answer = manager.request(
-                "GET", url, headers=dict(headers), timeout=limits, redirect=False, preload_content=False
-            )
-            status = answer.status
-            answer.close()
-            return int(status)
-        except (urllib3.exceptions.HTTPError, ValueError) as exc:
-            raise WebError(type(exc).__name__) from exc
-        finally:
-            manager.clear()
+        bound(manager)
+        with Deadline(timeout) as deadline:
+            try:
+                answer = manager.request(
+                    "GET", url, headers=dict(headers), timeout=timeout, redirect=False, preload_content=False
+                )
+                status = answer.status
+                answer.close()
+                deadline.left()
+                return int(status)
+            except (urllib3.exceptions.HTTPError, ValueError, OSError, DeadlineError) as exc:
+                why = f"no answer within {timeout:g} s" if deadline.expired else type(exc).__name__
+                raise WebError(why) from exc
+            finally:
+                manager.clear()

@@ -16,6 +16,15 @@ STORAGE: Final = (
     cfg.FloatOpt("period", default=5.0, min=0.1, help="Seconds between two looks for data to move there."),
     cfg.FloatOpt("timeout", default=10.0, min=0.1, max=120.0, help="Seconds that one try may take."),
     cfg.IntOpt("retries", default=2, min=0, max=10, help="How often a request to it is tried again."),
+    cfg.FloatOpt(
+        "retry_pause", default=0.2, min=0.0, max=10.0, help="Seconds before it is tried again; doubled each time."
+    ),
+    cfg.FloatOpt(
+        "longest_pause",
+        default=60.0,
+        min=0.1,
+        help="Longest pause between two tries to move data while the store is away, in seconds; the first is 2 s.",
+    ),
 )
 
 
@@ -31,13 +40,15 @@ S3: Final = (
 
 
 SWIFT: Final = (
-    cfg.StrOpt("auth_url", default="", help="Where tokens are: Keystone's URL with /v3, or Swift's /auth/v1.0."),
+    cfg.StrOpt("auth_url", default="", help="Where tokens are: Keystone's URL, or Swift's /auth/v1.0."),
     cfg.StrOpt("auth_version", default="3", choices=["3", "1"], help="3: Keystone. 1: Swift's own."),
     cfg.StrOpt("username", default="", help="The user; with version 1 'account:user'."),
     cfg.StrOpt("password", default="", secret=True, help="The password, or the key with version 1."),
     cfg.StrOpt("project_name", default="", help="The project whose account it is."),
     cfg.StrOpt("user_domain_name", default="Default", help="The user's domain."),
     cfg.StrOpt("project_domain_name", default="Default", help="The project's domain."),
+    cfg.StrOpt("application_credential_id", default="", help="An application credential, instead of user and project."),
+    cfg.StrOpt("application_credential_secret", default="", secret=True, help="Its secret."),
     cfg.StrOpt("region", default="", help="The region in the catalogue; empty: any."),
     cfg.StrOpt(
         "interface",

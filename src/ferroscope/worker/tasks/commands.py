@@ -10,6 +10,7 @@ from ferroscope.domain.reasons import Reason
 from ferroscope.ports.bmc import BootDevice, Power
 from ferroscope.worker.context import TaskContext
 from ferroscope.worker.power import ensure_power
+from ferroscope.worker.staying_on import reboot, stays_on
 
 _REBOOTS = ("rebooting", "soft rebooting")
 
@@ -28,7 +29,9 @@ def verify(context: TaskContext) -> Outcome:
 def set_power(context: TaskContext) -> Outcome:
     """Bring the machine to payload ``target``: a power state, soft or not, or a reboot."""
     target = str(context.request.payload.get("target", ""))
-    if target in _REBOOTS:
+    if target in _REBOOTS and stays_on(context.node) and context.driver().get_power(context.node) is Power.ON:
+        reboot(context)
+    elif target in _REBOOTS:
         ensure_power(context, Power.OFF)
         ensure_power(context, Power.ON)
     else:

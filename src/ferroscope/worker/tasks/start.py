@@ -1,5 +1,7 @@
 """Start an inspection: power off, let the next boot be the ramdisk's, power on; then wait.
 
+A machine that must not be powered off is rebooted instead, where it is on.
+
 Or, where the BMC is asked instead of a ramdisk, read the hardware from it and go on at once.
 
 Reentrant: a rerun reads the real power state, and where the power-on of an earlier attempt took
@@ -19,6 +21,7 @@ from ferroscope.worker.bmc_addresses import resolve
 from ferroscope.worker.boot_gate import BootGate
 from ferroscope.worker.context import TaskContext
 from ferroscope.worker.power import boot_from_network, ensure_power
+from ferroscope.worker.staying_on import REBOOT, has_rebooted, reboot, stays_on
 from ferroscope.worker.throttle import RebootThrottle, ThrottledError
 
 _POWER_ON = "power on"
@@ -41,7 +44,7 @@ class StartTask:
         if way is Boot.OUT_OF_BAND:
             return out_of_band.inspect(context)
         boot.note(context, way)
-        if _has_taken_effect(context):
+        if _has_taken_effect(context, way):
             context.note("already on", "an earlier attempt powered it on")
             context.node.power_state = Power.ON
             return Next(Event.WAIT)
@@ -51,7 +54,7 @@ class StartTask:
                 return early
             self._prepare(context, way)
         # Else both were done before the intent, and an earlier power-on may still be on its way:
-        # a machine that was powered off now would boot twice.
+        # a machine that was powered off now would boot twice. (A reboot is prepared again: see ``staying_on``.)
         try:
             self._power_on(context)
         except ThrottledError as exc:
@@ -60,7 +63,8 @@ class StartTask:
 
     def _prepare(self, context: TaskContext, way: Boot) -> None:
         """All that the machine needs before the power-on; harmless to repeat."""
-        ensure_power(context, Power.OFF)
+        if not stays_on(context.node):
+            ensure_power(context, Power.OFF)
         if way is Boot.VIRTUAL_MEDIA:
             boot.insert(context)
         else:
@@ -69,13 +73,19 @@ class StartTask:
 
     def _power_on(self, context: TaskContext) -> None:
         with self._throttle.turn(context) as turn:
+            reboots = stays_on(context.node) and context.driver().get_power(context.node) is Power.ON
             try:
-                context.intend(_POWER_ON, turn.fence)
+                context.intend(REBOOT if reboots else _POWER_ON, turn.fence)
             except LeaseLostError as exc:
                 raise ThrottledError(0.0) from exc
-            ensure_power(context, Power.ON, confirm=turn.confirm)
+            if reboots:
+                reboot(context, confirm=turn.confirm)
+            else:
+                ensure_power(context, Power.ON, confirm=turn.confirm)
 
 
-def _has_taken_effect(context: TaskContext) -> bool:
+def _has_taken_effect(context: TaskContext, way: Boot) -> bool:
     # The intent is recorded when the machine is off, so if it is on now, we did it.
-    return context.intended(_POWER_ON) and context.driver().get_power(context.node) is Power.ON
+    if context.intended(_POWER_ON) and context.driver().get_power(context.node) is Power.ON:
+        return True
+    return has_rebooted(context, way)

@@ -1,6 +1,6 @@
-"""A hard deadline for everything that one call to a BMC does, whatever the BMC does.
+"""A hard deadline for everything that one call to a server does, whatever the server does.
 
-Time-outs of sockets only limit the silence between two bytes: a BMC that sends one byte a second
+Time-outs of sockets only limit the silence between two bytes: one that sends a byte a second
 would hold a worker for ever. So when the time is over, a watchdog shuts the call's connections
 down, which ends whatever waits for them: TLS handshakes, headers, bodies.
 """

@@ -1,0 +1,113 @@
+"""Object stores that are slow, silent, busy or not there: each try has its end, and the stop flag ends the pauses."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Final
+
+import pytest
+
+from ferroscope.adapters.objects.http import Patience
+from ferroscope.adapters.objects.s3 import S3Store
+from ferroscope.adapters.objects.swift import SwiftStore
+from ferroscope.adapters.web.client import WebClient
+from ferroscope.config.settings import S3Settings, SwiftSettings
+from ferroscope.ports.objects import ObjectStoreError
+from ferroscope.ports.web import WebError
+from tests.support.bad_server import a_server_that, one_by_one
+
+_OK: Final = b"HTTP/1.1 200 OK\r\n"
+_TLS_RECORD: Final = b"\x16\x03\x03\x40\x00"  # announces 16 KiB of handshake
+
+
+def client(port: int, *, timeout: float = 0.3, retries: int = 0, scheme: str = "http") -> S3Store:
+    patience = Patience(timeout=timeout, retries=retries, pause=0.01)
+    return S3Store(S3Settings(endpoint=f"{scheme}://127.0.0.1:{port}"), patience)
+
+
+@contextlib.contextmanager
+def soon(seconds: float) -> Iterator[None]:
+    began = time.monotonic()
+    yield
+    assert time.monotonic() - began < seconds
+
+
+def test_a_server_that_says_nothing_is_not_waited_for() -> None:
+    with a_server_that([]) as port, soon(2.0), pytest.raises(ObjectStoreError, match="did not send its answer within"):
+        client(port).get("k")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "sends"),
+    [
+        ("http", _OK + b"X-Long: " + b"x" * 5000),
+        ("http", _OK + b"X: y\r\n" * 1000),
+        ("http", _OK + b"Content-Length: 1000\r\n\r\n" + b"x" * 1000),
+        ("http", _OK + b"Transfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 500),
+        ("https", _TLS_RECORD + b"\0" * 5000),
+    ],
+    ids=["header", "headers", "body", "chunks", "tls"],
+)
+def test_a_server_that_says_a_byte_now_and_then_is_not_waited_for(scheme: str, sends: bytes) -> None:
+    # Any two bytes come within a time that each wait of the socket allows.
+    late = pytest.raises(ObjectStoreError, match=r"did not send its answer within 0\.8 s")
+    with a_server_that(one_by_one(sends), pause=0.01) as port, soon(3.0), late:
+        client(port, timeout=0.8, scheme=scheme).get("k")
+
+
+def test_every_try_has_the_same_time() -> None:
+    with a_server_that(one_by_one(_OK + b"X: y\r\n" * 1000), pause=0.01) as port:
+        began = time.monotonic()
+        with pytest.raises(ObjectStoreError, match=r"within 0\.5 s"):
+            client(port, timeout=0.5, retries=2).get("k")
+        assert 1.4 < time.monotonic() - began < 4.0
+
+
+def test_a_server_that_takes_nothing_is_not_waited_for() -> None:
+    with a_server_that([], reads=False) as port, soon(3.0), pytest.raises(ObjectStoreError, match=r"within 0\.5 s"):
+        client(port, timeout=0.5).put("k", bytes(50_000_000))
+
+
+def test_a_keystone_that_says_a_byte_now_and_then_is_not_waited_for() -> None:
+    with a_server_that(one_by_one(_OK + b"X: y\r\n" * 1000), pause=0.01) as port, soon(3.0):
+        settings = SwiftSettings(auth_url=f"http://127.0.0.1:{port}/v3", username="u", password="p", project_name="p")
+        with pytest.raises(ObjectStoreError, match=r"Keystone at .* did not answer within 0\.8 s"):
+            SwiftStore(settings, Patience(timeout=0.8, retries=0)).get("k")
+
+
+def test_whom_a_rule_calls_is_not_waited_for_either() -> None:
+    with a_server_that(one_by_one(_OK + b"X: y\r\n" * 1000), pause=0.01) as port, soon(3.0):
+        for proxy in (None, f"http://127.0.0.1:{port}"):
+            with pytest.raises(WebError, match=r"no answer within 0\.5 s"):
+                WebClient().get(f"http://127.0.0.1:{port}/", headers={}, timeout=0.5, proxy=proxy)
+
+
+def test_busy_is_tried_again_but_not_for_ever() -> None:
+    busy = b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    with a_server_that([busy]) as port, pytest.raises(ObjectStoreError, match="answered 503"):
+        client(port, timeout=5.0, retries=1).put("k", b"1")
+
+
+def test_nobody_there() -> None:
+    with pytest.raises(ObjectStoreError, match="does not answer: NewConnectionError"):
+        client(_nobody()).put("k", b"1")
+
+
+@pytest.mark.parametrize("wait", [0.0, 0.3])
+def test_the_stop_flag_ends_the_pauses(wait: float) -> None:
+    stop = threading.Event()
+    patience = Patience(timeout=1.0, retries=5, pause=30.0, stop=stop)
+    timer = threading.Timer(wait, stop.set)
+    timer.start()
+    with soon(3.0), pytest.raises(ObjectStoreError, match="does not answer"):
+        S3Store(S3Settings(endpoint=f"http://127.0.0.1:{_nobody()}"), patience).get("k")
+    timer.join()
+
+
+def _nobody() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])

@@ -1,0 +1,42 @@
+"""What a driver tries again, and what ends that."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from ferroscope.ports.errors import BmcError
+from ferroscope.tries import until_it_works
+
+
+class Bmc:
+    """Fails as it is told to; ``asked`` counts."""
+
+    def __init__(self, *, transient: bool) -> None:
+        self.asked = 0
+        self._transient = transient
+
+    def __call__(self) -> None:
+        self.asked += 1
+        raise BmcError("busy", transient=self._transient)
+
+
+def stopped() -> threading.Event:
+    flag = threading.Event()
+    flag.set()
+    return flag
+
+
+@pytest.mark.parametrize(
+    ("transient", "left", "stop"),
+    [(False, 60.0, threading.Event()), (True, 0.1, threading.Event()), (True, 60.0, stopped())],
+    ids=["permanent", "no time left", "the process shall stop"],
+)
+def test_it_is_not_tried_again_without_hope_or_time_or_a_process(
+    transient: bool, left: float, stop: threading.Event
+) -> None:
+    bmc = Bmc(transient=transient)
+    with pytest.raises(BmcError):
+        until_it_works(bmc, lambda: left, stop)
+    assert bmc.asked == 1
