@@ -17,7 +17,8 @@ from sqlalchemy import text
 
 from ferroscope.adapters.sql import dialect
 from ferroscope.config.settings import DatabaseSettings
-from tests.cluster.cluster import Cluster, Played, with_suppressed_kill
+from tests.cluster.cluster import Cluster
+from tests.support.installation import Played, with_suppressed_kill
 from tests.support.processes import until
 
 _FOUND_AGAIN = 1.5  # seconds in which HAProxy notices that an api process is back
@@ -91,11 +92,11 @@ class Harmer:
     def cut_worker(self) -> None:
         """Cut a worker off the database for longer than its time to live."""
         worker = self._random.choice(self._cluster.workers)
-        assert worker.net is not None
-        worker.net.cut()
+        net = self._cluster.nets[worker.name]
+        net.cut()
         seconds = self._silence * self._random.uniform(1.0, 1.5)
         time.sleep(seconds)
-        worker.net.heal()
+        net.heal()
         self._note("cut off", worker, seconds)
         self.revive()
 

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from tests.support.processes import free_port, spawn, until
+from tests.support.installation import ROOT, Played
+from tests.support.processes import free_port
 
-_ROOT: Final = Path(__file__).parents[2]
-_READY: Final = 30.0
 _OURS: Final = re.compile(r"^fs\d+n\d+", re.MULTILINE)
 
 
@@ -39,19 +37,11 @@ class Network(Protocol):
         """Leave nothing behind."""
 
 
-class Forwarder:
-    """The process that forwards; it dies with this one."""
-
-    def __init__(self, directory: Path, name: str, pairs: Sequence[str], prefix: Sequence[str] = ()) -> None:
-        log = directory / f"{name}.log"
-        command = [*prefix, sys.executable, "-m", "tests.cluster.forward", *pairs]
-        self.process = spawn(command, user=None, directory=_ROOT, log=log)
-        if not until(lambda: "ready" in log.read_text() or self.process.poll() is not None, seconds=_READY):
-            raise RuntimeError(f"the forwarder did not start: {log.read_text()}")
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
+def _forwarder(directory: Path, name: str, pairs: Sequence[str], prefix: Sequence[str] = ()) -> Played:
+    """Start the process that forwards; it dies with this one."""
+    started = Played(name, directory, [*prefix, sys.executable, "-m", "tests.cluster.forward", *pairs], cwd=ROOT)
+    started.wait_ready()
+    return started
 
 
 class Muted:
@@ -62,16 +52,16 @@ class Muted:
     def __init__(self, directory: Path, number: int, *, database: str, bmcs: str) -> None:
         port = free_port()
         self.database = f"127.0.0.1:{port}"
-        self._forwarder = Forwarder(directory, f"forward-{number}", [self.database, database])
+        self._forwarder = _forwarder(directory, f"forward-{number}", [self.database, database])
 
     def cut(self) -> None:
-        self._forwarder.process.send_signal(signal.SIGSTOP)
+        self._forwarder.freeze()
 
     def heal(self) -> None:
-        self._forwarder.process.send_signal(signal.SIGCONT)
+        self._forwarder.thaw()
 
     def close(self) -> None:
-        self._forwarder.close()
+        self._forwarder.end()
 
 
 class Namespace:
@@ -85,14 +75,14 @@ class Namespace:
         self._hosts = [f"{subnet}.{(2 * number + link) * 4 + 1}" for link in (0, 1)]
         self._guests = [f"{subnet}.{(2 * number + link) * 4 + 2}" for link in (0, 1)]
         self.prefix: Sequence[str] = ("ip", "netns", "exec", self._name)
-        self._forwarders: list[Forwarder] = []
+        self._forwarders: list[Played] = []
         try:
             self._create(f"{subnet}.0/24")
             self.database = f"{self._hosts[0]}:{database.rpartition(':')[2]}"
             there = f"{self._hosts[1]}:{bmcs.rpartition(':')[2]}"
-            self._forwarders.append(Forwarder(directory, f"forward-{number}", [self.database, database, there, bmcs]))
+            self._forwarders.append(_forwarder(directory, f"forward-{number}", [self.database, database, there, bmcs]))
             # Nodes name their BMC's address, and it is that of the namespace's own loopback.
-            self._forwarders.append(Forwarder(directory, f"forward-{number}-bmcs", [bmcs, there], self.prefix))
+            self._forwarders.append(_forwarder(directory, f"forward-{number}-bmcs", [bmcs, there], self.prefix))
         except BaseException:
             self.close()
             raise
@@ -105,7 +95,7 @@ class Namespace:
 
     def close(self) -> None:
         for forwarder in self._forwarders:
-            forwarder.close()
+            forwarder.end()
         # The links go with the namespace; that takes the kernel a moment, so not by name alone.
         for link in (0, 1):
             _ip("link", "delete", self._host_end(link), check=False)

@@ -2,26 +2,25 @@
 
 ``kill`` SIGKILL to the gate's process; ``freeze`` SIGSTOP for longer than the lease lives, then SIGCONT; ``cut`` no
 packet between the host and the database for as long; ``clock`` the host's clock of day jumps (that of the gate's
-process alone: see ``stepped``); ``stop`` SIGTERM, as for an update.
+process and its programs: see ``stepped``); ``stop`` SIGTERM, as for an update.
 """
 
 from __future__ import annotations
 
 import random
-import sys
 import time
 from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from tests.cluster.cluster import Played
-from tests.pxe import stepped
+from bench.service import executable
 from tests.pxe.host import BootHost
 from tests.pxe.prober import Answer, Prober
 from tests.pxe.site import Site
+from tests.pxe.stepped import HostClock
+from tests.support.installation import Played
 
 KINDS: Final = {"kill": 4, "freeze": 3, "cut": 3, "clock": 1, "stop": 2}
 _STEPS: Final = (-86400, -30, 30, 86400)
@@ -142,7 +141,7 @@ class Blows:
             host.heal()
 
     def _clock(self, host: BootHost, gate: Played) -> None:
-        step(host, self._random.choice(_STEPS))
+        HostClock(host.directory).step(self._random.choice(_STEPS))
 
     def revive(self) -> None:
         """Start every gate that has ended by itself, as a supervisor would."""
@@ -162,20 +161,5 @@ def _blow(kind: str, host: BootHost, after: str, closed: float, reopened: float 
 
 
 def program(host: BootHost) -> list[str]:
-    """Return what is run as ``ferroscope`` there so that ``step`` can set its clock of day."""
-    file = _clock_file(host)
-    if not file.exists():
-        step(host, 0)
-    return [sys.executable, stepped.__file__, str(file)]
-
-
-def step(host: BootHost, seconds: int) -> None:
-    """Set the clock of day of this host's gate so many seconds ahead of the real one."""
-    file = _clock_file(host)
-    fresh = file.with_suffix(".new")
-    fresh.write_text(str(seconds))
-    fresh.replace(file)
-
-
-def _clock_file(host: BootHost) -> Path:
-    return host.directory / "clock"
+    """Return what is run as ``ferroscope`` there, so that its clock can be stepped."""
+    return [*HostClock(host.directory).prefix, executable()]

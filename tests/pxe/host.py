@@ -15,11 +15,9 @@ import msgspec
 from bench.service import executable
 from ferroscope.boot import dnsmasq, ipxe
 from ferroscope.config.settings import BootSettings, PxeFilterSettings
-from tests.cluster.cluster import Played
 from tests.pxe.netns import Netns
-from tests.support.processes import spawn, until
+from tests.support.installation import Played
 
-_READY: Final = 10.0
 _GATE: Final = PxeFilterSettings(interfaces=("boot",))
 # What the product does not need: root has the files, nothing is kept, and a prober asks too often for a log.
 _OPTIONS: Final = ("user=root", "leasefile-ro", "quiet-dhcp", "quiet-dhcp6")
@@ -52,7 +50,7 @@ class BootHost:
         self.tftp.mkdir(parents=True)
         self.configuration = self.directory / "dnsmasq.conf"
         self.gate: Played | None = None
-        self._dnsmasq: subprocess.Popen[bytes] | None = None
+        self._dnsmasq: Played | None = None
         self._mgmt = mgmt
         space.ip("address", "add", f"{self.address}/24", "dev", "boot")
         space.ip("address", "add", f"fd77::{10 + number}/64", "dev", "boot")
@@ -71,11 +69,6 @@ class BootHost:
         assert self._dnsmasq is not None
         return self._dnsmasq.pid
 
-    @property
-    def log(self) -> Path:
-        """What dnsmasq says."""
-        return self.directory / "dnsmasq.log"
-
     def boot_closed(self, ruleset: bytes) -> None:
         """Load what ``ferroscope-pxe-closed.service`` loads before the network comes up."""
         subprocess.run([*self.space.prefix, "nft", "-f", "-"], input=ruleset, check=True)
@@ -83,19 +76,13 @@ class BootHost:
     def start_dnsmasq(self) -> None:
         """Start it from ``configuration``; return when it listens."""
         program = ["dnsmasq", "--no-daemon", "--log-facility=-", f"--conf-file={self.configuration}"]
-        before = self.log.stat().st_size if self.log.exists() else 0
-        process = spawn([*self.space.prefix, *program], user=None, directory=self.directory, log=self.log)
-        self._dnsmasq = process
-        said = lambda: self.log.read_bytes()[before:].decode(errors="replace")  # noqa: E731
-        until(lambda: "started" in said() or process.poll() is not None, seconds=_READY)
-        if process.poll() is not None or "started" not in said():
-            raise RuntimeError(f"the dnsmasq of {self.name} did not start: {said()}")
+        self._dnsmasq = Played("dnsmasq", self.directory, [*self.space.prefix, *program])
+        self._dnsmasq.wait_ready("started")
 
     def kill_dnsmasq(self) -> None:
         """End it with SIGKILL, if it runs."""
         if self._dnsmasq is not None:
             self._dnsmasq.kill()
-            self._dnsmasq.wait()
             self._dnsmasq = None
 
     def start_gate(self, config: Path, *, before: Sequence[str] = (), program: Sequence[str] | None = None) -> Played:

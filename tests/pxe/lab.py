@@ -12,23 +12,17 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 from sqlalchemy import make_url
 
-from tests.pxe import netns
+from tests.pxe import netns, stepped
 from tests.pxe.clients import Client
 from tests.pxe.host import BootHost, boot_settings
 from tests.pxe.netns import Netns
 from tests.pxe.prober import Prober
-from tests.support.processes import spawn, until
-
-_ROOT: Final = Path(__file__).parents[2]
-_READY: Final = 30.0
+from tests.support.installation import ROOT, Installation
 
 _numbers = itertools.count(1)
 
@@ -36,31 +30,15 @@ SWITCH: Final = "10.77.0.1"
 MANAGEMENT: Final = "10.78.0.1"
 
 
-class Lab:
+class Lab(Installation):
     """``with Lab(directory) as lab``: the networks and ``hosts`` boot hosts are there; nothing runs in them yet."""
 
     def __init__(self, directory: Path, *, hosts: int = 3) -> None:
-        self.directory = directory
+        super().__init__(directory)
         self.hosts: list[BootHost] = []
         self._count = hosts
-        self._ending = ExitStack()
         self._clients = 0
         self._number = next(_numbers)
-
-    def __enter__(self) -> Lab:
-        netns.need_root()
-        netns.sweep()
-        try:
-            self._build()
-        except BaseException:
-            self._ending.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ending.close()
 
     def reach(self, *, url: str | None = None, api: str | None = None) -> str:
         """Join the networks to servers on 127.0.0.1; return the database's URL as the boot hosts see it.
@@ -102,12 +80,7 @@ class Lab:
         host.space.ip("route", "add", "10.80.0.0/24", "via", "10.77.0.5")
         words = ["dnsmasq", "--no-daemon", "--conf-file=/dev/null", "--port=0", "--user=root", "--pid-file="]
         relay = [*words, f"--dhcp-relay=10.80.0.1,{host.address}", "--interface=near", "--interface=far"]
-        log = self.directory / "relay.log"
-        process = spawn([*router.prefix, *relay], user=None, directory=self.directory, log=log)
-        self._ending.callback(process.wait)
-        self._ending.callback(process.kill)
-        if not until(lambda: "started" in log.read_text() or process.poll() is not None, seconds=_READY):
-            raise RuntimeError(f"the relay did not start: {log.read_text()}")
+        self.play("relay", [*router.prefix, *relay]).wait_ready("started")
         return Client(space, self.directory, mac)
 
     def prober(self, *, interval: float = 0.05) -> Prober:
@@ -116,18 +89,17 @@ class Lab:
         netns.connect(space, "eth0", self.wire, "prober")
         self.plug("prober")
         found = Prober(space.name, "eth0", self.directory / "prober.jsonl", interval=interval)
-        self._ending.callback(found.close)
+        self.after(found.close)
         return found
 
     def plug(self, port: str) -> None:
         """Connect a link of the switch's namespace to the switch."""
         self.wire.ip("link", "set", port, "master", "br0")
 
-    def after(self, act: Callable[[], object]) -> None:
-        """Have something done before the networks go."""
-        self._ending.callback(act)
-
-    def _build(self) -> None:
+    def _start(self) -> None:
+        netns.need_root()
+        netns.sweep()
+        self.after(stepped.sweep)
         self.wire = self._namespace("wire")
         netns.bridge(self.wire, "br0")
         self.wire.ip("address", "add", f"{SWITCH}/24", "dev", "br0")
@@ -145,20 +117,13 @@ class Lab:
         self.plug(f"boot{number}")
         netns.connect(space, "mgmt", self.mgmt, f"boot{number}")
         host = BootHost(number, space, self.mgmt, self.directory)
-        self._ending.callback(host.close)
+        self.after(host.close)
         return host
 
     def _namespace(self, tag: str) -> Netns:
         made = Netns(f"{self._number}-{tag}")
-        self._ending.callback(made.close)
+        self.after(made.close)
         return made
 
     def _cross(self, pairs: list[str]) -> None:
-        log = self.directory / "crossing.log"
-        process = spawn([sys.executable, "-m", "tests.pxe.crossing", *pairs], user=None, directory=_ROOT, log=log)
-        self._ending.callback(process.wait)
-        self._ending.callback(process.kill)
-        if not until(lambda: "ready" in log.read_text() or process.poll() is not None, seconds=_READY):
-            raise RuntimeError(f"the crossing did not start: {log.read_text()}")
-        if process.poll() is not None:
-            raise RuntimeError(f"the crossing ended: {log.read_text()}")
+        self.play("crossing", [sys.executable, "-m", "tests.pxe.crossing", *pairs], cwd=ROOT).wait_ready()

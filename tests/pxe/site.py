@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 import msgspec
 
-from bench.service import executable
+from bench.service import executable, upgrade
 from ferroscope.cli.client import Api, Json, node_path
 from ferroscope.cli.exits import Exit, Failure
-from tests.cluster.cluster import Played
 from tests.pxe import ramdisk
 from tests.pxe.bmc import Bmcs, Powered
 from tests.pxe.host import BootHost
 from tests.pxe.lab import Lab
 from tests.pxe.prober import Prober
+from tests.support.installation import Installation, Played
 from tests.support.processes import free_port, until
 
 _READY: Final = 30.0
@@ -53,31 +51,17 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     program: Callable[[BootHost], Sequence[str]] = lambda _: [executable()]
 
 
-class Site:
+class Site(Installation):
     """``with Site(directory, url, plan) as site``: all processes run; no machine is there yet."""
 
     def __init__(self, directory: Path, url: str, plan: Plan = Plan()) -> None:  # noqa: B008  # it is frozen
-        self.directory = directory
+        super().__init__(directory)
         self.plan = plan
         self.machines: dict[str, Powered] = {}
         self.port = free_port()
         self.api = Api(f"http://127.0.0.1:{self.port}")
         self.processes: list[Played] = []
         self._url = url
-        self._ending = ExitStack()
-
-    def __enter__(self) -> Site:
-        try:
-            self._start()
-        except BaseException:
-            self._ending.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ending.close()
 
     @property
     def hosts(self) -> list[BootHost]:
@@ -169,17 +153,13 @@ class Site:
         steps: list[Json] = self.api.get(node_path(name, "timeline"), limit=1)["inspections"][0]["entries"]
         return steps
 
-    def after(self, act: Callable[[], object]) -> None:
-        """Have something done before everything ends."""
-        self._ending.callback(act)
-
     def _start(self) -> None:
         self.lab = self._ending.enter_context(Lab(self.directory, hosts=self.plan.hosts))
         self.bmcs = self._ending.enter_context(Bmcs(self.machines))
         self._seen = self.lab.reach(url=self._url, api=f"127.0.0.1:{self.port}")
         config = self.config("service", self._url)
         for role in ("api", "worker"):
-            self.processes.append(self._play(role, config))
+            self.processes.append(self.play(role, [executable(), role, "-c", str(config)]))
         closed = subprocess.run([executable(), "pxe", "ruleset", "-c", str(config)], stdout=subprocess.PIPE, check=True)
         for host in self.hosts:
             host.boot_closed(closed.stdout)
@@ -189,11 +169,12 @@ class Site:
             played.wait_ready()
         if not until(self._answers, seconds=_READY):
             raise RuntimeError(f"the api does not answer: {self.processes[0].said()[-2000:]}")
+        # Before there is an open gate, power-ons wait for none.
+        if not until(self._open, seconds=_READY):
+            raise RuntimeError("no gate opens: " + "; ".join(host.last_words() for host in self.hosts))
 
-    def _play(self, role: str, config: Path) -> Played:
-        played = Played(role, self.directory, [executable(), role, "-c", str(config)])
-        self._ending.callback(played.end)
-        return played
+    def _open(self) -> bool:
+        return any(gate["open"] for gate in self.api.get("/v1/status")["gates"])
 
     def _answers(self) -> bool:
         try:
@@ -209,7 +190,5 @@ def upgraded(directory: Path, url: str) -> str:
     """Bring a database's schema to the newest version, with the command; return its URL."""
     file = directory / "upgrade.conf"
     file.write_text(f"[database]\nconnection = {url}\n")
-    done = subprocess.run([executable(), "db", "upgrade", "-c", str(file)], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"ferroscope db upgrade: {done.stdout}{done.stderr}")
+    upgrade(file)
     return url

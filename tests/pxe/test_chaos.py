@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import re
+import time
+from datetime import datetime
 from pathlib import Path
 
+import pytest
+
+from bench.service import executable
 from tests.pxe.chaos import Chaos, plan
 from tests.pxe.site import Site
+from tests.pxe.stepped import HostClock, sweep
+from tests.support.installation import Played
 
+DAY = 86400
 KINDS = ("kill", "freeze", "clock", "cut", "stop")
 
 
@@ -26,3 +35,21 @@ def test_one_gate_at_a_time_and_nobody_is_lost_whatever_befalls_the_host_that_is
     gone = [blow for blow in outcome.blows if blow.fail_over]
     assert max(blow.closed for blow in gone) < 3.0, [blow.sentence() for blow in gone]
     assert max(blow.reopened or 99.0 for blow in gone) < 8.0
+
+
+def test_the_clock_that_a_blow_steps_is_that_of_a_gate_that_runs(tmp_path: Path, postgresql_url: str) -> None:
+    config = tmp_path / "gate.conf"
+    config.write_text(f"[database]\nconnection = {postgresql_url}\n[pxe_filter]\nbackends = noop\n")
+    clock = HostClock(tmp_path)
+    gate = Played("gate", tmp_path, [*clock.prefix, executable(), "pxe-filter", "-c", str(config)])
+    try:
+        gate.wait_ready("gate open")
+        clock.step(DAY)
+        gate.process.terminate()
+        assert gate.process.wait(30) == 0
+    finally:
+        gate.end()
+        sweep()
+    first, *_, last = (datetime.fromisoformat(word) for word in re.findall(r"^(\S+Z) ", gate.said(), re.MULTILINE))
+    assert first.timestamp() == pytest.approx(time.time(), abs=60)
+    assert last.timestamp() - first.timestamp() == pytest.approx(DAY, abs=60)

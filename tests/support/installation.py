@@ -1,0 +1,129 @@
+"""What tests run as an installation: processes that may be harmed, and parts that end with the test.
+
+``Played`` is one process; an ``Installation`` is begun part by part, and ended from the last part to the first,
+also where its beginning fails half way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from tests.support.processes import signal_tree, spawn, tree, until
+
+# Where processes run whose program is a module of the tests.
+ROOT: Final = Path(__file__).parents[2]
+_READY: Final = 60.0
+
+
+class Played:
+    """One process, with a log of its own, which may be ended and started again."""
+
+    def __init__(self, name: str, directory: Path, command: Sequence[str], *, cwd: Path | None = None) -> None:
+        self.name = name
+        self.log = directory / f"{name}.log"
+        self._command = command
+        self._cwd = cwd or directory
+        self.starts = 0
+        self.process: subprocess.Popen[bytes]
+        self.start()
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    def start(self) -> None:
+        """Start it; ``wait_ready`` tells when it is."""
+        self._from = self.log.stat().st_size if self.log.exists() else 0
+        self.process = spawn(self._command, user=None, directory=self._cwd, log=self.log)
+        self.starts += 1
+
+    def wait_ready(self, word: str = "ready") -> None:
+        """Return when it has logged this."""
+        until(lambda: not self.alive or word in self.said(), seconds=_READY)
+        if word not in self.said():
+            raise RuntimeError(f"{self.name} did not become ready:\n{self.said()[-3000:]}")
+
+    def ready(self) -> bool:
+        return "ready" in self.said()
+
+    def said(self) -> str:
+        """Return what it has logged since it was last started."""
+        return self.log.read_bytes()[self._from :].decode(errors="replace")
+
+    def kill(self) -> None:
+        """SIGKILL to the process alone."""
+        self.process.kill()
+        self.process.wait()
+
+    def children(self) -> list[int]:
+        return tree(self.pid)[1:]
+
+    def stop(self, seconds: float = 60.0) -> int:
+        """SIGTERM; return the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(seconds)
+
+    def freeze(self) -> None:
+        signal_tree(self.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        signal_tree(self.pid, signal.SIGCONT)
+
+    def end(self) -> None:
+        """Whatever it does: it is over."""
+        self.thaw()
+        for pid in reversed(self.children()):
+            with_suppressed_kill(pid)
+        self.kill()
+
+
+def with_suppressed_kill(pid: int) -> None:
+    """SIGKILL a process that may be gone."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+class Installation:
+    """``with`` it everything runs; subclasses have ``_start``, and give each part's end to ``after``."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._ending = ExitStack()
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self._ending.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ending.close()
+
+    def after(self, act: Callable[[], object]) -> None:
+        """Have something done before all that was begun earlier ends."""
+        self._ending.callback(act)
+
+    def play(self, name: str, command: Sequence[str], *, cwd: Path | None = None) -> Played:
+        """Start a process, which ends with the rest."""
+        played = Played(name, self.directory, command, cwd=cwd)
+        self.after(played.end)
+        return played
+
+    def _start(self) -> None:
+        raise NotImplementedError
