@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
 import signal
 import subprocess
 import time
@@ -10,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from ferroscope.adapters.gate.iptables import IptablesGate
+from ferroscope.adapters.gate.ruleset import GateRules
+from ferroscope.runtime.clock import SystemClock
 from tests.pxe.gated import FAST, GatedLab
 from tests.pxe.host import BootHost
 from tests.pxe.lab import Lab
@@ -25,6 +30,20 @@ def without_ipset(directory: Path) -> Path:
     tools.mkdir()
     (tools / "ipset").write_text("#!/bin/sh\necho 'Kernel error received: set type not supported' >&2\nexit 1\n")
     (tools / "ipset").chmod(0o755)
+    return tools
+
+
+def with_a_lock(directory: Path) -> Path:
+    """Return a directory whose ``iptables`` have one lock for the whole host, as the legacy ones before 1.8.8 have."""
+    tools = directory / "tools"
+    tools.mkdir()
+    lock = directory / "lock"
+    lock.touch()
+    for name in ("iptables", "ip6tables", "iptables-restore", "ip6tables-restore"):
+        real = shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin")
+        patience = 'case " $* " in *" --wait "*) patience=;; *) patience=--nonblock;; esac'
+        (tools / name).write_text(f'#!/bin/sh\n{patience}\nexec flock $patience -E 4 {lock} {real} "$@"\n')
+        (tools / name).chmod(0o755)
     return tools
 
 
@@ -76,6 +95,27 @@ def test_it_lets_pass_whom_it_should_and_closes_when_its_process_is_killed(
     prober.look()
     assert prober.since(ended, BUSY) == prober.since(0, IDLE) == []
     assert doubles(prober.answers) == []
+
+
+def test_iptables_waits_for_whoever_else_changes_the_tables(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{with_a_lock(tmp_path)}:{os.environ['PATH']}")
+    listed = lambda: lab.hosts[0].space.run("iptables", "-S").stdout  # noqa: E731
+    with lab.hosts[0].space.entered():
+        gate = IptablesGate(GateRules(network="lab", interfaces=("boot",)), clock=SystemClock(), timeout=10)
+        steps = (gate.install, gate.close, gate.remove)
+        shown = []
+        for step in steps:
+            with subprocess.Popen(["flock", str(tmp_path / "lock"), "sleep", "0.3"]):
+                assert until(lambda: _locked(tmp_path / "lock"), seconds=5)
+                step()
+            shown.append("fspxe-lab" in listed())
+    assert shown == [True, True, False]
+
+
+def _locked(path: Path) -> bool:
+    return subprocess.run(["flock", "--nonblock", str(path), "true"], check=False).returncode != 0
 
 
 def test_a_frozen_gate_of_host_files_is_closed_by_its_watchdog(lab: Lab, postgresql_url: str) -> None:

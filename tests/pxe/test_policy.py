@@ -10,13 +10,13 @@ import pytest
 
 from tests.pxe.bmc import Switch
 from tests.pxe.host import boot_settings
-from tests.pxe.prober import doubles
+from tests.pxe.prober import Prober, doubles
 from tests.pxe.site import Plan, Site
 from tests.support import databases
 from tests.support.processes import until
 from tests.support.servers import Server
 
-IDLE, BUSY, LATER, UNKNOWN = (f"52:54:00:bb:00:0{number}" for number in range(1, 5))
+IDLE, BUSY, LATER, UNKNOWN, WATCHED = (f"52:54:00:bb:00:0{number}" for number in range(1, 6))
 # From the api's word to the gate's deed, with a channel; without one it is the polling period.
 BOUND = 2.0
 
@@ -26,10 +26,16 @@ def site(tmp_path_factory: pytest.TempPathFactory, shared_postgresql: Server) ->
     """Give an installation with a node that is idle."""
     plan = Plan(options="unknown_hosts = deny\n[lease]\nprofile = fast\n")
     with databases.fresh(shared_postgresql) as url, Site(tmp_path_factory.mktemp("site"), url, plan) as built:
-        for name in ("idle", "busy", "later"):
+        for name in ("idle", "busy", "later", "watched"):
             built.machines[name] = Switch()
         built.enroll("idle", IDLE)
         yield built
+
+
+@pytest.fixture(scope="module")
+def prober(site: Site) -> Prober:
+    """Return what asks all hosts of the installation; tests tell it for whom, and for how long."""
+    return site.lab.prober()
 
 
 def test_a_machine_gets_answers_exactly_while_it_is_inspected(site: Site) -> None:
@@ -41,7 +47,7 @@ def test_a_machine_gets_answers_exactly_while_it_is_inspected(site: Site) -> Non
     assert until(lambda: switch.on, seconds=20)
     # The power-on waited for the gate, so the machine need not ask twice.
     lease, lease6 = client.dhcp(), client.dhcp6()
-    assert lease is not None
+    assert lease is not None, site.timeline("busy")
     assert lease6 is not None
     site.call_back(BUSY)
     site.until_state("busy", "manageable")
@@ -56,8 +62,16 @@ def test_a_known_idle_machine_gets_no_answer_of_either_kind(site: Site) -> None:
     assert client.dhcp6() is None
 
 
-def test_one_host_answers_and_another_one_when_dnsmasq_or_gate_of_the_first_ends(site: Site) -> None:
-    prober = site.lab.prober()
+def test_an_unknown_machine_gets_no_answer_where_unknown_ones_are_kept_out(site: Site, prober: Prober) -> None:
+    site.enroll("watched", WATCHED)
+    site.provision("watched", "inspect")
+    prober.add(WATCHED)
+    site.open_host(prober, WATCHED)  # somebody is let in, so it is not just closed
+    assert site.lab.client(UNKNOWN).dhcp() is None
+    prober.remove(WATCHED)
+
+
+def test_one_host_answers_and_another_one_when_dnsmasq_or_gate_of_the_first_ends(site: Site, prober: Prober) -> None:
     site.enroll("later", LATER)
     site.provision("later", "inspect")
     prober.add(LATER, IDLE)
@@ -82,23 +96,15 @@ def test_one_host_answers_and_another_one_when_dnsmasq_or_gate_of_the_first_ends
     assert [answer for answer in prober.answers if answer.mac == IDLE] == []
 
 
-@pytest.mark.parametrize(("unknown", "offered"), [("deny", False), ("allow", True)])
-def test_an_unknown_machine_gets_an_answer_only_where_unknown_ones_are_let_in(
-    tmp_path: Path, postgresql_url: str, unknown: str, offered: bool
-) -> None:
-    plan = Plan(hosts=1, options=f"unknown_hosts = {unknown}\n[auto_discovery]\nenabled = {offered}\n")
+def test_an_unknown_machine_gets_an_answer_where_unknown_ones_are_let_in(tmp_path: Path, postgresql_url: str) -> None:
+    plan = Plan(hosts=1, options="unknown_hosts = allow\n[auto_discovery]\nenabled = true\n[lease]\nprofile = fast\n")
     with Site(tmp_path, postgresql_url, plan) as site:
-        site.machines["watched"] = Switch()
-        site.enroll("watched", LATER)
-        site.provision("watched", "inspect")
-        prober = site.lab.prober()
-        prober.add(LATER)
-        site.open_host(prober, LATER)
-        assert (site.lab.client(UNKNOWN).dhcp() is not None) is offered
+        client = site.lab.client(UNKNOWN)
+        assert until(lambda: client.dhcp() is not None, seconds=10)
 
 
 def test_behind_a_relay_the_machine_counts_and_not_the_relay(tmp_path: Path, postgresql_url: str) -> None:
-    plan = Plan(hosts=1, options="unknown_hosts = deny\nrelayed_networks = 10.80.0.0/24\n")
+    plan = Plan(hosts=1, options="unknown_hosts = deny\nrelayed_networks = 10.80.0.0/24\n[lease]\nprofile = fast\n")
     with Site(tmp_path, postgresql_url, plan) as site:
         (host,) = site.hosts
         host.kill_dnsmasq()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Final
 
 import structlog
 
@@ -16,6 +17,10 @@ from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.gate import GateBackend, GateError
 
 _log = structlog.get_logger(__name__)
+
+# A closed gate is tried more often than an open one is refreshed. A mechanism that counts whole seconds can open with
+# a lease that was renewed just now only, and renewals have the same period: it might never see one.
+_SOONER: Final = 10
 
 
 class Opening:
@@ -66,7 +71,7 @@ class Opening:
         return True
 
     def _run(self) -> None:
-        while not self._stop.wait(self._period) and self._tenure.may_act():
+        while not self._stop.wait(self._period if self.open else self._period / _SOONER) and self._tenure.may_act():
             self._hold()
 
     def _hold(self) -> None:

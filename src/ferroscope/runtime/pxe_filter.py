@@ -117,7 +117,7 @@ class PxeFilterProcess:
                 role=ROLE,
                 stop=self._stop,
                 clock=self._clock,
-                tell=lambda skew, loops: party.about(settings, (ROLE,), schema, skew=skew, loops=loops),
+                tell=party.teller(settings, (ROLE,), schema),
                 retries=settings.database.outage_retries,
             )
             membership.start()

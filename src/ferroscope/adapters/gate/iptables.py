@@ -25,6 +25,8 @@ _log = structlog.get_logger(__name__)
 
 _FAMILIES: Final = ("iptables", "ip6tables")
 _UDP: Final = "67,69,547,4011"
+# Of all programs on a host one at a time may change legacy tables; the others fail unless they are told to wait.
+_WAIT: Final = "--wait"
 
 
 class IptablesGate:
@@ -42,7 +44,7 @@ class IptablesGate:
         self._ipset = Command("ipset", package="ipset", timeout=timeout)
         self._timed = TimedOpening(self, clock)
         self._watchdog = Watchdog(
-            commands=[((self._restores[name].path, "--noflush"), self._gate_chain(())) for name in _FAMILIES]
+            commands=[((self._restores[name].path, _WAIT, "--noflush"), self._gate_chain(())) for name in _FAMILIES]
             if self._restores["iptables"].present()
             else ()
         )
@@ -59,9 +61,9 @@ class IptablesGate:
         for name in _FAMILIES:
             for rule in self._jumps():
                 try:
-                    self._tools[name]("-C", "INPUT", *rule)
+                    self._tools[name](_WAIT, "-C", "INPUT", *rule)
                 except GateError:
-                    self._tools[name]("-I", "INPUT", *rule)
+                    self._tools[name](_WAIT, "-I", "INPUT", *rule)
         self._open = False
         self._timed.forget()
 
@@ -91,12 +93,12 @@ class IptablesGate:
         if self.self_closing:
             try:
                 self._flush()
-                self._tools["iptables"]("-C", "INPUT", *next(self._jumps()))
+                self._tools["iptables"](_WAIT, "-C", "INPUT", *next(self._jumps()))
             except GateError:
                 self.install()
         else:
             try:
-                self._tools["iptables"]("-C", "INPUT", *next(self._jumps()))
+                self._tools["iptables"](_WAIT, "-C", "INPUT", *next(self._jumps()))
                 self._everywhere(self._chain_lines(("-j", "DROP")))
             except GateError:
                 self.install()
@@ -108,11 +110,11 @@ class IptablesGate:
         self._watchdog.end()
         for name in _FAMILIES:
             for rule in self._jumps():
-                self._quietly(self._tools[name], "-D", "INPUT", *rule)
+                self._quietly(self._tools[name], _WAIT, "-D", "INPUT", *rule)
             for chain in (self._chain, self._macs):
-                self._quietly(self._tools[name], "-F", chain)
+                self._quietly(self._tools[name], _WAIT, "-F", chain)
             for chain in (self._chain, self._macs):
-                self._quietly(self._tools[name], "-X", chain)
+                self._quietly(self._tools[name], _WAIT, "-X", chain)
         for name in ("open", "armed"):
             self._quietly(self._ipset, "destroy", self._set(name))
 
@@ -178,7 +180,7 @@ class IptablesGate:
 
     def _everywhere(self, lines: list[str]) -> None:
         for name in _FAMILIES:
-            self._restores[name]("--noflush", stdin=_table(lines))
+            self._restores[name](_WAIT, "--noflush", stdin=_table(lines))
 
     def _quietly(self, command: Command, *words: str) -> None:
         try:
