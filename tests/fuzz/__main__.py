@@ -11,7 +11,8 @@ import tempfile
 from pathlib import Path
 
 from bench.databases import NAMES, database
-from tests.fuzz.drill import Plan, drill, grown
+from tests.fuzz import flatness
+from tests.fuzz.drill import Plan, drill
 from tests.fuzz.mutate import Mutator
 
 
@@ -28,8 +29,9 @@ def main() -> int:
         directory = Path(name)
         with database(options.database, directory) as found:
             outcome = drill(plan, directory, found.url)
-    outcome.faults += grown(outcome, by=options.memory)
-    print(outcome.told())
+    found = flatness.trends(outcome.memory, allowed=options.rise)
+    outcome.faults += flatness.faults(found)
+    print(outcome.told(), flatness.raw(outcome.memory), *(trend.told() for trend in found), *outcome.faults, sep="\n")
     return 1 if outcome.faults else 0
 
 
@@ -39,7 +41,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=1, help="from which they are made (%(default)s)")
     parser.add_argument("--database", choices=NAMES, default="sqlite")
     parser.add_argument("--connections", type=int, default=8, help="how many at once (%(default)s)")
-    parser.add_argument("--memory", type=float, default=40.0, help="MiB by which a process may grow (%(default)s)")
+    parser.add_argument(
+        "--rise", type=float, default=1.0, help="MiB by which a process may grow in 100,000 callbacks (%(default)s)"
+    )
     parser.add_argument("--directory", default="/var/tmp", help="where database and logs go (%(default)s)")
     parser.add_argument("--show", type=int, metavar="N", help="only print callback N of the seed")
     return parser.parse_args()

@@ -22,6 +22,7 @@ from bench.service import Service, service
 from bench.usage import memory
 from ferroscope.hooks.loader import available
 from ferroscope.sim.inventory import pxe_mac
+from tests.fuzz.flatness import Sample
 from tests.fuzz.mutate import Mutator
 from tests.fuzz.wire import NO_ANSWER, Wire
 from tests.support.processes import until
@@ -29,6 +30,7 @@ from tests.support.processes import until
 _REST_SECONDS: Final = 90.0
 _ENDED: Final = frozenset({"manageable", "inspect failed", "available"})
 _DISCOVERED: Final = 500
+_LOOKS: Final = 100
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +50,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     statuses: dict[int, int] = {}
     seconds: float = 0.0
     processed: int = 0
-    memory: dict[str, list[float]] = {}
+    memory: dict[str, list[Sample]] = {}
     faults: list[str] = []
 
     @property
@@ -58,11 +60,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     def told(self) -> str:
         """Return it as a person reads it."""
         answers = ", ".join(f"{count} x {status or 'closed'}" for status, count in sorted(self.statuses.items()))
-        held = ", ".join(
-            f"{name} {' -> '.join(f'{mib:.0f}' for mib in seen)} MiB" for name, seen in self.memory.items()
-        )
-        lines = [f"{answers} in {self.seconds:.1f} s ({self.rate:.0f}/s); {self.processed} inspections ended; {held}"]
-        return "\n".join([*lines, *self.faults])
+        return f"{answers} in {self.seconds:.1f} s ({self.rate:.0f}/s); {self.processed} inspections ended"
 
 
 def drill(plan: Plan, directory: Path, database_url: str) -> Outcome:
@@ -80,20 +78,10 @@ def drill(plan: Plan, directory: Path, database_url: str) -> Outcome:
         herd.stop()
         outcome.faults += herd.bring_to_rest(mutator)
         outcome.processed = herd.ended
-        _look(running, outcome)
         outcome.faults += [f"{name} died" for name, role in running.roles.items() if role.process.poll() is not None]
         http.clear()
     outcome.faults += [line for role in running.roles.values() for line in role.faults()][:20]
     return outcome
-
-
-def grown(outcome: Outcome, *, by: float) -> list[str]:
-    """Return which process holds more memory at the end than when it was warm, by so many MiB."""
-    return [
-        f"{name} grew from {seen[1]:.0f} to {seen[-1]:.0f} MiB"
-        for name, seen in outcome.memory.items()
-        if seen[-1] > seen[1] + by
-    ]
 
 
 def _settings() -> str:
@@ -109,7 +97,7 @@ _DEFAULT: Final = frozenset({"ramdisk-error", "validate-interfaces", "ports", "a
 
 
 def _bombard(plan: Plan, running: Service, herd: Herd, outcome: Outcome) -> Counter[int]:
-    """Let the senders send everything; look at the memory at the start, when warm, and in between."""
+    """Let the senders send everything; look at the memory a hundred times in between."""
     spawn = multiprocessing.get_context("spawn")
     configured = configparser.ConfigParser(strict=False, interpolation=None)
     configured.read(running.config)
@@ -122,10 +110,9 @@ def _bombard(plan: Plan, running: Service, herd: Herd, outcome: Outcome) -> Coun
         theirs.close()
         senders.append(process)
         pipes.append(ours)
-    _look(running, outcome)
     total: Counter[int] = Counter()
-    sent = 0
-    done, warm, told, began = 0, plan.callbacks // 4, 0, time.monotonic()
+    sent = looked = told = 0
+    began = time.monotonic()
     open_pipes = list(pipes)
     while open_pipes:
         for pipe in multiprocessing.connection.wait(open_pipes, timeout=1.0):
@@ -138,14 +125,13 @@ def _bombard(plan: Plan, running: Service, herd: Herd, outcome: Outcome) -> Coun
             sent += number
             total.update(counted)
             outcome.faults += bad
-            done += sum(counted.values())
+        if sent >= looked + plan.callbacks // _LOOKS:
+            looked = sent
+            _look(running, outcome, sent)
         if plan.progress and sent >= told + plan.progress:
             told = sent
             held = ", ".join(f"{name} {memory(role.pid).rss:.0f} MiB" for name, role in running.roles.items())
             print(f"{sent} sent, {sent / (time.monotonic() - began):.0f}/s, {held}", file=sys.stderr, flush=True)
-        if warm and done >= warm:
-            _look(running, outcome)
-            warm = 0
     for process in senders:
         process.join()
         if process.exitcode:
@@ -194,9 +180,9 @@ def _send_all(
         thread.join()
 
 
-def _look(running: Service, outcome: Outcome) -> None:
+def _look(running: Service, outcome: Outcome, sent: int) -> None:
     for name, role in running.roles.items():
-        outcome.memory.setdefault(name, []).append(memory(role.pid).rss)
+        outcome.memory.setdefault(name, []).append(Sample(sent, memory(role.pid).rss))
 
 
 class Herd:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.fuzz.drill import Plan, drill, grown
+from tests.fuzz import flatness
+from tests.fuzz.drill import Plan, drill
 from tests.fuzz.mutate import Mutator
 
 
@@ -12,7 +13,7 @@ def test_no_callback_harms_the_service(tmp_path: Path) -> None:
     outcome = drill(Plan(callbacks=20_000, seed=1), tmp_path, f"sqlite:///{tmp_path / 'ferroscope.db'}")
     print(outcome.told())
     assert outcome.faults == []
-    assert grown(outcome, by=40.0) == []
+    assert flatness.faults(flatness.trends(outcome.memory, allowed=1.0)) == []
     assert sum(outcome.statuses.values()) >= 20_000
     # It proves little unless a good part of them gets as far as the hooks.
     assert outcome.statuses[202] > 500
