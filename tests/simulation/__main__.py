@@ -6,6 +6,7 @@ Exits 1 where an invariant is violated. SIGINT and SIGTERM end it with the figur
 from __future__ import annotations
 
 import argparse
+import gc
 import itertools
 import multiprocessing
 import os
@@ -101,20 +102,17 @@ def _play(seed: int, *, bug: str | None, kind: str, transcript: bool = False) ->
 
 def _results(play: partial[Result], options: argparse.Namespace) -> Iterator[Result]:
     """Give the results of the seeds, or of one seed after the other for ever where takeovers are counted."""
-    if options.takeovers or options.hours:
-        for first in itertools.count(options.first, _BATCH):
-            yield from _all(play, range(first, first + _BATCH), options.jobs)
-    yield from _all(play, range(options.first, options.first + options.seeds), options.jobs)
-
-
-def _all(play: partial[Result], seeds: range, jobs: int) -> Iterator[Result]:
-    with multiprocessing.get_context("fork").Pool(max(1, jobs), _as_child) as pool:
-        yield from pool.imap_unordered(play, seeds, chunksize=4)
+    with multiprocessing.get_context("fork").Pool(max(1, options.jobs), _as_child) as pool:
+        if options.takeovers or options.hours:
+            for first in itertools.count(options.first, _BATCH):
+                yield from pool.imap_unordered(play, range(first, first + _BATCH), chunksize=4)
+        yield from pool.imap_unordered(play, range(options.first, options.first + options.seeds), chunksize=4)
 
 
 def _as_child() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.freeze()  # what is imported is no rubbish, and need not be looked through after each seed
 
 
 def _tell(tally: report.Tally, seconds: float) -> None:

@@ -8,6 +8,8 @@ at its deadline, or go on alone. I4 is judged here: at no instant are two gates 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -110,9 +112,15 @@ class Firewall:
 
 
 class Nft(msgspec.Struct):
-    """One run of nft on its way to the kernel."""
+    """One run of nft on its way to the kernel, and ``back`` seconds later with an ``answer``.
+
+    ``frozen_too``: whether it is frozen, and dies, with whoever started it.
+    """
 
     script: str
+    back: float
+    frozen_too: bool
+    answer: Callable[[tuple[str]], object]
     killed: bool = False
 
 
@@ -130,26 +138,13 @@ class SimulatedNft(Command):
         kernel, rng, owner = self._world.kernel, self._rng, self._process.owner
         if rng.random() < self._firewall.fails:
             raise GateError("nft failed (1): Error: Could not process rule: Device or resource busy")
-        task, ticket, run = kernel.me(), kernel.me().ticket, Nft("" if isinstance(stdin, bytes) else stdin)
+        task = kernel.me()
         whole = rng.random() * (4.0 if rng.random() < self._firewall.slow else 0.03)
         there = whole * rng.random()
-        frozen_too = rng.random() < 0.5
-
-        def arrive() -> None:
-            if run.killed or (owner.dead and frozen_too):
-                return
-            if owner.paused and frozen_too:  # nft is frozen with whoever started it
-                kernel.at(0.1, arrive)
-                return
-            try:
-                self._firewall.take(run.script, owner.name)
-            except RefusedError as exc:
-                kernel.at(whole - there, kernel.resume, task, ticket, (str(exc),))
-            else:
-                kernel.at(whole - there, kernel.resume, task, ticket, ("",))
-
-        kernel.at(there, arrive)
-        kernel.at(self._timeout / owner.rate, kernel.resume, task, ticket, None)
+        script = "" if isinstance(stdin, bytes) else stdin
+        run = Nft(script, whole - there, rng.random() < 0.5, partial(kernel.resume, task, task.ticket))
+        kernel.at(there, self._arrive, run)
+        kernel.at(self._timeout / owner.rate, kernel.resume, task, task.ticket, None)
         answer: Any = kernel.park()
         if answer is None:
             run.killed = True
@@ -157,3 +152,17 @@ class SimulatedNft(Command):
         if answer[0]:
             raise GateError(f"nft failed (1): Error: {answer[0]}")
         return ""
+
+    def _arrive(self, run: Nft) -> None:
+        kernel, owner = self._world.kernel, self._process.owner
+        if run.killed or (owner.dead and run.frozen_too):
+            return
+        if owner.paused and run.frozen_too:
+            kernel.at(0.1, self._arrive, run)
+            return
+        error = ""
+        try:
+            self._firewall.take(run.script, owner.name)
+        except RefusedError as exc:
+            error = str(exc)
+        kernel.at(run.back, run.answer, (error,))

@@ -14,8 +14,16 @@ from typing import Any
 
 from greenlet import getcurrent, greenlet
 
+_push = heapq.heappush
+# How often it is looked whether the run is to end, in simulated seconds.
+_CHECK = 0.5
+_NEVER = -1.0
 # More events than any honest run has: something spins without time passing.
 MAX_EVENTS = 5_000_000
+
+
+def _not_yet() -> bool:
+    return False
 
 
 class OverError(BaseException):
@@ -83,6 +91,11 @@ class Kernel:
         self.lines: list[tuple[float, str, str]] | None = [] if transcript else None
         self.on_fault: Callable[[Task, BaseException], None] | None = None
         self.world = Owner("world")
+        self._next: tuple[Task, Any] | None = None  # who goes on after the present event
+        self._until = 0.0
+        self._done: Callable[[], bool] = _not_yet
+        self._was_done = False
+        self._look_at = 0.0
         self._heap: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
         self._order = itertools.count()
         self._hub = getcurrent()
@@ -104,11 +117,12 @@ class Kernel:
         """An invariant is violated: the run ends after the present event."""
         if self.failure is None and not self.over:
             self.failure = ViolationError(rule, what, self.now)
+            self._until = self._look_at = _NEVER
             self.say(f"VIOLATION {rule}: {what}")
 
     def at(self, delay: float, act: Callable[..., object], *arguments: Any) -> None:
         """Let ``act`` happen ``delay`` seconds from now."""
-        heapq.heappush(self._heap, (self.now + delay, next(self._order), act, arguments))
+        _push(self._heap, (self.now + delay, next(self._order), act, arguments))
 
     def spawn(self, owner: Owner, name: str, run: Callable[[], object]) -> Task:
         """Start a task of ``owner``; it begins with an event of its own."""
@@ -133,23 +147,62 @@ class Kernel:
         return task
 
     def resume(self, task: Task, ticket: int, value: Any = None) -> None:
-        """Let the task go on with ``value`` if it still waits with this ticket."""
+        """Let the task go on with ``value``, after the present event, if it still waits with this ticket."""
         owner = task.owner
         if task.ticket != ticket or task.done or owner.dead or self.over:
             return
         if owner.paused or task.frozen:
             owner.deferred.append((task, ticket, value))
-            return
-        task.ticket += 1
-        self.current = task
-        task.greenlet.switch(value)
-        self.current = None
+        elif self._next is not None:  # one at a time
+            self.at(0.0, self.resume, task, ticket, value)
+        else:
+            task.ticket += 1
+            self._next = (task, value)
 
     def park(self) -> Any:
-        """Wait until somebody resumes the present task; return the value that they gave."""
-        if self.over:
+        """Wait until somebody resumes the present task; return the value that they gave.
+
+        Whatever happens meanwhile happens here, without a switch, until another task is to go on.
+        """
+        me, self.current = self.current, None
+        if self.over or me is None:
             raise OverError
-        return self._hub.switch()
+        try:
+            self._happen()
+        except BaseException as exc:  # noqa: BLE001  # no fault of this task's: it ends the run
+            return self._hub.throw(exc)
+        if self._next is None or not self._next[0].greenlet:
+            return self._hub.switch()  # which also starts tasks: each begins at the depth of who started it
+        task, value = self._take()
+        return value if task is me else task.greenlet.switch(value)
+
+    def _take(self) -> tuple[Task, Any]:
+        assert self._next is not None
+        found, self._next = self._next, None
+        self.current = found[0]
+        return found
+
+    def _happen(self) -> None:
+        """Let one event happen after the other until a task is to go on or the run ends (no ``_next``)."""
+        heap, pop = self._heap, heapq.heappop
+        while self._next is None:
+            if heap and heap[0][0] <= self._look_at and self.events < MAX_EVENTS:
+                self.now, _, act, arguments = pop(heap)
+                self.events += 1
+                act(*arguments)
+            elif self._is_over():
+                return
+
+    def _is_over(self) -> bool:
+        """Look whether the run is to end here; if not, when to look again."""
+        if not self._heap or self.events >= MAX_EVENTS or self._look_at >= self._until:
+            return True
+        self.now = max(self.now, self._look_at)
+        self._was_done = self._done()
+        if self._was_done:
+            self._until = _NEVER
+        self._look_at = min(self.now + _CHECK, self._until)
+        return self._was_done
 
     def sleep(self, seconds: float) -> None:
         """Let the present task wait so many true seconds."""
@@ -165,24 +218,21 @@ class Kernel:
 
     def run(self, until: float, done: Callable[[], bool] | None = None) -> bool:
         """Let things happen until time ``until``, a violation, or ``done()``; whether it was done."""
-        heap, pop = self._heap, heapq.heappop
-        check_at = self.now
-        while heap and self.failure is None:
-            if heap[0][0] > until:
-                break
-            when, _, act, arguments = pop(heap)
-            self.now = when
-            act(*arguments)
-            self.events += 1
-            if self.events > MAX_EVENTS:
-                self.fail("spin", f"{MAX_EVENTS} events happened in {self.now:.1f} simulated seconds")
-            if done is not None and when >= check_at:
-                check_at = when + 0.5
-                if done():
-                    return True
-        if self.failure is None:
+        if self.failure is not None:
+            return False
+        self._until, self._done, self._was_done = until, done or _not_yet, False
+        self._look_at = min(self.now + _CHECK, until)
+        self._happen()
+        while self._next is not None:
+            task, value = self._take()
+            task.greenlet.switch(value)
+            self.current = None
+            self._happen()
+        if self.events >= MAX_EVENTS:
+            self.fail("spin", f"{MAX_EVENTS} events happened in {self.now:.1f} simulated seconds")
+        if self.failure is None and not self._was_done:
             self.now = max(self.now, until)
-        return False
+        return self._was_done
 
     def pause(self, owner: Owner) -> None:
         """Stop the owner as SIGSTOP, a debugger or a frozen virtual machine does."""

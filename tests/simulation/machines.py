@@ -51,6 +51,12 @@ class Machine:
         delay = self.rng.choice((0.0, 0.05, 1.0)) * self.rng.random()
         self.world.kernel.at(delay, self._follow, power, generation)
 
+    def reset(self) -> None:
+        """Boot anew at once, without being off in between."""
+        self.power = Power.OFF
+        self.generation += 1
+        self._follow(Power.ON, self.generation)
+
     def _follow(self, power: Power, generation: int) -> None:
         if generation != self.generation or power is self.power:
             return
@@ -128,6 +134,9 @@ class SimulatedBmc:
 
     def set_power(self, node: Node, power: Power) -> None:
         self._call(node, str(power), lambda machine: machine.command(power))
+
+    def reboot(self, node: Node) -> None:
+        self._call(node, "reboot", Machine.reset)
 
     def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
         self._call(node, f"boot from {device}", lambda machine: setattr(machine, "boot_device", device))

@@ -26,6 +26,7 @@ class Link:
         self.deaf_to: tuple[str, ...] = ()  # names of tasks whose words are swallowed
         self._kernel = kernel
         self._rng = kernel.rng(f"link {name}")
+        self._draw = self._rng.random
         self._stalled: list[tuple[Callable[[], object], list[bool]]] = []
 
     @property
@@ -34,8 +35,8 @@ class Link:
 
     def latency(self) -> float:
         """Return a latency: mostly a fraction of a millisecond, now and then much more."""
-        draw = self._rng.random()
-        base = 0.0002 + 0.0006 * self._rng.random()
+        draw = self._draw()
+        base = 0.0002 + 0.0006 * self._draw()
         if draw > 0.98:
             base *= 40
         return base * self.slowness
@@ -61,9 +62,11 @@ class Link:
 
         Returns when it will arrive if nothing happens to the link.
         """
-        delay = max(self.latency(), after - self._kernel.now)
-        self._kernel.at(delay, self._arrive, deliver, patience, lost)
-        return self._kernel.now + delay
+        kernel, delay = self._kernel, self.latency()
+        if after:
+            delay = max(delay, after - kernel.now)
+        kernel.at(delay, self._arrive, deliver, patience, lost)
+        return kernel.now + delay
 
     def _arrive(self, deliver: Callable[[], object], patience: float | None, lost: Callable[[], object] | None) -> None:
         if self.up:

@@ -25,6 +25,7 @@ import ferroscope.adapters.sql.dialect
 import ferroscope.adapters.sql.store
 import ferroscope.election
 import ferroscope.hooks.pipeline
+import ferroscope.observe.party
 import ferroscope.periodic.singleton
 import ferroscope.periodic.timeouts
 import ferroscope.ports.errors
@@ -41,7 +42,7 @@ import ferroscope.runtime.wiring
 import ferroscope.worker.pool
 from ferroscope.adapters.sql import migrate
 from ferroscope.adapters.sql.statements import Statements
-from ferroscope.config.settings import DatabaseSettings, InspectorSettings
+from ferroscope.config.settings import DatabaseSettings, InspectorSettings, Settings
 from tests.simulation import ledger
 from tests.simulation.cluster import HttpServer
 from tests.simulation.database import dialects, driver
@@ -100,6 +101,7 @@ def installed(world: World) -> Iterator[None]:
             put(module, "random", kernel.rng("product"))
         put(sql.store, "time", Sleep(kernel))
         put(sql.store, "Statements", _compiled_once)
+        put(_product.observe.party, "fingerprints", _fingerprints_once())
         for module in (runtime.process, runtime.pxe_filter):
             put(module, "signals", world.signals)
             put(module, "signal", NoMasks())
@@ -112,7 +114,7 @@ def installed(world: World) -> Iterator[None]:
         put(runtime.process, "process_name", lambda _role: kernel.me().owner.name)
         put(runtime.process, "listeners", lambda _settings: [])
         put(runtime.process, "HttpServer", lambda app, _settings, _sockets: HttpServer(world, _here(world), app))
-        put(runtime.wiring, "build_drivers", lambda _settings: {"sim": SimulatedBmc(world, _here(world))})
+        put(runtime.wiring, "build_drivers", lambda _settings, _stop=None: {"sim": SimulatedBmc(world, _here(world))})
         put(sql.dialect, "build_engine", lambda settings: _engine(world, settings))
         put(runtime.backend, "start_watcher", lambda _settings, *, bus, stop: world.listen(bus))
         if world.scenario.ledgers:
@@ -131,6 +133,18 @@ def installed(world: World) -> Iterator[None]:
         put(_product.periodic.timeouts.Timeouts, "step", lambda task, fence: world.checks.stepped(step(task, fence)))
         stack.enter_context(_logging(world))
         yield
+
+
+def _fingerprints_once() -> Callable[[Settings], dict[str, str]]:
+    """A run has one ``Settings`` for all its processes."""
+    fingerprints, known = _product.observe.party.fingerprints, list[tuple[Settings, dict[str, str]]]()
+
+    def look(settings: Settings) -> dict[str, str]:
+        if not known or known[0][0] is not settings:
+            known[:] = [(settings, fingerprints(settings))]
+        return known[0][1]
+
+    return look
 
 
 def _compiled_once(engine: Any) -> Statements:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tests.simulation.run import Line, Result
 
-_YEAR = 365.25 * 24 * 3600
+_YEAR = 365.25 * 24  # in hours
 
 
 def transcript(lines: Sequence[Line]) -> str:
@@ -46,11 +46,18 @@ class Tally:
 
     def summary(self, elapsed: float) -> str:
         """Return the figures; ``elapsed`` is the wall clock's time for all of it, in seconds."""
-        counted = self.counted
+        counted, hours, minutes = self.counted, self.simulated / 3600, elapsed / 60 or 1
+        faults = sum(number for name, number in counted.items() if name.startswith("fault: "))
         rows = [
             ("seeds run", f"{self.seeds}, {len(self.failed)} of them violate an invariant"),
-            ("simulated time", f"{self.simulated / 3600:.1f} h in {elapsed:.0f} s of machine time"),
-            ("simulated years per minute", f"{self.simulated / _YEAR / (elapsed / 60 or 1):.6f}"),
+            ("simulated time", f"{hours:,.1f} hours in {elapsed:,.0f} s, or {self.real:,.0f} s of one core"),
+            (
+                "simulated years per minute",
+                f"{hours / _YEAR / minutes:.5f} ({hours / minutes:,.1f} hours), "
+                f"and {hours / _YEAR / (self.real / 60 or 1):.5f} ({hours / (self.real / 60 or 1):,.1f} hours) "
+                "per minute of one core",
+            ),
+            *self._gates(hours),
             ("inspections", self._list("inspections", ("finished", "error"))),
             ("errors by reason", self._prefixed("error: ")),
             ("claims, commits", f"{counted['claims']}, {counted['commits']}"),
@@ -58,14 +65,15 @@ class Tally:
             (
                 "takeovers",
                 f"{counted['takeovers']} leases went to a new holder in a new epoch, "
-                f"{counted['takeovers'] / (elapsed / 60 or 1):.0f} a minute",
+                f"{counted['takeovers'] / minutes:.0f} a minute, "
+                f"{counted['takeovers'] / (hours or 1):.1f} a simulated hour",
             ),
             (
                 "stale writes",
                 f"{counted['stale writes refused']} refused, 0 accepted" if not self.failed else "see above",
             ),
             ("processes started", f"{counted['processes started']}"),
-            ("faults injected", self._prefixed("fault: ")),
+            ("faults injected", f"{faults / (hours or 1):.1f} a simulated hour: {self._prefixed('fault: ')}"),
             (
                 "lost by fail-overs",
                 f"{counted['commits lost by fail-overs']} commits, "
@@ -84,6 +92,8 @@ class Tally:
             "commits lost by fail-overs",
             "answers 2xx lost by a fail-over",
             "events",
+            "gate openings",
+            "seconds with an open gate",
         }
         others = [
             (name, str(number))
@@ -91,6 +101,20 @@ class Tally:
             if not name.startswith(known) and name not in told
         ]
         return "\n".join(f"{name:28} {value}" for name, value in [*rows, *others])
+
+    def _gates(self, hours: float) -> list[tuple[str, str]]:
+        openings, seconds = self.counted["gate openings"], self.counted["seconds with an open gate"]
+        if not openings:
+            return []
+        double = sum(result.rule == "I4" for result in self.failed)
+        share = seconds / (self.simulated or 1)
+        return [
+            ("gates open at once", f"{double} times more than one"),
+            (
+                "gate openings",
+                f"{openings}, {openings / (hours or 1):.1f} a simulated hour; open {share:.0%} of the time",
+            ),
+        ]
 
     def _list(self, name: str, ends: Sequence[str]) -> str:
         parts = ", ".join(f"{self.counted[f'{name} {end}']} {end}" for end in ends)

@@ -36,7 +36,7 @@ def run(
     bug: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> Result:
     """Play the scenario, with the planted ``bug`` if one is given."""
-    begun = time.perf_counter()
+    begun = time.process_time()
     collecting = gc.isenabled()
     # When rubbish is looked for depends on what ran before, and what finds its end then may still act: a seed
     # must say everything. It also takes a tenth of the time, and one run makes little.
@@ -72,7 +72,7 @@ def run(
         rule=kernel.failure.rule if kernel.failure else None,
         what=kernel.failure.what if kernel.failure else None,
         simulated=kernel.now,
-        real=time.perf_counter() - begun,
+        real=time.process_time() - begun,
         counted=counted,
         lines=kernel.lines,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import Engine, make_url
+from sqlalchemy import Connection, Engine, make_url
 from sqlalchemy.dialects.mysql.mariadb import MariaDBDialect
 from sqlalchemy.dialects.postgresql.base import PGDialect
 from sqlalchemy.pool import QueuePool
@@ -56,9 +56,16 @@ _DIALECTS: dict[Family, Any] = {
 _COMPILED: dict[Family, Any] = {family: LRUCache(2000) for family in _DIALECTS}
 
 
+class _Engine(Engine):
+    """Nobody listens to what its connections do (to the pool's events they do), so none needs a list of who does."""
+
+    def connect(self) -> Connection:
+        return Connection(self, _has_events=False)
+
+
 def engine(family: Family, connect: Callable[[], driver.Connection]) -> Engine:
     """Return an engine with a pool of its own whose connections ``connect`` makes."""
     pool = QueuePool(connect, pool_size=20, max_overflow=-1, reset_on_return=None, use_lifo=True)
-    made = Engine(pool, _DIALECTS[family], make_url(f"{family}://simulated"))
+    made = _Engine(pool, _DIALECTS[family], make_url(f"{family}://simulated"))
     made._compiled_cache = _COMPILED[family]
     return made

@@ -7,6 +7,7 @@ back: then the statement, and even a COMMIT, has taken effect although the calle
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from typing import Any
 
 from tests.simulation.database.errors import SqlError
@@ -137,12 +138,7 @@ class Connection:
         """The server has ended this session; a client that waits hears of it."""
         self.broken = True
         if self._kernel is not None and self._link is not None and self._waiting is not None:
-            task, ticket = self._waiting
-            self._link.send(lambda: self._wake(task, ticket, SqlError("gone")), None)
-
-    def _wake(self, task: Any, ticket: int, value: Any) -> None:
-        assert self._kernel is not None
-        self._kernel.resume(task, ticket, value)
+            self._link.send(partial(self._kernel.resume, *self._waiting, SqlError("gone")), None)
 
     def call(self, sql: str, parameters: list[dict[str, Any]]) -> list[Result]:
         """Send one message and return the answer; the driver's errors."""
@@ -168,25 +164,25 @@ class Connection:
         self._waiting = (task, ticket)
 
         def lost() -> None:
-            self._wake(task, ticket, SqlError("gone"))
+            kernel.resume(task, ticket, SqlError("gone"))
 
         def reply(answer: list[Result] | SqlError) -> None:
-            if link.resets(commit=sql.endswith("COMMIT")):
+            if (link.reset_chance or link.commit_reset_chance) and link.resets(commit=sql.endswith("COMMIT")):
                 kernel.say(
                     f"{self.session.name}: the answer to {_short(sql)} is lost, the connection broken", "network"
                 )
                 self.server.hang_up(self.session)
                 kernel.at(link.latency(), lost)
                 return
-            link.send(lambda: self._wake(task, ticket, answer), timeouts.unanswered, lost)
+            link.send(partial(kernel.resume, task, ticket, answer), timeouts.unanswered, lost)
 
         def arrive() -> None:
             self.session.task = task
             self.server.receive(self.session, sql, parameters, reply)
 
-        if link.swallows(task.name):
+        if link.deaf_to and link.swallows(task.name):
             kernel.at(timeouts.unsent, lost)
-        elif link.resets(commit=False):
+        elif link.reset_chance and link.resets(commit=False):
             kernel.say(f"{self.session.name}: {_short(sql)} never arrives, the connection is broken", "network")
             kernel.at(link.latency(), lost)
             link.send(lambda: self.server.hang_up(self.session), None)
@@ -232,7 +228,7 @@ class Cursor:
         self._rows: list[tuple[Any, ...]] = []
 
     def execute(self, sql: str, parameters: dict[str, Any] | None = None) -> Cursor:
-        self._take(self.connection.call(sql, [dict(parameters or {})]))
+        self._take(self.connection.call(sql, [dict(parameters) if parameters else {}]))
         return self
 
     def executemany(self, sql: str, parameters: Sequence[dict[str, Any]]) -> None:
@@ -244,7 +240,7 @@ class Cursor:
         self._results = results
         if results:
             self._rows, self.rowcount, self.lastrowid, width = results.pop(0)
-            self.description = [(str(place), None, None, None, None, None, None) for place in range(width)] or None
+            self.description = _described(width)
         else:
             self._rows, self.description = [], None
 
@@ -285,11 +281,16 @@ def connector(
             if not link.up:
                 raise OperationalError("connection timed out")
         if server.down:
-            kernel.sleep(link.latency())
+            kernel.sleep(min(link.latency(), timeouts.connect))
             raise OperationalError("connection refused")
         return Connection(server, name=name, limits=limits, kernel=kernel, link=link, owner=owner, timeouts=timeouts)
 
     return connect
+
+
+@lru_cache
+def _described(width: int) -> tuple[Any, ...] | None:
+    return tuple((str(place), None, None, None, None, None, None) for place in range(width)) or None
 
 
 def _short(sql: str) -> str:

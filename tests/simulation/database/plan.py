@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import operator
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 from tests.simulation.database.storage import Key, Row, Table
@@ -30,7 +30,7 @@ class View(Protocol):
     """What a statement sees and does; ``server`` has the one that locks and blocks."""
 
     def now(self) -> float: ...
-    def rows(self, table: Table) -> Iterator[tuple[Key, Row]]: ...
+    def rows(self, table: Table) -> Iterable[tuple[Key, Row]]: ...
     def row(self, table: Table, key: Key) -> Row | None: ...
     def lock(self, table: Table, key: Key, seen: Row, *, skip: bool) -> Row | None:
         """Lock the row and return it as it is by now: None where it is gone or is to be skipped."""
@@ -44,14 +44,12 @@ class Source:
         self.slot = slot
         self.key: Value | None = None
 
-    def scan(self, frame: Frame) -> Iterator[tuple[Key, Row]]:
+    def scan(self, frame: Frame) -> Iterable[tuple[Key, Row]]:
         if self.key is None:
-            yield from frame[1].rows(self.table)
-            return
+            return frame[1].rows(self.table)  # type: ignore[no-any-return]
         key = (self.key(frame),)
         row = frame[1].row(self.table, key)
-        if row is not None:
-            yield key, row
+        return () if row is None else ((key, row),)
 
 
 class Select:

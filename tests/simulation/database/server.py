@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -97,21 +98,27 @@ class Session:
 class Operation:
     """One statement on its way; ``attempt`` may have to be made several times."""
 
-    def __init__(self, server: Server, session: Session, plan: Plan, parameters: dict[str, Any]) -> None:
-        self.server = server
+    __slots__ = ("alone", "done", "finish", "parameters", "plan", "session", "timed", "view", "waits_for")
+
+    def __init__(self, session: Session, plan: Plan, parameters: dict[str, Any]) -> None:
         self.session = session
         self.plan = plan
         self.parameters = parameters
         self.view: StatementView | None = None
-        self.finish: Callable[[Result | SqlError], object] = lambda _result: None
+        self.finish: Callable[[Result | SqlError], object] = _nobody  # who waits for its outcome, if it takes time
         self.done = False
         self.timed = False
         self.alone = False  # a transaction of its own
         self.waits_for: Transaction | None = None
 
 
+def _nobody(_outcome: Result | SqlError) -> None: ...
+
+
 class StatementView:
     """The tables as one statement of one transaction sees them."""
+
+    __slots__ = ("_memory", "_server", "_snapshot", "_transaction")
 
     def __init__(self, server: Server, transaction: Transaction, snapshot: int) -> None:
         self._server = server
@@ -122,17 +129,13 @@ class StatementView:
     def now(self) -> float:
         return self._server.clock()
 
-    def rows(self, table: Table) -> Iterator[tuple[Key, Row]]:
+    def rows(self, table: Table) -> Iterable[tuple[Key, Row]]:
+        committed = table.rows(self._snapshot)
         own = self._transaction.overlay.get(table.name)
         if not own:
-            yield from table.rows(self._snapshot)
-            return
-        for key, row in table.rows(self._snapshot):
-            if key not in own:
-                yield key, row
-        for key, mine in list(own.items()):
-            if mine is not None:
-                yield key, mine
+            return committed
+        present = [(key, row) for key, row in committed if key not in own]
+        return present + [(key, mine) for key, mine in own.items() if mine is not None]
 
     def row(self, table: Table, key: Key) -> Row | None:
         own = self._transaction.overlay.get(table.name)
@@ -189,8 +192,7 @@ class Server:
         self._sessions: dict[Session, None] = {}
         self._snapshots: list[int] = []
         self._rng = kernel.rng("database") if kernel else random.Random(0)
-        if kernel is not None:
-            kernel.at(_SWEEP, self._sweep)
+        self._sweeps = False
 
     def _simulated_time(self) -> float:
         now = self.kernel.now if self.kernel else 0.0
@@ -230,8 +232,7 @@ class Server:
         session.last_active = self.kernel.now if self.kernel else 0.0
         self.hears(session, sql)
         plans = self.planner.plans(sql)
-        work = [(plan, values) for values in parameters for plan in plans]
-        self._go_on(session, work, 0, [], reply)
+        self._go_on(session, [(plan, values) for values in parameters for plan in plans], 0, [], reply)
 
     def _go_on(
         self, session: Session, work: list[tuple[Plan, dict[str, Any]]], place: int, results: list[Result], reply: Reply
@@ -240,26 +241,18 @@ class Server:
             plan, values = work[place]
             place += 1
             if isinstance(plan, Control):
-                try:
-                    self._control(session, plan)
-                except SqlError as exc:
-                    reply(exc)
-                    return
+                self._control(session, plan)
                 continue
-            operation = Operation(self, session, plan, values)
-            outcome: list[Result | SqlError] = []
-            operation.finish = outcome.append
+            operation = Operation(session, plan, values)
             self.statements += 1
-            self._begin(operation)
-            if not outcome:  # it waits: go on when it has ended
-                operation.finish = lambda result, place=place: self._after(  # type: ignore[misc]
-                    session, work, place, results, reply, result
-                )
+            outcome = self._begin(operation)
+            if outcome is None:  # it waits: go on when it has ended
+                operation.finish = partial(self._after, session, work, place, results, reply)
                 return
-            if isinstance(outcome[0], SqlError):
-                reply(outcome[0])
+            if isinstance(outcome, SqlError):
+                reply(outcome)
                 return
-            results.append(outcome[0])
+            results.append(outcome)
         session.last_active = self.kernel.now if self.kernel else 0.0
         reply(results)
 
@@ -302,21 +295,23 @@ class Server:
     def _new(self, session: Session, repeatable: bool, readonly: bool) -> Transaction:
         transaction = Transaction(session, repeatable=repeatable, readonly=readonly)
         self._open[transaction] = None
+        if not self._sweeps and self.kernel is not None and session.limits.idle:
+            self._sweeps = True
+            self.kernel.at(_SWEEP - self.kernel.now % _SWEEP, self._sweep)
         return transaction
 
     # Statements.
 
-    def _begin(self, operation: Operation) -> None:
+    def _begin(self, operation: Operation) -> Result | SqlError | None:
+        """Begin the statement; its outcome, or None where its ``finish`` will be told."""
         session = operation.session
         if session.failed:
-            operation.finish(SqlError("aborted"))
-            return
+            return SqlError("aborted")
         plan = operation.plan
         locks = plan.writes or (isinstance(plan, Select) and plan.locks)
         gap = locks and self.kernel is not None and self.family == "postgresql" and self._rng.random() < self.gap_chance
         if not gap:
-            self._attempt(operation)
-            return
+            return self._attempt(operation)
         assert self.kernel is not None
         self._look(operation)
         self._snapshots.append(self.sequence)
@@ -325,10 +320,10 @@ class Server:
 
         def later() -> None:
             self._snapshots.remove(snapshot)
-            if not operation.done:
-                self._attempt(operation)
+            self._again(operation)
 
         self.kernel.at(self._rng.choice((0.0002, 0.002, 0.02)) * self._rng.random(), later)
+        return None
 
     def _look(self, operation: Operation) -> tuple[Transaction, StatementView]:
         """Return the statement's transaction and its view; the snapshot is taken the first time."""
@@ -348,9 +343,14 @@ class Server:
             operation.view = StatementView(self, transaction, snapshot)
         return transaction, operation.view
 
-    def _attempt(self, operation: Operation) -> None:
-        if operation.done:
-            return
+    def _again(self, operation: Operation) -> None:
+        if not operation.done:
+            outcome = self._attempt(operation)
+            if outcome is not None:
+                operation.finish(outcome)
+
+    def _attempt(self, operation: Operation) -> Result | SqlError | None:
+        """Run the statement; None where it has to wait."""
         session = operation.session
         transaction, view = self._look(operation)
         session.waiting = operation
@@ -360,17 +360,15 @@ class Server:
         try:
             result = self._run(transaction, plan, frame)
         except BlockedError as exc:
-            self._block(operation, exc)
-            return
+            return self._block(operation, exc)
         except SqlError as exc:
-            self._fail(operation, exc)
-            return
+            return self._fail(operation, exc)
         operation.done = True
         session.waiting = None
         if operation.alone:
             session.transaction = None
             self._commit(transaction)
-        operation.finish(result)
+        return result
 
     def _run(self, transaction: Transaction, plan: Plan, frame: list[Any]) -> Result:
         if isinstance(plan, Select):
@@ -482,20 +480,20 @@ class Server:
 
     # Waiting.
 
-    def _block(self, operation: Operation, blocked: BlockedError) -> None:
+    def _block(self, operation: Operation, blocked: BlockedError) -> SqlError | None:
         holder = blocked.holder
         operation.waits_for = holder
         if self.kernel is None or self._deadlocked(operation):
             if self.kernel is not None:
                 self.deadlocks += 1
                 self.kernel.say(f"deadlock over {blocked.what}: rolled back", "database")
-            self._fail(operation, SqlError("deadlock" if self.kernel else "lock timeout"))
-            return
+            return self._fail(operation, SqlError("deadlock" if self.kernel else "lock timeout"))
         holder.waiters.append(operation)
         if not operation.timed:
             operation.timed = True
             self.kernel.at(operation.session.limits.lock, self._time_out, operation)
             self.kernel.say(f"{operation.session.name} waits for {blocked.what}", "database")
+        return None
 
     def _deadlocked(self, operation: Operation) -> bool:
         mine = operation.session.transaction
@@ -511,7 +509,7 @@ class Server:
 
     def _time_out(self, operation: Operation) -> None:
         if not operation.done:
-            self._fail(operation, SqlError("lock timeout"))
+            operation.finish(self._fail(operation, SqlError("lock timeout")))
 
     def _sweep(self) -> None:
         """End the sessions whose client has said nothing within a transaction for too long."""
@@ -522,9 +520,11 @@ class Server:
             if idle and session.waiting is None and session.last_active + idle < self.kernel.now:
                 self.kernel.say(f"{session.name} was idle in a transaction for {idle:g} s: rolled back", "database")
                 self._break(session)
-        self.kernel.at(_SWEEP, self._sweep)
+        self._sweeps = bool(self._open)
+        if self._sweeps:
+            self.kernel.at(_SWEEP, self._sweep)
 
-    def _fail(self, operation: Operation, error: SqlError) -> None:
+    def _fail(self, operation: Operation, error: SqlError) -> SqlError:
         operation.done = True
         session = operation.session
         session.waiting = None
@@ -533,7 +533,7 @@ class Server:
             self._roll_back(transaction)
             session.transaction = None
             session.failed = self.family == "postgresql" and not operation.alone
-        operation.finish(error)
+        return error
 
     # The end of transactions.
 
@@ -574,7 +574,7 @@ class Server:
         self._rng.shuffle(waiters)
         for operation in waiters:
             if not operation.done and self.kernel is not None:
-                self.kernel.at(self._rng.random() * 0.0005, self._attempt, operation)
+                self.kernel.at(self._rng.random() * 0.0005, self._again, operation)
 
     # Trouble.
 

@@ -5,7 +5,6 @@ A row is a dictionary that is never changed in place. ``head`` is the newest com
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from sqlalchemy import MetaData
@@ -53,13 +52,9 @@ class Table:
             version = version.before
         return None if version is None else version.row
 
-    def rows(self, sequence: int) -> Iterator[tuple[Key, Row]]:
-        for key, version in list(self.heads.items()):
-            seen: Version | None = version
-            while seen is not None and seen.sequence > sequence:
-                seen = seen.before
-            if seen is not None and seen.row is not None:
-                yield key, seen.row
+    def rows(self, sequence: int) -> list[tuple[Key, Row]]:
+        """Return all rows that a snapshot taken at ``sequence`` sees."""
+        return [(key, row) for key in self.heads if (row := self.at(key, sequence)) is not None]
 
     def put(self, key: Key, row: Row | None, sequence: int, *, keep: bool) -> None:
         """Commit a version; older ones stay only as long as a snapshot may need them."""

@@ -1,0 +1,146 @@
+"""Requests that are claimed twice, too early or never, and what dead members held."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+from sqlalchemy import bindparam, select, update
+
+from ferroscope.adapters.sql import queue, requests, store
+from ferroscope.worker import loop
+from tests.simulation.bugs.registry import bug
+
+_r = requests._r
+
+
+@bug("acknowledge-first", "a request is taken off the queue before its task has run", seeds=3)
+def _() -> Iterator[Any]:
+    prepare, consume = loop.Worker.prepare, requests.SqlRequests.consume
+
+    def prepared(self: Any, tx: Any, claim: Any, **options: Any) -> Any:
+        result = prepare(self, tx, claim, **options)
+        consume(tx.requests, claim)
+        return result
+
+    yield loop.Worker, "prepare", prepared
+    yield requests.SqlRequests, "consume", lambda _self, _claim: None
+    yield requests.SqlRequests, "hold", lambda _self, _claim, **_noted: None
+
+
+@bug("orphans-kept", "what dead members hold is never freed", seeds=20)
+def _() -> Iterator[Any]:
+    yield queue.SqlQueue, "_free_orphans", lambda _self, _holder: None
+
+
+@bug("node-not-locked", "a claim does not lock its node", seeds=20)
+def _() -> Iterator[Any]:
+    mine = {name: value for name, value in queue._MINE.items() if name != "claimed_node"}
+    free = (
+        select(_r.id)
+        .where(_r.holder.is_(None), _r.due_at <= queue.db_now())
+        .order_by(_r.id)
+        .limit(1)
+        .with_for_update(skip_locked=True)
+    )
+    table = queue.schema.requests
+    yield queue, "_NEXT", free
+    yield (
+        queue,
+        "_CLAIM",
+        update(table).where(_r.id == free.scalar_subquery()).values(mine).returning(*requests.REQUEST.columns),
+    )
+    yield queue, "_CLAIM_ID", update(table).where(_r.id == bindparam("_id"), _r.holder.is_(None)).values(mine)
+
+
+@bug("node-stays-locked", "giving a request back leaves its node locked", seeds=20)
+def _() -> Iterator[Any]:
+    statement = requests._RETRY._generate()
+    kept = {
+        column: value
+        for column, value in statement._values.items()
+        if str(getattr(column, "key", column)) != "claimed_node"
+    }
+    statement._values = type(statement._values)(kept)
+    yield requests, "_RETRY", statement
+
+
+@bug("put-outside", "the request is put on the queue after the transaction that changes the state", seeds=3)
+def _() -> Iterator[Any]:
+    put, write = requests.SqlRequests.put, store.SqlStore.write
+
+    def later(self: Any, request: Any, *, instead_of: Any = None) -> Any:
+        if instead_of is not None:
+            return put(self, request, instead_of=instead_of)
+        late = self._tx.__dict__.setdefault("late", [])
+        late.append(request)
+        return None
+
+    def written(self: Any, work: Any, *, durable: bool = True) -> Any:
+        late: list[Any] = []
+
+        def noting(tx: Any) -> Any:
+            result = work(tx)
+            late[:] = tx.__dict__.get("late", [])
+            return result
+
+        result = write(self, noting, durable=durable)
+        for request in late:
+            write(self, lambda tx, request=request: put(tx.requests, request), durable=durable)
+        return result
+
+    yield requests.SqlRequests, "put", later
+    yield store.SqlStore, "write", written
+
+
+@bug(
+    "claims-doubted-not",
+    "a claim whose answer was lost is forgotten, and held for ever",
+    seeds=40,
+    faults=("broken connections",),
+    mean_between_faults=3.0,
+)
+def _() -> Iterator[Any]:
+    yield queue.SqlQueue, "_free_doubtful", lambda self: self._doubtful.clear()
+    yield from _own_claims_not_looked_at()
+
+
+@bug(
+    "own-claims-trusted",
+    "a process never looks whether it still knows of what it holds (found by this simulation)",
+    seeds=60,
+    faults=("lost tail", "power failure", "broken connections"),
+)
+def _() -> Iterator[Any]:
+    yield from _own_claims_not_looked_at()
+
+
+def _own_claims_not_looked_at() -> Iterator[Any]:
+    orphans = select(_r.id, _r.holder, _r.token).where(
+        _r.holder.is_not(None), ~queue._ALIVE, _r.holder != bindparam("_me")
+    )
+    yield queue, "_ORPHANS", orphans
+
+
+@bug(
+    "same-token",
+    "what follows is held under the token of what was before (found by this simulation)",
+    seeds=100,
+    faults=("lost tail",),
+    mean_between_faults=1.5,
+    nodes=8,
+    rounds=4,
+    slow_bmc=0.2,
+    aborts=0.0,
+)
+def _() -> Iterator[Any]:
+    turn = requests.SqlRequests._turn
+
+    def turned(self: Any, claim: Any, request: Any) -> Any:
+        with mock.patch.object(requests.uuid, "uuid4", lambda: claim.token):
+            result = turn(self, claim, request)
+        self._tx.ended.discard(claim.token)
+        return result
+
+    yield requests.SqlRequests, "_turn", turned

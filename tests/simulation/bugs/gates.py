@@ -1,0 +1,85 @@
+"""PXE gates that are open although another may be."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from ferroscope.adapters.gate import nftables
+from ferroscope.ports.gate import GateError
+from ferroscope.pxe import gate, opening
+from tests.simulation.bugs.registry import bug
+
+
+@bug("gate-outlives-lease", "the kernel closes a gate after its lease has ended, not before", seeds=20, kind="gates")
+def _() -> Iterator[Any]:
+    hold = nftables.NftablesGate.hold
+    yield nftables.NftablesGate, "hold", lambda self, until: hold(self, until + 6.0)
+
+
+@bug("gate-always-seconds", "a gate opens for seconds whatever is left of its lease", seeds=40, kind="gates")
+def _() -> Iterator[Any]:
+    hold = nftables.NftablesGate.hold
+    yield nftables.NftablesGate, "hold", lambda self, _until: hold(self, self._timed._clock.monotonic() + 5.0)
+
+
+@bug(
+    "gate-without-guard",
+    "a successor opens as soon as it is elected, and the clock of the one before is slow",
+    seeds=20,
+    kind="gates",
+    clock_spread=0.2,
+    faults=("partition", "partition", "deaf heart"),
+    hosts=3,
+    mean_between_faults=4.0,
+    lease={"profile": "custom", "ttl": 6.0, "renew": 1.5, "poll": 6.0, "margin": 0.2},
+    pxe_filter={"interfaces": ("eth0",), "channels": False, "guard": 2.0},  # what such clocks and margin need
+)
+def _() -> Iterator[Any]:
+    lead = gate.Gate.lead
+
+    def at_once(self: Any, tenure: Any) -> None:
+        self._settings = msgspec.structs.replace(self._settings, guard=0.0)
+        lead(self, tenure)
+
+    yield gate.Gate, "lead", at_once
+
+
+@bug("gate-held-after-loss", "a gate is held open although its lease is lost", seeds=20, kind="gates")
+def _() -> Iterator[Any]:
+    def run(self: Any) -> None:
+        while not self._stop.wait(self._period):
+            with contextlib.suppress(GateError):
+                self._backend.hold(self._clock.monotonic() + 4.0)
+
+    yield opening.Opening, "_run", run
+
+
+@bug(
+    "gate-not-armed",
+    "an opening that is late on its way to the kernel opens all the same",
+    seeds=60,
+    kind="gates",
+    faults=("slow firewall", "pause", "crash", "partition"),
+    mean_between_faults=3.0,
+    lease={"profile": "fast"},
+)
+def _() -> Iterator[Any]:
+    def let_pass(self: Any, timeout: float) -> None:
+        self._load(f"flush set {self._table} open", self._let_pass(timeout))
+
+    yield nftables.NftablesGate, "open", lambda self, _ticket, timeout: let_pass(self, timeout)
+    yield nftables.NftablesGate, "refresh", let_pass
+
+
+@bug("gate-resigns-open", "the office is handed on while its gate is still open", seeds=20, kind="gates")
+def _() -> Iterator[Any]:
+    def end(self: Any) -> bool:
+        self._stop.set()
+        return True
+
+    yield opening.Opening, "end", end
+    yield gate.Gate, "fail_closed", lambda _self: None

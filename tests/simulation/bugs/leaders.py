@@ -1,0 +1,86 @@
+"""Leaders that trust their lease for too long, or keep it for too long."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from ferroscope import election
+from ferroscope.adapters.sql import leases, records
+from ferroscope.ports.errors import LeaseLostError, StoreUnavailableError
+from tests.simulation.bugs.registry import bug
+
+_l = leases._l
+
+
+@bug("renewal-error-ignored", "a leader whose renewal is refused goes on as if it were granted", seeds=20)
+def _() -> Iterator[Any]:
+    def renew(self: Any) -> bool:
+        asked_at = self._clock.monotonic()
+        with contextlib.suppress(LeaseLostError, StoreUnavailableError):
+            self.lease = self._store.write(lambda tx: tx.leases.renew(self.lease, self._profile.ttl))
+        self._trusted_until = election.trusted_until(asked_at, self._profile)
+        return True
+
+    yield election.Tenure, "renew", renew
+
+
+@bug(
+    "renewal-despite-hang", "the lease is renewed although the leader's work hangs", seeds=30, faults=("hang", "pause")
+)
+def _() -> Iterator[Any]:
+    renew = election.Tenure.renew
+
+    def stubborn(self: Any) -> bool:
+        self.progress()
+        return renew(self)
+
+    yield election.Tenure, "renew", stubborn
+
+
+@bug(
+    "trust-from-answer",
+    "the holder trusts its lease from the answer on, not from the question",
+    seeds=60,
+    faults=("slow network", "partition"),
+    mean_between_faults=2.0,
+    nodes=1,
+)
+def _() -> Iterator[Any]:
+    stand, renew = election.Candidate.stand, election.Tenure.renew
+
+    def late_stand(self: Any) -> Any:
+        tenure = stand(self)
+        if tenure is not None:
+            tenure._trusted_until = election.trusted_until(self._clock.monotonic(), self._profile)
+        return tenure
+
+    def late_renew(self: Any) -> bool:
+        done = renew(self)
+        if done:
+            self._trusted_until = election.trusted_until(self._clock.monotonic(), self._profile)
+        return done
+
+    yield election.Candidate, "stand", late_stand
+    yield election.Tenure, "renew", late_renew
+
+
+@bug(
+    "no-margin",
+    "the holder trusts its lease to its very end, whatever its clock's rate",
+    seeds=40,
+    faults=("partition", "pause", "deaf heart"),
+    clock_spread=0.1,
+)
+def _() -> Iterator[Any]:
+    yield election, "trusted_until", lambda asked_at, profile: asked_at + profile.ttl
+
+
+@bug("release-forgotten", "a process that stops keeps its leases", seeds=10)
+def _() -> Iterator[Any]:
+    def resign(self: Any) -> None:
+        self._resigned = self._over = True
+
+    yield election.Tenure, "resign", resign
+    yield records, "_FREE_LEASES", records._FREE_LEASES.where(_l.epoch < 0)

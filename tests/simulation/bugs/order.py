@@ -1,0 +1,117 @@
+"""State and task in the wrong order, and what is taken for what it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from ferroscope import transition
+from ferroscope.domain.outcome import Retry
+from ferroscope.domain.reasons import Reason
+from ferroscope.domain.states import Event
+from ferroscope.worker import context as worker_context
+from ferroscope.worker import loop, settle
+from ferroscope.worker.tasks import start
+from tests.simulation.bugs.registry import bug
+
+
+@bug("strict-after", "the state of a strict event is saved after its task, as if it were reentrant", seeds=3)
+def _() -> Iterator[Any]:
+    def save(_self: Any, tx: Any, locked: Any, _decision: Any) -> Any:
+        tx.requests.hold(locked.claim)
+        return locked
+
+    yield loop.Worker, "save", save
+
+
+@bug("reentrant-before", "the state of a reentrant event is saved before its task, as if it were strict", seeds=20)
+def _() -> Iterator[Any]:
+    prepared = loop.Worker.prepared
+
+    def eager(self: Any, claim: Any, handed: Any) -> Any:
+        locked, decision = prepared(self, claim, handed)
+        if not isinstance(decision, loop.Run) or claim.request.event in (Event.CONTINUE, Event.REAPPLY):
+            return locked, decision
+
+        def work(tx: Any) -> Any:
+            tx.requests.hold(claim)
+            node = tx.nodes.get(locked.node.uuid, lock=True)
+            return node if node.state is decision.transition.target else transition.apply(tx, node, decision.transition)
+
+        self.persist(work)
+        return locked, decision
+
+    yield loop.Worker, "prepared", eager
+
+
+@bug("intent-after", "the intent of a power-on is recorded after the power-on", seeds=3)
+def _() -> Iterator[Any]:
+    def power_on(self: Any, context: Any) -> None:
+        with self._throttle.turn(context) as turn:
+            start.ensure_power(context, start.Power.ON)
+            context.intend("power on", turn.fence)
+
+    yield start.StartTask, "_power_on", power_on
+
+
+@bug(
+    "intent-ignored",
+    "a rerun does not look whether an earlier attempt has powered the machine on",
+    seeds=40,
+    faults=("crash", "pause"),
+    mean_between_faults=2.0,
+    supervised=1.0,
+    slow_bmc=0.2,
+    nodes=6,
+)
+def _() -> Iterator[Any]:
+    yield worker_context.TaskContext, "intended", lambda _self, _effect: False
+
+
+@bug(
+    "command-moves",
+    "a command puts the state back that it found (found by this simulation)",
+    seeds=40,
+    faults=(),
+    commands=0.9,
+    slow_bmc=0.3,
+    nodes=6,
+)
+def _() -> Iterator[Any]:
+    yield settle, "COMMANDS", frozenset()
+
+
+@bug(
+    "own-save-forgotten",
+    "a save whose answer was lost is taken for another callback (found by this simulation)",
+    seeds=60,
+    faults=("broken connections",),
+    mean_between_faults=3.0,
+)
+def _() -> Iterator[Any]:
+    yield loop.Worker, "_has_begun", lambda _self, _tx, _claim: False
+
+
+@bug(
+    "outage-counts",
+    "a database that is away costs an attempt (found by this simulation)",
+    seeds=100,
+    faults=("database restart", "broken connections"),
+    mean_between_faults=0.7,
+    nodes=8,
+    worker={"max_attempts": 2},
+)
+def _() -> Iterator[Any]:
+    run_task = loop.Worker.run_task
+
+    def counting(self: Any, context: Any, decision: Any) -> Any:
+        outcome = run_task(self, context, decision)
+        if isinstance(outcome, Retry) and outcome.reason is Reason.STORE_UNAVAILABLE:
+            if context.request.attempt >= self.settings.worker.max_attempts:
+                return loop.Fail(outcome.reason, outcome.message)
+            return msgspec.structs.replace(outcome, counted=True)
+        return outcome
+
+    yield loop.Worker, "run_task", counting

@@ -1,0 +1,30 @@
+"""Processes that were asked to stop and go on."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from ferroscope.adapters.sql import queue
+from ferroscope.ports.errors import StoreUnavailableError
+from ferroscope.worker import loop
+from tests.simulation.bugs.registry import bug
+
+
+@bug("takes-on", "a worker that was asked to stop goes on taking requests", seeds=20)
+def _() -> Iterator[Any]:
+    get, run = queue.SqlQueue.get, loop.Worker.run
+
+    def go_on(self: Any) -> None:
+        run(self)
+        while True:
+            with contextlib.suppress(StoreUnavailableError):
+                self.step()
+
+    yield (
+        queue.SqlQueue,
+        "get",
+        lambda self, holder, timeout, stop: get(self, holder, timeout, type(stop)(stop._kernel)),
+    )
+    yield loop.Worker, "run", go_on

@@ -1,0 +1,64 @@
+"""A throttle that lets two machines power on at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ferroscope.worker import throttle
+from tests.simulation.bugs.registry import bug
+
+
+@bug("throttle-released-early", "the throttle's lease is released before the sleep", seeds=20)
+def _() -> Iterator[Any]:
+    @contextmanager
+    def turn(self: Any, context: Any) -> Iterator[Any]:
+        if self._quantum:
+            tenure = self._candidate.stand()
+            if tenure is None:
+                raise throttle.ThrottledError(self._quantum)
+            tenure.resign()
+            context.pause(self._quantum)
+        yield throttle._UNTHROTTLED
+
+    yield throttle.RebootThrottle, "turn", turn
+
+
+@bug(
+    "throttle-unfenced",
+    "whoever slept under the throttle powers on without asking whether the lease is still theirs",
+    seeds=60,
+    faults=("pause under throttle", "crash"),
+    mean_between_faults=4.0,
+    worker={"reboot_throttle": 4.0},
+    drivers={"command_timeout": 1.0},
+    nodes=6,
+    rounds=3,
+)
+def _() -> Iterator[Any]:
+    turn = throttle.RebootThrottle.turn
+
+    @contextmanager
+    def unfenced(self: Any, context: Any) -> Iterator[Any]:
+        with turn(self, context):
+            yield throttle._UNTHROTTLED
+
+    yield throttle.RebootThrottle, "_confirm", lambda _self, _tenure: None
+    yield throttle.RebootThrottle, "turn", unfenced
+
+
+@bug(
+    "throttle-outlived",
+    "a slow BMC powers a machine on after the throttle's lease is over (found by this simulation)",
+    seeds=60,
+    slow_bmc=0.2,
+    worker={"reboot_throttle": 4.0},
+)
+def _() -> Iterator[Any]:
+    begin = throttle.RebootThrottle.__init__
+
+    def short(self: Any, quantum: float, **options: Any) -> None:
+        begin(self, quantum, **{**options, "command": 0.0})
+
+    yield throttle.RebootThrottle, "__init__", short
