@@ -12,9 +12,9 @@ from typing import Final
 import click
 from rich.console import Console
 
+from bench import callbacks, ha, hooks, hot, machine, show, versus
 from bench import cycle as cycles
 from bench import gate as gates
-from bench import ha, hooks, hot, machine, show
 from bench import reads as readings
 from bench import rules as rule_costs
 from bench import scale as scales
@@ -181,11 +181,13 @@ def rules(found: tuple[Report, Path], number: int = 20, size: int = 40_000, runs
     show.rules(report, rule_costs.measure(number, size, runs))
 
 
+main.add_command(callbacks.callback)
 main.add_command(ha.failover)
 main.add_command(ha.lookup)
 main.add_command(ha.scaleout)
 main.add_command(gates.gate)
 main.add_command(hooks.hooks)
+main.add_command(versus.versus)
 
 
 def _end(report: Report, name: str, *, save: bool, check: bool) -> None:

@@ -7,7 +7,7 @@ processes; the figures are the median round's. CPU is that of the service and th
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -83,15 +83,23 @@ class Cycle(msgspec.Struct, frozen=True):
 
 
 def measure(
-    name: str, load: Load, directory: Path, *, commands: Mapping[str, Sequence[str]] | None = None, extra: str = ""
+    name: str,
+    load: Load,
+    directory: Path,
+    *,
+    commands: Mapping[str, Sequence[str]] | None = None,
+    extra: str = "",
+    prepare: Callable[[Service], None] | None = None,
 ) -> Cycle:
-    """Run the load on a database of the kind ``name``; ``commands`` as in ``service``."""
+    """Run the load on a database of the kind ``name``; ``commands`` as in ``service``, ``prepare`` comes first."""
     with (
         scratch(directory) as place,
         database(name, place) as base,
         service(place, base.url, commands=commands, extra=extra) as running,
         field(running, load, place) as beside,
     ):
+        if prepare is not None:
+            prepare(running)
         enrolled = beside.do("enrol", dict[str, Any])
         if enrolled["failed"]:
             failed = [f"{node}: {why}" for node, why in enrolled["failed"].items()]

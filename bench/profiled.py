@@ -66,7 +66,7 @@ class Profiler:
 
         def counted(constants: Statements, cursor: Any, statement: Any, given: Any) -> Any:
             if id(statement) not in texts:
-                texts[id(statement)] = (statement, str(statement))
+                texts[id(statement)] = (statement, str(statement.compile(dialect=constants._dialect)))
             text = texts[id(statement)][1]
             began = time.perf_counter()
             try:

@@ -40,7 +40,7 @@ def measure(number: int, size: int, runs: int) -> Cost:
     sent: Document = dict(document(0, size=size))
     inventory = sent.pop("inventory")
     pipeline = from_settings(InspectorSettings())
-    rules = [_rule(index) for index in range(number)]
+    rules = [example(index) for index in range(number)]
     began = time.process_time()
     compiled = RuleSet.of(1, [compile_rule(rule) for rule in rules])
     compiling = time.process_time() - began
@@ -62,7 +62,8 @@ def _median(values: list[float]) -> float:
     return sorted(values)[len(values) // 2] * 1000
 
 
-def _rule(index: int) -> Rule:
+def example(index: int) -> Rule:
+    """Return a rule of one of the usual kinds."""
     kind: dict[str, Any] = _KINDS[index % len(_KINDS)]
     return Rule(uuid=f"{index:08d}-0000-4000-8000-000000000000", priority=index, **kind)
 
