@@ -18,8 +18,8 @@ from ferroscope.ports.gate import GateBackend, GateError
 
 _log = structlog.get_logger(__name__)
 
-# A closed gate is tried more often than an open one is refreshed. A mechanism that counts whole seconds can open with
-# a lease that was renewed just now only, and renewals have the same period: it might never see one.
+# A closed gate is tried so much more often than an open one is refreshed. A mechanism that counts whole seconds can
+# open with a lease that was renewed just now only, and renewals have the same period: it might never see one.
 _SOONER: Final = 10
 
 
@@ -71,8 +71,17 @@ class Opening:
         return True
 
     def _run(self) -> None:
-        while not self._stop.wait(self._period if self.open else self._period / _SOONER) and self._tenure.may_act():
+        while not self._stop.wait(self._pause()) and self._tenure.may_act():
             self._hold()
+
+    def _pause(self) -> float:
+        """Return when to refresh: while half of the opening is left, for a refresh takes its time, too.
+
+        What a refresh adds is what the lease allows for beyond the opening before; so one that came late would be
+        followed by one that comes early and adds little, and that by one that comes too late.
+        """
+        left = self.open_until - self._clock.monotonic()
+        return max(self._period / _SOONER, min(self._period, left / 2))
 
     def _hold(self) -> None:
         if not self._tenure.may_act():

@@ -13,27 +13,37 @@ from ferroscope.adapters.memory.bus import LocalBus
 from ferroscope.adapters.memory.store import MemoryStore
 from ferroscope.domain.lease import DEFAULT, FAST, LeaseProfile
 from ferroscope.election import Candidate
+from ferroscope.ports.gate import GateError
 from ferroscope.pxe.opening import Opening
 from tests.unit.worker.conftest import ManualClock, ManualStop
 
-# How long a program takes to start and to tell the kernel; a renewal takes as long.
+# How long a renewal takes; a program that tells the kernel takes as long on an idle host.
 _RUN = 0.02
+_QUICK = LeaseProfile(ttl=3.0, renew=0.5, poll=3.0, margin=0.5)
 
 
 class Kernel:
-    """Sets whose time-outs are in steps of so many seconds; see ``timed.Kernel``."""
+    """Sets whose time-outs are in steps of so many seconds; see ``timed.Kernel``. ``shut`` is when one ran out."""
 
-    def __init__(self, clock: ManualClock, step: float) -> None:
+    def __init__(self, clock: ManualClock, step: float, run: float = _RUN) -> None:
         self.clock, self.step = clock, step
+        self.shut: list[float] = []
+        self._run = run
+        self._open_until = 0.0
 
     def arm(self, ticket: int, timeout: float) -> None:
-        self.clock.now += _RUN
+        self.clock.now += self._run
 
     def open(self, ticket: int, timeout: float) -> None:
-        self.clock.now += _RUN
+        self.clock.now += self._run
+        self._open_until = self.clock.now + timeout
 
     def refresh(self, timeout: float) -> None:
-        self.clock.now += _RUN
+        self.clock.now += self._run
+        if self.clock.now >= self._open_until:
+            self.shut.append(self._open_until)
+            raise GateError("No such file or directory")
+        self._open_until = self.clock.now + timeout
 
 
 class Gate:
@@ -42,8 +52,8 @@ class Gate:
     name = "memory"
     self_closing = True
 
-    def __init__(self, clock: ManualClock, step: float) -> None:
-        self.hold = TimedOpening(Kernel(clock, step), clock).hold
+    def __init__(self, kernel: Kernel) -> None:
+        self.hold = TimedOpening(kernel, kernel.clock).hold
 
     def close(self) -> None:
         """It is."""
@@ -77,7 +87,24 @@ class AtOnce(threading.Thread):
 @pytest.mark.parametrize("step", [0.001, 1.0])
 @pytest.mark.parametrize("profile", [DEFAULT, FAST], ids=["default", "fast"])
 def test_it_is_open_soon_and_stays_so_wherever_renewals_fall(profile: LeaseProfile, step: float, phase: float) -> None:
-    clock = ManualClock()
+    every = profile.renew + _RUN
+    assert [at for at in lead(Kernel(ManualClock(), step), profile, phase) if at > 0.5 + 2 * every] == []
+
+
+@pytest.mark.parametrize("phase", [0.2, 0.4, 0.6, 0.8, 1.0])
+@pytest.mark.parametrize("profile", [DEFAULT, FAST, _QUICK], ids=["default", "fast", "quick"])
+def test_it_stays_open_though_each_refresh_is_on_its_way_for_a_while(profile: LeaseProfile, phase: float) -> None:
+    kernel = Kernel(ManualClock(), 0.001, run=0.25)
+    lead(kernel, profile, phase)
+    assert kernel.shut == []
+
+
+def lead(kernel: Kernel, profile: LeaseProfile, phase: float) -> list[float]:
+    """Lead for 20 seconds; return at which of them a renewal found the gate closed.
+
+    The first renewal comes after the part ``phase`` of the time between two.
+    """
+    clock = kernel.clock
     store = MemoryStore(bus=LocalBus(), clock=clock)
     tenure = Candidate("pxe/net", "a", store=store, clock=clock, profile=profile).stand()
     assert tenure is not None
@@ -91,10 +118,10 @@ def test_it_is_open_soon_and_stays_so_wherever_renewals_fall(profile: LeaseProfi
         assert tenure.renew()
 
     opening: Opening = Opening(
-        Gate(clock, step),  # type: ignore[arg-type]
+        Gate(kernel),  # type: ignore[arg-type]
         tenure, clock=clock, period=min(1.0, profile.ttl / 6), new_thread=AtOnce,
         new_flag=partial(Beat, clock, renew, at=won + phase * every, every=every, end=won + 20),
     )  # fmt: skip
     clock.now += 0.5  # the guard
     opening.start()
-    assert [at for at in closed if at > 0.5 + 2 * every] == []
+    return closed
