@@ -474,7 +474,7 @@ class Checks:
             self._fail("thread", f"{process.owner.name} exited with {code}: one of its threads failed")
         if process.terminated_at is None or code != 0:
             return
-        took = self._kernel.now - process.terminated_at
+        took = process.stopped_in
         grace = self._world.scenario.settings.worker.graceful_timeout
         troubled = self._world.troubled_since(process.host, process.terminated_at)
         if took > (grace + 5.0 if not troubled else 3 * grace):

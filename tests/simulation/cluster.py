@@ -135,6 +135,7 @@ class SimulatedProcess:
         self.http: HttpServer | None = None
         self.exit_code: int | None = None
         self.terminated_at: float | None = None
+        self._missed = 0.0
         self.ended_at: float | None = None
         self.listeners: list[Any] = []
         world.process_of[self.owner] = self
@@ -171,10 +172,18 @@ class SimulatedProcess:
         """Since when it should take no more requests: an api answers its calls before the rest is stopped."""
         return self.terminated_at if self.http is None else self.http.drained_at
 
+    @property
+    def stopped_in(self) -> float:
+        """How many seconds it took to stop, without those for which it was frozen."""
+        assert self.terminated_at is not None
+        assert self.ended_at is not None
+        return self.ended_at - self.terminated_at - (self.owner.missed - self._missed)
+
     def terminate(self) -> None:
         """SIGTERM."""
         if self.terminated_at is None and not self.owner.dead:
             self.terminated_at = self.world.kernel.now
+            self._missed = self.owner.missed
             self.world.say("gets SIGTERM", self.owner.name)
             self.world.signals.terminate(self.owner)
 

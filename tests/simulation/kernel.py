@@ -44,7 +44,7 @@ class Owner:
     """What lives and dies together: an operating system process, or the world outside of them.
 
     ``rate`` is how fast its clock runs. A paused owner gets its events when it goes on; a dead
-    one gets none.
+    one gets none. ``missed`` is for how many seconds it was paused until now.
     """
 
     def __init__(self, name: str, *, rate: float = 1.0, host: Any = None) -> None:
@@ -53,7 +53,8 @@ class Owner:
         self.host = host
         self.dead = False
         self.paused = False
-        self.paused_for = 0.0
+        self.missed = 0.0
+        self.paused_at = 0.0
         self.deferred: list[tuple[Task, int, Any]] = []
         self.on_death: list[Callable[[], object]] = []
         self.died_at = 0.0
@@ -237,14 +238,14 @@ class Kernel:
     def pause(self, owner: Owner) -> None:
         """Stop the owner as SIGSTOP, a debugger or a frozen virtual machine does."""
         owner.paused = True
-        owner.paused_for = self.now
+        owner.paused_at = self.now
 
     def proceed(self, owner: Owner) -> None:
         """Let a paused owner go on; what it missed arrives at once."""
         if not owner.paused:
             return
         owner.paused = False
-        owner.paused_for = self.now - owner.paused_for
+        owner.missed += self.now - owner.paused_at
         missed, owner.deferred = owner.deferred, []
         for task, ticket, value in missed:
             self.at(0.0, self.resume, task, ticket, value)
