@@ -1,12 +1,12 @@
-"""Trying again what may pass: how often and how long apart a driver asks a BMC, within one deadline.
+"""Trying again what may pass: how often and how long apart, while there is hope, until the process shall stop.
 
-Only what is transient is tried again, and only while there is time; what is permanent (wrong
-credentials above all, where every further try brings the lock-out nearer) is raised at once.
+What is permanent (wrong credentials above all, where every further try brings the lock-out nearer)
+is raised at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
 from ferroscope.ports.clock import StopFlag
@@ -17,16 +17,35 @@ T = TypeVar("T")
 PAUSES: Final = (0.25, 0.5, 1.0)
 
 
-def until_it_works(attempt: Callable[[], T], left: Callable[[], float], stop: StopFlag) -> T:
-    """Return what ``attempt`` returns, which is called four times at the most; raise its last ``BmcError``.
+def until_it_works(
+    attempt: Callable[[], T], *, pauses: Iterable[float], hope: Callable[[Exception, float], bool], stop: StopFlag
+) -> T:
+    """Return what ``attempt`` returns, which is called once more after each of ``pauses`` (seconds).
 
-    ``attempt`` must be harmless to repeat. ``left`` returns the seconds until the deadline, 0 after it;
-    ``stop`` ends the pauses, and the tries with them.
+    ``attempt`` must be harmless to repeat. Its error is raised where it is the last one, where ``hope`` says so of
+    it and of the pause that would follow, or where ``stop`` is set.
     """
-    for pause in PAUSES:
+    for pause in pauses:
         try:
             return attempt()
-        except BmcError as exc:
-            if not exc.transient or left() <= pause or stop.wait(pause):
+        except Exception as exc:
+            if not hope(exc, pause) or stop.wait(pause):
                 raise
     return attempt()
+
+
+def while_there_is_time(attempt: Callable[[], T], left: Callable[[], float], stop: StopFlag) -> T:
+    """Return what ``attempt`` returns, which asks a BMC and is called four times at the most; its last ``BmcError``.
+
+    ``left`` returns the seconds until the deadline, 0 after it.
+    """
+
+    def hope(error: Exception, pause: float) -> bool:
+        return isinstance(error, BmcError) and error.transient and left() > pause
+
+    return until_it_works(attempt, pauses=PAUSES, hope=hope, stop=stop)
+
+
+def doubled(first: float, times: int) -> list[float]:
+    """Return so many pauses, each twice as long as the one before."""
+    return [first * 2**number for number in range(times)]

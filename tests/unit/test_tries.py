@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from ferroscope.ports.errors import BmcError
-from ferroscope.tries import until_it_works
+from ferroscope.tries import while_there_is_time
 
 
 class Bmc:
@@ -38,5 +38,5 @@ def test_it_is_not_tried_again_without_hope_or_time_or_a_process(
 ) -> None:
     bmc = Bmc(transient=transient)
     with pytest.raises(BmcError):
-        until_it_works(bmc, lambda: left, stop)
+        while_there_is_time(bmc, lambda: left, stop)
     assert bmc.asked == 1

@@ -20,7 +20,7 @@ from ferroscope.domain.reasons import Reason
 from ferroscope.ports.bmc import BootDevice, Power
 from ferroscope.ports.clock import StopFlag
 from ferroscope.ports.errors import BmcError
-from ferroscope.tries import until_it_works
+from ferroscope.tries import while_there_is_time
 
 # Best first; 17 is SHA-256, 3 the SHA-1 of older BMCs.
 _CIPHERS: Final = (17, 3)
@@ -112,7 +112,7 @@ class IpmiBmc:
         def left() -> float:
             return max(0.0, end - time.monotonic())
 
-        return until_it_works(lambda: self._attempt(access, words, what, left()), left, self._stop)
+        return while_there_is_time(lambda: self._attempt(access, words, what, left()), left, self._stop)
 
     def _attempt(self, access: Access, words: tuple[str, ...], what: str, seconds: float) -> str:
         if access.cipher is not None:

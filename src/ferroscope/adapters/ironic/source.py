@@ -14,6 +14,7 @@ from ferroscope.bounded_connections import bound
 from ferroscope.deadline import Deadline, DeadlineError
 from ferroscope.ports.clock import StopFlag
 from ferroscope.ports.registry import RegistryUnavailableError
+from ferroscope.tries import doubled, until_it_works
 
 _PAGE: Final = 1000
 _PAUSE: Final = 0.2  # seconds before the first try that is made again; doubled each time
@@ -31,6 +32,10 @@ class _Page(msgspec.Struct):
 
 class _PassingError(Exception):
     """It may be otherwise in a moment."""
+
+
+def _may_pass(error: Exception, _pause: float) -> bool:
+    return isinstance(error, _PassingError)
 
 
 class IronicSource:
@@ -64,14 +69,12 @@ class IronicSource:
             marker = page.nodes[-1].uuid
 
     def _page(self, marker: str | None) -> _Page:
-        for number in range(self._retries + 1):
-            try:
-                return self._once(marker)
-            except _PassingError as exc:
-                failure = exc
-            if number < self._retries and self._stop.wait(_PAUSE * 2**number):
-                break
-        raise RegistryUnavailableError(str(failure)) from failure
+        try:
+            return until_it_works(
+                lambda: self._once(marker), pauses=doubled(_PAUSE, self._retries), hope=_may_pass, stop=self._stop
+            )
+        except _PassingError as exc:
+            raise RegistryUnavailableError(str(exc)) from exc
 
     def _once(self, marker: str | None) -> _Page:
         fields: dict[str, Any] = {"fields": "uuid", "limit": _PAGE}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 import urllib3
@@ -18,6 +18,9 @@ from ferroscope.bounded_connections import bound
 from ferroscope.deadline import Deadline, DeadlineError
 from ferroscope.ports.clock import StopFlag
 from ferroscope.ports.objects import ObjectStoreError
+from ferroscope.tries import doubled, until_it_works
+
+T = TypeVar("T")
 
 MAX_SIZE: Final = 256 * 1024 * 1024
 _CHUNK: Final = 1 << 16
@@ -33,6 +36,11 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
     pause: float = 0.2
     stop: StopFlag = msgspec.field(default_factory=threading.Event)
 
+    def until_it_works(self, attempt: Callable[[], T], hope: Callable[[Exception], bool]) -> T:
+        """Return what one of the tries returns; the last one's error, or one of which there is no ``hope``."""
+        pauses = doubled(self.pause, self.retries)
+        return until_it_works(attempt, pauses=pauses, hope=lambda exc, _pause: hope(exc), stop=self.stop)
+
 
 class Answer(msgspec.Struct, frozen=True):
     """Status, headers and the whole body."""
@@ -40,6 +48,14 @@ class Answer(msgspec.Struct, frozen=True):
     status: int
     headers: Mapping[str, str]
     body: bytes
+
+
+class _BusyError(Exception):
+    """It answered that it may do so later."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__()
+        self.answer = answer
 
 
 class Http:
@@ -59,18 +75,17 @@ class Http:
 
     def send(self, method: str, url: str, sign: Callable[[], Mapping[str, str]], body: bytes | None = None) -> Answer:
         """Return the last try's answer; ``sign`` makes the headers of each. ``ObjectStoreError`` where none came."""
-        for number in range(self._patience.retries + 1):
-            last = number == self._patience.retries
-            try:
-                answer = self._once(method, url, sign(), body)
-                if last or answer.status not in _AGAIN:
-                    return answer
-                failure = ObjectStoreError(f"{self.name} is busy: it answered {answer.status}")
-            except ObjectStoreError as exc:
-                failure = exc
-            if last or self._patience.stop.wait(self._patience.pause * 2**number):
-                break
-        raise failure
+
+        def attempt() -> Answer:
+            answer = self._once(method, url, sign(), body)
+            if answer.status in _AGAIN:
+                raise _BusyError(answer)
+            return answer
+
+        try:
+            return self._patience.until_it_works(attempt, lambda exc: isinstance(exc, ObjectStoreError | _BusyError))
+        except _BusyError as exc:
+            return exc.answer
 
     def refusal(self, answer: Answer, what: str) -> ObjectStoreError:
         """Return the error that an answer means which is none of those expected."""

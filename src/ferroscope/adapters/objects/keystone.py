@@ -49,13 +49,7 @@ class Keystone:
         return Access(given.auth_token, self._settings.endpoint or self._endpoint(given.service_catalog))
 
     def _log_in_again(self) -> Any:
-        for number in range(self._patience.retries):
-            try:
-                return self._log_in()
-            except _AwayError:
-                if self._patience.stop.wait(self._patience.pause * 2**number):
-                    raise
-        return self._log_in()
+        return self._patience.until_it_works(self._log_in, lambda exc: isinstance(exc, _AwayError))
 
     def _log_in(self) -> Any:
         with Deadline(self._timeout) as deadline:

@@ -20,7 +20,7 @@ from ferroscope.domain.reasons import Reason
 from ferroscope.ports.bmc import BootDevice, Image, OutOfBandNic, Power
 from ferroscope.ports.clock import StopFlag
 from ferroscope.ports.errors import BmcError
-from ferroscope.tries import until_it_works
+from ferroscope.tries import while_there_is_time
 
 if TYPE_CHECKING:
     from ferroscope.adapters.redfish.clients import Clients
@@ -126,7 +126,7 @@ class RedfishBmc:
             clients = self._clients
         with Deadline(seconds or self._timeout) as deadline:
             attempt = lambda: self._attempt(clients, access, what, work, deadline)  # noqa: E731
-            return until_it_works(attempt, deadline.remaining, self._stop)
+            return while_there_is_time(attempt, deadline.remaining, self._stop)
 
     def _attempt(
         self, clients: Clients, access: info.Access, what: str, work: Callable[[Any, Any], T], deadline: Deadline

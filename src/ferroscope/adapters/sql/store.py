@@ -10,7 +10,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
@@ -67,6 +67,12 @@ class SqlTransaction:
     def run(self, statement: ClauseElement, parameters: Parameters | Sequence[Parameters] = NOTHING) -> Answer:
         """Run a constant statement; for others there is ``connection``."""
         return self._statements.execute(self._cursor, statement, parameters)
+
+    def close(self) -> None:
+        """Let go of the repositories, which refer back to this: what is over is freed at once, without a search."""
+        present = vars(self)
+        for name in _REPOSITORIES & present.keys():
+            del present[name]
 
     def moved(self, transition: Transition) -> None:
         """See ``ports.store.Transaction``."""
@@ -141,6 +147,9 @@ class SqlTransaction:
         return SqlRules(self)
 
 
+_REPOSITORIES: Final = {name for name, value in vars(SqlTransaction).items() if isinstance(value, cached_property)}
+
+
 class SqlStore:
     """See ``ports.store.Store``. ``stop`` interrupts the waits between tries.
 
@@ -186,9 +195,9 @@ class SqlStore:
         with self._turn(write), self._begun(write=write, durable=durable) as (connection, now):
             try:
                 at = self._clock.time() if now is None else now
-                transaction = SqlTransaction(connection, at, self._statements, self.claims)
-                result = work(transaction)
-                self._commit(connection, transaction)
+                with closing(SqlTransaction(connection, at, self._statements, self.claims)) as transaction:
+                    result = work(transaction)
+                    self._commit(connection, transaction)
             except BaseException:
                 session.rollback(connection)
                 raise
