@@ -19,7 +19,8 @@ from sqlalchemy import MetaData
 
 from tests.simulation.database import storage
 from tests.simulation.database.errors import BlockedError, SqlError
-from tests.simulation.database.plan import Change, Control, Insert, Plan, Planner, Select
+from tests.simulation.database.plan import Change, Control, Insert, Plan, Select
+from tests.simulation.database.planner import Planner
 from tests.simulation.database.storage import Key, Row, Table
 from tests.simulation.kernel import Kernel, Task
 
