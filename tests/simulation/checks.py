@@ -14,7 +14,7 @@ import msgspec
 
 from ferroscope.election import Tenure
 from ferroscope.ports.bmc import Power
-from tests.simulation.database.server import Changed, Commit
+from tests.simulation.database.commits import Changed, Commit
 from tests.simulation.kernel import Owner, Task
 from tests.simulation.scenario import TIMEOUT
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Host, SimulatedProcess
-    from tests.simulation.database.server import Session
+    from tests.simulation.database.sessions import Session
     from tests.simulation.kernel import Task
     from tests.simulation.world import World
 

@@ -47,7 +47,7 @@ from tests.simulation import ledger
 from tests.simulation.cluster import HttpServer
 from tests.simulation.database import dialects, driver
 from tests.simulation.database.driver import Timeouts
-from tests.simulation.database.server import Limits
+from tests.simulation.database.sessions import Limits
 from tests.simulation.gates import SimulatedNft
 from tests.simulation.machines import SimulatedBmc
 from tests.simulation.threads import Flag, NoMasks, Sleep, Threading

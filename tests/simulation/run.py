@@ -53,9 +53,9 @@ def run(
     counted = world.counted
     checks, server = world.checks, world.server
     counted["events"] = kernel.events
-    counted["statements"] = server.statements
-    counted["commits"] = server.commits
-    counted["deadlocks"] = server.deadlocks
+    counted["statements"] = server.statements.begun
+    counted["commits"] = server.log.commits
+    counted["deadlocks"] = server.statements.deadlocks
     counted["processes started"] = world.processes_started
     counted["takeovers"] = checks.takeovers
     counted["claims"] = len(checks.claims)

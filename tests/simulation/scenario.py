@@ -19,7 +19,7 @@ from ferroscope.config.settings import (
     Settings,
     WorkerSettings,
 )
-from tests.simulation.database.server import Family
+from tests.simulation.database.statements import Family
 
 FAULTS = (
     "crash", "host loss", "pause", "pause in transaction", "deaf heart", "pause under throttle", "partition",

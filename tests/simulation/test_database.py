@@ -30,14 +30,14 @@ from tests.conformance.test_ports import *  # noqa: F403
 from tests.conformance.test_queue import *  # noqa: F403
 from tests.conformance.test_requests import *  # noqa: F403
 from tests.simulation.database import dialects, driver
-from tests.simulation.database.server import Limits, Server
+from tests.simulation.database.server import Server
+from tests.simulation.database.sessions import Limits
 
 
 @pytest.fixture(params=["postgresql", "mariadb"])
 def open_adapter(request: pytest.FixtureRequest) -> Iterator[conformance.Open]:
-    server = Server(None, schema.metadata, request.param)
     clock = SystemClock()
-    server.clock = clock.time
+    server = Server(None, schema.metadata, request.param, clock=clock.time)
     numbers = itertools.count()
 
     def connect() -> driver.Connection:

@@ -43,9 +43,9 @@ class World:
         self.losing_durable = False
         self.stopping = False
         self.checks = Checks(self)
-        self.server.watch = self.checks.committing
-        self.server.forgot = self.checks.forgot
-        self.server.notify = self._notify
+        self.server.log.watch = self.checks.committing
+        self.server.log.forgot = self.checks.forgot
+        self.server.transactions.notify = self._notify
         self.kernel.on_fault = self._thread_died
         self.hosts = [Host(self, f"h{number + 1}") for number in range(scenario.hosts)]
         self.firewalls = [Firewall(self, host) for host in self.hosts]

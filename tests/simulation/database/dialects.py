@@ -15,7 +15,7 @@ from sqlalchemy.pool import QueuePool
 from sqlalchemy.util import LRUCache
 
 from tests.simulation.database import driver
-from tests.simulation.database.server import Family
+from tests.simulation.database.statements import Family
 
 
 class SimulatedPostgresql(PGDialect):

@@ -11,7 +11,8 @@ from functools import lru_cache, partial
 from typing import Any
 
 from tests.simulation.database.errors import SqlError
-from tests.simulation.database.server import Limits, Result, Server
+from tests.simulation.database.server import Server
+from tests.simulation.database.sessions import Limits, Result
 from tests.simulation.kernel import Kernel, OverError, Owner
 from tests.simulation.network import Link
 
