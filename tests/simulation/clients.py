@@ -52,7 +52,7 @@ class Operator:
             status = self._put("provision", "inspect")
             if status == 202:
                 self._world.count("starts accepted")
-                self._world.checks.took_start(self._machine.uuid, since)
+                self._world.checks.answers.took_start(self._machine.uuid, since)
             if status not in (None, 503):
                 return
             self._world.kernel.sleep(self._rng.uniform(0.5, 4.0))
@@ -60,12 +60,12 @@ class Operator:
     def _abort(self) -> None:
         before = self._world.server.peek("nodes", self._machine.uuid)
         if before is not None and before["inspection"]:
-            self._world.checks.aborted.add(before["inspection"])
+            self._world.checks.ending.aborted.add(before["inspection"])
         if self._put("provision", "abort") is None:  # it may still be on its way, and meet a later inspection
-            self._world.checks.abort_on_its_way.add(self._machine.uuid)
+            self._world.checks.ending.abort_on_its_way.add(self._machine.uuid)
         after = self._world.server.peek("nodes", self._machine.uuid)
         if after is not None and after["inspection"]:
-            self._world.checks.aborted.add(after["inspection"])
+            self._world.checks.ending.aborted.add(after["inspection"])
 
     def _reapply(self) -> None:
         path = f"/v1/introspection/{self._machine.uuid}/data/unprocessed"
@@ -82,9 +82,9 @@ class Operator:
 
     def _rest(self) -> None:
         """Wait until the node's inspection is over, or until nobody cares any more."""
-        kernel = self._world.kernel
+        kernel, claims = self._world.kernel, self._world.checks.claims
         while kernel.now < self._world.scenario.active:
             row = self._world.server.peek("nodes", self._machine.uuid)
-            if row is not None and row["state"] in _RESTING and not self._world.checks.requests[self._machine.uuid]:
+            if row is not None and row["state"] in _RESTING and not claims.requests[self._machine.uuid]:
                 return
             kernel.sleep(self._rng.uniform(0.5, 3.0))

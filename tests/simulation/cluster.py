@@ -163,7 +163,7 @@ class SimulatedProcess:
         self.exit_code = code
         self.ended_at = self.world.kernel.now
         self.world.say(f"exits with {code}", self.owner.name)
-        self.world.checks.exited(self)
+        self.world.checks.stopping.exited(self)
         self.world.kernel.kill(self.owner)
         self.world.ended(self)
 

@@ -196,7 +196,7 @@ class Faults:
         """The thread of a periodic task hangs for good, and only that thread."""
         leading = [
             (task, process)
-            for (task, name), _ in self._world.checks.offices.items()
+            for (task, name), _ in self._world.checks.leaders.offices.items()
             if name.startswith("periodic/")
             and (process := self._world.process_of.get(task.owner)) is not None
             and not process.owner.dead
@@ -309,7 +309,7 @@ class Faults:
         step = self._rng.choice((-3.0, 2.0, 8.0)) * self._rng.random()
         self._say(f"the database's clock is set by {step:+.1f} s")
         self._world.server.offset += step
-        self._world.checks.clock_stepped_at = self._kernel.now
+        self._world.checks.leaders.clock_stepped_at = self._kernel.now
 
     def _wall_clock(self) -> None:
         host = self._rng.choice(self._world.hosts)

@@ -17,7 +17,7 @@ from ferroscope.ports.bmc import BootDevice, Power
 from ferroscope.ports.errors import BmcError
 
 if TYPE_CHECKING:
-    from tests.simulation.checks import Claimed
+    from tests.simulation.checks.claims import Claimed
     from tests.simulation.cluster import SimulatedProcess
     from tests.simulation.world import World
 
@@ -64,7 +64,7 @@ class Machine:
         self.world.kernel.say(f"is now {power}", self.name)
         if power is Power.ON:
             self.boots += 1
-            self.world.checks.powered_on(self)
+            self.world.checks.power.powered_on(self)
             if self.boot_device is BootDevice.PXE:
                 self.boot_device = BootDevice.DISK
                 self.world.spawn(f"ramdisk {self.name}.{self.boots}", lambda boot=self.boots: self.ramdisk(boot))
@@ -87,7 +87,6 @@ class Machine:
         world = self.world
         world.kernel.sleep(self.rng.choice((2.0, 6.0, 15.0)) * (0.2 + self.rng.random()))
         if self.rng.random() < self.dumb:
-            world.checks.silent.add(self.uuid)
             world.say(f"the ramdisk of boot {boot} hangs", self.name)
             return
         body, since, pause = self.body(boot), world.kernel.now, 1.0
@@ -109,11 +108,11 @@ class Machine:
 
     def _post(self, body: bytes) -> int | None:
         digest = hashlib.sha256(body).hexdigest()
-        self.world.checks.calls_back(self, digest)
+        self.world.checks.answers.calls_back(self, digest)
         answer = self.world.http("POST", "/v1/continue_inspection", body)
         self.world.say(f"calls back ({digest[:6]}): {answer.status if answer else 'no answer'}", self.name)
         if answer is not None and answer.status == 202:
-            self.world.checks.took_callback(self, digest)
+            self.world.checks.answers.took_callback(self, digest)
         return None if answer is None else answer.status
 
 
@@ -149,7 +148,7 @@ class SimulatedBmc:
         world, kernel, rng = self._world, self._world.kernel, self._rng
         machine = world.machines[node.uuid]
         task, ticket = kernel.me(), kernel.me().ticket
-        under = world.checks.claim_by.get(task)
+        under = world.checks.claims.by_task.get(task)
         timeout = self._timeout / task.owner.rate
         there = 0.005 + rng.random() * 0.05
         if rng.random() < world.scenario.slow_bmc:
@@ -158,7 +157,7 @@ class SimulatedBmc:
         reply_lost = rng.random() < machine.trouble
 
         def take_effect() -> None:
-            world.checks.commanded(task, machine, what, under)
+            world.checks.power.commanded(task, machine, what, under)
             value = act(machine)
             if not what.startswith("get"):
                 kernel.say(f"takes the command {what} of {task}", machine.name)
@@ -170,7 +169,7 @@ class SimulatedBmc:
         kernel.at(timeout, kernel.resume, task, ticket, None)
         answer = kernel.park()
         if answer is None:
-            world.checks.bmc_trouble(task, machine)
+            world.checks.power.no_answer(task)
             world.count("BMC calls without an answer")
             kernel.say(f"got no answer from the BMC of {machine.name} to {what}")
             raise BmcError(f"the BMC of {machine.name} does not answer", transient=True)

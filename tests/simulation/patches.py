@@ -129,8 +129,8 @@ def installed(world: World) -> Iterator[None]:
         default(runtime.keeper.LeaseKeeper.__init__, new_flag=lambda: Flag(kernel), leave=lambda: _leave(world))
         put(uuid, "uuid4", _uuids(world))
         put(_product.election.Tenure, "__init__", _watched(world, _product.election.Tenure.__init__))
-        step = _product.periodic.timeouts.Timeouts.step
-        put(_product.periodic.timeouts.Timeouts, "step", lambda task, fence: world.checks.stepped(step(task, fence)))
+        step, looked = _product.periodic.timeouts.Timeouts.step, world.checks.leaders.stepped
+        put(_product.periodic.timeouts.Timeouts, "step", lambda task, fence: looked(step(task, fence)))
         stack.enter_context(_logging(world))
         yield
 
@@ -185,7 +185,7 @@ def _counted(world: World, error: type[Exception]) -> Callable[..., None]:
 def _watched(world: World, begin: Callable[..., None]) -> Callable[..., None]:
     def watched(tenure: Any, *arguments: Any, **options: Any) -> None:
         begin(tenure, *arguments, **options)
-        world.checks.takes_office(tenure)
+        world.checks.leaders.takes_office(tenure)
 
     return watched
 

@@ -57,8 +57,8 @@ def run(
     counted["commits"] = server.log.commits
     counted["deadlocks"] = server.statements.deadlocks
     counted["processes started"] = world.processes_started
-    counted["takeovers"] = checks.takeovers
-    counted["claims"] = len(checks.claims)
+    counted["takeovers"] = checks.leaders.takeovers
+    counted["claims"] = len(checks.claims.by_token)
     for firewall in world.firewalls:
         firewall.look(firewall.open_until)
         counted["seconds with an open gate"] += round(firewall.open_seconds)

@@ -65,6 +65,16 @@ class World:
     def count(self, what: str, number: int = 1) -> None:
         self.counted[what] += number
 
+    def name_of(self, node: str) -> str:
+        """Return the name of the node's machine."""
+        machine = self.machines.get(node)
+        return machine.name if machine else node
+
+    def inspection_of(self, node: str) -> str | None:
+        """Return the node's present inspection, as committed."""
+        row = self.server.peek("nodes", node)
+        return None if row is None else row["inspection"]
+
     def note_exception(self, info: Any) -> None:
         """The product logged an exception; its text helps whoever reads the transcript."""
         exc = info if isinstance(info, BaseException) else (info[1] if isinstance(info, tuple) else None)
@@ -102,12 +112,13 @@ class World:
         self.faults.stop()
         kernel.run(scenario.active + _SETTLE, self._quiet)
         if kernel.failure is None:
-            self.checks.finally_()
+            self.checks.ending.judge()
         if kernel.failure is None:
             self._stop_all()
 
     def _quiet(self) -> bool:
-        return all(task.done for task in self._clients) and self.checks.at_rest() and self.kernel.now > self.quiet_at
+        at_rest = all(task.done for task in self._clients) and self.checks.ending.at_rest()
+        return at_rest and self.kernel.now > self.quiet_at
 
     @property
     def quiet_at(self) -> float:
@@ -211,7 +222,7 @@ class World:
 
         def reply(answer: Answer | None, by: Task | None) -> None:
             if answer is not None:
-                self.checks.answered(by, answer.status)
+                self.checks.answers.answered(by, answer.status)
             if answer is None or not lost:
                 kernel.at(0.0005 + rng.random() * 0.002, kernel.resume, task, ticket, answer)
 

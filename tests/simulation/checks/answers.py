@@ -1,0 +1,83 @@
+"""I6 and I7: what was answered 2xx is there for good, and nothing is answered 500."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from tests.simulation.checks.losses import Losses
+from tests.simulation.checks.states import States
+from tests.simulation.database.commits import Commit
+from tests.simulation.kernel import Task
+
+if TYPE_CHECKING:
+    from tests.simulation.machines import Machine
+    from tests.simulation.world import World
+
+
+class Answers:
+    """Digests of callbacks, by inspection: those that were ``sent`` and those that were ``accepted``."""
+
+    def __init__(self, world: World, states: States, losses: Losses) -> None:
+        self._world = world
+        self._fail = world.kernel.fail
+        self._states = states
+        self._losses = losses
+        self.sent: dict[str, set[str]] = defaultdict(set)
+        self.accepted: dict[str, set[str]] = defaultdict(set)
+        self._stored: set[str] = set()  # digests that were committed
+        self._latest_of: dict[Task, Commit] = {}
+        self._acknowledged: set[int] = set()  # commits
+
+    def committing(self, commit: Commit) -> None:
+        if commit.task is not None:
+            self._latest_of[commit.task] = commit
+        self._stored.update(_digests(commit))
+
+    def answered(self, task: Task | None, status: int) -> None:
+        """An api process has answered: what its 2xx rests on must be there for good."""
+        if status >= 500 and status != 503:
+            self._fail("I7", f"{task} answered {status}")
+        commit = self._latest_of.get(task) if task is not None else None
+        if 200 <= status < 300 and commit is not None:
+            self._acknowledged.add(commit.sequence)
+
+    def took_start(self, node: str, since: float) -> None:
+        """A start that was answered 202 has begun, or was one with another that had."""
+        if not self._states.was_starting(node, since) and node not in self._losses.nodes:
+            name = self._world.name_of(node)
+            self._fail("I6", f"a start of {name} was answered 202, but it was never in starting")
+
+    def calls_back(self, machine: Machine, digest: str) -> None:
+        self.sent[self._world.inspection_of(machine.uuid) or ""].add(digest)
+
+    def took_callback(self, machine: Machine, digest: str) -> None:
+        """What was answered 202 is stored."""
+        server = self._world.server
+        inspection = self._world.inspection_of(machine.uuid)
+        row = None if inspection is None else server.peek("inspections", inspection)
+        if row is not None and row["digest"] == digest:
+            self.accepted[row["uuid"]].add(digest)
+            return
+        queued = any(digest in request["payload"] for request in server.all("requests") if request["payload"] != "{}")
+        if not queued and digest not in self._stored and machine.uuid not in self._losses.nodes:
+            self._fail("I6", f"the callback {digest[:6]} of {machine.name} was answered 202, but is not stored")
+
+    def lose(self, commit: Commit) -> None:
+        """A fail-over has lost this commit; a power failure must not lose one that was answered."""
+        self._stored.difference_update(_digests(commit))
+        if commit.sequence in self._acknowledged:
+            self._world.count("answers 2xx lost by a fail-over")
+            if not self._world.losing_durable:
+                self._fail("I6", f"a commit that was answered 2xx at {commit.at:.3f} was lost by a power failure")
+        if commit.durable and not self._world.losing_durable:
+            self._fail("I6", "the simulated database lost a durable commit in a power failure")
+
+
+def _digests(commit: Commit) -> list[str]:
+    """Return the digests of the callbacks that the commit stores."""
+    return [
+        change.after["digest"]
+        for change in commit.changes
+        if change.table == "inspections" and change.after is not None and change.after["digest"]
+    ]
