@@ -41,6 +41,16 @@ class Source:
         row = frame[1].row(self.table, key)
         return () if row is None else ((key, row),)
 
+    def lock(self, frame: Frame, key: Key, row: Row, where: Value | None, *, skip: bool) -> Row | None:
+        """Lock a row that matched and put it into the frame; None where it is gone, skipped, or matches no more."""
+        present: Row | None = frame[1].lock(self.table, key, row, skip=skip)
+        if present is None:
+            return None
+        frame[self.slot] = present
+        if present is not row and where is not None and where(frame) is not True:
+            return None
+        return present
+
 
 class Select:
     """Rows that match, in order, locked where the statement says so."""
@@ -103,13 +113,8 @@ class Select:
         for _, key, row in found:
             if limit is not None and len(locked) >= limit:
                 break
-            present = frame[1].lock(source.table, key, row, skip=self.skip)
-            if present is None:
-                continue
-            frame[source.slot] = present
-            if present is not row and self.where is not None and self.where(frame) is not True:
-                continue
-            locked.append(tuple([item(frame) for item in self.items]))
+            if source.lock(frame, key, row, self.where, skip=self.skip) is not None:
+                locked.append(tuple([item(frame) for item in self.items]))
         return locked
 
 
@@ -135,11 +140,8 @@ class Change:
                 found.append((key, row))
         result: list[tuple[Key, Row, Row | None]] = []
         for key, row in found:
-            present = frame[1].lock(source.table, key, row, skip=False)
+            present = source.lock(frame, key, row, where, skip=False)
             if present is None:
-                continue
-            frame[source.slot] = present
-            if present is not row and where is not None and where(frame) is not True:
                 continue
             if self.changes is None:
                 result.append((key, present, None))
