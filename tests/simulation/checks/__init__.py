@@ -39,8 +39,8 @@ class Checks:
     def committing(self, commit: Commit) -> None:
         """Judge a commit that is about to take effect, then write it down."""
         task = commit.task
-        self.answers.committing(commit)
         if task is not None:
+            self.answers.latest_of[task] = commit
             self.claims.fence(commit, task)
             self.leaders.fence(commit, task)
         self.states.results(commit)
@@ -49,6 +49,8 @@ class Checks:
                 self.claims.request(change, task)
             elif change.table == "leases":
                 self.leaders.lease(change, task)
+            elif change.table == "inspections":
+                self.answers.stores(change)
         self.claims.one_of_each_node(commit)
         self.states.nodes(commit)
 
@@ -60,6 +62,7 @@ class Checks:
             for change in commit.changes:
                 self.losses.lose(change)
                 self.states.take_back(change)
+                self.answers.take_back(change)
             self.answers.lose(commit)
         self.losses.end()
         self.claims.recount()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.checks.losses import Losses
 from tests.simulation.checks.states import States
-from tests.simulation.database.commits import Commit
+from tests.simulation.database.commits import Changed, Commit
 from tests.simulation.kernel import Task
 
 if TYPE_CHECKING:
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 class Answers:
-    """Digests of callbacks, by inspection: those that were ``sent`` and those that were ``accepted``."""
+    """Digests of callbacks, by inspection: those that were ``sent`` and those that were ``accepted``.
+
+    ``latest_of`` is each task's last commit: its answer rests on it.
+    """
 
     def __init__(self, world: World, states: States, losses: Losses) -> None:
         self._world = world
@@ -25,20 +28,25 @@ class Answers:
         self._losses = losses
         self.sent: dict[str, set[str]] = defaultdict(set)
         self.accepted: dict[str, set[str]] = defaultdict(set)
+        self.latest_of: dict[Task, Commit] = {}
         self._stored: set[str] = set()  # digests that were committed
-        self._latest_of: dict[Task, Commit] = {}
         self._acknowledged: set[int] = set()  # commits
 
-    def committing(self, commit: Commit) -> None:
-        if commit.task is not None:
-            self._latest_of[commit.task] = commit
-        self._stored.update(_digests(commit))
+    def stores(self, change: Changed) -> None:
+        """An inspection is committed, with the digest of its callback if it has one."""
+        if change.after is not None and change.after["digest"]:
+            self._stored.add(change.after["digest"])
+
+    def take_back(self, change: Changed) -> None:
+        """A fail-over has lost this change."""
+        if change.table == "inspections" and change.after is not None:
+            self._stored.discard(change.after["digest"])
 
     def answered(self, task: Task | None, status: int) -> None:
         """An api process has answered: what its 2xx rests on must be there for good."""
         if status >= 500 and status != 503:
             self._fail("I7", f"{task} answered {status}")
-        commit = self._latest_of.get(task) if task is not None else None
+        commit = self.latest_of.get(task) if task is not None else None
         if 200 <= status < 300 and commit is not None:
             self._acknowledged.add(commit.sequence)
 
@@ -65,19 +73,9 @@ class Answers:
 
     def lose(self, commit: Commit) -> None:
         """A fail-over has lost this commit; a power failure must not lose one that was answered."""
-        self._stored.difference_update(_digests(commit))
         if commit.sequence in self._acknowledged:
             self._world.count("answers 2xx lost by a fail-over")
             if not self._world.losing_durable:
                 self._fail("I6", f"a commit that was answered 2xx at {commit.at:.3f} was lost by a power failure")
         if commit.durable and not self._world.losing_durable:
             self._fail("I6", "the simulated database lost a durable commit in a power failure")
-
-
-def _digests(commit: Commit) -> list[str]:
-    """Return the digests of the callbacks that the commit stores."""
-    return [
-        change.after["digest"]
-        for change in commit.changes
-        if change.table == "inspections" and change.after is not None and change.after["digest"]
-    ]

@@ -72,10 +72,8 @@ class Server:
         self._sessions: dict[Session, None] = {}
 
     def _simulated_time(self) -> float:
-        return EPOCH + self._now() * self.rate + self.offset
-
-    def _now(self) -> float:
-        return self.kernel.now if self.kernel else 0.0
+        now = self.kernel.now if self.kernel else 0.0
+        return EPOCH + now * self.rate + self.offset
 
     # Sessions.
 
@@ -110,7 +108,8 @@ class Server:
         if not session.alive or self.down:
             reply(SqlError("gone"))
             return
-        session.last_active = self._now()
+        if self.kernel is not None:
+            session.last_active = self.kernel.now
         self.hears(session, sql)
         plans = self._planner.plans(sql)
         self._go_on(session, [(plan, values) for values in parameters for plan in plans], 0, [], reply)
@@ -131,14 +130,16 @@ class Server:
                 reply(outcome)
                 return
             results.append(outcome)
-        session.last_active = self._now()
+        if self.kernel is not None:
+            session.last_active = self.kernel.now
         reply(results)
 
     def _after(
         self, session: Session, work: Work, place: int, results: list[Result], reply: Reply, outcome: Result | SqlError
     ) -> None:
         if isinstance(outcome, SqlError):
-            session.last_active = self._now()
+            if self.kernel is not None:
+                session.last_active = self.kernel.now
             reply(outcome)
             return
         results.append(outcome)
