@@ -61,6 +61,7 @@ def play(settings: Settings, member: str) -> int:
     while signals.wait(_SIGNALS, 60.0) is None:
         pass
     stop.set()
+    backend.bus.publish("leases")
     thread.join(profile.ttl)
     membership.leave()
     backend.close()

@@ -8,9 +8,14 @@ thread: ``runtime`` and the roles do.
 
 from __future__ import annotations
 
+import math
+import random
+from collections.abc import Callable
+
 import structlog
 
 from ferroscope.domain.lease import Lease, LeaseProfile, trusted_until
+from ferroscope.ports.bus import Bus
 from ferroscope.ports.clock import Clock
 from ferroscope.ports.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
 from ferroscope.ports.store import Store, Transaction
@@ -106,7 +111,7 @@ class Candidate:
         self._clock = clock
         self._profile = profile
         self.sentence = f"has not stood for {name} yet"
-        self.remaining = 0.0  # seconds that the present holder's lease had left when it was last asked for
+        self._remaining = 0.0  # seconds that the present holder's lease had left when it was last asked for
 
     def stand(self) -> Tenure | None:
         """Try once to win; None where somebody else holds the office. ``StoreUnavailableError``."""
@@ -115,11 +120,37 @@ class Candidate:
             lease = self._store.write(lambda tx: tx.leases.acquire(self.name, self._holder, self._profile.ttl))
         except LeaseHeldError as exc:
             self.sentence = f"follows: {exc}"
-            self.remaining = exc.lease.remaining
+            self._remaining = exc.lease.remaining
             return None
         except LeaseLostError:
             self.sentence = f"lost the election for {self.name} by a moment"
+            self._remaining = 0.0
             return None
         self.sentence = f"leads {self.name} in epoch {lease.epoch}"
         _log.info("leads", lease=self.name, epoch=lease.epoch)
         return Tenure(lease, asked_at=asked_at, profile=self._profile, clock=self._clock, store=self._store)
+
+    def wait(
+        self, bus: Bus, seen: int, *, every: float = math.inf, meanwhile: Callable[[], object] = lambda: None
+    ) -> None:
+        """Wait, having lost, until standing again may help. Whoever stops the process wakes the channel ``leases``.
+
+        ``seen`` is that channel's position from before ``stand``; ``meanwhile`` is called ``every`` so many seconds.
+        """
+        until = self._clock.monotonic() + self._patience(hears=bus.hears)
+        while (left := until - self._clock.monotonic()) > 0:
+            if bus.wait("leases", seen, min(left, every)) > seen:
+                return
+            meanwhile()
+
+    def _patience(self, *, hears: bool) -> float:
+        """Return for how many seconds the lease is somebody else's for sure, or as far as one who hears nothing knows.
+
+        Who hears of releases need not look before the lease may have run out. What seems to live longer than any
+        renewed lease was written when the database's clock was ahead.
+        """
+        poll = self._profile.poll * random.uniform(0.75, 1.25)  # noqa: S311  # jitter, no secret
+        if not self._remaining:
+            return poll
+        left = self._remaining + self._profile.poll * random.uniform(0.01, 0.1)  # noqa: S311
+        return min(left, self._profile.ttl + poll if hears else poll)

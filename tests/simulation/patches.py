@@ -97,7 +97,7 @@ def installed(world: World) -> Iterator[None]:
             _product.pxe.opening,
         ):
             put(module, "threading", threading)
-        for module in (sql.store, _product.periodic.singleton, _product.pxe.gate, _product.adapters.gate.timed):
+        for module in (sql.store, _product.election, _product.adapters.gate.timed):
             put(module, "random", kernel.rng("product"))
         put(sql.store, "time", Sleep(kernel))
         put(sql.store, "Statements", _compiled_once)

@@ -147,11 +147,11 @@ def gates(seed: int, **changes: Any) -> Scenario:
     rng = random.Random(f"{seed}/gates")
     lease = rng.choice(
         (
-            {"profile": "default"},
+            *[{"profile": "default"}] * 3,
             {"profile": "fast"},
-            *[{"profile": "custom", "ttl": 3.0, "renew": 0.5, "poll": 3.0, "margin": 0.5}] * 2,
-            *[{"profile": "custom", "ttl": 6.0, "renew": 1.5, "poll": 6.0, "margin": 1.0}] * 2,
-            *[{"profile": "custom", "ttl": 20.0, "renew": 7.0, "poll": 20.0, "margin": 3.0}] * 2,
+            *[{"profile": "custom", "ttl": 3.0, "renew": 0.5, "poll": 3.0, "margin": 0.5}] * 3,
+            *[{"profile": "custom", "ttl": 6.0, "renew": 1.5, "poll": 6.0, "margin": 1.0}] * 4,
+            *[{"profile": "custom", "ttl": 20.0, "renew": 7.0, "poll": 20.0, "margin": 3.0}] * 5,
         )
     )
     chosen = {
@@ -165,7 +165,11 @@ def gates(seed: int, **changes: Any) -> Scenario:
         "mean_between_faults": rng.choice((3.0, 10.0, 30.0, 100.0)),
         "lease": lease,
         "worker": {"heartbeat_interval": 15.0, "member_ttl": 45.0},
-        "pxe_filter": {"interfaces": ("eth0",), "sync_period": rng.choice((5.0, 15.0, 30.0)), "channels": False},
+        "pxe_filter": {
+            "interfaces": ("eth0",),
+            "sync_period": rng.choice((5.0, 15.0, 30.0)),
+            "channels": rng.random() < 0.8,
+        },
     }
     return from_seed(seed, **{**chosen, **changes})
 

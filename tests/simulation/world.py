@@ -201,7 +201,9 @@ class World:
         """What ``start_watcher`` does: the process hears what others' transactions say."""
         if self.scenario.family == "postgresql":
             self._listeners.append((self.kernel.me().owner, bus))
-            bus.publish("requests")
+            for channel in ("requests", "leases", "allow", "deny"):
+                bus.publish(channel)
+            bus.hears = True
 
     def _notify(self, channels: list[str]) -> None:
         self._listeners = [(owner, bus) for owner, bus in self._listeners if not owner.dead]

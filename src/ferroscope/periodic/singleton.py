@@ -7,7 +7,6 @@ Source: the HA singleton periodic task of the HA specification for ironic-inspec
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Callable
 from typing import Protocol
@@ -87,7 +86,7 @@ class Singleton:
         tenure = self._candidate.stand()
         self.sentence = self._candidate.sentence
         if tenure is None:
-            self._bus.wait("leases", seen, self._patience())
+            self._candidate.wait(self._bus, seen)
             return
         reset = self._new_flag()
         self._keep(tenure, reset)
@@ -95,12 +94,6 @@ class Singleton:
             self.lead(tenure, reset)
         finally:
             tenure.resign()
-
-    def _patience(self) -> float:
-        """Return for how long to wait: a poll, or until the lease runs out where that is sooner."""
-        poll = self._profile.poll * random.uniform(0.75, 1.25)  # noqa: S311
-        left = self._candidate.remaining
-        return min(poll, left + self._profile.poll * random.uniform(0.01, 0.1)) if left > 0 else poll  # noqa: S311
 
     def lead(self, tenure: Tenure, reset: StopFlag) -> None:
         """Run the task once a period while in office."""

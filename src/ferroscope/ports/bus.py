@@ -7,7 +7,12 @@ from typing import Protocol
 
 
 class Bus(Protocol):
-    """``channel`` names what changed; the store always holds the truth about it."""
+    """``channel`` names what changed; the store always holds the truth about it.
+
+    ``hears``: whether other processes' messages arrive here now, as far as is known.
+    """
+
+    hears: bool
 
     def publish(self, channel: str) -> None:
         """Wake up whoever listens to ``channel``, here or elsewhere; never raises."""

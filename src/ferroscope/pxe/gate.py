@@ -7,7 +7,6 @@ it has won, so that the gate before has closed by then even on a host whose cloc
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Callable
 
@@ -123,7 +122,7 @@ class Gate:
         tenure = self._candidate.stand()
         self.sentence = f"is closed; {self._candidate.sentence}"
         if tenure is None:
-            self._bus.wait("leases", seen, self._patience())
+            self._candidate.wait(self._bus, seen, every=self.period, meanwhile=self._stay_closed)
             return
         self.lead(tenure)
 
@@ -133,11 +132,6 @@ class Gate:
         if now - self._checked_at >= self.period:
             self._backend.close()
             self._checked_at = now
-
-    def _patience(self) -> float:
-        poll = self._profile.poll * random.uniform(0.75, 1.25)  # noqa: S311
-        left = self._candidate.remaining
-        return min(poll, left + self._profile.poll * random.uniform(0.01, 0.1)) if left > 0 else poll  # noqa: S311
 
     def lead(self, tenure: Tenure) -> None:
         """Load the sets while the guard passes, open, follow the changes; close, then leave the office."""

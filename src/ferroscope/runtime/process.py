@@ -137,7 +137,8 @@ class Process:
             self._ending.append(lambda: _join(threads, settings.lease.numbers().ttl))
         if settings.metrics.port:
             _log.info("serves metrics", port=serve_metrics(settings.metrics, meter))
-        self._ending.append(lambda: backend.bus.publish("requests"))
+        for channel in ("requests", "leases"):  # who waits for either looks up
+            self._ending.append(partial(backend.bus.publish, channel))
         self._ending.append(self._stop.set)
         if "api" in self._roles:
             app = wiring.build_app(

@@ -42,10 +42,10 @@ def _() -> Iterator[Any]:
 @bug(
     "trust-from-answer",
     "the holder trusts its lease from the answer on, not from the question",
-    seeds=60,
+    seeds=15,
     faults=("slow network", "partition"),
     mean_between_faults=2.0,
-    nodes=1,
+    kind="elections",
 )
 def _() -> Iterator[Any]:
     stand, renew = election.Candidate.stand, election.Tenure.renew

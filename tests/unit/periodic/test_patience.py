@@ -1,4 +1,4 @@
-"""A candidate waits for the moment at which the lease in its way runs out, not for a whole poll beyond it."""
+"""A candidate waits for the moment at which the lease in its way runs out, and polls only where it hears nothing."""
 
 from __future__ import annotations
 
@@ -22,31 +22,55 @@ class Idle:
 
 
 class Waits(LocalBus):
-    """Notes for how long it was waited."""
+    """Lets time pass; at ``released`` somebody lets go of the office."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: ManualClock, *, hears: bool, released: float = 1e9) -> None:
         super().__init__()
-        self.waits: list[float] = []
+        self.hears = hears
+        self._clock = clock
+        self._released = clock.now + released
 
     def wait(self, channel: str, seen: int, timeout: float) -> int:
-        if timeout:
-            self.waits.append(timeout)
-        return 0
+        self._clock.now = min(self._clock.now + timeout, max(self._released, self._clock.now))
+        return int(self._clock.now >= self._released)
 
 
-@pytest.mark.parametrize(("passed", "shortest", "longest"), [(0.0, 0.375, 0.625), (5.9, 0.1, 0.16), (7.0, 0.0, 0.0)])
-def test_a_candidate_waits_until_the_lease_runs_out(passed: float, shortest: float, longest: float) -> None:
-    clock, bus = ManualClock(), Waits()
+def follow(clock: ManualClock, bus: LocalBus, *, passed: float) -> float:
+    """Return for how long a candidate waits ``passed`` seconds after somebody else was elected."""
     store = MemoryStore(bus=bus, clock=clock)
-    leader = Candidate("office", "a", store=store, clock=clock, profile=DEFAULT)
-    assert leader.stand() is not None
+    assert Candidate("office", "a", store=store, clock=clock, profile=DEFAULT).stand() is not None
     clock.now += passed
-    follower = Candidate("office", "b", store=store, clock=clock, profile=DEFAULT)
-    stop = ManualStop(clock)
-    stop.set()
+    began = clock.now
     singleton = Singleton(
-        Idle(), follower, keep=lambda _tenure, _reset: None, profile=DEFAULT, bus=bus, clock=clock, stop=stop
+        Idle(),
+        Candidate("office", "b", store=store, clock=clock, profile=DEFAULT),
+        keep=lambda _tenure, _reset: None,
+        profile=DEFAULT,
+        bus=bus,
+        clock=clock,
+        stop=ManualStop(clock),
     )
     singleton.stand()
-    waited = sum(bus.waits)
-    assert shortest <= waited <= longest
+    return clock.now - began
+
+
+@pytest.mark.parametrize(
+    ("hears", "passed", "shortest", "longest"),
+    [(False, 0.0, 0.375, 0.625), (False, 5.9, 0.1, 0.16), (True, 0.0, 6.0, 6.06), (True, 5.9, 0.1, 0.16)],
+)
+def test_a_candidate_that_hears_waits_until_the_lease_runs_out_and_another_one_polls(
+    hears: bool, passed: float, shortest: float, longest: float
+) -> None:
+    clock = ManualClock()
+    assert shortest <= follow(clock, Waits(clock, hears=hears), passed=passed) <= longest
+
+
+def test_a_release_ends_the_wait() -> None:
+    clock = ManualClock()
+    assert follow(clock, Waits(clock, hears=True, released=2.3), passed=0.0) == pytest.approx(2.3)
+
+
+def test_a_lease_that_the_databases_clock_has_made_longer_than_any_is_looked_at_again() -> None:
+    """It was set back after the lease was written; its holder's next renewal makes it an ordinary one."""
+    clock = ManualClock()
+    assert follow(clock, Waits(clock, hears=True), passed=-3600.0) < 2 * DEFAULT.ttl

@@ -51,12 +51,13 @@ class Party:
         self.tenures: list[Tenure] = []
 
     def singleton(self, holder: str, task: Task) -> Singleton:
-        candidate = Candidate(task.name, holder, store=self.store, clock=self.clock, profile=DEFAULT)
+        profile = msgspec.structs.replace(DEFAULT, poll=0.0)
+        candidate = Candidate(task.name, holder, store=self.store, clock=self.clock, profile=profile)
         return Singleton(
             task,
             candidate,
             keep=lambda tenure, _reset: self.tenures.append(tenure),
-            profile=msgspec.structs.replace(DEFAULT, poll=0.0),
+            profile=profile,
             bus=LocalBus(),
             clock=self.clock,
             stop=self.stop,

@@ -14,9 +14,13 @@ LEASES: Final = "leases"
 
 
 class LocalBus:
-    """``ports.bus.Bus`` for threads of this process; it waits in real time."""
+    """``ports.bus.Bus`` for threads of this process; it waits in real time.
+
+    Whoever brings other processes' messages sets ``hears``.
+    """
 
     def __init__(self) -> None:
+        self.hears = False
         self._changed = threading.Condition()
         self._positions: defaultdict[str, int] = defaultdict(int)
         self._closed = False

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import Final, Protocol
 
 import msgspec
@@ -34,6 +36,15 @@ _NEWS: Final = (
 )
 _NUMBERS: Final = "SELECT name, seq FROM sqlite_sequence WHERE name IN ('requests', 'mac_changes')"
 _RECONNECT_AFTER: Final = 0.5
+
+
+@contextmanager
+def _hearing(bus: Bus) -> Iterator[None]:
+    bus.hears = True
+    try:
+        yield
+    finally:
+        bus.hears = False
 
 
 class Watcher(Protocol):
@@ -90,17 +101,15 @@ class SqliteWatcher:
 
     def __init__(self, path: str, *, bus: Bus, stop: StopFlag) -> None:
         self._path = path
+        self._bus = bus
         self._news = News(bus)
         self._stop = stop
 
     def run(self) -> None:
-        connection = sqlite3.connect(self._path, timeout=1.0, isolation_level=None)
-        try:
+        with closing(sqlite3.connect(self._path, timeout=1.0, isolation_level=None)) as connection, _hearing(self._bus):
             seen = 0
             while not self._stop.wait(_LOOK_EVERY):
                 seen = self._look(connection, seen)
-        finally:
-            connection.close()
 
     def _look(self, connection: sqlite3.Connection, seen: int) -> int:
         try:
@@ -120,6 +129,7 @@ class PollingWatcher:
 
     def __init__(self, settings: DatabaseSettings, *, bus: Bus, stop: StopFlag) -> None:
         self._engine = build_engine(msgspec.structs.replace(settings, pool_size=2))
+        self._bus = bus
         self._news = News(bus)
         self._stop = stop
 
@@ -133,7 +143,7 @@ class PollingWatcher:
 
     def _watch(self) -> None:
         try:
-            with self._engine.connect() as connection:
+            with self._engine.connect() as connection, _hearing(self._bus):
                 while not self._stop.wait(_ASK_EVERY):
                     rows = connection.exec_driver_sql(_NEWS).fetchall()
                     numbers = {name: number or 0 for name, number in rows}
@@ -176,7 +186,9 @@ class PostgresqlWatcher:
             application_name="ferroscope wake-up",
         ) as connection:
             connection.execute(f"LISTEN {NOTIFY_CHANNEL}")
-            self._bus.publish("requests")  # whatever came before we listened
-            while not self._stop.is_set():
-                for message in connection.notifies(timeout=0.5):
-                    self._bus.publish(message.payload.partition(" ")[0])
+            for channel in ("requests", "leases", "allow", "deny"):  # whatever came before we listened
+                self._bus.publish(channel)
+            with _hearing(self._bus):
+                while not self._stop.is_set():
+                    for message in connection.notifies(timeout=0.5):
+                        self._bus.publish(message.payload.partition(" ")[0])
