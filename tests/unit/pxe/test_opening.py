@@ -99,10 +99,19 @@ def test_it_stays_open_though_each_refresh_is_on_its_way_for_a_while(profile: Le
     assert kernel.shut == []
 
 
-def lead(kernel: Kernel, profile: LeaseProfile, phase: float) -> list[float]:
+@pytest.mark.parametrize("silence", [5.2, 5.6, 5.9])
+def test_it_opens_again_when_a_renewal_comes_after_the_lease_was_no_longer_trusted(silence: float) -> None:
+    closed = lead(Kernel(ManualClock(), 0.001), DEFAULT, 1.0, silent=(4.0, 4.0 + silence))
+    assert closed
+    assert max(closed) < 4.0 + silence + DEFAULT.renew + _RUN
+
+
+def lead(
+    kernel: Kernel, profile: LeaseProfile, phase: float, *, silent: tuple[float, float] = (0.0, 0.0)
+) -> list[float]:
     """Lead for 20 seconds; return at which of them a renewal found the gate closed.
 
-    The first renewal comes after the part ``phase`` of the time between two.
+    The first renewal comes after the part ``phase`` of the time between two; between the seconds ``silent`` none does.
     """
     clock = kernel.clock
     store = MemoryStore(bus=LocalBus(), clock=clock)
@@ -112,6 +121,8 @@ def lead(kernel: Kernel, profile: LeaseProfile, phase: float) -> list[float]:
     closed: list[float] = []
 
     def renew() -> None:
+        if silent[0] < clock.now - won < silent[1]:
+            return
         if not opening.open:
             closed.append(clock.now - won)
         tenure.progress()
