@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import traceback
 from collections import Counter
 from collections.abc import Callable
@@ -38,6 +39,7 @@ class World:
         self.signals = Signals(self.kernel)
         self.process_of: dict[Owner, SimulatedProcess] = {}
         self.processes_started = 0
+        self._started_at = 0.0
         self.connections = 0
         self.counted: Counter[str] = Counter()
         self.losing_durable = False
@@ -124,7 +126,9 @@ class World:
     def quiet_at(self) -> float:
         """No end before every fault is over and who led can be known."""
         if self.scenario.has_gates:
-            return self.faults.stopped_at + 3 * self.scenario.settings.lease.numbers().ttl
+            if len(self.running) < len(self.hosts) * len(self.scenario.layout):
+                return math.inf  # a lost host is still on its way back
+            return max(self.faults.stopped_at, self._started_at) + 3 * self.scenario.settings.lease.numbers().ttl
         profile, period = self.scenario.settings.lease.numbers(), self.scenario.settings.inspector.timeout_period
         return self.faults.stopped_at + (2 * profile.ttl + period + 8.0 if self.faults.hung else 4.0)
 
@@ -162,6 +166,7 @@ class World:
     # Processes.
 
     def start_process(self, host: Host, roles: tuple[Any, ...]) -> None:
+        self._started_at = self.kernel.now
         SimulatedProcess(self, host, roles).start()
 
     def ended(self, process: SimulatedProcess) -> None:

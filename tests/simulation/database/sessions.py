@@ -63,7 +63,7 @@ class Transaction:
 class Statement:
     """One statement on its way; several attempts may be needed."""
 
-    __slots__ = ("alone", "done", "finish", "parameters", "plan", "session", "timed", "view", "waits_for")
+    __slots__ = ("alone", "done", "finish", "held", "parameters", "plan", "session", "timed", "view", "waits_for")
 
     def __init__(self, session: Session, plan: Select | Change | Insert, parameters: dict[str, Any]) -> None:
         self.session = session
@@ -75,6 +75,7 @@ class Statement:
         self.timed = False
         self.alone = False  # a transaction of its own
         self.waits_for: Transaction | None = None
+        self.held: int | None = None  # the snapshot that is kept while it waits
 
 
 def _nobody(_outcome: Result | SqlError) -> None: ...

@@ -64,18 +64,15 @@ class Statements:
             return self._attempt(statement)
         assert self._kernel is not None
         self._prepare(statement)
-        snapshot = self._log.hold()
+        statement.held = self._log.hold()
         session.waiting = statement
-
-        def later() -> None:
-            self._log.let_go(snapshot)
-            self.go_on(statement)
-
-        self._kernel.at(self._rng.choice((0.0002, 0.002, 0.02)) * self._rng.random(), later)
+        self._kernel.at(self._rng.choice((0.0002, 0.002, 0.02)) * self._rng.random(), self.go_on, statement)
         return None
 
     def go_on(self, statement: Statement) -> None:
-        """Try a statement that has waited once more."""
+        """Try a statement that has waited once more, unless it has come to its end meanwhile."""
+        assert statement.held is not None
+        self._log.let_go(statement.held)
         if not statement.done:
             outcome = self._attempt(statement)
             if outcome is not None:
@@ -127,6 +124,7 @@ class Statements:
             self._kernel.say(f"deadlock over {blocked.what}: rolled back", "database")
             return self._fail(statement, SqlError("deadlock"))
         holder.waiters.append(statement)
+        statement.held = self._log.hold()  # what it matched must still be there to be looked at again
         if not statement.timed:
             statement.timed = True
             self._kernel.at(statement.session.limits.lock, self._time_out, statement)

@@ -17,7 +17,7 @@ _SWEEP = 0.2
 class Transactions:
     """Those that are ``open``.
 
-    ``notify`` is told of a commit's channels, ``wake`` of a statement that need not wait any more,
+    ``notify`` is told of a commit's channels, ``wake`` of each statement that has waited for one,
     ``idle`` of a session whose client has said nothing within a transaction for too long.
     """
 
@@ -63,7 +63,7 @@ class Transactions:
         waiters, transaction.waiters = transaction.waiters, []
         self._rng.shuffle(waiters)
         for statement in waiters:
-            if not statement.done and self._kernel is not None:
+            if self._kernel is not None:
                 self._kernel.at(self._rng.random() * 0.0005, self.wake, statement)
 
     def _sweep(self) -> None:
