@@ -88,7 +88,12 @@ LEASE: Final = (
     ),
     cfg.FloatOpt("ttl", default=6.0, min=1.0, help="Seconds that a lease lives without renewal (profile custom)."),
     cfg.FloatOpt("renew", default=1.5, min=0.1, help="Seconds between two renewals (profile custom)."),
-    cfg.FloatOpt("poll", default=0.5, min=0.05, help="Seconds between two tries of a candidate that nobody wakes up (profile custom)."),
+    cfg.FloatOpt(
+        "poll",
+        default=0.5,
+        min=0.05,
+        help="Seconds between two tries of a candidate that nobody wakes up (profile custom).",
+    ),
     cfg.FloatOpt(
         "margin", default=1.0, min=0.1, help="Seconds by which a leader stops before its lease ends (profile custom)."
     ),
