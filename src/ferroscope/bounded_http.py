@@ -62,6 +62,11 @@ class BoundedSession(requests.Session):
         target = super().get_redirect_target(resp)
         return target if target is not None and self.belongs(urljoin(str(resp.url), target)) else None
 
+    def part(self) -> None:
+        """Close the connections that are kept; the next request opens one."""
+        for adapter in self.adapters.values():
+            adapter.close()
+
     def belongs(self, url: str) -> bool:
         """Whether ``url`` is on this server."""
         parts = urlsplit(url)

@@ -49,6 +49,10 @@ class _Connector(sushy_connector.Connector):  # type: ignore[misc]
         if not self._session.belongs(url):
             message = f"the BMC at {self._url} points to another host, which is not followed"
             raise BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
+        if method != "GET":
+            # A BMC may be about to close a connection, and say so only by closing it. What is lost then may be asked
+            # for again, but not commanded: nobody knows whether the command has arrived.
+            self._session.part()
         try:
             return super()._op(method, path, **kwargs | {"timeout": current().left()})
         except sushy_errors.ConnectionError as exc:
