@@ -64,6 +64,20 @@ def test_a_fault_that_lasts_is_transient_and_ends_in_time(
     assert proxy.url in str(error)
 
 
+def test_a_command_is_not_lost_with_a_connection_that_the_bmc_closes_without_a_word(
+    proxy: FaultyProxy, make_bmc: MakeBmc
+) -> None:
+    """The proxy closes each connection after the answer; what is sent into it by then has not been seen by it."""
+    bmc, node = make_bmc(), node_at(proxy.url)
+    bmc.set_boot_device(node, BootDevice.PXE, persistent=False)
+    asked = []
+    for _ in range(10):
+        proxy.seen.clear()
+        bmc.set_boot_device(node, BootDevice.PXE, persistent=False)
+        asked.append(proxy.requests("GET"))
+    assert len(set(asked)) == 1, "some calls were tried again as a whole"
+
+
 def test_the_number_of_tries_is_bounded(proxy: FaultyProxy, make_bmc: MakeBmc) -> None:
     bmc, node = make_bmc(timeout=20.0), node_at(proxy.url)
     proxy.will(fault.reset, times=1000)
