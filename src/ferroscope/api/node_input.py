@@ -18,6 +18,7 @@ from ferroscope.api.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.node_fields import BY_NAME
 from ferroscope.domain import masking
 from ferroscope.domain.model import Document, Node
+from ferroscope.first_use import ready
 
 Text = Annotated[str, Meta(max_length=255)] | None | UnsetType
 Flag = bool | str | None | UnsetType
@@ -71,6 +72,7 @@ class NodeCreate(NodeSettable, kw_only=True, forbid_unknown_fields=True):
     uuid: Uuid | UnsetType | None = UNSET
 
 
+ready(NodeSettable)
 PATCHABLE: Final = NodeSettable.__struct_fields__
 
 _FLAGS: Final = frozenset({"automated_clean", "disable_power_off", "protected", "retired"})

@@ -16,6 +16,7 @@ from ferroscope.api.documented import Mac, Uuid
 from ferroscope.api.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.port_view import BY_NAME
 from ferroscope.domain.model import Document, Port
+from ferroscope.first_use import ready
 
 Flag = bool | str | None | UnsetType
 
@@ -58,6 +59,7 @@ class PortCreate(PortSettable, kw_only=True, forbid_unknown_fields=True):
     uuid: Uuid | UnsetType | None = UNSET
 
 
+ready(PortSettable)
 PATCHABLE: Final = PortSettable.__struct_fields__
 _NODE_IDENT_SINCE: Final = 94
 _NETWORK_TYPE_SINCE: Final = 64

@@ -13,6 +13,7 @@ import msgspec
 
 from ferroscope.api.call import Call, Reply
 from ferroscope.api.context import ApiContext
+from ferroscope.first_use import ready
 
 JSON: Final = "application/json"
 BINARY: Final = "application/octet-stream"
@@ -115,6 +116,7 @@ def make(
     query, body = _call_types(handler)
     kind = Body.NONE if body is raw is None else Body.DECODED if raw is None else Body.RAW
     body, required = _without_none(body if raw is None else raw)
+    ready(query, *([] if body is None else [body]))
     return Route(
         method=method,
         path=template.replace(":path}", "}"),

@@ -15,6 +15,7 @@ from ferroscope.api.documented import Uuid, one_of
 from ferroscope.api.errors import BadRequestError
 from ferroscope.domain.model import Document
 from ferroscope.domain.rule import Rule, RuleDialect
+from ferroscope.first_use import ready
 from ferroscope.rules.compile import CompiledRule, compile_rule
 from ferroscope.rules.conditions import MULTIPLE
 from ferroscope.rules.errors import InvalidRuleError
@@ -57,6 +58,7 @@ class IntrospectionRuleCreate(msgspec.Struct, kw_only=True, forbid_unknown_field
     links: list[Document] | None = None
 
 
+ready(RuleSettable)
 PATCHABLE: Final = RuleSettable.__struct_fields__
 
 _CONDITION_KEYS: Final = frozenset({"op", "args", "loop", "multiple"})

@@ -61,10 +61,13 @@ class GateRecord(msgspec.Struct, frozen=True):
         return self.open and seq <= self.applied and seq not in self.missing
 
 
+_decode = msgspec.json.Decoder(GateRecord).decode
+
+
 def decode_record(data: str) -> GateRecord:
     """Return what a lease tells of its gate; an empty record where that cannot be read."""
     try:
-        return msgspec.json.decode(data, type=GateRecord) if data else GateRecord()
+        return _decode(data) if data else GateRecord()
     except (msgspec.DecodeError, ValueError):
         return GateRecord()
 

@@ -24,6 +24,9 @@ class _Alias(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
 
 
+_decode_alias = msgspec.json.Decoder(_Alias).decode
+
+
 class PciDevicesHook(InspectionHook):
     """Sets a capability for each name in `pci_device_alias` to the number of such devices."""
 
@@ -56,7 +59,7 @@ class PciDevicesHook(InspectionHook):
 
 def _alias(text: str) -> _Alias:
     try:
-        alias = msgspec.json.decode(text, type=_Alias)
+        alias = _decode_alias(text)
     except msgspec.DecodeError as exc:
         raise HookSetupError(
             f"[inspector] pci_device_alias = {text} cannot be used ({exc}); write it as"

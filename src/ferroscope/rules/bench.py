@@ -11,11 +11,14 @@ from typing import Any, Protocol
 import msgspec
 
 from ferroscope.domain.model import Document, Node, Port
+from ferroscope.first_use import ready
 from ferroscope.hooks import port_edits
 from ferroscope.hooks.base import HookContext
 from ferroscope.rules.data import Data
 from ferroscope.rules.errors import RuleError
 from ferroscope.rules.limits import Budget
+
+ready(Port)
 
 
 class ApiCall(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from ferroscope.domain.model import Document, Node, Port, Severity
+from ferroscope.first_use import ready
 from ferroscope.hooks import port_edits
 from ferroscope.rules import difference, engine
 from ferroscope.rules.bench import Bench
@@ -20,6 +21,8 @@ from ferroscope.rules.conditions import Seen
 from ferroscope.rules.difference import Change
 from ferroscope.rules.engine import MaskSecrets, RuleSet
 from ferroscope.rules.errors import RuleFailedError
+
+ready(Node, Port)
 
 _MAX_SEEN: Final = 50
 _NOT_COMPARED: Final = ("internal", "version", "updated_at", "created_at")

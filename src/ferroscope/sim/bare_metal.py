@@ -12,6 +12,8 @@ from typing import Any, Final
 import msgspec
 import urllib3
 
+from ferroscope.first_use import ready
+
 _VERSION: Final = {"X-OpenStack-Ironic-API-Version": "1.80"}
 _RETRY: Final = urllib3.Retry(
     total=5, backoff_factor=0.1, status_forcelist=(503,), allowed_methods=None, raise_on_status=False
@@ -37,6 +39,9 @@ class NodePage(msgspec.Struct, frozen=True):
 
     nodes: list[Node]
     next: str | None = None
+
+
+ready(Node, NodePage)
 
 
 class BareMetal:
