@@ -10,7 +10,7 @@ import heapq
 import itertools
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from greenlet import getcurrent, greenlet
 
@@ -20,6 +20,13 @@ _CHECK = 0.5
 _NEVER = -1.0
 # More events than any honest run has: something spins without time passing.
 MAX_EVENTS = 5_000_000
+
+# What may be violated: an invariant of design.md, a promise that the design makes elsewhere, or that a run has an end.
+Rule = Literal[
+    "I1", "I2", "I3", "I4", "I6", "I7", "I8",
+    "gate", "intent", "leader", "order", "reboot", "state", "thread", "throttle", "trust", "two claims",
+    "spin",
+]  # fmt: skip
 
 
 def _not_yet() -> bool:
@@ -33,7 +40,7 @@ class OverError(BaseException):
 class ViolationError(Exception):
     """An invariant does not hold; ``rule`` names it as design.md does, or by its own word."""
 
-    def __init__(self, rule: str, what: str, at: float) -> None:
+    def __init__(self, rule: Rule, what: str, at: float) -> None:
         self.rule = rule
         self.what = what
         self.at = at
@@ -114,7 +121,7 @@ class Kernel:
         if self.lines is not None:
             self.lines.append((self.now, actor or (str(self.current) if self.current else "world"), what))
 
-    def fail(self, rule: str, what: str) -> None:
+    def fail(self, rule: Rule, what: str) -> None:
         """An invariant is violated: the run ends after the present event."""
         if self.failure is None and not self.over:
             self.failure = ViolationError(rule, what, self.now)

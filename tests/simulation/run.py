@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 import msgspec
 
 from tests.simulation import patches
+from tests.simulation.kernel import Rule
 from tests.simulation.scenario import Scenario
 from tests.simulation.world import World
 
@@ -21,7 +22,7 @@ class Result(msgspec.Struct, kw_only=True):
     """What came of a run; ``rule`` and ``what`` of the violated invariant, if one is."""
 
     seed: int
-    rule: str | None = None
+    rule: Rule | None = None
     what: str | None = None
     simulated: float = 0.0
     real: float = 0.0

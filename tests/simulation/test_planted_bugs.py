@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from tests.simulation import report
 from tests.simulation.bugs import BUGS
+from tests.simulation.kernel import Rule
 from tests.simulation.run import run
 from tests.simulation.scenario import from_seed
 
@@ -15,10 +18,15 @@ def test_a_planted_bug_is_found(name: str) -> None:
     bug = BUGS[name]
     for seed in range(1, bug.seeds + 1):
         result = run(bug.scenario(seed), bug=bug.patch)
-        if result.rule is not None:
+        if result.rule == bug.rule:
             print(report.failure(result, f" --bug {name}"))
             return
-    pytest.fail(f"{bug.seeds} seeds did not show that {bug.what}")
+    pytest.fail(f"{bug.seeds} seeds did not show by {bug.rule} that {bug.what}")
+
+
+def test_every_rule_finds_a_planted_bug() -> None:
+    """But the one that ends a run that would never end."""
+    assert {bug.rule for bug in BUGS.values()} == set(get_args(Rule)) - {"spin"}
 
 
 def test_a_planted_bug_is_gone_after_the_run() -> None:

@@ -15,7 +15,7 @@ from tests.simulation.bugs.registry import bug
 _r = requests._r
 
 
-@bug("acknowledge-first", "a request is taken off the queue before its task has run", seeds=3)
+@bug("acknowledge-first", "a request is taken off the queue before its task has run", rule="I1", seeds=3)
 def _() -> Iterator[Any]:
     prepare, consume = loop.Worker.prepare, requests.SqlRequests.consume
 
@@ -29,32 +29,44 @@ def _() -> Iterator[Any]:
     yield requests.SqlRequests, "hold", lambda _self, _claim, **_noted: None
 
 
-@bug("orphans-kept", "what dead members hold is never freed", seeds=20)
+@bug("orphans-kept", "what dead members hold is never freed", rule="I1", seeds=20)
 def _() -> Iterator[Any]:
     yield queue.SqlQueue, "_free_orphans", lambda _self, _holder: None
 
 
-@bug("node-not-locked", "a claim does not lock its node", seeds=20)
+@bug("node-not-locked", "a claim does not lock its node", rule="two claims", seeds=20)
 def _() -> Iterator[Any]:
     mine = {name: value for name, value in queue._MINE.items() if name != "claimed_node"}
-    free = (
-        select(_r.id)
-        .where(_r.holder.is_(None), _r.due_at <= queue.db_now())
-        .order_by(_r.id)
-        .limit(1)
-        .with_for_update(skip_locked=True)
-    )
     table = queue.schema.requests
-    yield queue, "_NEXT", free
-    yield (
-        queue,
-        "_CLAIM",
-        update(table).where(_r.id == free.scalar_subquery()).values(mine).returning(*requests.REQUEST.columns),
-    )
+    yield from _claiming(_oldest(), mine)
     yield queue, "_CLAIM_ID", update(table).where(_r.id == bindparam("_id"), _r.holder.is_(None)).values(mine)
 
 
-@bug("node-stays-locked", "giving a request back leaves its node locked", seeds=20)
+@bug(
+    "youngest-first",
+    "of the requests of a free node the youngest is claimed",
+    rule="order",
+    seeds=20,
+    commands=0.9,
+    slow_bmc=0.3,
+)
+def _() -> Iterator[Any]:
+    yield from _claiming(_oldest(_r.claimed_node.is_(None)).order_by(None).order_by(_r.id.desc()), queue._MINE)
+
+
+def _oldest(*conditions: Any) -> Any:
+    """Return what finds a request to claim, whatever else there is of its node."""
+    due = (_r.holder.is_(None), _r.due_at <= queue.db_now())
+    return select(_r.id).where(*due, *conditions).order_by(_r.id).limit(1).with_for_update(skip_locked=True)
+
+
+def _claiming(found: Any, values: Any) -> Iterator[Any]:
+    yield queue, "_NEXT", found
+    claim = update(queue.schema.requests).where(_r.id == found.scalar_subquery()).values(values)
+    yield queue, "_CLAIM", claim.returning(*requests.REQUEST.columns)
+
+
+@bug("node-stays-locked", "giving a request back leaves its node locked", rule="I1", seeds=20)
 def _() -> Iterator[Any]:
     statement = requests._RETRY._generate()
     kept = {
@@ -66,7 +78,7 @@ def _() -> Iterator[Any]:
     yield requests, "_RETRY", statement
 
 
-@bug("put-outside", "the request is put on the queue after the transaction that changes the state", seeds=3)
+@bug("put-outside", "the request is put on the queue after the transaction that changes the state", rule="I1", seeds=3)
 def _() -> Iterator[Any]:
     put, write = requests.SqlRequests.put, store.SqlStore.write
 
@@ -97,6 +109,7 @@ def _() -> Iterator[Any]:
 @bug(
     "claims-doubted-not",
     "a claim whose answer was lost is forgotten, and held for ever",
+    rule="I1",
     seeds=40,
     faults=("broken connections",),
     mean_between_faults=3.0,
@@ -109,6 +122,7 @@ def _() -> Iterator[Any]:
 @bug(
     "own-claims-trusted",
     "a process never looks whether it still knows of what it holds (found by this simulation)",
+    rule="I1",
     seeds=60,
     faults=("lost tail", "power failure", "broken connections"),
 )
@@ -126,6 +140,7 @@ def _own_claims_not_looked_at() -> Iterator[Any]:
 @bug(
     "same-token",
     "what follows is held under the token of what was before (found by this simulation)",
+    rule="state",
     seeds=100,
     faults=("lost tail",),
     mean_between_faults=1.5,

@@ -17,12 +17,18 @@ _r = requests._r
 _l = leases._l
 
 
-@bug("lease-select", "the leader's fence is a SELECT of the lease instead of an UPDATE", seeds=40, **DEPOSED)
+@bug("lease-select", "the leader's fence is a SELECT of the lease instead of an UPDATE", rule="I3", seeds=40, **DEPOSED)
 def _() -> Iterator[Any]:
     yield leases, "_TOUCH", select(_l.name).where(*leases._MINE, _l.holder.is_not(None))
 
 
-@bug("claim-select", "the claim's fence is a SELECT of the request instead of an UPDATE", seeds=40, **OVERTAKEN)
+@bug(
+    "claim-select",
+    "the claim's fence is a SELECT of the request instead of an UPDATE",
+    rule="I3",
+    seeds=40,
+    **OVERTAKEN,
+)
 def _() -> Iterator[Any]:
     looked = select(_r.id).where(*requests._MINE)
     blind = update(requests.schema.requests).where(_r.id == bindparam("_id"))
@@ -42,23 +48,41 @@ def _() -> Iterator[Any]:
     yield requests.SqlRequests, "hold", hold
 
 
-@bug("no-fence", "a leader writes without any fence", seeds=40, **BUSY_LEADERS)
+@bug("no-fence", "a leader writes without any fence", rule="I3", seeds=40, **BUSY_LEADERS)
 def _() -> Iterator[Any]:
     yield election.Tenure, "fence", lambda _self, _tx: None
 
 
-@bug("finish-unchecked", "what ends a request does not ask whether the attempt is still mine", seeds=40, **FROZEN)
+@bug(
+    "finish-unchecked",
+    "what ends a request does not ask whether the attempt is still mine",
+    rule="I3",
+    seeds=40,
+    **FROZEN,
+)
 def _() -> Iterator[Any]:
     by_id = _r.id == bindparam("_id")
     yield requests, "_CONSUME", without(requests._CONSUME, by_id)
     yield requests, "_TURN", without(requests._TURN, by_id)
 
 
-@bug("retry-unchecked", "giving a request back does not ask whether the attempt is still mine", seeds=40, **FROZEN)
+@bug(
+    "retry-unchecked",
+    "giving a request back does not ask whether the attempt is still mine",
+    rule="I3",
+    seeds=40,
+    **FROZEN,
+)
 def _() -> Iterator[Any]:
     yield requests, "_RETRY", without(requests._RETRY, _r.id == bindparam("_id"))
 
 
-@bug("renew-by-name", "a renewal matches the lease's name alone, so it renews the successor's", seeds=60, **FROZEN)
+@bug(
+    "renew-by-name",
+    "a renewal matches the lease's name alone, so it renews the successor's",
+    rule="I3",
+    seeds=60,
+    **FROZEN,
+)
 def _() -> Iterator[Any]:
     yield leases, "_RENEW", without(leases._RENEW, _l.name == bindparam("_name"))

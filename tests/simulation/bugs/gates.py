@@ -14,13 +14,19 @@ from ferroscope.pxe import gate, opening
 from tests.simulation.bugs.registry import bug
 
 
-@bug("gate-outlives-lease", "the kernel closes a gate after its lease has ended, not before", seeds=20, kind="gates")
+@bug(
+    "gate-outlives-lease",
+    "the kernel closes a gate after its lease has ended, not before",
+    rule="I4",
+    seeds=20,
+    kind="gates",
+)
 def _() -> Iterator[Any]:
     hold = nftables.NftablesGate.hold
     yield nftables.NftablesGate, "hold", lambda self, until: hold(self, until + 6.0)
 
 
-@bug("gate-always-seconds", "a gate opens for seconds whatever is left of its lease", seeds=40, kind="gates")
+@bug("gate-always-seconds", "a gate opens for seconds whatever is left of its lease", rule="I4", seeds=40, kind="gates")
 def _() -> Iterator[Any]:
     hold = nftables.NftablesGate.hold
     yield nftables.NftablesGate, "hold", lambda self, _until: hold(self, self._timed._clock.monotonic() + 5.0)
@@ -29,6 +35,7 @@ def _() -> Iterator[Any]:
 @bug(
     "gate-without-guard",
     "a successor opens as soon as it is elected, and the clock of the one before is slow",
+    rule="I4",
     seeds=20,
     kind="gates",
     clock_spread=0.2,
@@ -48,7 +55,7 @@ def _() -> Iterator[Any]:
     yield gate.Gate, "lead", at_once
 
 
-@bug("gate-held-after-loss", "a gate is held open although its lease is lost", seeds=20, kind="gates")
+@bug("gate-held-after-loss", "a gate is held open although its lease is lost", rule="I4", seeds=20, kind="gates")
 def _() -> Iterator[Any]:
     def run(self: Any) -> None:
         while not self._stop.wait(self._period):
@@ -61,6 +68,7 @@ def _() -> Iterator[Any]:
 @bug(
     "gate-not-armed",
     "an opening that is late on its way to the kernel opens all the same",
+    rule="I4",
     seeds=60,
     kind="gates",
     faults=("slow firewall", "pause", "crash", "partition"),
@@ -75,7 +83,7 @@ def _() -> Iterator[Any]:
     yield nftables.NftablesGate, "refresh", let_pass
 
 
-@bug("gate-resigns-open", "the office is handed on while its gate is still open", seeds=20, kind="gates")
+@bug("gate-resigns-open", "the office is handed on while its gate is still open", rule="I4", seeds=20, kind="gates")
 def _() -> Iterator[Any]:
     def end(self: Any) -> bool:
         self._stop.set()
@@ -83,3 +91,14 @@ def _() -> Iterator[Any]:
 
     yield opening.Opening, "end", end
     yield gate.Gate, "fail_closed", lambda _self: None
+
+
+@bug(
+    "gate-not-refreshed",
+    "a leader opens its gate and lets it close, but keeps its office",
+    rule="gate",
+    seeds=3,
+    kind="gates",
+)
+def _() -> Iterator[Any]:
+    yield opening.Opening, "_run", lambda _self: None

@@ -14,7 +14,9 @@ from tests.simulation.bugs.registry import bug
 _l = leases._l
 
 
-@bug("renewal-error-ignored", "a leader whose renewal is refused goes on as if it were granted", seeds=20)
+@bug(
+    "renewal-error-ignored", "a leader whose renewal is refused goes on as if it were granted", rule="leader", seeds=20
+)
 def _() -> Iterator[Any]:
     def renew(self: Any) -> bool:
         asked_at = self._clock.monotonic()
@@ -27,7 +29,11 @@ def _() -> Iterator[Any]:
 
 
 @bug(
-    "renewal-despite-hang", "the lease is renewed although the leader's work hangs", seeds=30, faults=("hang", "pause")
+    "renewal-despite-hang",
+    "the lease is renewed although the leader's work hangs",
+    rule="leader",
+    seeds=30,
+    faults=("hang", "pause"),
 )
 def _() -> Iterator[Any]:
     renew = election.Tenure.renew
@@ -42,6 +48,7 @@ def _() -> Iterator[Any]:
 @bug(
     "trust-from-answer",
     "the holder trusts its lease from the answer on, not from the question",
+    rule="trust",
     seeds=15,
     faults=("slow network", "partition"),
     mean_between_faults=2.0,
@@ -69,6 +76,7 @@ def _() -> Iterator[Any]:
 @bug(
     "no-margin",
     "the holder trusts its lease to its very end, whatever its clock's rate",
+    rule="trust",
     seeds=40,
     faults=("partition", "pause", "deaf heart"),
     clock_spread=0.1,
@@ -77,7 +85,7 @@ def _() -> Iterator[Any]:
     yield election, "trusted_until", lambda asked_at, profile: asked_at + profile.ttl
 
 
-@bug("release-forgotten", "a process that stops keeps its leases", seeds=10)
+@bug("release-forgotten", "a process that stops keeps its leases", rule="I8", seeds=10)
 def _() -> Iterator[Any]:
     def resign(self: Any) -> None:
         self._resigned = self._over = True

@@ -17,7 +17,7 @@ from ferroscope.worker.tasks import start
 from tests.simulation.bugs.registry import bug
 
 
-@bug("strict-after", "the state of a strict event is saved after its task, as if it were reentrant", seeds=3)
+@bug("strict-after", "the state of a strict event is saved after its task, as if it were reentrant", rule="I2", seeds=3)
 def _() -> Iterator[Any]:
     def save(_self: Any, tx: Any, locked: Any, _decision: Any) -> Any:
         tx.requests.hold(locked.claim)
@@ -26,7 +26,12 @@ def _() -> Iterator[Any]:
     yield loop.Worker, "save", save
 
 
-@bug("reentrant-before", "the state of a reentrant event is saved before its task, as if it were strict", seeds=20)
+@bug(
+    "reentrant-before",
+    "the state of a reentrant event is saved before its task, as if it were strict",
+    rule="state",
+    seeds=20,
+)
 def _() -> Iterator[Any]:
     prepared = loop.Worker.prepared
 
@@ -46,7 +51,7 @@ def _() -> Iterator[Any]:
     yield loop.Worker, "prepared", eager
 
 
-@bug("intent-after", "the intent of a power-on is recorded after the power-on", seeds=3)
+@bug("intent-after", "the intent of a power-on is recorded after the power-on", rule="intent", seeds=3)
 def _() -> Iterator[Any]:
     def power_on(self: Any, context: Any) -> None:
         with self._throttle.turn(context) as turn:
@@ -59,6 +64,7 @@ def _() -> Iterator[Any]:
 @bug(
     "intent-ignored",
     "a rerun does not look whether an earlier attempt has powered the machine on",
+    rule="reboot",
     seeds=40,
     faults=("crash", "pause"),
     mean_between_faults=2.0,
@@ -73,6 +79,7 @@ def _() -> Iterator[Any]:
 @bug(
     "command-moves",
     "a command puts the state back that it found (found by this simulation)",
+    rule="I1",
     seeds=40,
     faults=(),
     commands=0.9,
@@ -86,6 +93,7 @@ def _() -> Iterator[Any]:
 @bug(
     "own-save-forgotten",
     "a save whose answer was lost is taken for another callback (found by this simulation)",
+    rule="I1",
     seeds=60,
     faults=("broken connections",),
     mean_between_faults=3.0,
@@ -97,6 +105,7 @@ def _() -> Iterator[Any]:
 @bug(
     "outage-counts",
     "a database that is away costs an attempt (found by this simulation)",
+    rule="I1",
     seeds=100,
     faults=("database restart", "broken connections"),
     mean_between_faults=0.7,

@@ -12,6 +12,7 @@ from unittest import mock
 
 import msgspec
 
+from tests.simulation.kernel import Rule
 from tests.simulation.scenario import Scenario, elections, from_seed, gates, takeovers
 
 KINDS: dict[str, Callable[..., Scenario]] = {
@@ -24,11 +25,12 @@ Patch = Callable[[], AbstractContextManager[object]]
 
 
 class Bug(msgspec.Struct, frozen=True):
-    """``what`` says it in a sentence; ``focus`` are the changes to each seed's scenario, if any."""
+    """``what`` says it in a sentence, ``rule`` is what finds it; ``focus``: changes to each seed's scenario, if any."""
 
     name: str
     what: str
     patch: Patch
+    rule: Rule
     seeds: int
     kind: str
     focus: Mapping[str, Any]
@@ -42,7 +44,7 @@ BUGS: dict[str, Bug] = {}
 
 
 def bug(
-    name: str, what: str, *, seeds: int, kind: str = "all", **focus: Any
+    name: str, what: str, *, rule: Rule, seeds: int, kind: str = "all", **focus: Any
 ) -> Callable[[Callable[[], Iterator[Any]]], Patch]:
     """Register a generator of ``(where, name, replacement)`` as a bug."""
 
@@ -57,7 +59,7 @@ def bug(
                         stack.enter_context(mock.patch.object(where, attribute, replacement))
                 yield
 
-        BUGS[name] = Bug(name, what, patch, seeds, kind, focus)
+        BUGS[name] = Bug(name, what, patch, rule, seeds, kind, focus)
         return patch
 
     return register

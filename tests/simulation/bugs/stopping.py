@@ -12,7 +12,7 @@ from ferroscope.worker import loop
 from tests.simulation.bugs.registry import bug
 
 
-@bug("takes-on", "a worker that was asked to stop goes on taking requests", seeds=20)
+@bug("takes-on", "a worker that was asked to stop goes on taking requests", rule="I8", seeds=20)
 def _() -> Iterator[Any]:
     get, run = queue.SqlQueue.get, loop.Worker.run
 

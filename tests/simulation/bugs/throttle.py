@@ -10,7 +10,7 @@ from ferroscope.worker import throttle
 from tests.simulation.bugs.registry import bug
 
 
-@bug("throttle-released-early", "the throttle's lease is released before the sleep", seeds=20)
+@bug("throttle-released-early", "the throttle's lease is released before the sleep", rule="I3", seeds=20)
 def _() -> Iterator[Any]:
     @contextmanager
     def turn(self: Any, context: Any) -> Iterator[Any]:
@@ -28,6 +28,7 @@ def _() -> Iterator[Any]:
 @bug(
     "throttle-unfenced",
     "whoever slept under the throttle powers on without asking whether the lease is still theirs",
+    rule="I3",
     seeds=60,
     faults=("pause under throttle", "crash"),
     mean_between_faults=4.0,
@@ -51,6 +52,7 @@ def _() -> Iterator[Any]:
 @bug(
     "throttle-outlived",
     "a slow BMC powers a machine on after the throttle's lease is over (found by this simulation)",
+    rule="throttle",
     seeds=60,
     slow_bmc=0.2,
     worker={"reboot_throttle": 4.0},

@@ -1,8 +1,8 @@
 """The invariants of design.md section 9, checked by books that the simulation keeps itself.
 
 The books are kept from committed rows and from what machines do; nothing is asked of the code under
-test. A commit is judged before it takes effect. ``rule`` names: I1, I2, I3, I6, I7, I8, and words for
-the promises that the design makes elsewhere; I4 is judged where the gates are.
+test. A commit is judged before it takes effect. ``kernel.Rule`` names what may be violated; I4 is judged where
+the gates are.
 """
 
 from __future__ import annotations
