@@ -16,7 +16,7 @@ import structlog
 
 from ferroscope.domain.lease import Lease, LeaseProfile, trusted_until
 from ferroscope.ports.bus import Bus
-from ferroscope.ports.clock import Clock
+from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
 from ferroscope.ports.store import Store, Transaction
 
@@ -131,14 +131,20 @@ class Candidate:
         return Tenure(lease, asked_at=asked_at, profile=self._profile, clock=self._clock, store=self._store)
 
     def wait(
-        self, bus: Bus, seen: int, *, every: float = math.inf, meanwhile: Callable[[], object] = lambda: None
+        self,
+        bus: Bus,
+        seen: int,
+        stop: StopFlag,
+        *,
+        every: float = math.inf,
+        meanwhile: Callable[[], object] = lambda: None,
     ) -> None:
-        """Wait, having lost, until standing again may help. Whoever stops the process wakes the channel ``leases``.
+        """Wait, having lost, until standing again may help. Whoever sets ``stop`` then wakes the channel ``leases``.
 
         ``seen`` is that channel's position from before ``stand``; ``meanwhile`` is called ``every`` so many seconds.
         """
         until = self._clock.monotonic() + self._patience(hears=bus.hears)
-        while (left := until - self._clock.monotonic()) > 0:
+        while not stop.is_set() and (left := until - self._clock.monotonic()) > 0:
             if bus.wait("leases", seen, min(left, every)) > seen:
                 return
             meanwhile()

@@ -86,7 +86,7 @@ class Singleton:
         tenure = self._candidate.stand()
         self.sentence = self._candidate.sentence
         if tenure is None:
-            self._candidate.wait(self._bus, seen)
+            self._candidate.wait(self._bus, seen, self._stop)
             return
         reset = self._new_flag()
         self._keep(tenure, reset)

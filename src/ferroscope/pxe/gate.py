@@ -122,7 +122,7 @@ class Gate:
         tenure = self._candidate.stand()
         self.sentence = f"is closed; {self._candidate.sentence}"
         if tenure is None:
-            self._candidate.wait(self._bus, seen, every=self.period, meanwhile=self._stay_closed)
+            self._candidate.wait(self._bus, seen, self._stop, every=self.period, meanwhile=self._stay_closed)
             return
         self.lead(tenure)
 

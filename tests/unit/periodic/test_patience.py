@@ -10,6 +10,7 @@ from ferroscope.adapters.memory import LocalBus, MemoryStore
 from ferroscope.domain.lease import DEFAULT
 from ferroscope.election import Candidate
 from ferroscope.periodic.singleton import Singleton
+from ferroscope.ports.clock import StopFlag
 from tests.unit.worker.conftest import ManualClock, ManualStop
 
 
@@ -35,7 +36,7 @@ class Waits(LocalBus):
         return int(self._clock.now >= self._released)
 
 
-def follow(clock: ManualClock, bus: LocalBus, *, passed: float) -> float:
+def follow(clock: ManualClock, bus: LocalBus, *, passed: float, stop: StopFlag | None = None) -> float:
     """Return for how long a candidate waits ``passed`` seconds after somebody else was elected."""
     store = MemoryStore(bus=bus, clock=clock)
     assert Candidate("office", "a", store=store, clock=clock, profile=DEFAULT).stand() is not None
@@ -48,7 +49,7 @@ def follow(clock: ManualClock, bus: LocalBus, *, passed: float) -> float:
         profile=DEFAULT,
         bus=bus,
         clock=clock,
-        stop=ManualStop(clock),
+        stop=stop or ManualStop(clock),
     )
     singleton.stand()
     return clock.now - began
@@ -74,3 +75,15 @@ def test_a_lease_that_the_databases_clock_has_made_longer_than_any_is_looked_at_
     """It was set back after the lease was written; its holder's next renewal makes it an ordinary one."""
     clock = ManualClock()
     assert follow(clock, Waits(clock, hears=True), passed=-3600.0) < 2 * DEFAULT.ttl
+
+
+def test_whoever_was_told_to_stop_just_before_it_looked_does_not_wait() -> None:
+    clock = ManualClock()
+    stop = ManualStop(clock)
+
+    class Woken(Waits):
+        def wait(self, channel: str, seen: int, timeout: float) -> int:
+            stop.set()  # and what was published then is in the position that this returns
+            return super().wait(channel, seen, timeout)
+
+    assert follow(clock, Woken(clock, hears=True), passed=0.0, stop=stop) == 0.0
