@@ -53,6 +53,23 @@ class SqlTransaction:
     when this commits.
     """
 
+    nodes = cached_property(SqlNodes)
+    ports = cached_property(SqlPorts)
+    inspections = cached_property(SqlInspections)
+    requests = cached_property(SqlRequests)
+    data = cached_property(SqlInspectionData)
+    objects = cached_property(SqlObjects)
+    facts = cached_property(SqlFacts)
+    journal = cached_property(SqlJournal)
+    addresses = cached_property(SqlAddresses)
+    leases = cached_property(SqlLeases)
+    members = cached_property(SqlMembers)
+    macs = cached_property(SqlMacs)
+    discoveries = cached_property(SqlDiscoveries)
+    rejections = cached_property(SqlRejections)
+    figures = cached_property(SqlFigures)
+    rules = cached_property(SqlRules)
+
     def __init__(self, connection: Connection, now: float, statements: Statements, claims: set[str]) -> None:
         self.connection = connection
         self.now = now
@@ -81,70 +98,6 @@ class SqlTransaction:
     def wake(self, channel: str) -> None:
         """Publish on ``channel`` when, and only when, this transaction commits; a message may follow it."""
         self.woken.add(channel)
-
-    @cached_property
-    def nodes(self) -> SqlNodes:
-        return SqlNodes(self)
-
-    @cached_property
-    def ports(self) -> SqlPorts:
-        return SqlPorts(self)
-
-    @cached_property
-    def inspections(self) -> SqlInspections:
-        return SqlInspections(self)
-
-    @cached_property
-    def requests(self) -> SqlRequests:
-        return SqlRequests(self)
-
-    @cached_property
-    def data(self) -> SqlInspectionData:
-        return SqlInspectionData(self)
-
-    @cached_property
-    def objects(self) -> SqlObjects:
-        return SqlObjects(self)
-
-    @cached_property
-    def facts(self) -> SqlFacts:
-        return SqlFacts(self)
-
-    @cached_property
-    def journal(self) -> SqlJournal:
-        return SqlJournal(self)
-
-    @cached_property
-    def addresses(self) -> SqlAddresses:
-        return SqlAddresses(self)
-
-    @cached_property
-    def leases(self) -> SqlLeases:
-        return SqlLeases(self)
-
-    @cached_property
-    def members(self) -> SqlMembers:
-        return SqlMembers(self)
-
-    @cached_property
-    def macs(self) -> SqlMacs:
-        return SqlMacs(self)
-
-    @cached_property
-    def discoveries(self) -> SqlDiscoveries:
-        return SqlDiscoveries(self)
-
-    @cached_property
-    def rejections(self) -> SqlRejections:
-        return SqlRejections(self)
-
-    @cached_property
-    def figures(self) -> SqlFigures:
-        return SqlFigures(self)
-
-    @cached_property
-    def rules(self) -> SqlRules:
-        return SqlRules(self)
 
 
 _REPOSITORIES: Final = {name for name, value in vars(SqlTransaction).items() if isinstance(value, cached_property)}
