@@ -15,7 +15,7 @@ from sqlalchemy.exc import IntegrityError
 from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.dialect import db_now
 from ferroscope.adapters.sql.requests import REQUEST
-from ferroscope.adapters.sql.store import SqlStore
+from ferroscope.adapters.sql.store import SqlStore, SqlTransaction
 from ferroscope.domain.model import Claim
 from ferroscope.ports.bus import Bus
 from ferroscope.ports.clock import Clock, StopFlag
@@ -110,7 +110,7 @@ class SqlQueue:
                 self._store.claims.discard(token)
         return None if row is None else Claim(request=REQUEST.from_row(row), holder=holder, token=token)
 
-    def _take(self, tx: Any, values: dict[str, Any]) -> Any:
+    def _take(self, tx: SqlTransaction, values: dict[str, Any]) -> Any:
         if self._returning:
             return tx.run(_CLAIM, values).first()
         ident = tx.run(_NEXT).first()
@@ -134,7 +134,7 @@ class SqlQueue:
         if now - self._swept_at < self._poll_interval:
             return
         self._swept_at = now
-        orphans = self._store.read(lambda tx: list(tx.run(_ORPHANS, {"_me": holder})))  # type: ignore[attr-defined]
+        orphans = self._store.read(lambda tx: list(tx.run(_ORPHANS, {"_me": holder})))
         ids = [ident for ident, whose, _ in orphans if whose != holder]
         if ids:
             self._execute(_FREE, {"_ids": ids})
@@ -143,4 +143,4 @@ class SqlQueue:
                 self._execute(_FREE_FORGOTTEN, {"_token": token})
 
     def _execute(self, statement: Update, values: dict[str, Any]) -> None:
-        self._store.write(lambda tx: tx.connection.execute(statement, values))  # type: ignore[attr-defined]
+        self._store.write(lambda tx: tx.connection.execute(statement, values))

@@ -39,7 +39,6 @@ from ferroscope.ports.bus import Bus
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.errors import StoreUnavailableError
 from ferroscope.ports.meter import SILENT, Meter
-from ferroscope.ports.store import Transaction
 
 T = TypeVar("T")
 
@@ -133,18 +132,18 @@ class SqlStore:
         self._turnstile = _turnstile(engine, settings.busy_timeout)
         self._staleness = Staleness(engine)
 
-    def write(self, work: Callable[[Transaction], T], *, durable: bool = True) -> T:
+    def write(self, work: Callable[[SqlTransaction], T], *, durable: bool = True) -> T:
         result, transaction = self._until_done(lambda: self._attempt(work, write=True, durable=durable))
         self.claims.difference_update(transaction.ended)
         for channel in sorted({text.partition(" ")[0] for text in transaction.woken}):
             self._bus.publish(channel)
         return result
 
-    def read(self, work: Callable[[Transaction], T]) -> T:
+    def read(self, work: Callable[[SqlTransaction], T]) -> T:
         result, _ = self._until_done(lambda: self._attempt(work, write=False, durable=False))
         return result
 
-    def _attempt(self, work: Callable[[Transaction], T], *, write: bool, durable: bool) -> tuple[T, SqlTransaction]:
+    def _attempt(self, work: Callable[[SqlTransaction], T], *, write: bool, durable: bool) -> tuple[T, SqlTransaction]:
         with self._turn(write), self._begun(write=write, durable=durable) as (connection, now):
             try:
                 at = self._clock.time() if now is None else now
