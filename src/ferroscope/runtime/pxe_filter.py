@@ -6,11 +6,12 @@ and because it has to be small: the command line hands over to it, by way of ``s
 
 from __future__ import annotations
 
+import ipaddress
 import signal
 import socket
 import threading
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -79,7 +80,7 @@ def check(settings: Settings) -> None:
     try:
         closed = rules_of(wanted)
         for text in closed.relayed:
-            __import__("ipaddress").ip_network(text, strict=False)
+            ipaddress.ip_network(text, strict=False)
     except ValueError as exc:
         raise StartError(f"[pxe_filter] relayed_networks: {exc}") from exc
 
@@ -169,7 +170,7 @@ class PxeFilterProcess:
                 backend.bus.publish(channel)
             thread.join(self._settings.worker.graceful_timeout)
 
-    def _meter(self) -> Any:
+    def _meter(self) -> Meter:
         if not self._settings.metrics.port:
             return SILENT
         from ferroscope.runtime.metrics import build_metrics, serve
