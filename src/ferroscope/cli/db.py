@@ -17,7 +17,8 @@ def db() -> None:
 @database_option
 def upgrade(files: tuple[str, ...], database: str | None) -> None:
     """Bring the schema up to date; does nothing where it is."""
-    from ferroscope.runtime.backend import SchemaError, StoreUnavailableError, ensure_schema
+    from ferroscope.ports.errors import StoreUnavailableError
+    from ferroscope.runtime.backend import SchemaError, ensure_schema
 
     try:
         version = ensure_schema(settings_of(files, database), upgrade=True)
@@ -31,7 +32,8 @@ def upgrade(files: tuple[str, ...], database: str | None) -> None:
 @database_option
 def current(files: tuple[str, ...], database: str | None) -> None:
     """Show the schema's version; exit code 1 where it is not this release's."""
-    from ferroscope.runtime.backend import SchemaError, StoreUnavailableError, ensure_schema
+    from ferroscope.ports.errors import StoreUnavailableError
+    from ferroscope.runtime.backend import SchemaError, ensure_schema
 
     try:
         click.echo(ensure_schema(settings_of(files, database), upgrade=False))
@@ -52,7 +54,7 @@ def move_data(source: str, target: str, files: tuple[str, ...], database: str | 
 
     Set [storage] backend first: it says where new data goes, and where the service would move it back to.
     """
-    from ferroscope.runtime.backend import StoreUnavailableError
+    from ferroscope.ports.errors import StoreUnavailableError
     from ferroscope.runtime.data import move
     from ferroscope.runtime.wiring import SetupError
 
@@ -73,7 +75,7 @@ def move_data(source: str, target: str, files: tuple[str, ...], database: str | 
 @database_option
 def rebuild_facts(files: tuple[str, ...], database: str | None) -> None:
     """Derive what searches find from every node's newest inventory, for data stored by an earlier release."""
-    from ferroscope.runtime.backend import StoreUnavailableError
+    from ferroscope.ports.errors import StoreUnavailableError
     from ferroscope.runtime.data import rebuild
     from ferroscope.runtime.wiring import SetupError
 

@@ -15,7 +15,6 @@ from ferroscope.adapters.sql.wakeup import start_watcher
 from ferroscope.config.settings import DatabaseSettings, Settings
 from ferroscope.ports.bus import Bus
 from ferroscope.ports.clock import Clock, StopFlag
-from ferroscope.ports.errors import StoreUnavailableError
 from ferroscope.ports.meter import SILENT, Meter
 from ferroscope.ports.queue import Queue
 from ferroscope.ports.store import Store
@@ -105,6 +104,3 @@ def ensure_schema(settings: Settings, *, upgrade: bool) -> str:
         raise SchemaError(f"the database {where}, this release needs {migrate.HEAD}; run: ferroscope db upgrade")
     finally:
         engine.dispose()
-
-
-__all__ = ["Backend", "SchemaError", "StoreUnavailableError", "ensure_schema", "open_backend"]

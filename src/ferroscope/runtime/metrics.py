@@ -24,12 +24,13 @@ def serve(settings: MetricsSettings, metrics: Metrics) -> int:
 
     Processes of one host have the same configuration, so each takes the next port.
     """
-    for port in range(settings.port, settings.port + _TRIES):
+    port, last = settings.port, settings.port + _TRIES - 1
+    while True:
         try:
             start_http_server(port, addr=settings.host, registry=metrics.registry)
         except OSError as exc:
-            if port - settings.port == _TRIES - 1:
-                raise OSError(exc.errno, f"no port from {settings.port} to {port} is free for metrics") from exc
-            continue
-        return port
-    raise AssertionError("unreachable")
+            if port == last:
+                raise OSError(exc.errno, f"no port from {settings.port} to {last} is free for metrics") from exc
+            port += 1
+        else:
+            return port

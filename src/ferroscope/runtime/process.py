@@ -16,8 +16,9 @@ import structlog
 
 from ferroscope.config.settings import Settings
 from ferroscope.observe import log, party
+from ferroscope.ports.errors import StoreUnavailableError
 from ferroscope.runtime import allocator, signals, wiring
-from ferroscope.runtime.backend import SchemaError, StoreUnavailableError, ensure_schema, open_backend
+from ferroscope.runtime.backend import SchemaError, ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.http import HttpServer, listeners
 from ferroscope.runtime.life import EXIT_CUT_OFF, EXIT_FAULT, StartError, notify, process_name

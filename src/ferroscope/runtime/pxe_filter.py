@@ -20,12 +20,13 @@ from ferroscope.config.settings import Settings
 from ferroscope.domain.gate import LEASE_PREFIX
 from ferroscope.election import Candidate
 from ferroscope.observe import log, party
+from ferroscope.ports.errors import StoreUnavailableError
 from ferroscope.ports.gate import GateBackend, GateError
 from ferroscope.ports.meter import SILENT, Meter
 from ferroscope.pxe.feed import Feed
 from ferroscope.pxe.gate import CHANNELS, Gate
 from ferroscope.runtime import signals
-from ferroscope.runtime.backend import Backend, SchemaError, StoreUnavailableError, ensure_schema, open_backend
+from ferroscope.runtime.backend import Backend, SchemaError, ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.keeper import LeaseKeeper
 from ferroscope.runtime.life import EXIT_CUT_OFF, EXIT_FAULT, StartError, notify, process_name
