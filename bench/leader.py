@@ -18,6 +18,7 @@ from ferroscope.config.settings import Settings
 from ferroscope.election import Candidate
 from ferroscope.observe import log
 from ferroscope.periodic.singleton import Fence, Singleton
+from ferroscope.ports.bus import Channel
 from ferroscope.ports.store import Store
 from ferroscope.runtime import signals
 from ferroscope.runtime.backend import open_backend
@@ -61,7 +62,7 @@ def play(settings: Settings, member: str) -> int:
     while signals.wait(_SIGNALS, 60.0) is None:
         pass
     stop.set()
-    backend.bus.publish("leases")
+    backend.bus.publish(Channel.LEASES)
     thread.join(profile.ttl)
     membership.leave()
     backend.close()

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import structlog
 
 from ferroscope.domain.lease import Lease, LeaseProfile, trusted_until
-from ferroscope.ports.bus import Bus
+from ferroscope.ports.bus import Bus, Channel
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
 from ferroscope.ports.store import Store, Transaction
@@ -145,7 +145,7 @@ class Candidate:
         """
         until = self._clock.monotonic() + self._patience(hears=bus.hears)
         while not stop.is_set() and (left := until - self._clock.monotonic()) > 0:
-            if bus.wait("leases", seen, min(left, every)) > seen:
+            if bus.wait(Channel.LEASES, seen, min(left, every)) > seen:
                 return
             meanwhile()
 

@@ -11,7 +11,7 @@ from typing import Any
 from ferroscope.adapters.sql import schema
 from ferroscope.domain.model import Node, Port
 from ferroscope.domain.provision import Provision
-from ferroscope.ports.bus import Bus
+from ferroscope.ports.bus import Bus, Channel
 from tests.simulation.checks import Checks
 from tests.simulation.clients import Operator
 from tests.simulation.cluster import Answer, Host, SimulatedProcess, bury
@@ -206,7 +206,7 @@ class World:
         """What ``start_watcher`` does: the process hears what others' transactions say."""
         if self.scenario.family == "postgresql":
             self._listeners.append((self.kernel.me().owner, bus))
-            for channel in ("requests", "leases", "allow", "deny"):
+            for channel in Channel:
                 bus.publish(channel)
             bus.hears = True
 

@@ -15,7 +15,7 @@ import structlog
 
 from ferroscope.domain.lease import LeaseProfile
 from ferroscope.election import Candidate, Tenure
-from ferroscope.ports.bus import Bus
+from ferroscope.ports.bus import Bus, Channel
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.errors import LeaseLostError, StoreUnavailableError
 from ferroscope.ports.store import Transaction
@@ -82,7 +82,7 @@ class Singleton:
 
     def stand(self) -> None:
         """Try to win the office once and serve in it; otherwise wait for the next election."""
-        seen = self._bus.wait("leases", 0, 0.0)
+        seen = self._bus.wait(Channel.LEASES, 0, 0.0)
         tenure = self._candidate.stand()
         self.sentence = self._candidate.sentence
         if tenure is None:

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from enum import StrEnum
+from typing import Final, Protocol
+
+
+class Channel(StrEnum):
+    """What changed: there may be a request to claim, a lease to win, a MAC that may boot now or not any more."""
+
+    REQUESTS = "requests"
+    LEASES = "leases"
+    ALLOW = "allow"
+    DENY = "deny"
+
+
+# Whoever follows which MACs may boot listens to both.
+MAC_CHANNELS: Final = (Channel.ALLOW, Channel.DENY)
 
 
 class Bus(Protocol):
-    """``channel`` names what changed; the store always holds the truth about it.
+    """``channel`` names what changed (see ``Channel``); the store always holds the truth about it.
 
     ``hears``: whether other processes' messages arrive here now, as far as is known.
     """

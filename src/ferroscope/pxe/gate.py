@@ -18,7 +18,7 @@ from ferroscope.domain.gate import GateRecord
 from ferroscope.domain.lease import LeaseProfile
 from ferroscope.domain.macsets import SetChange
 from ferroscope.election import Candidate, Tenure
-from ferroscope.ports.bus import Bus
+from ferroscope.ports.bus import MAC_CHANNELS, Bus, Channel
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.errors import LeaseLostError, StoreUnavailableError
 from ferroscope.ports.gate import GateBackend, GateError
@@ -27,8 +27,6 @@ from ferroscope.pxe.feed import Feed
 from ferroscope.pxe.opening import Opening
 
 _log = structlog.get_logger(__name__)
-
-CHANNELS = ("allow", "deny")
 
 
 class Gate:
@@ -117,7 +115,7 @@ class Gate:
 
     def stand(self) -> None:
         """Try to win the network once and serve it; otherwise wait, closed, for the next election."""
-        seen = self._bus.wait("leases", 0, 0.0)
+        seen = self._bus.wait(Channel.LEASES, 0, 0.0)
         self._stay_closed()
         tenure = self._candidate.stand()
         self.sentence = f"is closed; {self._candidate.sentence}"
@@ -165,7 +163,7 @@ class Gate:
         read_at = self._clock.monotonic()
         while tenure.may_act() and not self._stop.is_set() and not reset.is_set():
             tenure.progress()
-            seen = self._bus.wait_any(CHANNELS, 0, 0.0)
+            seen = self._bus.wait_any(MAC_CHANNELS, 0, 0.0)
             now = self._clock.monotonic()
             try:
                 if now >= compare_at:
@@ -221,7 +219,7 @@ class Gate:
         until = self._clock.monotonic() + self._look_every
         while (left := until - self._clock.monotonic()) > 0 and not reset.is_set() and not self._stop.is_set():
             tenure.progress()
-            if self._bus.wait_any(CHANNELS, seen, min(left, self.period)) > seen:
+            if self._bus.wait_any(MAC_CHANNELS, seen, min(left, self.period)) > seen:
                 return
             if opening.trouble or opening.open != self._told.open or not tenure.may_act():
                 return

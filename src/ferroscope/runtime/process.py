@@ -16,6 +16,7 @@ import structlog
 
 from ferroscope.config.settings import Settings
 from ferroscope.observe import log, party
+from ferroscope.ports.bus import Channel
 from ferroscope.ports.errors import StoreUnavailableError
 from ferroscope.runtime import allocator, signals, wiring
 from ferroscope.runtime.backend import SchemaError, ensure_schema, open_backend
@@ -138,7 +139,7 @@ class Process:
             self._ending.append(lambda: _join(threads, settings.lease.numbers().ttl))
         if settings.metrics.port:
             _log.info("serves metrics", port=serve_metrics(settings.metrics, meter))
-        for channel in ("requests", "leases"):  # who waits for either looks up
+        for channel in (Channel.REQUESTS, Channel.LEASES):  # who waits for either looks up
             self._ending.append(partial(backend.bus.publish, channel))
         self._ending.append(self._stop.set)
         if "api" in self._roles:

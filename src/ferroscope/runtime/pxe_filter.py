@@ -20,11 +20,12 @@ from ferroscope.config.settings import Settings
 from ferroscope.domain.gate import LEASE_PREFIX
 from ferroscope.election import Candidate
 from ferroscope.observe import log, party
+from ferroscope.ports.bus import MAC_CHANNELS, Channel
 from ferroscope.ports.errors import StoreUnavailableError
 from ferroscope.ports.gate import GateBackend, GateError
 from ferroscope.ports.meter import SILENT, Meter
 from ferroscope.pxe.feed import Feed
-from ferroscope.pxe.gate import CHANNELS, Gate
+from ferroscope.pxe.gate import Gate
 from ferroscope.runtime import signals
 from ferroscope.runtime.backend import Backend, SchemaError, ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock
@@ -167,7 +168,7 @@ class PxeFilterProcess:
         finally:
             notify("STOPPING=1")
             self._stop.set()
-            for channel in (*CHANNELS, "leases"):
+            for channel in (*MAC_CHANNELS, Channel.LEASES):
                 backend.bus.publish(channel)
             thread.join(self._settings.worker.graceful_timeout)
 

@@ -5,12 +5,6 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Final
-
-# The channel on which the store says that there may be something to claim.
-REQUESTS: Final = "requests"
-# The channel on which the store says that a lease was released.
-LEASES: Final = "leases"
 
 
 class LocalBus:

@@ -8,6 +8,7 @@ import msgspec
 
 from ferroscope.adapters.memory.rows import MacChangeRow, Rows
 from ferroscope.domain.gate import BOOTING, KnownMac, MacChange
+from ferroscope.ports.bus import MAC_CHANNELS, Channel
 
 
 class _PortOfNode(msgspec.Struct, frozen=True):
@@ -22,7 +23,7 @@ class MemoryMacs:
     def __init__(self, rows: Rows, now: float) -> None:
         self._rows = rows
         self._now = now
-        self.told: set[str] = set()
+        self.told: set[Channel] = set()
 
     def changed(self, node: str, *, booting: bool) -> None:
         ports = (self._rows.ports.get(uuid) for uuid in self._rows.ports_of_node.of(node))
@@ -34,7 +35,7 @@ class MemoryMacs:
             self._rows.last_mac_change += 1
             change = MacChange(self._rows.last_mac_change, mac)
             self._rows.mac_changes.put(change.seq, MacChangeRow(change, self._now))
-            self.told = {"allow", "deny"}
+            self.told.update(MAC_CHANNELS)
 
     def since(self, seq: int, limit: int) -> Sequence[MacChange]:
         return [row.change for row in self._rows.mac_changes.values() if row.change.seq > seq][:limit]

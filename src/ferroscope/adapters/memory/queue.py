@@ -6,10 +6,9 @@ time passes here.
 
 from __future__ import annotations
 
-from ferroscope.adapters.memory.bus import REQUESTS
 from ferroscope.adapters.memory.store import MemoryStore
 from ferroscope.domain.model import Claim
-from ferroscope.ports.bus import Bus
+from ferroscope.ports.bus import Bus, Channel
 from ferroscope.ports.clock import Clock, StopFlag
 
 
@@ -30,10 +29,10 @@ class MemoryQueue:
         deadline = self._clock.monotonic() + timeout
         seen = 0
         while not stop.is_set():
-            seen = self._bus.wait(REQUESTS, seen, 0.0)
+            seen = self._bus.wait(Channel.REQUESTS, seen, 0.0)
             claim = self._store.claim(holder)
             remaining = deadline - self._clock.monotonic()
             if claim is not None or remaining <= 0:
                 return claim
-            self._bus.wait(REQUESTS, seen, min(remaining, self._poll_interval))
+            self._bus.wait(Channel.REQUESTS, seen, min(remaining, self._poll_interval))
         return None

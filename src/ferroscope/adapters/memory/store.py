@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from ferroscope.adapters.memory.bus import LEASES, REQUESTS
 from ferroscope.adapters.memory.discovery import MemoryDiscoveries, MemoryRejections
 from ferroscope.adapters.memory.figures import MemoryFigures
 from ferroscope.adapters.memory.inspections import MemoryInspectionData, MemoryInspections
@@ -28,7 +27,7 @@ from ferroscope.adapters.memory.rules import MemoryRules
 from ferroscope.adapters.memory.tables import UndoLog
 from ferroscope.domain.model import Claim
 from ferroscope.domain.states import Transition
-from ferroscope.ports.bus import Bus
+from ferroscope.ports.bus import Bus, Channel
 from ferroscope.ports.clock import Clock
 from ferroscope.ports.meter import SILENT, Meter
 from ferroscope.ports.store import Transaction
@@ -105,9 +104,9 @@ class MemoryStore:
         for moved in transaction.transitions:
             self._meter.moved(moved)
         if transaction.requests.ready or transaction.members.left:
-            self._bus.publish(REQUESTS)
+            self._bus.publish(Channel.REQUESTS)
         if transaction.leases.released:
-            self._bus.publish(LEASES)
+            self._bus.publish(Channel.LEASES)
         for channel in transaction.macs.told:
             self._bus.publish(channel)
         return result

@@ -17,6 +17,7 @@ from sqlalchemy.exc import IntegrityError
 from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.dialect import db_now
 from ferroscope.domain.lease import Lease
+from ferroscope.ports.bus import Channel
 from ferroscope.ports.errors import LeaseHeldError, LeaseLostError
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class SqlLeases:
 
     def release(self, lease: Lease) -> None:
         self._mine(_RELEASE, lease, {})
-        self._tx.wake("leases")
+        self._tx.wake(Channel.LEASES)
 
     def hold(self, lease: Lease) -> None:
         self._mine(_TOUCH, lease, {})

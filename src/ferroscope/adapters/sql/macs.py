@@ -15,6 +15,7 @@ from ferroscope.adapters.sql import inserts, schema
 from ferroscope.adapters.sql.query import one_of, several
 from ferroscope.domain.gate import BOOTING, KnownMac, MacChange
 from ferroscope.domain.model import Port
+from ferroscope.ports.bus import Channel
 
 if TYPE_CHECKING:
     from ferroscope.adapters.sql.store import SqlTransaction
@@ -49,26 +50,26 @@ class SqlMacs:
     def changed(self, node: str, *, booting: bool) -> None:
         ports = [(uuid, mac) for uuid, mac in self._tx.run(_PORTS_OF, {"node": node})]
         self._note(ports)
-        self._tell("allow", "add" if booting else "remove", ports)
-        self._tell("deny", "remove" if booting else "add", ports)
+        self._tell(Channel.ALLOW, "add" if booting else "remove", ports)
+        self._tell(Channel.DENY, "remove" if booting else "add", ports)
 
     def added(self, ports: Sequence[Port]) -> None:
         """Note that there are new ports, or that these are now other nodes'."""
         named = [(port.uuid, port.address) for port in ports]
         self._note(named)
         if len(ports) > _NAMED:
-            self._tell("deny", "add", named)
+            self._tell(Channel.DENY, "add", named)
             return
         for port in ports:
             row = self._tx.run(_STATE_OF, {"node": port.node}).first()
             booting = row is not None and row[0] in _STATES
-            self._tell("allow" if booting else "deny", "add", [(port.uuid, port.address)])
+            self._tell(Channel.ALLOW if booting else Channel.DENY, "add", [(port.uuid, port.address)])
 
     def removed(self, ports: Sequence[tuple[str, str]]) -> None:
         """Note that these ports, UUID and MAC, are gone, or another node's."""
         self._note(ports)
-        self._tell("allow", "remove", ports)
-        self._tell("deny", "remove", ports)
+        self._tell(Channel.ALLOW, "remove", ports)
+        self._tell(Channel.DENY, "remove", ports)
 
     def removed_with(self, node: str) -> None:
         """Note that all ports of the node are about to go."""
@@ -77,7 +78,7 @@ class SqlMacs:
     def _note(self, ports: Sequence[tuple[str, str]]) -> None:
         inserts.add(self._tx, schema.mac_changes, ("mac", "at"), [(mac, self._tx.now) for _, mac in ports])
 
-    def _tell(self, channel: str, action: str, ports: Sequence[tuple[str, str]]) -> None:
+    def _tell(self, channel: Channel, action: str, ports: Sequence[tuple[str, str]]) -> None:
         """Publish ``action port-uuid mac`` for each port; only that there is something where there are many."""
         if len(ports) > _NAMED:
             self._tx.wake(channel)

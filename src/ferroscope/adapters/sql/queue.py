@@ -17,7 +17,7 @@ from ferroscope.adapters.sql.dialect import db_now
 from ferroscope.adapters.sql.requests import REQUEST
 from ferroscope.adapters.sql.store import SqlStore, SqlTransaction
 from ferroscope.domain.model import Claim
-from ferroscope.ports.bus import Bus
+from ferroscope.ports.bus import Bus, Channel
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.errors import StoreUnavailableError
 
@@ -83,14 +83,14 @@ class SqlQueue:
     def get(self, holder: str, timeout: float, stop: StopFlag) -> Claim | None:
         deadline = self._clock.monotonic() + timeout
         while not stop.is_set():
-            seen = self._bus.wait("requests", 0, 0.0)
+            seen = self._bus.wait(Channel.REQUESTS, 0, 0.0)
             self._free_doubtful()
             self._free_orphans(holder)
             claim = self._claim(holder)
             remaining = deadline - self._clock.monotonic()
             if claim is not None or remaining <= 0:
                 return claim
-            self._bus.wait("requests", seen, min(remaining, self._poll_interval))
+            self._bus.wait(Channel.REQUESTS, seen, min(remaining, self._poll_interval))
         return None
 
     def _claim(self, holder: str) -> Claim | None:

@@ -19,6 +19,7 @@ from ferroscope.adapters.sql.rows import Mapper
 from ferroscope.domain.lookup import Candidates, Evidence
 from ferroscope.domain.model import Entry, Member, Node
 from ferroscope.domain.states import State
+from ferroscope.ports.bus import Channel
 from ferroscope.ports.data import Held, Part
 from ferroscope.ports.store import Query
 
@@ -206,8 +207,8 @@ class SqlMembers:
     def leave(self, ident: str) -> None:
         self._tx.run(_LEAVE, {"_id": ident})
         self._tx.run(_FREE_LEASES, {"_holder": ident})
-        self._tx.wake("requests")
-        self._tx.wake("leases")
+        self._tx.wake(Channel.REQUESTS)
+        self._tx.wake(Channel.LEASES)
 
     def list(self) -> Sequence[Member]:
         return [_MEMBER.from_row(row) for row in self._tx.run(_PARTY)]

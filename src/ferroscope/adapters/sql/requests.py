@@ -16,6 +16,7 @@ from sqlalchemy import bindparam, delete, insert, select, update
 from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.rows import Mapper
 from ferroscope.domain.model import Claim, Request
+from ferroscope.ports.bus import Channel
 from ferroscope.ports.errors import ClaimLostError
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class SqlRequests:
         row["created_at"] = request.created_at or self._tx.now
         row["touched"] = 0
         self._tx.run(_INSERT, row)
-        self._tx.wake("requests")
+        self._tx.wake(Channel.REQUESTS)
         return None
 
     def hold(self, claim: Claim, *, begun: bool = False, progress: dict[str, Any] | None = None) -> None:

@@ -20,7 +20,7 @@ from sqlalchemy.exc import DBAPIError
 
 from ferroscope.adapters.sql.dialect import NOTIFY_CHANNEL, build_engine
 from ferroscope.config.settings import DatabaseSettings
-from ferroscope.ports.bus import Bus
+from ferroscope.ports.bus import MAC_CHANNELS, Bus, Channel
 from ferroscope.ports.clock import StopFlag
 
 _log = structlog.get_logger(__name__)
@@ -86,13 +86,13 @@ class News:
         """
         if newest > self._newest:
             self._newest = newest
-            self._bus.publish("requests")
+            self._bus.publish(Channel.REQUESTS)
         if free - self._free:
-            self._bus.publish("leases")
+            self._bus.publish(Channel.LEASES)
         self._free = free
         if macs > self._macs:
             self._macs = macs
-            for channel in ("allow", "deny"):
+            for channel in MAC_CHANNELS:
                 self._bus.publish(channel)
 
 
@@ -186,7 +186,7 @@ class PostgresqlWatcher:
             application_name="ferroscope wake-up",
         ) as connection:
             connection.execute(f"LISTEN {NOTIFY_CHANNEL}")
-            for channel in ("requests", "leases", "allow", "deny"):  # whatever came before we listened
+            for channel in Channel:  # whatever came before we listened
                 self._bus.publish(channel)
             with _hearing(self._bus):
                 while not self._stop.is_set():
