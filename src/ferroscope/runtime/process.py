@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Literal
 
@@ -16,10 +16,14 @@ import structlog
 
 from ferroscope.config.settings import Settings
 from ferroscope.observe import log, party
+from ferroscope.observe.metrics import Metrics
+from ferroscope.ports.bmc import Bmc
 from ferroscope.ports.bus import Channel
+from ferroscope.ports.clock import Clock
 from ferroscope.ports.errors import StoreUnavailableError
+from ferroscope.ports.meter import Meter
 from ferroscope.runtime import allocator, signals, wiring
-from ferroscope.runtime.backend import SchemaError, ensure_schema, open_backend
+from ferroscope.runtime.backend import Backend, SchemaError, ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.http import HttpServer, listeners
 from ferroscope.runtime.life import EXIT_CUT_OFF, EXIT_FAULT, StartError, notify, process_name
@@ -85,83 +89,101 @@ class Process:
             raise StartError(str(exc)) from exc
 
     def _start(self) -> None:
+        """Begin with what others rely on; ``_end`` goes through it the other way round."""
         settings, clock = self._settings, SystemClock()
         schema = ensure_schema(settings, upgrade=self._upgrade)
-        working = "worker" in self._roles
         meter = build_metrics()
-        backend = open_backend(settings, clock=clock, stop=self._stop, listen=working, meter=meter)
+        backend = open_backend(settings, clock=clock, stop=self._stop, listen="worker" in self._roles, meter=meter)
         self._ending.append(backend.close)
         drivers = wiring.build_drivers(settings, self._stop)
         self._ending.append(lambda: wiring.close_drivers(drivers))
-        membership = Membership(
-            backend.lease_store,
-            settings.worker,
-            role=self._role,
-            stop=self._stop,
-            clock=clock,
-            ident=self._member,
-            tell=party.teller(settings, self._roles, schema),
-            retries=settings.database.outage_retries,
-        )
-        self._membership = membership
-        membership.start()
-        self._ending.append(membership.leave)
-        if working:
-            pool = wiring.build_pool(
-                settings,
-                backend,
-                drivers,
-                clock=clock,
-                stop=self._stop,
-                member=membership.member.id,
-                process=self.name,
-                meter=meter,
-            )
-            pool.start()
-            for number, worker in enumerate(pool.workers):
-                membership.watch(f"worker-{number}", partial(getattr, worker, "sentence"))
-            self._ending.append(lambda: pool.join(settings.worker.graceful_timeout))
+        membership = self._join_party(backend, schema, clock)
+        if "worker" in self._roles:
+            self._play_worker(backend, drivers, membership, clock, meter)
         if "periodic" in self._roles:
-            singletons = wiring.build_singletons(
-                settings,
-                backend,
-                clock=clock,
-                stop=self._stop,
-                member=membership.member.id,
-                process=self.name,
-                meter=meter,
-            )
-            threads = [threading.Thread(target=one.run, name=one.task.name, daemon=True) for one in singletons]
-            for thread in threads:
-                thread.start()
-            for one in singletons:
-                membership.watch(one.task.name, partial(getattr, one, "sentence"))
-            self._ending.append(lambda: _join(threads, settings.lease.numbers().ttl))
+            self._play_periodic(backend, membership, clock, meter)
         if settings.metrics.port:
             _log.info("serves metrics", port=serve_metrics(settings.metrics, meter))
         for channel in (Channel.REQUESTS, Channel.LEASES):  # who waits for either looks up
             self._ending.append(partial(backend.bus.publish, channel))
         self._ending.append(self._stop.set)
         if "api" in self._roles:
-            app = wiring.build_app(
-                settings,
-                backend,
-                drivers,
-                process=self.name,
-                draining=self._draining,
-                meter=meter,
-                stop=self._stop,
-            )
-            sockets = listeners(settings.api) if self._sockets is None else self._sockets
-            server = HttpServer(app, settings.api, sockets)
-            server.start()
-            membership.watch(
-                "http",
-                lambda: "lets load balancers notice that it stops" if self._draining.is_set() else "answers calls",
-            )
-            self._ending.append(lambda: server.stop(settings.worker.graceful_timeout))
-            if settings.api.drain_delay:
-                self._ending.append(lambda: self._drain(server))
+            self._play_api(backend, drivers, membership, meter)
+
+    def _join_party(self, backend: Backend, schema: str, clock: Clock) -> Membership:
+        membership = Membership(
+            backend.lease_store,
+            self._settings.worker,
+            role=self._role,
+            stop=self._stop,
+            clock=clock,
+            ident=self._member,
+            tell=party.teller(self._settings, self._roles, schema),
+            retries=self._settings.database.outage_retries,
+        )
+        self._membership = membership
+        membership.start()
+        self._ending.append(membership.leave)
+        return membership
+
+    def _play_worker(
+        self, backend: Backend, drivers: Mapping[str, Bmc], membership: Membership, clock: Clock, meter: Meter
+    ) -> None:
+        settings = self._settings
+        pool = wiring.build_pool(
+            settings,
+            backend,
+            drivers,
+            clock=clock,
+            stop=self._stop,
+            member=membership.member.id,
+            process=self.name,
+            meter=meter,
+        )
+        pool.start()
+        for number, worker in enumerate(pool.workers):
+            membership.watch(f"worker-{number}", partial(getattr, worker, "sentence"))
+        self._ending.append(lambda: pool.join(settings.worker.graceful_timeout))
+
+    def _play_periodic(self, backend: Backend, membership: Membership, clock: Clock, meter: Meter) -> None:
+        settings = self._settings
+        singletons = wiring.build_singletons(
+            settings,
+            backend,
+            clock=clock,
+            stop=self._stop,
+            member=membership.member.id,
+            process=self.name,
+            meter=meter,
+        )
+        threads = [threading.Thread(target=one.run, name=one.task.name, daemon=True) for one in singletons]
+        for thread in threads:
+            thread.start()
+        for one in singletons:
+            membership.watch(one.task.name, partial(getattr, one, "sentence"))
+        self._ending.append(lambda: _join(threads, settings.lease.numbers().ttl))
+
+    def _play_api(self, backend: Backend, drivers: Mapping[str, Bmc], membership: Membership, meter: Metrics) -> None:
+        settings = self._settings
+        app = wiring.build_app(
+            settings,
+            backend,
+            drivers,
+            process=self.name,
+            draining=self._draining,
+            meter=meter,
+            stop=self._stop,
+        )
+        sockets = listeners(settings.api) if self._sockets is None else self._sockets
+        server = HttpServer(app, settings.api, sockets)
+        server.start()
+        membership.watch(
+            "http",
+            lambda: "lets load balancers notice that it stops" if self._draining.is_set() else "answers calls",
+        )
+        self._ending.append(lambda: server.stop(settings.worker.graceful_timeout))
+        if settings.api.drain_delay:
+            self._ending.append(lambda: self._drain(server))
 
     def _drain(self, server: HttpServer) -> None:
         """Let the health check fail, and go on serving until load balancers have noticed; a second signal ends it."""
