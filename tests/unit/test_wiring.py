@@ -13,7 +13,8 @@ from ferroscope.config.settings import (
     RegistrySettings,
     Settings,
 )
-from ferroscope.runtime.wiring import SetupError, build_drivers, built_in_rules
+from ferroscope.runtime.life import SetupError
+from ferroscope.runtime.wiring import build_drivers, built_in_rules
 
 
 def test_discovered_nodes_need_an_enabled_driver() -> None:

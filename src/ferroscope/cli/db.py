@@ -56,7 +56,7 @@ def move_data(source: str, target: str, files: tuple[str, ...], database: str | 
     """
     from ferroscope.ports.errors import StoreUnavailableError
     from ferroscope.runtime.data import move
-    from ferroscope.runtime.wiring import SetupError
+    from ferroscope.runtime.life import SetupError
 
     if source == target:
         raise click.UsageError("--from and --to are the same")
@@ -77,7 +77,7 @@ def rebuild_facts(files: tuple[str, ...], database: str | None) -> None:
     """Derive what searches find from every node's newest inventory, for data stored by an earlier release."""
     from ferroscope.ports.errors import StoreUnavailableError
     from ferroscope.runtime.data import rebuild
-    from ferroscope.runtime.wiring import SetupError
+    from ferroscope.runtime.life import SetupError
 
     try:
         done = rebuild(settings_of(files, database), _progress)

@@ -21,9 +21,10 @@ from ferroscope.ports.data import Held, Part, StoredObject
 from ferroscope.ports.errors import NotFoundError, StaleError
 from ferroscope.ports.objects import ObjectMissingError, ObjectStoreError
 from ferroscope.ports.store import Query, Store, Transaction
-from ferroscope.runtime import wiring
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.life import SetupError
+from ferroscope.runtime.storage import build_archive
 
 _BATCH: Final = 32
 _PROCESSED: Final[tuple[Part, ...]] = ("inventory", "plugin_data")
@@ -52,7 +53,7 @@ def move(settings: Settings, source: str, target: str, tell: Tell) -> Moved:
         for name in {source, target} - {"database"}:
             if name not in archive.shelves:
                 option = "endpoint" if name == "s3" else "auth_url"
-                raise wiring.SetupError(f"{name} is not configured: set [{name}] {option}")
+                raise SetupError(f"{name} is not configured: set [{name}] {option}")
         mover = Mover(store, archive, process="move-data")
         done = Moved()
         for batch in _held(store) if source == "database" else _stored(store, source):
@@ -150,6 +151,6 @@ def _opened(settings: Settings) -> Iterator[tuple[Store, Archive]]:
     stop = threading.Event()
     backend = open_backend(settings, clock=SystemClock(), stop=stop, listen=False)
     try:
-        yield backend.store, wiring.build_archive(settings, backend, stop)
+        yield backend.store, build_archive(settings, backend, stop)
     finally:
         backend.close()

@@ -28,6 +28,7 @@ from ferroscope.runtime import boot_checks, wiring
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.check import Check
 from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.life import SetupError
 
 _LEASE: Final = "ferroscope/doctor"
 _ANSWER_SECONDS: Final = 3.0
@@ -59,7 +60,7 @@ def examine(settings: Settings) -> Iterator[Check]:
 def _drivers(settings: Settings) -> Check:
     try:
         drivers = wiring.build_drivers(settings)
-    except wiring.SetupError as exc:
+    except SetupError as exc:
         return Check("drivers", "wrong", str(exc), "correct [drivers] enabled")
     return Check("drivers", "ok", f"the drivers {', '.join(drivers)} can be used")
 
@@ -78,7 +79,7 @@ def _hooks(settings: Settings) -> Check:
 def _rules(settings: Settings) -> Check:
     try:
         found = wiring.built_in_rules(settings)
-    except wiring.SetupError as exc:
+    except SetupError as exc:
         return Check("rules", "wrong", str(exc), "correct [inspection_rules]; see also: ferroscope rule check FILE")
     return Check("rules", "ok", f"the {len(found)} built-in rules can be used")
 

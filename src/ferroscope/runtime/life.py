@@ -1,4 +1,4 @@
-"""What every process of ours has in common: its name, its exit codes, its word to the service manager."""
+"""What every process of ours has in common: its name, its errors and exit codes, its word to the service manager."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ _log = structlog.get_logger(__name__)
 
 class StartError(Exception):
     """The process cannot start; the message says why and what to do."""
+
+
+class SetupError(Exception):
+    """Something is configured that cannot work; the message says what and what is possible."""
 
 
 def process_name(role: str) -> str:

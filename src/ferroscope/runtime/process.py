@@ -10,7 +10,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import structlog
 
@@ -26,10 +26,14 @@ from ferroscope.runtime import allocator, signals, wiring
 from ferroscope.runtime.backend import Backend, SchemaError, ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.http import HttpServer, listeners
-from ferroscope.runtime.life import EXIT_CUT_OFF, EXIT_FAULT, StartError, notify, process_name
+from ferroscope.runtime.life import EXIT_CUT_OFF, EXIT_FAULT, SetupError, StartError, notify, process_name
 from ferroscope.runtime.member import Membership
 from ferroscope.runtime.metrics import build_metrics
 from ferroscope.runtime.metrics import serve as serve_metrics
+
+if TYPE_CHECKING:
+    from ferroscope.periodic.singleton import Singleton
+    from ferroscope.worker.loop import Worker
 
 Role = Literal["api", "worker", "periodic"]
 
@@ -85,7 +89,7 @@ class Process:
     def _start_or_explain(self) -> None:
         try:
             self._start()
-        except (SchemaError, StoreUnavailableError, wiring.SetupError, OSError) as exc:
+        except (SchemaError, StoreUnavailableError, SetupError, OSError) as exc:
             raise StartError(str(exc)) from exc
 
     def _start(self) -> None:
@@ -142,7 +146,7 @@ class Process:
         )
         pool.start()
         for number, worker in enumerate(pool.workers):
-            membership.watch(f"worker-{number}", partial(getattr, worker, "sentence"))
+            membership.watch(f"worker-{number}", _sentence_of(worker))
         self._ending.append(lambda: pool.join(settings.worker.graceful_timeout))
 
     def _play_periodic(self, backend: Backend, membership: Membership, clock: Clock, meter: Meter) -> None:
@@ -160,7 +164,7 @@ class Process:
         for thread in threads:
             thread.start()
         for one in singletons:
-            membership.watch(one.task.name, partial(getattr, one, "sentence"))
+            membership.watch(one.task.name, _sentence_of(one))
         self._ending.append(lambda: _join(threads, settings.lease.numbers().ttl))
 
     def _play_api(self, backend: Backend, drivers: Mapping[str, Bmc], membership: Membership, meter: Metrics) -> None:
@@ -221,6 +225,10 @@ def _play(settings: Settings, roles: tuple[Role, ...], **options: Any) -> int:
     process = Process(settings, roles, **options)
     log.configure(settings.log, process=process.name)
     return process.run()
+
+
+def _sentence_of(loop: Worker | Singleton) -> Callable[[], str]:
+    return lambda: loop.sentence
 
 
 def _join(threads: list[threading.Thread], timeout: float) -> None:

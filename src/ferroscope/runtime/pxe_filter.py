@@ -10,7 +10,6 @@ import ipaddress
 import signal
 import socket
 import threading
-from functools import partial
 from typing import Final
 
 import structlog
@@ -125,7 +124,7 @@ class PxeFilterProcess:
             )
             membership.start()
             role = self._build(gate, backend, membership.member.id, meter)
-            membership.watch("gate", partial(getattr, role, "sentence"))
+            membership.watch("gate", lambda: role.sentence)
             try:
                 code = self._play(role, backend)
                 return EXIT_CUT_OFF if membership.cut_off else code

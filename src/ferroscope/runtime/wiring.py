@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -19,20 +19,21 @@ from ferroscope.adapters.fake.bmc import FakeBmc
 from ferroscope.adapters.ipmi.bmc import IpmiBmc
 from ferroscope.adapters.redfish.bmc import RedfishBmc
 from ferroscope.adapters.sim.bmc import SimBmc
-from ferroscope.archive.reading import Archive
 from ferroscope.config.settings import Settings
 from ferroscope.ports.bmc import Bmc
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.meter import SILENT, Meter
-from ferroscope.ports.objects import ObjectStore
 from ferroscope.ports.registry import NodeSource
 from ferroscope.runtime.backend import Backend
 from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.life import SetupError
+from ferroscope.runtime.storage import build_archive, build_archiving, build_shelves
 
 if TYPE_CHECKING:
     from ferroscope.observe.metrics import Metrics
-    from ferroscope.periodic.singleton import PeriodicTask
+    from ferroscope.periodic.singleton import PeriodicTask, Singleton
     from ferroscope.rules.compile import CompiledRule
+    from ferroscope.worker.pool import WorkerPool
 
 # The API does not import the worker's side and the other way round, so each is imported where
 # it is built: a process pays only for the roles that it plays.
@@ -56,10 +57,6 @@ def preload(roles: Iterable[str]) -> None:
     for role in roles:
         for module in _IMPORTED_BY.get(role, ()):
             import_module(module)
-
-
-class SetupError(Exception):
-    """Something is configured that cannot work; the message says what and what is possible."""
 
 
 def build_drivers(settings: Settings, stop: StopFlag | None = None) -> Mapping[str, Bmc]:
@@ -162,7 +159,7 @@ def build_pool(
     member: str,
     process: str,
     meter: Meter = SILENT,
-) -> Any:
+) -> WorkerPool:
     """Return the worker role's pool; ``SetupError`` where the hooks cannot work as configured."""
     from ferroscope.adapters.web.client import WebClient
     from ferroscope.hooks.errors import HookSetupError
@@ -223,40 +220,6 @@ def built_in_rules(settings: Settings) -> tuple[CompiledRule, ...]:
         raise SetupError(str(exc)) from exc
 
 
-def build_archive(settings: Settings, backend: Backend, stop: StopFlag) -> Archive:
-    """Return what reads inspection data, wherever it is; ``stop`` ends its waits."""
-    return Archive(backend.store, build_shelves(settings, stop))
-
-
-def build_shelves(settings: Settings, stop: StopFlag) -> Mapping[str, ObjectStore]:
-    """Return the object stores that are configured, by name; ``SetupError`` where the one to use is not."""
-    shelves: dict[str, ObjectStore] = {}
-    storage = settings.storage
-    if not (settings.s3.endpoint or settings.swift.auth_url or storage.backend in ("s3", "swift")):
-        return shelves
-    from ferroscope.adapters.objects.http import Patience
-
-    patience = Patience(timeout=storage.timeout, retries=storage.retries, pause=storage.retry_pause, stop=stop)
-    if settings.s3.endpoint:
-        from ferroscope.adapters.objects.s3 import S3Store
-
-        shelves["s3"] = S3Store(settings.s3, patience)
-    if settings.swift.auth_url:
-        from ferroscope.adapters.objects.swift import SwiftStore
-        from ferroscope.adapters.objects.tokens import problem
-
-        if wrong := problem(settings.swift):
-            raise SetupError(wrong)
-        try:
-            shelves["swift"] = SwiftStore(settings.swift, patience)
-        except ImportError as exc:
-            raise SetupError(f"[swift] needs the package {exc.name}: pip install 'ferroscope[swift]'") from exc
-    if storage.backend in ("s3", "swift") and storage.backend not in shelves:
-        option = "endpoint" if storage.backend == "s3" else "auth_url"
-        raise SetupError(f"[storage] backend is {storage.backend}, but [{storage.backend}] {option} is not set")
-    return shelves
-
-
 def build_source(settings: Settings, stop: StopFlag) -> NodeSource | None:
     """Return the registry that is attached, whose waits ``stop`` ends; None where nodes are our own."""
     registry = settings.registry
@@ -276,7 +239,7 @@ def build_singletons(
     member: str,
     process: str,
     meter: Meter = SILENT,
-) -> list[Any]:
+) -> list[Singleton]:
     """Return the periodic singletons, each to be run by a thread of its own."""
     from ferroscope.election import Candidate
     from ferroscope.periodic.registry_sync import RegistrySync
@@ -301,28 +264,10 @@ def build_singletons(
 
     shelves = build_shelves(settings, stop)
     if shelves or settings.storage.backend == "none":
-        tasks.append(_archiving(settings, backend, shelves, clock=clock, process=process))
+        tasks.append(build_archiving(settings, backend, shelves, clock=clock, process=process))
 
     def build(task: PeriodicTask) -> Singleton:
         candidate = Candidate(task.name, member, store=backend.lease_store, clock=clock, profile=profile)
         return Singleton(task, candidate, keep=keep, profile=profile, bus=backend.bus, clock=clock, stop=stop)
 
     return [build(task) for task in tasks]
-
-
-def _archiving(
-    settings: Settings, backend: Backend, shelves: Mapping[str, ObjectStore], *, clock: Clock, process: str
-) -> PeriodicTask:
-    from ferroscope.archive.moving import Mover
-    from ferroscope.periodic.archiving import Archiving, newest_inventory
-
-    raid = any(name.lstrip("?").replace("_", "-") == "raid-device" for name in settings.inspector.hooks)
-    return Archiving(
-        backend.store,
-        Mover(backend.store, Archive(backend.store, shelves), process=process),
-        keep=settings.storage.backend,
-        period=settings.storage.period,
-        clock=clock,
-        longest_pause=settings.storage.longest_pause,
-        **({"wanted": newest_inventory} if raid else {}),
-    )

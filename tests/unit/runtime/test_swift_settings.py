@@ -8,7 +8,8 @@ import pytest
 
 from ferroscope.adapters.objects.tokens import Access, problem
 from ferroscope.config.settings import Settings, SwiftSettings
-from ferroscope.runtime.wiring import SetupError, build_shelves
+from ferroscope.runtime.life import SetupError
+from ferroscope.runtime.storage import build_shelves
 
 USER = {"username": "u", "password": "hush"}
 APPLICATION = {"application_credential_id": "i", "application_credential_secret": "hush"}
