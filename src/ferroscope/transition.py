@@ -42,15 +42,7 @@ def start(tx: Transaction, node: Node, *, inspection: str, process: str, manage_
     if node.provision_state not in INSPECTABLE:
         allowed = ", ".join(sorted(INSPECTABLE))
         raise Refused(f"a node that is {node.provision_state} cannot be inspected; bring it to one of: {allowed}")
-    record = Inspection(
-        uuid=inspection, node=node.uuid, state=State.STARTING, started_at=tx.now, manage_boot=manage_boot
-    )
-    tx.inspections.add(record)
-    node = msgspec.structs.replace(
-        node, inspection=inspection, inspection_started_at=tx.now, inspection_finished_at=None
-    )
-    node = tx.nodes.update(_moved(node, transition, tx.now))
-    _moved_on(tx, node, transition)
+    node = _begin(tx, node, transition, inspection, manage_boot=manage_boot)
     tx.requests.put(Request(node=node.uuid, event=Event.INSPECT, inspection=inspection))
     tx.journal.append([step(node, "requested", "inspection requested", process=process)])
     return node
@@ -62,14 +54,7 @@ def enroll(tx: Transaction, node: Node, what: str, *, inspection: str, process: 
     The node's provision state stays as it is until the end. Raises ``IllegalEventError``.
     """
     transition = advance(node.state, Event.ENROLL)
-    tx.inspections.add(
-        Inspection(uuid=inspection, node=node.uuid, state=State.ENROLLING, started_at=tx.now, manage_boot=False)
-    )
-    node = msgspec.structs.replace(
-        node, inspection=inspection, inspection_started_at=tx.now, inspection_finished_at=None
-    )
-    node = tx.nodes.update(_moved(node, transition, tx.now))
-    tx.moved(transition)
+    node = _begin(tx, node, transition, inspection, manage_boot=False)
     tx.journal.append([step(node, "called", what, process=process)])
     return node
 
@@ -92,6 +77,20 @@ def apply(tx: Transaction, node: Node, transition: Transition, *, failure: Fail 
     _moved_on(tx, node, transition)
     if node.inspection is not None:
         _save_inspection(tx, node.inspection, transition.target, failure)
+    return node
+
+
+def _begin(tx: Transaction, node: Node, transition: Transition, inspection: str, *, manage_boot: bool) -> Node:
+    """Save a new inspection, and on the node that it is the present one; return the node."""
+    target = transition.target
+    tx.inspections.add(
+        Inspection(uuid=inspection, node=node.uuid, state=target, started_at=tx.now, manage_boot=manage_boot)
+    )
+    node = msgspec.structs.replace(
+        node, inspection=inspection, inspection_started_at=tx.now, inspection_finished_at=None
+    )
+    node = tx.nodes.update(_moved(node, transition, tx.now))
+    _moved_on(tx, node, transition)
     return node
 
 

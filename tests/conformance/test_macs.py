@@ -47,6 +47,19 @@ def test_a_node_under_inspection_may_boot_and_its_macs_are_noted(adapter: Adapte
     assert adapter.read(lambda tx: tx.macs.newest(node=node.uuid)) == newest(adapter) > before
 
 
+def test_the_macs_of_a_machine_that_calls_unasked_are_noted(adapter: Adapter) -> None:
+    node = adapter.node(state=State.FINISHED, provision_state="available")
+    adapter.write(lambda tx: tx.ports.add([port(node, 1), port(node, 2)]))
+    before = newest(adapter)
+
+    def call(tx: Transaction) -> None:
+        transition.enroll(tx, tx.nodes.get(node.uuid), "it called", inspection=str(uuid.uuid4()), process="t")
+
+    adapter.write(call)
+    assert known(adapter) == {MAC.format(1): True, MAC.format(2): True}
+    assert changed(adapter, before) == {MAC.format(1), MAC.format(2)}
+
+
 def test_moves_that_leave_the_right_to_boot_as_it_is_note_nothing(adapter: Adapter) -> None:
     node = adapter.node(state=State.STARTING)
     adapter.write(lambda tx: tx.ports.add([port(node, 1)]))
