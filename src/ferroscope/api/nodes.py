@@ -42,7 +42,7 @@ class NodePatchQuery(msgspec.Struct, frozen=True):
 
 def node_ident(call: Call[Any, Any]) -> str:
     """Return the UUID or name that the path gives for a node."""
-    return scalars.ident("node", call.node, names=call.minor >= _NAMES_SINCE)
+    return scalars.ident("node", call.node, named=call.minor >= _NAMES_SINCE)
 
 
 def list_nodes(context: ApiContext, call: Call[NodeListQuery, None]) -> Reply:

@@ -27,7 +27,7 @@ from ferroscope.api.port_view import (
     render,
     select,
 )
-from ferroscope.domain import macs
+from ferroscope.domain import macs, names
 from ferroscope.domain.model import Port
 from ferroscope.ports.errors import NotFoundError
 from ferroscope.ports.store import Query, Transaction
@@ -90,7 +90,7 @@ def _list(
         raise BadRequestError("The path names the node already; leave node and node_uuid out.")
     check_known([asked.sort_key], call.minor)
     node = node or asked.node_uuid or asked.node
-    owner = scalars.ident("node", node, names=call.minor >= _NODE_NAMES_SINCE) if node is not None else None
+    owner = scalars.ident("node", node, named=call.minor >= _NODE_NAMES_SINCE) if node is not None else None
     size = paging.page_size(asked.limit, context.settings.api.max_limit)
     query = Query(
         filters={"address": scalars.mac("address", asked.address)} if asked.address is not None else {},
@@ -180,7 +180,7 @@ def _find(tx: Transaction, call: Call[Any, Any]) -> Port:
     if address is not None:
         return tx.ports.get(address)
     ident = scalars.ident("port", ident)
-    if scalars.is_uuid(ident):
+    if names.is_uuid(ident):
         return tx.ports.get(ident)
     if call.minor < _NAMES_SINCE:
         raise NotAcceptableError(f"Ports have names from API version 1.{_NAMES_SINCE} on; use the port's UUID.")

@@ -15,6 +15,7 @@ from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.rule_input import RuleCreate
 from ferroscope.archive.reading import Found, locate, newest
+from ferroscope.domain import names
 from ferroscope.domain.model import Document, Node, Port
 from ferroscope.domain.rule import Rule, RuleDialect
 from ferroscope.domain.states import State
@@ -97,7 +98,7 @@ def _find(context: ApiContext, tx: Transaction, ident: str) -> _Found:
 def _chosen(rules: RuleSet, uuid: str | None) -> RuleSet:
     if uuid is None:
         return rules
-    wanted = scalars.uuid("rule", uuid) if scalars.is_uuid(uuid) else uuid
+    wanted = scalars.uuid("rule", uuid) if names.is_uuid(uuid) else uuid
     found = tuple(rule for rule in rules.rules if rule.rule.uuid == wanted)
     if not found:
         raise MissingError(f"Rule {scalars.shown(uuid)} could not be found.")

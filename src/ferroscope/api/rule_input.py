@@ -14,13 +14,12 @@ from ferroscope.api import scalars
 from ferroscope.api.documented import Uuid, one_of
 from ferroscope.api.errors import BadRequestError
 from ferroscope.domain.model import Document
-from ferroscope.domain.rule import Rule, RuleDialect
+from ferroscope.domain.rule import PHASES, Rule, RuleDialect
 from ferroscope.first_use import ready
 from ferroscope.rules.compile import CompiledRule, compile_rule
 from ferroscope.rules.conditions import MULTIPLE
 from ferroscope.rules.errors import InvalidRuleError
 
-PHASES: Final = ("main",)
 MAX_PRIORITY: Final = 9999
 
 Text = Annotated[str, Meta(max_length=255)]

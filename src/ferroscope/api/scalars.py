@@ -1,26 +1,21 @@
 """Single values from callers: booleans in their many spellings, UUIDs, names, MACs, numbers.
 
 Each function returns the one stored form or raises ``BadRequestError`` naming the field.
-Source: the Bare Metal API reference; names may hold RFC 3986's unreserved characters.
+Source: the Bare Metal API reference.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 from uuid import UUID
 
 from ferroscope.api.errors import BadRequestError, MissingError
-from ferroscope.domain import macs
+from ferroscope.domain import macs, names
 
 _BOOLEANS: Final = dict.fromkeys(("true", "1", "yes", "on", "t", "y"), True) | dict.fromkeys(
     ("false", "0", "no", "off", "f", "n"), False
 )
-_UUID: Final = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}\Z", re.ASCII)
-_NAME: Final = re.compile(r"[A-Za-z0-9._~-]{1,255}\Z", re.ASCII)
-_GROUP: Final = re.compile(r"[a-z0-9._-]{0,255}\Z", re.ASCII)
 _SHOWN: Final = 80
-RESERVED_NAMES: Final = frozenset({"detail", "maintenance", "management", "states", "validate", "vendor_passthru"})
 
 
 def shown(value: Any) -> str:
@@ -50,32 +45,24 @@ def integer(field: str, value: str) -> int:
         raise BadRequestError(f"{field} must be a whole number; it was {shown(value)}.") from None
 
 
-def is_uuid(value: str) -> bool:
-    """Whether this is a UUID, with or without its hyphens."""
-    return _UUID.match(value.lower()) is not None
-
-
 def uuid(field: str, value: str) -> str:
     """Return the UUID in lower case with hyphens."""
-    if not is_uuid(value):
+    if not names.is_uuid(value):
         raise BadRequestError(f"{field} must be a UUID; it was {shown(value)}.")
     return str(UUID(value))
 
 
 def name(field: str, value: str) -> str:
-    """Return a logical name: 1 to 255 of letters, digits, and ``-._~``, and no UUID."""
-    if _NAME.match(value) is None or is_uuid(value) or value in RESERVED_NAMES:
-        raise BadRequestError(
-            f"{field} {shown(value)} is not valid: use 1 to 255 letters, digits, '-', '.', '_' or '~', "
-            f"no UUID, and none of {', '.join(sorted(RESERVED_NAMES))}."
-        )
+    """Return a logical name; see ``domain.names``."""
+    if not names.is_name(value):
+        raise BadRequestError(f"{field} {shown(value)} is not valid: use {names.NAME}.")
     return value
 
 
 def conductor_group(value: str) -> str:
     """Return the group's name in lower case; it may be empty."""
     group = value.lower()
-    if _GROUP.match(group) is None:
+    if not names.is_group(group):
         raise BadRequestError(f"conductor_group {shown(value)} may hold only letters, digits, '-', '.' and '_'.")
     return group
 
@@ -88,15 +75,15 @@ def mac(field: str, value: str) -> str:
     return address
 
 
-def ident(kind: str, value: str, *, names: bool = True) -> str:
+def ident(kind: str, value: str, *, named: bool = True) -> str:
     """Return what a path or filter names: a UUID in its stored form, or a logical name.
 
-    ``names`` false: the microversion knows UUIDs only, so that no name is ever found.
+    ``named`` false: the microversion knows UUIDs only, so that no name is ever found.
     """
-    if is_uuid(value):
+    if names.is_uuid(value):
         return str(UUID(value))
-    if _NAME.match(value) is None:
+    if not names.is_spelled_as_name(value):
         raise BadRequestError(f"Expected a UUID or a name for {kind}; got {shown(value)}.")
-    if not names:
+    if not named:
         raise MissingError(f"{kind.capitalize()} {value} could not be found; before version 1.5 only UUIDs name one.")
     return value

@@ -7,10 +7,13 @@ API a rule came by; ``dialect`` says how they are to be read. What they mean is 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
 from ferroscope.domain.model import Document
+
+PHASES: Final = ("main",)
 
 
 class RuleDialect(StrEnum):

@@ -11,13 +11,12 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from ferroscope.domain.rule import Rule
+from ferroscope.domain.rule import PHASES, Rule
 from ferroscope.rules.compile import CompiledRule, compile_rule
 from ferroscope.rules.errors import InvalidRuleError
 from ferroscope.rules.limits import MAX_RULES
 
 _MAX_SIZE: Final = 4 * 1024 * 1024
-_PHASES: Final = ("main",)
 
 
 class _Written(msgspec.Struct, forbid_unknown_fields=True):
@@ -75,8 +74,8 @@ def _rule(number: int, item: Any) -> CompiledRule:
         given = msgspec.convert(item, _Written)
     except msgspec.ValidationError as exc:
         raise InvalidRuleError([str(exc)]) from None
-    if (given.phase or "main") not in _PHASES:
-        raise InvalidRuleError([f"phase must be one of {', '.join(_PHASES)}; it was {str(given.phase)[:40]!r}"])
+    if (given.phase or "main") not in PHASES:
+        raise InvalidRuleError([f"phase must be one of {', '.join(PHASES)}; it was {str(given.phase)[:40]!r}"])
     if given.uuid is not None and not 0 < len(given.uuid) <= 64:
         raise InvalidRuleError(["uuid must have 1 to 64 characters"])
     try:

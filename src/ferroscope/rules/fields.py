@@ -5,18 +5,15 @@ Never a state, a UUID, an address, or what the service notes for itself: these h
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from ferroscope.domain import names
 from ferroscope.domain.model import Document, Node, Port
 from ferroscope.rules.errors import InvalidRuleError, RuleError
 from ferroscope.rules.limits import MAX_PATH
 
 Check = Callable[[Any], str | None]
-
-_NAME: Final = re.compile(r"[A-Za-z0-9._~-]{1,255}\Z", re.ASCII)
-_GROUP: Final = re.compile(r"[a-z0-9._-]{0,255}\Z", re.ASCII)
 
 
 def _text(longest: int, *, empty: bool = False) -> Check:
@@ -30,11 +27,13 @@ def _text(longest: int, *, empty: bool = False) -> Check:
     return check
 
 
-def _like(pattern: re.Pattern[str], what: str, *, none: bool = True) -> Check:
-    def check(value: Any) -> str | None:
-        return None if (none and value is None) or (isinstance(value, str) and pattern.match(value)) else what
+def _name(value: Any) -> str | None:
+    return None if value is None or (isinstance(value, str) and names.is_name(value)) else f"must be {names.NAME}"
 
-    return check
+
+def _group(value: Any) -> str | None:
+    fits = isinstance(value, str) and names.is_group(value)
+    return None if fits else "may hold only a-z, 0-9, '-', '.' and '_'"
 
 
 def _flag(value: Any) -> str | None:
@@ -51,14 +50,14 @@ def _document(value: Any) -> str | None:
 
 NODE_FIELDS: Final[dict[str, Check]] = {
     "driver": _text(255, empty=True),
-    "name": _like(_NAME, "must be 1 to 255 letters, digits, '-', '.', '_' or '~'"),
+    "name": _name,
     "driver_info": _document,
     "properties": _document,
     "extra": _document,
     "instance_info": _document,
     "maintenance": _flag,
     "resource_class": _text(80),
-    "conductor_group": _like(_GROUP, "may hold only a-z, 0-9, '-', '.' and '_'", none=False),
+    "conductor_group": _group,
     "owner": _text(255),
     "description": _text(4096),
     "lessee": _text(255),
@@ -80,7 +79,7 @@ NODE_FIELDS: Final[dict[str, Check]] = {
 }  # fmt: skip
 
 PORT_FIELDS: Final[dict[str, Check]] = {
-    "name": _text(255),
+    "name": _name,
     "pxe_enabled": _flag,
     "physical_network": _text(64),
     "local_link_connection": _document,

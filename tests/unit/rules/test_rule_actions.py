@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from ferroscope.api import scalars
+from ferroscope.api.errors import BadRequestError
 from ferroscope.domain.model import Document
 from ferroscope.domain.reasons import Reason
 from ferroscope.rules.errors import InvalidRuleError, RuleFailedError
@@ -58,6 +60,25 @@ def test_fields_that_nothing_interprets_are_set_too() -> None:
 def test_a_value_of_the_wrong_kind_fails_the_rule(path: str, value: Any) -> None:
     with pytest.raises(RuleFailedError, match=f"{path} "):
         act("set-attribute", {"path": path, "value": value})
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a b", "x" * 256, "states", "detail", "6f8b1a52-5a5c-4f1e-9d0e-5b7a3c0e9f11", "4C4C4544" * 4]
+)
+def test_a_name_that_the_api_refuses_fails_the_rule(name: str) -> None:
+    with pytest.raises(BadRequestError):
+        scalars.name("name", name)
+    with pytest.raises(RuleFailedError, match="name must be 1 to 255"):
+        act("set-attribute", {"path": "name", "value": name})
+    with pytest.raises(RuleFailedError, match="name must be 1 to 255"):
+        act("set-port-attribute", {"port_id": "p1", "path": "name", "value": name})
+
+
+@pytest.mark.parametrize("name", ["a", "eno1", "rack-1.row_2~", "States", "6f8b1a52"])
+def test_a_name_that_the_api_takes_a_rule_may_give(name: str) -> None:
+    assert scalars.name("name", name) == name
+    assert act("set-attribute", {"path": "name", "value": name}).node.name == name
+    assert act("set-port-attribute", {"port_id": "p1", "path": "name", "value": name}).port.name == name
 
 
 @pytest.mark.parametrize(
