@@ -17,10 +17,7 @@ from ferroscope.domain.reasons import Reason
 # Machines are counted by the minute of the database's clock.
 PERIOD: Final = 60.0
 
-# The key of driver_info under which a driver wants the address, where it is not DRIVER_address.
-_KEYS: Final = {"redfish": "redfish_address", "idrac": "redfish_address", "ipmi": "ipmi_address"}
 _NO_BMC: Final = frozenset({"fake-hardware", "fake"})
-_URLS: Final = frozenset({"redfish", "idrac"})
 
 
 class Rejection(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,12 +69,6 @@ def driver_info(driver: str, bmc_addresses: Sequence[str]) -> Document:
     if not bmc_addresses:
         return {}
     address = bmc_addresses[0]
-    if driver in _URLS:
+    if driver == "redfish":
         address = f"https://[{address}]" if ":" in address else f"https://{address}"
-    return {_key(driver): address}
-
-
-def _key(driver: str) -> str:
-    if driver in _NO_BMC:
-        return "bmc_address"
-    return _KEYS.get(driver, f"{driver.replace('-', '_')}_address")
+    return {"bmc_address" if driver in _NO_BMC else f"{driver}_address": address}
