@@ -17,15 +17,12 @@ from ferroscope.domain.model import Document
 from ferroscope.domain.rule import PHASES, Rule, RuleDialect
 from ferroscope.first_use import ready
 from ferroscope.rules.compile import CompiledRule, compile_rule
-from ferroscope.rules.conditions import MULTIPLE
 from ferroscope.rules.errors import InvalidRuleError
 
 MAX_PRIORITY: Final = 9999
 
 Text = Annotated[str, Meta(max_length=255)]
 Phase = Annotated[str, one_of(*PHASES)]
-Multiple = Annotated[str, one_of(*MULTIPLE)]
-Loop = list[Any] | Document | str
 
 
 class RuleSettable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

@@ -31,11 +31,6 @@ class Hardware(msgspec.Struct):
     differences: dict[str, dict[str, Any]] = {}
 
 
-def alone(inventory: Document, source: str) -> Hardware:
-    """Return an inventory that has one source."""
-    return combine({}, inventory, source)
-
-
 def combine(in_band: Document, out_of_band: Document, source: str) -> Hardware:
     """Return both as one; ``source`` names whom ``out_of_band`` comes from."""
     found = Hardware(inventory={}, sources={}, differences={})

@@ -8,7 +8,7 @@ instead of stopping there.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 from urllib.parse import quote
@@ -39,11 +39,10 @@ def enroll(
     threads: int = 8,
     headers: Mapping[str, str] | None = None,
     wait: float = 60.0,
-    progress: Callable[[int, int], None] | None = None,
 ) -> Enrolment:
     """Enrol ``members``, whose BMCs are at ``sim_address``; return what became of them.
 
-    Waits up to ``wait`` seconds until the BMCs are verified; ``progress(done, all)`` is called from here.
+    Waits up to ``wait`` seconds until the BMCs are verified.
     ``headers`` are added to each call (a token). Raises ``BareMetalError`` where no API answers.
     """
     api = BareMetal(api_url, threads=threads, headers=headers)
@@ -53,13 +52,11 @@ def enroll(
         api.call("GET", "/v1/")
         with ThreadPoolExecutor(threads, thread_name_prefix="enroll") as pool:
             results = pool.map(lambda member: _enroll_one(api, member, sim_address), members)
-            for done, (member, result) in enumerate(zip(members, results, strict=True), 1):
+            for member, result in zip(members, results, strict=True):
                 if isinstance(result, BareMetalError):
                     failed[member.name] = str(result)
                 else:
                     news[member.name] = result
-                if progress is not None:
-                    progress(done, len(members))
         unverified = _wait_verified(api, news.keys(), wait)
     finally:
         api.close()

@@ -35,7 +35,7 @@ def test_any_query_is_understood_or_refused(params: dict[str, str]) -> None:
         assert isinstance(query.decode(params, NodeListQuery), NodeListQuery)
 
 
-@pytest.mark.parametrize("text", ["1", " 12 ", "-5", "007"])
+@pytest.mark.parametrize("text", ["1", " 12 ", "-5", "007", "9" * 18, "-" + "9" * 18])
 def test_integers(text: str) -> None:
     assert scalars.integer("f", text) == int(text)
 

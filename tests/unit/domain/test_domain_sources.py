@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.domain.sources import alone, combine
+from ferroscope.domain.sources import combine
 
 IN_BAND = {
     "cpu": {"count": 64, "architecture": "x86_64", "model_name": ""},
@@ -59,7 +59,7 @@ def test_a_mac_in_other_letters_is_no_difference() -> None:
 
 
 def test_one_view_alone_has_one_source() -> None:
-    hardware = alone(FROM_BMC, "redfish")
+    hardware = combine({}, FROM_BMC, "redfish")
     assert hardware.inventory == FROM_BMC
     assert set(hardware.sources.values()) == {"redfish"}
     assert hardware.differences == {}
