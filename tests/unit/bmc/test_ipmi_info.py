@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from ferroscope.adapters.ipmi.info import problem, read
+from ferroscope.adapters.driver_info import problem
+from ferroscope.adapters.ipmi.info import read
 
 ADDRESS = {"ipmi_address": "192.0.2.10"}
 SINGLE = {"ipmi_bridging": "single", "ipmi_target_channel": "0", "ipmi_target_address": "0x82"}
@@ -88,7 +89,7 @@ def test_an_ipv6_address_loses_its_brackets() -> None:
     ],
 )
 def test_what_is_wrong_is_said_without_any_secret(info: dict[str, Any], said: str) -> None:
-    message = problem(info)
+    message = problem(read, info)
     assert message is not None
     assert said in message
     assert "secret" not in message

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ferroscope.adapters.redfish.info import PROPERTIES, problem, read, tls_context
+from ferroscope.adapters.driver_info import problem
+from ferroscope.adapters.redfish.info import PROPERTIES, read, tls_context
 
 ADDRESS = {"redfish_address": "https://192.0.2.10"}
 
@@ -73,7 +74,7 @@ def test_which_system_is_meant(system: str, path: str | None) -> None:
     ],
 )
 def test_what_is_wrong_is_said_without_any_secret(info: dict[str, Any], said: str) -> None:
-    message = problem(info)
+    message = problem(read, info)
     assert message is not None
     assert said in message
     assert "secret" not in message

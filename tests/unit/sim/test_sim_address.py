@@ -7,6 +7,7 @@ import pytest
 from ferroscope.adapters.sim.address import Endpoint, locate
 from ferroscope.adapters.sim.bmc import SimBmc
 from ferroscope.domain.model import Document, Node
+from ferroscope.domain.reasons import Reason
 from ferroscope.ports.errors import BmcError
 
 
@@ -34,7 +35,7 @@ def test_anything_else_is_refused_for_good(text: object) -> None:
     driver_info: Document = {"sim_address": text, "sim_node": "sim-1"}
     with pytest.raises(BmcError, match="driver_info needs sim_address") as caught:
         locate(driver_info)
-    assert not caught.value.transient
+    assert (caught.value.transient, caught.value.reason) == (False, Reason.DRIVER_INFO_INVALID)
 
 
 def test_a_host_name_is_refused_because_resolving_it_has_no_deadline() -> None:
@@ -44,8 +45,9 @@ def test_a_host_name_is_refused_because_resolving_it_has_no_deadline() -> None:
 
 @pytest.mark.parametrize("name", [None, "", 5, "x" * 256])
 def test_the_machine_needs_a_name(name: object) -> None:
-    with pytest.raises(BmcError, match="driver_info needs sim_node"):
+    with pytest.raises(BmcError, match="driver_info needs sim_node") as caught:
         locate({"sim_address": "127.0.0.1:80", "sim_node": name})
+    assert (caught.value.transient, caught.value.reason) == (False, Reason.DRIVER_INFO_INVALID)
 
 
 def test_validate_says_what_is_wrong_and_asks_nobody() -> None:

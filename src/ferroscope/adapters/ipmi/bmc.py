@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
+from ferroscope.adapters.driver_info import problem
 from ferroscope.adapters.ipmi import info
 from ferroscope.adapters.ipmi.info import Access
 from ferroscope.adapters.ipmi.tool import CipherError, run
@@ -56,7 +57,7 @@ class IpmiBmc:
 
     def validate(self, node: Node) -> str | None:
         """Return what is wrong with ``driver_info``, in a sentence, or None. Asks no BMC."""
-        return info.problem(node.driver_info)
+        return problem(info.read, node.driver_info)
 
     def get_power(self, node: Node) -> Power:
         """Return the real power state."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ferroscope.adapters.ipmi.numbers import number, wrong
+from ferroscope.adapters.driver_info import wrong
+from ferroscope.adapters.ipmi.numbers import number
 from ferroscope.domain.model import Document
 
 KINDS: Final = ("no", "single", "dual")

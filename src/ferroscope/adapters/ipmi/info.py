@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
+from ferroscope.adapters.driver_info import wrong
 from ferroscope.adapters.ipmi import bridging
-from ferroscope.adapters.ipmi.numbers import number, wrong
+from ferroscope.adapters.ipmi.numbers import number
 from ferroscope.domain.model import Document
-from ferroscope.ports.errors import BmcError
 
 LEVELS: Final = ("ADMINISTRATOR", "OPERATOR", "USER", "CALLBACK")
 # Interface of ipmitool for each version of the protocol.
@@ -64,15 +64,6 @@ class Access(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         return f"Access({self.host}, {self.port})"
-
-
-def problem(info: Document) -> str | None:
-    """Return what is wrong with ``driver_info``, in a sentence, or None."""
-    try:
-        read(info)
-    except BmcError as exc:
-        return str(exc)
-    return None
 
 
 def read(info: Document) -> Access:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from ferroscope.adapters.driver_info import wrong
 from ferroscope.domain.model import Document
-from ferroscope.domain.reasons import Reason
-from ferroscope.ports.errors import BmcError
 
 _NUMBER: Final = re.compile(r"(0x[0-9a-f]{1,8}|[0-9]{1,9})\Z", re.ASCII | re.IGNORECASE)
 
@@ -22,11 +21,6 @@ def number(info: Document, name: str, least: int, most: int) -> int | None:
     if found is None or not least <= found <= most:
         raise wrong(f"{name} must be a number from {least} to {most}")
     return found
-
-
-def wrong(message: str) -> BmcError:
-    """Return the error for a ``driver_info`` that makes no sense."""
-    return BmcError(message, transient=False, reason=Reason.DRIVER_INFO_INVALID)
 
 
 def _parsed(text: str) -> int:

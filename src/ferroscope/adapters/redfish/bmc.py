@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ferroscope.adapters.driver_info import problem
 from ferroscope.adapters.redfish import info
 from ferroscope.deadline import Deadline, DeadlineError
 from ferroscope.domain.capabilities import wanted_boot_mode
@@ -53,7 +54,7 @@ class RedfishBmc:
 
     def validate(self, node: Node) -> str | None:
         """Return what is wrong with ``driver_info``, in a sentence, or None. Asks no BMC."""
-        return info.problem(node.driver_info)
+        return problem(info.read, node.driver_info)
 
     def get_power(self, node: Node) -> Power:
         """Return the real power state; one that is changing counts as what it was."""

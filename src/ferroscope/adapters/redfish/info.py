@@ -11,9 +11,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from ferroscope.adapters.driver_info import wrong
 from ferroscope.domain.model import Document
-from ferroscope.domain.reasons import Reason
-from ferroscope.ports.errors import BmcError
 
 AUTH_TYPES: Final = ("auto", "session", "basic")
 TLS_VERSIONS: Final = {
@@ -60,25 +59,16 @@ class Access(msgspec.Struct, frozen=True):
         return f"Access({self.url}, {self.system})"
 
 
-def problem(info: Document) -> str | None:
-    """Return what is wrong with ``driver_info``, in a sentence, or None."""
-    try:
-        read(info)
-    except BmcError as exc:
-        return str(exc)
-    return None
-
-
 def read(info: Document) -> Access:
     """Return how to reach the system; ``BmcError`` (permanent) where it does not say so."""
     username, password = _text(info, "redfish_username"), _text(info, "redfish_password")
     if password is not None and username is None:
-        raise _wrong("redfish_password is set, but redfish_username is not")
+        raise wrong("redfish_password is set, but redfish_username is not")
     auth_type = _text(info, "redfish_auth_type") or "auto"
     if auth_type not in AUTH_TYPES:
-        raise _wrong(f"redfish_auth_type must be one of {', '.join(AUTH_TYPES)}; it is {auth_type[:40]!r}")
+        raise wrong(f"redfish_auth_type must be one of {', '.join(AUTH_TYPES)}; it is {auth_type[:40]!r}")
     if auth_type == "session" and username is None:
-        raise _wrong("redfish_auth_type session needs redfish_username and redfish_password")
+        raise wrong("redfish_auth_type session needs redfish_username and redfish_password")
     root = f"/{(_text(info, 'redfish_root_prefix') or '/redfish/v1/').strip('/')}/"
     return Access(
         url=_url(info),
@@ -108,7 +98,7 @@ def tls_context(access: Access) -> ssl.SSLContext | None:
 def _tls_minimum(info: Document) -> str:
     value = str(info.get("redfish_tls_minimum_version") or "")
     if value and value not in TLS_VERSIONS:
-        raise _wrong(f"redfish_tls_minimum_version must be one of {', '.join(TLS_VERSIONS)}")
+        raise wrong(f"redfish_tls_minimum_version must be one of {', '.join(TLS_VERSIONS)}")
     return value
 
 
@@ -118,25 +108,25 @@ def _tls_ciphers(info: Document) -> str:
         if value:
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).set_ciphers(value)
     except ssl.SSLError:
-        raise _wrong("redfish_tls_ciphers names no cipher that OpenSSL has here; see: openssl ciphers -v") from None
+        raise wrong("redfish_tls_ciphers names no cipher that OpenSSL has here; see: openssl ciphers -v") from None
     return value
 
 
 def _url(info: Document) -> str:
     address = _text(info, "redfish_address")
     if address is None:
-        raise _wrong("driver_info needs redfish_address: the URL of the Redfish service, such as https://192.0.2.10")
+        raise wrong("driver_info needs redfish_address: the URL of the Redfish service, such as https://192.0.2.10")
     try:
         parts = urlsplit(address if "://" in address else f"https://{address}")
         host, _port = parts.hostname, parts.port
     except ValueError as exc:
-        raise _wrong(f"redfish_address is no URL: {exc}") from None
+        raise wrong(f"redfish_address is no URL: {exc}") from None
     if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
-        raise _wrong("redfish_address must be an http or https URL of a host, such as https://192.0.2.10")
+        raise wrong("redfish_address must be an http or https URL of a host, such as https://192.0.2.10")
     if parts.username is not None or parts.password is not None:
-        raise _wrong("redfish_address must not contain credentials; use redfish_username and redfish_password")
+        raise wrong("redfish_address must not contain credentials; use redfish_username and redfish_password")
     if parts.path.strip("/"):
-        raise _wrong("redfish_address must end with the host or port; a path goes into redfish_root_prefix")
+        raise wrong("redfish_address must end with the host or port; a path goes into redfish_root_prefix")
     return f"{parts.scheme}://{parts.netloc}"
 
 
@@ -145,7 +135,7 @@ def _system(info: Document, root: str) -> str | None:
     if system is None:
         return None
     if "://" in system or system.startswith("//") or any(sign.isspace() for sign in system):
-        raise _wrong("redfish_system_id must be a path such as /redfish/v1/Systems/1, or the system's own name")
+        raise wrong("redfish_system_id must be a path such as /redfish/v1/Systems/1, or the system's own name")
     return system if system.startswith("/") else f"{root}Systems/{system}"
 
 
@@ -155,7 +145,7 @@ def _verify(value: Any) -> bool | str:
     if isinstance(value, str) and value:
         lowered = value.lower()
         return True if lowered in _TRUE else False if lowered in _FALSE else value
-    raise _wrong("redfish_verify_ca must be true, false or the path of a CA file or directory")
+    raise wrong("redfish_verify_ca must be true, false or the path of a CA file or directory")
 
 
 def _text(info: Document, name: str) -> str | None:
@@ -163,9 +153,5 @@ def _text(info: Document, name: str) -> str | None:
     if value is None or value == "":
         return None
     if not isinstance(value, str) or len(value) > 1024:
-        raise _wrong(f"{name} must be a text of at most 1024 characters")
+        raise wrong(f"{name} must be a text of at most 1024 characters")
     return value
-
-
-def _wrong(message: str) -> BmcError:
-    return BmcError(message, transient=False, reason=Reason.DRIVER_INFO_INVALID)

@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
+from ferroscope.adapters.driver_info import wrong
 from ferroscope.domain.model import Document
-from ferroscope.ports.errors import BmcError
 
 ADDRESS_KEY: Final = "sim_address"
 NODE_KEY: Final = "sim_node"
@@ -32,27 +32,15 @@ class Endpoint(msgspec.Struct, frozen=True):
     text: str
 
 
-def problem(driver_info: Document) -> str | None:
-    """Return what is wrong with ``driver_info``, in a sentence, or None."""
-    try:
-        locate(driver_info)
-    except BmcError as error:
-        return str(error)
-    return None
-
-
 def locate(driver_info: Document) -> tuple[Endpoint, str]:
     """Return the simulator's endpoint and the machine's name there; raise a permanent ``BmcError``."""
     name = driver_info.get(NODE_KEY)
     if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME:
-        raise BmcError(f"driver_info needs {NODE_KEY}: the machine's name in the simulator", transient=False)
+        raise wrong(f"driver_info needs {NODE_KEY}: the machine's name in the simulator")
     address = driver_info.get(ADDRESS_KEY)
     endpoint = _parse(address) if isinstance(address, str) else None
     if endpoint is None:
-        raise BmcError(
-            f"driver_info needs {ADDRESS_KEY}: the simulator's address as IP:PORT, such as 127.0.0.1:7623",
-            transient=False,
-        )
+        raise wrong(f"driver_info needs {ADDRESS_KEY}: the simulator's address as IP:PORT, such as 127.0.0.1:7623")
     return endpoint, name
 
 

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ferroscope.adapters.sim.address import PROPERTIES, locate, problem
+from ferroscope.adapters.driver_info import problem
+from ferroscope.adapters.sim.address import PROPERTIES, locate
 from ferroscope.adapters.sim.pool import BrokenError, GarbledError, Pool, SilentError
 from ferroscope.domain.model import Node
 from ferroscope.ports.bmc import BootDevice, Power
@@ -52,7 +53,7 @@ class SimBmc:
 
     def validate(self, node: Node) -> str | None:
         """Return what is wrong with ``driver_info``, in a sentence, or None. Asks no simulator."""
-        return problem(node.driver_info)
+        return problem(locate, node.driver_info)
 
     def get_power(self, node: Node) -> Power:
         """Return the real power state."""
