@@ -1,0 +1,21 @@
+"""The map of the code in CONTRIBUTING.md has a row for each package and module of the project, and for nothing else."""
+
+from __future__ import annotations
+
+import re
+
+from tests.unit.docs.pages import ROOT, page
+
+_ROW = re.compile(r"^\| (`[^|]+`) \|", re.MULTILINE)
+
+
+def test_the_map_names_every_package_and_root_module_and_no_other() -> None:
+    package = ROOT / "src" / "ferroscope"
+    packages = {f"{path.parent.name}/" for path in package.glob("*/__init__.py")}
+    modules = {path.name for path in package.glob("*.py") if not path.name.startswith("__")}
+    assert _named() == packages | modules
+
+
+def _named() -> set[str]:
+    table = page("CONTRIBUTING.md").text.partition("| in `src/ferroscope/` |")[2].partition("\n\n")[0]
+    return {name for names in _ROW.findall(table) for name in re.findall(r"`([^`]+)`", names)}
