@@ -1,4 +1,4 @@
-"""``ferroscope all | api | worker``: run roles until SIGTERM or SIGINT."""
+"""``ferroscope all | api | worker | pxe-filter``: run roles until SIGTERM or SIGINT."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """Periodic tasks: what has to happen without anybody asking for it.
 
-Each only puts requests on the queue; workers carry them out.
+Old inspections are deleted and data moved here; what concerns a node is put on the queue as a request,
+which a worker carries out.
 """

@@ -1,6 +1,6 @@
 """The composition root: which adapter stands behind which port, and which role gets what.
 
-Nothing else builds an adapter or hands out settings.
+Adapters are built by the runtime alone: here, in ``backend`` (the database) and in ``pxe_filter`` (gates).
 """
 
 from __future__ import annotations
