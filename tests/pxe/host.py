@@ -14,7 +14,7 @@ import msgspec
 
 from bench.service import executable
 from ferroscope.boot import dnsmasq, ipxe
-from ferroscope.config.settings import BootSettings, PxeFilterSettings
+from ferroscope.config.settings import BootSettings, InspectorSettings, PxeFilterSettings
 from tests.pxe.netns import Netns
 from tests.support.installation import Played
 
@@ -62,7 +62,7 @@ class BootHost:
         options = (*_OPTIONS, f"pid-file={self.directory / 'dnsmasq.pid'}")
         mine = msgspec.structs.replace(settings, tftp_root=str(self.tftp), dnsmasq_options=options)
         self.configuration.write_text(dnsmasq.configuration(mine, _GATE, self.name))
-        (self.tftp / mine.script).write_text(ipxe.script(mine))
+        (self.tftp / mine.script).write_text(ipxe.script(mine, InspectorSettings()))
 
     @property
     def dnsmasq_pid(self) -> int:

@@ -2,34 +2,32 @@
 
 The same script serves every machine: it knows its own NIC, and the API finds the node by what the ramdisk sends.
 Where a file does not come, the gate may just have moved to another host: the machine asks for an address again.
-Source: ipxe.org/cmd; the ramdisk's parameters: ironic-python-agent's documentation of inspection.
+The ramdisk's parameters are those that it gets by virtual media too. Source: ipxe.org/cmd.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ferroscope.config.settings import BootSettings
+from ferroscope.config.settings import BootSettings, InspectorSettings
+from ferroscope.domain.kernel_params import kernel_params
 
 
-def script(settings: BootSettings) -> str:
-    """Return the whole script."""
-    return "\n".join(_lines(settings)) + "\n"
+def script(settings: BootSettings, inspector: InspectorSettings) -> str:
+    """Return the whole script. ``inspector``: what ramdisks are told, whatever boots them."""
+    return "\n".join(_lines(settings, inspector)) + "\n"
 
 
-def _lines(settings: BootSettings) -> Iterator[str]:
-    words = [
-        f"ipa-inspection-callback-url={settings.callback_url}",
-        "BOOTIF=01-${netX/mac:hexhyp}",
-        "initrd=ramdisk",
-        *settings.kernel_options,
-    ]
+def _lines(settings: BootSettings, inspector: InspectorSettings) -> Iterator[str]:
+    extra = " ".join([inspector.extra_kernel_params, *settings.kernel_options])
+    told = kernel_params(settings.callback_url, extra=extra, collect_lldp=inspector.collect_lldp)
     yield "#!ipxe"
-    yield "# Made by: ferroscope pxe config. Changes belong into [boot] of Ferroscope's configuration."
+    yield "# Made by: ferroscope pxe config. Changes belong into [boot] and [inspector] of Ferroscope's configuration."
     yield from ("set tries:int32 0", "", ":again")
     if not settings.http_url:
         yield "isset ${next-server} && set base tftp://${next-server}/ || clear base"
-    yield f"kernel --name kernel {_place(settings, settings.kernel)} {' '.join(words)} || goto failed"
+    ours = "initrd=ramdisk BOOTIF=01-${netX/mac:hexhyp}"
+    yield f"kernel --name kernel {_place(settings, settings.kernel)} {ours} {told} || goto failed"
     yield f"initrd --name ramdisk {_place(settings, settings.ramdisk)} || goto failed"
     yield "boot || goto failed"
     yield from ("", ":failed", "imgfree", "inc tries")

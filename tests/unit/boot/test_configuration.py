@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from ferroscope.boot import dnsmasq, ipxe
-from ferroscope.config.settings import BootSettings, PxeFilterSettings
+from ferroscope.config.settings import BootSettings, InspectorSettings, PxeFilterSettings
 
+INSPECTOR = InspectorSettings()
 GATE = PxeFilterSettings(interfaces=("eth1",))
 SETTINGS = BootSettings(
     hosts=("boot1", "boot2", "boot3"),
@@ -64,7 +65,7 @@ def test_a_web_server_serves_script_kernel_and_ramdisk_where_there_is_one() -> N
     assert "dhcp-boot=tag:http,tag:!ipxe,http://10.0.0.2/boot/ipxe.efi" in dnsmasq.configuration(
         settings, GATE, "boot1"
     )
-    assert "kernel --name kernel http://10.0.0.2/boot/ipa.kernel " in ipxe.script(settings)
+    assert "kernel --name kernel http://10.0.0.2/boot/ipa.kernel " in ipxe.script(settings, INSPECTOR)
 
 
 def test_a_host_that_is_not_one_is_refused_with_those_that_are() -> None:
@@ -73,14 +74,28 @@ def test_a_host_that_is_not_one_is_refused_with_those_that_are() -> None:
 
 
 def test_the_script_tells_the_ramdisk_where_to_call_back_and_from_which_nic_it_booted() -> None:
-    script = ipxe.script(SETTINGS)
+    script = ipxe.script(SETTINGS, INSPECTOR)
     assert script.startswith("#!ipxe\n")
     assert "ipa-inspection-callback-url=http://10.0.0.1:6385/v1/continue_inspection" in script
     assert "BOOTIF=01-${netX/mac:hexhyp}" in script
 
 
+def test_the_script_tells_the_ramdisk_what_virtual_media_tells_it() -> None:
+    """The site's parameters come before the boot network's; what an operator says is not said twice."""
+    inspector = InspectorSettings(extra_kernel_params=" console=ttyS0  ipa-debug=1")
+    settings = msgspec.structs.replace(SETTINGS, kernel_options=("quiet", "ipa-collect-lldp=0"))
+    told = f"ipa-inspection-callback-url={SETTINGS.callback_url}"
+    assert _kernel_line(ipxe.script(SETTINGS, INSPECTOR)).endswith(f" {told} ipa-collect-lldp=1 || goto failed")
+    assert _kernel_line(ipxe.script(settings, inspector)) == (
+        "kernel --name kernel ${base}ipa.kernel initrd=ramdisk BOOTIF=01-${netX/mac:hexhyp} "
+        f"console=ttyS0 ipa-debug=1 quiet ipa-collect-lldp=0 {told} || goto failed"
+    )
+    silent = InspectorSettings(collect_lldp=False)
+    assert "lldp" not in ipxe.script(SETTINGS, silent)
+
+
 def test_the_script_asks_for_another_boot_host_where_files_do_not_come() -> None:
-    lines = ipxe.script(SETTINGS).splitlines()
+    lines = ipxe.script(SETTINGS, INSPECTOR).splitlines()
     retry = lines[lines.index(":failed") : lines.index(":give_up")]
     assert "dhcp ||" in retry
     assert retry[-2] == "goto again"
@@ -94,3 +109,8 @@ def test_the_gates_backend_dnsmasq_finds_its_files_read() -> None:
     behind = msgspec.structs.replace(gate, backends=("nftables", "dnsmasq"))
     lines = dnsmasq.configuration(SETTINGS, behind, "boot1").splitlines()
     assert {"dhcp-hostsdir=/run/ferroscope/hosts", "pid-file=/run/dnsmasq.pid"} <= set(lines)
+
+
+def _kernel_line(script: str) -> str:
+    [line] = [line for line in script.splitlines() if line.startswith("kernel ")]
+    return line

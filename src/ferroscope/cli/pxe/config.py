@@ -1,4 +1,4 @@
-"""``ferroscope pxe config``: what a boot host's dnsmasq and its machines are given, made from ``[boot]``."""
+"""``ferroscope pxe config``: what a boot host's dnsmasq and its machines are given, made from the configuration."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def config(files: tuple[str, ...], host: str | None, directory: Path | None, ins
         text = dnsmasq.configuration(boot, settings.pxe_filter, host or _own_name(boot.hosts))
     except ValueError as exc:
         raise click.ClickException(str(exc)) from exc
-    made = {"dnsmasq.conf": text, boot.script: ipxe.script(boot)}
+    made = {"dnsmasq.conf": text, boot.script: ipxe.script(boot, settings.inspector)}
     if install:
         _write({Path(boot.dnsmasq_config): text, Path(boot.tftp_root) / boot.script: made[boot.script]})
     elif directory is not None:

@@ -99,7 +99,11 @@ BOOT: Final = (
     cfg.StrOpt("script", default="boot.ipxe", help="Name of the iPXE script in that directory."),
     cfg.StrOpt("kernel", default="ipa.kernel", help="The ramdisk's kernel: a name in that directory, or a URL."),
     cfg.StrOpt("ramdisk", default="ipa.initramfs", help="The ramdisk: a name in that directory, or a URL."),
-    cfg.ListOpt("kernel_options", default=[], help="More words for the kernel's command line, such as console=ttyS0."),
+    cfg.ListOpt(
+        "kernel_options",
+        default=[],
+        help="More words for the kernel's command line, such as console=ttyS0, after [inspector] extra_kernel_params.",
+    ),
     cfg.StrOpt("loader_bios", default="undionly.kpxe", help="iPXE for BIOS firmware, in that directory."),
     cfg.StrOpt("loader_x64", default="ipxe.efi", help="iPXE for UEFI firmware on x86-64, in that directory."),
     cfg.StrOpt("loader_arm64", default="ipxe-arm64.efi", help="iPXE for UEFI firmware on arm64, in that directory."),
