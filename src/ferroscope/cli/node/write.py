@@ -14,8 +14,6 @@ from ferroscope.cli.node.bulk import each, label
 from ferroscope.cli.node.values import Command, mac_option, pairs
 from ferroscope.cli.output import Output, facts, with_api
 
-Pairs = tuple[tuple[str, Any], ...]
-
 _OPTIONS: Final = (
     pairs("-d", "--driver-info", "driver_info", what="How its BMC is reached"),
     pairs("-p", "--property", "properties", what="A property"),
