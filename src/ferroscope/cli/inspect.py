@@ -8,7 +8,7 @@ import click
 
 from ferroscope.cli.client import Api, node_path
 from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.lookup import NODE_HELP, find
+from ferroscope.cli.lookup import NODE_HELP, find, label
 from ferroscope.cli.output import Output, table, with_api
 
 if TYPE_CHECKING:
@@ -56,8 +56,7 @@ def reapply(api: Api, out: Output, *, ident: str, file: IO[bytes] | None) -> Non
             body = {**body["plugin_data"], "inventory": body.get("inventory")}
     api.post(node_path(node["uuid"], "inventory", "reapply"), body)
     accepted = {"node": node["uuid"], "result": "accepted"}
-    name = node["name"] or node["uuid"]
-    out.show(accepted, lambda screen: screen.print(f"accepted; follow it: ferroscope node timeline {name}"))
+    out.show(accepted, lambda screen: screen.print(f"accepted; follow it: ferroscope node timeline {label(node)}"))
 
 
 @click.command(
@@ -124,7 +123,7 @@ def _named(api: Api, idents: tuple[str, ...], refused: list[Ended]) -> list[Targ
             code = Exit(exc.exit_code)
             refused.append(Ended(node=ident, uuid="", result=REFUSED, error=exc.message, code=code))
         else:
-            targets[node["uuid"]] = Target(node["uuid"], node["name"] or node["uuid"])
+            targets[node["uuid"]] = Target(node["uuid"], label(node))
     return list(targets.values())
 
 
@@ -144,7 +143,7 @@ def _all(api: Api, out: Output, states: tuple[str, ...]) -> list[Target]:
     targets = []
     for node in api.pages("/v1/nodes", "nodes", fields=("uuid", "name", "provision_state")):
         if node["provision_state"] in states:
-            targets.append(Target(node["uuid"], node["name"] or node["uuid"]))
+            targets.append(Target(node["uuid"], label(node)))
         else:
             left[node["provision_state"]] += 1
     if left:

@@ -38,6 +38,11 @@ def find(api: Api, ident: str, *, fields: tuple[str, ...] | None = _ENOUGH) -> J
     return _get(api, uuid or _nowhere(ident, "no node has this name, UUID, MAC or BMC address"), fields)
 
 
+def label(node: Json) -> str:
+    """Return how a person calls the node."""
+    return str(node.get("name") or node["uuid"])
+
+
 def _get(api: Api, ident: str, fields: tuple[str, ...] | None) -> Json:
     return api.get(node_path(ident), fields=fields)
 
@@ -59,7 +64,7 @@ def _of_bmc(api: Api, ident: str) -> str | None:
     nodes = api.pages("/v1/nodes", "nodes", fields=("uuid", "name", "driver_info"))
     found = [node for node in nodes if ident.lower() in addresses(node.get("driver_info") or {})]
     if len(found) > 1:
-        names = ", ".join(str(node["name"] or node["uuid"]) for node in found[:5])
+        names = ", ".join(label(node) for node in found[:5])
         more = f" and {len(found) - 5} more" if len(found) > 5 else ""
         raise Failure(
             f"{len(found)} nodes have the BMC address {ident}: {names}{more}",

@@ -8,6 +8,7 @@ import click
 
 from ferroscope.cli.client import Api, ApiError
 from ferroscope.cli.exits import Exit, Failure
+from ferroscope.cli.lookup import label
 from ferroscope.cli.output import Output, table, with_api
 
 
@@ -39,7 +40,7 @@ def search(api: Api, out: Output, *, query: str | None, limit: int | None, expla
         raise Failure(exc.message, advice="list the fields: ferroscope search --fields") from None
     rows = [
         (
-            node["name"] or node["uuid"],
+            label(node),
             node["product"],
             _gib(node["memory_gb"]),
             node["cpus"],

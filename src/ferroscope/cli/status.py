@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import click
 
 from ferroscope.cli.client import Api
+from ferroscope.cli.lookup import label
 from ferroscope.cli.output import Output, console, facts, table, with_api
 from ferroscope.cli.times import ago, span
 from ferroscope.domain.provision import Provision
@@ -66,10 +67,7 @@ def drawn(data: dict[str, Any]) -> RenderableType:
     if data["nodes"]:
         parts += ["", table(("STATE", "NODES"), data["provision_states"].items())]
     if data["failures"]:
-        rows = [
-            (node["name"] or node["uuid"], ago(node["provision_updated_at"]), node["last_error"])
-            for node in data["failures"]
-        ]
+        rows = [(label(node), ago(node["provision_updated_at"]), node["last_error"]) for node in data["failures"]]
         parts += ["", table(("FAILED", "SINCE", "ERROR"), rows)]
     parts += ["", table(("MEMBER", ""), [row for member in data["members"] for row in _member(member)])]
     if data["leases"]:

@@ -8,13 +8,8 @@ import click
 
 from ferroscope.cli.client import Api, Json
 from ferroscope.cli.exits import Failure, worst
-from ferroscope.cli.lookup import find
+from ferroscope.cli.lookup import find, label
 from ferroscope.cli.output import Output, table
-
-
-def label(node: Json) -> str:
-    """Return how a person calls the node."""
-    return str(node.get("name") or node["uuid"])
 
 
 def each(api: Api, out: Output, idents: Iterable[str], act: Callable[[Json], object], *, done: str) -> list[Json]:

@@ -13,8 +13,8 @@ import click
 
 from ferroscope.cli.client import Api, Json, node_path
 from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.lookup import node_argument, nodes_argument
-from ferroscope.cli.node.bulk import each, label
+from ferroscope.cli.lookup import label, node_argument, nodes_argument
+from ferroscope.cli.node.bulk import each
 from ferroscope.cli.output import Output, with_api
 
 _POLL: Final = 0.25

@@ -9,8 +9,8 @@ import click
 
 from ferroscope.cli.client import Api, Json, node_path
 from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.lookup import find, node_argument, nodes_argument
-from ferroscope.cli.node.bulk import each, label
+from ferroscope.cli.lookup import find, label, node_argument, nodes_argument
+from ferroscope.cli.node.bulk import each
 from ferroscope.cli.node.values import Command, mac_option, pairs
 from ferroscope.cli.output import Output, facts, with_api
 
