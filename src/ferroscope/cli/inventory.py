@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
-from ferroscope.cli.client import Api, ApiError, Json, node_path
-from ferroscope.cli.exits import Exit, Failure
+from ferroscope.cli import stored
+from ferroscope.cli.client import Api, Json, node_path
+from ferroscope.cli.exits import Exit
 from ferroscope.cli.lookup import find, node_argument
 from ferroscope.cli.output import Output, table, with_api
 from ferroscope.cli.times import ago
@@ -47,7 +48,7 @@ def show(api: Api, out: Output, *, ident: str, revision: str | None) -> None:
     """Show what the ramdisk found: a summary, or with -o json all of it."""
     from ferroscope.cli.node import summary
 
-    found = _get(api, ident, revision)
+    found = stored.fetch(api, find(api, ident), revision)
     out.show(found, lambda screen: summary.draw(screen, found["inventory"]))
 
 
@@ -58,11 +59,7 @@ def show(api: Api, out: Output, *, ident: str, revision: str | None) -> None:
 @with_api
 def save(api: Api, out: Output, *, ident: str, file: Path, revision: str | None) -> None:
     """Write inventory and plugin data to FILE, as JSON; 'ferroscope inspect reapply --data' reads it."""
-    import json
-
-    found = _get(api, ident, revision)
-    file.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    out.say(f"saved to {file}")
+    stored.save(stored.fetch(api, find(api, ident), revision), file, out)
 
 
 @inventory.command(epilog=f"{_REVISION} Exit code 0: nothing changed. 1: something did. 3: no such node or revision.")
@@ -88,19 +85,3 @@ def _draw(screen: Any, found: Json) -> None:
         screen.print(f"{signs[change['what']]} {change['text']}")
     if not found["changes"]:
         screen.print("nothing changed")
-
-
-def _get(api: Api, ident: str, revision: str | None) -> Json:
-    node = find(api, ident)
-    name = node["name"] or node["uuid"]
-    try:
-        return api.get(node_path(node["uuid"], "inventory"), revision=revision)
-    except ApiError as exc:
-        if exc.status != 404:
-            raise
-        advice = (
-            f"inspect it: ferroscope inspect {name} --watch"
-            if revision is None
-            else f"ferroscope inventory list {name}"
-        )
-        raise Failure(f"{name} has no such inventory: {exc.message}", exit_code=Exit.NOT_FOUND, advice=advice) from None

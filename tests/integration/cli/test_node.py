@@ -186,6 +186,18 @@ def test_an_inventory_is_summarised_printed_whole_or_saved(shell: Shell, service
     assert json.loads(file.read_text()) == whole
 
 
+def test_an_inventory_of_a_revision_is_shown_or_saved(shell: Shell, service: Service, tmp_path: Path) -> None:
+    body = service.inspect(service.enrol(name="n1"))
+    whole = shell.json("inventory", "show", "n1", "--revision", "1")
+    assert whole["inventory"] == body["inventory"]
+    file = tmp_path / "inventory.json"
+    shell("inventory", "save", "n1", str(file), check=0)
+    assert json.loads(file.read_text()) == whole
+    result = shell("inventory", "show", "n1", "--revision", "7", check=Exit.NOT_FOUND)
+    assert "n1 has no such inventory" in result.stderr
+    assert "ferroscope inventory list n1" in result.stderr
+
+
 def test_it_is_shown_which_switch_port_a_nic_is_plugged_into(shell: Shell, service: Service) -> None:
     uuid = service.enrol(name="n1")
     body = callback_body(service.wait(uuid), examples.mac())

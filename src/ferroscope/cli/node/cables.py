@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import click
 
+from ferroscope.cli import stored
 from ferroscope.cli.client import Api, Json
 from ferroscope.cli.lookup import find, node_argument
-from ferroscope.cli.node.look import fetch_inventory
 from ferroscope.cli.output import Output, table, with_api
 
 _TITLES: Final = ("NIC", "MAC", "SWITCH", "PORT", "VLAN", "MTU", "SWITCH'S ID")
@@ -23,8 +23,8 @@ _TITLES: Final = ("NIC", "MAC", "SWITCH", "PORT", "VLAN", "MTU", "SWITCH'S ID")
 @with_api
 def lldp(api: Api, out: Output, *, ident: str) -> None:
     """Show which switch port each NIC is plugged into, as the switches told it (LLDP)."""
-    stored = fetch_inventory(api, find(api, ident))
-    found = list(_cables(stored["inventory"], stored.get("plugin_data") or {}))
+    data = stored.fetch(api, find(api, ident))
+    found = list(_cables(data["inventory"], data.get("plugin_data") or {}))
     out.show(found, lambda screen: screen.print(table(_TITLES, [_row(cable) for cable in found])))
     if not any(cable["lldp"] for cable in found):
         out.say("no switch told anything; the ramdisk collects LLDP with the kernel parameter ipa-collect-lldp=1")

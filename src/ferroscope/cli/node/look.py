@@ -7,8 +7,9 @@ from typing import Any, Final
 
 import click
 
-from ferroscope.cli.client import Api, ApiError, Json, node_path
-from ferroscope.cli.exits import Exit, Failure
+from ferroscope.cli import stored
+from ferroscope.cli.client import Api, Json, node_path
+from ferroscope.cli.exits import Exit
 from ferroscope.cli.lookup import find, node_argument
 from ferroscope.cli.node import story, summary
 from ferroscope.cli.output import Output, facts, table, with_api
@@ -149,29 +150,11 @@ def _ports_of(api: Api, uuid: str) -> list[Json]:
 @with_api
 def inventory(api: Api, out: Output, *, ident: str, save: Path | None) -> None:
     """Show what the ramdisk found: a summary, or with -o json all of it."""
-    found = fetch_inventory(api, find(api, ident))
+    found = stored.fetch(api, find(api, ident))
     if save is not None:
-        import json
-
-        save.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        out.say(f"saved to {save}")
+        stored.save(found, save, out)
         return
     out.show(found, lambda screen: summary.draw(screen, found["inventory"]))
-
-
-def fetch_inventory(api: Api, node: Json) -> Json:
-    """Return the node's stored inventory and plugin data; ``Failure`` where there is none."""
-    try:
-        found: Json = api.get(node_path(node["uuid"], "inventory"))
-    except ApiError as exc:
-        if exc.status != 404:
-            raise
-        raise Failure(
-            f"{node['name'] or node['uuid']} has no inventory: {exc.message}",
-            exit_code=Exit.NOT_FOUND,
-            advice=f"inspect it: ferroscope inspect {node['name'] or node['uuid']} --watch",
-        ) from None
-    return found
 
 
 @click.command("timeline")

@@ -1,0 +1,33 @@
+"""What inspections left of a node: its stored inventory with the plugin data, fetched and written to a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ferroscope.cli.client import Api, ApiError, Json, node_path
+from ferroscope.cli.exits import Exit, Failure
+from ferroscope.cli.lookup import label
+from ferroscope.cli.output import Output
+
+
+def fetch(api: Api, node: Json, revision: str | None = None) -> Json:
+    """Return the node's newest inventory, or that of a revision; ``Failure`` where there is none."""
+    try:
+        found: Json = api.get(node_path(node["uuid"], "inventory"), revision=revision)
+    except ApiError as exc:
+        if exc.status != 404:
+            raise
+        name = label(node)
+        lacking, advice = "inventory", f"inspect it: ferroscope inspect {name} --watch"
+        if revision is not None:
+            lacking, advice = "such inventory", f"ferroscope inventory list {name}"
+        raise Failure(f"{name} has no {lacking}: {exc.message}", exit_code=Exit.NOT_FOUND, advice=advice) from None
+    return found
+
+
+def save(found: Json, file: Path, out: Output) -> None:
+    """Write it as JSON, which ``ferroscope inspect reapply --data`` reads."""
+    import json
+
+    file.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    out.say(f"saved to {file}")
