@@ -21,8 +21,7 @@ import click
 
 from ferroscope.cli.client import Json
 from ferroscope.cli.exits import Exit
-from ferroscope.cli.node import story as timeline
-from ferroscope.cli.node import summary
+from ferroscope.cli.node import summary, timeline
 from ferroscope.cli.output import console, table
 from ferroscope.cli.progress import Display, display, follow
 from ferroscope.cli.watch import FINISHED, Target, Watch

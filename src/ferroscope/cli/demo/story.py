@@ -12,8 +12,7 @@ from ferroscope.cli.client import Api, Json, node_path
 from ferroscope.cli.demo.stage import MEMBER_TTL, Player, Stage
 from ferroscope.cli.demo.victim import Held, Killing, kill_one
 from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.node import story as timeline
-from ferroscope.cli.node import summary
+from ferroscope.cli.node import summary, timeline
 from ferroscope.cli.output import table
 from ferroscope.cli.progress import Display, display, follow
 from ferroscope.cli.times import parse

@@ -26,7 +26,7 @@ for _command in (
     look.ports,
     look.inventory,
     cables.lldp,
-    look.timeline,
+    look.show_timeline,
     look.validate,
     inbox.inbox,
     inbox.approve,

@@ -11,7 +11,7 @@ from ferroscope.cli import stored
 from ferroscope.cli.client import Api, Json, node_path
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.lookup import find, node_argument
-from ferroscope.cli.node import story, summary
+from ferroscope.cli.node import summary, timeline
 from ferroscope.cli.output import Output, facts, table, with_api
 from ferroscope.cli.times import ago
 from ferroscope.domain.provision import Provision
@@ -162,15 +162,15 @@ def inventory(api: Api, out: Output, *, ident: str, save: Path | None) -> None:
 @click.option("--all", "everything", is_flag=True, help="Of every inspection, not only the newest.")
 @click.option("-w", "--watch", is_flag=True, help="Show each step as it comes, until the inspection is over.")
 @with_api
-def timeline(api: Api, out: Output, *, ident: str, everything: bool, watch: bool) -> None:
+def show_timeline(api: Api, out: Output, *, ident: str, everything: bool, watch: bool) -> None:
     """Show what happened to a node, step by step: it answers "why is it stuck?"."""
     if watch and (everything or out.for_programs):
         raise click.UsageError("--watch is for people, and for the newest inspection")
     if watch:
-        story.watch(api, find(api, ident)["uuid"])
+        timeline.watch(api, find(api, ident)["uuid"])
         return
-    found = story.fetch(api, find(api, ident)["uuid"], newest_only=not everything)
-    out.show(found, lambda screen: story.draw(screen, found))
+    found = timeline.fetch(api, find(api, ident)["uuid"], newest_only=not everything)
+    out.show(found, lambda screen: timeline.draw(screen, found))
 
 
 @click.command("validate")
