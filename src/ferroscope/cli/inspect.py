@@ -152,10 +152,10 @@ def _all(api: Api, out: Output, states: tuple[str, ...]) -> list[Target]:
 
 
 def _see_through(watch: Watch, out: Output, timeout: float | None, *, quiet: bool) -> None:
-    from ferroscope.cli.progress import NoDisplay, display, follow
+    from ferroscope.cli.progress import Display, display, follow
 
     try:
-        with NoDisplay() if quiet else display(error=out.for_programs) as shown:
+        with Display() if quiet else display(error=out.for_programs) as shown:
             shown.update(watch, watch.ended)
             follow(watch, shown, timeout=timeout)
     except KeyboardInterrupt:

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import console
@@ -34,15 +34,22 @@ _LOOK_EVERY: Final = 0.25
 _PATIENCE: Final = 60.0
 
 
-class Display(Protocol):
-    """Shows a watch while it goes on; ``say`` prints a line that stays."""
+class Display:
+    """Shows a watch while it goes on; this one shows nothing, for those who want to know the end only."""
 
-    def __enter__(self) -> Display: ...
+    def __enter__(self) -> Self:
+        return self
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-    def update(self, watch: Watch, ended: Iterable[Ended]) -> None: ...
-    def say(self, text: Any, style: str = "") -> None: ...
+    ) -> None:
+        return
+
+    def update(self, watch: Watch, ended: Iterable[Ended]) -> None:
+        """Show how things stand; ``ended`` are those that have ended since the last time."""
+
+    def say(self, text: Any, style: str = "") -> None:
+        """Print a line that stays."""
 
 
 def follow(
@@ -77,7 +84,7 @@ def display(*, error: bool = False) -> Display:
     return LiveDisplay(screen) if screen.is_terminal else LineDisplay(screen)
 
 
-class LiveDisplay:
+class LiveDisplay(Display):
     """For terminals."""
 
     def __init__(self, screen: Console) -> None:
@@ -93,7 +100,7 @@ class LiveDisplay:
         )
         self._task = self._progress.add_task("", total=None, phases="")
 
-    def __enter__(self) -> Display:
+    def __enter__(self) -> Self:
         self._progress.start()
         return self
 
@@ -113,7 +120,7 @@ class LiveDisplay:
         self._progress.console.print(text, style=style)
 
 
-class LineDisplay:
+class LineDisplay(Display):
     """For pipes, files and CI: a line whenever something has changed, at the most one a second."""
 
     def __init__(self, screen: Console) -> None:
@@ -121,14 +128,6 @@ class LineDisplay:
         self._began = time.monotonic()
         self._said: tuple[tuple[str, int], ...] = ()
         self._said_at = 0.0
-
-    def __enter__(self) -> Display:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return
 
     def update(self, watch: Watch, ended: Iterable[Ended]) -> None:
         for end in ended:
@@ -145,24 +144,6 @@ class LineDisplay:
     def say(self, text: Any, style: str = "") -> None:
         self._screen.print(text)
         self._screen.file.flush()
-
-
-class NoDisplay:
-    """For those who want to know the end only."""
-
-    def __enter__(self) -> Display:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return
-
-    def update(self, watch: Watch, ended: Iterable[Ended]) -> None:
-        return
-
-    def say(self, text: Any, style: str = "") -> None:
-        return
 
 
 def phases(counts: Counter[str]) -> list[tuple[str, int]]:
