@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ferroscope.cli.service import config_option, database_option, settings_of
+from ferroscope.cli.configured import config_option, database_option, settings_of
 
 
 @click.group()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
+from ferroscope.cli.configured import config_option, database_option, read
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.output import Output, output_option, table
-from ferroscope.cli.service import config_option, database_option
-from ferroscope.config.options import ConfigurationError, load
+from ferroscope.config.options import ConfigurationError
 
 _MARKS = {"ok": "ok", "note": "NOTE", "wrong": "WRONG"}
 
@@ -37,7 +37,7 @@ def _checks(files: tuple[str, ...], database: str | None) -> list[dict[str, str]
     from ferroscope.runtime.doctor import examine
 
     try:
-        settings = load(list(files) or None, {"database.connection": database} if database else {})
+        settings = read(files, database)
     except ConfigurationError as exc:
         found = [Check("configuration", "wrong", f"the configuration cannot be used: {exc}", "correct it")]
     else:

@@ -7,24 +7,15 @@ from typing import Any
 
 import click
 
-from ferroscope.config.options import ConfigurationError, load, warnings
+from ferroscope.cli.configured import config_option, database_option, settings_of
 from ferroscope.config.settings import Settings
 
-config_option = click.option(
-    "-c",
-    "--config-file",
-    "files",
-    multiple=True,
-    type=click.Path(dir_okay=False),
-    help="Configuration file; may be given several times. [default: /etc/ferroscope/ferroscope.conf, if there]",
-)
 processes_option = click.option(
     "--processes",
     default=0,
     type=click.IntRange(0, 64),
     help="Run this many processes under a supervisor that restarts those that die. [default: one, without]",
 )
-database_option = click.option("--database", help="SQLAlchemy URL; overrides [database] connection.")
 
 
 @click.command("all")
@@ -64,19 +55,6 @@ def run_pxe_filter(files: tuple[str, ...], database: str | None) -> None:
     from ferroscope.runtime.handover import become
 
     become("ferroscope.runtime.slim", settings_of(files, database))
-
-
-def settings_of(files: tuple[str, ...], database: str | None = None, **overrides: Any) -> Settings:
-    """Return the settings, or leave with a message that says what is wrong."""
-    if database:
-        overrides["database.connection"] = database
-    try:
-        settings = load(list(files) or None, overrides)
-    except ConfigurationError as exc:
-        raise click.ClickException(f"the configuration cannot be used: {exc}") from exc
-    for sentence in warnings(list(files) or None):
-        click.echo(f"Warning: {sentence}", err=True)
-    return settings
 
 
 def _run(settings: Settings, roles: tuple[Any, ...], *, upgrade: bool = False, processes: int = 0) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ferroscope.cli.service import config_option, settings_of
+from ferroscope.cli.configured import config_option, settings_of
 
 
 @click.command("config")

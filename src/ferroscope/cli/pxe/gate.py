@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from ferroscope.cli.configured import config_option, settings_of
 from ferroscope.cli.output import Output, output_option
-from ferroscope.cli.service import config_option, settings_of
 
 
 @click.command()
