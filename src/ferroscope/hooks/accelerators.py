@@ -10,11 +10,11 @@ from typing import Any
 import yaml
 
 from ferroscope.config.settings import InspectorSettings
-from ferroscope.domain.model import Document, Severity
-from ferroscope.domain.reasons import Reason
+from ferroscope.domain.model import Document
 from ferroscope.hooks import pci
 from ferroscope.hooks.base import HookTask, InspectionHook
 from ferroscope.hooks.errors import HookSetupError
+from ferroscope.hooks.reading import warn
 
 
 class AcceleratorsHook(InspectionHook):
@@ -29,12 +29,7 @@ class AcceleratorsHook(InspectionHook):
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
         found = pci.devices(inventory, plugin_data)
         if not found:
-            task.note(
-                "accelerators",
-                "no PCI devices were told of, so nothing is known of accelerators",
-                severity=Severity.WARNING,
-                reason=Reason.INVALID_INVENTORY,
-            )
+            warn(task, "accelerators", "no PCI devices were told of, so nothing is known of accelerators")
             return
         task.node.properties["accelerators"] = [
             {**known, "pci_address": device.address}

@@ -8,6 +8,7 @@ from ferroscope.domain.model import Document
 from ferroscope.domain.reasons import Reason
 from ferroscope.hooks.base import HookTask, InspectionHook
 from ferroscope.hooks.errors import HookError
+from ferroscope.hooks.reading import part
 from ferroscope.hooks.text import shown
 
 _MAX_LENGTH: Final = 64
@@ -17,8 +18,7 @@ class ArchitectureHook(InspectionHook):
     """Sets ``properties.cpu_arch``; refuses an inventory that names no architecture."""
 
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
-        cpu = inventory.get("cpu")
-        architecture = cpu.get("architecture") if isinstance(cpu, dict) else None
+        architecture = part(inventory, "cpu").get("architecture")
         if not _is_name(architecture):
             raise HookError(
                 Reason.INVALID_INVENTORY,

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ferroscope.config.settings import InspectorSettings
-from ferroscope.domain.model import Document, Severity
-from ferroscope.domain.reasons import Reason
+from ferroscope.domain.model import Document
 from ferroscope.hooks import capabilities
 from ferroscope.hooks.base import HookTask, InspectionHook
 from ferroscope.hooks.errors import HookSetupError
+from ferroscope.hooks.reading import part, warn
 
 
 class CpuCapabilitiesHook(InspectionHook):
@@ -28,15 +28,9 @@ class CpuCapabilitiesHook(InspectionHook):
         self._names = settings.cpu_capabilities
 
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
-        cpu = inventory.get("cpu")
-        flags = cpu.get("flags") if isinstance(cpu, dict) else None
+        flags = part(inventory, "cpu").get("flags")
         if not isinstance(flags, list) or not flags:
-            task.note(
-                "cpu-capabilities",
-                "the inventory has no CPU flags",
-                severity=Severity.WARNING,
-                reason=Reason.INVALID_INVENTORY,
-            )
+            warn(task, "cpu-capabilities", "the inventory has no CPU flags")
             return
         present = {flag for flag in flags if isinstance(flag, str)}
         capabilities.update(task.node, {name: "true" for flag, name in self._names.items() if flag in present})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from ferroscope.domain.model import Document, Severity
-from ferroscope.domain.reasons import Reason
+from ferroscope.domain.model import Document
 from ferroscope.hooks.base import HookTask, InspectionHook
+from ferroscope.hooks.reading import part, warn
 from ferroscope.hooks.text import shown
 
 _MAX: Final = 1 << 20
@@ -16,18 +16,12 @@ class CpusHook(InspectionHook):
     """Sets `properties.cpus`, the number of logical CPUs."""
 
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
-        cpu = inventory.get("cpu")
-        told = cpu.get("count") if isinstance(cpu, dict) else None
+        told = part(inventory, "cpu").get("count")
         count = _count(told)
         if count is not None:
             task.node.properties["cpus"] = count
             return
-        task.note(
-            "cpus",
-            f"the inventory does not tell the number of CPUs (cpu.count is {shown(told)})",
-            severity=Severity.WARNING,
-            reason=Reason.INVALID_INVENTORY,
-        )
+        warn(task, "cpus", f"the inventory does not tell the number of CPUs (cpu.count is {shown(told)})")
 
 
 def _count(value: object) -> int | None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import itertools
 from typing import Any, Final
 
-from ferroscope.domain.model import Document, Severity
-from ferroscope.domain.reasons import Reason
+from ferroscope.domain.model import Document
 from ferroscope.hooks.base import HookTask, InspectionHook
+from ferroscope.hooks.reading import warn
 
 _ITEMS: Final = 4
 _LARGEST: Final = (1 << 63) - 1
@@ -23,20 +23,27 @@ class ExtraHardwareHook(InspectionHook):
 
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
         if "data" not in plugin_data:
-            _warn(task, "the ramdisk sent no extra hardware data: it needs the collector extra-hardware")
+            warn(
+                task, "extra-hardware", "the ramdisk sent no extra hardware data: it needs the collector extra-hardware"
+            )
             return
         data, strict = plugin_data["data"], task.settings.extra_hardware_strict
         if not _is_list_of_records(data, strict=strict):
             if strict:
                 del plugin_data["data"]
-            _warn(
+            warn(
                 task,
+                "extra-hardware",
                 f"the extra hardware data is no list of records, and is {'dropped' if strict else 'left as it is'}",
             )
             return
         extra, ignored = _converted(data)
         if ignored:
-            _warn(task, f"{ignored} records of the extra hardware data are too short or malformed, and are ignored")
+            warn(
+                task,
+                "extra-hardware",
+                f"{ignored} records of the extra hardware data are too short or malformed, and are ignored",
+            )
         plugin_data["extra"] = extra
         del plugin_data["data"]
 
@@ -81,7 +88,3 @@ def _number(value: object) -> object:
     except (ValueError, OverflowError):
         return value
     return number if abs(number) <= _LARGEST else value
-
-
-def _warn(task: HookTask, message: str) -> None:
-    task.note("extra-hardware", message, severity=Severity.WARNING, reason=Reason.INVALID_INVENTORY)

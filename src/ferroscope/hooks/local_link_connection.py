@@ -10,10 +10,10 @@ from __future__ import annotations
 import msgspec
 
 from ferroscope import lldp
-from ferroscope.domain.model import Document, Severity
-from ferroscope.domain.reasons import Reason
+from ferroscope.domain.model import Document
 from ferroscope.hooks import nics, port_edits
 from ferroscope.hooks.base import HookTask, InspectionHook
+from ferroscope.hooks.reading import warn
 from ferroscope.hooks.text import listed, shown
 
 
@@ -40,9 +40,4 @@ class LocalLinkConnectionHook(InspectionHook):
                 ports[nic.mac] = msgspec.structs.replace(port, local_link_connection={**known, **new})
                 port_edits.save(task, ports[nic.mac])
         if bad:
-            task.note(
-                "local-link-connection",
-                f"LLDP that cannot be read is left out: {listed(bad, limit=5)}",
-                severity=Severity.WARNING,
-                reason=Reason.INVALID_INVENTORY,
-            )
+            warn(task, "local-link-connection", f"LLDP that cannot be read is left out: {listed(bad, limit=5)}")

@@ -8,6 +8,7 @@ from ferroscope.domain.model import Document
 from ferroscope.domain.reasons import Reason
 from ferroscope.hooks.base import HookTask, InspectionHook
 from ferroscope.hooks.errors import HookError
+from ferroscope.hooks.reading import part
 from ferroscope.hooks.text import shown
 
 # An exbibyte. A larger number is no memory, and would not fit where schedulers keep it.
@@ -18,8 +19,7 @@ class MemoryHook(InspectionHook):
     """Sets ``properties.memory_mb``, in MiB; refuses an inventory that does not give it."""
 
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
-        memory = inventory.get("memory")
-        size = memory.get("physical_mb") if isinstance(memory, dict) else None
+        size = part(inventory, "memory").get("physical_mb")
         if not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= _MAX_MB:
             raise HookError(
                 Reason.INVALID_INVENTORY,

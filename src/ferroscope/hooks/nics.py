@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ferroscope.domain import macs
 from ferroscope.domain.model import Document
+from ferroscope.hooks.reading import part, records
 
 
 class Nic(NamedTuple):
@@ -34,15 +35,12 @@ def of(inventory: Document, plugin_data: Document) -> Iterator[Nic]:
 
 def named(inventory: Document) -> Iterator[tuple[str, Document]]:
     """Return the interface records that have a name, in the inventory's order."""
-    records = inventory.get("interfaces")
-    for record in records if isinstance(records, list) else []:
-        name = record.get("name") if isinstance(record, dict) else None
+    for record in records(inventory, "interfaces"):
+        name = record.get("name")
         if isinstance(name, str) and name:
             yield name, record
 
 
 def lldp(name: str, record: Document, plugin_data: Document) -> Any:
     """Return what was recorded of LLDP on this interface: the collector's record, else the inventory's."""
-    raw = plugin_data.get("lldp_raw")
-    collected = raw.get(name) if isinstance(raw, dict) else None
-    return collected or record.get("lldp")
+    return part(plugin_data, "lldp_raw").get(name) or record.get("lldp")

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Final
 
 from ferroscope import lldp
-from ferroscope.domain.model import Document, Severity
-from ferroscope.domain.reasons import Reason
+from ferroscope.domain.model import Document
 from ferroscope.hooks import nics
 from ferroscope.hooks.base import HookTask, InspectionHook
+from ferroscope.hooks.reading import part, warn
 from ferroscope.hooks.text import listed, shown
 
 MAX_INTERFACES: Final = 64
@@ -36,12 +36,6 @@ class ParseLldpHook(InspectionHook):
         if len(recorded) > MAX_INTERFACES:
             problems.insert(0, f"interfaces with LLDP after the first {MAX_INTERFACES} of {len(recorded)}")
         if parsed:
-            known = plugin_data.get("parsed_lldp")
-            plugin_data["parsed_lldp"] = {**known, **parsed} if isinstance(known, dict) else parsed
+            plugin_data["parsed_lldp"] = {**part(plugin_data, "parsed_lldp"), **parsed}
         if problems:
-            task.note(
-                "parse-lldp",
-                f"LLDP that cannot be read is left out: {listed(problems, limit=5)}",
-                severity=Severity.WARNING,
-                reason=Reason.INVALID_INVENTORY,
-            )
+            warn(task, "parse-lldp", f"LLDP that cannot be read is left out: {listed(problems, limit=5)}")

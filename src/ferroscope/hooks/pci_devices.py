@@ -11,11 +11,11 @@ from collections.abc import Mapping
 import msgspec
 
 from ferroscope.config.settings import InspectorSettings
-from ferroscope.domain.model import Document, Severity
-from ferroscope.domain.reasons import Reason
+from ferroscope.domain.model import Document
 from ferroscope.hooks import capabilities, pci
 from ferroscope.hooks.base import HookTask, InspectionHook
 from ferroscope.hooks.errors import HookSetupError
+from ferroscope.hooks.reading import warn
 
 
 class _Alias(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,12 +42,7 @@ class PciDevicesHook(InspectionHook):
             return
         found = pci.devices(inventory, plugin_data)
         if found is None:
-            task.note(
-                "pci-devices",
-                "the ramdisk told of no PCI devices: it needs the collector pci-devices",
-                severity=Severity.WARNING,
-                reason=Reason.INVALID_INVENTORY,
-            )
+            warn(task, "pci-devices", "the ramdisk told of no PCI devices: it needs the collector pci-devices")
             return
         counts: dict[str, int] = {}
         for device in found:

@@ -6,9 +6,9 @@ the root device hint. A machine whose hint is known is left alone.
 
 from __future__ import annotations
 
-from ferroscope.domain.model import Document, Severity
-from ferroscope.domain.reasons import Reason
+from ferroscope.domain.model import Document
 from ferroscope.hooks.base import HookTask, InspectionHook
+from ferroscope.hooks.reading import records, warn
 from ferroscope.hooks.text import listed
 
 
@@ -20,7 +20,7 @@ class RaidDeviceHook(InspectionHook):
             return
         present = _serials(inventory)
         if not present:
-            _warn(task, "the inventory has no disk with a serial number")
+            warn(task, "raid-device", "the inventory has no disk with a serial number")
             return
         previous = task.previous_inventory()
         if previous is None:
@@ -32,16 +32,14 @@ class RaidDeviceHook(InspectionHook):
             task.note("raid-device", f"the root device is the new disk with the serial number {listed(new)}")
         else:
             found = f"several are: {listed(new)}" if new else "none is"
-            _warn(task, f"the root device would be the one disk that is new since the inspection before; {found}")
+            warn(
+                task,
+                "raid-device",
+                f"the root device would be the one disk that is new since the inspection before; {found}",
+            )
 
 
 def _serials(inventory: Document) -> list[str]:
     """Return the serial numbers of all disks that have one, each once."""
-    disks = inventory.get("disks")
-    records = [disk for disk in disks if isinstance(disk, dict)] if isinstance(disks, list) else []
-    serials = [disk.get("serial") for disk in records]
+    serials = [disk.get("serial") for disk in records(inventory, "disks")]
     return list(dict.fromkeys(serial for serial in serials if isinstance(serial, str) and serial))
-
-
-def _warn(task: HookTask, message: str) -> None:
-    task.note("raid-device", message, severity=Severity.WARNING, reason=Reason.INVALID_INVENTORY)

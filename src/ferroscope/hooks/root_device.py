@@ -10,10 +10,11 @@ from __future__ import annotations
 import copy
 from typing import Any, Final
 
-from ferroscope.domain.model import Document, Severity
+from ferroscope.domain.model import Document
 from ferroscope.domain.reasons import Reason
 from ferroscope.hooks.base import HookTask, InspectionHook
 from ferroscope.hooks.errors import HookError
+from ferroscope.hooks.reading import records, warn
 from ferroscope.hooks.root_hints import HintError, Hints
 from ferroscope.hooks.text import listed, shown
 
@@ -34,10 +35,8 @@ class RootDeviceHook(InspectionHook):
 
 def _chosen(task: HookTask, hints: Any, inventory: Document) -> Document:
     """Return the first disk that fits the hints; ``HookError`` where none does."""
-    records = inventory.get("disks")
-    disks = [disk for disk in records if isinstance(disk, dict)] if isinstance(records, list) else []
     try:
-        candidates = _without_skipped(task, disks)
+        candidates = _without_skipped(task, records(inventory, "disks"))
         found = next(Hints(hints).matching(candidates), None)
     except HintError as exc:
         raise HookError(
@@ -69,10 +68,5 @@ def _local_gb(task: HookTask, disk: Any) -> int:
     whole = isinstance(size, int | float) and not isinstance(size, bool) and 0 < size < _LARGEST
     gib = int(size // _GIB) if whole and size is not None else 0
     if not gib:
-        task.note(
-            "root-device",
-            f"the root disk is smaller than 1 GiB, or its size is not told ({shown(size)})",
-            severity=Severity.WARNING,
-            reason=Reason.INVALID_INVENTORY,
-        )
+        warn(task, "root-device", f"the root disk is smaller than 1 GiB, or its size is not told ({shown(size)})")
     return max(0, gib - task.settings.disk_partitioning_spacing)

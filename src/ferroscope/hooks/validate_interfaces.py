@@ -13,10 +13,11 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
 from ferroscope.domain import macs
-from ferroscope.domain.model import Document, Severity
+from ferroscope.domain.model import Document
 from ferroscope.domain.reasons import Reason
 from ferroscope.hooks.base import HookTask, InspectionHook
 from ferroscope.hooks.errors import HookError
+from ferroscope.hooks.reading import part, warn
 from ferroscope.hooks.text import listed, shown
 
 # More than a machine full of SR-IOV functions has; each one may become a row in the database.
@@ -35,12 +36,7 @@ class ValidateInterfacesHook(InspectionHook):
         found, malformed = _all_interfaces(inventory, boot_mac)
         valid, unsuitable = _valid_interfaces(found, task.settings.add_ports, boot_known=boot_mac is not None)
         if malformed:
-            task.note(
-                "validate-interfaces",
-                f"interfaces ignored: {listed(malformed)}",
-                severity=Severity.WARNING,
-                reason=Reason.INVALID_INVENTORY,
-            )
+            warn(task, "validate-interfaces", f"interfaces ignored: {listed(malformed)}")
         if not valid:
             why = listed((*malformed, *unsuitable)) or "the list is empty"
             raise HookError(
@@ -54,15 +50,13 @@ class ValidateInterfacesHook(InspectionHook):
 
 def _boot_mac(task: HookTask, inventory: Document) -> str | None:
     """Return the MAC of the interface that booted, or None where the inventory does not tell."""
-    boot = inventory.get("boot")
-    value = boot.get("pxe_interface") if isinstance(boot, dict) else None
+    value = part(inventory, "boot").get("pxe_interface")
     mac = macs.normalize(value)
     if value and mac is None:
-        task.note(
+        warn(
+            task,
             "validate-interfaces",
             f"boot.pxe_interface is no MAC address: {shown(value)}; which interface booted is not known",
-            severity=Severity.WARNING,
-            reason=Reason.INVALID_INVENTORY,
         )
     return mac
 
