@@ -55,6 +55,7 @@ def sim(*, api_url: str, enroll: bool, inventory: Path | None, fmt: str, **optio
     import msgspec
 
     from ferroscope.config.settings import LogSettings
+    from ferroscope.domain.kernel_params import CALLBACK_PATH
     from ferroscope.observe import log
     from ferroscope.sim.run import run
     from ferroscope.sim.settings import FleetSettings
@@ -62,7 +63,7 @@ def sim(*, api_url: str, enroll: bool, inventory: Path | None, fmt: str, **optio
     out = Output(fmt)
     log.configure(LogSettings(level="warning"), process="sim")
     settings = FleetSettings(
-        callback_url=f"{api_url.rstrip('/')}/v1/continue_inspection",
+        callback_url=f"{api_url.rstrip('/')}{CALLBACK_PATH}",
         inventory_file=str(inventory) if inventory else None,
         **options,
     )

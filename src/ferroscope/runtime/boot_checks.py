@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Final
 
 from ferroscope.boot import dnsmasq
+from ferroscope.boot.hosts import own_name
 from ferroscope.boot.pools import PoolError, Range, overlap, parse
 from ferroscope.config.settings import BootSettings, PxeFilterSettings
+from ferroscope.domain.kernel_params import CALLBACK_PATH
 from ferroscope.runtime.check import Check
 
 _SECONDS: Final = 5.0
 _MADE: Final = "run: ferroscope pxe config --install, then restart dnsmasq"
-_PATH: Final = "/v1/continue_inspection"
 
 
 def examine(settings: BootSettings, gate: PxeFilterSettings, host: str | None = None) -> Iterator[Check]:
@@ -39,7 +40,7 @@ def examine(settings: BootSettings, gate: PxeFilterSettings, host: str | None = 
     if not settings.ranges:
         yield Check("boot ranges", "wrong", "boot hosts have no addresses to give", "set [boot] ranges")
         return
-    name = host or _own_name(settings.hosts)
+    name = host or own_name(settings.hosts)
     parts = "; ".join(f"{one}: {', '.join(map(str, ranges))}" for one, ranges in others.items())
     yield Check("boot ranges", "ok", f"each boot host has addresses of its own ({parts})")
     if name not in settings.hosts:
@@ -141,12 +142,12 @@ def _files(settings: BootSettings) -> Iterator[Check]:
 
 def _callback(settings: BootSettings) -> Check:
     url = urllib.parse.urlsplit(settings.callback_url)
-    if url.scheme not in ("http", "https") or not url.hostname or not url.path.endswith(_PATH):
+    if url.scheme not in ("http", "https") or not url.hostname or not url.path.endswith(CALLBACK_PATH):
         sentence = f"[boot] callback_url is {settings.callback_url!r}, to which no ramdisk could post"
-        return Check("callback", "wrong", sentence, f"set it to http://HOST:6385{_PATH}")
+        return Check("callback", "wrong", sentence, f"set it to http://HOST:6385{CALLBACK_PATH}")
     kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
     connection = kind(url.hostname, url.port, timeout=_SECONDS)
-    path = url.path.removesuffix(_PATH) + "/healthcheck"
+    path = url.path.removesuffix(CALLBACK_PATH) + "/healthcheck"
     try:
         connection.request("GET", path)
         status = connection.getresponse().status
@@ -159,9 +160,3 @@ def _callback(settings: BootSettings) -> Check:
         sentence = f"{url.netloc} answers {status} to a health check, so that ramdisks may call back in vain"
         return Check("callback", "wrong", sentence, "see the api's log; correct [boot] callback_url where it is wrong")
     return Check("callback", "ok", f"ramdisks find the api at {settings.callback_url}")
-
-
-def _own_name(hosts: tuple[str, ...]) -> str:
-    name = socket.gethostname()
-    short = name.partition(".")[0]
-    return short if short in hosts and name not in hosts else name

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+# A client like any other: it has the path from the API's reference, not from the service's code.
 DEFAULT_CALLBACK = "http://127.0.0.1:6385/v1/continue_inspection"
 
 

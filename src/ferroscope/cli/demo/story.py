@@ -17,6 +17,7 @@ from ferroscope.cli.output import table
 from ferroscope.cli.progress import Display, display, follow
 from ferroscope.cli.times import parse
 from ferroscope.cli.watch import FINISHED, Target, Watch
+from ferroscope.domain.kernel_params import CALLBACK_PATH
 from ferroscope.sim.bare_metal import BareMetalError
 from ferroscope.sim.enroll import enroll
 from ferroscope.sim.roster import roster
@@ -45,7 +46,7 @@ class Story:
     def __init__(self, stage: Stage, screen: Console, fleet: FleetSettings) -> None:
         self._stage = stage
         self._screen = screen
-        self._settings = msgspec.structs.replace(fleet, callback_url=f"{stage.url}/v1/continue_inspection")
+        self._settings = msgspec.structs.replace(fleet, callback_url=f"{stage.url}{CALLBACK_PATH}")
         self._api = Api(stage.url)
         self._began = time.monotonic()
         self._killing: Killing | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
 import click
@@ -26,6 +25,8 @@ def config(files: tuple[str, ...], host: str | None, directory: Path | None, ins
     Every host gives addresses of its own part of each range in [boot] ranges, so that no two give the same one.
     """
     from ferroscope.boot import dnsmasq, ipxe
+    from ferroscope.boot.hosts import own_name
+    from ferroscope.domain.kernel_params import CALLBACK_PATH
 
     if directory is not None and install:
         raise click.UsageError("give --directory or --install, not both")
@@ -36,11 +37,9 @@ def config(files: tuple[str, ...], host: str | None, directory: Path | None, ins
     if not settings.pxe_filter.interfaces:
         raise click.ClickException("[pxe_filter] interfaces is not set: those of this host on which machines boot")
     if not boot.callback_url:
-        raise click.ClickException(
-            "[boot] callback_url is not set: http://HOST:6385/v1/continue_inspection of your API"
-        )
+        raise click.ClickException(f"[boot] callback_url is not set: http://HOST:6385{CALLBACK_PATH} of your API")
     try:
-        text = dnsmasq.configuration(boot, settings.pxe_filter, host or _own_name(boot.hosts))
+        text = dnsmasq.configuration(boot, settings.pxe_filter, host or own_name(boot.hosts))
     except ValueError as exc:
         raise click.ClickException(str(exc)) from exc
     made = {"dnsmasq.conf": text, boot.script: ipxe.script(boot, settings.inspector)}
@@ -50,12 +49,6 @@ def config(files: tuple[str, ...], host: str | None, directory: Path | None, ins
         _write({directory / name: content for name, content in made.items()})
     else:
         click.echo("\n".join(f"# ---- {name}\n{content}" for name, content in made.items()), nl=False)
-
-
-def _own_name(hosts: tuple[str, ...]) -> str:
-    name = socket.gethostname()
-    short = name.partition(".")[0]
-    return short if short in hosts and name not in hosts else name
 
 
 def _write(files: dict[Path, str]) -> None:
