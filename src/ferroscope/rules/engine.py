@@ -6,7 +6,8 @@ conditions of introspection rules are all asked before any rule acts, those of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Literal, Protocol
 
 import msgspec
@@ -52,17 +53,16 @@ def run(rules: RuleSet, bench: Bench, mask: MaskSecrets, witness: Witness | None
     ``RuleFailedError`` names the one that failed.
     """
     concerned = [rule for rule in rules.rules if _in_scope(rule, bench.node, witness)]
-    eager = {rule.rule.uuid: _guarded(_holds, rule, bench, mask, witness) for rule in concerned if rule.eager}
+    eager = {rule.rule.uuid: _holds(rule, bench, mask, witness) for rule in concerned if rule.eager}
     applied, named_by, name = [], None, bench.node.name
     for rule in concerned:
-        holds = eager[rule.rule.uuid] if rule.eager else _guarded(_holds, rule, bench, mask, witness)
-        if holds:
-            _guarded(_act, rule, bench, mask, witness)
+        if eager[rule.rule.uuid] if rule.eager else _holds(rule, bench, mask, witness):
+            _act(rule, bench, mask, witness)
             applied.append(rule)
         if bench.node.name != name:
             named_by, name = rule, bench.node.name
     if named_by is not None:
-        _guarded(_name_is_free, named_by, bench, mask, witness)
+        _name_is_free(named_by, bench)
     return applied
 
 
@@ -84,24 +84,23 @@ def _in_scope(rule: CompiledRule, node: Node, witness: Witness | None) -> bool:
     return inside
 
 
-def _guarded(step: _Step, rule: CompiledRule, bench: Bench, mask: MaskSecrets, witness: Witness | None) -> bool:
-    """Run one step of a rule; whatever ends it becomes a ``RuleFailedError`` that names the rule."""
+@contextlib.contextmanager
+def _blaming(rule: CompiledRule) -> Iterator[None]:
+    """Whatever ends a step of the rule becomes a ``RuleFailedError`` that names it."""
     try:
-        return step(rule, bench, bench.data.masking(masked(rule, mask)), witness)
+        yield
     except RefusedError as exc:
-        message, reason = _failure(rule, "refused the machine", exc), Reason.REFUSED_BY_RULE
+        raise _failed(rule, "refused the machine", exc, Reason.REFUSED_BY_RULE) from None
+    except NameTakenError as exc:
+        raise _failed(rule, "cannot be carried out", exc, Reason.NAME_TAKEN) from None
     except RuleError as exc:
-        message = _failure(rule, "cannot be carried out", exc)
-        reason = Reason.NAME_TAKEN if isinstance(exc, NameTakenError) else Reason.RULE_FAILED
-    raise RuleFailedError(rule.rule.uuid, message, reason)
+        raise _failed(rule, "cannot be carried out", exc, Reason.RULE_FAILED) from None
 
 
-class _Step(Protocol):
-    def __call__(self, rule: CompiledRule, bench: Bench, data: Data, witness: Witness | None, /) -> bool: ...
-
-
-def _holds(rule: CompiledRule, _bench: Bench, data: Data, witness: Witness | None) -> bool:
-    return all(_asked(rule, number, data, witness) for number in range(len(rule.conditions)))
+def _holds(rule: CompiledRule, bench: Bench, mask: MaskSecrets, witness: Witness | None) -> bool:
+    with _blaming(rule):
+        data = bench.data.masking(masked(rule, mask))
+        return all(_asked(rule, number, data, witness) for number in range(len(rule.conditions)))
 
 
 def _asked(rule: CompiledRule, number: int, data: Data, witness: Witness | None) -> bool:
@@ -113,30 +112,30 @@ def _asked(rule: CompiledRule, number: int, data: Data, witness: Witness | None)
     return holds
 
 
-def _act(rule: CompiledRule, bench: Bench, data: Data, witness: Witness | None) -> bool:
+def _act(rule: CompiledRule, bench: Bench, mask: MaskSecrets, witness: Witness | None) -> None:
     acting = Acting(bench, rule.rule.uuid, rule.rule.sensitive)
-    for number, action in enumerate(rule.actions):
-        for each in action.each(data):
-            args = action.arguments(each)
-            if witness is not None:
-                witness.acts(rule, number, args)
-            action.run(acting, args)
-    return True
+    with _blaming(rule):
+        data = bench.data.masking(masked(rule, mask))
+        for number, action in enumerate(rule.actions):
+            for each in action.each(data):
+                args = action.arguments(each)
+                if witness is not None:
+                    witness.acts(rule, number, args)
+                action.run(acting, args)
 
 
-def _name_is_free(_rule: CompiledRule, bench: Bench, _data: Data, _witness: Witness | None) -> bool:
+def _name_is_free(named_by: CompiledRule, bench: Bench) -> None:
     """Look whose the name is that rules gave the node in the end; what is committed meanwhile, the store refuses."""
-    name = bench.node.name
-    owner = None if name is None else bench.context.named(name)
-    if owner is not None:
-        raise NameTakenError(str(name), owner)
-    return True
+    with _blaming(named_by):
+        name = bench.node.name
+        owner = None if name is None else bench.context.named(name)
+        if owner is not None:
+            raise NameTakenError(str(name), owner)
 
 
-def _failure(rule: CompiledRule, what: str, exc: Exception) -> str:
-    if rule.rule.sensitive:
-        return f"the rule {title(rule)} {what}"
-    return f"the rule {title(rule)} {what}: {exc}"[:_MAX_MESSAGE]
+def _failed(rule: CompiledRule, what: str, exc: Exception, reason: Reason) -> RuleFailedError:
+    told = "" if rule.rule.sensitive else f": {exc}"
+    return RuleFailedError(rule.rule.uuid, f"the rule {title(rule)} {what}{told}"[:_MAX_MESSAGE], reason)
 
 
 def titles(rules: Sequence[CompiledRule]) -> str:

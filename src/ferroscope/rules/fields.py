@@ -147,12 +147,7 @@ def empty(name: str) -> Any:
 
 def put(document: Document, parts: Sequence[str], value: Any) -> None:
     """Set a value below ``document``, making objects on the way; ``RuleError`` where something else is there."""
-    current = document
-    for part in parts[:-1]:
-        current = current.setdefault(part, {})
-        if not isinstance(current, dict):
-            raise RuleError(f"{part!r} is no object, so nothing can be written below it")
-    current[parts[-1]] = value
+    _descend(document, parts[:-1])[parts[-1]] = value
 
 
 def take_out(document: Document, parts: Sequence[str]) -> bool:
@@ -170,13 +165,18 @@ def take_out(document: Document, parts: Sequence[str]) -> bool:
 
 def extend(document: Document, parts: Sequence[str], value: Any, *, unique: bool) -> None:
     """Append to the list below ``document``, making it where there is none; ``RuleError``."""
-    current = document
-    for part in parts[:-1]:
-        current = current.setdefault(part, {})
-        if not isinstance(current, dict):
-            raise RuleError(f"{part!r} is no object, so nothing can be written below it")
-    items = current.setdefault(parts[-1], [])
+    items = _descend(document, parts[:-1]).setdefault(parts[-1], [])
     if not isinstance(items, list):
         raise RuleError(f"{'/'.join(parts)} is no list, so it cannot be extended")
     if not unique or value not in items:
         items.append(value)
+
+
+def _descend(document: Document, parts: Sequence[str]) -> Document:
+    """Return the object at this place, making objects on the way; ``RuleError`` where something else is there."""
+    current = document
+    for part in parts:
+        current = current.setdefault(part, {})
+        if not isinstance(current, dict):
+            raise RuleError(f"{part!r} is no object, so nothing can be written below it")
+    return current
