@@ -1,18 +1,13 @@
-"""Names choose outcomes; the table, its page and the counters agree."""
+"""Names choose outcomes; the table and the counters agree."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 
 from ferroscope.sim.outcomes import OUTCOMES, TABLE, outcome_of
-from ferroscope.sim.reference import render
 from ferroscope.sim.roster import roster
 from ferroscope.sim.settings import FleetSettings
 from ferroscope.sim.tally import MEANINGS, Counters, Effect
-
-PAGE = Path(__file__).parents[3] / "docs" / "reference" / "simulator.md"
 
 
 @pytest.mark.parametrize("name", sorted(OUTCOMES))
@@ -35,10 +30,6 @@ def test_no_outcome_is_listed_twice_and_each_says_what_it_does() -> None:
 
 def test_every_counter_is_an_effect_with_a_meaning() -> None:
     assert set(Counters.__struct_fields__) == set(Effect) == set(MEANINGS)
-
-
-def test_the_reference_page_is_what_the_tables_say() -> None:
-    assert PAGE.read_text() == render(), "run: ferroscope docs simulator"
 
 
 def test_a_fleet_has_numbered_members_and_then_the_special_ones() -> None:

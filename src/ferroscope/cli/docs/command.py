@@ -14,9 +14,9 @@ from ferroscope.cli.exits import Failure
 # page -> (file, module that renders it)
 PAGES: Final[dict[str, tuple[str, str]]] = {
     "config": ("configuration.md", "ferroscope.cli.docs.configuration"),
-    "states": ("states.md", "ferroscope.domain.diagram"),
+    "states": ("states.md", "ferroscope.cli.docs.states"),
     "openapi": ("openapi.json", "ferroscope.cli.docs.api"),
-    "simulator": ("simulator.md", "ferroscope.sim.reference"),
+    "simulator": ("simulator.md", "ferroscope.cli.docs.simulator"),
     "cli": ("cli.md", "ferroscope.cli.docs.commands"),
     "hooks": ("hooks.md", "ferroscope.cli.docs.hooks"),
     "search": ("search.md", "ferroscope.cli.docs.searching"),

@@ -1,7 +1,4 @@
-"""Renders the simulator's reference page from its tables, so that the page cannot be wrong.
-
-``ferroscope docs simulator`` writes it.
-"""
+"""The reference of the simulator, from its own tables of outcomes and counters."""
 
 from __future__ import annotations
 
