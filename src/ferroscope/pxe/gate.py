@@ -33,8 +33,11 @@ class Gate:
     """One thread calls ``run``; ``sentence`` always says what the gate does.
 
     ``keep`` watches over a tenure from threads of its own (see ``runtime.keeper``). ``look_every``
-    is after how many seconds it looks for changes of which nobody told it.
+    is after how many seconds it looks for changes of which nobody told it. As long as it
+    ``may_be_open`` nobody may free what this process holds.
     """
+
+    may_be_open = False
 
     def __init__(
         self,
@@ -73,11 +76,10 @@ class Gate:
         # A refresh has to come well before the opening before it ends.
         self.period = min(1.0, profile.ttl / 6)
         self.sentence = "is closed and has not stood for its network yet"
-        # Nobody may free what this process holds while its gate could not be closed, and does not close by itself.
-        self.left_open = False
 
     def run(self) -> None:
         """Follow or lead until the process stops; closed at the end, whatever happens."""
+        self._measure(is_open=False)
         try:
             while not self._stop.is_set():
                 self._turn()
@@ -109,7 +111,7 @@ class Gate:
         """Close the gate, come what may; if even that fails the kernel's time-out does it. Never raises."""
         try:
             self._backend.close()
-            self.left_open = False
+            self.may_be_open = False
         except GateError as exc:
             _log.error("the gate could not be closed; what is open ends with its time-out", error=str(exc))
 
@@ -145,12 +147,14 @@ class Gate:
             self._load(tenure)
             tenure.progress()
             reset.wait(max(0.0, won_at + self._settings.guard - self._clock.monotonic()))
+            self.may_be_open = True
             opening.start()
             _log.info("gate open", network=self._settings.network, epoch=tenure.lease.epoch)
             self._follow(tenure, opening, reset)
         finally:
-            self.left_open = not opening.end()
-            if not self.left_open:
+            self.may_be_open = not opening.end()
+            self._measure(is_open=self.may_be_open)
+            if not self.may_be_open:
                 tenure.resign()
             # Else the office must not pass on before it has closed: it ends with its lease, and so does this process.
 
@@ -210,9 +214,13 @@ class Gate:
             f"{state}; {self._candidate.sentence}; {record.allowed} MACs allowed, {record.denied} denied, "
             f"changes up to {record.applied} applied"
         )
-        self._meter.gate(self._settings.network, is_open=record.open, allowed=record.allowed, denied=record.denied)
+        self._measure(is_open=record.open)
         if record != self._told and tenure.renew(data=msgspec.json.encode(record).decode()):
             self._told = record
+
+    def _measure(self, *, is_open: bool) -> None:
+        sets = self._feed.sets
+        self._meter.gate(self._settings.network, is_open=is_open, allowed=len(sets.allowed), denied=len(sets.denied))
 
     def _wait(self, seen: int, tenure: Tenure, opening: Opening, reset: StopFlag) -> None:
         """Wait for a change, or until it is time to look by oneself, showing signs of life."""

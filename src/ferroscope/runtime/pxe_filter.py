@@ -34,8 +34,6 @@ from ferroscope.runtime.member import Membership
 
 ROLE: Final = "pxe-filter"
 
-_NEVER: Final = 3600.0  # seconds; then it looks all the same
-
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _log = structlog.get_logger(__name__)
 
@@ -127,9 +125,12 @@ class PxeFilterProcess:
             membership.watch("gate", lambda: role.sentence)
             try:
                 code = self._play(role, backend)
+                if role.may_be_open:
+                    _log.error("the gate may still be open; its office ends with its lease, and is not handed on")
+                    code = EXIT_FAULT
                 return EXIT_CUT_OFF if membership.cut_off else code
             finally:
-                if not role.left_open:  # else its lease has to end by itself
+                if not role.may_be_open:
                     membership.leave()
         finally:
             backend.close()
@@ -142,7 +143,7 @@ class PxeFilterProcess:
             Feed(backend.store),
             gate,
             settings=settings,
-            look_every=settings.sync_period or _NEVER,
+            look_every=settings.sync_period or settings.reconcile_period,
             host=socket.gethostname(),
             keep=LeaseKeeper(profile, self._clock, meter=meter),
             profile=profile,

@@ -102,3 +102,17 @@ def _() -> Iterator[Any]:
 )
 def _() -> Iterator[Any]:
     yield opening.Opening, "_run", lambda _self: None
+
+
+@bug(
+    "gate-left-behind",
+    "a process that has no time to close its gate hands its office on",
+    rule="I4",
+    seeds=20,
+    kind="gates",
+    faults=("terminate", "slow firewall"),
+    mean_between_faults=5.0,
+    worker={"graceful_timeout": 0.2},
+)
+def _() -> Iterator[Any]:
+    yield gate.Gate, "may_be_open", property(lambda _self: False, lambda _self, _open: None)

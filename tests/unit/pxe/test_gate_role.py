@@ -21,6 +21,7 @@ from ferroscope.election import Candidate, Tenure
 from ferroscope.ports.clock import StopFlag
 from ferroscope.ports.errors import StoreUnavailableError
 from ferroscope.ports.gate import GateError
+from ferroscope.ports.meter import Silent
 from ferroscope.pxe.feed import Feed
 from ferroscope.pxe.gate import Gate
 from tests.support import examples
@@ -40,11 +41,12 @@ class Firewall:
         self.deny: set[int] = set()
         self.calls: list[str] = []
         self.fail: Callable[[str], bool] = lambda _call: False
+        self.error: type[Exception] = GateError
 
     def _called(self, call: str) -> None:
         self.calls.append(call)
         if self.fail(call):
-            raise GateError(f"{call} failed")
+            raise self.error(f"{call} failed")
 
     def install(self) -> None:
         self._called("install")
@@ -80,6 +82,15 @@ class Unstarted(threading.Thread):
         """Do not."""
 
 
+class GateMeter(Silent):
+    """What was last said of the gate: whether it is open, how many MACs are allowed and denied."""
+
+    said: tuple[bool, int, int] | None = None
+
+    def gate(self, network: str, *, is_open: bool, allowed: int, denied: int) -> None:
+        self.said = (is_open, allowed, denied)
+
+
 class Network:
     """One store, one clock, and gates with their firewalls; ``at`` says what happens at each look of a leader."""
 
@@ -92,6 +103,7 @@ class Network:
         self.records: list[GateRecord] = []
         self.at: dict[int, Callable[[], object]] = {}
         self.looks = 0
+        self.meter = GateMeter()
         self.gate = self._gate("a")
 
     def _gate(self, holder: str) -> Gate:
@@ -107,6 +119,7 @@ class Network:
             bus=self.bus,
             clock=self.clock,
             stop=self.stop,
+            meter=self.meter,
             new_flag=lambda: ManualStop(self.clock),
             new_thread=Unstarted,
         )
@@ -155,6 +168,30 @@ def test_a_leader_loads_opens_follows_tells_and_closes_at_its_end() -> None:
     assert network.store.read(lambda tx: tx.leases.list("pxe/"))[0].holder is None
 
 
+def test_the_gauge_says_closed_at_the_start_and_after_the_end() -> None:
+    network = Network()
+    network.node(IDLE)
+    seen: list[tuple[bool, int, int] | None] = []
+    network.at = {2: lambda: seen.append(network.meter.said), 3: network.stop.set}
+    network.gate.stand()
+    assert (seen, network.meter.said) == ([(True, 0, 1)], (False, 0, 1))
+    other = Network()
+    other.stop.set()
+    other.gate.run()
+    assert other.meter.said == (False, 0, 0)
+
+
+def test_a_gate_that_is_being_opened_may_be_open_until_it_is_closed() -> None:
+    """Whoever ends the process meanwhile must not hand its office on."""
+    network = Network()
+    seen: list[tuple[str, bool]] = []
+    network.firewall.fail = lambda call: bool(seen.append((call, network.gate.may_be_open)))
+    network.at = {2: network.stop.set}
+    network.gate.stand()
+    assert seen == [("close", False), ("load", False), ("hold", True), ("close", True)]
+    assert not network.gate.may_be_open
+
+
 def test_a_gate_that_is_not_renewed_closes_when_its_trust_ends() -> None:
     network = Network()
     network.gate.stand()
@@ -175,9 +212,10 @@ def test_a_change_that_does_not_apply_is_loaded_whole_and_if_that_fails_too_the_
     assert network.store.read(lambda tx: tx.leases.list("pxe/"))[0].holder is None, "whoever can, shall"
 
 
-def test_a_gate_that_cannot_be_held_open_gives_its_office_up() -> None:
+@pytest.mark.parametrize("error", [GateError, ValueError])
+def test_a_gate_that_cannot_be_held_open_gives_its_office_up(error: type[Exception]) -> None:
     network = Network()
-    network.firewall.fail = lambda call: call == "hold"
+    network.firewall.fail, network.firewall.error = lambda call: call == "hold", error
     with pytest.raises(GateError, match="hold failed"):
         network.gate.stand()
     assert network.tenure.resigned
@@ -203,10 +241,10 @@ def test_what_cannot_be_closed_and_does_not_close_by_itself_keeps_its_office_unt
     network.gate.stand()
     assert not network.tenure.resigned
     network.gate.fail_closed()
-    assert network.gate.left_open
+    assert network.gate.may_be_open
     network.firewall.fail = lambda _call: False
     network.gate.fail_closed()
-    assert not network.gate.left_open
+    assert not network.gate.may_be_open
 
 
 def test_a_store_that_does_not_answer_for_a_moment_closes_nothing() -> None:
