@@ -33,11 +33,8 @@ class Gate:
     """One thread calls ``run``; ``sentence`` always says what the gate does.
 
     ``keep`` watches over a tenure from threads of its own (see ``runtime.keeper``). ``look_every``
-    is after how many seconds it looks for changes of which nobody told it. As long as it
-    ``may_be_open`` nobody may free what this process holds.
+    is after how many seconds it looks for changes of which nobody told it.
     """
-
-    may_be_open = False
 
     def __init__(
         self,
@@ -71,6 +68,8 @@ class Gate:
         self._meter = meter
         self._new_flag = new_flag
         self._new_thread = new_thread
+        # Nobody may free what this process holds while its gate could not be closed, and does not close by itself.
+        self.left_open = False
         self._told = GateRecord()
         self._checked_at = 0.0
         # A refresh has to come well before the opening before it ends.
@@ -111,7 +110,7 @@ class Gate:
         """Close the gate, come what may; if even that fails the kernel's time-out does it. Never raises."""
         try:
             self._backend.close()
-            self.may_be_open = False
+            self.left_open = False
         except GateError as exc:
             _log.error("the gate could not be closed; what is open ends with its time-out", error=str(exc))
 
@@ -147,14 +146,15 @@ class Gate:
             self._load(tenure)
             tenure.progress()
             reset.wait(max(0.0, won_at + self._settings.guard - self._clock.monotonic()))
-            self.may_be_open = True
+            if self._stop.is_set():
+                return
             opening.start()
             _log.info("gate open", network=self._settings.network, epoch=tenure.lease.epoch)
             self._follow(tenure, opening, reset)
         finally:
-            self.may_be_open = not opening.end()
-            self._measure(is_open=self.may_be_open)
-            if not self.may_be_open:
+            self.left_open = not opening.end()
+            self._measure(is_open=self.left_open)
+            if not self.left_open:
                 tenure.resign()
             # Else the office must not pass on before it has closed: it ends with its lease, and so does this process.
 

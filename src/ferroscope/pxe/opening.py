@@ -92,20 +92,20 @@ class Opening:
             self.trouble = ""
         except Exception as exc:  # noqa: BLE001  # whatever it is: nobody else would hear of it
             self._doubtful_until = self._tenure.trusted_until
-            self._say("the gate could not be held open; it closes", exc)
+            self._say(_log.warning, "the gate could not be held open; it closes", exc)
 
     def _close(self) -> bool:
         try:
             self._backend.close()
         except Exception as exc:  # noqa: BLE001  # the time-out may still close it, so its end has to be waited for
-            self._say("the gate could not be closed", exc)
+            self._say(_log.error, "the gate could not be closed", exc)
             return False
         self.open_until = 0.0
         return True
 
-    def _say(self, what: str, exc: Exception) -> None:
+    def _say(self, log: Callable[..., object], what: str, exc: Exception) -> None:
         """Log trouble that is new, with a traceback where the backend does not know it."""
         before, self.trouble = self.trouble, str(exc) or type(exc).__name__
         if self.trouble != before:
             unknown = None if isinstance(exc, GateError) else exc
-            _log.error(what, backend=self._backend.name, error=self.trouble, exc_info=unknown)
+            log(what, backend=self._backend.name, error=self.trouble, exc_info=unknown)

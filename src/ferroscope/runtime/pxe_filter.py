@@ -28,7 +28,7 @@ from ferroscope.pxe.gate import Gate
 from ferroscope.runtime import signals
 from ferroscope.runtime.backend import Backend, SchemaError, ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock
-from ferroscope.runtime.keeper import LeaseKeeper
+from ferroscope.runtime.keeper import EXIT_LOST_LEADERSHIP, LeaseKeeper
 from ferroscope.runtime.life import EXIT_CUT_OFF, EXIT_FAULT, StartError, notify, process_name
 from ferroscope.runtime.member import Membership
 
@@ -123,14 +123,15 @@ class PxeFilterProcess:
             membership.start()
             role = self._build(gate, backend, membership.member.id, meter)
             membership.watch("gate", lambda: role.sentence)
+            thread = threading.Thread(target=role.run, name="gate", daemon=True)
             try:
-                code = self._play(role, backend)
-                if role.may_be_open:
-                    _log.error("the gate may still be open; its office ends with its lease, and is not handed on")
-                    code = EXIT_FAULT
+                code = self._play(thread, backend)
+                if not _has_closed(role, thread):
+                    _log.error("the gate has not closed in time; its office is not handed on, but ends with its lease")
+                    code = EXIT_LOST_LEADERSHIP
                 return EXIT_CUT_OFF if membership.cut_off else code
             finally:
-                if not role.may_be_open:
+                if _has_closed(role, thread):
                     membership.leave()
         finally:
             backend.close()
@@ -153,8 +154,7 @@ class PxeFilterProcess:
             meter=meter,
         )
 
-    def _play(self, role: Gate, backend: Backend) -> int:
-        thread = threading.Thread(target=role.run, name="gate", daemon=True)
+    def _play(self, thread: threading.Thread, backend: Backend) -> int:
         thread.start()
         notify("READY=1")
         _log.info("ready", roles=[ROLE])
@@ -180,3 +180,8 @@ class PxeFilterProcess:
         meter = build_metrics()
         _log.info("serves metrics", port=serve(self._settings.metrics, meter))
         return meter
+
+
+def _has_closed(role: Gate, thread: threading.Thread) -> bool:
+    """Whether somebody else may open now: the gate's thread has ended, and has closed it."""
+    return not thread.is_alive() and not role.left_open

@@ -11,6 +11,7 @@ import msgspec
 from ferroscope.adapters.gate import nftables
 from ferroscope.ports.gate import GateError
 from ferroscope.pxe import gate, opening
+from ferroscope.runtime import pxe_filter
 from tests.simulation.bugs.registry import bug
 
 
@@ -115,4 +116,4 @@ def _() -> Iterator[Any]:
     worker={"graceful_timeout": 0.2},
 )
 def _() -> Iterator[Any]:
-    yield gate.Gate, "may_be_open", property(lambda _self: False, lambda _self, _open: None)
+    yield pxe_filter, "_has_closed", lambda _role, _thread: True

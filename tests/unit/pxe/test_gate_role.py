@@ -181,15 +181,12 @@ def test_the_gauge_says_closed_at_the_start_and_after_the_end() -> None:
     assert other.meter.said == (False, 0, 0)
 
 
-def test_a_gate_that_is_being_opened_may_be_open_until_it_is_closed() -> None:
-    """Whoever ends the process meanwhile must not hand its office on."""
+def test_a_gate_whose_process_was_told_to_stop_while_the_guard_passed_does_not_open() -> None:
     network = Network()
-    seen: list[tuple[str, bool]] = []
-    network.firewall.fail = lambda call: bool(seen.append((call, network.gate.may_be_open)))
-    network.at = {2: network.stop.set}
+    network.stop.set()
     network.gate.stand()
-    assert seen == [("close", False), ("load", False), ("hold", True), ("close", True)]
-    assert not network.gate.may_be_open
+    assert network.firewall.calls == ["close", "load", "close"]
+    assert network.tenure.resigned
 
 
 def test_a_gate_that_is_not_renewed_closes_when_its_trust_ends() -> None:
@@ -241,10 +238,10 @@ def test_what_cannot_be_closed_and_does_not_close_by_itself_keeps_its_office_unt
     network.gate.stand()
     assert not network.tenure.resigned
     network.gate.fail_closed()
-    assert network.gate.may_be_open
+    assert network.gate.left_open
     network.firewall.fail = lambda _call: False
     network.gate.fail_closed()
-    assert not network.gate.may_be_open
+    assert not network.gate.left_open
 
 
 def test_a_store_that_does_not_answer_for_a_moment_closes_nothing() -> None:
