@@ -11,11 +11,8 @@ from typing import Any, Final
 from uuid import UUID
 
 from ferroscope.api.errors import BadRequestError, MissingError
-from ferroscope.domain import macs, names
+from ferroscope.domain import booleans, macs, names
 
-_BOOLEANS: Final = dict.fromkeys(("true", "1", "yes", "on", "t", "y"), True) | dict.fromkeys(
-    ("false", "0", "no", "off", "f", "n"), False
-)
 _INTEGER: Final = re.compile(r"\s*-?[0-9]{1,18}\s*\Z")
 _SHOWN: Final = 80
 
@@ -30,7 +27,7 @@ def boolean(field: str, value: bool | str) -> bool:
     """Return what ``value`` means: JSON's booleans, or true/false, yes/no, on/off, 1/0."""
     if isinstance(value, bool):
         return value
-    meaning = _BOOLEANS.get(value.strip().lower())
+    meaning = booleans.parse(value)
     if meaning is None:
         raise BadRequestError(f"{field} must be true or false; it was {shown(value)}.")
     return meaning

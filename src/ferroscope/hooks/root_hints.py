@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+from ferroscope.domain import booleans
 from ferroscope.domain.model import Document
 from ferroscope.hooks.text import listed, shown
 
@@ -200,7 +201,4 @@ def _lower(value: object) -> str | None:
 
 
 def _boolean(value: object) -> bool | None:
-    text = str(value).strip().lower() if isinstance(value, str | int) else ""
-    if text in ("true", "1", "t", "on", "y", "yes"):
-        return True
-    return False if text in ("false", "0", "f", "off", "n", "no") else None
+    return booleans.parse(str(value)) if isinstance(value, str | int) else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ferroscope.domain import names
+from ferroscope.domain import booleans, names
 from ferroscope.domain.model import Document, Node, Port
 from ferroscope.rules.errors import InvalidRuleError, RuleError
 from ferroscope.rules.limits import MAX_PATH
@@ -89,7 +89,6 @@ PORT_FIELDS: Final[dict[str, Check]] = {
     "category": _text(80),
 }
 
-_FLAG_WORDS: Final = {"true": True, "false": False, "yes": True, "no": False}
 _DOCUMENTS: Final = frozenset(
     {name for table in (NODE_FIELDS, PORT_FIELDS) for name in table if table[name] is _document}
 )
@@ -128,7 +127,8 @@ def set_field(thing: Node | Port, name: str, value: Any, known: dict[str, Check]
     """Write a whole field; ``RuleError`` where the value is not of its kind."""
     check = known[name]
     if check in (_flag, _flag_or_none) and isinstance(value, str):
-        value = _FLAG_WORDS.get(value.strip().lower(), value)
+        flag = booleans.parse(value)
+        value = value if flag is None else flag
     problem = check(value)
     if problem is not None:
         raise RuleError(f"{name} {problem}; it was {type(value).__name__} {str(value)[:60]!r}")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.domain import macs
+from ferroscope.domain import booleans, macs
 from ferroscope.domain.provision import INSPECTABLE, OF_STATE, RESTING_VERBS, Provision
 from ferroscope.domain.reasons import HINTS, Reason, hint
 from ferroscope.domain.states import ACTIVE, TRANSITIONS, State
@@ -111,3 +111,8 @@ def test_a_hint_is_one_sentence_of_advice_and_a_code_is_fit_for_scripts(reason: 
     assert re.fullmatch(r"[a-z]+(-[a-z]+)*", reason)
     assert hint(reason) == HINTS[reason]
     assert re.fullmatch(r"[A-Z].{20,120}\.", hint(reason))
+
+
+@pytest.mark.parametrize(("text", "meant"), [(" TRUE ", True), ("y", True), ("0", False), ("Off", False), ("", None)])
+def test_words_for_true_and_false(text: str, meant: bool | None) -> None:
+    assert booleans.parse(text) is meant

@@ -47,6 +47,11 @@ def test_whole_fields_are_set(path: str, value: Any, field: str) -> None:
     assert getattr(act("set-attribute", {"path": path, "value": value}).node, field) == expected
 
 
+@pytest.mark.parametrize(("word", "meant"), [(" Yes", True), ("on", True), ("1", True), ("off", False), ("F", False)])
+def test_a_flag_is_set_by_any_word_for_it(word: str, meant: bool) -> None:
+    assert act("set-attribute", {"path": "maintenance", "value": word}).node.maintenance is meant
+
+
 def test_fields_that_nothing_interprets_are_set_too() -> None:
     site = act("set-attribute", {"path": "description", "value": "found by a rule"})
     assert site.node.attributes == {"description": "found by a rule"}

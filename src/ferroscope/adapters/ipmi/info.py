@@ -13,6 +13,7 @@ import msgspec
 from ferroscope.adapters.driver_info import wrong
 from ferroscope.adapters.ipmi import bridging
 from ferroscope.adapters.ipmi.numbers import number
+from ferroscope.domain import booleans
 from ferroscope.domain.model import Document
 
 LEVELS: Final = ("ADMINISTRATOR", "OPERATOR", "USER", "CALLBACK")
@@ -21,16 +22,6 @@ _INTERFACES: Final = {"2.0": "lanplus", "1.5": "lan"}
 # Bytes, for each version of the protocol; IPMI 2.0, section 22.30.
 _MAX_PASSWORD: Final = {"2.0": 20, "1.5": 16}
 _MAX_KEY: Final = 20
-_FLAGS: Final = {
-    "true": True,
-    "1": True,
-    "yes": True,
-    "on": True,
-    "false": False,
-    "0": False,
-    "no": False,
-    "off": False,
-}
 _HOST: Final = re.compile(r"[A-Za-z0-9_.:%-]{1,255}\Z")
 
 PROPERTIES: Final[dict[str, str]] = {
@@ -123,7 +114,7 @@ def _flag(info: Document, name: str, *, default: bool) -> bool:
     value = info.get(name)
     if value is None or value == "":
         return default
-    found = _FLAGS.get(str(value).lower())
+    found = booleans.parse(str(value))
     if found is None:
         raise wrong(f"{name} must be true or false")
     return found

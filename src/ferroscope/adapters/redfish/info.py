@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ferroscope.adapters.driver_info import wrong
+from ferroscope.domain import booleans
 from ferroscope.domain.model import Document
 
 AUTH_TYPES: Final = ("auto", "session", "basic")
@@ -37,9 +38,6 @@ PROPERTIES: Final[dict[str, str]] = {
     "redfish_tls_ciphers": "OpenSSL's list of ciphers for TLS up to 1.2, such as ECDHE+AESGCM.",
     "deploy_iso": "URL of the ramdisk's ISO image, to be booted by virtual media; [inspector] ramdisk_iso unless set.",
 }
-
-_TRUE: Final = frozenset({"true", "yes", "on", "1", "t", "y"})
-_FALSE: Final = frozenset({"false", "no", "off", "0", "f", "n"})
 
 
 class Access(msgspec.Struct, frozen=True):
@@ -143,8 +141,8 @@ def _verify(value: Any) -> bool | str:
     if isinstance(value, bool):
         return value
     if isinstance(value, str) and value:
-        lowered = value.lower()
-        return True if lowered in _TRUE else False if lowered in _FALSE else value
+        flag = booleans.parse(value)
+        return value if flag is None else flag
     raise wrong("redfish_verify_ca must be true, false or the path of a CA file or directory")
 
 
