@@ -40,10 +40,6 @@ _INTERFACES: Final = {
 }
 
 
-# The roles of processes that carry requests out.
-_WORKING: Final = frozenset({"all", "worker"})
-
-
 class DriverListQuery(msgspec.Struct, frozen=True):
     """Query of GET /v1/drivers."""
 
@@ -122,8 +118,7 @@ def _known(context: ApiContext, call: Call[Any, None]) -> str:
 
 
 def _hosts(tx: Transaction) -> list[str]:
-    alive = [member for member in tx.members.list() if member.expires_at > tx.now]
-    return sorted({member.host for member in alive if member.role in _WORKING})
+    return sorted({member.host for member in tx.members.list() if member.works and member.is_alive(tx.now)})
 
 
 def _view(call: Call[Any, None], name: str, driver: Bmc, hosts: list[str], *, detail: bool) -> dict[str, Any]:

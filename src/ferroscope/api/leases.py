@@ -122,13 +122,12 @@ def release_lease(context: ApiContext, call: Call[ReleaseQuery, Release | None])
 
 def view(lease: Lease, *, told: bool = False) -> LeaseView:
     """Return the lease as callers see it; ``told``: with its term."""
-    held = lease.holder is not None and lease.remaining > 0
     return LeaseView(
         name=lease.name,
-        holder=lease.holder if held else None,
+        holder=lease.holder if lease.held else None,
         epoch=lease.epoch,
         duration=lease.duration,
-        remaining=round(lease.remaining, 3) if held else 0.0,
+        remaining=round(lease.remaining, 3) if lease.held else 0.0,
         acquired_at=iso_exact(lease.acquired_at),
         renewed_at=iso_exact(lease.renewed_at),
         expires_at=iso_exact(lease.expires_at),

@@ -147,14 +147,14 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
 
 def problems(seen: Seen, process: str) -> list[str]:
     """Return what somebody should look into, a sentence each."""
-    alive = [member for member in seen.members if member.expires_at > seen.now]
+    alive = [member for member in seen.members if member.is_alive(seen.now)]
     said = [
         f"{party.name_of(member)} has not been heard of for too long and counts as dead; "
         "what it held is free. Start it again, or leave it: it is forgotten an hour later"
         for member in seen.members
-        if member.expires_at <= seen.now
+        if not member.is_alive(seen.now)
     ]
-    working = any(member.role in ("all", "worker") for member in alive)
+    working = any(member.works for member in alive)
     waiting = sum(row.waiting for row in seen.backlog)
     if not working:
         what = f"; {waiting} requests wait" if waiting else ""
@@ -177,7 +177,7 @@ def _member(member: Member, now: float) -> MemberView:
         host=member.host,
         pid=member.pid,
         role=member.role,
-        alive=member.expires_at > now,
+        alive=member.is_alive(now),
         age=max(0.0, round(now - member.started_at, 3)),
         silent_for=silent,
         started_at=iso_exact(member.started_at),
@@ -195,7 +195,7 @@ def _lease(lease: Lease, names: dict[str, str]) -> LeaseView:
 
 
 def _gate(lease: Lease, names: dict[str, str]) -> GateView:
-    record, held = decode_record(lease.data), lease.holder is not None and lease.remaining > 0
+    record, held = decode_record(lease.data), lease.held
     return GateView(
         network=lease.name.removeprefix(LEASE_PREFIX),
         open=held and record.open,
@@ -215,7 +215,7 @@ def _is_closed(lease: Lease) -> bool:
     """Whether a network's gate is in use, but open nowhere; one that was stopped in good order is not in use."""
     if not lease.name.startswith(LEASE_PREFIX) or lease.holder is None:
         return False
-    return lease.remaining <= 0 or not decode_record(lease.data).open
+    return not lease.held or not decode_record(lease.data).open
 
 
 def _closed(lease: Lease) -> str:

@@ -27,6 +27,11 @@ class Lease(msgspec.Struct, kw_only=True, frozen=True):
     remaining: float = 0.0
     data: str = ""
 
+    @property
+    def held(self) -> bool:
+        """Whether somebody had it when it was read."""
+        return self.holder is not None and self.remaining > 0
+
 
 class LeaseProfile(msgspec.Struct, kw_only=True, frozen=True):
     """How long a lease lives, how often it is renewed, how often candidates look; in seconds.

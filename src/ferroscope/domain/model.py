@@ -170,3 +170,12 @@ class Member(msgspec.Struct, kw_only=True, frozen=True):
     expires_at: float = 0.0
     sentence: str = ""
     detail: Document = {}
+
+    @property
+    def works(self) -> bool:
+        """Whether it carries requests out."""
+        return self.role in ("all", "worker")
+
+    def is_alive(self, now: float) -> bool:
+        """Whether it was heard of lately; ``now`` by the database's clock."""
+        return self.expires_at > now

@@ -209,7 +209,7 @@ def _nodes(rows: list[Population]) -> Metric:
 def _members(members: list[Member], now: float) -> Metric:
     counts: dict[tuple[str, str], int] = {}
     for member in members:
-        key = (member.role, "alive" if member.expires_at > now else "dead")
+        key = (member.role, "alive" if member.is_alive(now) else "dead")
         counts[key] = counts.get(key, 0) + 1
     gauge = _gauge("ferroscope_members")
     for key, count in sorted(counts.items()):
@@ -221,7 +221,7 @@ def _leases(tx: Transaction) -> list[Metric]:
     held, epoch = _gauge("ferroscope_lease_held"), _gauge("ferroscope_lease_epoch")
     remaining = _gauge("ferroscope_lease_remaining_seconds")
     for lease in tx.leases.list():
-        held.add_metric((lease.name,), lease.holder is not None and lease.remaining > 0)
+        held.add_metric((lease.name,), lease.held)
         epoch.add_metric((lease.name,), lease.epoch)
         remaining.add_metric((lease.name,), lease.remaining)
     return [held, epoch, remaining]

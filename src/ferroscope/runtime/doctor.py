@@ -189,11 +189,11 @@ def _writing(backend: Backend) -> Check:
 def _members(settings: Settings, backend: Backend) -> Iterator[Check]:
     def read(tx: Transaction) -> tuple[list[Member], float, float, dict[str, bool]]:
         oldest = max((tx.now - row.oldest for row in tx.figures.backlog()), default=0.0)
-        held = {lease.name: lease.holder is not None and lease.remaining > 0 for lease in tx.leases.list("periodic/")}
+        held = {lease.name: lease.held for lease in tx.leases.list("periodic/")}
         return list(tx.members.list()), tx.now, oldest, held
 
     members, now, oldest, held = backend.store.read(read)
-    alive = [member for member in members if member.expires_at > now]
+    alive = [member for member in members if member.is_alive(now)]
     for member in members:
         if member not in alive:
             said = (
@@ -202,7 +202,7 @@ def _members(settings: Settings, backend: Backend) -> Iterator[Check]:
             yield Check(
                 "members", "note", f"{said} and counts as dead; what it held is free", "start it again, or leave it"
             )
-    working = [member for member in alive if member.role in ("all", "worker")]
+    working = [member for member in alive if member.works]
     if not working:
         yield Check("members", "note", "no worker is alive", "start one: ferroscope worker (or ferroscope all)")
     else:
