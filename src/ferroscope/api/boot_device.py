@@ -15,7 +15,7 @@ from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.documented import Device
 from ferroscope.api.errors import BadRequestError
-from ferroscope.api.nodes import node_ident
+from ferroscope.api.idents import node_ident
 from ferroscope.api.scalars import boolean, shown
 from ferroscope.domain.states import Event
 from ferroscope.ports.bmc import BootDevice

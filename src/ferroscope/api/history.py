@@ -15,8 +15,8 @@ from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.documented import Limit, SortDir, Uuid, one_of
 from ferroscope.api.errors import MissingError
+from ferroscope.api.idents import node_ident
 from ferroscope.api.links import Link, own
-from ferroscope.api.nodes import node_ident
 from ferroscope.api.times import iso
 from ferroscope.domain.model import Entry
 from ferroscope.domain.reasons import HINTS, Reason
@@ -62,7 +62,7 @@ def list_history(context: ApiContext, call: Call[HistoryQuery, None]) -> Reply:
     size = paging.page_size(asked.limit, context.settings.api.max_limit)
     sort = paging.sort_field(asked.sort_key, _SORT_FIELDS)
     descending = paging.descending(asked.sort_dir)
-    marker = scalars.uuid("marker", asked.marker) if asked.marker is not None else None
+    marker = paging.marker(asked.marker)
 
     def work(tx: Transaction) -> tuple[str, list[Entry], bool]:
         node = tx.nodes.get(ident).uuid

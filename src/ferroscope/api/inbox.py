@@ -14,7 +14,7 @@ from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.documented import Mac
 from ferroscope.api.errors import BadRequestError, MissingError, StateConflictError
-from ferroscope.api.nodes import node_ident
+from ferroscope.api.idents import node_ident
 from ferroscope.api.times import iso
 from ferroscope.domain import macs
 from ferroscope.domain.model import Node

@@ -51,7 +51,7 @@ def list_rules(context: ApiContext, call: Call[RuleListQuery, None]) -> Reply:
     size = paging.page_size(asked.limit, context.settings.api.max_limit)
     query = Query(
         filters={} if asked.phase is None else {"phase": asked.phase},
-        marker=scalars.uuid("marker", asked.marker) if asked.marker is not None else None,
+        marker=paging.marker(asked.marker),
         sort_key=paging.sort_field(asked.sort_key, rule_view.SORT_FIELDS),
         descending=paging.descending(asked.sort_dir),
     )

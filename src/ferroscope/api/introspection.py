@@ -6,16 +6,17 @@ reference of ironic-inspector and what its clients do.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from ferroscope import transition
-from ferroscope.api import scalars
+from ferroscope.api import paging, scalars
 from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.documented import IntrospectionState, LimitOrZero, Uuid
 from ferroscope.api.errors import BadRequestError, MissingError
+from ferroscope.api.idents import introspected_ident
 from ferroscope.api.links import Link, own
 from ferroscope.api.times import iso
 from ferroscope.domain.model import Node
@@ -69,14 +70,9 @@ def introspected(tx: Transaction, ident: str, *, lock: bool = False) -> tuple[No
     return node, node.inspection
 
 
-def node_ident(call: Call[Any, Any]) -> str:
-    """Return the UUID or name that the path gives for a node."""
-    return scalars.ident("node", call.node)
-
-
 def start_introspection(context: ApiContext, call: Call[StartQuery, None]) -> Reply:
     """Start an introspection; any number of starts at once are one."""
-    ident = node_ident(call)
+    ident = introspected_ident(call)
 
     def work(tx: Transaction) -> None:
         transition.start(
@@ -93,7 +89,7 @@ def start_introspection(context: ApiContext, call: Call[StartQuery, None]) -> Re
 
 def get_introspection(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Show how the newest introspection of a node stands."""
-    ident = node_ident(call)
+    ident = introspected_ident(call)
     return Reply(200, _status(context.store.read(lambda tx: introspected(tx, ident)[0]), call.url))
 
 
@@ -103,7 +99,7 @@ def list_introspections(context: ApiContext, call: Call[IntrospectionListQuery, 
     query = Query(
         filters={"state": _states(asked.state)},
         limit=_limit(asked.limit, context.settings.api.max_limit),
-        marker=scalars.uuid("marker", asked.marker) if asked.marker is not None else None,
+        marker=paging.marker(asked.marker),
         sort_key="inspection_started_at",
         descending=True,
     )
@@ -114,7 +110,7 @@ def list_introspections(context: ApiContext, call: Call[IntrospectionListQuery, 
 
 def abort_introspection(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Abort the introspection of a node."""
-    ident = node_ident(call)
+    ident = introspected_ident(call)
     context.store.write(
         lambda tx: transition.submit(tx, introspected(tx, ident, lock=True)[0], Event.ABORT, process=context.process)
     )

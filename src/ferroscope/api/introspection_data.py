@@ -12,7 +12,8 @@ import msgspec
 from ferroscope.api import reapplying, stored_data
 from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
-from ferroscope.api.introspection import Accepted, introspected, node_ident
+from ferroscope.api.idents import introspected_ident
+from ferroscope.api.introspection import Accepted, introspected
 from ferroscope.ports.data import Part
 
 
@@ -34,11 +35,11 @@ def get_unprocessed_data(context: ApiContext, call: Call[NoQuery, None]) -> Repl
 
 def reapply(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Process the stored data again, or the data that is given."""
-    reapplying.submit(context, node_ident(call), call.raw)
+    reapplying.submit(context, introspected_ident(call), call.raw)
     return Reply(202, Accepted())
 
 
 def _data(context: ApiContext, call: Call[NoQuery, None], parts: tuple[Part, ...], beside: Part) -> Reply:
-    ident = node_ident(call)
+    ident = introspected_ident(call)
     node, found = stored_data.of_node(context, lambda tx: introspected(tx, ident)[0], parts)
     return Reply(200, stored_data.merged(reapplying.there(node, found), beside))

@@ -14,7 +14,7 @@ from ferroscope.api import inventory_revisions, reapplying, stored_data
 from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import MissingError
-from ferroscope.api.nodes import node_ident
+from ferroscope.api.idents import node_ident
 
 
 class NodeInventory(msgspec.Struct, frozen=True):

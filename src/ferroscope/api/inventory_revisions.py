@@ -14,7 +14,7 @@ from ferroscope.api import scalars, stored_data
 from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import BadRequestError, MissingError
-from ferroscope.api.nodes import node_ident
+from ferroscope.api.idents import node_ident
 from ferroscope.api.times import iso
 from ferroscope.domain import diff
 from ferroscope.domain.model import Inspection

@@ -12,8 +12,8 @@ from msgspec import UNSET, UnsetType
 
 from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
+from ferroscope.api.idents import node_ident
 from ferroscope.api.node_view import NodeStates, old_provision_state
-from ferroscope.api.nodes import node_ident
 from ferroscope.api.times import iso
 from ferroscope.domain.model import Node
 from ferroscope.ports.store import Transaction

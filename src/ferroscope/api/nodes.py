@@ -5,14 +5,13 @@ Every write is one transaction. Source: the Bare Metal API reference.
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from ferroscope.api import node_filters, node_input, paging, patch, scalars
 from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import BadRequestError, NotAcceptableError, StateConflictError
+from ferroscope.api.idents import node_ident
 from ferroscope.api.node_fields import BY_NAME, SORT_FIELDS, Field, NodeField
 from ferroscope.api.node_filters import NodeListQuery
 from ferroscope.api.node_input import NodeCreate, NodeSettable
@@ -25,7 +24,6 @@ from ferroscope.ports.errors import NotFoundError
 from ferroscope.ports.store import Query, Transaction
 
 _ENROLL_SINCE = 11
-_NAMES_SINCE = 5
 
 
 class NodeQuery(msgspec.Struct, frozen=True):
@@ -38,11 +36,6 @@ class NodePatchQuery(msgspec.Struct, frozen=True):
     """Query of PATCH /v1/nodes/{node}."""
 
     reset_interfaces: bool | None = None
-
-
-def node_ident(call: Call[Any, Any]) -> str:
-    """Return the UUID or name that the path gives for a node."""
-    return scalars.ident("node", call.node, named=call.minor >= _NAMES_SINCE)
 
 
 def list_nodes(context: ApiContext, call: Call[NodeListQuery, None]) -> Reply:
@@ -65,7 +58,7 @@ def _list(context: ApiContext, call: Call[NodeListQuery, None], fields: tuple[Fi
     size = paging.page_size(asked.limit, context.settings.api.max_limit)
     query = Query(
         filters=node_filters.stored(asked),
-        marker=scalars.uuid("marker", asked.marker) if asked.marker is not None else None,
+        marker=paging.marker(asked.marker),
         sort_key=paging.sort_field(asked.sort_key, SORT_FIELDS),
         descending=paging.descending(asked.sort_dir),
     )

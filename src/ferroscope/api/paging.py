@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from ferroscope.api import scalars
 from ferroscope.api.errors import BadRequestError
 from ferroscope.ports.store import Query
 
@@ -37,6 +38,11 @@ def page_size(limit: int | None, maximum: int) -> int:
     return min(limit, maximum)
 
 
+def marker(given: str | None) -> str | None:
+    """Return the UUID after which a page begins; None for the first page."""
+    return None if given is None else scalars.uuid("marker", given)
+
+
 def descending(sort_dir: str) -> bool:
     """Return whether the order is ``desc``."""
     if sort_dir not in ("asc", "desc"):
@@ -58,13 +64,13 @@ def read(
     wanted = size + 1
     chunk = wanted
     found: list[T] = []
-    marker = query.marker
+    after = query.marker
     while True:
-        batch = items(msgspec.structs.replace(query, marker=marker, limit=chunk))
+        batch = items(msgspec.structs.replace(query, marker=after, limit=chunk))
         found += batch if keep is None else [item for item in batch if keep(item)]
         if len(found) >= wanted or len(batch) < chunk:
             return found[:size], len(found) > size
-        marker, chunk = batch[-1].uuid, max(wanted, _CHUNK)
+        after, chunk = batch[-1].uuid, max(wanted, _CHUNK)
 
 
 def next_link(url: str, path: str, query: msgspec.Struct, size: int, last: str) -> str:

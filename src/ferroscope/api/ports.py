@@ -14,6 +14,7 @@ from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.documented import Limit, Mac, SortDir, Uuid
 from ferroscope.api.errors import BadRequestError, MissingError, NotAcceptableError
+from ferroscope.api.idents import named_node
 from ferroscope.api.node_view import chosen_fields
 from ferroscope.api.patch import Operation
 from ferroscope.api.port_input import PortCreate, PortSettable
@@ -32,7 +33,6 @@ from ferroscope.domain.model import Port
 from ferroscope.ports.errors import NotFoundError
 from ferroscope.ports.store import Query, Transaction
 
-_NODE_NAMES_SINCE: Final = 5
 _NAMES_SINCE: Final = 88
 
 
@@ -90,11 +90,11 @@ def _list(
         raise BadRequestError("The path names the node already; leave node and node_uuid out.")
     check_known([asked.sort_key], call.minor)
     node = node or asked.node_uuid or asked.node
-    owner = scalars.ident("node", node, named=call.minor >= _NODE_NAMES_SINCE) if node is not None else None
+    owner = named_node(call, node) if node is not None else None
     size = paging.page_size(asked.limit, context.settings.api.max_limit)
     query = Query(
         filters={"address": scalars.mac("address", asked.address)} if asked.address is not None else {},
-        marker=scalars.uuid("marker", asked.marker) if asked.marker is not None else None,
+        marker=paging.marker(asked.marker),
         sort_key=paging.sort_field(asked.sort_key, SORT_FIELDS),
         descending=paging.descending(asked.sort_dir),
     )

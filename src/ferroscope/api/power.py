@@ -15,7 +15,7 @@ from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.documented import REBOOT, Limit, PowerState
 from ferroscope.api.errors import BadRequestError, NotAcceptableError, StateConflictError
-from ferroscope.api.nodes import node_ident
+from ferroscope.api.idents import node_ident
 from ferroscope.api.scalars import shown
 from ferroscope.domain.states import Event
 from ferroscope.ports.bmc import Power

@@ -16,7 +16,7 @@ from ferroscope.api import documented
 from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import BadRequestError, NotAcceptableError, StateConflictError
-from ferroscope.api.nodes import node_ident
+from ferroscope.api.idents import node_ident
 from ferroscope.api.scalars import shown
 from ferroscope.domain.model import Node
 from ferroscope.domain.provision import INSPECTABLE, RESTING_VERBS, Provision

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ferroscope.api import paging, scalars
+from ferroscope.api import paging
 from ferroscope.api.call import Call, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.documented import Limit, Uuid
@@ -58,7 +58,7 @@ def search(context: ApiContext, call: Call[SearchQuery, None]) -> Reply:
     except QueryError as exc:
         raise BadRequestError(f"The query cannot be understood: {exc}.") from None
     size = paging.page_size(asked.limit, context.settings.api.max_limit)
-    after = scalars.uuid("marker", asked.marker) if asked.marker is not None else ""
+    after = paging.marker(asked.marker) or ""
 
     def work(tx: Transaction) -> tuple[list[Match], dict[str, list[Fact]]]:
         found = list(tx.facts.search(query, size + 1, after=after))

@@ -11,12 +11,12 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ferroscope.api import paging, scalars
+from ferroscope.api import paging
 from ferroscope.api.call import Call, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.documented import Limit, Uuid
 from ferroscope.api.history import hint_of
-from ferroscope.api.nodes import node_ident
+from ferroscope.api.idents import node_ident
 from ferroscope.api.times import iso_exact
 from ferroscope.domain.model import Entry, Inspection
 from ferroscope.ports.store import Query, Transaction
@@ -113,7 +113,7 @@ def get_timeline(context: ApiContext, call: Call[PageQuery, None]) -> Reply:
 
 
 def _page(tx: Transaction, call: Call[PageQuery, None], node: str, size: int) -> tuple[list[Inspection], bool]:
-    marker = scalars.uuid("marker", call.query.marker) if call.query.marker is not None else None
+    marker = paging.marker(call.query.marker)
     query = Query(filters={"node": node}, marker=marker, sort_key="started_at", descending=True)
     return paging.read(tx.inspections.list, query, size)
 
