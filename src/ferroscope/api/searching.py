@@ -12,7 +12,7 @@ from ferroscope.api.call import Call, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.documented import Limit, Uuid
 from ferroscope.api.errors import BadRequestError
-from ferroscope.domain.facts import Fact
+from ferroscope.domain.facts import Fact, number, text
 from ferroscope.domain.query import QueryError, parse
 from ferroscope.ports.facts import Match
 from ferroscope.ports.store import Transaction
@@ -73,15 +73,16 @@ def search(context: ApiContext, call: Call[SearchQuery, None]) -> Reply:
 def _view(match: Match, facts: list[Fact]) -> FoundNode:
     node = next((fact for fact in facts if fact.kind == "node"), Fact("node", 0))
     cpu = next((fact for fact in facts if fact.kind == "cpu"), Fact("cpu", 0))
+    memory, cpus = number(node, "memory"), number(cpu, "count")
     return FoundNode(
         uuid=match.uuid,
         name=match.name,
-        vendor=node.t1,
-        product=node.t2,
-        serial=node.t3,
-        memory_gb=None if node.n1 is None else round(node.n1 / _GIB, 3),
-        storage=node.n2,
-        cpu=cpu.t1,
-        cpus=None if cpu.n1 is None else int(cpu.n1),
-        arch=cpu.t2,
+        vendor=text(node, "vendor"),
+        product=text(node, "product"),
+        serial=text(node, "serial"),
+        memory_gb=None if memory is None else round(memory / _GIB, 3),
+        storage=number(node, "storage"),
+        cpu=text(cpu, "model"),
+        cpus=None if cpus is None else int(cpus),
+        arch=text(cpu, "arch"),
     )

@@ -133,6 +133,18 @@ def fold(text: str, *, vendor: bool = False) -> str:
     return folded
 
 
+def text(fact: Fact, field: str) -> str | None:
+    """Return what a field of the part says, one that is a text; see ``KINDS``."""
+    found: str | None = getattr(fact, KINDS[fact.kind][field].column)
+    return found
+
+
+def number(fact: Fact, field: str) -> float | None:
+    """Return what a field of the part says, one that is a number, in its unit; see ``KINDS``."""
+    found: float | None = getattr(fact, KINDS[fact.kind][field].column)
+    return found
+
+
 def derive(inventory: Any, plugin_data: Any) -> list[Fact]:
     """Return the rows of a machine, in an order that the same data always gives."""
     found = []
