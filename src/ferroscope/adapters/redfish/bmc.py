@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ferroscope.adapters.driver_info import problem
@@ -126,7 +126,7 @@ class RedfishBmc:
         with self._opening:  # cached_property knows no threads
             clients = self._clients
         with Deadline(seconds or self._timeout) as deadline:
-            attempt = lambda: self._attempt(clients, access, what, work, deadline)  # noqa: E731
+            attempt = partial(self._attempt, clients, access, what, work, deadline)
             return while_there_is_time(attempt, deadline.remaining, self._stop)
 
     def _attempt(

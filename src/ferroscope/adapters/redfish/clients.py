@@ -29,9 +29,6 @@ from ferroscope.ports.errors import BmcError
 
 _FAREWELL: Final = 2.0  # seconds for closing a session
 
-# What it logs is in our errors already, without what a BMC echoes: a password, for one.
-logging.getLogger("sushy").setLevel(logging.CRITICAL + 1)
-
 
 class _Connector(sushy_connector.Connector):  # type: ignore[misc]
     """sushy's connector over a bounded session, with what is left of the deadline as its time-out."""
@@ -142,6 +139,8 @@ class Clients:
         self._limit = limit
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[Any, ...], Client] = OrderedDict()
+        # What sushy logs is in our errors already, without what a BMC echoes: a password, for one.
+        logging.getLogger("sushy").setLevel(logging.CRITICAL + 1)
 
     def get(self, access: Access) -> Client:
         """Return the client for ``access``: the one that is kept, or a new one."""

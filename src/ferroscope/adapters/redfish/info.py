@@ -46,7 +46,7 @@ class Access(msgspec.Struct, frozen=True):
     url: str
     system: str | None
     username: str | None
-    password: str = msgspec.field(default="", name="password")
+    password: str = ""
     verify: bool | str = True
     auth_type: str = "auto"
     root: str = "/redfish/v1/"

@@ -38,10 +38,10 @@ def nics(system: Any) -> list[OutOfBandNic]:
     """Return the NICs with a MAC, in the service's order, each MAC once."""
     found: dict[str, OutOfBandNic] = {}
     for member in _members(lambda: system.ethernet_interfaces.get_members()):
-        mac = macs.normalize(str(member.mac_address or member.permanent_mac_address or ""))
+        mac = _mac(member)
         if mac is not None:
-            gone = member.status is not None and member.status.state in _GONE
-            found.setdefault(mac, OutOfBandNic(mac=mac, name=str(member.identity or mac), enabled=not gone))
+            nic = OutOfBandNic(mac=mac, name=str(member.identity or mac), enabled=not _is_gone(member))
+            found.setdefault(mac, nic)
     return list(found.values())
 
 
@@ -62,7 +62,7 @@ def collect(system: Any) -> Document:
 
 def _interfaces(system: Any) -> list[Document]:
     speeds = {
-        macs.normalize(str(member.mac_address or member.permanent_mac_address or "")): _number(member.speed_mbps)
+        _mac(member): _number(member.speed_mbps)
         for member in _members(lambda: system.ethernet_interfaces.get_members())
     }
     return [_interface(nic) | _known({"speed_mbps": speeds.get(nic.mac)}) for nic in nics(system)]
@@ -76,10 +76,19 @@ def _bmc_mac(system: Any) -> str | None:
     """Return the MAC of the BMC's own first NIC that is there."""
     for manager in _members(lambda: system.managers):
         for member in _members(partial(lambda one: one.ethernet_interfaces.get_members(), manager)):
-            mac = macs.normalize(str(member.mac_address or member.permanent_mac_address or ""))
-            if mac is not None and (member.status is None or member.status.state not in _GONE):
+            mac = _mac(member)
+            if mac is not None and not _is_gone(member):
                 return mac
     return None
+
+
+def _mac(member: Any) -> str | None:
+    """Return the MAC of an Ethernet interface, in the stored form."""
+    return macs.normalize(str(member.mac_address or member.permanent_mac_address or ""))
+
+
+def _is_gone(member: Any) -> bool:
+    return member.status is not None and member.status.state in _GONE
 
 
 def _cpu(system: Any) -> Document:
