@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ferroscope import election
-from ferroscope.adapters.sql import leases, records
+from ferroscope.adapters.sql import leases, members
 from ferroscope.ports.errors import LeaseLostError, StoreUnavailableError
 from tests.simulation.bugs.registry import bug
 
@@ -91,4 +91,4 @@ def _() -> Iterator[Any]:
         self._resigned = self._over = True
 
     yield election.Tenure, "resign", resign
-    yield records, "_FREE_LEASES", records._FREE_LEASES.where(_l.epoch < 0)
+    yield members, "_FREE_LEASES", members._FREE_LEASES.where(_l.epoch < 0)

@@ -67,6 +67,8 @@ _PENDING = select(*REQUEST.columns).where(_r.node == bindparam("node")).order_by
 
 
 class SqlRequests:
+    """See ``ports.store.Requests``."""
+
     def __init__(self, tx: SqlTransaction) -> None:
         self._tx = tx
 

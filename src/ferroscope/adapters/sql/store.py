@@ -20,14 +20,19 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.sql.elements import ClauseElement
 
 from ferroscope.adapters.sql import dialect, session
+from ferroscope.adapters.sql.addresses import SqlAddresses
+from ferroscope.adapters.sql.data import SqlInspectionData
 from ferroscope.adapters.sql.discovery import SqlDiscoveries, SqlRejections
 from ferroscope.adapters.sql.facts import SqlFacts
 from ferroscope.adapters.sql.figures import SqlFigures
+from ferroscope.adapters.sql.inspections import SqlInspections
+from ferroscope.adapters.sql.journal import SqlJournal
 from ferroscope.adapters.sql.leases import SqlLeases
 from ferroscope.adapters.sql.macs import SqlMacs
-from ferroscope.adapters.sql.nodes import SqlInspections, SqlNodes, SqlPorts
+from ferroscope.adapters.sql.members import SqlMembers
+from ferroscope.adapters.sql.nodes import SqlNodes
 from ferroscope.adapters.sql.objects import SqlObjects
-from ferroscope.adapters.sql.records import SqlAddresses, SqlInspectionData, SqlJournal, SqlMembers
+from ferroscope.adapters.sql.ports import SqlPorts
 from ferroscope.adapters.sql.requests import SqlRequests
 from ferroscope.adapters.sql.rules import SqlRules
 from ferroscope.adapters.sql.staleness import Staleness

@@ -1,0 +1,77 @@
+"""The indexes by which a machine that calls back is found, in SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import Select, bindparam, delete, or_, select
+
+from ferroscope.adapters.sql import inserts, schema
+from ferroscope.adapters.sql.nodes import NODE
+from ferroscope.adapters.sql.query import one_of, padded, several
+from ferroscope.domain.lookup import Candidates, Evidence
+from ferroscope.domain.model import Node
+from ferroscope.domain.states import State
+
+if TYPE_CHECKING:
+    from ferroscope.adapters.sql.store import SqlTransaction
+
+_AWAITED: Final = (State.STARTING, State.WAITING)
+
+_p, _b = schema.ports.c, schema.bmc_addresses.c
+_BY_UUID = select(*NODE.columns).where(schema.nodes.c.uuid == bindparam("uuid"))
+_DELETE_BMC = delete(schema.bmc_addresses).where(_b.node == bindparam("_node"))
+_BMC_OF = select(_b.address).where(_b.node == bindparam("node"))
+
+
+@lru_cache(maxsize=16)
+def _by_mac(addresses: int) -> Select[Any]:
+    owners = select(_p.node).where(one_of(_p.address, "address", addresses))
+    return select(*NODE.columns).where(schema.nodes.c.uuid.in_(owners))
+
+
+@lru_cache(maxsize=16)
+def _by_machine(addresses: int) -> Select[Any]:
+    macs = schema.machine_macs.c
+    owners = select(macs.node).where(one_of(macs.address, "address", addresses))
+    return select(*NODE.columns).where(schema.nodes.c.uuid.in_(owners))
+
+
+@lru_cache(maxsize=16)
+def _by_bmc(addresses: int) -> Select[Any]:
+    owners = select(_b.node).where(one_of(_b.address, "address", addresses))
+    awaited = or_(*(schema.nodes.c.state == state for state in _AWAITED))
+    return select(*NODE.columns).where(schema.nodes.c.uuid.in_(owners), awaited)
+
+
+class SqlAddresses:
+    """See ``ports.store.Addresses``."""
+
+    def __init__(self, tx: SqlTransaction) -> None:
+        self._tx = tx
+
+    def candidates(self, evidence: Evidence) -> Candidates:
+        by_uuid: Sequence[Node] = ()
+        by_mac: Sequence[Node] = ()
+        by_bmc: Sequence[Node] = ()
+        if evidence.uuid:
+            by_uuid = self._find(_BY_UUID, {"uuid": evidence.uuid})
+        if evidence.macs:
+            macs = padded(evidence.macs)
+            by_mac = self._find(_by_mac(len(macs)), several("address", macs))
+            by_mac = by_mac or self._find(_by_machine(len(macs)), several("address", macs))
+        if evidence.bmc_addresses:
+            addresses = padded(evidence.bmc_addresses)
+            by_bmc = self._find(_by_bmc(len(addresses)), several("address", addresses))
+        return Candidates(by_uuid=by_uuid[0] if by_uuid else None, by_mac=by_mac, by_bmc=by_bmc)
+
+    def _find(self, statement: Select[Any], given: dict[str, Any]) -> list[Node]:
+        return [NODE.from_row(row) for row in self._tx.run(statement, given)]
+
+    def set_bmc(self, node: str, addresses: Iterable[str]) -> None:
+        wanted = set(addresses)
+        if set(self._tx.run(_BMC_OF, {"node": node}).scalars()) != wanted:
+            self._tx.run(_DELETE_BMC, {"_node": node})
+            inserts.add(self._tx, schema.bmc_addresses, ("address", "node"), [(one, node) for one in sorted(wanted)])

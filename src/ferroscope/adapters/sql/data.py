@@ -1,0 +1,99 @@
+"""Inspection data in SQL, as far as it is in the database and not in an object store."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import LargeBinary, Select, and_, bindparam, delete, or_, select, update
+
+from ferroscope.adapters.sql import schema
+from ferroscope.adapters.sql.dialect import largest_value, upsert
+from ferroscope.adapters.sql.query import one_of, several
+from ferroscope.domain.states import State
+from ferroscope.ports.data import Held, Part
+
+if TYPE_CHECKING:
+    from ferroscope.adapters.sql.store import SqlTransaction
+
+_CODEC: Final = "zlib"
+# Level 1 makes a tenth of an inventory in a third of a millisecond; more gains little.
+_LEVEL: Final = 1
+
+_d, _i = schema.inspection_data.c, schema.inspections.c
+_APPEND_PART = (
+    update(schema.inspection_data)
+    .where(_d.inspection == bindparam("_inspection"), _d.part == bindparam("_part"))
+    .values(content=_d.content.concat(bindparam("_more", type_=LargeBinary())))
+)
+_HELD = select(_d.inspection, _d.part, _d.node, _d.created_at).order_by(_d.inspection, _d.part)
+_HELD_OF_ENDED = (
+    _HELD.join(schema.inspections, _i.uuid == _d.inspection)
+    .where(
+        or_(_i.state == State.FINISHED.value, _i.state == State.ERROR.value),
+        or_(
+            _d.inspection > bindparam("inspection"),
+            and_(_d.inspection == bindparam("inspection"), _d.part > bindparam("part")),
+        ),
+    )
+    .limit(bindparam("page_limit"))
+)
+_HELD_OF_NODE = _HELD.where(_d.node == bindparam("node"))
+_DROP = delete(schema.inspection_data).where(
+    _d.inspection == bindparam("inspection"), _d.part == bindparam("part"), _d.created_at == bindparam("at")
+)
+
+
+@lru_cache(maxsize=16)
+def _load(parts: int) -> Select[Any]:
+    return select(_d.part, _d.codec, _d.content).where(
+        _d.inspection == bindparam("inspection"), one_of(_d.part, "part", parts)
+    )
+
+
+class SqlInspectionData:
+    """See ``ports.data.InspectionData``."""
+
+    def __init__(self, tx: SqlTransaction) -> None:
+        self._tx = tx
+
+    def save(self, inspection: str, node: str, parts: dict[Part, bytes]) -> None:
+        if not parts:
+            return
+        size = largest_value(self._tx.connection)
+        rows, rests = [], []
+        for part, content in parts.items():
+            key = {"inspection": inspection, "part": part}
+            packed = zlib.compress(content, _LEVEL)
+            first = packed[:size]
+            rows.append(key | {"node": node, "codec": _CODEC, "content": first, "created_at": self._tx.now})
+            rests += [
+                {"_inspection": inspection, "_part": part, "_more": packed[start : start + size]}
+                for start in range(size, len(packed), size)
+            ]
+        self._tx.run(upsert(self._tx.connection.dialect.name, schema.inspection_data), rows)
+        for rest in rests:
+            self._tx.run(_APPEND_PART, rest)
+
+    def load(self, inspection: str, parts: Sequence[Part]) -> dict[Part, bytes]:
+        given = {"inspection": inspection} | several("part", tuple(parts))
+        rows = self._tx.run(_load(len(parts)), given)
+        return {part: zlib.decompress(content) for part, _codec, content in rows}
+
+    def held(self, limit: int, *, after: tuple[str, str] = ("", "")) -> Sequence[Held]:
+        given = {"inspection": after[0], "part": after[1], "page_limit": limit}
+        return [_held(row) for row in self._tx.run(_HELD_OF_ENDED, given)]
+
+    def of_node(self, node: str) -> Sequence[Held]:
+        return [_held(row) for row in self._tx.run(_HELD_OF_NODE, {"node": node})]
+
+    def drop(self, held: Held) -> bool:
+        given = {"inspection": held.inspection, "part": held.part, "at": held.at}
+        return self._tx.run(_DROP, given).rowcount == 1
+
+
+def _held(row: Any) -> Held:
+    inspection, part, node, at = row
+    return Held(inspection=inspection, part=part, node=node, at=at)

@@ -1,0 +1,109 @@
+"""Every inspection of every node in SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from sqlalchemy import bindparam, delete, exists, func, insert, or_, select, update
+
+from ferroscope.adapters.sql import schema
+from ferroscope.adapters.sql.query import page
+from ferroscope.adapters.sql.rows import Mapper
+from ferroscope.domain.model import Inspection
+from ferroscope.domain.states import State
+from ferroscope.ports.errors import NotFoundError
+from ferroscope.ports.store import Query
+
+if TYPE_CHECKING:
+    from ferroscope.adapters.sql.store import SqlTransaction
+
+_INSPECTION = Mapper(Inspection, schema.inspections)
+
+_n, _i = schema.nodes.c, schema.inspections.c
+_INSERT_INSPECTION = insert(schema.inspections)
+_SELECT_INSPECTION = select(*_INSPECTION.columns).where(_i.uuid == bindparam("ident"))
+_UPDATE_INSPECTION = update(schema.inspections).where(_i.uuid == bindparam("_uuid"))
+_later = schema.inspections.alias("later")
+_NEWEST = select(_n.inspection).where(_n.inspection.is_not(None))
+_SUPERSEDED = exists().where(
+    _later.c.node == _i.node, _later.c.state == State.FINISHED.value, _later.c.started_at > _i.started_at
+)
+_ENDED = (
+    select(_i.uuid)
+    .where(
+        _i.finished_at < bindparam("before"),
+        _i.uuid.not_in(_NEWEST),
+        or_(_i.state != State.FINISHED.value, _SUPERSEDED),
+    )
+    .order_by(_i.finished_at)
+    .limit(bindparam("limit"))
+)
+_ranked = select(
+    _i.uuid,
+    func.row_number().over(partition_by=_i.node, order_by=(_i.started_at.desc(), _i.uuid.desc())).label("place"),
+).subquery("ranked")
+_SURPLUS = (
+    select(_i.uuid)
+    .join(_ranked, _ranked.c.uuid == _i.uuid)
+    .where(
+        _ranked.c.place > bindparam("number"),
+        _i.finished_at.is_not(None),
+        _i.uuid.not_in(_NEWEST),
+        or_(_i.state != State.FINISHED.value, _SUPERSEDED),
+    )
+    .order_by(_i.finished_at, _i.uuid)
+    .limit(bindparam("limit"))
+)
+_DELETE_ENDED = tuple(
+    delete(table).where(column.in_(bindparam("uuids", expanding=True)))
+    for table, column in (
+        (schema.inspections, _i.uuid),
+        (schema.inspection_data, schema.inspection_data.c.inspection),
+        (schema.journal, schema.journal.c.inspection),
+    )
+)
+_DISCARD_OBJECTS = (
+    update(schema.objects)
+    .where(schema.objects.c.state != "discarded", schema.objects.c.inspection.in_(bindparam("uuids", expanding=True)))
+    .values(state="discarded", at=bindparam("_now"))
+)
+
+
+class SqlInspections:
+    """See ``ports.store.Inspections``."""
+
+    def __init__(self, tx: SqlTransaction) -> None:
+        self._tx = tx
+
+    def add(self, inspection: Inspection) -> None:
+        self._tx.run(_INSERT_INSPECTION, _INSPECTION.to_row(inspection))
+
+    def get(self, uuid: str) -> Inspection:
+        row = self._tx.run(_SELECT_INSPECTION, {"ident": uuid}).first()
+        if row is None:
+            raise NotFoundError("inspection", uuid)
+        return _INSPECTION.from_row(row)
+
+    def update(self, uuid: str, **changes: Any) -> None:
+        self._tx.run(_UPDATE_INSPECTION, changes | {"_uuid": uuid})
+
+    def remove_ended(self, before: float, limit: int) -> int:
+        return self._remove(list(self._tx.connection.execute(_ENDED, {"before": before, "limit": limit}).scalars()))
+
+    def remove_surplus(self, number: int, limit: int) -> int:
+        return self._remove(list(self._tx.connection.execute(_SURPLUS, {"number": number, "limit": limit}).scalars()))
+
+    def _remove(self, uuids: Sequence[str]) -> int:
+        execute = self._tx.connection.execute
+        for statement in _DELETE_ENDED if uuids else ():
+            execute(statement, {"uuids": uuids})
+        if uuids:
+            execute(_DISCARD_OBJECTS, {"uuids": uuids, "_now": self._tx.now})
+        return len(uuids)
+
+    def list(self, query: Query) -> Sequence[Inspection]:
+        if query.sort_key == "created_at":  # an inspection is created when it starts
+            query = msgspec.structs.replace(query, sort_key="started_at")
+        return page(self._tx, _INSPECTION, query)

@@ -1,0 +1,41 @@
+"""The event journal in SQL."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from ferroscope.adapters.sql import inserts, schema
+from ferroscope.adapters.sql.query import page
+from ferroscope.adapters.sql.rows import Mapper
+from ferroscope.domain.model import Entry
+from ferroscope.ports.store import Query
+
+if TYPE_CHECKING:
+    from ferroscope.adapters.sql.store import SqlTransaction
+
+_ENTRY = Mapper(Entry, schema.journal)
+_NEW_ENTRY: Final = tuple(name for name in _ENTRY.fields if name != "id")
+
+
+class SqlJournal:
+    """See ``ports.store.Journal``."""
+
+    def __init__(self, tx: SqlTransaction) -> None:
+        self._tx = tx
+
+    def append(self, entries: Iterable[Entry]) -> None:
+        rows = []
+        for entry in entries:
+            row = _ENTRY.to_row(entry)
+            row["uuid"] = entry.uuid or str(uuid.uuid4())
+            row["at"] = entry.at or self._tx.now
+            rows.append([row[name] for name in _NEW_ENTRY])
+        inserts.add(self._tx, schema.journal, _NEW_ENTRY, rows)
+
+    def list(self, query: Query) -> Sequence[Entry]:
+        query = msgspec.structs.replace(query, sort_key="id")
+        return page(self._tx, _ENTRY, query, key="id")
