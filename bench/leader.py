@@ -17,9 +17,9 @@ from ferroscope.config.options import load
 from ferroscope.config.settings import Settings
 from ferroscope.election import Candidate
 from ferroscope.observe import log
-from ferroscope.periodic.singleton import Fence, Singleton
+from ferroscope.periodic.singleton import Singleton
 from ferroscope.ports.bus import Channel
-from ferroscope.ports.store import Store
+from ferroscope.ports.store import Fence, Store
 from ferroscope.runtime import signals
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.clock import SystemClock

@@ -7,8 +7,8 @@ from typing import Any
 
 from ferroscope.domain.model import Entry
 from ferroscope.election import Candidate
-from ferroscope.periodic.singleton import Fence, Singleton
-from ferroscope.ports.store import Store, Transaction
+from ferroscope.periodic.singleton import Singleton
+from ferroscope.ports.store import Fence, Store, Transaction
 
 
 class Ledger:

@@ -8,7 +8,7 @@ where it was; the object that may have come into being is given up and deleted l
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -18,9 +18,7 @@ from ferroscope.domain.model import Entry, Severity
 from ferroscope.ports.data import Held, StoredObject
 from ferroscope.ports.errors import NotFoundError, StoreUnavailableError
 from ferroscope.ports.objects import ObjectMissingError, ObjectStoreError
-from ferroscope.ports.store import Store, Transaction
-
-Fence = Callable[[Transaction], None]
+from ferroscope.ports.store import Fence, Store, Transaction
 
 GIVEN_UP_AFTER: Final = 3600.0
 """Seconds; no upload takes as long, and an object of an older one may be deleted."""

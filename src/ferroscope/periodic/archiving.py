@@ -13,11 +13,10 @@ from typing import Final
 from ferroscope.archive.couriers import Couriers
 from ferroscope.archive.moving import GIVEN_UP_AFTER, Carried, Mover
 from ferroscope.domain.states import State
-from ferroscope.periodic.singleton import Fence
 from ferroscope.ports.clock import Clock
 from ferroscope.ports.data import Held, StoredObject
 from ferroscope.ports.objects import ObjectStoreError
-from ferroscope.ports.store import Query, Store, Transaction
+from ferroscope.ports.store import Fence, Query, Store, Transaction
 
 _COURIERS: Final = 4
 _BATCH: Final = 32

@@ -13,10 +13,9 @@ import structlog
 
 from ferroscope import transition
 from ferroscope.domain.states import Event
-from ferroscope.periodic.singleton import Fence
 from ferroscope.ports.errors import NotFoundError
 from ferroscope.ports.registry import NodeSource, RegistryUnavailableError
-from ferroscope.ports.store import Query, Store, Transaction
+from ferroscope.ports.store import Fence, Query, Store, Transaction
 
 _log = structlog.get_logger(__name__)
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ferroscope.periodic.singleton import Fence
-from ferroscope.ports.store import Store, Transaction
+from ferroscope.ports.store import Fence, Store, Transaction
 
 _BATCH: Final = 200
 # Much longer than a gate goes without looking; whoever takes over reads everything.

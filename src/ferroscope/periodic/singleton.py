@@ -18,11 +18,9 @@ from ferroscope.election import Candidate, Tenure
 from ferroscope.ports.bus import Bus, Channel
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.errors import LeaseLostError, StoreUnavailableError
-from ferroscope.ports.store import Transaction
+from ferroscope.ports.store import Fence
 
 _log = structlog.get_logger(__name__)
-
-Fence = Callable[[Transaction], None]
 
 
 class PeriodicTask(Protocol):

@@ -12,9 +12,8 @@ import structlog
 from ferroscope import transition
 from ferroscope.domain.machine import IllegalEventError
 from ferroscope.domain.states import Event, State
-from ferroscope.periodic.singleton import Fence
 from ferroscope.ports.errors import NotFoundError
-from ferroscope.ports.store import Query, Store, Transaction
+from ferroscope.ports.store import Fence, Query, Store, Transaction
 
 _log = structlog.get_logger(__name__)
 

@@ -209,6 +209,10 @@ class Transaction(Protocol):
     def macs(self) -> Macs: ...
 
 
+Fence = Callable[[Transaction], None]
+"""What a transaction under an office begins with: it raises where the office is somebody else's by now."""
+
+
 class Store(Protocol):
     """Runs units of work. Both calls raise ``StoreUnavailableError`` when the store cannot answer."""
 

@@ -6,7 +6,7 @@ of it together with the new state and the request's end, or none of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
@@ -23,7 +23,7 @@ from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.data import Part
 from ferroscope.ports.errors import BmcError
 from ferroscope.ports.objects import ObjectStoreError
-from ferroscope.ports.store import Query, Store, Transaction
+from ferroscope.ports.store import Fence, Query, Store, Transaction
 from ferroscope.transition import step
 
 
@@ -128,7 +128,7 @@ class TaskContext:
         entry = step(self.node, name, message, process=self.process, severity=severity, reason=reason, detail=detail)
         self.notes.append((self.clock.monotonic(), entry))
 
-    def intend(self, effect: str, fence: Callable[[Transaction], None] | None = None) -> None:
+    def intend(self, effect: str, fence: Fence | None = None) -> None:
         """Record, durably and fenced, that ``effect`` on the world is about to happen.
 
         ``fence`` is that of an office under which it happens, beside the claim's own.

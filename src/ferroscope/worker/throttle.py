@@ -18,12 +18,10 @@ import msgspec
 from ferroscope.domain.lease import LeaseProfile
 from ferroscope.election import Candidate, Tenure
 from ferroscope.ports.clock import Clock
-from ferroscope.ports.store import Store, Transaction
+from ferroscope.ports.store import Fence, Store
 from ferroscope.worker.context import TaskContext
 
 LEASE: Final = "reboot-throttle"
-
-Fence = Callable[[Transaction], None]
 
 
 class ThrottledError(Exception):

@@ -16,11 +16,11 @@ from ferroscope.domain.states import Event, State
 from ferroscope.election import Candidate, Tenure
 from ferroscope.periodic.registry_sync import RegistrySync
 from ferroscope.periodic.retention import Retention
-from ferroscope.periodic.singleton import Fence, Singleton
+from ferroscope.periodic.singleton import Singleton
 from ferroscope.ports.clock import StopFlag
 from ferroscope.ports.errors import LeaseLostError
 from ferroscope.ports.registry import RegistryUnavailableError
-from ferroscope.ports.store import Query
+from ferroscope.ports.store import Fence, Query
 from ferroscope.runtime.keeper import LeaseKeeper
 from tests.unit.worker.conftest import ManualClock, ManualStop
 
