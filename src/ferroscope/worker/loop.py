@@ -148,13 +148,13 @@ class Worker:
         """Return what is locked and what to do; what was handed over is locked and saved already."""
         if handed is None or _is_strict(self.decide(handed.node, claim.request)):
             tries = itertools.count()
-            return self.persist(lambda tx: self.prepare(tx, claim, again=next(tries) > 0), durable=False)
+            return self.persist(lambda tx: self.prepare(tx, claim, repeated=next(tries) > 0), durable=False)
         return handed, self.decide(handed.node, claim.request)
 
-    def prepare(self, tx: Transaction, claim: Claim, *, again: bool = False) -> tuple[Locked, Decision]:
-        """Lock, decide and save, in one transaction; ``again``: an earlier try may have been committed."""
+    def prepare(self, tx: Transaction, claim: Claim, *, repeated: bool = False) -> tuple[Locked, Decision]:
+        """Lock, decide and save, in one transaction; ``repeated``: an earlier try may have been committed."""
         locked = self.lock(tx, claim)
-        if again and self._has_begun(tx, claim):
+        if repeated and self._has_begun(tx, claim):
             tx.requests.hold(claim)
             present = locked.node.state
             saved = Transition(source=present, event=claim.request.event, target=present, strict=True)
