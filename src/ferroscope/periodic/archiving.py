@@ -8,6 +8,7 @@ is short whatever the store does, because couriers wait for it, not the leader.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from ferroscope.archive.couriers import Couriers
@@ -97,10 +98,10 @@ class Archiving:
         fresh = [one for one in discarded if one.key not in self._under_way]
         for one in fresh:
             self._under_way.add(one.key)
-            self._couriers.send(lambda one=one: self._delete(one))  # type: ignore[misc]
+            self._couriers.send(partial(self._delete, one))
         waiting = self._waiting(room - len(fresh)) if self._keep in ("s3", "swift") else []
         for job in self._mover.plan(waiting, self._keep, fence) if waiting else []:
-            self._couriers.send(lambda job=job: self._mover.carry(job))  # type: ignore[misc]
+            self._couriers.send(partial(self._mover.carry, job))
         return len(fresh) + len(waiting)
 
     def _waiting(self, room: int) -> Sequence[Held]:

@@ -125,23 +125,33 @@ def _rebuild(store: Store, archive: Archive, node: Node) -> bool:
 
 def _held(store: Store) -> Iterator[Sequence[Held]]:
     after = ("", "")
-    while page := store.read(lambda tx, after=after: tx.data.held(_BATCH, after=after)):  # type: ignore[misc]
+
+    def read(tx: Transaction) -> Sequence[Held]:
+        return tx.data.held(_BATCH, after=after)
+
+    while page := store.read(read):
         yield page
         after = (page[-1].inspection, page[-1].part)
 
 
 def _stored(store: Store, backend: str) -> Iterator[Sequence[StoredObject]]:
     after = ""
-    while page := store.read(
-        lambda tx, after=after: tx.objects.list("stored", _BATCH, backend=backend, after=after)  # type: ignore[misc]
-    ):
+
+    def read(tx: Transaction) -> Sequence[StoredObject]:
+        return tx.objects.list("stored", _BATCH, backend=backend, after=after)
+
+    while page := store.read(read):
         yield page
         after = page[-1].key
 
 
 def _nodes(store: Store) -> Iterator[Node]:
     marker: str | None = None
-    while page := store.read(lambda tx, marker=marker: tx.nodes.list(Query(limit=500, marker=marker))):  # type: ignore[misc]
+
+    def read(tx: Transaction) -> Sequence[Node]:
+        return tx.nodes.list(Query(limit=500, marker=marker))
+
+    while page := store.read(read):
         yield from page
         marker = page[-1].uuid
 

@@ -58,7 +58,7 @@ def build_archiving(
 ) -> PeriodicTask:
     """Return the task that moves data to the object store, or drops it where none is kept."""
     from ferroscope.archive.moving import Mover
-    from ferroscope.periodic.archiving import Archiving, newest_inventory
+    from ferroscope.periodic.archiving import Archiving, newest_inventory, nothing
 
     raid = any(name.lstrip("?").replace("_", "-") == "raid-device" for name in settings.inspector.hooks)
     return Archiving(
@@ -68,5 +68,5 @@ def build_archiving(
         period=settings.storage.period,
         clock=clock,
         longest_pause=settings.storage.longest_pause,
-        **({"wanted": newest_inventory} if raid else {}),
+        wanted=newest_inventory if raid else nothing,
     )

@@ -26,11 +26,11 @@ _PG_BUSY: Final = {"40001", "40P01", "55P03"}
 _PG_UNAVAILABLE: Final = {"25006", "53100", "53200", "53300", "57014", "57P01", "57P02", "57P03", "25P03"}
 _MYSQL_BUSY: Final = {1205, 1213, 1020}
 _MYSQL_UNAVAILABLE: Final = {1021, 1040, 1053, 1114, 1290, 1792, 1836, 1927, 1969, 2002, 2003, 2006, 2013, 2055, 3024}
-# MariaDB's message ends with the key (MySQL's with table and key), SQLite's with the column.
 # PyMySQL's client flags: count the rows that matched, not those that changed; and take several
 # statements at once, for BEGIN and what goes with it (see session).
 _FOUND_ROWS: Final = 1 << 1
 _MULTI_STATEMENTS: Final = 1 << 16
+# MariaDB's message ends with the key (MySQL's with table and key), SQLite's with the column.
 _VIOLATED: Final = re.compile(r"(?:for key '(?:[^'.]+\.)?(?P<key>[^'.]+)'|failed: (?P<column>\w+\.\w+))\Z")
 _SQLITE_BUSY: Final = ("database is locked", "database table is locked", "database schema is locked")
 
@@ -60,19 +60,8 @@ def build_engine(settings: DatabaseSettings) -> Engine:
     url = make_url(settings.connection)
     family = url.get_backend_name()
     if family == "sqlite":
-        engine = create_engine(
-            url,
-            isolation_level="AUTOCOMMIT",
-            connect_args={"timeout": 0, "check_same_thread": False},
-            pool_size=settings.pool_size,
-            max_overflow=0,
-            pool_timeout=settings.busy_timeout,
-            pool_use_lifo=True,  # each connection has a cache of its own, and few of them are needed at once
-            pool_reset_on_return=None,
-        )
-        event.listen(engine, "connect", _prepare_sqlite)
-        return engine
-    if family == "postgresql":
+        arguments: dict[str, Any] = {"timeout": 0, "check_same_thread": False}
+    elif family == "postgresql":
         url = url.set(drivername="postgresql+psycopg") if "+" not in url.drivername else url
         arguments = _postgresql_arguments(settings)
     else:
@@ -85,10 +74,12 @@ def build_engine(settings: DatabaseSettings) -> Engine:
         pool_size=settings.pool_size,
         max_overflow=0,
         pool_timeout=settings.busy_timeout,
-        pool_use_lifo=True,
+        pool_use_lifo=True,  # each connection has a cache of its own, and few of them are needed at once
         pool_reset_on_return=None,
     )
-    if family == "postgresql":
+    if family == "sqlite":
+        event.listen(engine, "connect", _prepare_sqlite)
+    elif family == "postgresql":
         event.listen(engine, "connect", _prepare_postgresql)
         event.listen(engine, "do_connect", partial(_connect_postgresql, settings.statement_timeout * 2))
     return engine

@@ -32,7 +32,7 @@ _FREE_LEASES: Final = "SELECT name, epoch FROM leases WHERE holder IS NULL"
 _REQUESTS, _MACS = "(requests)", "(macs)"
 _NEWS: Final = (
     f"SELECT '{_REQUESTS}', MAX(id) FROM requests UNION ALL SELECT '{_MACS}', MAX(seq) FROM mac_changes "  # noqa: S608
-    "UNION ALL SELECT name, epoch FROM leases WHERE holder IS NULL"
+    f"UNION ALL {_FREE_LEASES}"
 )
 _NUMBERS: Final = "SELECT name, seq FROM sqlite_sequence WHERE name IN ('requests', 'mac_changes')"
 _RECONNECT_AFTER: Final = 0.5
