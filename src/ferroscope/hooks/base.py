@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, Protocol
 
+import msgspec
+
 from ferroscope.config.settings import InspectorSettings
 from ferroscope.domain.model import Document, Node, Port, Severity
 
 
-class PortChanges(Protocol):
+class PortChanges(msgspec.Struct):
     """New ports, changed ports by UUID, and UUIDs of ports to delete; see ``port_edits``."""
 
-    added: list[Port]
-    updated: dict[str, Port]
-    removed: set[str]
+    added: list[Port] = msgspec.field(default_factory=list)
+    updated: dict[str, Port] = msgspec.field(default_factory=dict)
+    removed: set[str] = msgspec.field(default_factory=set)
 
 
 class HookContext(Protocol):

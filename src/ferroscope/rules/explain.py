@@ -14,6 +14,7 @@ import msgspec
 from ferroscope.domain.model import Document, Node, Port, Severity
 from ferroscope.first_use import ready
 from ferroscope.hooks import port_edits
+from ferroscope.hooks.base import PortChanges
 from ferroscope.rules import difference, engine
 from ferroscope.rules.bench import Bench
 from ferroscope.rules.compile import CompiledRule
@@ -80,12 +81,6 @@ class Explanation(msgspec.Struct, kw_only=True):
     calls: list[str]
 
 
-class _PortChanges(msgspec.Struct):
-    added: list[Port] = msgspec.field(default_factory=list)
-    updated: dict[str, Port] = msgspec.field(default_factory=dict)
-    removed: set[str] = msgspec.field(default_factory=set)
-
-
 class DryContext:
     """``rules.bench.RuleContext`` on copies.
 
@@ -104,7 +99,7 @@ class DryContext:
     ) -> None:
         self.node = msgspec.json.decode(msgspec.json.encode(node), type=Node)
         self.ports = [msgspec.json.decode(msgspec.json.encode(port), type=Port) for port in ports]
-        self.port_changes = _PortChanges()
+        self.port_changes = PortChanges()
         self._elsewhere = elsewhere
         self._named = named
         self._previous = previous

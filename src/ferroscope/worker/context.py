@@ -18,6 +18,7 @@ from ferroscope.domain import facts
 from ferroscope.domain.model import Claim, Document, Entry, Inspection, Node, Port, Request, Severity
 from ferroscope.domain.reasons import Reason
 from ferroscope.domain.states import State
+from ferroscope.hooks.base import PortChanges
 from ferroscope.ports.bmc import Bmc
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.data import Part
@@ -29,14 +30,6 @@ from ferroscope.transition import step
 
 class StoppedError(Exception):
     """The process shall stop; the task was interrupted and its request goes back on the queue."""
-
-
-class PortChanges(msgspec.Struct):
-    """What a task wants of the node's ports: new ones, saved ones, and UUIDs to delete."""
-
-    added: list[Port] = msgspec.field(default_factory=list)
-    updated: dict[str, Port] = msgspec.field(default_factory=dict)
-    removed: set[str] = msgspec.field(default_factory=set)
 
 
 class TaskContext:
