@@ -176,7 +176,7 @@ class IptablesGate:
             yield ("-i", interface, "-p", "udp", "-m", "multiport", "--dports", _UDP, *to)
             if self._rules.http_ports:
                 ports = ",".join(map(str, self._rules.http_ports))
-                yield ("-i", interface, "-p", "tcp", "-m", "multiport", "--dports", ports, *to)
+                yield ("-i", interface, "-p", "tcp", "--syn", "-m", "multiport", "--dports", ports, *to)
 
     def _everywhere(self, lines: list[str]) -> None:
         for name in _FAMILIES:

@@ -4,7 +4,8 @@ Whatever comes in on a boot interface for a boot service goes to the chain ``gat
 it needs its interface in the set ``open``, whose elements have time-outs. Machines are told apart
 by the client's own MAC in a DHCPv4 message (``chaddr``: it is the same behind a relay), else by
 the frame's source. Only this table is ever touched: an ``accept`` here still leaves the word to
-the host's own firewall. Sources: nft(8); RFC 2131 for chaddr and hlen.
+the host's own firewall. Of HTTP only new connections are judged, so that a download outlives the
+closing, as one over TFTP does. Sources: nft(8); RFC 2131 for chaddr and hlen.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ _CHADDR: Final = "@th,288,48"
 _HLEN: Final = "@th,80,8"
 # The source of an Ethernet frame.
 _SOURCE: Final = "@ll,48,48"
+# The first segment of a connection, and no other one.
+_NEW: Final = "tcp flags & (fin | syn | rst | ack) == syn"
 
 
 class GateRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +85,7 @@ def _services(rules: GateRules) -> str:
     udp = f"\t\tiifname {names} udp dport {{ 67, 69, 547, 4011 }} jump gate\n"
     if not rules.http_ports:
         return udp
-    return f"{udp}\t\tiifname {names} tcp dport {_braced(map(str, rules.http_ports))} jump gate\n"
+    return f"{udp}\t\tiifname {names} tcp dport {_braced(map(str, rules.http_ports))} {_NEW} jump gate\n"
 
 
 def _relayed(networks: Iterable[str]) -> str:
