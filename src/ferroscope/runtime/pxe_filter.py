@@ -25,7 +25,7 @@ from ferroscope.ports.gate import GateBackend, GateError
 from ferroscope.ports.meter import SILENT, Meter
 from ferroscope.pxe.feed import Feed
 from ferroscope.pxe.gate import Gate
-from ferroscope.runtime import signals
+from ferroscope.runtime import signals, strangers
 from ferroscope.runtime.backend import Backend, SchemaError, ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.keeper import EXIT_LOST_LEADERSHIP, LeaseKeeper
@@ -41,6 +41,7 @@ _log = structlog.get_logger(__name__)
 def run(settings: Settings) -> int:
     """Run the gate until SIGTERM or SIGINT; return the exit code. ``StartError`` where it cannot begin."""
     log.configure(settings.log, process=process_name(ROLE))
+    strangers.warn(settings.pxe_filter)
     return PxeFilterProcess(settings).run()
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from ferroscope.adapters.gate.command import Command
 from ferroscope.adapters.gate.ruleset import GateRules, ruleset
+from ferroscope.adapters.gate.tables import Tables
 from ferroscope.adapters.gate.timed import TimedOpening
 from ferroscope.domain.macsets import SetChange
 from ferroscope.ports.clock import Clock
@@ -29,11 +30,12 @@ class NftablesGate:
         self._rules = rules
         self._nft = Command("nft", package="nftables", timeout=timeout)
         self._table = f"inet {rules.table}"
+        self._tables = Tables(timeout=timeout)
         self._timed = TimedOpening(self, clock)
 
     def install(self) -> None:
         self._timed.doubt()
-        self._load(ruleset(self._rules))
+        self._load(*self._without_former(), ruleset(self._rules))
         self._timed.forget()
 
     def apply(self, change: SetChange, *, fresh: bool) -> None:
@@ -64,7 +66,7 @@ class NftablesGate:
 
     def remove(self) -> None:
         self._timed.doubt()
-        self._load(f"table {self._table}", f"delete table {self._table}")
+        self._load(*self._without_former(), f"table {self._table}", f"delete table {self._table}")
         self._timed.forget()
 
     def arm(self, ticket: int, timeout: float) -> None:
@@ -79,6 +81,11 @@ class NftablesGate:
 
     def refresh(self, timeout: float) -> None:
         self._load(f"delete element {self._table} open {self._interfaces()}", self._let_pass(timeout))
+
+    def _without_former(self) -> list[str]:
+        """Return what takes away the table that an earlier release made for this network: nobody would open it."""
+        former = self._rules.former_table
+        return [f"delete table inet {former}"] if self._tables.outdated(self._rules) else []
 
     def _let_pass(self, timeout: float) -> str:
         return f"add element {self._table} open {self._interfaces(f' timeout {_milliseconds(timeout)}')}"

@@ -16,6 +16,8 @@ from typing import Final
 
 import msgspec
 
+PREFIX: Final = "ferroscope_pxe_"
+
 # Offsets in bits from the UDP header: hlen (10 bytes into the message), chaddr (28 bytes into it).
 _CHADDR: Final = "@th,288,48"
 _HLEN: Final = "@th,80,8"
@@ -40,8 +42,13 @@ class GateRules(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def table(self) -> str:
-        """The table's name; ``network`` has letters, digits and ``_.-`` only."""
-        return "ferroscope_pxe_" + "".join(char if char.isalnum() else "_" for char in self.network)
+        """The table's name: that of the network as it is, for nft takes letters, digits and ``_.-``."""
+        return PREFIX + self.network
+
+    @property
+    def former_table(self) -> str:
+        """The name that earlier releases gave it, and to that of any network whose name differs in ``_.-`` only."""
+        return PREFIX + "".join(char if char.isalnum() else "_" for char in self.network)
 
 
 def ruleset(rules: GateRules) -> str:

@@ -1,0 +1,73 @@
+"""Gates on this host that are of no network which is guarded here now: nobody opens them, and nobody passes.
+
+A network that was given another name leaves its table behind, and so does a backend that is not used any more. A host
+may guard several networks: a table on other interfaces is not our business while its pxe-filter runs.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import structlog
+
+from ferroscope.adapters.gate.build import rules_of
+from ferroscope.adapters.gate.ruleset import PREFIX
+from ferroscope.adapters.gate.tables import Tables
+from ferroscope.config.settings import PxeFilterSettings
+from ferroscope.ports.gate import GateError
+from ferroscope.runtime import sole
+
+_log = structlog.get_logger(__name__)
+
+ADVICE = "if nothing needs it any more: ferroscope pxe clean --all, with the pxe-filter stopped; then start that again"
+
+
+class Stranger(msgspec.Struct, frozen=True):
+    """A table and those of our ``interfaces`` that it guards; ``served``: the pxe-filter of its network runs."""
+
+    table: str
+    interfaces: tuple[str, ...]
+    served: bool
+
+    @property
+    def sentence(self) -> str:
+        if not self.interfaces:
+            return f"the firewall has the table inet {self.table}, of a gate for which no pxe-filter runs here"
+        names = ", ".join(self.interfaces)
+        return f"the table inet {self.table} guards {names} too: nobody boots there unless that gate is open as well"
+
+
+def strangers(settings: PxeFilterSettings) -> list[Stranger]:
+    """Return them, those that keep our machines out first; none where there is no nft. ``GateError``."""
+    tables, rules = Tables(timeout=settings.command_timeout), rules_of(settings)
+    if not tables.present():
+        return []
+    ours = {rules.table} if "nftables" in settings.backends else set()
+    if ours and tables.outdated(rules):
+        ours.add(rules.former_table)
+    found = []
+    for name in tables.names():
+        if name not in ours:
+            shared = tuple(one for one in rules.interfaces if one in tables.guarded(name))
+            found.append(Stranger(name, shared, served=sole.taken(name.removeprefix(PREFIX))))
+    return sorted((one for one in found if one.interfaces or not one.served), key=lambda one: not one.interfaces)
+
+
+def warn(settings: PxeFilterSettings) -> None:
+    """Name those that keep our machines out in the log; whoever may not look will fail at more than this."""
+    try:
+        for one in strangers(settings):
+            if one.interfaces:
+                _log.warning(
+                    "a gate of another network is in the way", table=one.table, why=one.sentence, advice=ADVICE
+                )
+    except GateError as exc:
+        _log.debug("could not look for gates of other networks", error=str(exc))
+
+
+def remove(settings: PxeFilterSettings) -> list[str]:
+    """Take away those whose pxe-filter does not run; return their names. ``GateError``."""
+    tables = Tables(timeout=settings.command_timeout)
+    removed = [one.table for one in strangers(settings) if not one.served]
+    for name in removed:
+        tables.delete(name)
+    return removed
