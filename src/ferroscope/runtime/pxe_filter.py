@@ -7,6 +7,7 @@ and because it has to be small: the command line hands over to it, by way of ``s
 from __future__ import annotations
 
 import ipaddress
+import re
 import signal
 import socket
 import threading
@@ -15,7 +16,7 @@ from typing import Final
 import structlog
 
 from ferroscope.adapters.gate.build import BACKENDS, build_gate, rules_of
-from ferroscope.config.settings import Settings
+from ferroscope.config.settings import PxeFilterSettings, Settings
 from ferroscope.domain.gate import LEASE_PREFIX
 from ferroscope.election import Candidate
 from ferroscope.observe import log, party
@@ -34,6 +35,9 @@ from ferroscope.runtime.member import Membership
 
 ROLE: Final = "pxe-filter"
 
+# Linux takes a few more characters; none that means something to nft or iptables.
+_INTERFACE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,14}")
+
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _log = structlog.get_logger(__name__)
 
@@ -50,20 +54,39 @@ def closed_ruleset(settings: Settings) -> str:
     from ferroscope.adapters.gate.ruleset import ruleset
 
     check(settings)
+    backends = settings.pxe_filter.backends
+    if "nftables" not in backends:
+        raise StartError(
+            f"[pxe_filter] backends is {','.join(backends)}, without nftables: "
+            "nobody would ever open the gate of this ruleset, so do not load one on this host"
+        )
     return ruleset(rules_of(settings.pxe_filter))
-
-
-def remove_gate(settings: Settings) -> list[str]:
-    """Take the gate off this host; return the names of what was removed. ``GateError``, ``StartError``."""
-    check(settings)
-    gate = build_gate(settings.pxe_filter, SystemClock())
-    gate.remove()
-    return list(settings.pxe_filter.backends)
 
 
 def check(settings: Settings) -> None:
     """Raise ``StartError`` where the settings cannot make a gate."""
     wanted = settings.pxe_filter
+    check_backends(wanted)
+    if not wanted.interfaces and {"nftables", "iptables"}.intersection(wanted.backends):
+        raise StartError("[pxe_filter] interfaces must name the interfaces on which machines boot")
+    for name in wanted.interfaces:
+        if not _INTERFACE.fullmatch(name):
+            raise StartError(
+                f"[pxe_filter] interfaces has {name!r}, which is no interface's name: "
+                "those have at most 15 letters, digits and _.@-, and no wildcards; ip link shows them"
+            )
+    if not wanted.sync_period and not wanted.channels:
+        raise StartError("[pxe_filter] sync_period = 0 needs channels = true: the gate would never hear of a change")
+    try:
+        closed = rules_of(wanted)
+        for text in closed.relayed:
+            ipaddress.ip_network(text, strict=False)
+    except ValueError as exc:
+        raise StartError(f"[pxe_filter] relayed_networks: {exc}") from exc
+
+
+def check_backends(wanted: PxeFilterSettings) -> None:
+    """Raise ``StartError`` where the gate's mechanisms cannot be built."""
     unknown = [name for name in wanted.backends if name not in BACKENDS]
     if unknown or not wanted.backends:
         raise StartError(
@@ -71,18 +94,8 @@ def check(settings: Settings) -> None:
             if unknown
             else f"[pxe_filter] backends is empty; there are: {', '.join(BACKENDS)}"
         )
-    if not wanted.interfaces and {"nftables", "iptables"}.intersection(wanted.backends):
-        raise StartError("[pxe_filter] interfaces must name the interfaces on which machines boot")
-    if not wanted.sync_period and not wanted.channels:
-        raise StartError("[pxe_filter] sync_period = 0 needs channels = true: the gate would never hear of a change")
     if "dnsmasq" in wanted.backends and not wanted.dhcp_hostsdir:
         raise StartError("[pxe_filter] dhcp_hostsdir must name the directory of dnsmasq's dhcp-hostsdir")
-    try:
-        closed = rules_of(wanted)
-        for text in closed.relayed:
-            ipaddress.ip_network(text, strict=False)
-    except ValueError as exc:
-        raise StartError(f"[pxe_filter] relayed_networks: {exc}") from exc
 
 
 class PxeFilterProcess:
