@@ -18,7 +18,8 @@ from tests.support.processes import free_port, spawn, until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
-DAEMONS = [unit for unit in UNITS if unit.stem != "ferroscope-pxe-closed"]
+TEMPLATES = [unit for unit in UNITS if unit.stem.endswith("@")]
+DAEMONS = [unit for unit in UNITS if unit.stem != "ferroscope-pxe-closed" and unit not in TEMPLATES]
 
 
 def test_haproxy_takes_the_shipped_configuration() -> None:
@@ -36,6 +37,43 @@ def test_systemd_takes_the_shipped_unit(unit: Path, tmp_path: Path) -> None:
     command = ["systemd-analyze", "verify", "--man=no", str(copy)]
     verified = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (verified.returncode, verified.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda unit: unit.stem)
+def test_a_unit_for_one_network_of_several_is_the_plain_one_with_files_of_its_own(template: Path) -> None:
+    plain = template.with_name(template.name.replace("@", "")).read_text()
+    for one, several in (
+        ("ferroscope-pxe-filter.service", "ferroscope-pxe-filter@%i.service"),
+        ("ferroscope-pxe-closed.service", "ferroscope-pxe-closed@%i.service"),
+        ("Ferroscope PXE gate", "Ferroscope PXE gate of %i"),
+        ("pxe-closed.nft", "pxe-closed-%i.nft"),
+        ("ferroscope pxe-filter", "ferroscope pxe-filter -c /etc/ferroscope/%i.conf"),
+    ):
+        plain = plain.replace(one, several)
+    assert _said(template.read_text()) == _said(plain)
+
+
+def _said(unit: str) -> list[str]:
+    """Return the lines from the first section on: before that is how it is installed."""
+    return unit[unit.index("[Unit]") :].splitlines()
+
+
+@pytest.mark.parametrize(("content", "loaded"), [(None, False), ("", False), ("table inet t\n", True)])
+def test_a_closed_ruleset_that_would_close_nothing_keeps_dnsmasq_from_starting(
+    tmp_path: Path, content: str | None, loaded: bool
+) -> None:
+    path = tmp_path / "closed.nft"
+    if content is not None:
+        path.write_text(content)
+    unit = DEPLOY / "systemd" / "ferroscope-pxe-closed.service"
+    (assertion,) = [line for line in unit.read_text().splitlines() if line.startswith("Assert")]
+    asked = assertion.replace("/etc/ferroscope/pxe-closed.nft", str(path))
+    done = subprocess.run(["systemd-analyze", "condition", asked], capture_output=True, check=False)
+    assert (done.returncode == 0) == loaded
+
+
+def test_a_watchdog_is_not_killed_with_the_gate_that_it_watches() -> None:
+    assert "KillMode=process" in (DEPLOY / "systemd" / "ferroscope-pxe-filter.service").read_text().splitlines()
 
 
 @pytest.mark.parametrize("unit", DAEMONS, ids=lambda unit: unit.stem)

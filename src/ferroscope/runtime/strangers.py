@@ -18,8 +18,6 @@ from ferroscope.runtime import sole
 
 _log = structlog.get_logger(__name__)
 
-ADVICE = "if nothing needs it any more: ferroscope pxe clean --all, with the pxe-filter stopped; then start that again"
-
 
 class Stranger(msgspec.Struct, frozen=True):
     """A table and those of our ``interfaces`` that it guards; ``served``: the pxe-filter of its network runs."""
@@ -34,6 +32,10 @@ class Stranger(msgspec.Struct, frozen=True):
             return f"the firewall has the table inet {self.table}, of a gate for which no pxe-filter runs here"
         names = ", ".join(self.interfaces)
         return f"the table inet {self.table} guards {names} too: nobody boots there unless that gate is open as well"
+
+    @property
+    def advice(self) -> str:
+        return f"if nothing needs it any more: nft delete table inet {self.table}"
 
 
 def strangers(settings: PxeFilterSettings) -> list[Stranger]:
@@ -58,7 +60,7 @@ def warn(settings: PxeFilterSettings) -> None:
         for one in strangers(settings):
             if one.interfaces:
                 _log.warning(
-                    "a gate of another network is in the way", table=one.table, why=one.sentence, advice=ADVICE
+                    "a gate of another network is in the way", table=one.table, why=one.sentence, advice=one.advice
                 )
     except GateError as exc:
         _log.debug("could not look for gates of other networks", error=str(exc))
