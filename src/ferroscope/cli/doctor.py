@@ -17,7 +17,7 @@ _MARKS = {"ok": "ok", "note": "NOTE", "wrong": "WRONG"}
 @database_option
 @output_option
 def doctor(files: tuple[str, ...], database: str | None, fmt: str) -> None:
-    """Check configuration, database, clock, drivers, hooks, ports, boot and members; exit code 1 where one is wrong.
+    """Check configuration, database, clock, drivers, hooks, ports, boot, gate and members; exit code 1 if one is wrong.
 
     It asks the database itself, not the API, so it also helps where nothing runs yet. It starts and changes nothing.
     """

@@ -48,12 +48,13 @@ def examine(settings: BootSettings, gate: PxeFilterSettings, host: str | None = 
         yield Check("boot host", "note", sentence, "if it shall be one, add it to [boot] hosts, on all hosts")
         return
     del others[name]
-    yield from _interfaces(gate)
+    yield from interfaces(gate)
     yield from _configuration(settings, gate, name, others)
     yield from _files(settings)
 
 
-def _interfaces(gate: PxeFilterSettings) -> Iterator[Check]:
+def interfaces(gate: PxeFilterSettings) -> Iterator[Check]:
+    """Yield a check where this host lacks one."""
     there = {name for _, name in socket.if_nameindex()}
     missing = [name for name in gate.interfaces if name not in there]
     if missing or not gate.interfaces:

@@ -24,7 +24,7 @@ from ferroscope.domain.model import Member
 from ferroscope.observe import party
 from ferroscope.ports.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
 from ferroscope.ports.store import Transaction
-from ferroscope.runtime import boot_checks, wiring
+from ferroscope.runtime import boot_checks, gate_checks, wiring
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.check import Check
 from ferroscope.runtime.clock import SystemClock
@@ -42,6 +42,7 @@ def examine(settings: Settings) -> Iterator[Check]:
     yield _rules(settings)
     yield from _ports(settings)
     yield from boot_checks.examine(settings.boot, settings.pxe_filter)
+    yield from gate_checks.examine(settings)
     backend = None
     try:
         missing = _missing_file(settings)

@@ -1,0 +1,153 @@
+"""``ferroscope doctor`` on a host with a gate: what is missing there, or in the way, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ferroscope.adapters.gate.build import build_gate, rules_of
+from ferroscope.adapters.gate.ruleset import ruleset
+from ferroscope.config.settings import BootSettings, PxeFilterSettings, Settings
+from ferroscope.runtime import gate_checks
+from ferroscope.runtime.check import Check
+from ferroscope.runtime.clock import SystemClock
+from tests.pxe.host import BootHost
+from tests.pxe.lab import Lab
+
+
+class Doctor:
+    """Looks at one boot host; the rulesets for its start are in ``rulesets``."""
+
+    def __init__(self, host: BootHost, directory: Path) -> None:
+        self.host = host
+        self.rulesets = directory / "etc"
+        self.rulesets.mkdir()
+
+    def __call__(self, boot: BootSettings | None = None, **options: Any) -> list[Check]:
+        """Return what is not in order."""
+        gate = PxeFilterSettings(**{"interfaces": ("boot",)} | options)
+        settings = Settings(pxe_filter=gate, boot=boot or BootSettings())
+        with self.host.space.entered():
+            found = list(gate_checks.examine(settings, "boot1", self.rulesets))
+        assert all(check.advice for check in found if check.verdict != "ok")
+        return [check for check in found if check.verdict != "ok"]
+
+    def said(self, **options: Any) -> str:
+        return "\n".join(f"{check.verdict}: {check.sentence}; {check.advice}" for check in self(**options))
+
+    def install(self, **options: Any) -> None:
+        gate = PxeFilterSettings(**{"interfaces": ("boot",)} | options)
+        with self.host.space.entered():
+            build_gate(gate, SystemClock()).install()
+
+    def write(self, name: str = "pxe-closed.nft", **options: Any) -> None:
+        gate = PxeFilterSettings(**{"interfaces": ("boot",)} | options)
+        (self.rulesets / name).write_text(ruleset(rules_of(gate)))
+
+
+@pytest.fixture
+def doctor(tmp_path: Path) -> Iterator[Doctor]:
+    with Lab(tmp_path, hosts=1) as lab:
+        yield Doctor(lab.hosts[0], tmp_path)
+
+
+def test_a_host_without_a_gate_is_not_looked_at(doctor: Doctor) -> None:
+    assert doctor(interfaces=()) == []
+    assert doctor(BootSettings(hosts=("boot7", "boot8"))) == []
+
+
+def test_a_host_whose_gate_is_in_place_has_nothing_to_be_told(doctor: Doctor) -> None:
+    doctor.install(backends=("nftables", "iptables"))
+    doctor.write()
+    assert doctor(backends=("nftables", "iptables")) == []
+    assert doctor(BootSettings(hosts=("boot1",)), backends=("nftables", "iptables")) == []
+
+
+def test_a_host_without_rules_and_without_a_ruleset_is_noted(doctor: Doctor) -> None:
+    said = doctor.said(backends=("nftables", "iptables"))
+    assert "note: this host has no gate yet (the table inet ferroscope_pxe_default is not there)" in said
+    assert "note: this host has no gate yet (the chain fspxe-default of iptables is not there)" in said
+    assert "note: there is no " in said
+    assert "pxe ruleset -o" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"interfaces": ("boot", "eth*")}, "has 'eth*', which is no interface's name"),
+        ({"interfaces": ("boot", "nowhere0")}, "this host has no interface nowhere0"),
+        ({"backends": ("nftable",)}, "there are: nftables, iptables, dnsmasq, noop"),
+        ({"backends": ("dnsmasq",)}, "dhcp_hostsdir must name"),
+        ({"backends": ("dnsmasq",), "dhcp_hostsdir": "/nonexistent"}, "the directory /nonexistent is not there"),
+    ],
+)
+def test_what_would_not_start_is_wrong(doctor: Doctor, options: dict[str, Any], why: str) -> None:
+    (found,) = [check for check in doctor(**options) if check.verdict == "wrong"]
+    assert why in found.sentence
+
+
+def test_programs_that_are_missing_are_named(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ferroscope.adapters.gate.command.Command._found", lambda _self: None)
+    hosts = str(doctor.rulesets)
+    said = doctor.said(backends=("nftables", "iptables", "dnsmasq"), dhcp_hostsdir=hosts)
+    for words in ("lacks nft,", "lacks iptables, ip6tables, iptables-restore, ip6tables-restore,", "lacks dnsmasq,"):
+        assert words in said
+
+
+def test_host_files_that_dnsmasq_may_not_read_are_wrong(doctor: Doctor) -> None:
+    for path in (doctor.rulesets, *doctor.rulesets.parents):
+        path.chmod(path.stat().st_mode | 0o001)
+    hosts = doctor.rulesets / "hosts"
+    hosts.mkdir(mode=0o755)
+    assert "may not read" not in doctor.said(backends=("dnsmasq",), dhcp_hostsdir=str(hosts))
+    hosts.chmod(0o750)
+    assert f"chmod a+rx {hosts}" in doctor.said(backends=("dnsmasq",), dhcp_hostsdir=str(hosts))
+    hosts.chmod(0o755)
+    doctor.rulesets.chmod(0o700)
+    assert f"chmod a+x {doctor.rulesets}" in doctor.said(backends=("dnsmasq",), dhcp_hostsdir=str(hosts))
+
+
+def test_a_table_that_another_name_left_behind_is_wrong(doctor: Doctor) -> None:
+    doctor.install(network="rack-a")
+    doctor.install(network="rack-b")
+    doctor.write(network="rack-b")
+    (found,) = doctor(network="rack-b")
+    assert (found.verdict, found.advice[-40:]) == ("wrong", "nft delete table inet ferroscope_pxe_rack-a"[-40:])
+
+
+@pytest.mark.parametrize(
+    ("made", "options", "said"),
+    [
+        ({"http_ports": (80,)}, {}, "note: ETC/pxe-closed.nft is not what this configuration makes"),
+        ({"network": "old"}, {}, "wrong: ETC/pxe-closed.nft does not close the gate of the network default"),
+        ({}, {"backends": ("iptables",)}, "wrong: ETC/pxe-closed.nft closes a gate that nobody opens"),
+        ({"network": "other"}, {"backends": ("iptables",)}, ""),
+    ],
+)
+def test_a_ruleset_that_does_not_fit_is_found(
+    doctor: Doctor, made: dict[str, Any], options: dict[str, Any], said: str
+) -> None:
+    doctor.install(**options)
+    doctor.write(**made)
+    found = doctor.said(**options).replace(str(doctor.rulesets), "ETC")
+    assert found.startswith(said) if said else found == ""
+
+
+def test_an_empty_ruleset_is_wrong_and_that_of_one_network_of_several_has_its_name(doctor: Doctor) -> None:
+    doctor.install()
+    (doctor.rulesets / "pxe-closed.nft").touch()
+    assert "does not close the gate" in doctor.said()
+    doctor.write("pxe-closed-default.nft")
+    assert doctor() == []
+
+
+def test_who_may_not_look_at_the_firewall_is_told_so(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    tools = doctor.rulesets / "tools"
+    tools.mkdir()
+    (tools / "nft").write_text("#!/bin/sh\necho 'Operation not permitted (you must be root)' >&2\nexit 1\n")
+    (tools / "nft").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tools), prepend=":")
+    assert "ask as root" in doctor.said()
