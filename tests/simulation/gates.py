@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from tests.simulation.cluster import Host, SimulatedProcess
     from tests.simulation.world import World
 
-_ELEMENT = re.compile(r'(add|delete) element inet \w+ (open|armed) \{ "?(\w+)"?(?: timeout (\d+)(ms|s))? \}')
-_FLUSH = re.compile(r"flush set inet \w+ (open|armed)")
+_ELEMENT = re.compile(r'(add|delete) element inet \S+ (open|armed) \{ "?(\w+)"?(?: timeout (\d+)(ms|s))? \}')
+_FLUSH = re.compile(r"flush set inet \S+ (open|armed)")
 
 
 class RefusedError(Exception):
