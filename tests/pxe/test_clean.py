@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -91,3 +92,15 @@ def test_a_dnsmasq_that_cannot_be_told_to_forget_has_to_be_restarted(host: Host)
     assert [path.name for path in hosts.iterdir()] == ["theirs"]
     done = host.clean(options=f"backends = dnsmasq\ndhcp_hostsdir = {hosts}\ndnsmasq_pid_file = {hosts}/pid")
     assert "restart it" not in done.stdout
+
+
+def test_a_kernel_without_nftables_is_left_clean_too(host: Host) -> None:
+    tools = host.directory / "tools"
+    tools.mkdir()
+    (tools / "nft").write_text(
+        "#!/bin/sh\necho 'Error: cache initialization failed: Protocol not supported' >&2\nexit 1\n"
+    )
+    (tools / "nft").chmod(0o755)
+    before = ("env", f"PATH={tools}:{os.environ['PATH']}")
+    assert host.clean(options="backends = iptables", before=before).returncode == 0
+    assert host.clean(before=before).returncode == 1

@@ -40,8 +40,17 @@ def remove_gate(settings: Settings, *, everything: bool) -> Removal:
     notes = list(_host_files(wanted)) if "dnsmasq" in wanted.backends else []
     tables = strangers.remove(wanted) if everything else []
     if not everything:
-        notes += [f"{one.sentence}; to remove it, too: --all" for one in strangers.strangers(wanted)]
+        notes += _others(wanted)
     return Removal(wanted.backends, tuple(tables), tuple(notes))
+
+
+def _others(settings: PxeFilterSettings) -> list[str]:
+    try:
+        return [f"{one.sentence}; to remove it, too: --all" for one in strangers.strangers(settings)]
+    except GateError:
+        if "nftables" in settings.backends:
+            raise
+        return []  # a kernel without nftables has none
 
 
 def _host_files(settings: PxeFilterSettings) -> tuple[str, ...]:
