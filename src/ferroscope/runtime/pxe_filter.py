@@ -11,6 +11,8 @@ import re
 import signal
 import socket
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import structlog
@@ -26,7 +28,7 @@ from ferroscope.ports.gate import GateBackend, GateError
 from ferroscope.ports.meter import SILENT, Meter
 from ferroscope.pxe.feed import Feed
 from ferroscope.pxe.gate import Gate
-from ferroscope.runtime import signals, strangers
+from ferroscope.runtime import signals, sole, strangers
 from ferroscope.runtime.backend import Backend, SchemaError, ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.keeper import EXIT_LOST_LEADERSHIP, LeaseKeeper
@@ -45,8 +47,8 @@ _log = structlog.get_logger(__name__)
 def run(settings: Settings) -> int:
     """Run the gate until SIGTERM or SIGINT; return the exit code. ``StartError`` where it cannot begin."""
     log.configure(settings.log, process=process_name(ROLE))
-    strangers.warn(settings.pxe_filter)
-    return PxeFilterProcess(settings).run()
+    with sole.hold(settings.pxe_filter.network):
+        return PxeFilterProcess(settings, installed=partial(strangers.warn, settings.pxe_filter)).run()
 
 
 def closed_ruleset(settings: Settings) -> str:
@@ -99,10 +101,11 @@ def check_backends(wanted: PxeFilterSettings) -> None:
 
 
 class PxeFilterProcess:
-    """``run`` returns the exit code."""
+    """``run`` returns the exit code. ``installed`` is called when the gate is in place, closed."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, installed: Callable[[], None] = lambda: None) -> None:
         self._settings = settings
+        self._installed = installed
         self._stop = threading.Event()
         self._clock = SystemClock()
 
@@ -113,6 +116,7 @@ class PxeFilterProcess:
             gate = build_gate(self._settings.pxe_filter, self._clock)
             gate.install()
             _log.info("the gate is in place, closed", backends=list(self._settings.pxe_filter.backends))
+            self._installed()
             return self._serve(gate)
         except (GateError, SchemaError, StoreUnavailableError, OSError) as exc:
             raise StartError(str(exc)) from exc
