@@ -5,12 +5,14 @@ They ask, say what they were given, and configure nothing.
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from tests.pxe import solicit
 from tests.pxe.netns import Netns
 from tests.support.processes import spawn, until
 
@@ -42,10 +44,14 @@ class Client:
         self._script.chmod(0o755)
         self._directory = directory
 
-    def dhcp(self, *, seconds: int = 2) -> Lease | None:
-        """Ask with DHCPv4, once a second for so many seconds; None where nobody gives an address."""
+    def dhcp(self, *, seconds: int = 2, says: tuple[str, ...] = ()) -> Lease | None:
+        """Ask with DHCPv4, once a second for so many seconds; None where nobody gives an address.
+
+        ``says`` are more options as udhcpc has them, ``CODE:HEX``.
+        """
         self._answer.unlink(missing_ok=True)
         options = ["-s", str(self._script), "-f", "-n", "-q", "-t", str(seconds), "-T", "1", "-A", "1"]
+        options += [word for said in says for word in ("-x", said)]
         self.space.run("busybox", "udhcpc", "-i", "eth0", *options, timeout=seconds + 20)
         if not self._answer.exists():
             return None
@@ -66,3 +72,9 @@ class Client:
             process.wait()
         given = _GIVEN.search(leases.read_text())
         return Lease(given[1], given[2]) if given else None
+
+    def offered6(self, *, arch: int | None, user_class: str = "", seconds: float = 4.0) -> dict[int, bytes] | None:
+        """Ask with DHCPv6 as a firmware, or as iPXE; return the options of what is advertised, or None."""
+        message = solicit.solicit(self.mac, arch=arch, user_class=user_class, xid=os.urandom(3))
+        with self.space.entered():
+            return solicit.ask("eth0", message, seconds=seconds)

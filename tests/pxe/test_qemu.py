@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.pxe import ramdisk
+from tests.pxe.host import boot_settings
+from tests.pxe.lab import Lab
 from tests.pxe.machine import attach
 from tests.pxe.site import Plan, Site
+from tests.support.processes import until
 
 MAC = "52:54:00:fe:00:01"
 
@@ -34,3 +38,26 @@ def test_a_virtual_machine_boots_through_the_open_gate_and_its_inspection_finish
     assert node["properties"]["cpu_arch"] == "x86_64"
     assert set(ports) == {MAC}
     assert steps[-1] == "finished"
+
+
+def test_over_ipv6_alone_a_virtual_machine_loads_from_the_open_host_and_goes_on_with_the_next_one(
+    tmp_path: Path,
+) -> None:
+    with Lab(tmp_path, hosts=2) as lab:
+        first, second = lab.hosts
+        for host in lab.hosts:
+            host.configure(boot_settings(2, ranges=("fd77::1000-fd77::ffff",)))
+        (second.tftp / "vmlinuz").symlink_to(ramdisk.kernel())
+        (second.tftp / "initramfs").write_bytes(bytes(4096))
+        machine = attach(lab, "vm1", MAC)
+        first.start_dnsmasq()
+        machine.power_on()
+        lab.after(machine.power_off)
+        moved = until(lambda: "asking for another boot host" in machine.said(), seconds=90)
+        first.kill_dnsmasq()
+        second.start_dnsmasq()
+        assert moved, machine.said()[-2000:]
+        assert until(lambda: "tftp://[fd77::12]/initramfs... ok" in machine.said(), seconds=90), machine.said()[-2000:]
+        said = machine.said()
+    assert "tftp://[fd77::11]/boot.ipxe... ok" in said
+    assert "tftp://[fd77::12]/boot.ipxe... ok" in said

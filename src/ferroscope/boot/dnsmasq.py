@@ -6,10 +6,11 @@ script. It holds no machine's MAC: whom dnsmasq may hear is the gate's matter.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from ferroscope.boot.pools import Range, parse_all
+from ferroscope.boot.addresses import literal, own
+from ferroscope.boot.pools import Address, Range, parse_all
 from ferroscope.config.settings import BootSettings, PxeFilterSettings
 
 # What a client says it is -> the tag of it.
@@ -22,6 +23,10 @@ _ARCHITECTURES: Final = {
     "16": "http",
     "19": "http-arm64",
 }
+# What firmware that boots over HTTP looks for in a DHCPv6 answer. Option 16 (RFC 8415) is an enterprise number of four
+# bytes, a length of two, and HTTPClient, which is all that EDK II reads. dnsmasq 2.90 makes a list of texts of it, each
+# behind its length: so a first text of two letters and its length are the number (0x24653, which nobody has).
+_HTTP_CLIENT: Final = "FS,HTTPClient"
 
 
 class HostError(ValueError):
@@ -38,7 +43,7 @@ def pools(settings: BootSettings, host: str) -> tuple[Range, ...]:
 
 
 def configuration(settings: BootSettings, gate: PxeFilterSettings, host: str) -> str:
-    """Return the whole file; ``HostError``, ``PoolError``. ``gate``: what stands before this dnsmasq."""
+    """Return the whole file; ``HostError``, ``PoolError``, ``AddressError``. ``gate``: what stands before it."""
     return "\n".join(_lines(settings, gate, host)) + "\n"
 
 
@@ -52,7 +57,7 @@ def _lines(settings: BootSettings, gate: PxeFilterSettings, host: str) -> Iterat
     yield from ("except-interface=lo", "bind-dynamic", "")
     yield from _gate(gate)
     yield from _addresses(settings, mine)
-    yield from _boot(settings, v4=any(one.version == 4 for one in mine), v6=any(one.version == 6 for one in mine))
+    yield from _boot(settings, {one.version for one in mine}, own(settings, host))
     yield from ("", "# What a machine loads. Answers come from a port of their own, so a transfer that runs outlives")
     yield from ("# the gate's closing.", "enable-tftp", f"tftp-root={settings.tftp_root}")
     if settings.dnsmasq_options:
@@ -85,18 +90,18 @@ def _addresses(settings: BootSettings, mine: tuple[Range, ...]) -> Iterator[str]
         yield from ("# Machines are told to ask with DHCPv6.", "enable-ra")
 
 
-def _boot(settings: BootSettings, *, v4: bool, v6: bool) -> Iterator[str]:
+def _boot(settings: BootSettings, versions: Collection[int], mine: Mapping[int, Address]) -> Iterator[str]:
     yield from ("", "# Who asks: iPXE, or a firmware of which kind.", "dhcp-match=set:ipxe,175")
     yield "dhcp-userclass=set:ipxe,iPXE"
     for number, tag in _ARCHITECTURES.items():
-        if v4:
+        if 4 in versions:
             yield f"dhcp-match=set:{tag},option:client-arch,{number}"
-        if v6:
+        if 6 in versions:
             yield f"dhcp-match=set:{tag},option6:61,{number}"
-    if v4:
+    if 4 in versions:
         yield from ("", "# iPXE gets the script, a firmware gets iPXE.", *_boot4(settings))
-    if v6:
-        yield from ("", "# The same over IPv6, as URLs.", *_boot6(settings))
+    if 6 in versions:
+        yield from ("", "# The same over IPv6, as URLs.", *_boot6(settings, literal(mine[6])))
 
 
 def _boot4(settings: BootSettings) -> Iterator[str]:
@@ -104,24 +109,33 @@ def _boot4(settings: BootSettings) -> Iterator[str]:
     for tag, file in _loaders(settings):
         yield f"dhcp-boot=tag:{tag},tag:!ipxe,{file}"
     if settings.http_url:
-        for tag, file in (("http", settings.loader_x64), ("http-arm64", settings.loader_arm64)):
+        for tag, file in _http_loaders(settings):
             yield f"dhcp-option=tag:{tag},tag:!ipxe,option:vendor-class,HTTPClient"
             yield f"dhcp-boot=tag:{tag},tag:!ipxe,{_url(settings, file)}"
 
 
-def _boot6(settings: BootSettings) -> Iterator[str]:
-    # dnsmasq puts the address at which it was asked where [::] stands.
-    base = settings.http_url.rstrip("/") or "tftp://[::]"
+def _boot6(settings: BootSettings, host: str) -> Iterator[str]:
+    tftp = f"tftp://{host}"
+    base = settings.http_url.rstrip("/") or tftp
     yield f"dhcp-option=tag:ipxe,option6:bootfile-url,{base}/{settings.script}"
     for tag, file in _loaders(settings):
         if tag != "bios":
-            yield f"dhcp-option=tag:{tag},tag:!ipxe,option6:bootfile-url,tftp://[::]/{file}"
+            yield f"dhcp-option=tag:{tag},tag:!ipxe,option6:bootfile-url,{tftp}/{file}"
+    if settings.http_url:
+        for tag, file in _http_loaders(settings):
+            yield f"dhcp-option-force=tag:{tag},tag:!ipxe,option6:16,{_HTTP_CLIENT}"
+            yield f"dhcp-option=tag:{tag},tag:!ipxe,option6:bootfile-url,{base}/{file}"
 
 
 def _loaders(settings: BootSettings) -> Iterator[tuple[str, str]]:
     yield "bios", settings.loader_bios
     yield "x64", settings.loader_x64
     yield "arm64", settings.loader_arm64
+
+
+def _http_loaders(settings: BootSettings) -> Iterator[tuple[str, str]]:
+    yield "http", settings.loader_x64
+    yield "http-arm64", settings.loader_arm64
 
 
 def _url(settings: BootSettings, file: str) -> str:

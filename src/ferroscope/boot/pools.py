@@ -37,6 +37,9 @@ class Range(msgspec.Struct, frozen=True):
     def version(self) -> int:
         return self.first.version
 
+    def __contains__(self, address: Address) -> bool:
+        return address.version == self.version and self.first <= address <= self.last  # type: ignore[operator]
+
     @property
     def netmask(self) -> str:
         """The netmask that dnsmasq needs where the network is not one of its own links; empty otherwise."""

@@ -215,6 +215,7 @@ class BootSettings(msgspec.Struct, frozen=True, kw_only=True):
     """``[boot]``: what boot hosts serve, the same on all of them. No ``hosts``: there are none."""
 
     hosts: tuple[str, ...] = ()
+    addresses: tuple[str, ...] = ()
     ranges: tuple[str, ...] = ()
     address_order: Literal["spread", "sequential"] = "spread"
     lease_time: int = 600

@@ -11,14 +11,15 @@ import shutil
 import socket
 import subprocess
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from ferroscope.boot import dnsmasq
+from ferroscope.boot.addresses import AddressError, own
 from ferroscope.boot.hosts import own_name
-from ferroscope.boot.pools import PoolError, Range, overlap, parse
+from ferroscope.boot.pools import Address, PoolError, Range, overlap, parse
 from ferroscope.config.settings import BootSettings, PxeFilterSettings
 from ferroscope.domain.kernel_params import CALLBACK_PATH
 from ferroscope.runtime.check import Check
@@ -41,6 +42,11 @@ def examine(settings: BootSettings, gate: PxeFilterSettings, host: str | None = 
         yield Check("boot ranges", "wrong", "boot hosts have no addresses to give", "set [boot] ranges")
         return
     name = host or own_name(settings.hosts)
+    try:
+        mine = own(settings, name)
+    except AddressError as exc:
+        yield Check("boot addresses", "wrong", str(exc), "correct [boot] addresses, on all boot hosts")
+        return
     parts = "; ".join(f"{one}: {', '.join(map(str, ranges))}" for one, ranges in others.items())
     yield Check("boot ranges", "ok", f"each boot host has addresses of its own ({parts})")
     if name not in settings.hosts:
@@ -48,9 +54,28 @@ def examine(settings: BootSettings, gate: PxeFilterSettings, host: str | None = 
         yield Check("boot host", "note", sentence, "if it shall be one, add it to [boot] hosts, on all hosts")
         return
     del others[name]
+    yield from _addresses(mine)
     yield from interfaces(gate)
     yield from _configuration(settings, gate, name, others)
     yield from _files(settings)
+
+
+def _addresses(mine: Mapping[int, Address]) -> Iterator[Check]:
+    wrong = ", ".join(str(address) for address in mine.values() if not _is_ours(address))
+    if wrong:
+        sentence = f"this host has no address {wrong}, to which [boot] addresses sends its machines"
+        advice = "correct [boot] addresses, on all boot hosts; ip address shows what this host has"
+        yield Check("boot addresses", "wrong", sentence, advice)
+
+
+def _is_ours(address: Address) -> bool:
+    family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((str(address), 0))
+    except OSError:
+        return False
+    return True
 
 
 def interfaces(gate: PxeFilterSettings) -> Iterator[Check]:

@@ -31,6 +31,7 @@ class Site:
         self.interfaces = "lo"
         self.options = {
             "hosts": "boot1,boot2",
+            "addresses": "boot1 127.0.0.1 ::1, boot2 127.0.0.2 fd00::2",
             "ranges": "127.0.0.10-127.0.0.19,fd00::1000-fd00::1fff",
             "callback_url": "http://127.0.0.1:1/v1/continue_inspection",
             "tftp_root": str(self.root),
@@ -96,6 +97,7 @@ def test_without_a_directory_both_files_are_shown(site: Site) -> None:
         ({"hosts": ""}, "boot1", "name all of them in [boot] hosts"),
         ({"callback_url": ""}, "boot1", "[boot] callback_url is not set"),
         ({"ranges": "10.0.0.1-10.0.0.1"}, "boot1", "too few for 2 boot hosts"),
+        ({"addresses": "boot1 ::1"}, "boot1", "[boot] addresses has no IPv6 address of boot2"),
     ],
 )
 def test_a_configuration_that_cannot_be_made_says_why(site: Site, options: dict[str, str], host: str, why: str) -> None:
@@ -109,6 +111,13 @@ def test_on_a_host_where_everything_is_in_place_nothing_is_wrong(ready: Site) ->
 
 def test_without_boot_hosts_nothing_is_checked(site: Site) -> None:
     assert _examine(site.write(hosts=""), "boot1") == []
+
+
+def test_addresses_that_this_host_has_not_or_that_are_missing_are_found(ready: Site) -> None:
+    ready.options["addresses"] = "boot1 192.0.2.1 fd00::1, boot2 fd00::2"
+    assert ready.examine()["boot addresses"].sentence.startswith("this host has no address 192.0.2.1, fd00::1")
+    ready.options["addresses"] = "boot1 ::1"
+    assert "no IPv6 address of boot2" in ready.examine()["boot addresses"].sentence
 
 
 def test_addresses_of_another_host_in_the_file_of_this_one_are_found(ready: Site) -> None:

@@ -12,6 +12,7 @@ INSPECTOR = InspectorSettings()
 GATE = PxeFilterSettings(interfaces=("eth1",))
 SETTINGS = BootSettings(
     hosts=("boot1", "boot2", "boot3"),
+    addresses=("boot1 10.0.0.1 fd00::1", "boot2 fd00::2", "boot3 fd00::3 10.0.0.3"),
     ranges=("10.0.0.10-10.0.0.39", "fd00::1000-fd00::3fff", "10.9.0.10-10.9.0.39/24@10.9.0.1"),
     callback_url="http://10.0.0.1:6385/v1/continue_inspection",
 )
@@ -49,7 +50,8 @@ def test_firmware_gets_ipxe_and_ipxe_gets_the_script() -> None:
     assert "dhcp-boot=tag:ipxe,boot.ipxe" in lines
     assert "dhcp-boot=tag:bios,tag:!ipxe,undionly.kpxe" in lines
     assert "dhcp-boot=tag:x64,tag:!ipxe,ipxe.efi" in lines
-    assert "dhcp-option=tag:ipxe,option6:bootfile-url,tftp://[::]/boot.ipxe" in lines
+    assert "dhcp-option=tag:ipxe,option6:bootfile-url,tftp://[fd00::1]/boot.ipxe" in lines
+    assert "dhcp-option=tag:arm64,tag:!ipxe,option6:bootfile-url,tftp://[fd00::1]/ipxe-arm64.efi" in lines
 
 
 def test_without_ipv6_ranges_there_is_nothing_of_ipv6() -> None:
@@ -65,7 +67,7 @@ def test_a_web_server_serves_script_kernel_and_ramdisk_where_there_is_one() -> N
     assert "dhcp-boot=tag:http,tag:!ipxe,http://10.0.0.2/boot/ipxe.efi" in dnsmasq.configuration(
         settings, GATE, "boot1"
     )
-    assert "kernel --name kernel http://10.0.0.2/boot/ipa.kernel " in ipxe.script(settings, INSPECTOR)
+    assert "kernel --name kernel http://10.0.0.2/boot/ipa.kernel " in ipxe.script(settings, INSPECTOR, "boot1")
 
 
 def test_a_host_that_is_not_one_is_refused_with_those_that_are() -> None:
@@ -74,7 +76,7 @@ def test_a_host_that_is_not_one_is_refused_with_those_that_are() -> None:
 
 
 def test_the_script_tells_the_ramdisk_where_to_call_back_and_from_which_nic_it_booted() -> None:
-    script = ipxe.script(SETTINGS, INSPECTOR)
+    script = ipxe.script(SETTINGS, INSPECTOR, "boot1")
     assert script.startswith("#!ipxe\n")
     assert "ipa-inspection-callback-url=http://10.0.0.1:6385/v1/continue_inspection" in script
     assert "BOOTIF=01-${netX/mac:hexhyp}" in script
@@ -85,22 +87,39 @@ def test_the_script_tells_the_ramdisk_what_virtual_media_tells_it() -> None:
     inspector = InspectorSettings(extra_kernel_params=" console=ttyS0  ipa-debug=1")
     settings = msgspec.structs.replace(SETTINGS, kernel_options=("quiet", "ipa-collect-lldp=0"))
     told = f"ipa-inspection-callback-url={SETTINGS.callback_url}"
-    assert _kernel_line(ipxe.script(SETTINGS, INSPECTOR)).endswith(f" {told} ipa-collect-lldp=1 || goto failed")
-    assert _kernel_line(ipxe.script(settings, inspector)) == (
+    assert _kernel_line(ipxe.script(SETTINGS, INSPECTOR, "boot1")).endswith(
+        f" {told} ipa-collect-lldp=1 || goto failed"
+    )
+    assert _kernel_line(ipxe.script(settings, inspector, "boot1")) == (
         "kernel --name kernel ${base}ipa.kernel initrd=ramdisk BOOTIF=01-${netX/mac:hexhyp} "
         f"console=ttyS0 ipa-debug=1 quiet ipa-collect-lldp=0 {told} || goto failed"
     )
     silent = InspectorSettings(collect_lldp=False)
-    assert "lldp" not in ipxe.script(SETTINGS, silent)
+    assert "lldp" not in ipxe.script(SETTINGS, silent, "boot1")
 
 
 def test_the_script_asks_for_another_boot_host_where_files_do_not_come() -> None:
-    lines = ipxe.script(SETTINGS, INSPECTOR).splitlines()
+    lines = ipxe.script(SETTINGS, INSPECTOR, "boot1").splitlines()
     retry = lines[lines.index(":failed") : lines.index(":give_up")]
     assert "dhcp ||" in retry
     assert retry[-2] == "goto again"
     # Where it loads from is looked up again each time.
     assert lines.index(":again") < next(number for number, line in enumerate(lines) if "${next-server}" in line)
+
+
+def test_over_ipv6_the_script_loads_from_its_host_and_goes_on_with_the_script_of_the_next_one() -> None:
+    lines = ipxe.script(SETTINGS, INSPECTOR, "boot2").splitlines()
+    assert "isset ${next-server} && set base tftp://${next-server}/ || set base tftp://[fd00::2]/" in lines
+    assert lines[lines.index("dhcp ||") + 1] == "isset ${next-server} || chain --replace ${filename} ||"
+    # The next script does not begin to count anew.
+    assert lines[2] == "isset ${tries} || set tries:int32 0"
+
+
+def test_without_ipv6_one_script_is_right_for_all_hosts() -> None:
+    settings = msgspec.structs.replace(SETTINGS, addresses=(), ranges=SETTINGS.ranges[:1])
+    scripts = {ipxe.script(settings, INSPECTOR, host) for host in settings.hosts}
+    assert len(scripts) == 1
+    assert "chain" not in scripts.pop()
 
 
 def test_the_gates_backend_dnsmasq_finds_its_files_read() -> None:

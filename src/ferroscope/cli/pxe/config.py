@@ -38,13 +38,15 @@ def config(files: tuple[str, ...], host: str | None, directory: Path | None, ins
         raise click.ClickException("[pxe_filter] interfaces is not set: those of this host on which machines boot")
     if not boot.callback_url:
         raise click.ClickException(f"[boot] callback_url is not set: http://HOST:6385{CALLBACK_PATH} of your API")
+    name = host or own_name(boot.hosts)
     try:
-        text = dnsmasq.configuration(boot, settings.pxe_filter, host or own_name(boot.hosts))
+        text = dnsmasq.configuration(boot, settings.pxe_filter, name)
+        script = ipxe.script(boot, settings.inspector, name)
     except ValueError as exc:
         raise click.ClickException(str(exc)) from exc
-    made = {"dnsmasq.conf": text, boot.script: ipxe.script(boot, settings.inspector)}
+    made = {"dnsmasq.conf": text, boot.script: script}
     if install:
-        _write({Path(boot.dnsmasq_config): text, Path(boot.tftp_root) / boot.script: made[boot.script]})
+        _write({Path(boot.dnsmasq_config): text, Path(boot.tftp_root) / boot.script: script})
     elif directory is not None:
         _write({directory / name: content for name, content in made.items()})
     else:

@@ -74,6 +74,12 @@ BOOT: Final = (
         help="Names of all boot hosts, in an order that is the same everywhere. Empty: there are none.",
     ),
     cfg.ListOpt(
+        "addresses",
+        default=[],
+        help="Each boot host's own addresses on the boot network, HOST ADDRESS or HOST ADDRESS ADDRESS, such as "
+        "boot1 10.0.0.11 fd00::11. Needed where there are IPv6 ranges, which every machine loads from by a URL.",
+    ),
+    cfg.ListOpt(
         "ranges",
         default=[],
         help="Addresses that boot hosts give, each host its own part: FIRST-LAST, of IPv4 or IPv6; "

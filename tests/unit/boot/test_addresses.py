@@ -1,0 +1,55 @@
+"""Boot hosts' own addresses: found by name and family, and refused where a machine would be led astray."""
+
+from __future__ import annotations
+
+import ipaddress
+
+import pytest
+
+from ferroscope.boot.addresses import AddressError, literal, own
+from ferroscope.config.settings import BootSettings
+
+
+def _own(*addresses: str, ranges: tuple[str, ...] = ("10.0.0.50-10.0.0.99",)) -> dict[int, str]:
+    settings = BootSettings(hosts=("boot1", "boot2"), addresses=addresses, ranges=ranges)
+    return {version: literal(address) for version, address in own(settings, "boot1").items()}
+
+
+def test_a_host_has_an_address_of_each_family_in_any_order() -> None:
+    assert _own("boot2 10.0.0.2", "boot1 fd00::1 10.0.0.1") == {4: "10.0.0.1", 6: "[fd00::1]"}
+    assert _own("boot1 10.0.0.1", "boot1 FD00:0::1") == {4: "10.0.0.1", 6: "[fd00::1]"}
+
+
+def test_ipv4_over_tftp_needs_no_addresses() -> None:
+    assert _own() == {}
+
+
+def test_ipv6_needs_an_ipv6_address_of_every_host() -> None:
+    ranges = ("10.0.0.50-10.0.0.99", "fd00::1000-fd00::1fff")
+    with pytest.raises(AddressError, match=r"no IPv6 address of boot2.*addresses = boot1 fd00::11, boot2 fd00::12"):
+        _own("boot1 10.0.0.1 fd00::1", "boot2 10.0.0.2", ranges=ranges)
+    assert _own("boot1 fd00::1", "boot2 fd00::2", ranges=ranges) == {6: "[fd00::1]"}
+
+
+@pytest.mark.parametrize(
+    ("item", "why"),
+    [
+        ("10.0.0.1", r"none of \[boot\] hosts \(boot1, boot2\)"),
+        ("boot9 10.0.0.1", r"none of \[boot\] hosts"),
+        ("boot1 10.0.0.256", "'10.0.0.256' is no address"),
+        ("boot1 10.0.0.1/24", "is no address"),
+        ("boot1 10.0.0.1 10.0.0.3", "two IPv4 addresses"),
+        ("boot1 fe80::1", "no address that a URL can lead to"),
+        ("boot1 ::", "no address that a URL can lead to"),
+        ("boot1 10.0.0.2", "is given to boot2 and to boot1"),
+        ("boot1 10.0.0.60", "in the range 10.0.0.50-10.0.0.99"),
+    ],
+)
+def test_an_address_that_cannot_be_is_refused_with_the_reason(item: str, why: str) -> None:
+    with pytest.raises(AddressError, match=why):
+        _own("boot2 10.0.0.2", item)
+
+
+def test_an_address_in_a_url_has_brackets_where_it_needs_them() -> None:
+    assert literal(ipaddress.ip_address("fd00::1")) == "[fd00::1]"
+    assert literal(ipaddress.ip_address("10.0.0.1")) == "10.0.0.1"
