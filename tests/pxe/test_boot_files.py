@@ -8,6 +8,7 @@ from tests.pxe.clients import Client
 from tests.pxe.host import BootHost, boot_settings
 from tests.pxe.lab import Lab
 from tests.pxe.solicit import BOOT_FILE, VENDOR_CLASS
+from tests.support.processes import until
 
 MAC = "52:54:00:aa:00:02"
 BIOS, X64, X64_TOO, ARM64, X64_HTTP, ARM64_HTTP = 0, 7, 9, 11, 16, 19
@@ -69,3 +70,10 @@ def _file4(client: Client, arch: int, user_class: str = "") -> str:
     lease = client.dhcp(says=said)
     assert lease is not None
     return lease.boot_file
+
+
+def test_a_boot_host_tells_the_networks_prefix_and_is_nobodys_router(host: BootHost, client: Client) -> None:
+    host.start_dnsmasq()
+    routes = lambda: client.space.ip("-6", "route")  # noqa: E731
+    assert until(lambda: "fd77::/64" in routes(), seconds=10), "no advertisement came"
+    assert "default" not in routes()

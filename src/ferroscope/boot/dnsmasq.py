@@ -57,6 +57,10 @@ def _lines(settings: BootSettings, gate: PxeFilterSettings, host: str) -> Iterat
     yield from ("except-interface=lo", "bind-dynamic", "")
     yield from _gate(gate)
     yield from _addresses(settings, mine)
+    if any(one.version == 6 for one in mine):
+        yield from ("# Machines are told to ask with DHCPv6, and which prefix is on the link.", "enable-ra")
+        yield "# No gate is in front of that. So this host is nobody's default router: a lifetime of 0 seconds."
+        yield from (f"ra-param={interface},60,0" for interface in gate.interfaces)
     yield from _boot(settings, {one.version for one in mine}, own(settings, host))
     yield from ("", "# What a machine loads. Answers come from a port of their own, so a transfer that runs outlives")
     yield from ("# the gate's closing.", "enable-tftp", f"tftp-root={settings.tftp_root}")
@@ -86,8 +90,6 @@ def _addresses(settings: BootSettings, mine: tuple[Range, ...]) -> Iterator[str]
         yield f"dhcp-range=set:{tag},{one.first},{one.last}{',' if one.netmask else ''}{one.netmask},{lease}"
         # Empty: no route at all; otherwise dnsmasq names itself.
         yield f"dhcp-option=tag:{tag},option:router{',' if one.router else ''}{one.router}"
-    if any(one.version == 6 for one in mine):
-        yield from ("# Machines are told to ask with DHCPv6.", "enable-ra")
 
 
 def _boot(settings: BootSettings, versions: Collection[int], mine: Mapping[int, Address]) -> Iterator[str]:

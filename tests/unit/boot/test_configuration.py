@@ -54,11 +54,17 @@ def test_firmware_gets_ipxe_and_ipxe_gets_the_script() -> None:
     assert "dhcp-option=tag:arm64,tag:!ipxe,option6:bootfile-url,tftp://[fd00::1]/ipxe-arm64.efi" in lines
 
 
+def test_router_advertisements_name_no_router_on_any_interface() -> None:
+    lines = dnsmasq.configuration(SETTINGS, PxeFilterSettings(interfaces=("eth1", "eth2")), "boot1").splitlines()
+    assert {"enable-ra", "ra-param=eth1,60,0", "ra-param=eth2,60,0"} <= set(lines)
+
+
 def test_without_ipv6_ranges_there_is_nothing_of_ipv6() -> None:
     settings = msgspec.structs.replace(SETTINGS, ranges=SETTINGS.ranges[:1])
     text = dnsmasq.configuration(settings, GATE, "boot1")
     assert "option6" not in text
     assert "enable-ra" not in text
+    assert "ra-param" not in text
 
 
 def test_a_web_server_serves_script_kernel_and_ramdisk_where_there_is_one() -> None:
