@@ -46,6 +46,7 @@ class BootHost:
         self.name = f"boot{number}"
         self.space = space
         self.address = f"10.77.0.{10 + number}"
+        self.address6 = f"fd77::{10 + number}"
         self.directory = base / self.name
         self.tftp = self.directory / "tftp"
         self.tftp.mkdir(parents=True)
@@ -54,7 +55,7 @@ class BootHost:
         self._dnsmasq: Played | None = None
         self._mgmt = mgmt
         space.ip("address", "add", f"{self.address}/24", "dev", "boot")
-        space.ip("address", "add", f"fd77::{10 + number}/64", "dev", "boot")
+        space.ip("address", "add", f"{self.address6}/64", "dev", "boot")
         space.ip("address", "add", f"10.78.0.{10 + number}/24", "dev", "mgmt")
         self.heal()
 

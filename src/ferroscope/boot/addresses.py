@@ -2,15 +2,24 @@
 
 With DHCPv6 the boot file is a URL (RFC 5970), and dnsmasq does not put its address into a text; so the addresses are
 given, those of all hosts on all hosts. An item is ``HOST ADDRESS``, or ``HOST ADDRESS ADDRESS`` with both families.
+
+``{host}`` in ``[boot] http_url`` stands for the host's own address: only the host whose gate is open answers, over HTTP
+too, so a machine has to load from the one that gave it its address.
 """
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final
+from urllib.parse import urlsplit
 
 from ferroscope.boot.pools import Address, parse_all
 from ferroscope.config.settings import BootSettings
+
+HOST: Final = "{host}"
+
+_EXAMPLES: Final = {4: "10.0.0.1", 6: "fd00::1"}
 
 
 class AddressError(ValueError):
@@ -22,9 +31,10 @@ def own(settings: BootSettings, host: str) -> Mapping[int, Address]:
 
     ``PoolError`` where a range is wrong.
     """
-    found = parse_all_hosts(settings.addresses, settings.hosts)
+    _check_url(settings.http_url)
+    found = _parse_all(settings.addresses, settings.hosts)
     ranges = parse_all(settings.ranges, hosts=len(settings.hosts))
-    for version, why in _needed({one.version for one in ranges}):
+    for version, why in _needed(settings, {one.version for one in ranges}):
         lacking = [name for name in settings.hosts if version not in found.get(name, {})]
         if lacking:
             example = ", ".join(f"{name} {_EXAMPLES[version]}{n}" for n, name in enumerate(settings.hosts, start=1))
@@ -48,7 +58,15 @@ def literal(address: Address) -> str:
     return f"[{address}]" if address.version == 6 else str(address)
 
 
-def parse_all_hosts(texts: Sequence[str], hosts: Collection[str]) -> dict[str, dict[int, Address]]:
+def base_url(settings: BootSettings, host: str) -> str:
+    """Return where a web server has the boot files, without a slash at the end; "" where TFTP serves all.
+
+    ``host``: what a URL has for the boot host, where the web server is its own.
+    """
+    return settings.http_url.replace(HOST, host).rstrip("/")
+
+
+def _parse_all(texts: Sequence[str], hosts: Collection[str]) -> dict[str, dict[int, Address]]:
     """Return the addresses of each host that has some; ``AddressError`` where one is wrong or is given twice."""
     found: dict[str, dict[int, Address]] = {}
     owners: dict[Address, str] = {}
@@ -66,12 +84,29 @@ def parse_all_hosts(texts: Sequence[str], hosts: Collection[str]) -> dict[str, d
     return found
 
 
-_EXAMPLES = {4: "10.0.0.1", 6: "fd00::1"}
-
-
-def _needed(versions: Collection[int]) -> Iterator[tuple[int, str]]:
+def _needed(settings: BootSettings, versions: Collection[int]) -> Iterator[tuple[int, str]]:
     if 6 in versions:
         yield 6, "[boot] ranges has IPv6 addresses: over IPv6 a machine loads from a URL, which has to name its host"
+    if HOST in settings.http_url:
+        for version in sorted(versions):
+            yield version, f"[boot] http_url has {HOST} in it, where the host's address shall stand"
+
+
+def _check_url(url: str) -> None:
+    if not url:
+        return
+    example = f"http://{HOST}:8080/ or http://10.0.0.2/boot/"
+    plain = url.replace(HOST, "host")
+    try:
+        parts = urlsplit(plain)
+        wrong = parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0
+    except ValueError:
+        wrong = True
+    if wrong:
+        raise AddressError(f"[boot] http_url is {url!r}, which is no URL such as {example}")
+    odd = next((sign for sign in plain if sign.isspace() or sign in "{}$,\"'#"), None)
+    if odd is not None:
+        raise AddressError(f"[boot] http_url is {url!r}: {odd!r} cannot be in it; write it such as {example}")
 
 
 def _parse(text: str, word: str) -> Address:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from ferroscope.boot.addresses import literal, own
+from ferroscope.boot.addresses import base_url, literal, own
 from ferroscope.boot.pools import Address, Range, parse_all
 from ferroscope.config.settings import BootSettings, PxeFilterSettings
 
@@ -101,29 +101,33 @@ def _boot(settings: BootSettings, versions: Collection[int], mine: Mapping[int, 
         if 6 in versions:
             yield f"dhcp-match=set:{tag},option6:61,{number}"
     if 4 in versions:
-        yield from ("", "# iPXE gets the script, a firmware gets iPXE.", *_boot4(settings))
+        yield from (
+            "",
+            "# iPXE gets the script, a firmware gets iPXE.",
+            *_boot4(settings, literal(mine[4]) if 4 in mine else ""),
+        )
     if 6 in versions:
         yield from ("", "# The same over IPv6, as URLs.", *_boot6(settings, literal(mine[6])))
 
 
-def _boot4(settings: BootSettings) -> Iterator[str]:
-    yield f"dhcp-boot=tag:ipxe,{_url(settings, settings.script)}"
+def _boot4(settings: BootSettings, host: str) -> Iterator[str]:
+    base = base_url(settings, host)
+    yield f"dhcp-boot=tag:ipxe,{base}/{settings.script}" if base else f"dhcp-boot=tag:ipxe,{settings.script}"
     for tag, file in _loaders(settings):
         yield f"dhcp-boot=tag:{tag},tag:!ipxe,{file}"
-    if settings.http_url:
+    if base:
         for tag, file in _http_loaders(settings):
             yield f"dhcp-option=tag:{tag},tag:!ipxe,option:vendor-class,HTTPClient"
-            yield f"dhcp-boot=tag:{tag},tag:!ipxe,{_url(settings, file)}"
+            yield f"dhcp-boot=tag:{tag},tag:!ipxe,{base}/{file}"
 
 
 def _boot6(settings: BootSettings, host: str) -> Iterator[str]:
-    tftp = f"tftp://{host}"
-    base = settings.http_url.rstrip("/") or tftp
-    yield f"dhcp-option=tag:ipxe,option6:bootfile-url,{base}/{settings.script}"
+    base, tftp = base_url(settings, host), f"tftp://{host}"
+    yield f"dhcp-option=tag:ipxe,option6:bootfile-url,{base or tftp}/{settings.script}"
     for tag, file in _loaders(settings):
         if tag != "bios":
             yield f"dhcp-option=tag:{tag},tag:!ipxe,option6:bootfile-url,{tftp}/{file}"
-    if settings.http_url:
+    if base:
         for tag, file in _http_loaders(settings):
             yield f"dhcp-option-force=tag:{tag},tag:!ipxe,option6:16,{_HTTP_CLIENT}"
             yield f"dhcp-option=tag:{tag},tag:!ipxe,option6:bootfile-url,{base}/{file}"
@@ -138,8 +142,3 @@ def _loaders(settings: BootSettings) -> Iterator[tuple[str, str]]:
 def _http_loaders(settings: BootSettings) -> Iterator[tuple[str, str]]:
     yield "http", settings.loader_x64
     yield "http-arm64", settings.loader_arm64
-
-
-def _url(settings: BootSettings, file: str) -> str:
-    """Return how a file is named to a client: a URL where HTTP serves it, else its name in the TFTP root."""
-    return f"{settings.http_url.rstrip('/')}/{file}" if settings.http_url else file

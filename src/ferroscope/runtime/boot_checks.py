@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from ferroscope.boot import dnsmasq
-from ferroscope.boot.addresses import AddressError, own
+from ferroscope.boot.addresses import HOST, AddressError, own
 from ferroscope.boot.hosts import own_name
 from ferroscope.boot.pools import Address, PoolError, Range, overlap, parse
 from ferroscope.config.settings import BootSettings, PxeFilterSettings
@@ -45,7 +45,7 @@ def examine(settings: BootSettings, gate: PxeFilterSettings, host: str | None = 
     try:
         mine = own(settings, name)
     except AddressError as exc:
-        yield Check("boot addresses", "wrong", str(exc), "correct [boot] addresses, on all boot hosts")
+        yield Check("boot addresses", "wrong", str(exc), "correct it on all boot hosts")
         return
     parts = "; ".join(f"{one}: {', '.join(map(str, ranges))}" for one, ranges in others.items())
     yield Check("boot ranges", "ok", f"each boot host has addresses of its own ({parts})")
@@ -55,6 +55,7 @@ def examine(settings: BootSettings, gate: PxeFilterSettings, host: str | None = 
         return
     del others[name]
     yield from _addresses(mine)
+    yield from _web(settings, gate)
     yield from interfaces(gate)
     yield from _configuration(settings, gate, name, others)
     yield from _files(settings)
@@ -66,6 +67,16 @@ def _addresses(mine: Mapping[int, Address]) -> Iterator[Check]:
         sentence = f"this host has no address {wrong}, to which [boot] addresses sends its machines"
         advice = "correct [boot] addresses, on all boot hosts; ip address shows what this host has"
         yield Check("boot addresses", "wrong", sentence, advice)
+
+
+def _web(settings: BootSettings, gate: PxeFilterSettings) -> Iterator[Check]:
+    if HOST not in settings.http_url:
+        return
+    url = urllib.parse.urlsplit(settings.http_url)
+    port = url.port or {"http": 80, "https": 443}[url.scheme]
+    if port not in gate.http_ports:
+        sentence = f"port {port} of [boot] http_url is not guarded: every boot host serves every machine there"
+        yield Check("boot files", "note", sentence, f"add {port} to [pxe_filter] http_ports, on all boot hosts")
 
 
 def _is_ours(address: Address) -> bool:

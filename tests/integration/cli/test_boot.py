@@ -120,6 +120,17 @@ def test_addresses_that_this_host_has_not_or_that_are_missing_are_found(ready: S
     assert "no IPv6 address of boot2" in ready.examine()["boot addresses"].sentence
 
 
+def test_a_web_server_on_boot_hosts_whose_port_is_not_guarded_is_noted(ready: Site) -> None:
+    ready.options["http_url"] = "http://{host}:8080/"
+    ready.config("--host", "boot1", "--install")
+    assert (ready.examine()["boot files"].verdict, ready.examine()["boot files"].advice) == (
+        "note",
+        "add 8080 to [pxe_filter] http_ports, on all boot hosts",
+    )
+    ready.interfaces = "lo\nhttp_ports = 8080"
+    assert ready.examine() == {}
+
+
 def test_addresses_of_another_host_in_the_file_of_this_one_are_found(ready: Site) -> None:
     ready.config("--host", "boot2", "--directory", str(ready.dnsmasq.parent))
     found = ready.examine()

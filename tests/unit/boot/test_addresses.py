@@ -6,7 +6,7 @@ import ipaddress
 
 import pytest
 
-from ferroscope.boot.addresses import AddressError, literal, own
+from ferroscope.boot.addresses import AddressError, base_url, literal, own
 from ferroscope.config.settings import BootSettings
 
 
@@ -48,6 +48,31 @@ def test_ipv6_needs_an_ipv6_address_of_every_host() -> None:
 def test_an_address_that_cannot_be_is_refused_with_the_reason(item: str, why: str) -> None:
     with pytest.raises(AddressError, match=why):
         _own("boot2 10.0.0.2", item)
+
+
+def test_a_url_that_names_the_host_needs_an_address_of_every_host_and_family() -> None:
+    settings = BootSettings(hosts=("boot1",), ranges=("10.0.0.50-10.0.0.99",), http_url="http://{host}:8080/boot/")
+    with pytest.raises(AddressError, match=r"no IPv4 address of boot1.*http_url has \{host\} in it"):
+        own(settings, "boot1")
+    assert base_url(settings, "10.0.0.1") == "http://10.0.0.1:8080/boot"
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("10.0.0.1:8080", "no URL such as"),
+        ("ftp://{host}/", "no URL such as"),
+        ("http://{host}:eighty/", "no URL such as"),
+        ("http:///boot/", "no URL such as"),
+        ("http://{hots}:8080/", r"'\{' cannot be in it"),
+        ("http://{host}:8080/a,b", "',' cannot be in it"),
+        ("http://${next-server}/", r"'\$' cannot be in it"),
+    ],
+)
+def test_a_url_that_leads_nowhere_is_refused_with_the_reason(url: str, why: str) -> None:
+    settings = BootSettings(hosts=("boot1",), addresses=("boot1 10.0.0.1",), http_url=url)
+    with pytest.raises(AddressError, match=why):
+        own(settings, "boot1")
 
 
 def test_an_address_in_a_url_has_brackets_where_it_needs_them() -> None:

@@ -8,11 +8,12 @@ import pytest
 from ferroscope.boot import dnsmasq, ipxe
 from ferroscope.config.settings import BootSettings, InspectorSettings, PxeFilterSettings
 
+ADDRESSES = tuple(f"boot{number} 10.0.0.{number} fd00::{number}" for number in (1, 2, 3))
 INSPECTOR = InspectorSettings()
 GATE = PxeFilterSettings(interfaces=("eth1",))
 SETTINGS = BootSettings(
     hosts=("boot1", "boot2", "boot3"),
-    addresses=("boot1 10.0.0.1 fd00::1", "boot2 fd00::2", "boot3 fd00::3 10.0.0.3"),
+    addresses=ADDRESSES,
     ranges=("10.0.0.10-10.0.0.39", "fd00::1000-fd00::3fff", "10.9.0.10-10.9.0.39/24@10.9.0.1"),
     callback_url="http://10.0.0.1:6385/v1/continue_inspection",
 )
@@ -74,6 +75,25 @@ def test_a_web_server_serves_script_kernel_and_ramdisk_where_there_is_one() -> N
         settings, GATE, "boot1"
     )
     assert "kernel --name kernel http://10.0.0.2/boot/ipa.kernel " in ipxe.script(settings, INSPECTOR, "boot1")
+
+
+def test_a_web_server_on_every_boot_host_is_the_one_of_the_host_that_answered() -> None:
+    settings = msgspec.structs.replace(SETTINGS, http_url="http://{host}:8080/")
+    lines = dnsmasq.configuration(settings, GATE, "boot3").splitlines()
+    assert "dhcp-boot=tag:ipxe,http://10.0.0.3:8080/boot.ipxe" in lines
+    assert "dhcp-boot=tag:http,tag:!ipxe,http://10.0.0.3:8080/ipxe.efi" in lines
+    assert "dhcp-option=tag:ipxe,option6:bootfile-url,http://[fd00::3]:8080/boot.ipxe" in lines
+    assert "dhcp-option=tag:x64,tag:!ipxe,option6:bootfile-url,tftp://[fd00::3]/ipxe.efi" in lines
+    script = ipxe.script(settings, INSPECTOR, "boot3")
+    assert (
+        "isset ${next-server} && set base http://${next-server}:8080/ || set base http://[fd00::3]:8080/"
+    ) in script.splitlines()
+    assert "kernel --name kernel ${base}ipa.kernel " in script
+
+
+def test_a_kernel_that_has_a_url_is_loaded_from_there() -> None:
+    settings = msgspec.structs.replace(SETTINGS, kernel="http://images.example.org/ipa.kernel")
+    assert "kernel --name kernel http://images.example.org/ipa.kernel " in ipxe.script(settings, INSPECTOR, "boot1")
 
 
 def test_a_host_that_is_not_one_is_refused_with_those_that_are() -> None:

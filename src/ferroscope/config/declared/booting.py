@@ -77,7 +77,7 @@ BOOT: Final = (
         "addresses",
         default=[],
         help="Each boot host's own addresses on the boot network, HOST ADDRESS or HOST ADDRESS ADDRESS, such as "
-        "boot1 10.0.0.11 fd00::11. Needed where there are IPv6 ranges, which every machine loads from by a URL.",
+        "boot1 10.0.0.11 fd00::11. Needed for IPv6, where a boot file is a URL, and for {host} in http_url.",
     ),
     cfg.ListOpt(
         "ranges",
@@ -100,7 +100,10 @@ BOOT: Final = (
     ),
     cfg.StrOpt("tftp_root", default="/var/lib/ferroscope/tftp", help="Directory that boot hosts serve over TFTP."),
     cfg.StrOpt(
-        "http_url", default="", help="Base URL at which a web server serves the same directory; empty: TFTP serves all."
+        "http_url",
+        default="",
+        help="Base URL at which a web server serves the same directory, such as http://{host}:8080/, where {host} is "
+        "each boot host's own address (of addresses). Empty: TFTP serves all.",
     ),
     cfg.StrOpt("script", default="boot.ipxe", help="Name of the iPXE script in that directory."),
     cfg.StrOpt("kernel", default="ipa.kernel", help="The ramdisk's kernel: a name in that directory, or a URL."),
