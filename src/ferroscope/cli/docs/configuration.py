@@ -27,6 +27,7 @@ _NAMES: Final = {
     "Float": "number",
     "Boolean": "true or false",
     "List": "list",
+    "Words": "words",
     "Dict": "map",
 }
 

@@ -34,6 +34,10 @@ def config(files: tuple[str, ...], host: str | None, directory: Path | None, ins
     boot = settings.boot
     if not boot.hosts:
         raise click.ClickException("there are no boot hosts; name all of them in [boot] hosts, and give [boot] ranges")
+    if not boot.ranges:
+        raise click.ClickException(
+            "[boot] ranges is empty, so that no machine would get an address; set it, such as 10.0.0.50-10.0.0.229"
+        )
     if not settings.pxe_filter.interfaces:
         raise click.ClickException("[pxe_filter] interfaces is not set: those of this host on which machines boot")
     if not boot.callback_url:

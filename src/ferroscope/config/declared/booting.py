@@ -2,9 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from oslo_config import cfg, types
+
+
+class Words(types.String):
+    """Words with spaces between them, as on a kernel's command line; commas belong to the words."""
+
+    def __call__(self, value: Any) -> Any:
+        words = str(super().__call__(value)).split()
+        for word in words:
+            name = word.partition("=")[0]
+            if "," in name or word.endswith(",") or f",{name}=" in word:
+                raise ValueError(f"{word!r} is a list with commas; write a space between the words, and no comma")
+        return words
+
+
+class DnsmasqLines(types.String):
+    """Lines of dnsmasq's configuration, one or several; commas belong to them."""
+
+    def __call__(self, value: Any) -> Any:
+        lines = [line.strip() for line in str(super().__call__(value)).splitlines() if line.strip()]
+        for line in lines:
+            if "," in line.partition("=")[0]:
+                raise ValueError(f"{line!r} is a list with commas; write each option on a line of its own")
+            if len(line) == 1:  # oslo.config takes an environment variable apart
+                raise ValueError(f"{line!r} is no line of dnsmasq's; an environment variable cannot hold this option")
+        return "\n".join(lines)
+
 
 PXE_FILTER: Final = (
     cfg.StrOpt(
@@ -108,10 +134,12 @@ BOOT: Final = (
     cfg.StrOpt("script", default="boot.ipxe", help="Name of the iPXE script in that directory."),
     cfg.StrOpt("kernel", default="ipa.kernel", help="The ramdisk's kernel: a name in that directory, or a URL."),
     cfg.StrOpt("ramdisk", default="ipa.initramfs", help="The ramdisk: a name in that directory, or a URL."),
-    cfg.ListOpt(
+    cfg.Opt(
         "kernel_options",
-        default=[],
-        help="More words for the kernel's command line, such as console=ttyS0, after [inspector] extra_kernel_params.",
+        type=Words(),
+        default="",
+        help="More words for the kernel's command line, parted by spaces, such as console=ttyS0,115200n8 quiet, "
+        "after [inspector] extra_kernel_params.",
     ),
     cfg.StrOpt("loader_bios", default="undionly.kpxe", help="iPXE for BIOS firmware, in that directory."),
     cfg.StrOpt("loader_x64", default="ipxe.efi", help="iPXE for UEFI firmware on x86-64, in that directory."),
@@ -121,5 +149,10 @@ BOOT: Final = (
         default="/etc/dnsmasq.d/ferroscope.conf",
         help="Where a boot host keeps what 'ferroscope pxe config' made for its dnsmasq; 'ferroscope doctor' reads it.",
     ),
-    cfg.ListOpt("dnsmasq_options", default=[], help="More lines for dnsmasq's configuration; they cannot have commas."),
+    cfg.MultiOpt(
+        "dnsmasq_options",
+        item_type=DnsmasqLines(),
+        default=[],
+        help="More lines for dnsmasq's configuration: this option once for each, or all of them indented below it.",
+    ),
 )
