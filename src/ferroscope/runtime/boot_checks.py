@@ -25,6 +25,12 @@ from ferroscope.domain.kernel_params import CALLBACK_PATH
 from ferroscope.runtime.check import Check
 
 _SECONDS: Final = 5.0
+# There where systemd runs the host; a unit that a package or an operator installed.
+_SYSTEMD: Final = Path("/run/systemd/system")
+_UNITS: Final = tuple(
+    Path(place, "dnsmasq.service")
+    for place in ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
+)
 _MADE: Final = "run: ferroscope pxe config --install, then restart dnsmasq"
 
 
@@ -56,6 +62,7 @@ def examine(settings: BootSettings, gate: PxeFilterSettings, host: str | None = 
     del others[name]
     yield from _addresses(mine)
     yield from _web(settings, gate)
+    yield from _service()
     yield from interfaces(gate)
     yield from _configuration(settings, gate, name, others)
     yield from _files(settings)
@@ -77,6 +84,12 @@ def _web(settings: BootSettings, gate: PxeFilterSettings) -> Iterator[Check]:
     if port not in gate.http_ports:
         sentence = f"port {port} of [boot] http_url is not guarded: every boot host serves every machine there"
         yield Check("boot files", "note", sentence, f"add {port} to [pxe_filter] http_ports, on all boot hosts")
+
+
+def _service() -> Iterator[Check]:
+    if _SYSTEMD.is_dir() and not any(unit.exists() for unit in _UNITS):
+        sentence = "there is no dnsmasq.service: nothing starts dnsmasq with this host, behind its gate"
+        yield Check("dnsmasq", "note", sentence, "Debian's package dnsmasq has it; dnsmasq-base has the program alone")
 
 
 def _is_ours(address: Address) -> bool:
@@ -149,7 +162,7 @@ def _is_address(word: str) -> bool:
 def _syntax(path: Path) -> Check:
     program = shutil.which("dnsmasq", path="/usr/sbin:/usr/bin:/usr/local/sbin:/sbin:/bin")
     if program is None:
-        return Check("dnsmasq", "wrong", "dnsmasq is not installed", "install it, Debian's package is dnsmasq-base")
+        return Check("dnsmasq", "wrong", "dnsmasq is not installed", "install it, Debian's package is dnsmasq")
     command = [program, "--test", f"--conf-file={path}"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)  # noqa: S603

@@ -63,8 +63,9 @@ def site(tmp_path: Path) -> Site:
 
 
 @pytest.fixture
-def ready(site: Site, api: Api) -> Site:
-    """Return a site on which everything is in place."""
+def ready(site: Site, api: Api, monkeypatch: pytest.MonkeyPatch) -> Site:
+    """Return a site on which everything is in place; who runs the host makes no difference."""
+    monkeypatch.setattr(boot_checks, "_SYSTEMD", site.root / "nowhere")
     site.options["callback_url"] = f"{api.url}/v1/continue_inspection"
     site.config("--host", "boot1", "--install")
     for name in ("ipa.kernel", "ipa.initramfs", "undionly.kpxe", "ipxe.efi", "ipxe-arm64.efi"):
@@ -139,6 +140,19 @@ def test_a_web_server_on_boot_hosts_whose_port_is_not_guarded_is_noted(ready: Si
         "add 8080 to [pxe_filter] http_ports, on all boot hosts",
     )
     ready.interfaces = "lo\nhttp_ports = 8080"
+    assert ready.examine() == {}
+
+
+def test_a_dnsmasq_without_a_service_is_noted_where_systemd_runs_the_host(
+    ready: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unit = tmp_path / "dnsmasq.service"
+    monkeypatch.setattr(boot_checks, "_UNITS", (unit,))
+    monkeypatch.setattr(boot_checks, "_SYSTEMD", tmp_path / "nowhere")
+    assert ready.examine() == {}
+    monkeypatch.setattr(boot_checks, "_SYSTEMD", tmp_path)
+    assert ready.examine()["dnsmasq"].sentence.startswith("there is no dnsmasq.service")
+    unit.touch()
     assert ready.examine() == {}
 
 
