@@ -62,6 +62,8 @@ class GatedLab:
         """Start its gate; ``path`` is where it finds programs first."""
         config = host.directory / "ferroscope.conf"
         wanted = self._options if options is None else options
+        if "unknown_hosts" not in wanted:
+            wanted += "\nunknown_hosts = allow"
         config.write_text(
             f"[database]\nconnection = {self._seen_by_hosts}\n{self._sections}\n"
             f"[pxe_filter]\ninterfaces = boot\n{wanted}\n"

@@ -62,7 +62,7 @@ def load(files: Sequence[str] | None = None, overrides: dict[str, Any] | None = 
         for name, value in (overrides or {}).items():
             section, option = name.split(".", 1)
             conf.set_override(option, value, group=section)
-        return target.Settings(**{section: _section(conf, section) for section in SECTIONS})
+        return _resolved(target.Settings(**{section: _section(conf, section) for section in SECTIONS}))
     except cfg.ConfigFilesNotFoundError as exc:
         raise ConfigurationError(f"no such configuration file: {', '.join(exc.config_files)}") from exc
     except (cfg.TemplateSubstitutionError, cfg.NoSuchOptError) as exc:
@@ -71,6 +71,15 @@ def load(files: Sequence[str] | None = None, overrides: dict[str, Any] | None = 
         ) from exc
     except (cfg.Error, ValueError) as exc:
         raise ConfigurationError(str(exc)) from exc
+
+
+def _resolved(settings: target.Settings) -> target.Settings:
+    """Return the settings with what one section leaves to another one."""
+    gate = settings.pxe_filter
+    if gate.unknown_hosts != "discovery":
+        return settings
+    gate = msgspec.structs.replace(gate, unknown_hosts="allow" if settings.auto_discovery.enabled else "deny")
+    return msgspec.structs.replace(settings, pxe_filter=gate)
 
 
 def warnings(files: Sequence[str] | None = None) -> list[str]:

@@ -198,7 +198,7 @@ class PxeFilterSettings(msgspec.Struct, frozen=True, kw_only=True):
     network: str = "default"
     backends: tuple[str, ...] = ("nftables",)
     interfaces: tuple[str, ...] = ()
-    unknown_hosts: Literal["allow", "deny"] = "allow"
+    unknown_hosts: Literal["discovery", "allow", "deny"] = "discovery"
     http_ports: tuple[int, ...] = ()
     relayed_networks: tuple[str, ...] = ()
     sync_period: float = 15.0

@@ -45,7 +45,8 @@ class GateRecord(msgspec.Struct, frozen=True):
     """What the open gate of a network tells of itself in its lease.
 
     ``applied`` is the newest sequence number that it has applied, ``missing`` are smaller ones
-    that it has not seen: of transactions that were under way, or that came to nothing.
+    that it has not seen: of transactions that were under way, or that came to nothing. ``unknown``:
+    whether machines of which no port is known pass, too.
     """
 
     host: str = ""
@@ -55,6 +56,7 @@ class GateRecord(msgspec.Struct, frozen=True):
     allowed: int = 0
     denied: int = 0
     backends: tuple[str, ...] = ()
+    unknown: bool = True
 
     def has_applied(self, seq: int) -> bool:
         """Whether the change ``seq`` is in force at this gate."""

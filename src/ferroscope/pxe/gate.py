@@ -208,6 +208,7 @@ class Gate:
             allowed=len(sets.allowed),
             denied=len(sets.denied),
             backends=tuple(self._settings.backends),
+            unknown=self._settings.unknown_hosts == "allow",
         )
         state = "is open" if opening.open else f"is closed: {opening.trouble or 'its lease is about to end'}"
         self.sentence = (

@@ -29,10 +29,14 @@ _GIVEN_UP: Final = 300.0
 
 
 class _Seen(msgspec.Struct, frozen=True):
-    """The networks with a gate, those not ready, how long the inspection has waited; ``known``: there ever was one."""
+    """The networks with a gate, those not ready, how long the inspection has waited; ``known``: there ever was one.
+
+    ``strict`` are those that let no machine pass of which they know no port, if this one has none.
+    """
 
     gates: list[str]
     behind: list[str]
+    strict: list[str]
     waited: float
     known: bool
 
@@ -61,7 +65,13 @@ class BootGate:
             context.pause(_LOOK_EVERY)
         if not seen.known:
             self._look_at = now + _ABSENT
-        if seen.gates:
+        if seen.strict:
+            message = (
+                f"the node has no port, and the PXE gate of {', '.join(seen.strict)} lets known machines pass only: "
+                "add a port, or set [pxe_filter] unknown_hosts = allow"
+            )
+            context.note("pxe gate", message, severity=Severity.WARNING, reason=Reason.GATE_CLOSED)
+        elif seen.gates:
             context.note("pxe gate", f"the open gate lets its MACs pass: {', '.join(seen.gates)}")
         return None
 
@@ -75,6 +85,7 @@ class BootGate:
             return _Seen(
                 gates=[_said(lease) for lease in leases],
                 behind=[_network(lease) for lease in leases if not _lets_pass(lease, newest)],
+                strict=[_network(lease) for lease in leases if not newest and not decode_record(lease.data).unknown],
                 waited=tx.now - (inspection.started_at if inspection else 0.0),
                 known=bool(known),
             )

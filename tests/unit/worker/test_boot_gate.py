@@ -104,3 +104,16 @@ def test_a_network_whose_gates_were_stopped_or_gave_no_sign_for_long_is_not_wait
     gated.beat("m1")
     gated.worker.step()
     assert POWER_ON in gated.machine.commands
+
+
+@pytest.mark.parametrize(("unknown", "said"), [(True, "the open gate lets"), (False, "the node has no port")])
+def test_a_node_without_a_port_is_powered_on_with_a_warning_where_unknown_machines_do_not_pass(
+    service: Service, unknown: bool, said: str
+) -> None:
+    record = GateRecord(host="boot1", open=True, applied=10_000, unknown=unknown)
+    data = msgspec.json.encode(record).decode()
+    service.store.write(lambda tx: tx.leases.acquire("pxe/net", "gate", 1000.0, data=data))
+    service.start()
+    service.worker.step()
+    assert POWER_ON in service.machine.commands
+    assert [message[: len(said)] for message in steps(service)] == [said]

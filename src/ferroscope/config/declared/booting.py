@@ -47,9 +47,9 @@ PXE_FILTER: Final = (
     cfg.ListOpt("interfaces", default=[], help="Interfaces of this host on which machines boot."),
     cfg.StrOpt(
         "unknown_hosts",
-        default="allow",
-        choices=["allow", "deny"],
-        help="Whether machines of which no node is known may boot: allow is what auto-discovery needs.",
+        default="discovery",
+        choices=["discovery", "allow", "deny"],
+        help="Whether machines of which no port is known may boot: discovery means where [auto_discovery] is enabled.",
     ),
     cfg.ListOpt(
         "http_ports",
