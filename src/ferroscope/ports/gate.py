@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from ferroscope.domain.macsets import SetChange
@@ -25,8 +26,11 @@ class GateBackend(Protocol):
     def install(self) -> None:
         """Put a closed gate with empty sets in place of whatever an earlier process left."""
 
-    def apply(self, change: SetChange, *, fresh: bool) -> None:
-        """Change the sets in one step; ``fresh``: whatever they held is replaced by ``change``."""
+    def apply(self, change: SetChange, *, fresh: bool, progress: Callable[[], object] = lambda: None) -> None:
+        """Change the sets in one step; ``fresh``: whatever they held is replaced by ``change``.
+
+        Who needs more than one step, and more than a moment for all of them, calls ``progress`` in between.
+        """
 
     def hold(self, until: float) -> float:
         """Open the gate, or keep it open, for a short while that ends before ``until``.
@@ -39,4 +43,7 @@ class GateBackend(Protocol):
         """Close it now; also put it in place again, closed and empty, where somebody else took it away."""
 
     def remove(self) -> None:
-        """Leave the host as if it had never been there; the service behind is then open to all."""
+        """Leave the host as if it had never been there; the service behind is then open to all.
+
+        What is left to do by hand for that is a warning in the log.
+        """

@@ -160,7 +160,7 @@ class Gate:
 
     def _load(self, tenure: Tenure) -> None:
         self._feed.whole(tenure.progress)
-        self._backend.apply(self._feed.sets.whole(), fresh=True)
+        self._backend.apply(self._feed.sets.whole(), fresh=True, progress=tenure.progress)
 
     def _follow(self, tenure: Tenure, opening: Opening, reset: StopFlag) -> None:
         compare_at = self._clock.monotonic() + self._settings.reconcile_period
@@ -171,11 +171,11 @@ class Gate:
             now = self._clock.monotonic()
             try:
                 if now >= compare_at:
-                    self._apply(self._feed.whole(tenure.progress))
+                    self._apply(self._feed.whole(tenure.progress), tenure.progress)
                     compare_at = now + self._settings.reconcile_period
                 else:
                     for change in self._feed.changes(tenure.progress):
-                        self._apply(change)
+                        self._apply(change, tenure.progress)
                 read_at = now
             except StoreUnavailableError:
                 if now - read_at > self._profile.ttl:
@@ -186,15 +186,15 @@ class Gate:
             self._wait(seen, tenure, opening, reset)
         self.sentence = "is closed; its office has ended"
 
-    def _apply(self, change: SetChange) -> None:
+    def _apply(self, change: SetChange, progress: Callable[[], object]) -> None:
         if not change:
             return
         began = self._clock.monotonic()
         try:
-            self._backend.apply(change, fresh=False)
+            self._backend.apply(change, fresh=False, progress=progress)
         except GateError as exc:
             _log.warning("a change could not be applied; loading everything", error=str(exc))
-            self._backend.apply(self._feed.sets.whole(), fresh=True)
+            self._backend.apply(self._feed.sets.whole(), fresh=True, progress=progress)
         self._meter.gate_applied(self._clock.monotonic() - began)
 
     def _tell(self, tenure: Tenure, opening: Opening) -> None:

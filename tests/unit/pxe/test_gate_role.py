@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 
@@ -42,6 +43,7 @@ class Firewall:
         self.calls: list[str] = []
         self.fail: Callable[[str], bool] = lambda _call: False
         self.error: type[Exception] = GateError
+        self.steps = 0  # of a change, which take longer together than a leader may be silent
 
     def _called(self, call: str) -> None:
         self.calls.append(call)
@@ -51,8 +53,11 @@ class Firewall:
     def install(self) -> None:
         self._called("install")
 
-    def apply(self, change: SetChange, *, fresh: bool) -> None:
+    def apply(self, change: SetChange, *, fresh: bool, progress: Callable[[], object] = lambda: None) -> None:
         self._called("load" if fresh else "change")
+        for _ in range(self.steps):
+            self._clock.now += DEFAULT.ttl / 2
+            progress()
         if fresh:
             self.allow, self.deny = set(), set()
         self.allow = self.allow - set(change.no_longer_allow) | set(change.allow)
@@ -187,6 +192,24 @@ def test_a_gate_whose_process_was_told_to_stop_while_the_guard_passed_does_not_o
     network.gate.stand()
     assert network.firewall.calls == ["close", "load", "close"]
     assert network.tenure.resigned
+
+
+def test_long_changes_give_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = Network()
+    network.firewall.steps = 5
+    signs = [network.clock.now]
+    progress = Tenure.progress
+
+    def alive(tenure: Tenure) -> None:
+        signs.append(network.clock.now)
+        progress(tenure)
+        tenure.renew()
+
+    monkeypatch.setattr(Tenure, "progress", alive)
+    network.at = {2: lambda: network.node(BUSY), 9: network.stop.set}
+    network.gate.stand()
+    assert [call for call in network.firewall.calls if call in ("load", "change")] == ["load", "change"]
+    assert max(later - sooner for sooner, later in itertools.pairwise([*signs, network.clock.now])) < DEFAULT.ttl
 
 
 def test_a_gate_that_is_not_renewed_closes_when_its_trust_ends() -> None:

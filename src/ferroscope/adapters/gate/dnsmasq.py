@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +23,7 @@ from ferroscope.ports.gate import GateError
 
 _UNKNOWN: Final = "*:*:*:*:*:*"
 _UNKNOWN_FILE: Final = f"{PREFIX}unknown"
+_FILES: Final = 200  # between two signs of life
 
 
 class DnsmasqGate:
@@ -55,13 +56,16 @@ class DnsmasqGate:
         except OSError as exc:
             raise GateError(self._trouble(exc)) from exc
 
-    def apply(self, change: SetChange, *, fresh: bool) -> None:
+    def apply(self, change: SetChange, *, fresh: bool, progress: Callable[[], object] = lambda: None) -> None:
         before: set[int] = (self._allowed | self._denied) if fresh else set()
         if fresh:
             self._allowed, self._denied = set(), set()
         self._allowed = self._allowed.difference(change.no_longer_allow).union(change.allow)
         self._denied = self._denied.difference(change.no_longer_deny).union(change.deny)
-        self._sync(before.union(change.no_longer_allow, change.no_longer_deny, change.allow, change.deny))
+        macs = list(before.union(change.no_longer_allow, change.no_longer_deny, change.allow, change.deny))
+        for start in range(0, len(macs), _FILES):
+            progress()
+            self._sync(macs[start : start + _FILES])
 
     def hold(self, until: float) -> float:
         if self._watchdog.hold(until) and self._open:

@@ -7,7 +7,7 @@ one after the other, and matched by the frame's source: machines behind a DHCP r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import structlog
@@ -60,7 +60,7 @@ class IptablesGate:
         self._open = False
         self._timed.forget()
 
-    def apply(self, change: SetChange, *, fresh: bool) -> None:
+    def apply(self, change: SetChange, *, fresh: bool, progress: Callable[[], object] = lambda: None) -> None:
         if fresh:
             self._chains.put(self._mac_chain(change.allow, change.deny))
             return

@@ -6,6 +6,7 @@ too late. Elements are numbers of 48 bits, given as JSON: ten thousand load in 4
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -38,7 +39,7 @@ class NftablesGate:
         self._load(*self._without_former(), ruleset(self._rules))
         self._timed.forget()
 
-    def apply(self, change: SetChange, *, fresh: bool) -> None:
+    def apply(self, change: SetChange, *, fresh: bool, progress: Callable[[], object] = lambda: None) -> None:
         commands: list[dict[str, Any]] = []
         if fresh:
             commands += [{"flush": {"set": self._named(name)}} for name in ("allow", "deny")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ferroscope.domain.macsets import SetChange
 
 
@@ -13,7 +15,7 @@ class NoopGate:
 
     def install(self) -> None: ...
 
-    def apply(self, change: SetChange, *, fresh: bool) -> None: ...
+    def apply(self, change: SetChange, *, fresh: bool, progress: Callable[[], object] = lambda: None) -> None: ...
 
     def hold(self, until: float) -> float:
         return until

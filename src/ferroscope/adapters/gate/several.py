@@ -20,9 +20,10 @@ class SeveralGates:
     def install(self) -> None:
         self._each(lambda gate: gate.install())
 
-    def apply(self, change: SetChange, *, fresh: bool) -> None:
+    def apply(self, change: SetChange, *, fresh: bool, progress: Callable[[], object] = lambda: None) -> None:
         for gate in self._gates:
-            gate.apply(change, fresh=fresh)
+            gate.apply(change, fresh=fresh, progress=progress)
+            progress()
 
     def hold(self, until: float) -> float:
         """From the last to the first: the one in front opens when all behind it have."""
