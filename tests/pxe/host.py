@@ -77,7 +77,7 @@ class BootHost:
 
     def start_dnsmasq(self) -> None:
         """Start it from ``configuration``; return when it listens."""
-        program = ["dnsmasq", "--no-daemon", "--log-facility=-", f"--conf-file={self.configuration}"]
+        program = ["dnsmasq", "--keep-in-foreground", "--log-facility=-", f"--conf-file={self.configuration}"]
         self._dnsmasq = Played("dnsmasq", self.directory, [*self.space.prefix, *program])
         self._dnsmasq.wait_ready("started")
 

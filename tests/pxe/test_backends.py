@@ -176,7 +176,6 @@ def test_host_files_are_forgotten_with_a_dnsmasq_that_is_told_so_and_survive_its
     stale.write_text("52:54:00:bb:ff:ff\n")
     options = guarded(host, "dnsmasq")
     host.start_dnsmasq()
-    (host.directory / "dnsmasq.pid").write_text(str(host.dnsmasq_pid))  # in the foreground it writes none
     gated.start_gate(host, options=options)
     prober = lab.prober()
     prober.add(BUSY, IDLE)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import subprocess
 import time
@@ -18,15 +19,51 @@ from typing import Any
 
 _AGAIN = 0.2  # seconds after which closing is tried again where it failed
 PREFIX = "ferroscope-"
+UNKNOWN = f"{PREFIX}unknown"
+READABLE = 0o644  # by dnsmasq, which is not root and another user than we are
+_OWN = re.compile(rf"{PREFIX}([0-9a-f]{{12}})")
+
+
+def host_of(name: str) -> str | None:
+    """Return how dnsmasq knows the host of the file so called; None where it is no host's file.
+
+    Of lines for one MAC dnsmasq prefers those with a tag, here one that nothing ever sets.
+    """
+    if name == UNKNOWN:
+        return "*:*:*:*:*:*"
+    own = _OWN.fullmatch(name)
+    return f"tag:!ferroscope,{':'.join(re.findall('..', own[1]))}" if own else None
+
+
+def is_denied(path: Path, host: str) -> bool:
+    """Whether the file says that its host is ignored, and dnsmasq can read that."""
+    return path.read_bytes() == f"{host},ignore\n".encode() and path.stat().st_mode & READABLE == READABLE
 
 
 def close_files(directory: str) -> None:
-    """Deny whatever the host files in ``directory`` allow, in place: that needs no room on a full disk."""
-    for path in Path(directory).glob(f"{PREFIX}*"):
-        text = path.read_text()
-        if ",ignore" not in text:
-            with path.open("r+") as file:
-                file.write(f"{text.split()[0]},ignore\n")
+    """Deny whatever the host files in ``directory`` allow, in place: that needs no room on a full disk.
+
+    What they say does not count, for it may be anything. All are tried before ``OSError``.
+    """
+    failed: OSError | None = None
+    for path in sorted(Path(directory).glob(f"{PREFIX}*"), key=lambda path: path.name != UNKNOWN):
+        host = host_of(path.name)
+        try:
+            if host is not None and path.is_file() and not is_denied(path, host):
+                _deny(path, host)
+        except FileNotFoundError:
+            continue
+        except OSError as exc:
+            failed = exc
+    if failed is not None:
+        raise failed
+
+
+def _deny(path: Path, host: str) -> None:
+    with path.open("r+b") as file:
+        os.fchmod(file.fileno(), READABLE)
+        file.write(f"{host},ignore\n".encode())
+        file.truncate()
 
 
 def _close(orders: dict[str, Any]) -> bool:

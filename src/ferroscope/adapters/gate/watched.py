@@ -28,8 +28,13 @@ class Watchdog:
         self._say({"until": until})
         return closed
 
+    def has_closed(self) -> bool:
+        """Whether the gate was, or may have been, closed since the last time that this, or ``hold``, was asked."""
+        return self._heard()
+
     def release(self) -> None:
         """The gate is closed; there is nothing to watch."""
+        self._heard()  # one that has died need not be told
         if self._process is not None:
             self._say({"until": 0.0})
 
