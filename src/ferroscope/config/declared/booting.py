@@ -49,7 +49,7 @@ PXE_FILTER: Final = (
         "unknown_hosts",
         default="discovery",
         choices=["discovery", "allow", "deny"],
-        help="Whether machines of which no port is known may boot: discovery means where [auto_discovery] is enabled.",
+        help="Whether machines without a known port may boot; discovery: where [auto_discovery] enabled is set.",
     ),
     cfg.ListOpt(
         "http_ports",
