@@ -23,7 +23,7 @@ import structlog
 from ferroscope.adapters.gate.forgetting import Dnsmasq, Memory
 from ferroscope.adapters.gate.hostfiles import ANYBODY, HostFiles
 from ferroscope.adapters.gate.watched import Watchdog
-from ferroscope.domain.macsets import SetChange
+from ferroscope.domain.macsets import SetChange, SortedMacs
 from ferroscope.ports.gate import GateError
 
 _log = structlog.get_logger(__name__)
@@ -49,14 +49,14 @@ class DnsmasqGate:
         self._turn = threading.Lock()
         self._lock = threading.Lock()  # for all that follows, and the files
         self._allowed: set[int] = set()
-        self._denied: set[int] = set()
+        self._denied = SortedMacs()
         self._open = False
         self._settled = False  # whether all files say what they should
 
     def install(self) -> None:
         """Start from whatever an earlier process left: its files are denied, then forgotten where that is possible."""
         with self._changing():
-            self._allowed, self._denied = set(), set()
+            self._allowed, self._denied = set(), SortedMacs()
             self._files.take_over()
             self._switch(False)
             if self._dnsmasq.memory() is not Memory.KEEPS:
@@ -112,11 +112,13 @@ class DnsmasqGate:
     def _take(self, change: SetChange, *, fresh: bool) -> list[int]:
         """Change the sets; return whom to deny by lists."""
         if fresh:
-            self._allowed, self._denied = set(), set()
+            self._allowed, self._denied = set(), SortedMacs(change.deny)
         self._allowed.difference_update(change.no_longer_allow)
         self._allowed.update(change.allow)
-        self._denied.difference_update(change.no_longer_deny)
-        self._denied.update(change.deny)
+        for mac in change.no_longer_deny:
+            self._denied.discard(mac)
+        for mac in () if fresh else change.deny:
+            self._denied.add(mac)
         if not self._unknown:  # they are denied as all others are
             return []
         denied = self._denied if fresh else change.deny
@@ -129,7 +131,8 @@ class DnsmasqGate:
             if not fresh:
                 macs = {*change.no_longer_allow, *change.no_longer_deny, *change.allow, *change.deny}
             else:
-                macs = (self._files.single - {ANYBODY}) | self._allowed | (self._files.listed ^ self._denied)
+                macs = (self._files.single - {ANYBODY}) | self._allowed
+                macs |= self._files.listed.without(self._denied) | self._denied.without(self._files.listed)
             return [mac for mac in macs if self._needs_file(mac)]
 
     def _heed_the_watchdog(self, *, closed: bool) -> None:

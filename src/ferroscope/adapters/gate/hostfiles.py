@@ -15,13 +15,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from array import array
 from collections.abc import Iterable, KeysView, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
 from ferroscope.adapters.gate.watchdog import PREFIX, READABLE, UNKNOWN, close_files, host_of, is_denied
 from ferroscope.domain.gate import spelled
+from ferroscope.domain.macsets import SortedMacs
 
 ANYBODY: Final = -1  # stands for the hosts that have no line of their own
 
@@ -36,8 +37,8 @@ class HostFiles:
     def __init__(self, directory: str) -> None:
         self._directory = Path(directory)
         self._says: dict[int, bool | None] = {}  # of each single file: does it let pass? None: it has to be written
-        self._lists: dict[str, array[int]] = {}
-        self._listed: set[int] = set()
+        self._lists: dict[str, SortedMacs] = {}
+        self.listed = SortedMacs()  # all of them: those that a list denies
         self._looked_at = 0
         self.repeated = 0  # lines that dnsmasq has read in vain, for it reads what replaced them after them
 
@@ -46,14 +47,9 @@ class HostFiles:
         """Those that have a file of their own."""
         return self._says.keys()
 
-    @property
-    def listed(self) -> set[int]:
-        """Those that a list denies."""
-        return self._listed
-
     def take_over(self) -> None:
         """Look at what is there, from whatever process."""
-        self._says, self._lists, self._listed = {ANYBODY: None}, {}, set()
+        self._says, self._lists, self.listed = {ANYBODY: None}, {}, SortedMacs()
         for path in list(self._directory.iterdir()):
             if path.name.startswith(f".{PREFIX}"):
                 path.unlink(missing_ok=True)
@@ -76,12 +72,11 @@ class HostFiles:
 
     def deny(self, macs: Sequence[int]) -> None:
         """Deny them by a list of their own."""
-        listed = array("Q", macs)
+        listed = SortedMacs(macs)
         number = 1 + max((int(name.rpartition("-")[2]) for name in self._lists), default=0)
         name = f"{PREFIX}denied-{number}"
         self._put(name, _text(listed))
-        self._lists[name] = listed
-        self._listed.update(macs)
+        self._keep(name, listed)
 
     def restore(self) -> bool:
         """Write the lists that somebody took away; whether single files are gone, too, which ``say`` then writes."""
@@ -112,7 +107,7 @@ class HostFiles:
         """Remove all but the one for unknown hosts."""
         for name in [*map(_name, self._says.keys() - {ANYBODY}), *self._lists]:
             (self._directory / name).unlink(missing_ok=True)
-        self._says, self._lists, self._listed = {ANYBODY: self._says[ANYBODY]}, {}, set()
+        self._says, self._lists, self.listed = {ANYBODY: self._says[ANYBODY]}, {}, SortedMacs()
         self.repeated = 0
 
     def remove(self) -> None:
@@ -134,8 +129,11 @@ class HostFiles:
             return
         if path.stat().st_mode & READABLE != READABLE:
             self._put(path.name, text.decode())
-        self._lists[path.name] = array("Q", macs)
-        self._listed.update(macs)
+        self._keep(path.name, SortedMacs(macs))
+
+    def _keep(self, name: str, listed: SortedMacs) -> None:
+        self._lists[name] = listed
+        self.listed = SortedMacs(chain(self.listed, listed))
 
     def _put(self, name: str, text: str) -> None:
         beside = self._directory / f".{name}"
