@@ -21,6 +21,7 @@ MAX_TEXT: Final = 8192
 MAX_DEPTH: Final = 32
 MAX_PATH: Final = 16
 MAX_REGEX: Final = 1024
+MAX_EXPANSION: Final = 4096
 MAX_SUBJECT: Final = 65536
 MAX_CALLS: Final = 20
 

@@ -1,4 +1,5 @@
-"""Regular expressions that end: patterns and subjects have a greatest length, and matching a greatest time.
+"""Regular expressions that end: patterns and subjects have a greatest length, compiled patterns a greatest size,
+and matching a greatest time.
 
 A pattern of an operator may be slow on what a machine sends; with the standard library it would
 hold a worker for hours.
@@ -13,17 +14,22 @@ from typing import Any
 import regex
 
 from ferroscope.rules.errors import InvalidRuleError, RuleError
-from ferroscope.rules.limits import MAX_REGEX, MAX_SUBJECT, REGEX_SECONDS, Budget
+from ferroscope.rules.expansion import expansion
+from ferroscope.rules.limits import MAX_EXPANSION, MAX_REGEX, MAX_SUBJECT, REGEX_SECONDS, Budget
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=512)
 def compiled(pattern: str) -> Any:
     """Return the compiled pattern; ``InvalidRuleError``."""
     if len(pattern) > MAX_REGEX:
         raise InvalidRuleError([f"the regular expression is longer than {MAX_REGEX} characters"])
+    if expansion(pattern) > MAX_EXPANSION:
+        raise InvalidRuleError([f"{pattern[:80]!r} repeats too much: more than {MAX_EXPANSION} steps written out"])
     try:
-        return regex.compile(pattern)
-    except (regex.error, RecursionError, OverflowError, ValueError) as exc:
+        return regex.compile(pattern, cache_pattern=False)
+    except (RecursionError, MemoryError):
+        raise InvalidRuleError([f"{pattern[:80]!r} is nested too deeply, or too large"]) from None
+    except (regex.error, OverflowError, ValueError) as exc:
         raise InvalidRuleError([f"{pattern[:80]!r} is no regular expression: {exc}"]) from None
 
 
