@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from ferroscope import transition
-from ferroscope.api import paging, scalars
+from ferroscope.api import paging, provision, scalars
 from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.documented import IntrospectionState, LimitOrZero, Uuid
@@ -20,7 +20,7 @@ from ferroscope.api.idents import introspected_ident
 from ferroscope.api.links import Link, own
 from ferroscope.api.times import iso
 from ferroscope.domain.model import Node
-from ferroscope.domain.states import Event, State
+from ferroscope.domain.states import State
 from ferroscope.ports.store import Query, Transaction
 
 _INTROSPECTED: Final = tuple(str(state) for state in State if state is not State.NONE)
@@ -111,9 +111,7 @@ def list_introspections(context: ApiContext, call: Call[IntrospectionListQuery, 
 def abort_introspection(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Abort the introspection of a node."""
     ident = introspected_ident(call)
-    context.store.write(
-        lambda tx: transition.submit(tx, introspected(tx, ident, lock=True)[0], Event.ABORT, process=context.process)
-    )
+    context.store.write(lambda tx: provision.abort(context, tx, introspected(tx, ident, lock=True)[0]))
     return Reply(202, Accepted())
 
 

@@ -94,7 +94,11 @@ def _inspect(context: ApiContext, tx: Transaction, node: Node) -> None:
     transition.start(tx, node, inspection=context.new_uuid(), process=context.process)
 
 
-def _abort(context: ApiContext, tx: Transaction, node: Node) -> None:
+def abort(context: ApiContext, tx: Transaction, node: Node) -> None:
+    """Queue an abort; ``StateConflictError`` where no inspection is under way.
+
+    The table takes one in ``finished`` too: of an abort that was accepted before the inspection had ended.
+    """
     if node.state not in ACTIVE:
         raise _refusal(node, "abort")
     transition.submit(tx, node, Event.ABORT, process=context.process)
@@ -113,4 +117,4 @@ def _refusal(node: Node, verb: str) -> StateConflictError:
     )
 
 
-_VERBS: Final[dict[str, Verb]] = {"manage": _manage, "provide": _provide, "inspect": _inspect, "abort": _abort}
+_VERBS: Final[dict[str, Verb]] = {"manage": _manage, "provide": _provide, "inspect": _inspect, "abort": abort}

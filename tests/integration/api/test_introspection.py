@@ -142,6 +142,15 @@ def test_abort_after_an_error_is_409(service: Service) -> None:
     assert "error" in message(answer)
 
 
+def test_abort_of_a_finished_inspection_is_409_and_leaves_it_alone(service: Service) -> None:
+    ident = service.enrol()
+    service.inspect(ident)
+    answer = service.introspection.post(f"/v1/introspection/{ident}/abort")
+    assert answer.status_code == 409
+    assert "(inspection: finished); allowed now: inspect" in message(answer)
+    assert service.pending(ident) == []
+
+
 def test_data_is_processed_and_unprocessed(service: Service) -> None:
     ident = service.enrol(name="n")
     body = service.inspect(ident)
