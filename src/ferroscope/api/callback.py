@@ -59,13 +59,7 @@ _decode_inventory = msgspec.json.Decoder(CallbackInventory).decode
 
 def parse(raw: bytes, node_uuid: str | None, *, max_depth: int) -> Parsed:
     """Return the callback in parts; raise ``BadRequestError`` where it is none, or says of no machine."""
-    parts = split(raw, max_depth=max_depth)
-    try:
-        inventory = _decode_inventory(parts["inventory"])
-    except msgspec.ValidationError as exc:
-        raise BadRequestError(f"The inventory does not fit: {exc}. GET /openapi.json has its schema.") from None
-    if not inventory.interfaces:
-        raise BadRequestError("The inventory has no interfaces; a machine needs at least one.")
+    parts, inventory = split(raw, max_depth=max_depth)
     addresses = dict.fromkeys(filter(None, (macs.normalize(nic.mac_address) for nic in inventory.interfaces)))
     if len(addresses) > MAX_ADDRESSES:
         raise BadRequestError(f"The inventory has more than {MAX_ADDRESSES} MAC addresses.")
@@ -75,14 +69,23 @@ def parse(raw: bytes, node_uuid: str | None, *, max_depth: int) -> Parsed:
     return Parsed(evidence=evidence, digest=hashlib.sha256(raw).hexdigest(), parts=parts)
 
 
-def split(raw: bytes, *, max_depth: int) -> dict[Part, bytes]:
-    """Return the inventory and everything beside it, as JSON bytes."""
+def split(raw: bytes, *, max_depth: int) -> tuple[dict[Part, bytes], CallbackInventory]:
+    """Return the inventory and everything beside it, as JSON bytes, and what the inventory says of the machine.
+
+    ``BadRequestError`` where it is no inventory of a machine.
+    """
     json_body.decode(raw, dict[str, Any], max_depth=max_depth)
     document: dict[str, Any] = _decode_parts(raw)
     inventory = document.pop("inventory", None)
     if inventory is None:
         raise BadRequestError("The body has no inventory. It must be an object with at least the key inventory.")
-    return {"inventory": bytes(inventory), "unprocessed": _encode(document)}
+    try:
+        decoded = _decode_inventory(inventory)
+    except msgspec.ValidationError as exc:
+        raise BadRequestError(f"The inventory does not fit: {exc}. GET /openapi.json has its schema.") from None
+    if not decoded.interfaces:
+        raise BadRequestError("The inventory has no interfaces; a machine needs at least one.")
+    return {"inventory": bytes(inventory), "unprocessed": _encode(document)}, decoded
 
 
 def _bmc_addresses(inventory: CallbackInventory) -> tuple[str, ...]:

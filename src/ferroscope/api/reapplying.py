@@ -22,7 +22,7 @@ from ferroscope.ports.store import Transaction
 def submit(context: ApiContext, ident: str, raw: bytes) -> None:
     """Queue a reapply; ``raw`` is the body of a callback, or nothing for what is stored."""
     if raw.strip():
-        parts = callback.split(raw, max_depth=context.settings.api.max_json_depth)
+        parts, _inventory = callback.split(raw, max_depth=context.settings.api.max_json_depth)
     else:
         parts = _stored(context, ident)
     of, moved = _moved_plugin_data(context, ident)

@@ -9,6 +9,7 @@ import pytest
 
 from ferroscope.domain.states import Event
 from tests.integration.api.service import Client, Service, message
+from tests.support import examples
 
 
 def test_start_status_and_end(service: Service) -> None:
@@ -179,7 +180,10 @@ def test_reapply_processes_the_stored_data_again_once(service: Service) -> None:
 def test_reapply_of_given_data_stores_it(service: Service) -> None:
     ident = service.enrol()
     service.inspect(ident)
-    given: dict[str, Any] = {"inventory": {"cpu": {"architecture": "aarch64"}}, "root_disk": {"name": "/dev/sda"}}
+    given: dict[str, Any] = {
+        "inventory": {"interfaces": [{"mac_address": examples.mac()}]},
+        "root_disk": {"name": "/dev/sda"},
+    }
     assert service.introspection.post(f"/v1/introspection/{ident}/data/unprocessed", given).status_code == 202
     assert service.introspection.get(f"/v1/introspection/{ident}/data/unprocessed").json == given
 
@@ -205,13 +209,19 @@ def test_reapply_while_inspecting_is_409(service: Service) -> None:
     assert "waiting" in message(answer)
 
 
-@pytest.mark.parametrize("body", ["[]", "{", "5", '{"a": 1}', '{"inventory": {"a": "\\u0000"}}'])
-def test_bad_reapply_bodies_are_400(service: Service, body: str) -> None:
+@pytest.mark.parametrize(
+    "body",
+    ["[]", "{", "5", '{"a": 1}', '{"inventory": {"a": "\\u0000"}}']
+    + [f'{{"inventory": {value}}}' for value in ("null", "5", "[]", "{}", '{"interfaces": 5}', '{"interfaces": []}')],
+)
+def test_bad_reapply_bodies_are_400_and_leave_the_stored_data_alone(service: Service, body: str) -> None:
     ident = service.enrol()
-    service.inspect(ident)
+    stored = service.inspect(ident)
     answer = service.introspection.post(f"/v1/introspection/{ident}/data/unprocessed", body)
     assert answer.status_code == 400
     assert message(answer)
+    assert service.introspection.get(f"/v1/introspection/{ident}/data/unprocessed").json == stored
+    assert service.pending(ident) == []
 
 
 def test_both_apis_show_one_state(service: Service) -> None:

@@ -89,12 +89,12 @@ def test_stored_data_is_processed_once_more(service: Service, inspected: str) ->
 
 
 def test_other_data_takes_the_place_of_what_was_stored(service: Service, inspected: str) -> None:
-    body = {"inventory": {"interfaces": [], "memory": {"physical_mb": 7}}, "more": [1]}
+    body = {"inventory": {"interfaces": [{"mac_address": examples.mac()}], "memory": {"physical_mb": 7}}, "more": [1]}
     assert service.bare_metal.post("/v1/nodes/n/inventory/reapply", body).status_code == 202
     assert service.introspection.get("/v1/introspection/n/data/unprocessed").json == body
 
 
-@pytest.mark.parametrize("body", [b"[]", b"{", b'{"inventory": 1', b"{}"])
+@pytest.mark.parametrize("body", [b"[]", b"{", b'{"inventory": 1', b"{}", b'{"inventory": 5}'])
 def test_data_that_is_none_is_refused(service: Service, inspected: str, body: bytes) -> None:
     assert service.bare_metal.post("/v1/nodes/n/inventory/reapply", body).status_code == 400
     assert service.pending("n") == []
