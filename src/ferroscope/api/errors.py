@@ -38,7 +38,7 @@ class BadRequestError(ApiError):
 
 
 class ForbiddenError(ApiError):
-    """This installation does not permit the call."""
+    """This installation, or a switch of the node, does not permit the call."""
 
     status = 403
 

@@ -15,6 +15,7 @@ from ferroscope.api.context import ApiContext
 from ferroscope.api.documented import Mac
 from ferroscope.api.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.idents import node_ident
+from ferroscope.api.nodes import check_unprotected
 from ferroscope.api.times import iso
 from ferroscope.domain import macs
 from ferroscope.domain.model import Node
@@ -60,6 +61,7 @@ def reject(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
         node = _discovered(tx, ident)
         if node.provision_state is not Provision.ENROLL:
             raise StateConflictError(f"Node {node.uuid} is {node.provision_state} by now; delete it instead.")
+        check_unprotected(node)
         ports = tx.ports.list(Query(filters={"node": node.uuid}))
         tx.rejections.add(node.uuid, {*tx.discoveries.macs(node.uuid), *(port.address for port in ports)})
         if remember:

@@ -10,7 +10,7 @@ import msgspec
 from ferroscope.api import node_filters, node_input, paging, patch, scalars
 from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
-from ferroscope.api.errors import BadRequestError, NotAcceptableError, StateConflictError
+from ferroscope.api.errors import BadRequestError, ForbiddenError, NotAcceptableError, StateConflictError
 from ferroscope.api.idents import node_ident
 from ferroscope.api.node_fields import BY_NAME, SORT_FIELDS, Field, NodeField
 from ferroscope.api.node_filters import NodeListQuery
@@ -141,12 +141,24 @@ def _check_parent(tx: Transaction, node: Node) -> None:
     node.attributes["parent_node"] = found
 
 
+def check_unprotected(node: Node) -> None:
+    """Raise ``ForbiddenError`` where the node is protected from being deleted."""
+    if not node.attributes.get("protected"):
+        return
+    reason = node.attributes.get("protected_reason")
+    raise ForbiddenError(
+        f"Node {node.uuid} is protected from being deleted{f' ({reason})' if reason else ''}; "
+        "set protected to false first."
+    )
+
+
 def delete_node(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Delete a node with its ports, inspections and data, unless it is in use."""
     ident = node_ident(call)
 
     def work(tx: Transaction) -> None:
         node = tx.nodes.get(ident, lock=True)
+        check_unprotected(node)
         if node.state in ACTIVE:
             raise StateConflictError(
                 f"Node {node.uuid} is being inspected ({node.state}); abort the inspection first: "

@@ -165,6 +165,17 @@ def test_delete_of_an_instances_node_is_409_outside_maintenance(service: Service
     assert service.bare_metal.delete(f"/v1/nodes/{ident}").status_code == 204
 
 
+def test_delete_of_a_protected_node_is_403_in_maintenance_too(service: Service) -> None:
+    ident = service.enrol(protected=True, protected_reason="the head node")
+    service.bare_metal.put(f"/v1/nodes/{ident}/maintenance", {"reason": "swap"})
+    answer = service.bare_metal.delete(f"/v1/nodes/{ident}")
+    assert answer.status_code == 403
+    assert "protected" in fault(answer)
+    assert "the head node" in fault(answer)
+    service.bare_metal.patch(f"/v1/nodes/{ident}", {"op": "replace", "path": "/protected", "value": False})
+    assert service.bare_metal.delete(f"/v1/nodes/{ident}").status_code == 204
+
+
 @pytest.mark.parametrize("ident", ["no%20body", "a%2Fb", "%00", "x" * 256, "%ff", "caf%C3%A9"])
 def test_impossible_names_are_4xx(bare_metal: Client, ident: str) -> None:
     answer = bare_metal.get(f"/v1/nodes/{ident}")
