@@ -40,3 +40,39 @@ def test_a_mask_that_stands_for_nothing_is_refused(service: Service) -> None:
 def test_asterisks_elsewhere_are_only_asterisks(service: Service) -> None:
     node = service.bare_metal.post("/v1/nodes", {"driver": "sim", "driver_info": {"note": "******"}}).json
     assert stored(service, node["uuid"]) == {"note": "******"}
+
+
+def patched(service: Service, uuid: str, info: dict[str, Any]) -> int:
+    patch = [{"op": "add", "path": "/driver_info", "value": info}]
+    return service.bare_metal.call("PATCH", f"/v1/nodes/{uuid}", patch).status_code
+
+
+def test_what_a_url_holds_beside_its_place_is_masked_and_can_be_written_back(service: Service) -> None:
+    info = {
+        "redfish_address": "https://root:hush@192.0.2.1",
+        "deploy_iso": "http://host/x.iso?a=1&token=hush&temp_url_sig=hush",
+    }
+    node = service.bare_metal.post("/v1/nodes", {"driver": "sim", "driver_info": info}).json
+    shown = {
+        "redfish_address": "https://******@192.0.2.1",
+        "deploy_iso": "http://host/x.iso?a=1&token=******&temp_url_sig=******",
+    }
+    assert node["driver_info"] == shown
+    assert patched(service, node["uuid"], shown | {"note": "n"}) == 200
+    assert stored(service, node["uuid"]) == info | {"note": "n"}
+    assert patched(service, node["uuid"], shown | {"redfish_address": "https://******@192.0.2.9"}) == 400
+    assert patched(service, node["uuid"], shown | {"deploy_iso": "http://other/x.iso?token=******"}) == 400
+    assert stored(service, node["uuid"]) == info | {"note": "n"}
+
+
+def test_secrets_within_a_list_are_kept_or_asked_for(service: Service) -> None:
+    info = {"accounts": [{"user": "a", "password": "one"}, {"user": "b", "password": "two"}]}
+    node = service.bare_metal.post("/v1/nodes", {"driver": "sim", "driver_info": info}).json
+    first, second = node["driver_info"]["accounts"]
+    assert first == {"user": "a", "password": "******"}
+    assert patched(service, node["uuid"], {"accounts": [first, second]}) == 200
+    assert stored(service, node["uuid"]) == info
+    assert patched(service, node["uuid"], {"accounts": [second]}) == 200
+    assert stored(service, node["uuid"]) == {"accounts": [info["accounts"][1]]}
+    assert patched(service, node["uuid"], {"accounts": [first]}) == 400
+    assert stored(service, node["uuid"]) == {"accounts": [info["accounts"][1]]}
