@@ -40,6 +40,7 @@ def _connect(connection: Any) -> socket.socket:
             continue
         except OSError as exc:
             failure = NewConnectionError(connection, f"it cannot be reached: {exc.strerror or exc}")
+            failure.__cause__ = exc
             continue
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         deadline.watch(opened)
@@ -48,6 +49,9 @@ def _connect(connection: Any) -> socket.socket:
 
 
 class _Plain(HTTPConnection):
+    def __repr__(self) -> str:
+        return _place(self)
+
     def _new_conn(self) -> socket.socket:
         return _connect(self)
 
@@ -57,12 +61,20 @@ class _Plain(HTTPConnection):
 
 
 class _Secure(HTTPSConnection):
+    def __repr__(self) -> str:
+        return _place(self)
+
     def _new_conn(self) -> socket.socket:
         return _connect(self)
 
     def request(self, *args: Any, **kwargs: Any) -> None:
         _watch_again(self)
         super().request(*args, **kwargs)
+
+
+def _place(connection: HTTPConnection) -> str:
+    """Return how messages name the connection."""
+    return f"{connection.host}:{connection.port}"
 
 
 def _watch_again(connection: HTTPConnection) -> None:

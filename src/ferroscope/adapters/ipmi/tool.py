@@ -12,11 +12,11 @@ import subprocess
 from typing import Final
 
 from ferroscope.adapters.ipmi.info import Access
+from ferroscope.domain.masking import MASK, WITHHELD, is_too_short
 from ferroscope.domain.reasons import Reason
 from ferroscope.ports.errors import BmcError
 
 PROGRAM: Final = "ipmitool"
-_MASK: Final = "******"
 _MAX_MESSAGE: Final = 200
 # One packet a second, a lost one is sent three more times: ipmitool's own patience, below ours.
 _PATIENCE: Final = ("-N", "1", "-R", "3")
@@ -104,6 +104,8 @@ def _judged(access: Access, what: str, said: str) -> BmcError:
 
 def _failure(access: Access, what: str, message: str, reason: Reason) -> BmcError:
     text = f"{what} at {access.host}: {message}"[:_MAX_MESSAGE]
-    if access.password:
-        text = text.replace(access.password, _MASK)
+    if is_too_short(access.password):
+        text = f"{what} at {access.host}: {reason} ({WITHHELD})"
+    elif access.password:
+        text = text.replace(access.password, MASK)
     return BmcError(text, transient=reason is Reason.BMC_UNREACHABLE, reason=reason)

@@ -16,10 +16,10 @@ from sushy import exceptions as sushy
 from ferroscope.adapters.redfish.info import Access
 from ferroscope.bounded_http import TooLargeError
 from ferroscope.deadline import DeadlineError
+from ferroscope.domain.masking import MASK, WITHHELD, is_too_short
 from ferroscope.domain.reasons import Reason
 from ferroscope.ports.errors import BmcError
 
-_MASK: Final = "******"
 _MAX_MESSAGE: Final = 300
 # Busy, locked, in the middle of something: the same call may succeed a moment later.
 _TRANSIENT: Final = frozenset({408, 409, 412, 423, 425, 429, 500, 502, 503, 504})
@@ -28,8 +28,9 @@ _TRANSIENT: Final = frozenset({408, 409, 412, 423, 425, 429, 500, 502, 503, 504}
 def translate(error: Exception, access: Access, what: str, seconds: float) -> BmcError:
     """Return the port's error for ``error``, which ended ``what`` on the BMC of ``access``."""
     message, transient, reason = _judged(error, seconds)
-    text = f"{what} at {access.url}: {message}"
-    return BmcError(scrub(text, access), transient=transient, reason=reason)
+    if is_too_short(access.password):
+        return BmcError(f"{what} at {access.url}: {reason} ({WITHHELD})", transient=transient, reason=reason)
+    return BmcError(scrub(f"{what} at {access.url}: {message}", access), transient=transient, reason=reason)
 
 
 def scrub(text: str, access: Access) -> str:
@@ -37,7 +38,7 @@ def scrub(text: str, access: Access) -> str:
     if access.password:
         pair = base64.b64encode(f"{access.username}:{access.password}".encode()).decode()
         for secret in (pair, access.password):
-            text = text.replace(secret, _MASK)
+            text = text.replace(secret, MASK)
     return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}…"
 
 

@@ -1,0 +1,83 @@
+"""What is told of a BMC that fails: in words for people, and never the password."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+
+import pytest
+import requests
+import sushy.exceptions
+from urllib3.exceptions import MaxRetryError
+
+from ferroscope import bounded_connections
+from ferroscope.adapters.ipmi import tool
+from ferroscope.adapters.ipmi.info import read as read_ipmi
+from ferroscope.adapters.redfish.faults import translate
+from ferroscope.adapters.redfish.info import Access
+from ferroscope.deadline import Deadline
+from ferroscope.domain.reasons import Reason
+
+URL = "https://192.0.2.1"
+
+
+def refuse(*_args: object) -> None:
+    raise OSError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+
+
+def hang(*_args: object) -> None:
+    raise TimeoutError("timed out")
+
+
+def unanswered() -> Exception:
+    """Return the error of a connection that is not made, as requests has it."""
+    pool = bounded_connections._SecurePool("192.0.2.1", 443)
+    connection = pool.ConnectionCls("192.0.2.1", 443)
+    try:
+        with Deadline(5.0):
+            connection.connect()
+    except Exception as exc:  # noqa: BLE001  # whatever it is, it is what is looked at
+        return requests.exceptions.ConnectionError(MaxRetryError(pool, "/redfish/v1/", exc))
+    raise AssertionError("connected")
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [(refuse, "(Connection refused)"), (hang, "it did not accept the connection in time")],
+)
+def test_a_bmc_that_is_not_there_is_told_without_our_own_names(
+    monkeypatch: pytest.MonkeyPatch, how: object, said: str
+) -> None:
+    monkeypatch.setattr(socket, "create_connection", how)
+    text = str(translate(unanswered(), Access(URL, None, "u", "a long password"), "power on", 5.0))
+    assert text.startswith(f"power on at {URL}: it cannot be reached (")
+    assert said in text
+    assert "_Secure" not in text
+
+
+class Refusal(sushy.exceptions.HTTPError):
+    """An answer of a BMC that repeats what it was sent."""
+
+    def __init__(self, status: int, detail: str) -> None:
+        self.status_code = status
+        self.detail = detail
+        Exception.__init__(self, detail)
+
+
+def test_a_password_is_masked_in_what_a_bmc_says() -> None:
+    error = translate(Refusal(400, "bad hush1"), Access(URL, None, "u", "hush1"), "power on", 5.0)
+    assert str(error) == f"power on at {URL}: it refused (HTTP 400: bad ******)"
+
+
+def test_what_a_bmc_says_is_withheld_where_a_mask_would_tell_the_password() -> None:
+    error = translate(Refusal(400, "bad p"), Access(URL, None, "u", "p"), "power on", 5.0)
+    assert str(error).startswith(f"power on at {URL}: bmc-refused (its message is not shown")
+    assert error.reason is Reason.BMC_REFUSED
+
+
+def test_the_same_holds_for_ipmi() -> None:
+    info = {"ipmi_address": "192.0.2.1", "ipmi_username": "u"}
+    for password, said in (("hush1", "no ****** here"), ("no", "bmc-unreachable (its message is not shown")):
+        access = read_ipmi(info | {"ipmi_password": password})
+        assert said in str(tool._judged(access, "power on", "no hush1 here"))
