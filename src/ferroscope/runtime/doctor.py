@@ -49,6 +49,7 @@ def examine(settings: Settings) -> Iterator[Check]:
         if missing is not None:
             yield missing
             return
+        yield from _readable_file(settings)
         backend = open_backend(settings, clock=SystemClock(), stop=threading.Event(), listen=False)
         yield from _database(settings, backend)
     except (SQLAlchemyError, ImportError, ValueError) as exc:
@@ -136,6 +137,16 @@ def _missing_file(settings: Settings) -> Check | None:
         return Check("database", "wrong", f"the directory {directory} is not there or cannot be written to", advice)
     advice = "ferroscope all makes it when it starts; or run: ferroscope db upgrade"
     return Check("database", "note", f"the file {url.database} does not exist yet", advice)
+
+
+def _readable_file(settings: Settings) -> Iterator[Check]:
+    """A SQLite file holds the passwords of BMCs; others on this host must not read it."""
+    url = make_url(settings.database.connection)
+    path = Path(url.database or "")
+    if url.get_backend_name() != "sqlite" or not path.is_file() or not path.stat().st_mode & 0o077:
+        return
+    sentence = f"the file {path} holds passwords of BMCs, and users other than its owner may read or write it"
+    yield Check("database file", "note", sentence, f"unless that is wanted: chmod go= {path}*")
 
 
 def _database(settings: Settings, backend: Backend) -> Iterator[Check]:
@@ -236,8 +247,13 @@ def _leader(settings: Settings, held: dict[str, bool]) -> Check:
 def _where(settings: Settings) -> str:
     """Return the database's place without user, password and options."""
     url = make_url(settings.database.connection)
+    if not url.host:
+        return f"{url.get_backend_name()} {url.database}"
     port = f":{url.port}" if url.port else ""
-    return f"{url.get_backend_name()} {url.database}" + (f" at {url.host}{port}" if url.host else "")
+    if "@" in f"{url.host}{url.database}":  # what is before the last one belongs to the password
+        place = f"{url.host}{port}/{url.database}".rpartition("@")[2]
+        return f"{url.get_backend_name()} at {place} (user or password holds an @: write %40)"
+    return f"{url.get_backend_name()} {url.database} at {url.host}{port}"
 
 
 def _told(exc: Exception) -> str:

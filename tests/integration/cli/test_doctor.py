@@ -15,6 +15,7 @@ from ferroscope.cli.exits import Exit
 from ferroscope.cli.main import main
 from ferroscope.config.options import load
 from ferroscope.observe import party
+from ferroscope.runtime.backend import ensure_schema
 from tests.integration.api.service import Service
 from tests.integration.cli.console import Shell
 from tests.support import databases, examples
@@ -89,6 +90,28 @@ def test_a_database_that_does_not_answer_is_said_without_its_password(doctor: Do
     shown = CliRunner().invoke(main, ["doctor", "-c", doctor.file]).output
     assert "hunter2" not in shown
     assert "1 of " in shown
+
+
+@pytest.mark.parametrize("password", ["hunter2@Secret99", "hunter2@Secret99/Secret99"])
+def test_a_password_with_an_at_sign_that_was_not_encoded_is_said_without_it(doctor: Doctor, password: str) -> None:
+    url = f"postgresql://me:{password}@127.0.0.1:{free_port()}/inspection"
+    doctor.settings["database"]["connection"] = url
+    found = doctor(check=Exit.FAILURE)
+    assert "at 127.0.0.1" in found["database"]["sentence"]
+    assert "write %40" in found["database"]["sentence"]
+    assert "Secret99" not in msgspec.json.encode(found).decode()
+
+
+def test_a_file_that_others_may_read_is_noted(tmp_path: Path) -> None:
+    file = tmp_path / "made.db"
+    doctor = Doctor(tmp_path, f"sqlite:///{file}")
+    ensure_schema(load([doctor.file]), upgrade=True)
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.glob("made.db*")} == {0o600}
+    assert "database file" not in doctor(check=Exit.OK)
+    file.chmod(0o640)
+    found = doctor(check=Exit.OK)["database file"]
+    assert found["verdict"] == "note"
+    assert "chmod" in found["advice"]
 
 
 def test_a_connection_that_is_no_url_is_wrong(doctor: Doctor) -> None:

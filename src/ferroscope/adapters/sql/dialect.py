@@ -5,6 +5,8 @@ Everything else in this package is the same SQL for all of them.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import sqlite3
 import sys
@@ -78,11 +80,23 @@ def build_engine(settings: DatabaseSettings) -> Engine:
         pool_reset_on_return=None,
     )
     if family == "sqlite":
+        event.listen(engine, "do_connect", _keep_from_others)
         event.listen(engine, "connect", _prepare_sqlite)
     elif family == "postgresql":
         event.listen(engine, "connect", _prepare_postgresql)
         event.listen(engine, "do_connect", partial(_connect_postgresql, settings.statement_timeout * 2))
     return engine
+
+
+def _keep_from_others(_dialect: Any, _record: Any, arguments: list[str], _parameters: Any) -> None:
+    """Make a file that is not there yet readable by its owner only: it will hold passwords of BMCs.
+
+    What SQLite puts beside it gets the same mode.
+    """
+    path = arguments[0]
+    if not path.startswith((":memory:", "file:")):
+        with contextlib.suppress(OSError):  # SQLite itself says what is wrong
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
