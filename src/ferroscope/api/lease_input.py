@@ -18,6 +18,8 @@ MAX_NAMES: Final = 1000
 
 _MAX_NAME: Final = 200
 _NAME: Final = re.compile(r"[A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*\Z", re.ASCII)
+# Clients take these for steps of a path, and ask for another lease.
+_STEPS: Final = frozenset({".", ".."})
 _OWN: Final = frozenset({"periodic", "pxe", "failover", "ferroscope", "reboot-throttle"})
 
 Duration = Annotated[float, msgspec.Meta(ge=1, le=MAX_DURATION, description="Seconds without renewal.")]
@@ -67,10 +69,10 @@ class LeaseListQuery(msgspec.Struct, frozen=True):
 def name_of(path: dict[str, str]) -> str:
     """Return the lease's name; ``BadRequestError`` where none can be called so."""
     name = path["name"]
-    if len(name) > _MAX_NAME or _NAME.match(name) is None:
+    if len(name) > _MAX_NAME or _NAME.match(name) is None or not _STEPS.isdisjoint(name.split("/")):
         raise BadRequestError(
             f"A lease cannot be called {shown(name)}: use 1 to {_MAX_NAME} letters, digits, '-', '.', '_', '~', "
-            "with single slashes between them."
+            "with single slashes between them, and no part that is '.' or '..'."
         )
     return name
 

@@ -12,9 +12,13 @@ from typing import Final
 _UUID: Final = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}\Z", re.ASCII)
 _NAME: Final = re.compile(r"[A-Za-z0-9._~-]{1,255}\Z", re.ASCII)
 _GROUP: Final = re.compile(r"[a-z0-9._-]{0,255}\Z", re.ASCII)
+# Clients take these for steps of a path, and never send them.
+_STEPS: Final = frozenset({".", ".."})
 _RESERVED: Final = frozenset({"detail", "maintenance", "management", "states", "validate", "vendor_passthru"})
 
-NAME: Final = f"1 to 255 letters, digits, '-', '.', '_' or '~', no UUID, and none of {', '.join(sorted(_RESERVED))}"
+NAME: Final = (
+    f"1 to 255 letters, digits, '-', '.', '_' or '~', no UUID, and none of {', '.join(sorted(_STEPS | _RESERVED))}"
+)
 """What a name is, for messages."""
 
 
@@ -30,7 +34,7 @@ def is_spelled_as_name(text: str) -> bool:
 
 def is_name(text: str) -> bool:
     """Whether a node or a port may be called so; see ``NAME``."""
-    return is_spelled_as_name(text) and not is_uuid(text) and text not in _RESERVED
+    return is_spelled_as_name(text) and not is_uuid(text) and text not in _STEPS | _RESERVED
 
 
 def is_group(text: str) -> bool:

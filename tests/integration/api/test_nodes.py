@@ -93,6 +93,8 @@ def test_old_versions_enrol_as_available(service: Service) -> None:
         ({"driver": "sim", "name": ""}, "name"),
         ({"driver": "sim", "name": "x" * 256}, "name"),
         ({"driver": "sim", "name": "detail"}, "detail"),
+        ({"driver": "sim", "name": "."}, "none of ., .., detail"),
+        ({"driver": "sim", "name": ".."}, "none of ., .., detail"),
         ({"driver": "sim", "name": str(uuid.uuid4())}, "UUID"),
         ({"driver": "sim", "uuid": "abc"}, "UUID"),
         ({"driver": "sim", "properties": []}, "properties"),
