@@ -36,7 +36,7 @@ def _connect(connection: Any) -> socket.socket:
             share = deadline.left() / (len(addresses) - number)
             opened = socket.create_connection((address, connection.port), share)
         except TimeoutError:
-            failure: Exception = ConnectTimeoutError(connection, "it did not accept the connection in time")
+            failure: Exception = ConnectTimeoutError("it did not accept the connection in time")
             continue
         except OSError as exc:
             failure = NewConnectionError(connection, f"it cannot be reached: {exc.strerror or exc}")

@@ -44,7 +44,7 @@ def unanswered() -> Exception:
 
 @pytest.mark.parametrize(
     ("how", "said"),
-    [(refuse, "(Connection refused)"), (hang, "it did not accept the connection in time")],
+    [(refuse, "(Connection refused)"), (hang, "(it did not accept the connection in time)")],
 )
 def test_a_bmc_that_is_not_there_is_told_without_our_own_names(
     monkeypatch: pytest.MonkeyPatch, how: object, said: str
