@@ -60,7 +60,7 @@ _decode_inventory = msgspec.json.Decoder(CallbackInventory).decode
 def parse(raw: bytes, node_uuid: str | None, *, max_depth: int) -> Parsed:
     """Return the callback in parts; raise ``BadRequestError`` where it is none, or says of no machine."""
     parts, inventory = split(raw, max_depth=max_depth)
-    addresses = dict.fromkeys(filter(None, (macs.normalize(nic.mac_address) for nic in inventory.interfaces)))
+    addresses = dict.fromkeys(filter(None, (macs.telling(nic.mac_address) for nic in inventory.interfaces)))
     if len(addresses) > MAX_ADDRESSES:
         raise BadRequestError(f"The inventory has more than {MAX_ADDRESSES} MAC addresses.")
     evidence = Evidence(uuid=node_uuid, macs=tuple(addresses), bmc_addresses=_bmc_addresses(inventory))

@@ -91,7 +91,7 @@ def continue_introspection(context: ApiContext, call: Call[NoQuery, None]) -> Re
 
 def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
     """Tell a ramdisk which node it runs on; the agent's token goes out with the first answer only."""
-    found = dict.fromkeys(filter(None, map(macs.normalize, call.query.addresses or [])))
+    found = dict.fromkeys(filter(None, map(macs.telling, call.query.addresses or [])))
     uuid = scalars.uuid("node_uuid", call.query.node_uuid) if call.query.node_uuid is not None else None
     if len(found) > callback.MAX_ADDRESSES:
         raise BadRequestError(f"More than {callback.MAX_ADDRESSES} addresses cannot be looked up.")

@@ -23,7 +23,6 @@ from ferroscope.hooks.text import listed, shown
 # More than a machine full of SR-IOV functions has; each one may become a row in the database.
 MAX_INTERFACES: Final = 1024
 _MAX_NAME: Final = 255
-_NOBODYS_MACS: Final = frozenset({"00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff"})
 
 Interfaces = dict[str, Document]
 
@@ -80,7 +79,7 @@ def _all_interfaces(inventory: Document, boot_mac: str | None) -> tuple[Interfac
             continue
         raw_mac = record.get("mac_address")
         mac = macs.normalize(raw_mac)
-        if not raw_mac or mac in _NOBODYS_MACS:
+        if not raw_mac or mac in macs.NOBODYS:
             continue  # a device without a link layer, as "lo" is; nothing is wrong with it
         name = record["name"]
         if mac is None:

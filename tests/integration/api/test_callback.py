@@ -81,11 +81,19 @@ def test_machine_is_found_by_its_bmc_address(service: Service) -> None:
 
 
 @pytest.mark.parametrize("body", [{"bmc_address": "0.0.0.0"}, {"bmc_v6address": "::/0"}, {"bmc_address": "127.0.0.1"}])
-def test_addresses_that_mean_nothing_are_no_evidence(service: Service, body: dict[str, Any]) -> None:
-    inventory = callback_body("not-a-mac", **body)
-    answer = call(service, inventory)
+@pytest.mark.parametrize("mac", ["not-a-mac", "00:00:00:00:00:00", "FF-FF-FF-FF-FF-FF"])
+def test_addresses_that_mean_nothing_are_no_evidence(service: Service, body: dict[str, Any], mac: str) -> None:
+    answer = call(service, callback_body(mac, **body))
     assert answer.status_code == 400
     assert "No lookup information" in fault(answer)
+
+
+def test_an_address_that_many_machines_have_confuses_no_lookup(service: Service, waiting: tuple[str, str]) -> None:
+    zeros = "00:00:00:00:00:00"
+    other = service.enrol()
+    assert service.bare_metal.post("/v1/ports", {"node_ident": other, "address": zeros}).status_code == 201
+    answer = call(service, callback_body(zeros, waiting[1]))
+    assert answer.json == {"uuid": waiting[0]}
 
 
 def test_repeated_callback_is_answered_alike_and_starts_nothing(service: Service, waiting: tuple[str, str]) -> None:

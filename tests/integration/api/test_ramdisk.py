@@ -51,6 +51,7 @@ def test_lookup_finds_only_nodes_that_may_ask(service: Service, waiting: tuple[s
     [
         ("1.95", "", 400),
         ("1.95", "addresses=nonsense", 400),
+        ("1.95", "addresses=00:00:00:00:00:00,ff:ff:ff:ff:ff:ff", 400),
         ("1.95", "node_uuid=abc", 400),
         ("1.21", "addresses=52:54:00:00:00:01", 404),
     ],
