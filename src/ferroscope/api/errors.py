@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from ferroscope.domain.machine import IllegalEventError
+from ferroscope.domain.states import RESTING, Event
 from ferroscope.ports.errors import ConflictError, NotFoundError, StaleError, StoreUnavailableError
 from ferroscope.ports.objects import ObjectMissingError, ObjectStoreError
 from ferroscope.transition import Refused
@@ -107,6 +108,16 @@ _ALREADY: Final = {
 }
 
 
+# What callers ask for; the table's other events come about by themselves.
+_ASKED: Final = frozenset({Event.INSPECT, Event.ABORT})
+_ASKED_AT_REST: Final = frozenset({Event.INSPECT, Event.REAPPLY, Event.DELETE})
+_COMMANDS: Final = {
+    Event.SET_POWER: "Setting the power state",
+    Event.SET_BOOT_DEVICE: "Setting the boot device",
+    Event.VERIFY: "Verifying the BMC's credentials",
+}
+
+
 def bare_metal_body(status: int, message: str) -> bytes:
     """Return the body as ironicclient and openstacksdk read it: JSON inside a JSON string."""
     return msgspec.json.encode(BareMetalFailure(error_message=bare_metal_message(status, message)))
@@ -135,7 +146,9 @@ def translate(exc: Exception) -> ApiError | None:
             return StateConflictError(f"The {exc.field} {exc.value} is in use already: {advice}.")
         case StaleError():
             return StateConflictError("Somebody else changed the node at the same time; read it again and repeat.")
-        case IllegalEventError() | Refused():
+        case IllegalEventError():
+            return StateConflictError(_illegal(exc))
+        case Refused():
             return StateConflictError(_sentence(str(exc)))
         case ObjectMissingError():
             return MissingError(_sentence(f"The data cannot be read: {exc}"))
@@ -148,6 +161,14 @@ def translate(exc: Exception) -> ApiError | None:
             )
         case _:
             return None
+
+
+def _illegal(exc: IllegalEventError) -> str:
+    """Return what was asked for, the present state, and what a caller may ask for in it."""
+    options = [event for event in exc.allowed if event in (_ASKED_AT_REST if exc.state in RESTING else _ASKED)]
+    what = _COMMANDS.get(exc.event, str(exc.event).capitalize())
+    possible = ", ".join(options) or "nothing until this is over"
+    return f"{what} is not possible while the inspection is {exc.state}; allowed now: {possible}."
 
 
 def _sentence(text: str) -> str:

@@ -250,3 +250,16 @@ def test_everything_of_an_unknown_node_is_404(service: Service, method: str, pat
     answer = service.bare_metal.call(method, f"/v1/nodes/nobody/{path}", bodies.get(path) if method == "PUT" else None)
     assert answer.status_code == 404
     assert "nobody" in fault(answer)
+
+
+def test_what_is_refused_during_an_inspection_says_what_a_caller_can_do(service: Service) -> None:
+    ident = service.enrol()
+    service.wait(ident)
+    answer = service.bare_metal.put(f"/v1/nodes/{ident}/states/power", {"target": "power on"})
+    assert answer.status_code == 409
+    assert (
+        fault(answer) == "Setting the power state is not possible while the inspection is waiting; allowed now: abort."
+    )
+    service.fail(ident)
+    again = service.introspection.post(f"/v1/introspection/{ident}/abort")
+    assert "allowed now: inspect" in again.text
