@@ -37,6 +37,27 @@ def test_entries_come_back_in_order_with_time_and_uuid(adapter: Adapter) -> None
     assert [entry.id for entry in listed] == sorted(entry.id for entry in listed)
 
 
+def test_old_entries_that_belong_to_no_inspection_go_oldest_first(adapter: Adapter) -> None:
+    node = adapter.node()
+    entries = [
+        examples.entry(node, "0", at=1.0),
+        examples.entry(node, "1", at=2.0, inspection=examples.uuid()),
+        examples.entry(node, "2", at=3.0),
+        examples.entry(node, "3", at=4.0),
+        examples.entry(node, "4"),
+    ]
+    adapter.write(lambda tx: tx.journal.append(entries))
+
+    def left() -> list[str]:
+        return [entry.message for entry in adapter.read(lambda tx: tx.journal.list(Query(filters={"node": node.uuid})))]
+
+    assert adapter.write(lambda tx: tx.journal.remove_old(100.0, 2)) == 2
+    assert left() == ["1", "3", "4"]
+    assert adapter.write(lambda tx: tx.journal.remove_old(100.0, 2)) == 1
+    assert adapter.write(lambda tx: tx.journal.remove_old(100.0, 2)) == 0
+    assert left() == ["1", "4"]
+
+
 def test_entries_can_be_filtered(adapter: Adapter) -> None:
     node, other = adapter.node(), adapter.node()
     inspection = examples.uuid()
@@ -56,6 +77,9 @@ def test_entries_can_be_filtered(adapter: Adapter) -> None:
     assert found() == ["1", "2", "3"]
     assert found(node=node.uuid) == ["1", "2"]
     assert found(node=node.uuid, inspection=inspection) == ["1"]
+    assert found(node=node.uuid, inspection=(inspection,)) == ["1"]
+    assert found(node=node.uuid, inspection=None) == ["2"]
+    assert found(node=node.uuid, inspection=()) == []
     assert found(severity=Severity.ERROR) == ["2"]
     assert found(severity=("ERROR", "WARNING")) == ["2"]
     second = adapter.read(lambda tx: tx.journal.list(Query(filters={"severity": "ERROR"})))[0]

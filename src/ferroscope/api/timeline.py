@@ -69,7 +69,7 @@ class Inspections(msgspec.Struct, frozen=True):
 
 
 class Timeline(msgspec.Struct, frozen=True):
-    """A page of inspections with their steps; ``entries`` are those steps that belong to none."""
+    """A page of inspections with their steps; ``entries`` are the newest 1000 steps that belong to none."""
 
     node: str
     provision_state: str
@@ -100,10 +100,10 @@ def get_timeline(context: ApiContext, call: Call[PageQuery, None]) -> Reply:
     def work(tx: Transaction) -> tuple[Timeline, list[Inspection], bool]:
         node = tx.nodes.get(ident)
         found, more = _page(tx, call, node.uuid, size)
-        steps = _grouped(tx, node.uuid)
-        views = [_view(item, steps.get(item.uuid, [])) for item in found]
+        steps = _grouped(tx, node.uuid, [item.uuid for item in found])
+        views = [_view(item, steps[item.uuid]) for item in found]
         timeline = Timeline(
-            node=node.uuid, provision_state=str(node.provision_state), inspections=views, entries=steps.get(None, [])
+            node=node.uuid, provision_state=str(node.provision_state), inspections=views, entries=_others(tx, node.uuid)
         )
         return timeline, found, more
 
@@ -122,11 +122,18 @@ def _next(call: Call[PageQuery, None], path: str, size: int, found: list[Inspect
     return paging.next_link(call.url, path, call.query, size, found[-1].uuid) if more else UNSET
 
 
-def _grouped(tx: Transaction, node: str) -> dict[str | None, list[TimelineEntry]]:
+def _others(tx: Transaction, node: str) -> list[TimelineEntry]:
+    """Return the newest of the steps that belong to no inspection, oldest first."""
+    query = Query(filters={"node": node, "inspection": None}, sort_key="id", descending=True, limit=_CHUNK)
+    return [_step(entry) for entry in reversed(tx.journal.list(query))]
+
+
+def _grouped(tx: Transaction, node: str, inspections: list[str]) -> dict[str | None, list[TimelineEntry]]:
     groups: dict[str | None, list[TimelineEntry]] = defaultdict(list)
     marker: Uuid | None = None
     while True:
-        page = tx.journal.list(Query(filters={"node": node}, sort_key="id", limit=_CHUNK, marker=marker))
+        filters = {"node": node, "inspection": tuple(inspections)}
+        page = tx.journal.list(Query(filters=filters, sort_key="id", limit=_CHUNK, marker=marker))
         for entry in page:
             groups[entry.inspection].append(_step(entry))
         if len(page) < _CHUNK:

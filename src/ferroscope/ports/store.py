@@ -148,13 +148,19 @@ class Requests(Protocol):
 
 
 class Journal(Protocol):
-    """The event journal: append only, except that it goes when its node goes."""
+    """The event journal: append only, except that it goes with its node, with its inspection, or by age."""
 
     def append(self, entries: Iterable[Entry]) -> None:
         """Note these steps with the transaction's time, in order."""
 
     def list(self, query: Query) -> Sequence[Entry]:
         """Return one page, filtered by ``node``, ``inspection``, ``uuid`` or ``severity``, by ``id``."""
+
+    def remove_old(self, before: float, limit: int) -> int:
+        """Delete up to ``limit`` entries from before this time that belong to no inspection; how many went.
+
+        It looks at the whole journal: not for every second.
+        """
 
 
 class Addresses(Protocol):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 
+from ferroscope.domain.model import Entry
 from tests.integration.api.service import Service, callback_body, fault
 
 
@@ -64,6 +65,17 @@ def test_events_of_other_nodes_are_not_found(service: Service) -> None:
     assert service.bare_metal.get(f"/v1/nodes/{other}/history/{event}").status_code == 404
     assert service.bare_metal.get(f"/v1/nodes/{ident}/history/{uuid.uuid4()}").status_code == 404
     assert service.bare_metal.get(f"/v1/nodes/{ident}/history/x").status_code == 400
+
+
+def test_a_page_of_the_timeline_has_the_newest_steps_that_belong_to_none(service: Service) -> None:
+    ident = service.enrol()
+    steps = [Entry(node=ident, inspection=None, step="s", message=str(n), process="p") for n in range(1005)]
+    service.store.write(lambda tx: tx.journal.append(steps))
+    service.inspect(ident)
+    timeline = service.bare_metal.get(f"/v1/nodes/{ident}/timeline").json
+    assert [entry["message"] for entry in timeline["entries"]] == [str(n) for n in range(5, 1005)]
+    assert len(timeline["inspections"]) == 1
+    assert timeline["inspections"][0]["entries"]
 
 
 def test_timeline_groups_steps_by_inspection_newest_first(service: Service) -> None:

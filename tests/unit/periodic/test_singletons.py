@@ -11,7 +11,7 @@ import pytest
 from ferroscope.adapters.memory.bus import LocalBus
 from ferroscope.adapters.memory.store import MemoryStore
 from ferroscope.domain.lease import DEFAULT
-from ferroscope.domain.model import Inspection, Node, Port
+from ferroscope.domain.model import Entry, Inspection, Node, Port
 from ferroscope.domain.states import Event, State
 from ferroscope.election import Candidate, Tenure
 from ferroscope.periodic.registry_sync import RegistrySync
@@ -264,3 +264,26 @@ def test_retention_forgets_old_changes_of_macs_even_where_inspections_are_kept_f
     party.clock.now += 3601.0
     assert "1 old changes" in task.step(no_fence)
     assert party.store.read(lambda tx: tx.macs.newest()) == 0
+
+
+def test_retention_looks_through_the_journal_once_an_hour() -> None:
+    party = Party()
+    node = Node(uuid="11111111-1111-4111-8111-111111111111", driver="fake")
+    party.store.write(lambda tx: tx.nodes.add(node))
+    party.clock.now = 200_000.0
+    task = Retention(party.store, threshold=86_400.0, period=30.0)
+
+    def left() -> int:
+        task.step(no_fence)
+        return len(party.store.read(lambda tx: tx.journal.list(Query(sort_key="id"))))
+
+    def note() -> None:
+        old = Entry(node=node.uuid, inspection=None, step="power", message="on", process="p", at=1.0)
+        party.store.write(lambda tx: tx.journal.append([old] * 300))
+
+    note()
+    assert left() == 0
+    note()
+    assert left() == 300
+    party.clock.now += 3601.0
+    assert left() == 0

@@ -44,6 +44,15 @@ class MemoryJournal:
             rows = list(self._rows.entries.values())
         return page(rows, query, marker=marker, key=_by_id)
 
+    def remove_old(self, before: float, limit: int) -> int:
+        old = [
+            entry for entry in self._rows.entries.values() if entry.inspection is None and (entry.at or 0.0) < before
+        ]
+        for entry in sorted(old, key=_by_id)[:limit]:
+            self._rows.entries.drop(entry.uuid)
+            self._rows.entries_of_node.discard(entry.node, entry.uuid)
+        return min(limit, len(old))
+
     def _stored(self, uuid: str) -> Entry:
         entry = self._rows.entries.get(uuid)
         if entry is None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
+from sqlalchemy import bindparam, delete, select
 
 from ferroscope.adapters.sql import inserts, schema
 from ferroscope.adapters.sql.query import page
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
 
 _ENTRY = Mapper(Entry, schema.journal)
 _NEW_ENTRY: Final = tuple(name for name in _ENTRY.fields if name != "id")
+
+_j = schema.journal.c
+_OLD = (
+    select(_j.id).where(_j.inspection.is_(None), _j.at < bindparam("before")).order_by(_j.id).limit(bindparam("limit"))
+)
+_DELETE_OLD = delete(schema.journal).where(_j.id.in_(bindparam("ids", expanding=True)))
 
 
 class SqlJournal:
@@ -39,3 +46,10 @@ class SqlJournal:
     def list(self, query: Query) -> Sequence[Entry]:
         query = msgspec.structs.replace(query, sort_key="id")
         return page(self._tx, _ENTRY, query, key="id")
+
+    def remove_old(self, before: float, limit: int) -> int:
+        execute = self._tx.connection.execute
+        ids = list(execute(_OLD, {"before": before, "limit": limit}).scalars())
+        if ids:
+            execute(_DELETE_OLD, {"ids": ids})
+        return len(ids)

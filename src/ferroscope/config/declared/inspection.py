@@ -122,7 +122,8 @@ INSPECTOR: Final = (
         "retention",
         default=86400.0,
         min=0.0,
-        help="Seconds for which inspections are kept after their end; a node's newest (good) one stays. 0: for ever.",
+        help="Seconds for which inspections are kept after their end; a node's newest (good) one stays. "
+        "As long are steps of the timeline kept that belong to none. 0: for ever.",
     ),
     cfg.IntOpt(
         "retention_number",
