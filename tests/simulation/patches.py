@@ -113,7 +113,7 @@ def installed(world: World) -> Iterator[None]:
             put(module, "SystemClock", lambda: kernel.me().owner.host.clock)
         put(runtime.process, "process_name", lambda _role: kernel.me().owner.name)
         put(runtime.process, "listeners", lambda _settings: [])
-        put(runtime.process, "HttpServer", lambda app, _settings, _sockets: HttpServer(world, _here(world), app))
+        put(runtime.process, "HttpServer", lambda app, _settings, _sockets, **_: HttpServer(world, _here(world), app))
         put(runtime.wiring, "build_drivers", lambda _settings, _stop=None: {"sim": SimulatedBmc(world, _here(world))})
         put(sql.dialect, "build_engine", lambda settings: _engine(world, settings))
         put(runtime.backend, "start_watcher", lambda _settings, *, bus, stop: world.listen(bus))

@@ -15,12 +15,15 @@ T = TypeVar("T")
 
 
 class Couriers(Generic[T]):
-    """A few threads; jobs must not raise but say in their result what went wrong."""
+    """A few threads; jobs must not raise but say in their result what went wrong.
+
+    What one raises all the same, ``collect`` raises: no courier is ever missing without a word.
+    """
 
     def __init__(self, number: int) -> None:
         self._number = number
         self._jobs: queue.SimpleQueue[Callable[[], T]] = queue.SimpleQueue()
-        self._results: queue.SimpleQueue[T] = queue.SimpleQueue()
+        self._results: queue.SimpleQueue[Callable[[], T]] = queue.SimpleQueue()
         self._started = False
         self.out = 0
 
@@ -38,12 +41,26 @@ class Couriers(Generic[T]):
         found: list[T] = []
         while self.out:
             try:
-                found.append(self._results.get(timeout=0.0 if found else timeout))
+                result = self._results.get(timeout=0.0 if found else timeout)
             except queue.Empty:
                 break
             self.out -= 1
+            found.append(result())
         return found
 
     def _work(self) -> None:
         while True:
-            self._results.put(self._jobs.get()())
+            self._results.put(_done(self._jobs.get()))
+
+
+def _done(job: Callable[[], T]) -> Callable[[], T]:
+    try:
+        result = job()
+    except Exception as exc:  # noqa: BLE001  # the boundary: it is raised where results are collected
+        fault = exc
+
+        def fail() -> T:
+            raise fault
+
+        return fail
+    return lambda: result

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import click
 
 from ferroscope.config.options import ConfigurationError, load, warnings
@@ -29,6 +31,7 @@ def settings_of(files: tuple[str, ...], database: str | None = None) -> Settings
         settings = read(files, database)
     except ConfigurationError as exc:
         raise click.ClickException(f"the configuration cannot be used: {exc}") from exc
-    for sentence in warnings(list(files) or None):
-        click.echo(f"Warning: {sentence}", err=True)
+    with contextlib.suppress(OSError):  # whoever cannot be warned can still be served
+        for sentence in warnings(list(files) or None):
+            click.echo(f"Warning: {sentence}", err=True)
     return settings

@@ -67,16 +67,19 @@ class Singleton:
         if not self.task.period:
             self.sentence = f"{self.task.name} is disabled"
             return
-        while not self._stop.is_set():
-            try:
-                self.stand()
-            except StoreUnavailableError as exc:
-                self.sentence = f"{self.task.name} waits for the database: {exc}"
-                self._stop.wait(self._profile.poll)
-            except Exception:
-                _log.exception("a periodic task failed; stopping the process", task=self.task.name)
-                self._stop.set()
-                raise
+        try:
+            while not self._stop.is_set():
+                try:
+                    self.stand()
+                except StoreUnavailableError as exc:
+                    self.sentence = f"{self.task.name} waits for the database: {exc}"
+                    self._stop.wait(self._profile.poll)
+        except Exception:
+            self._stop.set()
+            _log.exception("a periodic task failed; stopping the process", task=self.task.name)
+            raise
+        finally:
+            self._stop.set()  # a process without one of its tasks is to be started again
 
     def stand(self) -> None:
         """Try to win the office once and serve in it; otherwise wait for the next election."""

@@ -83,6 +83,7 @@ class Gate:
             while not self._stop.is_set():
                 self._turn()
         finally:
+            self._stop.set()
             self.fail_closed()
 
     def _turn(self) -> None:
@@ -95,15 +96,16 @@ class Gate:
         except LeaseLostError as exc:
             self.sentence = f"is closed; it was deposed: {exc}"
         except Exception:
-            _log.exception("the gate failed; closing it and stopping the process")
             self._stop.set()
+            _log.exception("the gate failed; closing it and stopping the process")
             raise
 
     def _rest(self, sentence: str) -> None:
-        if sentence != self.sentence:
-            _log.warning("the gate is closed", why=sentence)
+        news = sentence != self.sentence
         self.sentence = sentence
         self.fail_closed()
+        if news:
+            _log.warning("the gate is closed", why=sentence)
         self._stop.wait(self._profile.poll)
 
     def fail_closed(self) -> None:

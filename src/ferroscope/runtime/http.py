@@ -22,11 +22,17 @@ _TICK: Final = 0.25
 
 
 class HttpServer:
-    """Serves ``app`` on listening sockets from ``start`` to ``stop``."""
+    """Serves ``app`` on listening sockets from ``start`` to ``stop``; ``failed`` hears of an end before that."""
 
     def __init__(
-        self, app: Callable[..., Iterable[bytes]], settings: ApiSettings, sockets: Sequence[socket.socket]
+        self,
+        app: Callable[..., Iterable[bytes]],
+        settings: ApiSettings,
+        sockets: Sequence[socket.socket],
+        *,
+        failed: Callable[[], object] = lambda: None,
     ) -> None:
+        self._failed = failed
         self._map: dict[int, Any] = {}
         self._server = waitress.server.create_server(
             app,
@@ -67,6 +73,13 @@ class HttpServer:
         return self._thread.is_alive()
 
     def _run(self) -> None:
+        try:
+            self._serve()
+        finally:
+            if not self._stopping.is_set():
+                self._failed()
+
+    def _serve(self) -> None:
         while not self._stopping.is_set():
             wasyncore.loop(timeout=_TICK, use_poll=True, map=self._map, count=1)
         for listener in self._listeners():

@@ -77,5 +77,7 @@ class LeaseKeeper:
         pause.wait(max(0.0, tenure.trusted_until - self._clock.monotonic()))
         pause.wait(self._profile.margin / 2)
         if not tenure.resigned:
-            _log.error("leadership lost and the work has not stopped; leaving", lease=tenure.lease.name)
-            self._leave()
+            try:
+                _log.error("leadership lost and the work has not stopped; leaving", lease=tenure.lease.name)
+            finally:
+                self._leave()

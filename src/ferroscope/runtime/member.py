@@ -101,21 +101,24 @@ class Membership:
 
     def _miss(self, exc: StoreUnavailableError) -> None:
         self._missed += 1
-        _log.warning("heartbeat missed", error=str(exc), in_a_row=self._missed)
         if self._missed == self._retries:
-            _log.error("the database has not answered for too long; stopping the process", heartbeats=self._missed)
             self.cut_off = True
             self._stop.set()
+            _log.error("the database has not answered for too long; stopping the process", heartbeats=self._missed)
+        _log.warning("heartbeat missed", error=str(exc), in_a_row=self._missed)
 
     def _run(self) -> None:
-        while not self._stop.wait(self._settings.heartbeat_interval):
-            try:
-                self._beat()
-                self._missed = 0
-            except StoreUnavailableError as exc:
-                self._miss(exc)
-            except Exception:
-                # Without a heart others would do our work beside us, for as long as we live.
-                _log.exception("the heartbeat failed; stopping the process")
-                self._stop.set()
-                raise
+        try:
+            while not self._stop.wait(self._settings.heartbeat_interval):
+                try:
+                    self._beat()
+                    self._missed = 0
+                except StoreUnavailableError as exc:
+                    self._miss(exc)
+        except Exception:
+            self._stop.set()
+            _log.exception("the heartbeat failed; stopping the process")
+            raise
+        finally:
+            # Without a heart others would do our work beside us, for as long as we live.
+            self._stop.set()

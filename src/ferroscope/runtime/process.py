@@ -179,7 +179,7 @@ class Process:
             stop=self._stop,
         )
         sockets = listeners(settings.api) if self._sockets is None else self._sockets
-        server = HttpServer(app, settings.api, sockets)
+        server = HttpServer(app, settings.api, sockets, failed=self._stop.set)
         server.start()
         membership.watch(
             "http",

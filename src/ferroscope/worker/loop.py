@@ -88,17 +88,20 @@ class Worker:
 
         What the process held is then free, and a poisonous request ends after its last attempt.
         """
-        while not self.stop.is_set():
-            try:
-                self.sentence = self.step()
-            except StoreUnavailableError as exc:
-                self.sentence = f"waits for the database: {exc}"
-                _log.warning("the database is unavailable", error=str(exc))
-                self.stop.wait(self.settings.worker.retry_delay)
-            except Exception:
-                _log.exception("the worker's loop failed; stopping the process")
-                self.stop.set()
-                raise
+        try:
+            while not self.stop.is_set():
+                try:
+                    self.sentence = self.step()
+                except StoreUnavailableError as exc:
+                    self.sentence = f"waits for the database: {exc}"
+                    _log.warning("the database is unavailable", error=str(exc))
+                    self.stop.wait(self.settings.worker.retry_delay)
+        except Exception:
+            self.stop.set()
+            _log.exception("the worker's loop failed; stopping the process")
+            raise
+        finally:
+            self.stop.set()
 
     def step(self) -> str:
         """Take one request, carry it and whatever follows from it out; return what happened."""

@@ -1,0 +1,135 @@
+"""A log that cannot be written: lines are lost, and nothing else. The real process, real full disks."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import free_port, until
+
+_SETTINGS = """
+[api]
+host = 127.0.0.1
+bare_metal_port = {port}
+introspection_port = 0
+[worker]
+threads = 1
+[database]
+connection = sqlite:///{database}
+[lease]
+profile = fast
+"""
+
+
+Start = Callable[..., "Service"]
+
+
+class Service:
+    """``ferroscope all`` in ``directory``, whose standard error is what ``stderr`` makes of it.
+
+    ``within`` is a process whose mount namespace it shall be in.
+    """
+
+    def __init__(self, directory: Path, stderr: str, within: int | None) -> None:
+        self.port = free_port()
+        config = directory.with_suffix(".conf")
+        config.write_text(_SETTINGS.format(port=self.port, database=directory / "f.db"))
+        command = f'exec "$0" -m ferroscope all -c {config} {stderr}'
+        enter = (
+            [] if within is None else ["nsenter", f"--target={within}", "--user", "--mount", "--preserve-credentials"]
+        )
+        reader, writer = os.pipe()
+        os.close(reader)  # nobody reads what is not redirected
+        try:
+            self.process = subprocess.Popen([*enter, "/bin/sh", "-c", command, sys.executable], stderr=writer)
+        finally:
+            os.close(writer)
+
+    def get(self, path: str) -> tuple[int, bytes]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
+                return answer.status, answer.read()
+        except urllib.error.HTTPError as exc:
+            return exc.code, exc.read()
+
+    def healthy(self) -> bool:
+        try:
+            return self.get("/healthcheck")[0] == 200
+        except OSError:
+            return False
+
+    def works(self) -> bool:
+        """Whether its heart beats, and it leads all periodic tasks."""
+        status = json.loads(self.get("/v1/status")[1])
+        return bool(status["members"][0]["alive"]) and all(lease["holder"] for lease in status["leases"])
+
+    def end(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(20)
+
+
+@pytest.fixture
+def serve() -> Iterator[Start]:
+    started: list[Service] = []
+
+    def begin(directory: Path, stderr: str, within: int | None = None) -> Service:
+        started.append(Service(directory, stderr, within))
+        return started[-1]
+
+    yield begin
+    for service in started:
+        service.process.kill()
+        service.process.wait()
+
+
+@pytest.mark.parametrize("stderr", ["2>/dev/full", "2>&-", ""], ids=["full", "closed", "broken pipe"])
+def test_a_service_whose_log_cannot_be_written_works_and_ends_well(serve: Start, tmp_path: Path, stderr: str) -> None:
+    service = serve(tmp_path, stderr)
+    assert until(service.healthy, seconds=20)
+    assert until(service.works, seconds=10)
+    # A refused lookup is logged.
+    assert service.get("/v1/lookup?addresses=52:54:00:00:00:01")[0] == 404
+    assert service.end() == 0
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[int]:
+    """Mount a disk of 3 MB on ``tmp_path`` where only one process sees it, and give that."""
+    holder = subprocess.Popen(
+        ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c",
+         f"mount -t tmpfs -o size=3m none {tmp_path} && echo there && exec sleep 300"],
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "there\n"
+    yield holder.pid
+    holder.kill()
+    holder.wait()
+    holder.stdout.close()
+
+
+def test_a_full_disk_with_database_and_log_on_it_is_recovered_from(
+    serve: Start, tmp_path: Path, small_disk: int
+) -> None:
+    service = serve(tmp_path, f"2>>{tmp_path}/log", small_disk)
+    disk = Path(f"/proc/{small_disk}/root{tmp_path}")
+    assert until(service.healthy, seconds=20)
+    assert until(service.works, seconds=10)
+    for name in ("fill", "log"):  # the log's last block, too
+        with (disk / name).open("ab", buffering=0) as file, pytest.raises(OSError, match="No space"):
+            file.writelines(itertools.repeat(bytes(512)))
+    assert until(lambda: not service.works(), seconds=15)
+    assert service.process.poll() is None
+    (disk / "fill").unlink()
+    assert until(service.works, seconds=15)
+    assert service.end() == 0

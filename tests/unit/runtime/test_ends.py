@@ -1,0 +1,76 @@
+"""A thread that ends, for whatever reason, ends its process: none goes on without a heart, a worker or a task."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, NoReturn
+
+import pytest
+
+from ferroscope.archive.couriers import Couriers
+from ferroscope.config.settings import ApiSettings, Settings, WorkerSettings
+from ferroscope.domain.lease import DEFAULT
+from ferroscope.periodic.singleton import Singleton
+from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.http import HttpServer, listen
+from ferroscope.runtime.member import Membership
+from ferroscope.worker.loop import Worker
+
+
+class End(BaseException):
+    """What no ``except Exception`` sees."""
+
+
+class Broken:
+    """Whatever is asked of it fails."""
+
+    name = "periodic/broken"
+    period = 1.0
+
+    def __getattr__(self, _name: str) -> Any:
+        def fail(*_args: Any, **_options: Any) -> NoReturn:
+            raise End
+
+        return fail
+
+
+@pytest.mark.parametrize("what", ["heartbeat", "worker", "task"])
+def test_a_loop_that_ends_sets_the_stop_flag(what: str) -> None:
+    stop, broken = threading.Event(), Broken()
+    anything: Any = broken
+    clock = SystemClock()
+    if what == "heartbeat":
+        settings = WorkerSettings(heartbeat_interval=0.001)
+        run = Membership(anything, settings, role="worker", stop=stop, clock=clock)._run
+    elif what == "worker":
+        run = Worker(
+            store=anything, queue=anything, tasks={}, drivers={}, settings=Settings(), clock=clock, stop=stop,
+            member="me", process="me",
+        ).run  # fmt: skip
+    else:
+        run = Singleton(anything, anything, keep=anything, profile=DEFAULT, bus=anything, clock=clock, stop=stop).run
+    with pytest.raises(End):
+        run()
+    assert stop.is_set()
+
+
+def test_a_server_whose_thread_ends_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = threading.Event()
+    server = HttpServer(lambda *_: [], ApiSettings(), [listen("127.0.0.1", 0)], failed=failed.set)
+    monkeypatch.setattr(server, "_serve", lambda: None)
+    server.start()
+    assert failed.wait(10)
+    server.stop(0)
+
+
+def test_what_a_courier_raises_is_raised_where_results_are_collected() -> None:
+    couriers: Couriers[int] = Couriers(1)
+
+    def fail() -> int:
+        raise LookupError("nobody thought of this")
+
+    couriers.send(fail)
+    with pytest.raises(LookupError, match="nobody"):
+        couriers.collect(10)
+    couriers.send(lambda: 7)
+    assert couriers.collect(10) == [7]
