@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from ferroscope.cli.configured import config_option, database_option, read
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.output import Output, output_option, table
-from ferroscope.config.options import ConfigurationError
+from ferroscope.config.options import ConfigurationError, warnings
+
+if TYPE_CHECKING:
+    from ferroscope.runtime.check import Check
 
 _MARKS = {"ok": "ok", "note": "NOTE", "wrong": "WRONG"}
 
@@ -42,8 +47,17 @@ def _checks(files: tuple[str, ...], database: str | None) -> list[dict[str, str]
         found = [Check("configuration", "wrong", f"the configuration cannot be used: {exc}", "correct it")]
     else:
         source = ", ".join(files) or "the defaults, and /etc/ferroscope/ferroscope.conf where it exists"
-        found = [Check("configuration", "ok", f"the configuration is right ({source})"), *examine(settings)]
+        found = _misspelt(files) or [Check("configuration", "ok", f"the configuration is right ({source})")]
+        found += examine(settings)
     return [msgspec.structs.asdict(check) for check in found]
+
+
+def _misspelt(files: tuple[str, ...]) -> list[Check]:
+    """Return what is written down but does not exist, and so does nothing."""
+    from ferroscope.runtime.check import Check
+
+    told = [sentence.partition("; ") for sentence in warnings(list(files) or None)]
+    return [Check("configuration", "note", sentence, advice) for sentence, _, advice in told]
 
 
 def _row(check: dict[str, str]) -> tuple[str, str, str]:

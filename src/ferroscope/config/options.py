@@ -7,6 +7,7 @@ environment variable ``OS_<SECTION>__<OPTION>`` overrides the file, as oslo.conf
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -15,12 +16,17 @@ import msgspec
 from oslo_config import cfg
 
 from ferroscope.config import settings as target
+from ferroscope.config.contradictions import contradictions
 from ferroscope.config.declared import booting, inspection, service, storage
 from ferroscope.config.misspelt import misspelt
 
 S = TypeVar("S", bound=msgspec.Struct)
 
 CONFIG_FILES: Final = ("/etc/ferroscope/ferroscope.conf",)
+
+# What oslo.config and Python say of a value that is wrong.
+_DETAIL: Final = re.compile(r"detail='([^']*)'")
+_NO_NUMBER: Final = re.compile(r"(?:invalid literal for int\(\) with base \d+|could not convert string to float): (.*)")
 
 _HOOK_LISTS: Final = frozenset({"default_hooks", "hooks"})
 
@@ -62,7 +68,7 @@ def load(files: Sequence[str] | None = None, overrides: dict[str, Any] | None = 
         for name, value in (overrides or {}).items():
             section, option = name.split(".", 1)
             conf.set_override(option, value, group=section)
-        return _resolved(target.Settings(**{section: _section(conf, section) for section in SECTIONS}))
+        settings = target.Settings(**{section: _section(conf, section) for section in SECTIONS})
     except cfg.ConfigFilesNotFoundError as exc:
         raise ConfigurationError(f"no such configuration file: {', '.join(exc.config_files)}") from exc
     except (cfg.TemplateSubstitutionError, cfg.NoSuchOptError) as exc:
@@ -71,6 +77,9 @@ def load(files: Sequence[str] | None = None, overrides: dict[str, Any] | None = 
         ) from exc
     except (cfg.Error, ValueError) as exc:
         raise ConfigurationError(str(exc)) from exc
+    if wrong := "; ".join(contradictions(settings)):
+        raise ConfigurationError(wrong)
+    return _resolved(settings)
 
 
 def _resolved(settings: target.Settings) -> target.Settings:
@@ -95,8 +104,25 @@ def _files(files: Sequence[str] | None) -> list[str]:
 def _section(conf: Any, section: str) -> Any:
     group = conf[section]
     options, struct = SECTIONS[section]
-    values = {option.dest: getattr(group, option.dest) for option in options}
+    values = {option.dest: _value(group, section, option) for option in options}
     for name in _HOOK_LISTS.intersection(values):
         values[name] = [hook.strip() for hook in values[name].split(",") if hook.strip()]
     known = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
     return struct(**known)
+
+
+def _value(group: Any, section: str, option: Any) -> Any:
+    try:
+        return getattr(group, option.dest)
+    except cfg.ConfigSourceValueError as exc:
+        place, why = _place(section, option.dest, str(exc)), str(exc.__context__)
+        if found := _NO_NUMBER.search(why):
+            why = f"{found[1]} is no number"
+        raise ConfigurationError(f"[{section}] {option.dest}: {why} (from {place})") from exc
+
+
+def _place(section: str, option: str, message: str) -> str:
+    """Return where a value comes from: the environment goes before the files, whatever the message says."""
+    variable = f"OS_{section}__{option}".upper()
+    found = _DETAIL.search(message)
+    return variable if variable in os.environ or found is None else found[1]

@@ -56,6 +56,20 @@ def doctor(tmp_path: Path, sqlite_url: str) -> Doctor:
     return Doctor(tmp_path, sqlite_url)
 
 
+def test_what_is_misspelt_is_mentioned(doctor: Doctor) -> None:
+    doctor.settings["api"]["hots"] = "x"
+    found = doctor(check=Exit.OK)["configuration"]
+    assert found["verdict"] == "note"
+    assert found["sentence"].endswith("[api] has no option hots")
+    assert found["advice"] == "did you mean host?"
+
+
+def test_settings_that_contradict_each_other_are_wrong(doctor: Doctor) -> None:
+    doctor.settings["worker"] = {"heartbeat_interval": 20}
+    found = doctor(check=Exit.FAILURE)["configuration"]
+    assert "member_ttl must be at least 2 * heartbeat_interval" in found["sentence"]
+
+
 def test_an_installation_that_is_right_has_nothing_wrong(tmp_path: Path, database_url: str) -> None:
     found = Doctor(tmp_path, database_url)(check=Exit.OK)
     assert set(found) >= {"configuration", "drivers", "hooks", "port", "database", "schema", "clock", "writing"}

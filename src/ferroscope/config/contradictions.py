@@ -1,0 +1,32 @@
+"""Settings that are right one by one and wrong together; an inequality that does not hold is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from ferroscope.config.settings import Settings
+
+# What one renewal may take, in seconds; a lease that leaves no room for it is lost as soon as it is taken.
+_ROOM: Final = 0.5
+
+
+def contradictions(settings: Settings) -> Iterator[str]:
+    """Yield a sentence for each contradiction: the inequality, and the numbers that break it."""
+    lease, worker, api = settings.lease.numbers(), settings.worker, settings.api
+    least = lease.renew + lease.margin + _ROOM
+    if lease.ttl < least:
+        yield (
+            f"[lease] ttl must be at least renew + margin + {_ROOM:g} s, else nobody leads for long enough to do "
+            f"anything; it is {lease.ttl:g}, and they make {least:g}"
+        )
+    if worker.member_ttl < 2 * worker.heartbeat_interval:
+        yield (
+            "[worker] member_ttl must be at least 2 * heartbeat_interval, else a process that is well counts as dead; "
+            f"it is {worker.member_ttl:g}, and twice the interval is {2 * worker.heartbeat_interval:g}"
+        )
+    if api.bare_metal_port and api.bare_metal_port == api.introspection_port:
+        yield (
+            "[api] bare_metal_port and introspection_port must differ (0 disables one of them); "
+            f"both are {api.bare_metal_port}"
+        )
