@@ -40,7 +40,8 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     ``rules`` and ``pipeline`` are for dry runs; the latter raises ``HookSetupError``.
     ``metrics`` renders all metrics, None where they are switched off.
     ``refusals`` bounds what is logged of refused callbacks, ``limits`` what is logged of a flood of
-    unknown machines, and ``valve`` what a flood asks of the store.
+    unknown machines, ``outages`` what is logged while the database is away, and ``valve`` what a
+    flood asks of the store.
     ``draining`` is set once the process shall get no new callers from a load balancer.
     """
 
@@ -60,5 +61,6 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     metrics: Callable[[], bytes] | None = None
     refusals: QuietLog = msgspec.field(default_factory=QuietLog)
     limits: QuietLog = msgspec.field(default_factory=lambda: QuietLog(burst=1))
+    outages: QuietLog = msgspec.field(default_factory=lambda: QuietLog(burst=1))
     valve: Valve = msgspec.field(default_factory=Valve)
     draining: StopFlag = msgspec.field(default_factory=threading.Event)

@@ -18,6 +18,7 @@ from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.microversions import BARE_METAL, INTROSPECTION, Dialect, Version
 from ferroscope.api.route import Body, Route, Surface
+from ferroscope.ports.errors import StoreUnavailableError
 
 Responder = Callable[..., None]
 
@@ -59,8 +60,16 @@ def failure(context: ApiContext, req: falcon.Request, exc: Exception, dialect: D
     if known is None:
         context.log.error("request failed", method=req.method, path=req.path, exc_info=exc)
         known = errors.ApiError(errors.INTERNAL_MESSAGE)
+    if isinstance(exc, StoreUnavailableError):
+        _log_outage(context, req, exc)
     body = errors.introspection_body if dialect is INTROSPECTION else errors.bare_metal_body
     return Reply(known.status, body(known.status, known.message), _bearable(req, known.headers))
+
+
+def _log_outage(context: ApiContext, req: falcon.Request, exc: StoreUnavailableError) -> None:
+    left_out = context.outages.admit(context.clock.monotonic())
+    if left_out is not None:
+        context.log.warning("request not answered", method=req.method, path=req.path, why=str(exc), left_out=left_out)
 
 
 def _bearable(req: falcon.Request, headers: dict[str, str]) -> dict[str, str]:

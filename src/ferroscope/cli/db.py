@@ -18,11 +18,12 @@ def db() -> None:
 def upgrade(files: tuple[str, ...], database: str | None) -> None:
     """Bring the schema up to date; does nothing where it is."""
     from ferroscope.ports.errors import StoreUnavailableError
-    from ferroscope.runtime.backend import SchemaError, ensure_schema
+    from ferroscope.runtime.backend import ensure_schema
+    from ferroscope.runtime.life import SetupError
 
     try:
         version = ensure_schema(settings_of(files, database), upgrade=True)
-    except (SchemaError, StoreUnavailableError) as exc:
+    except (SetupError, StoreUnavailableError) as exc:
         raise click.ClickException(str(exc)) from exc
     click.echo(f"the schema is {version}")
 
@@ -33,11 +34,12 @@ def upgrade(files: tuple[str, ...], database: str | None) -> None:
 def current(files: tuple[str, ...], database: str | None) -> None:
     """Show the schema's version; exit code 1 where it is not this release's."""
     from ferroscope.ports.errors import StoreUnavailableError
-    from ferroscope.runtime.backend import SchemaError, ensure_schema
+    from ferroscope.runtime.backend import ensure_schema
+    from ferroscope.runtime.life import SetupError
 
     try:
         click.echo(ensure_schema(settings_of(files, database), upgrade=False))
-    except (SchemaError, StoreUnavailableError) as exc:
+    except (SetupError, StoreUnavailableError) as exc:
         raise click.ClickException(str(exc)) from exc
 
 

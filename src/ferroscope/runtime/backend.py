@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import msgspec
@@ -11,6 +13,7 @@ from ferroscope.adapters.memory.bus import LocalBus
 from ferroscope.adapters.sql import dialect, migrate
 from ferroscope.adapters.sql.queue import SqlQueue
 from ferroscope.adapters.sql.store import SqlStore
+from ferroscope.adapters.sql.trouble import DatabaseUrlError
 from ferroscope.adapters.sql.wakeup import start_watcher
 from ferroscope.config.settings import DatabaseSettings, Settings
 from ferroscope.ports.bus import Bus
@@ -18,12 +21,13 @@ from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.meter import SILENT, Meter
 from ferroscope.ports.queue import Queue
 from ferroscope.ports.store import Store
+from ferroscope.runtime.life import SetupError
 
 # Longest time of one statement of a migration, in seconds.
 _MIGRATION: Final = 6 * 3600.0
 
 
-class SchemaError(Exception):
+class SchemaError(SetupError):
     """The database's schema is not the one that this release works with."""
 
 
@@ -52,9 +56,10 @@ class Backend(msgspec.Struct, frozen=True):
 
 
 def open_backend(settings: Settings, *, clock: Clock, stop: StopFlag, listen: bool, meter: Meter = SILENT) -> Backend:
-    """Build the backend; ``listen``: also be woken up by what other processes put on the queue."""
+    """Build the backend; ``listen``: also be woken up by what other processes put on the queue. ``SetupError``."""
     database, leases = _limited(settings)
-    engine = dialect.build_engine(database)
+    with _explained():
+        engine = dialect.build_engine(database)
     bus = LocalBus()
     store = SqlStore(engine, settings=database, bus=bus, clock=clock, stop=stop, meter=meter)
     queue = SqlQueue(store, engine, bus=bus, clock=clock, poll_interval=database.poll_interval)
@@ -86,21 +91,51 @@ def _limited(settings: Settings) -> tuple[DatabaseSettings, DatabaseSettings]:
 def ensure_schema(settings: Settings, *, upgrade: bool) -> str:
     """Check the schema, or bring it up to date; return its version.
 
-    ``SchemaError`` says what to do where it is not the right one, ``StoreUnavailableError`` that
-    the database cannot be reached.
+    ``SetupError`` says what is wrong with the URL, ``SchemaError`` what to do where the schema is not
+    the right one, ``StoreUnavailableError`` that the database cannot be reached, and why.
     """
     database = settings.database
     if upgrade:  # a migration takes the time that it takes
         database = msgspec.structs.replace(database, statement_timeout=_MIGRATION)
-    engine = dialect.build_engine(database)
+    with _explained():
+        engine = dialect.build_engine(database)
     try:
         found = migrate.current(engine)
         if found == migrate.HEAD:
             return found
-        if upgrade:
-            migrate.upgrade(engine)
-            return migrate.HEAD
-        where = "is empty" if found is None else f"has the schema {found}"
-        raise SchemaError(f"the database {where}, this release needs {migrate.HEAD}; run: ferroscope db upgrade")
+        if not upgrade or is_foreign(found):
+            raise SchemaError("; ".join(schema_problem(found)))
+        migrate.upgrade(engine)
+        return migrate.HEAD
     finally:
         engine.dispose()
+
+
+def is_foreign(found: str | None) -> bool:
+    """Whether a schema is none that this release could bring up to date."""
+    return found is not None and not (found.isdigit() and found <= migrate.HEAD)
+
+
+def schema_problem(found: str | None) -> tuple[str, str]:
+    """Return what is wrong with a schema that is not this release's, and what to do."""
+    if is_foreign(found):
+        return (
+            f"the database has the schema {found}, which is of a newer release; this one needs {migrate.HEAD}",
+            "there is no way back: install the newer release again, or restore the backup from before the upgrade",
+        )
+    where = "is empty" if found is None else f"has the schema {found}"
+    return f"the database {where}, this release needs {migrate.HEAD}", "run: ferroscope db upgrade"
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except DatabaseUrlError as exc:
+        raise SetupError(f"[database] connection cannot be used: {exc}") from exc
+    except ImportError as exc:
+        extra = "mysql" if exc.name == "pymysql" else "postgresql"
+        raise SetupError(
+            f"[database] connection needs the package {exc.name}, which is not installed; "
+            f"run: pip install 'ferroscope[{extra}]'"
+        ) from exc

@@ -21,7 +21,7 @@ from ferroscope.ports.data import Held, Part, StoredObject
 from ferroscope.ports.errors import NotFoundError, StaleError
 from ferroscope.ports.objects import ObjectMissingError, ObjectStoreError
 from ferroscope.ports.store import Query, Store, Transaction
-from ferroscope.runtime.backend import open_backend
+from ferroscope.runtime.backend import ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.life import SetupError
 from ferroscope.runtime.storage import build_archive
@@ -159,6 +159,7 @@ def _nodes(store: Store) -> Iterator[Node]:
 @contextmanager
 def _opened(settings: Settings) -> Iterator[tuple[Store, Archive]]:
     stop = threading.Event()
+    ensure_schema(settings, upgrade=False)
     backend = open_backend(settings, clock=SystemClock(), stop=stop, listen=False)
     try:
         yield backend.store, build_archive(settings, backend, stop)

@@ -19,13 +19,14 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from ferroscope.adapters.sql import migrate
+from ferroscope.adapters.sql.trouble import DatabaseUrlError, checked
 from ferroscope.config.settings import Settings
 from ferroscope.domain.model import Member
 from ferroscope.observe import party
 from ferroscope.ports.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
 from ferroscope.ports.store import Transaction
 from ferroscope.runtime import boot_checks, gate_checks, wiring
-from ferroscope.runtime.backend import Backend, open_backend
+from ferroscope.runtime.backend import Backend, open_backend, schema_problem
 from ferroscope.runtime.check import Check
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.life import SetupError
@@ -52,7 +53,10 @@ def examine(settings: Settings) -> Iterator[Check]:
         yield from _readable_file(settings)
         backend = open_backend(settings, clock=SystemClock(), stop=threading.Event(), listen=False)
         yield from _database(settings, backend)
-    except (SQLAlchemyError, ImportError, ValueError) as exc:
+    except SetupError as exc:
+        sentence, _, advice = str(exc).partition("; ")
+        yield Check("database", "wrong", sentence, advice or "correct it")
+    except SQLAlchemyError as exc:
         yield Check("database", "wrong", f"[database] connection cannot be used: {_told(exc)}", "correct it")
     finally:
         if backend is not None:
@@ -128,7 +132,10 @@ def _taken(host: str, port: int, option: str, why: OSError) -> Check:
 
 def _missing_file(settings: Settings) -> Check | None:
     """A SQLite file that is not there yet is no fault, and looking must not make it."""
-    url = make_url(settings.database.connection)
+    try:
+        url = checked(settings.database.connection)
+    except DatabaseUrlError:
+        return None  # which opening it explains
     if url.get_backend_name() != "sqlite" or not url.database or Path(url.database).exists():
         return None
     directory = Path(url.database).absolute().parent
@@ -159,10 +166,7 @@ def _database(settings: Settings, backend: Backend) -> Iterator[Check]:
         return
     yield Check("database", "ok", f"{where} answers ({kind})")
     if schema != needed:
-        found = "is empty" if schema is None else f"has the schema {schema}"
-        yield Check(
-            "schema", "wrong", f"the database {found}, this release needs {needed}", "run: ferroscope db upgrade"
-        )
+        yield Check("schema", "wrong", *schema_problem(schema))
         return
     yield Check("schema", "ok", f"the schema is {migrate.HEAD}, which is this release's")
     yield from _guarded("clock", lambda: [_clock(backend)])
@@ -257,5 +261,5 @@ def _where(settings: Settings) -> str:
 
 
 def _told(exc: Exception) -> str:
-    """Return an error in a line; those of URLs may quote the URL, so of them only their kind is told."""
-    return str(exc) if isinstance(exc, StoreUnavailableError | ImportError) else type(exc).__name__
+    """Return an error in a line; SQLAlchemy's own may quote anything, so of them only their kind is told."""
+    return str(exc) if isinstance(exc, StoreUnavailableError) else type(exc).__name__

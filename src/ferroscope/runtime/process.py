@@ -23,7 +23,7 @@ from ferroscope.ports.clock import Clock
 from ferroscope.ports.errors import StoreUnavailableError
 from ferroscope.ports.meter import Meter
 from ferroscope.runtime import allocator, signals, wiring
-from ferroscope.runtime.backend import Backend, SchemaError, ensure_schema, open_backend
+from ferroscope.runtime.backend import Backend, ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.http import HttpServer, listeners
 from ferroscope.runtime.life import EXIT_CUT_OFF, EXIT_FAULT, SetupError, StartError, notify, process_name
@@ -89,7 +89,7 @@ class Process:
     def _start_or_explain(self) -> None:
         try:
             self._start()
-        except (SchemaError, StoreUnavailableError, SetupError, OSError) as exc:
+        except (StoreUnavailableError, SetupError, OSError) as exc:
             raise StartError(str(exc)) from exc
 
     def _start(self) -> None:
@@ -214,7 +214,7 @@ def run(settings: Settings, roles: tuple[Role, ...], *, upgrade: bool = False, p
     try:
         ensure_schema(settings, upgrade=upgrade)
         sockets = listeners(settings.api) if "api" in roles else []
-    except (SchemaError, StoreUnavailableError, OSError) as exc:
+    except (StoreUnavailableError, SetupError, OSError) as exc:
         raise StartError(str(exc)) from exc
     wiring.preload(roles)
     return Supervisor(settings, processes, lambda member: _play(settings, roles, member=member, sockets=sockets)).run()

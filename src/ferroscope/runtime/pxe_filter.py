@@ -29,10 +29,10 @@ from ferroscope.ports.meter import SILENT, Meter
 from ferroscope.pxe.feed import Feed
 from ferroscope.pxe.gate import Gate
 from ferroscope.runtime import signals, sole, strangers
-from ferroscope.runtime.backend import Backend, SchemaError, ensure_schema, open_backend
+from ferroscope.runtime.backend import Backend, ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.keeper import EXIT_LOST_LEADERSHIP, LeaseKeeper
-from ferroscope.runtime.life import EXIT_CUT_OFF, EXIT_FAULT, StartError, notify, process_name
+from ferroscope.runtime.life import EXIT_CUT_OFF, EXIT_FAULT, SetupError, StartError, notify, process_name
 from ferroscope.runtime.member import Membership
 
 ROLE: Final = "pxe-filter"
@@ -118,7 +118,7 @@ class PxeFilterProcess:
             _log.info("the gate is in place, closed", backends=list(self._settings.pxe_filter.backends))
             self._installed()
             return self._serve(gate)
-        except (GateError, SchemaError, StoreUnavailableError, OSError) as exc:
+        except (GateError, SetupError, StoreUnavailableError, OSError) as exc:
             raise StartError(str(exc)) from exc
 
     def _serve(self, gate: GateBackend) -> int:

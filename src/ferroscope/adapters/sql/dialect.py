@@ -13,11 +13,12 @@ import sys
 from functools import cache, partial
 from typing import Any, Final, Literal
 
-from sqlalchemy import Connection, Double, Engine, Table, create_engine, event, make_url
+from sqlalchemy import Connection, Double, Engine, Table, create_engine, event
 from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
+from ferroscope.adapters.sql.trouble import checked
 from ferroscope.config.settings import DatabaseSettings
 
 Trouble = Literal["busy", "unavailable", "other"]
@@ -27,7 +28,9 @@ NOTIFY_CHANNEL: Final = "ferroscope"
 _PG_BUSY: Final = {"40001", "40P01", "55P03"}
 _PG_UNAVAILABLE: Final = {"25006", "53100", "53200", "53300", "57014", "57P01", "57P02", "57P03", "25P03"}
 _MYSQL_BUSY: Final = {1205, 1213, 1020}
-_MYSQL_UNAVAILABLE: Final = {1021, 1040, 1053, 1114, 1290, 1792, 1836, 1927, 1969, 2002, 2003, 2006, 2013, 2055, 3024}
+_MYSQL_DENIED: Final = {1044, 1045, 1049}  # somebody has just changed the password, or restores the database
+_MYSQL_GONE: Final = {1021, 1040, 1053, 1114, 1290, 1792, 1836, 1927, 1969, 2002, 2003, 2006, 2013, 2055, 3024}
+_MYSQL_UNAVAILABLE: Final = _MYSQL_GONE | _MYSQL_DENIED
 # PyMySQL's client flags: count the rows that matched, not those that changed; and take several
 # statements at once, for BEGIN and what goes with it (see session).
 _FOUND_ROWS: Final = 1 << 1
@@ -57,9 +60,11 @@ for _name, _sql in NOW.items():
 def build_engine(settings: DatabaseSettings) -> Engine:
     """Return an engine whose sessions cannot hang for ever and never wait longer than configured.
 
+    ``DatabaseUrlError``, and ``ImportError`` where the database's driver is not installed.
+
     Its connections commit by themselves: ``session`` says where transactions begin and end.
     """
-    url = make_url(settings.connection)
+    url = checked(settings.connection)
     family = url.get_backend_name()
     if family == "sqlite":
         arguments: dict[str, Any] = {"timeout": 0, "check_same_thread": False}

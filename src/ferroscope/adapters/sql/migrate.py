@@ -11,7 +11,7 @@ from typing import Final
 from sqlalchemy import Engine, inspect, text
 from sqlalchemy.exc import DBAPIError
 
-from ferroscope.adapters.sql.dialect import classify
+from ferroscope.adapters.sql.trouble import told
 from ferroscope.ports.errors import StoreUnavailableError
 
 HEAD: Final = "0008"
@@ -26,20 +26,21 @@ def current(engine: Engine) -> str | None:
             version: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
             return version
     except DBAPIError as exc:
-        if classify(exc) == "other":
-            raise
-        raise StoreUnavailableError(f"the database cannot answer: {type(exc.orig).__name__}") from exc
+        raise StoreUnavailableError(f"the database cannot answer: {told(exc)}") from exc
 
 
 def upgrade(engine: Engine, revision: str = "head") -> None:
-    """Bring the schema to ``revision``."""
+    """Bring the schema to ``revision``; ``StoreUnavailableError`` says what the database has against it."""
     from alembic import command
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", "ferroscope.adapters.sql:migrations")
     options = {} if engine.dialect.name == "sqlite" else {"isolation_level": "READ COMMITTED"}
-    with engine.connect().execution_options(**options) as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, revision)
-        connection.commit()
+    try:
+        with engine.connect().execution_options(**options) as connection:
+            config.attributes["connection"] = connection
+            command.upgrade(config, revision)
+            connection.commit()
+    except DBAPIError as exc:
+        raise StoreUnavailableError(f"the schema could not be brought up to date: {told(exc)}") from exc

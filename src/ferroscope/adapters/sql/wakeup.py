@@ -19,6 +19,7 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError
 
 from ferroscope.adapters.sql.dialect import NOTIFY_CHANNEL, build_engine
+from ferroscope.adapters.sql.trouble import told
 from ferroscope.config.settings import DatabaseSettings
 from ferroscope.ports.bus import MAC_CHANNELS, Bus, Channel
 from ferroscope.ports.clock import StopFlag
@@ -138,7 +139,7 @@ class PollingWatcher:
             try:
                 self._watch()
             except DBAPIError as exc:
-                _log.warning("wake-up connection lost, polling until it is back", error=type(exc.orig).__name__)
+                _log.warning("wake-up connection lost, polling until it is back", error=told(exc))
                 self._stop.wait(_RECONNECT_AFTER)
 
     def _watch(self) -> None:

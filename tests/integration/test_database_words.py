@@ -1,0 +1,95 @@
+"""Whatever is wrong with the database or its URL: one sentence that names it, no traceback, no credential."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.support.servers import Server
+
+_SECRET = "Hunter22"  # no secret at all
+
+
+def _refused(url: str, *command: str, environment: dict[str, str] | None = None) -> str:
+    arguments: Sequence[str] = command or ("db", "upgrade")
+    done = subprocess.run(
+        [sys.executable, "-m", "ferroscope", *arguments, "--database", url],
+        capture_output=True, text=True, check=False, timeout=60, env={**os.environ, **(environment or {})},
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    assert _SECRET not in done.stderr
+    assert done.stderr.count("\n") == 1
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        (_SECRET, "it is no URL"),
+        (f"foo://me:{_SECRET}@h/n", "there is no database of the kind 'foo'"),
+        (f"postgresql://me:{_SECRET}@h:{_SECRET}/n", "what stands for the port is no number"),
+        (f"postgresql://me:x@{_SECRET}@127.0.0.1/n", "write %40 for @"),
+        ("sqlite://", "SQLite needs a file"),
+        ("sqlite:///:memory:", "SQLite needs a file"),
+        ("sqlite:////nowhere/f.db", "unable to open database file"),
+        (f"postgresql://me:{_SECRET}@127.0.0.1:1/n", "Connection refused"),
+        (f"mysql://me:{_SECRET}@127.0.0.1:1/n", "Connection refused"),
+    ],
+)
+def test_a_url_that_leads_nowhere_is_explained(url: str, words: str) -> None:
+    assert words in _refused(url)
+
+
+def test_a_service_that_cannot_begin_says_it_in_a_sentence() -> None:
+    assert "there is no database of the kind 'foo'" in _refused("foo://h/n", "all")
+
+
+@pytest.mark.parametrize(("family", "module"), [("postgresql", "psycopg"), ("mysql", "pymysql")])
+def test_a_driver_that_is_not_installed_is_named_with_the_command(tmp_path: Path, family: str, module: str) -> None:
+    (tmp_path / f"{module}.py").write_text(f"raise ModuleNotFoundError('no', name={module!r})")
+    said = _refused(f"{family}://h/n", environment={"PYTHONPATH": str(tmp_path)})
+    assert f"pip install 'ferroscope[{family}]'" in said
+
+
+def test_a_wrong_password_is_the_servers_own_word(shared_mariadb: Server) -> None:
+    said = _refused(f"mysql://nobody-here:{_SECRET}@127.0.0.1:{shared_mariadb.port}/n")
+    assert "Access denied for user" in said
+
+
+def test_a_database_that_does_not_exist_is_named(shared_postgresql: Server) -> None:
+    said = _refused(f"postgresql://ferroscope:{_SECRET}@127.0.0.1:{shared_postgresql.port}/missing")
+    assert 'database "missing" does not exist' in said
+
+
+def test_a_file_that_is_no_database_is_said(tmp_path: Path) -> None:
+    (tmp_path / "f.db").write_text("no database at all" * 100)
+    assert "file is not a database" in _refused(f"sqlite:///{tmp_path}/f.db")
+
+
+def test_another_programs_database_is_said(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "f.db") as connection:
+        connection.execute("CREATE TABLE nodes (x)")
+    connection.close()
+    assert "table nodes already exists" in _refused(f"sqlite:///{tmp_path}/f.db")
+
+
+@pytest.mark.parametrize("command", [("db", "upgrade"), ("db", "current"), ("all",)])
+def test_after_going_back_the_newer_schema_is_named(tmp_path: Path, command: tuple[str, ...]) -> None:
+    with sqlite3.connect(tmp_path / "f.db") as connection:
+        connection.execute("CREATE TABLE alembic_version (version_num TEXT)")
+        connection.execute("INSERT INTO alembic_version VALUES ('0099')")
+    connection.close()
+    said = _refused(f"sqlite:///{tmp_path}/f.db", *command)
+    assert "0099, which is of a newer release" in said
+    assert "restore the backup" in said
+
+
+def test_a_missing_schema_is_said_by_what_needs_it(tmp_path: Path) -> None:
+    assert "run: ferroscope db upgrade" in _refused(f"sqlite:///{tmp_path}/f.db", "db", "rebuild-facts")
