@@ -13,7 +13,7 @@ from typing import Any
 import falcon
 import msgspec
 
-from ferroscope.api import errors, json_body, microversions, query
+from ferroscope.api import browsers, errors, json_body, microversions, query
 from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.microversions import BARE_METAL, INTROSPECTION, Dialect, Version
@@ -106,6 +106,7 @@ def _call(
     version: Version,
     introspection: bool,
 ) -> Call[Any, Any]:
+    browsers.refuse_pages(req)
     if route.ramdisk and not context.settings.api.enable_ramdisk_endpoints:
         raise errors.ForbiddenError("The ramdisk's endpoints are switched off ([api] enable_ramdisk_endpoints).")
     if version[1] < route.since:
