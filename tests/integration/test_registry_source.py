@@ -14,7 +14,7 @@ from ferroscope.adapters.ironic.source import IronicSource
 from ferroscope.config.settings import ApiSettings
 from ferroscope.domain.model import Node
 from ferroscope.ports.registry import RegistryUnavailableError
-from ferroscope.runtime.http import HttpServer, listen
+from ferroscope.runtime.http import HttpServer, bind
 from tests.integration.api.service import Service
 from tests.support.bad_server import a_server_that, one_by_one
 from tests.support.processes import free_port
@@ -24,7 +24,7 @@ from tests.support.processes import free_port
 def registry(sqlite_url: str) -> Iterator[tuple[Service, str]]:
     """Give a service whose nodes are the registry, and its address."""
     service = Service(sqlite_url)
-    socket = listen("127.0.0.1", 0)
+    socket = bind("127.0.0.1", 0)
     server = HttpServer(service.app, ApiSettings(host="127.0.0.1"), [socket])
     server.start()
     yield service, f"http://127.0.0.1:{socket.getsockname()[1]}"

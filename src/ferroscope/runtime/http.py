@@ -6,6 +6,8 @@ the requests that it has taken finish, and only then ends.
 
 from __future__ import annotations
 
+import errno
+import ipaddress
 import socket
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -17,7 +19,9 @@ from waitress.channel import HTTPChannel
 from waitress.task import WSGITask
 
 from ferroscope.config.settings import ApiSettings
+from ferroscope.runtime.life import SetupError
 
+BACKLOG: Final = 1024
 _TICK: Final = 0.25
 
 
@@ -40,6 +44,7 @@ class HttpServer:
             sockets=list(sockets),
             threads=settings.threads,
             max_request_body_size=settings.max_body_size,
+            backlog=BACKLOG,
             connection_limit=1000,
             channel_timeout=60,
             ident="",
@@ -112,16 +117,61 @@ def _channel_class(draining: threading.Event) -> type[HTTPChannel]:
 
 
 def listeners(settings: ApiSettings) -> list[socket.socket]:
-    """Return a listening socket for each API that is enabled; ``OSError`` says which one failed."""
-    ports = [port for port in (settings.bare_metal_port, settings.introspection_port) if port]
-    return [listen(settings.host, port) for port in ports]
+    """Return a bound socket for each API that is enabled; ``SetupError`` says which one failed, and what to do."""
+    return [_listener(settings.host, option, port) for option, _, port in _enabled(settings)]
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Return a listening TCP socket; ``::`` takes IPv4 as well. ``OSError`` names the address."""
+def announce(settings: ApiSettings, log: Any) -> None:
+    """Say where the APIs listen, and what it means where that is more than this host."""
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    places = {name: f"{host}:{port}" for _, name, port in _enabled(settings)}
+    log.info("listens", **places)
+    if places and not _is_loopback(settings.host):
+        log.warning(
+            "there is no authentication: whoever reaches these ports may do everything; "
+            "set [api] host, or put a proxy in front that decides who may call",
+            host=settings.host,
+        )
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a TCP socket on which nobody listens yet; ``::`` takes IPv4 as well. ``OSError``."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    dualstack = family == socket.AF_INET6 and host == "::" and socket.has_dualstack_ipv6()
+    bound = socket.socket(family, socket.SOCK_STREAM)
     try:
-        return socket.create_server((host, port), family=family, backlog=1024, dualstack_ipv6=dualstack)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(host != "::"))
+        bound.bind((host, port))
+    except OSError:
+        bound.close()
+        raise
+    return bound
+
+
+def _enabled(settings: ApiSettings) -> list[tuple[str, str, int]]:
+    """Return option, name and port of each API that is enabled."""
+    apis = (
+        ("bare_metal_port", "bare_metal", settings.bare_metal_port),
+        ("introspection_port", "introspection", settings.introspection_port),
+    )
+    return [api for api in apis if api[2]]
+
+
+def _listener(host: str, option: str, port: int) -> socket.socket:
+    try:
+        return bind(host, port)
     except OSError as exc:
-        raise OSError(exc.errno, f"cannot listen on {host} port {port}: {exc.strerror or exc}") from exc
+        advice = (
+            f"see who has it (ss -ltnp 'sport = :{port}'), or choose another [api] {option}"
+            if exc.errno == errno.EADDRINUSE
+            else f"correct [api] host or {option}"
+        )
+        raise SetupError(f"cannot listen on {host} port {port}: {exc.strerror or exc}; {advice}") from exc
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

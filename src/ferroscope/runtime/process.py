@@ -25,7 +25,7 @@ from ferroscope.ports.meter import Meter
 from ferroscope.runtime import allocator, signals, wiring
 from ferroscope.runtime.backend import Backend, ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock
-from ferroscope.runtime.http import HttpServer, listeners
+from ferroscope.runtime.http import BACKLOG, HttpServer, announce, listeners
 from ferroscope.runtime.life import EXIT_CUT_OFF, EXIT_FAULT, SetupError, StartError, notify, process_name
 from ferroscope.runtime.member import Membership
 from ferroscope.runtime.metrics import build_metrics
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 Role = Literal["api", "worker", "periodic"]
 
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_SIGNALS: Final = signals.stopping()
 _log = structlog.get_logger(__name__)
 
 
 class Process:
-    """Plays ``roles`` until SIGTERM or SIGINT; ``run`` returns the exit code."""
+    """Plays ``roles`` until SIGTERM, SIGINT or SIGHUP; ``run`` returns the exit code."""
 
     def __init__(
         self,
@@ -95,6 +95,9 @@ class Process:
     def _start(self) -> None:
         """Begin with what others rely on; ``_end`` goes through it the other way round."""
         settings, clock = self._settings, SystemClock()
+        sockets = self._sockets  # a port that is taken shall be known before anything works
+        if sockets is None:
+            sockets = listeners(settings.api) if "api" in self._roles else []
         schema = ensure_schema(settings, upgrade=self._upgrade)
         meter = build_metrics()
         backend = open_backend(settings, clock=clock, stop=self._stop, listen="worker" in self._roles, meter=meter)
@@ -112,7 +115,9 @@ class Process:
             self._ending.append(partial(backend.bus.publish, channel))
         self._ending.append(self._stop.set)
         if "api" in self._roles:
-            self._play_api(backend, drivers, membership, meter)
+            self._play_api(backend, drivers, membership, meter, sockets)
+            if self._sockets is None:  # else the supervisor has said it
+                announce(settings.api, _log)
 
     def _join_party(self, backend: Backend, schema: str, clock: Clock) -> Membership:
         membership = Membership(
@@ -167,7 +172,14 @@ class Process:
             membership.watch(one.task.name, _sentence_of(one))
         self._ending.append(lambda: _join(threads, settings.lease.numbers().ttl))
 
-    def _play_api(self, backend: Backend, drivers: Mapping[str, Bmc], membership: Membership, meter: Metrics) -> None:
+    def _play_api(
+        self,
+        backend: Backend,
+        drivers: Mapping[str, Bmc],
+        membership: Membership,
+        meter: Metrics,
+        sockets: Sequence[socket.socket],
+    ) -> None:
         settings = self._settings
         app = wiring.build_app(
             settings,
@@ -178,7 +190,6 @@ class Process:
             meter=meter,
             stop=self._stop,
         )
-        sockets = listeners(settings.api) if self._sockets is None else self._sockets
         server = HttpServer(app, settings.api, sockets, failed=self._stop.set)
         server.start()
         membership.watch(
@@ -212,10 +223,14 @@ def run(settings: Settings, roles: tuple[Role, ...], *, upgrade: bool = False, p
 
     log.configure(settings.log, process=process_name(f"{roles[0]} supervisor"))
     try:
-        ensure_schema(settings, upgrade=upgrade)
         sockets = listeners(settings.api) if "api" in roles else []
+        ensure_schema(settings, upgrade=upgrade)
     except (StoreUnavailableError, SetupError, OSError) as exc:
         raise StartError(str(exc)) from exc
+    if sockets:
+        for one in sockets:  # who calls while there is no child is served by the next one
+            one.listen(BACKLOG)
+        announce(settings.api, _log)
     wiring.preload(roles)
     return Supervisor(settings, processes, lambda member: _play(settings, roles, member=member, sockets=sockets)).run()
 

@@ -40,7 +40,7 @@ ROLE: Final = "pxe-filter"
 # Linux takes a few more characters; none that means something to nft or iptables.
 _INTERFACE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,14}")
 
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_SIGNALS: Final = signals.stopping()
 _log = structlog.get_logger(__name__)
 
 

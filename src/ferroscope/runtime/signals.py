@@ -6,6 +6,15 @@ import signal
 from collections.abc import Collection
 
 
+def stopping() -> tuple[signal.Signals, ...]:
+    """Return the signals that ask a process to stop.
+
+    SIGHUP, of a terminal that is closed, is one, unless it is to be ignored (nohup): blocked signals come all the same.
+    """
+    told = (signal.SIGTERM, signal.SIGINT)
+    return told if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (*told, signal.SIGHUP)
+
+
 def wait(awaited: Collection[signal.Signals], timeout: float) -> signal.Signals | None:
     """Return which of ``awaited`` came within ``timeout`` seconds; None where none did.
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_STOP_SIGNALS: Final = signals.stopping()
 _WATCHED: Final = (*_STOP_SIGNALS, signal.SIGCHLD)
 _PR_SET_PDEATHSIG: Final = 1
 # A child that lives shorter than this is started again with a growing pause.
@@ -52,7 +52,7 @@ class Supervisor:
         self._pause = 0.0
 
     def run(self) -> int:
-        """Start the children, restart those that die, until SIGTERM or SIGINT; return 0."""
+        """Start the children, restart those that die, until SIGTERM, SIGINT or SIGHUP; return 0."""
         signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
         for _ in range(self._processes):
             self._fork()

@@ -14,7 +14,7 @@ import pytest
 
 from ferroscope.config.settings import ApiSettings
 from ferroscope.runtime import wiring
-from ferroscope.runtime.http import HttpServer, listen
+from ferroscope.runtime.http import HttpServer, bind
 from tests.integration.api.service import DRIVERS, Service
 from tests.support.processes import free_port, until
 
@@ -44,7 +44,7 @@ def test_a_draining_application_fails_its_health_check_and_serves_the_rest(servi
 
 
 def test_a_draining_server_lets_each_answer_be_the_last_of_its_connection(service: Service) -> None:
-    socket = listen("127.0.0.1", 0)
+    socket = bind("127.0.0.1", 0)
     server = HttpServer(service.app, ApiSettings(host="127.0.0.1"), [socket])
     port = socket.getsockname()[1]
     server.start()

@@ -14,7 +14,7 @@ import pytest
 from ferroscope.cli.client import Api
 from ferroscope.cli.exits import Failure
 from ferroscope.config.settings import ApiSettings
-from ferroscope.runtime.http import HttpServer, listen
+from ferroscope.runtime.http import HttpServer, bind
 from ferroscope.sim.run import FleetThread
 from ferroscope.sim.settings import FleetSettings
 from tests.integration.api.service import Service
@@ -51,7 +51,7 @@ def listener() -> Iterator[tuple[Switch, str]]:
     """Give the server and its address."""
     switch = Switch()
     settings = ApiSettings(host="127.0.0.1")
-    socket = listen("127.0.0.1", 0)
+    socket = bind("127.0.0.1", 0)
     url = f"http://127.0.0.1:{socket.getsockname()[1]}"
     server = HttpServer(switch, settings, [socket])
     server.start()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ferroscope.config.settings import ApiSettings
-from ferroscope.runtime.http import HttpServer, listen
+from ferroscope.runtime.http import HttpServer, bind
 from tests.integration.api.service import Service
 from tests.support.processes import until
 
@@ -28,7 +28,7 @@ class Scene:
     def __init__(self, service: Service, directory: Path) -> None:
         self.service = service
         self._directory = directory
-        self._socket = listen("127.0.0.1", 0)
+        self._socket = bind("127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         self.server = HttpServer(service.app, ApiSettings(host="127.0.0.1"), [self._socket])
         self.server.start()

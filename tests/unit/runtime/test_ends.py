@@ -12,7 +12,7 @@ from ferroscope.config.settings import ApiSettings, Settings, WorkerSettings
 from ferroscope.domain.lease import DEFAULT
 from ferroscope.periodic.singleton import Singleton
 from ferroscope.runtime.clock import SystemClock
-from ferroscope.runtime.http import HttpServer, listen
+from ferroscope.runtime.http import HttpServer, bind
 from ferroscope.runtime.member import Membership
 from ferroscope.worker.loop import Worker
 
@@ -56,7 +56,7 @@ def test_a_loop_that_ends_sets_the_stop_flag(what: str) -> None:
 
 def test_a_server_whose_thread_ends_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     failed = threading.Event()
-    server = HttpServer(lambda *_: [], ApiSettings(), [listen("127.0.0.1", 0)], failed=failed.set)
+    server = HttpServer(lambda *_: [], ApiSettings(), [bind("127.0.0.1", 0)], failed=failed.set)
     monkeypatch.setattr(server, "_serve", lambda: None)
     server.start()
     assert failed.wait(10)

@@ -1,0 +1,96 @@
+"""The start and the end of a real process: where it listens, a port that is taken, a terminal that is closed."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import free_port, until
+
+_SETTINGS = """
+[api]
+host = {host}
+bare_metal_port = {port}
+introspection_port = 0
+[worker]
+threads = 1
+"""
+
+Start = Callable[..., subprocess.Popen[bytes]]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Give a function that starts ``ferroscope all`` on a host and port, in ``tmp_path``, with its log there."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def begin(port: int, *before: str, host: str = "127.0.0.1") -> subprocess.Popen[bytes]:
+        (tmp_path / "f.conf").write_text(_SETTINGS.format(host=host, port=port))
+        command = [*before, sys.executable, "-m", "ferroscope", "all", "-c", "f.conf"]
+        with (tmp_path / "log").open("wb") as log:
+            started.append(subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=log, stdin=subprocess.DEVNULL))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def _log(tmp_path: Path) -> str:
+    return (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize(("host", "shown", "warned"), [("127.0.0.1", "127.0.0.1", False), ("::", "[::]", True)])
+def test_the_start_says_where_it_listens_and_warns_where_others_reach_it(
+    start: Start, tmp_path: Path, host: str, shown: str, warned: bool
+) -> None:
+    port = free_port()
+    start(port, host=host)
+    assert until(lambda: "ready" in _log(tmp_path), seconds=20)
+    assert f"bare_metal={shown}:{port}" in _log(tmp_path)
+    assert ("there is no authentication" in _log(tmp_path)) is warned
+
+
+def test_a_port_that_is_taken_is_said_before_anything_else_begins(start: Start, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        process = start(port)
+        assert process.wait(20) == 1
+    said = _log(tmp_path)
+    assert said.startswith(f"Error: cannot listen on 127.0.0.1 port {port}: Address already in use; see who has it")
+    assert said.count("\n") == 1
+    assert not (tmp_path / "ferroscope.db").exists()
+
+
+def test_an_address_that_is_not_of_this_host_is_said(start: Start, tmp_path: Path) -> None:
+    assert start(free_port(), host="192.0.2.1").wait(20) == 1
+    assert "correct [api] host" in _log(tmp_path)
+
+
+def test_a_terminal_that_is_closed_ends_the_service_gracefully(start: Start, tmp_path: Path) -> None:
+    process = start(free_port())
+    assert until(lambda: "ready" in _log(tmp_path), seconds=20)
+    process.send_signal(signal.SIGHUP)
+    assert process.wait(20) == 0
+    assert "signal=SIGHUP" in _log(tmp_path)
+    with sqlite3.connect(tmp_path / "ferroscope.db") as connection:
+        assert connection.execute("SELECT COUNT(*) FROM members").fetchone() == (0,)
+    connection.close()
+
+
+def test_under_nohup_it_goes_on(start: Start, tmp_path: Path) -> None:
+    process = start(free_port(), "nohup")
+    assert until(lambda: "ready" in _log(tmp_path), seconds=20)
+    process.send_signal(signal.SIGHUP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(2)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0
