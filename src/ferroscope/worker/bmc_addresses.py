@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from ferroscope import resolver
 from ferroscope.domain.model import Node
-from ferroscope.resolver import UnresolvedError
+from ferroscope.net import resolver
+from ferroscope.net.resolver import UnresolvedError
 
 _log = structlog.get_logger(__name__)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ferroscope import resolver
 from ferroscope.domain.model import Node
+from ferroscope.net import resolver
 from ferroscope.worker.bmc_addresses import resolve
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope import resolver
 from ferroscope.domain.model import Node
 from ferroscope.domain.reasons import Reason
+from ferroscope.net import resolver
 from ferroscope.ports.bmc import BootDevice, Image, Power
 from ferroscope.ports.errors import BmcError
 from tests.integration.bmc.conftest import MakeBmc

@@ -10,8 +10,8 @@ from typing import Any, Final
 import msgspec
 import urllib3
 
-from ferroscope.bounded_connections import bound
-from ferroscope.deadline import Deadline, DeadlineError
+from ferroscope.net.bounded_connections import bound
+from ferroscope.net.deadline import Deadline, DeadlineError
 from ferroscope.ports.clock import StopFlag
 from ferroscope.ports.registry import RegistryUnavailableError
 from ferroscope.tries import doubled, until_it_works

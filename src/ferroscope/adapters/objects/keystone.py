@@ -15,9 +15,9 @@ from keystoneauth1.session import Session
 
 from ferroscope.adapters.objects.http import Patience
 from ferroscope.adapters.objects.tokens import Access
-from ferroscope.bounded_http import BoundedSession
 from ferroscope.config.settings import SwiftSettings
-from ferroscope.deadline import Deadline
+from ferroscope.net.bounded_http import BoundedSession
+from ferroscope.net.deadline import Deadline
 from ferroscope.ports.objects import ObjectStoreError
 
 SERVICE: Final = "object-store"

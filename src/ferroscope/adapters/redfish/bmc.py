@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ferroscope.adapters.driver_info import problem
 from ferroscope.adapters.redfish import info
-from ferroscope.deadline import Deadline, DeadlineError
 from ferroscope.domain.capabilities import wanted_boot_mode
 from ferroscope.domain.model import Document, Node
 from ferroscope.domain.reasons import Reason
+from ferroscope.net.deadline import Deadline, DeadlineError
 from ferroscope.ports.bmc import BootDevice, Image, OutOfBandNic, Power
 from ferroscope.ports.clock import StopFlag
 from ferroscope.ports.errors import BmcError

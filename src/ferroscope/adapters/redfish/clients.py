@@ -22,9 +22,9 @@ from sushy import exceptions as sushy_errors
 from sushy import main as sushy_main
 
 from ferroscope.adapters.redfish.info import Access, tls_context
-from ferroscope.bounded_http import BoundedSession
-from ferroscope.deadline import Deadline, DeadlineError, current
 from ferroscope.domain.reasons import Reason
+from ferroscope.net.bounded_http import BoundedSession
+from ferroscope.net.deadline import Deadline, DeadlineError, current
 from ferroscope.ports.errors import BmcError
 
 _FAREWELL: Final = 2.0  # seconds for closing a session

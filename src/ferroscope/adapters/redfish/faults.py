@@ -14,10 +14,10 @@ import requests
 from sushy import exceptions as sushy
 
 from ferroscope.adapters.redfish.info import Access
-from ferroscope.bounded_http import TooLargeError
-from ferroscope.deadline import DeadlineError
 from ferroscope.domain.masking import MASK, WITHHELD, is_too_short
 from ferroscope.domain.reasons import Reason
+from ferroscope.net.bounded_http import TooLargeError
+from ferroscope.net.deadline import DeadlineError
 from ferroscope.ports.errors import BmcError
 
 _MAX_MESSAGE: Final = 300

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 import urllib3
 
-from ferroscope.bounded_connections import bound
-from ferroscope.deadline import Deadline, DeadlineError
+from ferroscope.net.bounded_connections import bound
+from ferroscope.net.deadline import Deadline, DeadlineError
 from ferroscope.ports.web import WebError
 
 

@@ -14,7 +14,7 @@ from urllib.parse import urljoin, urlsplit
 import requests
 from requests.adapters import HTTPAdapter
 
-from ferroscope.bounded_connections import bound
+from ferroscope.net.bounded_connections import bound
 
 MAX_BODY: Final = 4 * 1024 * 1024
 _CHUNK: Final = 64 * 1024

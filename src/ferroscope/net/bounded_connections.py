@@ -15,8 +15,8 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
-from ferroscope.deadline import current
-from ferroscope.resolver import UnresolvedError, resolve
+from ferroscope.net.deadline import current
+from ferroscope.net.resolver import UnresolvedError, resolve
 
 
 def bound(manager: PoolManager) -> None:
