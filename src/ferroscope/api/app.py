@@ -18,7 +18,7 @@ from ferroscope.api.routes import ROUTES
 
 def create_app(context: ApiContext) -> falcon.App[falcon.Request, falcon.Response]:
     """Return the application; it is stateless, and safe for any number of threads."""
-    app = falcon.App()
+    app = falcon.App(middleware=[_Named()])
     app.req_options.strip_url_path_trailing_slash = True
     # For empty answers: ironicclient complains about an empty "JSON" document.
     app.resp_options.default_media_type = falcon.MEDIA_TEXT
@@ -31,6 +31,19 @@ def create_app(context: ApiContext) -> falcon.App[falcon.Request, falcon.Respons
         app.add_route(path, type("Resource", (), {name: staticmethod(on) for name, on in responders.items()})())
     _handle_errors(app, context)
     return app
+
+
+class _Named:
+    """A DELETE names what it deletes: one whose path ends with a slash, since an identifier is empty, is not found.
+
+    Other calls may end with a slash, as some clients' do; no known client sends a DELETE so.
+    """
+
+    def process_request(self, req: falcon.Request, _resp: falcon.Response) -> None:
+        if req.method == "DELETE" and req.env["PATH_INFO"].endswith("/"):
+            raise errors.MissingError(
+                f"DELETE of {req.path[:200]}/: a path that ends with a slash names nothing that could be deleted."
+            )
 
 
 def _handle_errors(app: falcon.App[Any, Any], context: ApiContext) -> None:

@@ -120,7 +120,18 @@ class Api:
 
 def node_path(ident: str, *rest: str) -> str:
     """Return the path of a node, or of something below it."""
-    return "/".join(["/v1/nodes", quote(ident, safe=""), *rest])
+    return "/".join(["/v1/nodes", segment(ident), *rest])
+
+
+def segment(ident: str) -> str:
+    """Return an identifier as a part of a path; ``Failure`` for one that would make it another path."""
+    if ident in ("", ".", ".."):
+        raise Failure(
+            f"nothing can be named {ident!r}",
+            exit_code=Exit.NOT_FOUND,
+            advice="is it a variable of a script that was never set?",
+        )
+    return quote(ident, safe="")
 
 
 def _checked(url: str) -> str:

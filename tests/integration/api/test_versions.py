@@ -105,6 +105,18 @@ def test_trailing_slash_and_head(service: Service) -> None:
     assert (head.status_code, head.content) == (200, b"")
 
 
+@pytest.mark.parametrize("path", ["inspection_rules/", "inspection_rules//", "inspection_rules/%2f"])
+def test_a_delete_that_names_nothing_does_not_delete_the_collection(service: Service, path: str) -> None:
+    rule = {"actions": [{"op": "fail", "args": {"msg": "no"}}]}
+    service.bare_metal.post("/v1/inspection_rules", rule)
+    answer = service.bare_metal.delete(f"/v1/{path}")
+    assert (answer.status_code, "ends with a slash" in fault(answer)) == (404, True)
+    answer = service.introspection.delete(f"/v1/{path.replace('inspection_', '')}")
+    assert (answer.status_code, "ends with a slash" in message(answer)) == (404, True)
+    assert len(service.bare_metal.get("/v1/inspection_rules/").json["inspection_rules"]) == 1
+    assert service.bare_metal.delete("/v1/inspection_rules").status_code == 204
+
+
 def test_endpoint_of_a_newer_version_does_not_exist(service: Service) -> None:
     uuid = service.enrol()
     assert service.client("1.80").get(f"/v1/nodes/{uuid}/inventory").status_code == 404

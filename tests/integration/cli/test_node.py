@@ -247,3 +247,29 @@ def test_a_timeline_shows_the_newest_inspection_or_all_of_them(shell: Shell, ser
     assert "why: nothing was heard (timeout)" in everything
     assert any("check PXE boot" in line for line in everything)
     assert len(shell.json("node", "timeline", "n1", "--all")["inspections"]) == 2
+
+
+@pytest.mark.parametrize("nothing", ["", ".", ".."])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("node", "show"),
+        ("node", "delete"),
+        ("node", "manage"),
+        ("node", "power"),
+        ("node", "timeline"),
+        ("inspect",),
+        ("inspect", "reapply"),
+        ("inventory", "show"),
+        ("node", "readmit"),
+    ],
+    ids=" ".join,
+)
+def test_an_identifier_that_is_empty_or_a_dot_names_no_node(
+    shell: Shell, command: tuple[str, ...], nothing: str
+) -> None:
+    shell("node", "create", "one", check=0)
+    result = shell(*command, nothing)
+    assert result.exit_code in (Exit.NOT_FOUND, Exit.FAILURE)
+    assert f"nothing can be named {nothing!r}" in result.output
+    assert [node["name"] for node in shell.json("node", "list")] == ["one"]

@@ -45,6 +45,16 @@ def test_rules_are_created_listed_changed_shown_and_deleted(shell: Shell, file: 
     assert shell.json("rule", "list") == []
 
 
+@pytest.mark.parametrize("nothing", ["", ".", "..", "%2e", "all"])
+def test_an_identifier_that_names_no_rule_deletes_none(shell: Shell, file: Path, nothing: str) -> None:
+    (made,) = shell.json("rule", "create", str(file))
+    shell("rule", "delete", nothing, check=Exit.NOT_FOUND)
+    shell("rule", "delete", made["uuid"], nothing, check=Exit.NOT_FOUND)
+    shell("rule", "set", nothing, "--priority", "3", check=Exit.NOT_FOUND)
+    assert "a rule is named by its UUID" in shell("rule", "show", nothing, check=Exit.NOT_FOUND).stderr
+    assert [rule["uuid"] for rule in shell.json("rule", "list")] == [made["uuid"]]
+
+
 def test_what_is_wrong_with_a_file_is_said(shell: Shell, tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text(json.dumps([RULE | {"actions": [{"op": "explode", "args": {}}]}]))

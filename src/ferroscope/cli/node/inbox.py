@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from typing import Any, Final
-from urllib.parse import quote
 
 import click
 
-from ferroscope.cli.client import Api, ApiError, Json, node_path
+from ferroscope.cli.client import Api, ApiError, Json, node_path, segment
 from ferroscope.cli.lookup import nodes_argument
 from ferroscope.cli.node.bulk import each
 from ferroscope.cli.output import Output, table, with_api
@@ -62,7 +61,7 @@ def rejected(api: Api, out: Output) -> None:
 @with_api
 def readmit(api: Api, out: Output, *, mac: str) -> None:
     """Let a rejected machine, one of whose MAC addresses is MAC, be discovered again."""
-    api.delete(f"/v1/rejections/{quote(mac, safe='')}")
+    api.delete(f"/v1/rejections/{segment(mac)}")
     out.show({"readmitted": mac}, lambda screen: screen.print(f"{mac} may be discovered again"))
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from typing import Any, Final
-from urllib.parse import quote
 
 import click
 
 from ferroscope.cli.client import Api, Json
+from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import Output, facts, table, with_api
 from ferroscope.cli.rule import files
+from ferroscope.domain import names
 
 PATH: Final = "/v1/inspection_rules"
 
@@ -18,7 +19,14 @@ rule_argument = click.argument("uuid", metavar="RULE")
 
 
 def rule_path(uuid: str) -> str:
-    return f"{PATH}/{quote(uuid, safe='')}"
+    """Return the path of a rule; ``Failure`` unless it is a UUID: an empty one would name all rules."""
+    if not names.is_uuid(uuid):
+        raise Failure(
+            f"there is no rule {uuid[:80]!r}: a rule is named by its UUID",
+            exit_code=Exit.NOT_FOUND,
+            advice="see what there is: ferroscope rule list",
+        )
+    return f"{PATH}/{uuid}"
 
 
 @click.command("list")
@@ -83,12 +91,13 @@ def delete(api: Api, out: Output, *, uuids: tuple[str, ...], everything: bool, y
     """Delete rules."""
     if bool(uuids) == everything:
         raise click.UsageError("name the rules to delete, or --all")
+    paths = [rule_path(uuid) for uuid in uuids]
     if not yes and sys.stdin.isatty():
         click.confirm(f"Delete {'all rules' if everything else ', '.join(uuids)}?", abort=True, err=True)
     if everything:
         api.delete(PATH)
-    for uuid in uuids:
-        api.delete(rule_path(uuid))
+    for path in paths:
+        api.delete(path)
     out.show(list(uuids), lambda screen: screen.print("deleted"))
 
 
