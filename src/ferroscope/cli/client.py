@@ -135,8 +135,12 @@ def segment(ident: str) -> str:
 
 
 def _checked(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        known = False
+    if not known:
         raise Failure(
             f"{url!r} is not the address of an API",
             exit_code=Exit.USAGE,

@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 
 from ferroscope import __version__
+from ferroscope.cli import last_net
 from ferroscope.cli.exits import Exit
 
 # name -> (module:attribute, what it does)
@@ -30,6 +31,9 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "docs": ("ferroscope.cli.docs.command:docs", "Generate the reference pages of the documentation."),
 }
 
+# What they leave in their log is read by supervisors and by us: a traceback belongs there.
+_SERVICES: Final = frozenset({"all", "api", "worker", "pxe-filter"})
+
 
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are needed."""
@@ -46,10 +50,17 @@ class LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
+        last_net.any_letter_on_standard_output()
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             raise click.exceptions.Exit(Exit.INTERRUPTED) from None
+        except (click.ClickException, click.Abort, click.exceptions.Exit):
+            raise
+        except Exception as exc:  # the boundary: whoever types a command is told in a sentence what became of it
+            if ctx.params["debug"] or ctx.invoked_subcommand in _SERVICES:
+                raise
+            raise last_net.told(exc) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -58,5 +69,6 @@ class LazyGroup(click.Group):
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="ferroscope")
-def main() -> None:
+@click.option("--debug", is_flag=True, help="Show the traceback of an error that nobody expected.")
+def main(*, debug: bool) -> None:  # read by the group itself
     """Ferroscope: highly available bare-metal inspection."""

@@ -70,11 +70,11 @@ class Output:
         if self._fmt == "json":
             import json
 
-            click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+            click.echo(json.dumps(data, indent=2, ensure_ascii=not _any_letter()))
         elif self._fmt == "yaml":
             import yaml
 
-            click.echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=120), nl=False)
+            click.echo(yaml.safe_dump(data, sort_keys=False, allow_unicode=_any_letter(), width=120), nl=False)
         else:
             draw(console())
 
@@ -104,6 +104,11 @@ def console(*, error: bool = False) -> Console:
         return Console(file=stream, highlight=False, markup=False, emoji=False)
     plain = cast("IO[str]", _Trimmed(stream))
     return Console(file=plain, highlight=False, markup=False, emoji=False, width=_NO_TERMINAL_WIDTH)
+
+
+def _any_letter() -> bool:
+    """Whether standard output can take every letter as it is."""
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
 
 
 class _Trimmed:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import click
 
 from ferroscope.cli.client import Api
+from ferroscope.cli.exits import Failure
 from ferroscope.cli.lookup import label
 from ferroscope.cli.output import Output, console, facts, table, with_api
 from ferroscope.cli.times import ago, span
@@ -39,7 +40,7 @@ def status(api: Api, out: Output, *, failures: int, watch: bool) -> None:
 
 def fetch(api: Api, failures: int) -> dict[str, Any]:
     """Return the service's status, and the newest ``failures`` nodes whose inspection failed."""
-    version = api.get("/v1/")["version"]["version"]
+    version = _version(api)
     status = api.get("/v1/status")
     states = status["nodes"]
     failed = []
@@ -54,6 +55,17 @@ def fetch(api: Api, failures: int) -> dict[str, Any]:
         **{name: status[name] for name in _SHOWN},
         "failures": [{name: node[name] for name in _FIELDS} for node in failed[:failures]],
     }
+
+
+def _version(api: Api) -> str:
+    """Return the greatest version of the Bare Metal API there; ``Failure`` where another one answers."""
+    try:
+        return str(api.get("/v1/")["version"]["version"])
+    except (KeyError, TypeError):
+        raise Failure(
+            f"{api.url} answers, but not as the Bare Metal API does",
+            advice="it listens on port 6385 unless configured otherwise; 5050 is the Introspection API's",
+        ) from None
 
 
 def drawn(data: dict[str, Any]) -> RenderableType:

@@ -26,8 +26,11 @@ def fetch(api: Api, node: Json, revision: str | None = None) -> Json:
 
 
 def save(found: Json, file: Path, out: Output) -> None:
-    """Write it as JSON, which ``ferroscope inspect reapply --data`` reads."""
+    """Write it as JSON; ``Failure``. It is what ``ferroscope inspect reapply --data`` reads."""
     import json
 
-    file.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    try:
+        file.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    except OSError as exc:
+        raise Failure(f"{file} cannot be written: {exc.strerror}") from None
     out.say(f"saved to {file}")

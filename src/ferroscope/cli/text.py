@@ -6,11 +6,28 @@ reach the terminal: they could move the cursor, forge lines or change the window
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
-_CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
+# Beside the controls: what writes text backwards, joins or hides it (Unicode's category Cf and its like), and halves
+# of surrogate pairs, which no terminal takes.
+_UNFIT: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u0600-\u0605\u061c\u06dd\u070f\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\ufeff\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e007f\ud800-\udfff]"
+)
+_MOST: Final = 60
 
 
 def clean(text: str) -> str:
-    """Return the text with every control character but line feeds and tabs written out."""
-    return text.translate(_CONTROLS)
+    """Return the text with controls but line feeds and tabs, and with what hides or turns text, written out."""
+    return _UNFIT.sub(_escaped, text)
+
+
+def short(text: str, most: int = _MOST) -> str:
+    """Return at the most so many characters of a text, with a mark where it goes on."""
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

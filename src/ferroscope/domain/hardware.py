@@ -45,15 +45,15 @@ class Part(msgspec.Struct, frozen=True):
 
 def parts(inventory: Any, plugin_data: Any) -> list[Part]:
     """Return the parts in the order of the data: the node first, then each kind together."""
-    inventory, extra = _object(inventory), _object(plugin_data)
+    inventory, extra = mapping(inventory), mapping(plugin_data)
     found = [_node(inventory, extra)]
-    found += _some([_cpu(_object(inventory.get("cpu")), extra)], "cpu")
+    found += _some([_cpu(mapping(inventory.get("cpu")), extra)], "cpu")
     switches = _switches(extra)
-    found += _some((_nic(one, switches) for one in _objects(inventory.get("interfaces"))), "nic")
-    found += _some((_disk(one) for one in _objects(inventory.get("disks"))), "disk")
+    found += _some((_nic(one, switches) for one in mappings(inventory.get("interfaces"))), "nic")
+    found += _some((_disk(one) for one in mappings(inventory.get("disks"))), "disk")
     found += _some(_dimms(extra), "dimm")
     # There are hundreds of PCI devices, of which few are looked at: no call for each of them.
-    devices = [one for one in _objects(extra.get("pci_devices")) if str(one.get("class"))[:4] in _GPU_CLASSES]
+    devices = [one for one in mappings(extra.get("pci_devices")) if str(one.get("class"))[:4] in _GPU_CLASSES]
     found += _some((_gpu(one) for one in devices), "gpu")
     return found
 
@@ -69,11 +69,11 @@ def _some(found: Iterable[dict[str, Value]], kind: Kind) -> list[Part]:
 
 
 def _node(inventory: dict[str, Any], extra: dict[str, Any]) -> Part:
-    vendor, memory = _object(inventory.get("system_vendor")), _object(inventory.get("memory"))
-    firmware = _object(vendor.get("firmware"))
-    bios = _object(_object(extra.get("dmi")).get("bios"))
-    boot = _object(inventory.get("boot"))
-    physical = _number(memory.get("physical_mb"), _MIB)
+    vendor, memory = mapping(inventory.get("system_vendor")), mapping(inventory.get("memory"))
+    firmware = mapping(vendor.get("firmware"))
+    bios = mapping(mapping(extra.get("dmi")).get("bios"))
+    boot = mapping(inventory.get("boot"))
+    physical = number(memory.get("physical_mb"), _MIB)
     return Part(
         "node",
         _known(
@@ -83,24 +83,24 @@ def _node(inventory: dict[str, Any], extra: dict[str, Any]) -> Part:
             firmware=text(firmware.get("version")) or text(bios.get("Version")),
             boot_mode=text(boot.get("current_boot_mode")),
             hostname=text(inventory.get("hostname")),
-            bmc=_address(inventory.get("bmc_address")) or _address(inventory.get("bmc_v6address")),
-            memory=physical if physical is not None else _number(memory.get("total")),
-            storage=_total(_number(one.get("size")) for one in _objects(inventory.get("disks"))),
+            bmc=address(inventory.get("bmc_address")) or address(inventory.get("bmc_v6address")),
+            memory=physical if physical is not None else number(memory.get("total")),
+            storage=_total(number(one.get("size")) for one in mappings(inventory.get("disks"))),
         ),
     )
 
 
 def _cpu(cpu: dict[str, Any], extra: dict[str, Any]) -> dict[str, Value]:
-    sockets = _number(cpu.get("socket_count"))
-    listed = _object(extra.get("dmi")).get("cpu")
+    sockets = number(cpu.get("socket_count"))
+    listed = mapping(extra.get("dmi")).get("cpu")
     if sockets is None and isinstance(listed, list) and listed:
         sockets = float(len(listed))
     return _known(
         model=text(cpu.get("model_name")),
         arch=text(cpu.get("architecture")),
-        count=_number(cpu.get("count")),
+        count=number(cpu.get("count")),
         sockets=sockets,
-        frequency=_number(cpu.get("frequency"), 1_000_000),
+        frequency=number(cpu.get("frequency"), 1_000_000),
     )
 
 
@@ -114,7 +114,7 @@ def _nic(nic: dict[str, Any], switches: dict[str, dict[str, Any]]) -> dict[str, 
         vendor=text(nic.get("vendor")),
         product=text(nic.get("product")),
         driver=text(nic.get("driver")),
-        speed=_number(nic.get("speed_mbps"), 1_000_000),
+        speed=number(nic.get("speed_mbps"), 1_000_000),
         link=None if not isinstance(carrier, bool) else float(carrier),
         switch=text(plugged.get("switch_system_name")) or text(plugged.get("switch_chassis_id")),
         port=text(plugged.get("switch_port_id")),
@@ -124,10 +124,10 @@ def _nic(nic: dict[str, Any], switches: dict[str, dict[str, Any]]) -> dict[str, 
 def _switches(extra: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return what LLDP said, by the NIC's name; the hooks of the two services leave it in different places."""
     found = {}
-    for name, one in _object(extra.get("all_interfaces")).items():
+    for name, one in mapping(extra.get("all_interfaces")).items():
         if isinstance(one, dict) and isinstance(one.get("lldp_processed"), dict):
             found[name] = one["lldp_processed"]
-    for name, one in _object(extra.get("parsed_lldp")).items():
+    for name, one in mapping(extra.get("parsed_lldp")).items():
         if isinstance(one, dict):
             found[name] = one
     return found
@@ -145,14 +145,14 @@ def _disk(disk: dict[str, Any]) -> dict[str, Value]:
         serial=text(disk.get("serial")),
         wwn=text(disk.get("wwn_with_extension")) or text(disk.get("wwn")),
         type=kind,
-        size=_number(disk.get("size")),
+        size=number(disk.get("size")),
     )
 
 
 def _dimms(extra: dict[str, Any]) -> Iterator[dict[str, Value]]:
-    devices = _object(_object(extra.get("dmi")).get("memory")).get("devices")
+    devices = mapping(mapping(extra.get("dmi")).get("memory")).get("devices")
     if devices:
-        for one in _objects(devices):
+        for one in mappings(devices):
             size = _measure(_SIZE, one.get("Size"))
             if size:
                 yield _known(
@@ -165,15 +165,15 @@ def _dimms(extra: dict[str, Any]) -> Iterator[dict[str, Value]]:
                     speed=_measure(_RATE, one.get("Speed")),
                 )
         return
-    for name, one in _object(_object(extra.get("extra")).get("memory")).items():
-        if name.startswith("bank:") and isinstance(one, dict) and _number(one.get("size")):
+    for name, one in mapping(mapping(extra.get("extra")).get("memory")).items():
+        if name.startswith("bank:") and isinstance(one, dict) and number(one.get("size")):
             yield _known(
                 slot=text(one.get("slot")) or name,
                 vendor=text(one.get("vendor")),
                 model=text(one.get("product")),
                 serial=text(one.get("serial")),
-                size=_number(one.get("size")),
-                speed=_number(one.get("clock")),
+                size=number(one.get("size")),
+                speed=number(one.get("clock")),
             )
 
 
@@ -192,12 +192,13 @@ def text(value: Any) -> str | None:
     return None if value.lower() in _SAYS_NOTHING else value
 
 
-def _address(value: Any) -> str | None:
-    address = text(value)
-    return None if address in ("0.0.0.0", "::", "::/0") else address  # noqa: S104  # what a BMC without one says
+def address(value: Any) -> str | None:
+    """Return a BMC's address; None for what ramdisks say for none."""
+    found = text(value)
+    return None if found in ("0.0.0.0", "::", "::/0") else found  # noqa: S104  # what a BMC without one says
 
 
-def _number(value: Any, factor: int = 1) -> float | None:
+def number(value: Any, factor: int = 1) -> float | None:
     """Return a number that every database can hold; also one that is written as text."""
     if isinstance(value, str):
         if len(value) > 32:
@@ -232,9 +233,11 @@ def _known(**fields: Value | None) -> dict[str, Value]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _object(value: Any) -> dict[str, Any]:
+def mapping(value: Any) -> dict[str, Any]:
+    """Return an object, an empty one where it is none."""
     return value if isinstance(value, dict) else {}
 
 
-def _objects(value: Any) -> list[dict[str, Any]]:
+def mappings(value: Any) -> list[dict[str, Any]]:
+    """Return the objects in a list, none where there is no list."""
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

@@ -134,3 +134,10 @@ def test_pages_are_followed_until_the_last(serve: Serve) -> None:
     )
     assert [node["uuid"] for node in Api(server.url).pages("/v1/nodes", "nodes", driver="sim")] == ["1", "2", "3"]
     assert [ask[1] for ask in server.asked] == ["/v1/nodes?driver=sim", "/v1/nodes?marker=2&driver=sim"]
+
+
+@pytest.mark.parametrize("body", [b'{"versions": []}', b"[]", b'"hello"'])
+def test_the_status_of_another_service_is_told_as_such(serve: Serve, body: bytes) -> None:
+    result = Shell(serve((200, {}, body)).url)("status", check=Exit.FAILURE)
+    assert "not as the Bare Metal API does" in result.stderr
+    assert "port 6385" in result.stderr

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ferroscope.cli import stored
 from ferroscope.cli.exits import Exit
 from tests.integration.api.service import Service, callback_body
 from tests.integration.cli.console import Shell
@@ -273,3 +274,20 @@ def test_an_identifier_that_is_empty_or_a_dot_names_no_node(
     assert result.exit_code in (Exit.NOT_FOUND, Exit.FAILURE)
     assert f"nothing can be named {nothing!r}" in result.output
     assert [node["name"] for node in shell.json("node", "list")] == ["one"]
+
+
+def test_an_inventory_that_cannot_be_written_is_told_in_a_sentence(
+    service: Service, shell: Shell, tmp_path: Path
+) -> None:
+    service.inspect(service.enrol(name="one"))
+    for command in (("node", "inventory", "one", "--save"), ("inventory", "save", "one")):
+        result = shell(*command, str(tmp_path / "none" / "x.json"), check=Exit.FAILURE)
+        assert result.stderr == f"Error: {tmp_path}/none/x.json cannot be written: No such file or directory\n"
+
+
+@pytest.mark.parametrize("inventory", [5, {"interfaces": 5}, {"interfaces": [5], "memory": "x", "disks": {}}])
+def test_an_inventory_of_any_shape_is_shown(shell: Shell, monkeypatch: pytest.MonkeyPatch, inventory: object) -> None:
+    shell("node", "create", "one", check=0)
+    monkeypatch.setattr(stored, "fetch", lambda *_: {"inventory": inventory, "plugin_data": [5]})
+    for command in (("node", "inventory"), ("inventory", "show"), ("node", "lldp")):
+        shell(*command, "one", check=0)

@@ -73,11 +73,11 @@ def test_times_are_told_as_a_distance() -> None:
 
 
 def test_control_characters_of_data_do_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    hostile = "Acme\x1b]0;owned\x07\x1b[2J\r\x9b31m\x7f"
+    hostile = "Acme\x1b]0;owned\x07\x1b[2J\r\x9b31m\x7f\u202e\ud800\u200b"
     console().print(table(("NAME", "FACTS"), [(hostile, {"serial": hostile, "nested": [hostile]})]))
     console().print(facts({"Name": hostile, "Several": [hostile]}))
     Failure(hostile, advice=hostile).show()
     captured = capsys.readouterr()
     written = captured.out + captured.err
     assert not [char for char in written if char != "\n" and not char.isprintable()]
-    assert "Acme\\x1b]0;owned\\x07\\x1b[2J\\x0d\\x9b31m\\x7f" in written
+    assert "Acme\\x1b]0;owned\\x07\\x1b[2J\\x0d\\x9b31m\\x7f\\u202e\\ud800\\u200b" in written

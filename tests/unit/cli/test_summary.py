@@ -47,15 +47,31 @@ def test_nics_and_disks_have_a_line_each(capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.parametrize(
     "inventory",
-    [{}, {"cpu": None, "memory": {}, "interfaces": None, "disks": [None, 1], "boot": {"pxe_interface": None}}],
+    [
+        {},
+        5,
+        None,
+        {"system_vendor": [1], "boot": "x", "memory": "x", "cpu": 1, "disks": 5, "interfaces": "eno1"},
+        {"system_vendor": {"firmware": "x", "serial_number": {}}, "memory": {"physical_mb": "much"}},
+        {"cpu": None, "memory": {}, "interfaces": None, "disks": [None, 1], "boot": {"pxe_interface": None}},
+    ],
 )
-def test_whatever_is_missing_is_left_out(inventory: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_whatever_is_missing_or_of_another_kind_is_left_out(inventory: Any, capsys: pytest.CaptureFixture[str]) -> None:
     summary.draw(console(), inventory)
     assert capsys.readouterr().out.strip() == ""
 
 
 @pytest.mark.parametrize(
-    ("number", "text"), [(0, None), ("many", None), (512, "512 B"), (480103981056, "480 GB"), (3.84e12, "3.84 TB")]
+    ("number", "text"),
+    [
+        (0, None),
+        (True, None),
+        ("many", None),
+        (10**400, None),
+        (512, "512 B"),
+        (480103981056, "480 GB"),
+        (3.84e12, "3.84 TB"),
+    ],
 )
 def test_sizes_are_told_as_disks_are_sold(number: Any, text: str | None) -> None:
     assert summary.size(number) == text
@@ -71,3 +87,17 @@ def test_a_generated_inventory_has_a_summary(capsys: pytest.CaptureFixture[str])
     shown = capsys.readouterr().out
     assert shown.startswith("Machine  ")
     assert {"CPU", "Memory", "NIC", "DISK"} <= {line.split()[0] for line in shown.splitlines() if line.strip()}
+
+
+def test_nics_and_disks_of_any_shape_have_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    odd = [{"name": [], "mac_address": 5, "speed_mbps": "fast", "ipv4_address": {}, "has_carrier": "perhaps"}]
+    summary.draw(console(), {"interfaces": odd, "disks": [{"name": 1, "size": 10**400, "rotational": "no"}]})
+    assert capsys.readouterr().out.count("\n") == 6
+
+
+def test_a_bmc_without_an_address_has_none_and_long_words_are_cut() -> None:
+    told = summary.machine(
+        {"bmc_address": "10.0.0.2", "bmc_v6address": "::/0", "system_vendor": {"product_name": "x" * 3000}}
+    )
+    assert told["BMC"] == "10.0.0.2"
+    assert told["Machine"] == "x" * 57 + "..."

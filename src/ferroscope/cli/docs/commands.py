@@ -16,7 +16,18 @@ _HEAD: Final = """\
 Every command that asks the service takes `--url` (or `FERROSCOPE_URL`) and `-o table|json|yaml`. JSON and YAML
 hold what the API said under its own names, and then nothing else goes to standard output. Colour is for
 terminals only, and `NO_COLOR` turns it off. A node is named by its name, its UUID, the MAC address of one of
-its ports or the address of its BMC.
+its ports or the address of its BMC. `ferroscope --debug COMMAND` shows the traceback of an error that nobody
+expected, for a report.
+
+## Completion by the shell
+
+Commands, options and their values are completed after this line in `~/.bashrc` (for zsh: `zsh_source`, in
+`~/.zshrc`; for fish: `_FERROSCOPE_COMPLETE=fish_source ferroscope | source` in `~/.config/fish/config.fish`).
+Names of nodes are not completed.
+
+```console
+$ eval "$(_FERROSCOPE_COMPLETE=bash_source ferroscope)"
+```
 
 ## Exit codes
 

@@ -14,6 +14,7 @@ from ferroscope.cli import stored
 from ferroscope.cli.client import Api, Json
 from ferroscope.cli.lookup import find, node_argument
 from ferroscope.cli.output import Output, table, with_api
+from ferroscope.domain.hardware import mapping
 
 _TITLES: Final = ("NIC", "MAC", "SWITCH", "PORT", "VLAN", "MTU", "SWITCH'S ID")
 
@@ -24,7 +25,7 @@ _TITLES: Final = ("NIC", "MAC", "SWITCH", "PORT", "VLAN", "MTU", "SWITCH'S ID")
 def lldp(api: Api, out: Output, *, ident: str) -> None:
     """Show which switch port each NIC is plugged into, as the switches told it (LLDP)."""
     data = stored.fetch(api, find(api, ident))
-    found = list(_cables(data["inventory"], data.get("plugin_data") or {}))
+    found = list(_cables(mapping(data["inventory"]), mapping(data.get("plugin_data"))))
     out.show(found, lambda screen: screen.print(table(_TITLES, [_row(cable) for cable in found])))
     if not any(cable["lldp"] for cable in found):
         out.say("no switch told anything; the ramdisk collects LLDP with the kernel parameter ipa-collect-lldp=1")

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ferroscope.cli.client import Json
 from ferroscope.cli.output import facts, table
+from ferroscope.cli.text import short
+from ferroscope.domain.hardware import address, mapping, mappings, number, text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -14,69 +16,71 @@ _UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def draw(screen: Console, inventory: Json) -> None:
-    """Print the summary of an inventory as ironic-python-agent defines it; whatever is missing is left out."""
-    screen.print(facts(machine(inventory)))
-    nics = [nic for nic in inventory.get("interfaces") or [] if isinstance(nic, dict)]
+    """Print the summary of an inventory as ironic-python-agent defines it.
+
+    Whatever is missing, or is not what it should be, is left out: a machine may have sent anything.
+    """
+    known = mapping(inventory)
+    screen.print(facts(machine(known)))
+    nics = mappings(known.get("interfaces"))
     if nics:
         screen.print()
         screen.print(table(("NIC", "MAC", "ADDRESS", "CARRIER", "SPEED", "PRODUCT"), [_nic(nic) for nic in nics]))
-    disks = [disk for disk in inventory.get("disks") or [] if isinstance(disk, dict)]
+    disks = mappings(known.get("disks"))
     if disks:
         screen.print()
         screen.print(table(("DISK", "SIZE", "KIND", "MODEL", "SERIAL"), [_disk(disk) for disk in disks]))
 
 
-def machine(inventory: Json) -> dict[str, Any]:
+def machine(inventory: dict[str, Any]) -> dict[str, Any]:
     """Return the machine's facts, by the names under which they are shown."""
-    cpu, memory, boot = (inventory.get(name) or {} for name in ("cpu", "memory", "boot"))
-    vendor = inventory.get("system_vendor") or {}
-    firmware = vendor.get("firmware") or {}
-    megabytes = memory.get("physical_mb")
+    cpu, memory, boot, vendor = (mapping(inventory.get(name)) for name in ("cpu", "memory", "boot", "system_vendor"))
+    firmware = mapping(vendor.get("firmware"))
+    megabytes, count = number(memory.get("physical_mb")), number(cpu.get("count"))
     return {
         "Machine": _words(vendor.get("manufacturer"), vendor.get("product_name")),
-        "Serial number": vendor.get("serial_number"),
+        "Serial number": _words(vendor.get("serial_number")),
         "Firmware": _words(firmware.get("vendor"), firmware.get("version"), firmware.get("build_date")),
-        "CPU": _words(
-            f"{cpu['count']} x" if cpu.get("count") else None, cpu.get("model_name"), cpu.get("architecture")
-        ),
-        "Memory": f"{megabytes / 1024:,.0f} GiB" if isinstance(megabytes, int) and megabytes else None,
+        "CPU": _words(f"{count:g} x" if count else None, cpu.get("model_name"), cpu.get("architecture")),
+        "Memory": f"{megabytes / 1024:,.0f} GiB" if megabytes else None,
         "Boot": _words(boot.get("current_boot_mode"), boot.get("pxe_interface")),
-        "BMC": _words(inventory.get("bmc_address"), inventory.get("bmc_v6address")),
+        "BMC": _words(address(inventory.get("bmc_address")), address(inventory.get("bmc_v6address"))),
     }
 
 
-def size(number: Any) -> str | None:
+def size(given: Any) -> str | None:
     """Return a number of bytes as disks are sold: 1000 bytes are a kB."""
-    if not isinstance(number, int | float) or number <= 0:
+    value, unit = number(given), 0
+    if value is None or value <= 0:
         return None
-    value, unit = float(number), 0
     while value >= 1000 and unit < len(_UNITS) - 1:
         value, unit = value / 1000, unit + 1
     return f"{value:.3g} {_UNITS[unit]}"
 
 
 def _nic(nic: Json) -> tuple[Any, ...]:
-    speed = nic.get("speed_mbps")
+    speed, carrier = number(nic.get("speed_mbps")), nic.get("has_carrier")
     return (
-        nic.get("name"),
-        nic.get("mac_address"),
+        _words(nic.get("name")),
+        _words(nic.get("mac_address")),
         _address(nic),
-        nic.get("has_carrier"),
-        f"{speed / 1000:g} Gb/s" if isinstance(speed, int) and speed > 0 else None,
+        carrier if isinstance(carrier, bool) else None,
+        f"{speed / 1000:g} Gb/s" if speed is not None and speed > 0 else None,
         _words(nic.get("vendor"), nic.get("product")),
     )
 
 
 def _address(nic: Json) -> str | None:
     """Return the NIC's address; a link-local one tells nobody anything."""
-    addresses = [nic.get("ipv4_address"), nic.get("ipv6_address")]
-    return next((text for text in addresses if text and not str(text).lower().startswith("fe80:")), None)
+    addresses = [_words(nic.get("ipv4_address")), _words(nic.get("ipv6_address"))]
+    return next((one for one in addresses if one and not one.lower().startswith("fe80:")), None)
 
 
 def _disk(disk: Json) -> tuple[Any, ...]:
-    kind = "rotating" if disk.get("rotational") else "solid state"
-    return disk.get("name"), size(disk.get("size")), kind, disk.get("model"), disk.get("serial")
+    rotational = disk.get("rotational")
+    kind = ("rotating" if rotational else "solid state") if isinstance(rotational, bool) else None
+    return _words(disk.get("name")), size(disk.get("size")), kind, _words(disk.get("model")), _words(disk.get("serial"))
 
 
 def _words(*parts: Any) -> str | None:
-    return " ".join(str(part).strip() for part in parts if part not in (None, "")) or None
+    return " ".join(short(word) for part in parts if (word := text(part))) or None

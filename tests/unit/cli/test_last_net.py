@@ -1,0 +1,62 @@
+"""What nobody expected is told in a sentence, and its traceback is there for those who ask."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from ferroscope.cli import search
+from ferroscope.cli.exits import Exit
+from tests.unit.cli.running import run
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("node", "show", "\udcff"), ("search", "\udcff"), ("node", "create", "\udcff"), ("inventory", "diff", "\udcff")],
+    ids=ascii,
+)
+def test_an_argument_that_is_not_utf8_is_a_usage_error(arguments: tuple[str, ...]) -> None:
+    result = run(*arguments)
+    assert (result.exit_code, result.stderr) == (Exit.USAGE, "Error: an argument is not UTF-8\n")
+
+
+@pytest.mark.parametrize("url", ["http://[::1", "http://h:99999", "http://h:x", "http://", "h:1"])
+def test_an_address_that_is_none_is_a_usage_error(url: str) -> None:
+    result = run("node", "list", "--url", url)
+    assert result.exit_code == Exit.USAGE
+    assert "is not the address of an API" in result.stderr
+
+
+def test_a_mistake_of_ours_is_one_line_that_says_how_to_get_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_out: object) -> None:
+        raise KeyError("uuid")
+
+    monkeypatch.setattr(search, "_list_fields", broken)
+    result = run("search", "--fields")
+    assert result.exit_code == Exit.FAILURE
+    assert result.stderr.splitlines()[0] == "Error: this should not have happened: KeyError: 'uuid'"
+    assert "ferroscope --debug" in result.stderr
+    with pytest.raises(KeyError):
+        run("--debug", "search", "--fields")
+
+
+def test_output_that_cannot_be_written_is_one_line() -> None:
+    with open("/dev/full", "wb") as full:  # noqa: PTH123  # a device
+        command = [sys.executable, "-m", "ferroscope", "search", "--fields", "-o", "json"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (Exit.FAILURE, "Error: No space left on device\n")
+
+
+@pytest.mark.parametrize(("fmt", "text"), [("table", "\\xe4"), ("json", '"\\u00e4"'), ("yaml", '"\\xE4"')])
+def test_a_terminal_that_lacks_a_letter_gets_its_number(fmt: str, text: str) -> None:
+    code = (
+        "from ferroscope.cli.main import main\nfrom ferroscope.cli import search\n"
+        "search._list_fields = lambda out: out.show({'name': 'ä'}, lambda screen: screen.print('ä'))\n"
+        f"main(['search', '--fields', '-o', '{fmt}'])"
+    )
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-c", code]
+    assert text in subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
