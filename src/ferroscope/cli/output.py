@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 import click
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 FORMATS: Final = ("table", "json", "yaml")
 
+_IDENTIFIERS: Final = ("UUID", "NAME", "MAC")
 _NO_TERMINAL_WIDTH: Final = 1000
 _STYLES: Final = {
     "manageable": "green",
@@ -124,14 +125,17 @@ class _Trimmed:
         return getattr(self._stream, name)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
-    """Return a table without a frame; cells are told apart by what they say."""
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, wraps: Collection[str] | None = None) -> Table:
+    """Return a table without a frame; cells are told apart by what they say.
+
+    ``wraps`` are the columns that may take several lines; by default all but identifiers.
+    """
     from rich import box
     from rich.table import Table
 
     drawn = Table(box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False, header_style="bold")
     for title in columns:
-        drawn.add_column(title, no_wrap=title in ("UUID", "NAME", "MAC"), overflow="fold")
+        drawn.add_column(title, no_wrap=title in _IDENTIFIERS if wraps is None else title not in wraps, overflow="fold")
     for row in rows:
         drawn.add_row(*(cell(value) for value in row))
     return drawn

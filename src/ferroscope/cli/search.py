@@ -8,6 +8,7 @@ import click
 
 from ferroscope.cli.client import Api, ApiError
 from ferroscope.cli.exits import Exit, Failure
+from ferroscope.cli.listing import Listing
 from ferroscope.cli.lookup import label
 from ferroscope.cli.output import Output, table, with_api
 
@@ -51,7 +52,8 @@ def search(api: Api, out: Output, *, query: str | None, limit: int | None, expla
         for node in found
     ]
     titles = ("NAME", "PRODUCT", "MEMORY", "CPUS", "CPU", "DISKS", "SERIAL")
-    out.show(found, lambda screen: screen.print(table(titles, rows)))
+    spare = ("SERIAL", "CPUS", "CPU", "DISKS", "MEMORY", "PRODUCT")
+    out.show(found, lambda screen: screen.print(Listing(titles, rows, spare=spare)))
     if not found:
         out.say("no node fits")
         raise click.exceptions.Exit(Exit.FAILURE)

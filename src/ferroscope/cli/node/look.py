@@ -10,6 +10,7 @@ import click
 from ferroscope.cli import stored
 from ferroscope.cli.client import Api, Json, node_path
 from ferroscope.cli.exits import Exit
+from ferroscope.cli.listing import Listing
 from ferroscope.cli.lookup import find, node_argument
 from ferroscope.cli.node import summary, timeline
 from ferroscope.cli.output import Output, facts, table, with_api
@@ -105,7 +106,8 @@ def _listing(nodes: list[Json]) -> Any:
         )
         for node in nodes
     )
-    return table(("NAME", "UUID", "STATE", "POWER", "DRIVER", "SINCE", "ERROR"), rows)
+    titles = ("NAME", "UUID", "STATE", "POWER", "DRIVER", "SINCE", "ERROR")
+    return Listing(titles, rows, spare=("UUID", "ERROR", "DRIVER", "POWER", "SINCE"), below="ERROR")
 
 
 @click.command("show")

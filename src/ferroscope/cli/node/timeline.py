@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ferroscope.cli.client import Api, Json, node_path
 from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.output import console, table
+from ferroscope.cli.listing import Listing
+from ferroscope.cli.output import console
 from ferroscope.cli.text import clean
 from ferroscope.cli.times import parse
 
@@ -38,7 +39,7 @@ def draw(screen: Console, story: Json) -> None:
         _inspection(screen, inspection)
     if story["entries"]:
         screen.print("\noutside of inspections" if story["inspections"] else "outside of inspections", style="bold")
-        screen.print(table(("AT", "STEP", "WHAT", "BY"), [_row(step, step["at"]) for step in story["entries"]]))
+        screen.print(_listing("AT", [_row(step, step["at"]) for step in story["entries"]]))
     if not story["inspections"] and not story["entries"]:
         screen.print("nothing has happened to this node yet")
 
@@ -66,10 +67,14 @@ def _inspection(screen: Console, inspection: Json) -> None:
     ended = f" after {_offset(inspection['finished_at'], inspection)}" if inspection["finished_at"] else ""
     screen.print(f"inspection of {inspection['started_at']}: {inspection['state']}{ended}", style="bold")
     rows = [_row(step, _offset(step["at"], inspection)) for step in inspection["entries"]]
-    screen.print(table(("AFTER", "STEP", "WHAT", "BY"), rows))
+    screen.print(_listing("AFTER", rows))
     if inspection["reason"]:
         screen.print(clean(f"why: {inspection['error']} ({inspection['reason']})"), style="red")
         screen.print(f"     {inspection['hint'] or ''}")
+
+
+def _listing(at: str, rows: list[tuple[Any, ...]]) -> Listing:
+    return Listing((at, "STEP", "WHAT", "BY"), rows, spare=("BY", "WHAT"), wraps="WHAT", below="WHAT")
 
 
 def _row(step: Json, at: Any) -> tuple[Any, ...]:

@@ -9,7 +9,8 @@ import click
 
 from ferroscope.cli.client import Api, Json
 from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.output import Output, facts, table, with_api
+from ferroscope.cli.listing import Listing
+from ferroscope.cli.output import Output, facts, with_api
 from ferroscope.cli.rule import files
 from ferroscope.domain import names
 
@@ -38,7 +39,9 @@ def list_rules(api: Api, out: Output) -> None:
 
     def draw(screen: Any) -> None:
         rows = [_row(rule) for rule in rules]
-        screen.print(table(("UUID", "PRIORITY", "SCOPE", "CONDITIONS", "ACTIONS", "DESCRIPTION"), rows))
+        titles = ("UUID", "PRIORITY", "SCOPE", "CONDITIONS", "ACTIONS", "DESCRIPTION")
+        spare = ("DESCRIPTION", "CONDITIONS", "ACTIONS", "SCOPE")
+        screen.print(Listing(titles, rows, spare=spare, below="DESCRIPTION"))
 
     out.show(rules, draw)
 

@@ -1,0 +1,84 @@
+"""Tables at fixed widths: what matters is always there, and a row is a line."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from ferroscope.cli.node import look, timeline
+from ferroscope.cli.output import console
+
+_ERROR = "the BMC cannot be reached: connection refused (bmc-unreachable). Check its address, its cables and its power."
+
+
+def node(name: str = "rack1-u07", error: str | None = _ERROR) -> dict[str, Any]:
+    return {
+        "name": name,
+        "uuid": "97ed61c2-d743-4849-ac7d-ca94bf8cb960",
+        "provision_state": "inspect failed",
+        "power_state": "power off",
+        "maintenance": False,
+        "driver": "fake-hardware",
+        "provision_updated_at": None,
+        "last_error": error,
+    }
+
+
+def drawn(renderable: Any, width: int) -> list[str]:
+    screen = Console(file=io.StringIO(), width=width, highlight=False, markup=False, emoji=False)
+    screen.print(renderable)
+    assert isinstance(screen.file, io.StringIO)
+    lines = [line.rstrip() for line in screen.file.getvalue().splitlines()]
+    assert max(map(len, lines)) <= width
+    return lines
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 160, 1000])
+@pytest.mark.parametrize("name", ["rack1-u07", "n", "a-rather-long-name-of-a-node-in.rack-17.example.org"])
+def test_every_node_has_its_state_at_every_width(width: int, name: str) -> None:
+    lines = drawn(look._listing([node(name), node("good", None)]), width)
+    assert "STATE" in lines[0]
+    assert sum("inspect failed" in line for line in lines) == 2
+    assert "connection refused" in " ".join(" ".join(lines).split())
+    assert width == 60 or any(line.strip().startswith(name) for line in lines)
+
+
+@pytest.mark.parametrize(("width", "titles"), [(60, "NAME STATE POWER SINCE"), (80, "NAME STATE POWER DRIVER SINCE")])
+def test_on_a_narrow_terminal_the_error_is_below_its_row(width: int, titles: str) -> None:
+    lines = drawn(look._listing([node(), node("good", None)]), width)
+    assert lines[0].split() == titles.split()
+    assert lines[1].startswith("rack1-u07   inspect failed   power off   ")
+    assert lines[2].startswith("  the BMC cannot be reached")
+    assert lines[-1].startswith("good")
+
+
+def test_without_errors_there_is_a_line_for_each_node(capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(drawn(look._listing([node(error=None)] * 3), 80)) == 4
+    console().print(look._listing([node()] * 3))
+    assert len(capsys.readouterr().out.splitlines()) == 4
+
+
+def test_a_terminal_that_is_wide_enough_has_every_column() -> None:
+    lines = drawn(look._listing([node()]), 160)
+    assert lines[0].split() == ["NAME", "UUID", "STATE", "POWER", "DRIVER", "SINCE", "ERROR"]
+
+
+def steps(*messages: str) -> Sequence[tuple[Any, ...]]:
+    return [("0.12 s", "look-up", message, "worker@a-host.example.org/3") for message in messages]
+
+
+def test_a_step_of_the_timeline_keeps_its_words_together() -> None:
+    lines = drawn(timeline._listing("AFTER", [*steps("found by its MAC address 52:54:00:12:34:56 " * 3)]), 80)
+    assert lines[0].split() == ["AFTER", "STEP", "WHAT"]
+    assert all("52:54:00:12:34:56" in line or "MAC" not in line for line in lines[1:2])
+    assert len(lines) == 4
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_on_a_very_narrow_terminal_the_story_is_below_its_step(width: int) -> None:
+    lines = drawn(timeline._listing("AFTER", [*steps("a", "found by its MAC address")]), width)
+    assert "found by its MAC address" in "\n".join(lines)
