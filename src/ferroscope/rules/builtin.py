@@ -37,12 +37,17 @@ def load(path: str) -> tuple[CompiledRule, ...]:
     return read(path, _content(path))
 
 
-def read(path: str, content: bytes) -> tuple[CompiledRule, ...]:
-    """Return the rules that ``content`` has; ``path`` is what messages call it. ``InvalidRuleError``."""
+def read(path: str, content: bytes, *, one: bool = False) -> tuple[CompiledRule, ...]:
+    """Return the rules that ``content`` has; ``path`` is what messages call it. ``InvalidRuleError``.
+
+    With ``one`` it may also be a rule by itself, as for ``ferroscope rule create``.
+    """
     try:
         written = yaml.safe_load(content)
     except (yaml.YAMLError, RecursionError, ValueError) as exc:
         raise InvalidRuleError([f"{path} is not YAML: {' '.join(str(exc).split())[:300]}"]) from None
+    if one and isinstance(written, dict):
+        written = [written]
     if not isinstance(written, list) or len(written) > MAX_RULES:
         raise InvalidRuleError([f"{path} must hold a list of at most {MAX_RULES} rules"])
     rules: list[CompiledRule] = []

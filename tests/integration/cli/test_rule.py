@@ -12,6 +12,7 @@ from ferroscope.cli.exits import Exit
 from tests.integration.api.service import Service
 from tests.integration.cli.console import Shell
 from tests.support import examples
+from tests.unit.docs.pages import page
 
 RULE: dict[str, Any] = {
     "description": "marks machines with memory",
@@ -73,6 +74,14 @@ def test_a_file_is_checked_without_a_service(shell: Shell, tmp_path: Path) -> No
     right = tmp_path / "right.yaml"
     right.write_text(json.dumps([RULE]))
     assert "1 rule, all valid" in shell("rule", "check", str(right), check=0).stdout
+
+
+def test_the_rule_of_the_how_to_is_valid_and_is_created(shell: Shell, tmp_path: Path) -> None:
+    (written,) = [block.text for block in page("docs/how-to/write-a-rule.md").blocks if block.language == "yaml"][:1]
+    gold = tmp_path / "gold.yaml"
+    gold.write_text(written)
+    assert "1 rule, all valid" in shell("rule", "check", str(gold), check=0).stdout
+    assert len(shell.json("rule", "create", str(gold))) == 1
 
 
 def test_a_dry_run_shows_what_would_change(service: Service, shell: Shell, file: Path) -> None:

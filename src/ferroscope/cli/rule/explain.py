@@ -43,13 +43,13 @@ def explain(api: Api, out: Output, *, rule: str | None, ident: str) -> None:
 @click.argument("path", metavar="FILE")
 @output_option
 def check(path: str, fmt: str) -> None:
-    """Check a file of rules, such as [inspection_rules] built_in_rules, without any service."""
+    """Check a file with a rule or a list of rules, without any service; [inspection_rules] built_in_rules is a list."""
     from ferroscope.rules import builtin
     from ferroscope.rules.errors import InvalidRuleError
 
     out = Output(fmt)
     try:
-        rules = builtin.read(path, files.content(path))
+        rules = builtin.read(path, files.content(path), one=True)
     except InvalidRuleError as exc:
         problems = list(exc.problems)
         out.show({"valid": False, "problems": problems}, lambda screen: screen.print("\n".join(problems)))
