@@ -24,7 +24,8 @@ _MARKS = {"ok": "ok", "note": "NOTE", "wrong": "WRONG"}
 def doctor(files: tuple[str, ...], database: str | None, fmt: str) -> None:
     """Check configuration, database, clock, drivers, hooks, ports, boot, gate and members; exit code 1 if one is wrong.
 
-    It asks the database itself, not the API, so it also helps where nothing runs yet. It starts and changes nothing.
+    It asks the database itself, not the API, so it also helps where nothing runs yet. It starts nothing and
+    changes nothing, but for the lease ferroscope/doctor: it takes it, to see whether the database can be written to.
     """
     out = Output(fmt)
     checks = _checks(files, database)

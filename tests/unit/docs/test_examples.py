@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import pytest
 
+from ferroscope.adapters.sql.migrate import HEAD
 from ferroscope.api.microversions import BARE_METAL, INTROSPECTION, text
 from ferroscope.api.routes import ROUTES
 from ferroscope.domain.reasons import Reason
@@ -93,3 +94,18 @@ def test_decisions_are_numbered_without_a_gap() -> None:
 
 def _pattern(route: str) -> re.Pattern[str]:
     return re.compile(re.sub(r"\\{\w+\\}", r"[^/]+", re.escape(route)))
+
+
+def test_versions_in_examples_are_those_of_this_release() -> None:
+    told = "\n".join(source.text for source in pages() if "/adr/" not in source.name)
+    newest = {text(BARE_METAL.maximum)}
+    assert set(re.findall(r"\(API ([0-9.]+)\)", told)) == newest
+    assert set(re.findall(r"X-OpenStack-Ironic-API-Version: (1\.[0-9]+)", told)) <= newest
+    assert set(re.findall(r"\bschema ([0-9]{4})\b", told)) == {HEAD}
+
+
+def test_the_access_list_lets_ramdisks_and_bmcs_through() -> None:
+    (allowed,) = re.findall(r"http-request deny .*", page("docs/how-to/put-the-api-behind-a-load-balancer.md").text)
+    for route in ROUTES:
+        if route.ramdisk:
+            assert f" {route.path.partition('{')[0]} " in allowed
