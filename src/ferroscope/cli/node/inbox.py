@@ -7,10 +7,13 @@ from typing import Any, Final
 import click
 
 from ferroscope.cli.client import Api, ApiError, Json, node_path, segment
+from ferroscope.cli.listing import Listing
 from ferroscope.cli.lookup import nodes_argument
 from ferroscope.cli.node.bulk import each
 from ferroscope.cli.output import Output, table, with_api
+from ferroscope.cli.text import short
 from ferroscope.cli.times import ago
+from ferroscope.domain.hardware import mapping, text
 
 _LISTED: Final = ("uuid", "name", "driver", "driver_info", "created_at", "last_error", "provision_state")
 
@@ -71,13 +74,14 @@ def _listing(nodes: list[Json]) -> Any:
             node["uuid"],
             node["machine"] or "",
             ", ".join(node["ports"][:2]) + (" ..." if len(node["ports"]) > 2 else ""),
-            next(iter(node["driver_info"].values()), ""),
+            short(str(next(iter(node["driver_info"].values()), ""))),
             ago(node["created_at"]),
             node["last_error"] or "",
         )
         for node in nodes
     )
-    return table(("UUID", "MACHINE", "PORTS", "BMC", "DISCOVERED", "ERROR"), rows)
+    titles = ("UUID", "MACHINE", "PORTS", "BMC", "DISCOVERED", "ERROR")
+    return Listing(titles, rows, spare=("ERROR", "PORTS", "DISCOVERED", "BMC"), wraps="MACHINE", below="ERROR")
 
 
 def _machine(api: Api, uuid: str) -> str | None:
@@ -88,8 +92,6 @@ def _machine(api: Api, uuid: str) -> str | None:
         if exc.status != 404:
             raise
         return None
-    vendor = inventory.get("system_vendor") if isinstance(inventory, dict) else None
-    if not isinstance(vendor, dict):
-        return None
+    vendor = mapping(mapping(inventory).get("system_vendor"))
     words = (vendor.get(key) for key in ("manufacturer", "product_name", "serial_number"))
-    return " ".join(str(word) for word in words if word) or None
+    return " ".join(short(known) for word in words if (known := text(word))) or None
