@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -55,10 +56,33 @@ def test_an_inspection_is_aborted(running: Shell, node: str) -> None:
 
 
 def test_waiting_gives_up_after_the_timeout_and_says_where_to_look(running: Shell) -> None:
+    name = _dead(running)
+    result = running.json("node", "manage", name, "--wait", "--timeout", "0.3", check=Exit.TIMED_OUT)[0]
+    assert result["error"] == f"{name} is still verifying after 0.3 s"
+    running("node", "delete", name, check=0)
+
+
+def _dead(running: Shell) -> str:
+    """Return the name of a new node whose BMC is not there."""
     name = f"dead-{examples.uuid()[:8]}"
     running(
         "node", "create", name, "--driver", "sim", "-d", "sim_address=192.0.2.1:9", "-d", f"sim_node={name}", check=0
     )
-    result = running.json("node", "manage", name, "--wait", "--timeout", "0.3", check=Exit.TIMED_OUT)[0]
-    assert result["error"] == f"{name} is still verifying after 0.3 s"
-    running("node", "delete", name, check=0)
+    return name
+
+
+def test_all_nodes_are_asked_before_any_is_waited_for(running: Shell, node: str) -> None:
+    dead = [_dead(running) for _ in range(3)]
+    began = time.monotonic()
+    results = running.json("node", "manage", *dead, "none", node, "--wait", "--timeout", "0.5", check=Exit.FAILURE)
+    assert time.monotonic() - began < 1.4
+    assert [result["error"] for result in results[:3]] == [f"{name} is still verifying after 0.5 s" for name in dead]
+    assert [result["result"] for result in results[3:]] == ["failed", "manageable"]
+    running("node", "delete", *dead, check=0)
+
+
+def test_waiting_for_power_tells_the_power_state(running: Shell) -> None:
+    name = _dead(running)
+    result = running.json("node", "power", name, "off", "--wait", "--timeout", "0.1", check=Exit.TIMED_OUT)[0]
+    assert result["error"] == f"{name} is still without a known power state after 0.1 s"
+    running("node", "delete", name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import click
 
@@ -12,24 +13,50 @@ from ferroscope.cli.lookup import find, label
 from ferroscope.cli.output import Output, table
 
 
-def each(api: Api, out: Output, idents: Iterable[str], act: Callable[[Json], object], *, done: str) -> list[Json]:
+def each(
+    api: Api,
+    out: Output,
+    idents: Iterable[str],
+    act: Callable[[Json], object],
+    *,
+    done: str,
+    wait: Callable[[Json], object] | None = None,
+) -> list[Json]:
     """Do ``act`` to every node, show what became of each, and return those that it was done to.
 
+    ``wait`` waits for the end of it, where ``act`` only asks; it begins when all have been asked.
     Ends the command where any failed: with the code of the failures where all have the same, else 1.
     """
-    results, reached, failures = [], [], []
-    for ident in dict.fromkeys(idents):
+    nodes: dict[str, Json] = {}
+    failures: dict[str, Failure] = {}
+
+    def attempt(ident: str, work: Callable[[], object]) -> None:
         try:
-            node = find(api, ident)
-            act(node)
+            work()
         except Failure as exc:
-            failures.append(exc)
-            results.append({"node": ident, "uuid": None, "result": "failed", "error": exc.message})
-        else:
-            reached.append(node)
-            results.append({"node": label(node), "uuid": node["uuid"], "result": done, "error": None})
+            failures[ident] = exc
+
+    def ask(ident: str) -> None:
+        node = find(api, ident)
+        act(node)
+        nodes[ident] = node
+
+    asked = list(dict.fromkeys(idents))
+    for ident in asked:
+        attempt(ident, partial(ask, ident))
+    if wait is not None:
+        for ident, node in nodes.items():
+            attempt(ident, partial(wait, node))
+    results = [_result(ident, nodes.get(ident), failures.get(ident), done) for ident in asked]
     rows = [(row["node"], row["result"], row["error"] or "") for row in results]
     out.show(results, lambda screen: screen.print(table(("NODE", "RESULT", "ERROR"), rows)))
     if failures:
-        raise click.exceptions.Exit(worst(failures))
-    return reached
+        raise click.exceptions.Exit(worst(list(failures.values())))
+    return list(nodes.values())
+
+
+def _result(ident: str, node: Json | None, failure: Failure | None, done: str) -> Json:
+    if failure is not None:
+        return {"node": ident, "uuid": None, "result": "failed", "error": failure.message}
+    assert node is not None  # noqa: S101  # it did not fail
+    return {"node": label(node), "uuid": node["uuid"], "result": done, "error": None}

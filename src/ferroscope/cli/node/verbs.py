@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -28,7 +28,7 @@ timeout_option = click.option(
     type=click.FloatRange(min=0, min_open=True),
     default=120.0,
     show_default=True,
-    help="Seconds to wait at the most.",
+    help="Seconds to wait at the most, for all together.",
 )
 
 
@@ -44,14 +44,14 @@ def provision(api: Api, node: Json, target: str) -> None:
 @with_api
 def manage(api: Api, out: Output, *, idents: tuple[str, ...], wait: bool, timeout: float) -> None:
     """Check that nodes can be managed, and bring them to 'manageable'."""
+    patience = Patience(api, timeout)
 
-    def act(node: Json) -> None:
-        provision(api, node, "manage")
-        if wait:
-            _until(api, node, timeout, lambda now: now["provision_state"] != "verifying")
-            _must_be(api, node, "manageable")
+    def managed(node: Json) -> None:
+        now = patience.until(node, lambda now: now["provision_state"] != "verifying")
+        if now["provision_state"] != "manageable":
+            raise Failure(now["last_error"] or f"{label(node)} is {now['provision_state']}")
 
-    each(api, out, idents, act, done="manageable" if wait else "accepted")
+    _ask(api, out, idents, "manage", done="manageable", wait=managed if wait else None)
 
 
 @click.command("provide")
@@ -69,13 +69,12 @@ def provide(api: Api, out: Output, *, idents: tuple[str, ...]) -> None:
 @with_api
 def abort(api: Api, out: Output, *, idents: tuple[str, ...], wait: bool, timeout: float) -> None:
     """Abort inspections that are under way."""
+    patience = Patience(api, timeout)
 
-    def act(node: Json) -> None:
-        provision(api, node, "abort")
-        if wait:
-            _until(api, node, timeout, lambda now: now["provision_state"] not in _ACTIVE)
+    def ended(node: Json) -> None:
+        patience.until(node, lambda now: now["provision_state"] not in _ACTIVE)
 
-    each(api, out, idents, act, done="aborted" if wait else "accepted")
+    _ask(api, out, idents, "abort", done="aborted", wait=ended if wait else None)
 
 
 @click.command("power")
@@ -96,30 +95,49 @@ def power(api: Api, out: Output, *, ident: str, target: str | None, wait: bool, 
 
     def act(node: Json) -> None:
         api.put(node_path(node["uuid"], "states", "power"), {"target": _TARGETS[target]})
-        if wait:
-            now = _until(api, node, timeout, lambda now: now["target_power_state"] is None)
-            wanted = "power off" if target == "off" else "power on"
-            if now["power_state"] != wanted:
-                raise Failure(now["last_error"] or f"{label(node)} is still {now['power_state']}")
 
-    each(api, out, [ident], act, done=f"power {target}" if wait else "accepted")
+    def powered(node: Json) -> None:
+        now = patience.until(node, lambda now: now["target_power_state"] is None, shown="power_state")
+        wanted = "power off" if target == "off" else "power on"
+        if now["power_state"] != wanted:
+            raise Failure(now["last_error"] or f"{label(node)} is still {now['power_state']}")
 
-
-def _until(api: Api, node: Json, timeout: float, reached: Callable[[Any], bool]) -> Json:
-    """Return the node's states once ``reached`` agrees to them."""
-    deadline = time.monotonic() + timeout
-    while not reached(now := api.get(node_path(node["uuid"]), fields=_STATES)):
-        if time.monotonic() >= deadline:
-            raise Failure(
-                f"{label(node)} is still {now['provision_state']} after {timeout:g} s",
-                exit_code=Exit.TIMED_OUT,
-                advice=f"see why: ferroscope node timeline {label(node)}",
-            )
-        time.sleep(_POLL)
-    return now
+    patience = Patience(api, timeout)
+    done = f"power {target}" if wait else "accepted"
+    each(api, out, [ident], act, done=done, wait=powered if wait else None)
 
 
-def _must_be(api: Api, node: Json, state: str) -> None:
-    now = api.get(node_path(node["uuid"]), fields=_STATES)
-    if now["provision_state"] != state:
-        raise Failure(now["last_error"] or f"{label(node)} is {now['provision_state']}")
+def _ask(
+    api: Api,
+    out: Output,
+    idents: tuple[str, ...],
+    verb: str,
+    *,
+    done: str,
+    wait: Callable[[Json], None] | None,
+) -> None:
+    """Ask for a provision state of all nodes; with ``wait`` wait for all of them then."""
+    each(api, out, idents, lambda node: provision(api, node, verb), done=done if wait else "accepted", wait=wait)
+
+
+class Patience:
+    """``seconds`` for all that is waited for together, counted from when the first wait begins."""
+
+    def __init__(self, api: Api, seconds: float) -> None:
+        self._api = api
+        self._seconds = seconds
+        self._deadline: float | None = None
+
+    def until(self, node: Json, reached: Callable[[Json], bool], *, shown: str = "provision_state") -> Json:
+        """Return the node's states once ``reached`` agrees to them; ``Failure`` when the time is over."""
+        if self._deadline is None:
+            self._deadline = time.monotonic() + self._seconds
+        while not reached(now := self._api.get(node_path(node["uuid"]), fields=_STATES)):
+            if time.monotonic() >= self._deadline:
+                raise Failure(
+                    f"{label(node)} is still {now[shown] or 'without a known power state'} after {self._seconds:g} s",
+                    exit_code=Exit.TIMED_OUT,
+                    advice=f"see why: ferroscope node timeline {label(node)}",
+                )
+            time.sleep(_POLL)
+        return now
