@@ -291,3 +291,18 @@ def test_an_inventory_of_any_shape_is_shown(shell: Shell, monkeypatch: pytest.Mo
     monkeypatch.setattr(stored, "fetch", lambda *_: {"inventory": inventory, "plugin_data": [5]})
     for command in (("node", "inventory"), ("inventory", "show"), ("node", "lldp")):
         shell(*command, "one", check=0)
+
+
+def test_where_one_change_is_refused_none_is_made(shell: Shell) -> None:
+    taken, old, new = examples.mac(), examples.mac(), examples.mac()
+    shell("node", "create", "other", "--port", taken, check=0)
+    shell("node", "create", "one", "--port", old, check=0)
+    before = shell.json("node", "show", "one")
+    change = ("node", "set", "one", "-p", "a=1", "--add-port", new, "--remove-port", old)
+    shell(*change, "--add-port", taken, check=Exit.CONFLICT)
+    shell(*change, "--remove-port", taken, check=Exit.NOT_FOUND)
+    shell(*change, "--name", "other", check=Exit.CONFLICT)
+    after = shell.json("node", "show", "one")
+    assert (after["properties"], after["ports"]) == (before["properties"], before["ports"])
+    shell(*change, check=0)
+    assert [port["address"] for port in shell.json("node", "show", "one")["ports"]] == [new]

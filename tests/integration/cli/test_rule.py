@@ -70,6 +70,15 @@ def test_what_is_wrong_with_a_file_is_said(shell: Shell, tmp_path: Path) -> None
     shell("rule", "delete", check=Exit.USAGE)
 
 
+def test_the_rules_of_a_file_are_created_together_or_not_at_all(shell: Shell, tmp_path: Path) -> None:
+    several = tmp_path / "several.yaml"
+    several.write_text(json.dumps([RULE, RULE, RULE | {"actions": [{"op": "explode", "args": {}}]}]))
+    told = shell("rule", "create", str(several), check=Exit.FAILURE).stderr
+    assert f"{several}, rule 3: " in told
+    assert "No rule was created." in told
+    assert shell.json("rule", "list") == []
+
+
 def test_a_file_is_checked_without_a_service(shell: Shell, tmp_path: Path) -> None:
     right = tmp_path / "right.yaml"
     right.write_text(json.dumps([RULE]))

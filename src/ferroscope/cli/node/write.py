@@ -82,18 +82,27 @@ def set_node(
     remove_port: tuple[str, ...],
     **fields: Any,
 ) -> None:
-    """Change a node; what is not named stays as it is."""
+    """Change a node; what is not named stays as it is. Where one change is refused, none is made."""
     changes = [*_additions(fields), *(_change("remove", *path.strip("/").split("/", 1)) for path in unset)]
     done = len(changes) + len(add_port) + len(remove_port)
     if not done:
         raise click.UsageError("nothing to change: name at least one option; see ferroscope node set --help")
     uuid = find(api, ident)["uuid"]
-    if changes:
-        api.patch(node_path(uuid), changes)
-    for mac in add_port:
-        api.post("/v1/ports", {"node_uuid": uuid, "address": mac})
-    for mac in remove_port:
-        _remove_port(api, uuid, mac)
+    leaving = [_port_of(api, uuid, mac) for mac in remove_port]
+    added: list[Json] = []
+    try:
+        for mac in add_port:
+            added.append(
+                api.post("/v1/ports", {"node_uuid": uuid, "address": mac})
+            )  # those that were made are known if one fails
+        if changes:
+            api.patch(node_path(uuid), changes)
+    except Failure:
+        for port in added:
+            api.delete(f"/v1/ports/{port['uuid']}")
+        raise
+    for port in leaving:
+        api.delete(f"/v1/ports/{port}")
     node = find(api, uuid, fields=None)
     out.show(node, lambda screen: screen.print(f"{label(node)}: {done} {'change' if done == 1 else 'changes'} made"))
 
@@ -113,11 +122,12 @@ def _change(op: str, *path: str, value: Any = None) -> Json:
     return {"op": op, "path": pointer} if op == "remove" else {"op": op, "path": pointer, "value": value}
 
 
-def _remove_port(api: Api, node: str, mac: str) -> None:
+def _port_of(api: Api, node: str, mac: str) -> str:
+    """Return the UUID of the node's port with this MAC address; ``Failure``."""
     found = api.get("/v1/ports", address=mac, fields=("uuid", "node_uuid"))["ports"]
     if not found or found[0]["node_uuid"] != node:
         raise Failure(f"the node has no port with the MAC address {mac}", exit_code=Exit.NOT_FOUND)
-    api.delete(f"/v1/ports/{found[0]['uuid']}")
+    return str(found[0]["uuid"])
 
 
 @click.command("delete")

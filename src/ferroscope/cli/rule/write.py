@@ -58,11 +58,29 @@ def show(api: Api, out: Output, *, uuid: str) -> None:
 @click.argument("path", metavar="FILE")
 @with_api
 def create(api: Api, out: Output, *, path: str) -> None:
-    """Create the rules of FILE; each is checked by the service before it is stored."""
-    made = [api.post(PATH, rule) for rule in files.rules(path)]
+    """Create the rules of FILE, all of them or none; each is checked by the service before it is stored."""
+    made: list[Json] = []
+    for number, rule in enumerate(files.rules(path), 1):
+        try:
+            made.append(api.post(PATH, rule))
+        except Failure as exc:
+            raise _without(api, made, exc, f"{path}, rule {number}: {exc.message}") from None
     out.show(made, lambda screen: screen.print("\n".join(rule["uuid"] for rule in made)))
     if not out.for_programs:
         out.say(f"try it: ferroscope rule explain {made[0]['uuid']} --node NODE")
+
+
+def _without(api: Api, made: list[Json], exc: Failure, message: str) -> Failure:
+    """Delete the rules that were made before one failed; return what to say."""
+    code = Exit(exc.exit_code)
+    for number, rule in enumerate(made):
+        try:
+            api.delete(rule_path(rule["uuid"]))
+        except Failure as second:
+            left = " ".join(one["uuid"] for one in made[number:])
+            advice = f"rules before it were created, and could not be deleted again: ferroscope rule delete {left}"
+            return Failure(f"{message} ({second.message})", exit_code=code, advice=advice)
+    return Failure(f"{message} No rule was created.", exit_code=code, advice=exc.advice)
 
 
 @click.command("set")
