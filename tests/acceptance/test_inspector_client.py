@@ -102,6 +102,7 @@ def test_the_data_is_fetched_processed_unprocessed_and_raw(site: Site) -> None:
     assert processed["inventory"] == sent["inventory"]
     assert machine.mac in processed["macs"]
     assert machine.mac in [nic["mac_address"] for nic in processed["all_interfaces"].values()]
+    assert machine.mac in [nic["mac"] for nic in processed["all_interfaces"].values()]
     assert site.call("inspector.get_data", node=node, processed=False) == sent
     assert json.loads(site.call("inspector.get_data", node=machine.name, raw=True)) == processed
 

@@ -62,6 +62,16 @@ def test_the_data_is_saved_and_processed_again(site: Site) -> None:
     assert until(lambda: site.get(f"/v1/ports?address={machine.mac}")["ports"] != [], seconds=10)
 
 
+def test_the_interfaces_are_listed_with_their_mac_addresses(site: Site) -> None:
+    machine = site.machine()
+    node = site.enroll(machine)
+    site.inspect(node)
+    rows = site.openstack(*COMMAND, "interface", "list", node, "-f", "json").json()
+    (row,) = [row for row in rows if row["MAC Address"] == machine.mac]
+    shown = site.openstack(*COMMAND, "interface", "show", node, row["Interface"], "-f", "json").json()
+    assert shown["mac"] == machine.mac
+
+
 def test_an_introspection_is_aborted(site: Site) -> None:
     node = site.enroll(site.machine("timeout"))
     site.openstack(*COMMAND, "start", node)

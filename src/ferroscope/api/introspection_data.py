@@ -5,6 +5,7 @@ Source: the Introspection API reference of ironic-inspector and what its clients
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -25,7 +26,7 @@ class IntrospectionData(msgspec.Struct, frozen=True):
 
 def get_data(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Return the processed data of the newest introspection that has any."""
-    return _data(context, call, stored_data.PROCESSED, "plugin_data")
+    return _data(context, call, stored_data.PROCESSED, "plugin_data", named)
 
 
 def get_unprocessed_data(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
@@ -39,7 +40,48 @@ def reapply(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     return Reply(202, Accepted())
 
 
-def _data(context: ApiContext, call: Call[NoQuery, None], parts: tuple[Part, ...], beside: Part) -> Reply:
+def named(plugin_data: bytes) -> bytes:
+    """Return the plugin data with the names of ironic-inspector beside ours, which its client reads.
+
+    In each of ``all_interfaces``: ``mac``, ``ip``, ``pxe``, and ``lldp_processed``, what ``parsed_lldp`` has of it;
+    and ``interfaces`` is ``valid_interfaces``. What is there under these names already stays.
+    """
+    extra = msgspec.json.decode(plugin_data, type=dict[str, msgspec.Raw])
+    switches = _object(extra.get("parsed_lldp"))
+    for ours, theirs in (("all_interfaces", "all_interfaces"), ("valid_interfaces", "interfaces")):
+        known = _object(extra.get(ours))
+        if known and (theirs == ours or theirs not in extra):
+            nics = {name: _named(one, switches.get(name)) for name, one in known.items()}
+            extra[theirs] = msgspec.Raw(msgspec.json.encode(nics))
+    return msgspec.json.encode(extra)
+
+
+def _named(nic: Any, switch: Any) -> Any:
+    if not isinstance(nic, dict):
+        return nic
+    names = {
+        "mac": nic.get("mac_address"),
+        "ip": nic.get("ipv4_address") or nic.get("ipv6_address"),
+        "pxe": nic.get("pxe_enabled"),
+    }
+    if isinstance(switch, dict):
+        names["lldp_processed"] = switch
+    return names | nic
+
+
+def _object(raw: msgspec.Raw | None) -> dict[str, Any]:
+    value = None if raw is None else msgspec.json.decode(raw)
+    return value if isinstance(value, dict) else {}
+
+
+def _data(
+    context: ApiContext,
+    call: Call[NoQuery, None],
+    parts: tuple[Part, ...],
+    beside: Part,
+    translate: Callable[[bytes], bytes] = bytes,
+) -> Reply:
     ident = introspected_ident(call)
     node, found = stored_data.of_node(context, lambda tx: introspected(tx, ident)[0], parts)
-    return Reply(200, stored_data.merged(reapplying.there(node, found), beside))
+    there = reapplying.there(node, found)
+    return Reply(200, stored_data.merged({**there, beside: translate(there[beside])}, beside))
