@@ -6,6 +6,7 @@ newest, -2 the one before.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -22,6 +23,8 @@ from ferroscope.ports.data import Part
 from ferroscope.ports.store import Query, Transaction
 
 _REVISION: Final = "A revision: the inspection's UUID, or its number: 1 is the oldest, -1 the newest."
+
+_NUMBER: Final = re.compile(r"-?[0-9]{1,30}\Z", re.ASCII)
 
 Revision = Annotated[str, msgspec.Meta(description=_REVISION)]
 
@@ -90,14 +93,13 @@ def load(context: ApiContext, ident: str, revision: str) -> dict[Part, bytes]:
 
 def pick(known: list[RevisionView], text: str) -> RevisionView:
     """Return the revision that ``text`` names; ``BadRequestError``, ``MissingError``."""
-    try:
-        number = int(text)
-    except ValueError:
+    if not _NUMBER.match(text):
         uuid = scalars.uuid("revision", text)
         found = [one for one in known if one.inspection == uuid]
         if not found:
-            raise MissingError(f"Inspection {uuid} is none of this node whose inventory is kept.") from None
+            raise MissingError(f"Inspection {uuid} is none of this node whose inventory is kept.")
         return found[0]
+    number = int(text)
     if number == 0 or abs(number) > 1_000_000:
         raise BadRequestError("Revisions are numbered from 1, the oldest; -1 is the newest.")
     if abs(number) > len(known):

@@ -34,11 +34,15 @@ def upgrade(files: tuple[str, ...], database: str | None) -> None:
 def current(files: tuple[str, ...], database: str | None) -> None:
     """Show the schema's version; exit code 1 where it is not this release's."""
     from ferroscope.ports.errors import StoreUnavailableError
-    from ferroscope.runtime.backend import ensure_schema
+    from ferroscope.runtime.backend import ensure_schema, missing_file
     from ferroscope.runtime.life import SetupError
 
+    settings = settings_of(files, database)
+    file = missing_file(settings)
+    if file is not None:
+        raise click.ClickException(f"the file {file} does not exist yet; run: ferroscope db upgrade")
     try:
-        click.echo(ensure_schema(settings_of(files, database), upgrade=False))
+        click.echo(ensure_schema(settings, upgrade=False))
     except (SetupError, StoreUnavailableError) as exc:
         raise click.ClickException(str(exc)) from exc
 

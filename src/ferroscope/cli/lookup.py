@@ -14,6 +14,7 @@ import click
 
 from ferroscope.cli.client import Api, ApiError, Json, node_path
 from ferroscope.cli.exits import Exit, Failure
+from ferroscope.cli.text import short
 from ferroscope.domain import macs
 
 NODE_HELP: Final = "NODE is a name, a UUID, a MAC address or a BMC address."
@@ -49,7 +50,9 @@ def _get(api: Api, ident: str, fields: tuple[str, ...] | None) -> Json:
 
 def _nowhere(ident: str, why: str) -> str:
     raise Failure(
-        f"there is no node {ident}: {why}", exit_code=Exit.NOT_FOUND, advice="see what there is: ferroscope node list"
+        f"there is no node {short(ident)}: {why}",
+        exit_code=Exit.NOT_FOUND,
+        advice="see what there is: ferroscope node list",
     )
 
 

@@ -19,14 +19,13 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from ferroscope.adapters.sql import migrate
-from ferroscope.adapters.sql.trouble import DatabaseUrlError, checked
 from ferroscope.config.settings import Settings
 from ferroscope.domain.model import Member
 from ferroscope.observe import party
 from ferroscope.ports.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
 from ferroscope.ports.store import Transaction
 from ferroscope.runtime import boot_checks, gate_checks, wiring
-from ferroscope.runtime.backend import Backend, open_backend, schema_problem
+from ferroscope.runtime.backend import Backend, missing_file, open_backend, schema_problem
 from ferroscope.runtime.check import Check
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.life import SetupError
@@ -132,18 +131,15 @@ def _taken(host: str, port: int, option: str, why: OSError) -> Check:
 
 def _missing_file(settings: Settings) -> Check | None:
     """A SQLite file that is not there yet is no fault, and looking must not make it."""
-    try:
-        url = checked(settings.database.connection)
-    except DatabaseUrlError:
-        return None  # which opening it explains
-    if url.get_backend_name() != "sqlite" or not url.database or Path(url.database).exists():
+    file = missing_file(settings)
+    if file is None:
         return None
-    directory = Path(url.database).absolute().parent
+    directory = file.absolute().parent
     if not os.access(directory, os.W_OK):
         advice = "make it, or name another one in [database] connection"
         return Check("database", "wrong", f"the directory {directory} is not there or cannot be written to", advice)
     advice = "ferroscope all makes it when it starts; or run: ferroscope db upgrade"
-    return Check("database", "note", f"the file {url.database} does not exist yet", advice)
+    return Check("database", "note", f"the file {file} does not exist yet", advice)
 
 
 def _readable_file(settings: Settings) -> Iterator[Check]:

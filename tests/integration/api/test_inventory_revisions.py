@@ -57,7 +57,15 @@ def test_a_revision_by_its_inspection(service: Service, inspected: str) -> None:
 
 @pytest.mark.parametrize(
     ("revision", "status", "words"),
-    [("3", 404, "2 revisions are kept"), ("0", 400, "numbered from 1"), ("x", 400, "revision"), ("9" * 30, 400, "1")],
+    [
+        ("3", 404, "2 revisions are kept"),
+        ("0", 400, "numbered from 1"),
+        ("x", 400, "revision"),
+        ("1_0", 400, "revision"),
+        ("%2B1", 400, "revision"),
+        ("%D9%A1", 400, "revision"),
+        ("9" * 30, 400, "1"),
+    ],
 )
 def test_a_revision_that_there_is_not(service: Service, inspected: str, revision: str, status: int, words: str) -> None:
     answer = service.bare_metal.get(f"/v1/nodes/n/inventory?revision={revision}")

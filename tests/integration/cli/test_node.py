@@ -306,3 +306,13 @@ def test_where_one_change_is_refused_none_is_made(shell: Shell) -> None:
     assert (after["properties"], after["ports"]) == (before["properties"], before["ports"])
     shell(*change, check=0)
     assert [port["address"] for port in shell.json("node", "show", "one")["ports"]] == [new]
+
+
+@pytest.mark.parametrize("asked", [("--no-maintenance",), ("--owner", ""), ("--failed",), ("--enrolled",)])
+def test_a_filter_that_nothing_fits_is_told_as_such(shell: Shell, asked: tuple[str, ...]) -> None:
+    assert shell.lines("node", "list", *asked)[-1] == "there are no such nodes"
+    assert "there are no nodes yet" in shell.lines("node", "list")[-1]
+
+
+def test_a_very_long_name_of_no_node_is_cut(shell: Shell) -> None:
+    assert len(shell("node", "show", "x" * 5000, check=Exit.NOT_FOUND).stderr) < 250

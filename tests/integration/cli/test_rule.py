@@ -63,6 +63,8 @@ def test_what_is_wrong_with_a_file_is_said(shell: Shell, tmp_path: Path) -> None
     assert "rule 1: actions[0]: op 'explode' is unknown" in result.stdout
     assert shell.json("rule", "check", str(wrong), check=Exit.FAILURE)["valid"] is False
     assert "op 'explode' is unknown" in shell("rule", "create", str(wrong), check=Exit.FAILURE).stderr
+    wrong.write_text("{actions: [{op: set-attribute, args: {path: extra/a, value: .nan}}]}")
+    assert "holds what JSON cannot" in shell("rule", "create", str(wrong), check=Exit.USAGE).stderr
     wrong.write_text("just a text")
     shell("rule", "create", str(wrong), check=Exit.USAGE)
     shell("rule", "create", str(tmp_path / "none.yaml"), check=Exit.USAGE)

@@ -29,14 +29,15 @@ def test_pairs_are_text_unless_they_say_that_they_are_json(text: str, value: obj
 
 def test_a_password_comes_from_a_file_and_not_from_the_command_line(tmp_path: Path) -> None:
     file = tmp_path / "password"
-    file.write_text("s3cret @ rack\n")
-    assert pair(f"redfish_password=@{file}") == ("redfish_password", "s3cret @ rack")
+    for end in (b"\n", b"\r\n", b""):
+        file.write_bytes(b"s3cret @ rack" + end)
+        assert pair(f"redfish_password=@{file}") == ("redfish_password", "s3cret @ rack")
     assert pair('at:="@home"') == ("at", "@home")
     with pytest.raises(click.BadParameter, match="the value of redfish_password cannot be read"):
         pair(f"redfish_password=@{tmp_path / 'nothing'}")
 
 
-@pytest.mark.parametrize("text", ["user", "=admin", ":=1", "", "port:=62a0"])
+@pytest.mark.parametrize("text", ["user", "=admin", ":=1", "", "port:=62a0", "x:=NaN", "x:=-Infinity"])
 def test_what_is_no_pair_is_refused(text: str) -> None:
     with pytest.raises(click.BadParameter):
         pair(text)
@@ -63,6 +64,10 @@ def test_what_is_no_mac_is_a_usage_error_that_names_it() -> None:
         ("node", "set", "a"),
         ("node", "list", "-o", "xml"),
         ("node", "list", "--state", "deploying"),
+        ("node", "list", "--failed", "--state", "enroll"),
+        ("node", "list", "--fields", ","),
+        ("node", "list", "--fields", ""),
+        ("node", "create", "a", "-d", "p=@-", "-p", "p=@-"),
         ("node", "power", "a", "sideways"),
         ("docs", "novel"),
     ],

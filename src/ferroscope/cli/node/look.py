@@ -68,8 +68,12 @@ def list_nodes(
     api: Api, out: Output, *, state: str | None, failed: bool, sort: str, fields: str | None, **filters: Any
 ) -> None:
     """List nodes."""
+    if failed and state not in (None, Provision.INSPECT_FAILED):
+        raise click.UsageError("--failed is short for --state 'inspect failed': give one of them")
     key, _, direction = sort.partition(":")
-    wanted = tuple(name.strip() for name in fields.split(",") if name.strip()) if fields else _LISTED
+    wanted = _LISTED if fields is None else tuple(name.strip() for name in fields.split(",") if name.strip())
+    if not wanted:
+        raise click.UsageError("--fields names no field; an example: --fields name,provision_state")
     found = api.pages(
         "/v1/nodes",
         "nodes",
@@ -80,14 +84,18 @@ def list_nodes(
         **filters,
     )
     nodes = [{name: node.get(name) for name in wanted} for node in found]
-    if fields:
+    if fields is not None:
         out.show(
             nodes, lambda screen: screen.print(table([n.upper() for n in wanted], [list(n.values()) for n in nodes]))
         )
         return
     out.show(nodes, lambda screen: screen.print(_listing(nodes)))
     if not nodes:
-        out.say("there are no such nodes" if state or failed or any(filters.values()) else _NO_NODES)
+        out.say(
+            _NO_NODES
+            if all(one is None for one in (state, failed or None, *filters.values()))
+            else "there are no such nodes"
+        )
 
 
 _NO_NODES: Final = "there are no nodes yet; enrol one with: ferroscope node create NAME --port MAC"

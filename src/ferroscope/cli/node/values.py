@@ -6,11 +6,13 @@ Everybody on the host can see a command line: passwords come from files, or from
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
 from ferroscope.domain import macs
+
+_FROM_STANDARD_INPUT: Final = "ferroscope.cli.node.values.standard_input"
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -37,13 +39,15 @@ def pair(text: str) -> tuple[str, Any]:
     import json
 
     try:
-        return key[:-1], json.loads(value)
+        return key[:-1], json.loads(value, parse_constant=_no_number)
     except ValueError as exc:
         raise click.BadParameter(f"the value of {key[:-1]} is not JSON: {exc}") from None
 
 
 def _content(key: str, file: str) -> str:
     """Return what the file has, without the end of its last line."""
+    if file == "-":
+        _take_standard_input(key)
     try:
         with click.open_file(file, encoding="utf-8") as stream:
             content: str = stream.read()
@@ -52,6 +56,22 @@ def _content(key: str, file: str) -> str:
             f"the value of {key} cannot be read from {file!r}: {exc}; a text that begins with @ is {key}:='\"@...\"'"
         ) from None
     return content.removesuffix("\n")
+
+
+def _take_standard_input(key: str) -> None:
+    """Standard input is there once: a second value that comes from it would be empty."""
+    context = click.get_current_context(silent=True)
+    if context is None:
+        return
+    if _FROM_STANDARD_INPUT in context.meta:
+        raise click.BadParameter(
+            f"the value of {key} cannot be read: that of {context.meta[_FROM_STANDARD_INPUT]} took the input"
+        )
+    context.meta[_FROM_STANDARD_INPUT] = key
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no number")
 
 
 def mac(text: str) -> str:

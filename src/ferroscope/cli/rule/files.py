@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,10 @@ def rules(path: str) -> list[dict[str, Any]]:
         raise Failure(
             f"{path} is neither YAML nor JSON: {' '.join(str(exc).split())[:300]}", exit_code=Exit.USAGE
         ) from None
+    try:
+        json.dumps(written, allow_nan=False, default=str)
+    except (ValueError, TypeError, RecursionError) as exc:
+        raise Failure(f"{path} holds what JSON cannot: {exc}", exit_code=Exit.USAGE) from None
     found = written if isinstance(written, list) else [written]
     if not found or not all(isinstance(rule, dict) for rule in found):
         raise Failure(
