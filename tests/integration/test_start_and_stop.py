@@ -1,4 +1,4 @@
-"""The start and the end of a real process: where it listens, a port that is taken, a terminal that is closed."""
+"""The start and the end of a real process: its address, a port that is taken, a terminal or a file that is gone."""
 
 from __future__ import annotations
 
@@ -94,3 +94,16 @@ def test_under_nohup_it_goes_on(start: Start, tmp_path: Path) -> None:
         process.wait(2)
     process.send_signal(signal.SIGTERM)
     assert process.wait(20) == 0
+
+
+@pytest.mark.parametrize(("replaced", "said"), [(False, "was deleted"), (True, "was replaced by another one")])
+def test_a_database_file_that_is_gone_ends_the_service(start: Start, tmp_path: Path, replaced: bool, said: str) -> None:
+    process = start(free_port())
+    assert until(lambda: "ready" in _log(tmp_path), seconds=20)
+    for file in tmp_path.glob("ferroscope.db*"):
+        file.unlink()
+    if replaced:
+        (tmp_path / "ferroscope.db").touch()
+    assert process.wait(20) == 69
+    assert said in _log(tmp_path)
+    assert "Traceback" not in _log(tmp_path)

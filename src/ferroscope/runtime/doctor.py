@@ -33,6 +33,7 @@ from ferroscope.runtime.life import SetupError
 _LEASE: Final = "ferroscope/doctor"
 _ANSWER_SECONDS: Final = 3.0
 _OLD_REQUEST: Final = 60.0
+_HEALTHY: Final = "in use by an api that is healthy"
 
 
 def examine(settings: Settings) -> Iterator[Check]:
@@ -40,12 +41,13 @@ def examine(settings: Settings) -> Iterator[Check]:
     yield _drivers(settings)
     yield _hooks(settings)
     yield _rules(settings)
-    yield from _ports(settings)
+    ports = list(_ports(settings))
+    yield from ports
     yield from boot_checks.examine(settings.boot, settings.pxe_filter)
     yield from gate_checks.examine(settings)
     backend = None
     try:
-        missing = _missing_file(settings)
+        missing = _missing_file(settings, served=any(_HEALTHY in port.sentence for port in ports))
         if missing is not None:
             yield missing
             return
@@ -122,14 +124,14 @@ def _taken(host: str, port: int, option: str, why: OSError) -> Check:
     finally:
         connection.close()
     if answer.status == 200 and body == b'{"status":"ok"}':
-        return Check("port", "ok", f"port {port} is in use by an api that is healthy")
+        return Check("port", "ok", f"port {port} is {_HEALTHY}")
     return Check(
         "port", "wrong", f"what listens on port {port} answers {answer.status} to a health check",
         "if it is Ferroscope, its log says why; else stop it",
     )  # fmt: skip
 
 
-def _missing_file(settings: Settings) -> Check | None:
+def _missing_file(settings: Settings, *, served: bool) -> Check | None:
     """A SQLite file that is not there yet is no fault, and looking must not make it."""
     file = missing_file(settings)
     if file is None:
@@ -138,6 +140,10 @@ def _missing_file(settings: Settings) -> Check | None:
     if not os.access(directory, os.W_OK):
         advice = "make it, or name another one in [database] connection"
         return Check("database", "wrong", f"the directory {directory} is not there or cannot be written to", advice)
+    if served:
+        said = f"an api answers on this host, but the file {url.database} is not there"
+        advice = "it was deleted, and what that api writes is lost: stop it; or this is not that api's configuration"
+        return Check("database", "wrong", said, advice)
     advice = "ferroscope all makes it when it starts; or run: ferroscope db upgrade"
     return Check("database", "note", f"the file {file} does not exist yet", advice)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-EXIT_CUT_OFF: Final = 69  # the database did not answer for too long; see [database] outage_retries
+EXIT_CUT_OFF: Final = 69  # the database did not answer for too long ([database] outage_retries), or its file is gone
 EXIT_FAULT: Final = 70  # a thread of this process failed; see the log
 
 _log = structlog.get_logger(__name__)

@@ -41,7 +41,8 @@ class Membership:
     ``tell(skew, loops)`` returns what else the member publishes of itself (``Member.detail``). After
     ``retries`` heartbeats in a row that were not answered it stops the process (0: never), and
     ``cut_off`` says so: nothing this process holds is its own by then, and a new one finds out
-    whether the fault was here.
+    whether the fault was here. The same where ``lost`` says, at a heartbeat, that the database is not
+    the one any more that this process has opened.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Membership:
         ident: str = "",
         tell: Callable[[float | None, Mapping[str, str]], Document] | None = None,
         retries: int = 0,
+        lost: Callable[[], str] = lambda: "",
     ) -> None:
         self._store = store
         self._settings = settings
@@ -62,6 +64,7 @@ class Membership:
         self._clock = clock
         self._tell = tell
         self._retries = retries
+        self._lost = lost
         self._missed = 0
         self.cut_off = False
         self._loops: dict[str, Callable[[], str]] = {}
@@ -102,15 +105,21 @@ class Membership:
     def _miss(self, exc: StoreUnavailableError) -> None:
         self._missed += 1
         if self._missed == self._retries:
-            self.cut_off = True
-            self._stop.set()
-            _log.error("the database has not answered for too long; stopping the process", heartbeats=self._missed)
+            self._cut_off("the database has not answered for too long")
         _log.warning("heartbeat missed", error=str(exc), in_a_row=self._missed)
+
+    def _cut_off(self, why: str) -> None:
+        self.cut_off = True
+        self._stop.set()
+        _log.error("stopping the process", why=why)
 
     def _run(self) -> None:
         try:
             while not self._stop.wait(self._settings.heartbeat_interval):
                 try:
+                    if why := self._lost():
+                        self._cut_off(why)
+                        return
                     self._beat()
                     self._missed = 0
                 except StoreUnavailableError as exc:

@@ -22,7 +22,7 @@ from ferroscope.ports.bus import Channel
 from ferroscope.ports.clock import Clock
 from ferroscope.ports.errors import StoreUnavailableError
 from ferroscope.ports.meter import Meter
-from ferroscope.runtime import allocator, signals, wiring
+from ferroscope.runtime import allocator, database_file, signals, wiring
 from ferroscope.runtime.backend import Backend, ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.http import BACKLOG, HttpServer, announce, listeners
@@ -129,6 +129,7 @@ class Process:
             ident=self._member,
             tell=party.teller(self._settings, self._roles, schema),
             retries=self._settings.database.outage_retries,
+            lost=database_file.watched(self._settings.database),
         )
         self._membership = membership
         membership.start()

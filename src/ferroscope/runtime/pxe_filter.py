@@ -28,7 +28,7 @@ from ferroscope.ports.gate import GateBackend, GateError
 from ferroscope.ports.meter import SILENT, Meter
 from ferroscope.pxe.feed import Feed
 from ferroscope.pxe.gate import Gate
-from ferroscope.runtime import signals, sole, strangers
+from ferroscope.runtime import database_file, signals, sole, strangers
 from ferroscope.runtime.backend import Backend, ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.keeper import EXIT_LOST_LEADERSHIP, LeaseKeeper
@@ -137,6 +137,7 @@ class PxeFilterProcess:
                 clock=self._clock,
                 tell=party.teller(settings, (ROLE,), schema),
                 retries=settings.database.outage_retries,
+                lost=database_file.watched(settings.database),
             )
             membership.start()
             role = self._build(gate, backend, membership.member.id, meter)

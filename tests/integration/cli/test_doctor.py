@@ -89,9 +89,9 @@ def test_a_running_service_is_found_healthy(running: Shell, tmp_path: Path) -> N
     doctor.settings["api"]["bare_metal_port"] = int(running.url.rpartition(":")[2])
     del doctor.settings["database"]
     doctor.settings["database"] = {"connection": f"sqlite:///{tmp_path / 'other.db'}"}
-    found = doctor(check=Exit.OK)
+    found = doctor(check=Exit.FAILURE)
     assert "healthy" in found["port"]["sentence"]
-    assert "does not exist yet" in found["database"]["sentence"]
+    assert "an api answers on this host, but the file" in found["database"]["sentence"]
     assert not (tmp_path / "other.db").exists()
 
 
