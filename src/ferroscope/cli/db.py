@@ -34,11 +34,12 @@ def upgrade(files: tuple[str, ...], database: str | None) -> None:
 def current(files: tuple[str, ...], database: str | None) -> None:
     """Show the schema's version; exit code 1 where it is not this release's."""
     from ferroscope.ports.errors import StoreUnavailableError
-    from ferroscope.runtime.backend import ensure_schema, missing_file
+    from ferroscope.runtime import database_file
+    from ferroscope.runtime.backend import ensure_schema
     from ferroscope.runtime.life import SetupError
 
     settings = settings_of(files, database)
-    file = missing_file(settings)
+    file = database_file.missing(settings.database)
     if file is not None:
         raise click.ClickException(f"the file {file} does not exist yet; run: ferroscope db upgrade")
     try:

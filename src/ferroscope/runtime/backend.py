@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -14,7 +13,7 @@ from ferroscope.adapters.memory.bus import LocalBus
 from ferroscope.adapters.sql import dialect, migrate
 from ferroscope.adapters.sql.queue import SqlQueue
 from ferroscope.adapters.sql.store import SqlStore
-from ferroscope.adapters.sql.trouble import DatabaseUrlError, checked
+from ferroscope.adapters.sql.trouble import DatabaseUrlError
 from ferroscope.adapters.sql.wakeup import start_watcher
 from ferroscope.config.settings import DatabaseSettings, Settings
 from ferroscope.ports.bus import Bus
@@ -87,17 +86,6 @@ def _limited(settings: Settings) -> tuple[DatabaseSettings, DatabaseSettings]:
         statement_timeout=renewal,
         connect_timeout=min(database.connect_timeout, max(2, int(renewal))),
     )
-
-
-def missing_file(settings: Settings) -> Path | None:
-    """Return the SQLite file if it is not there yet: looking must not make it."""
-    try:
-        url = checked(settings.database.connection)
-    except DatabaseUrlError:
-        return None  # which opening it explains
-    if url.get_backend_name() != "sqlite" or not url.database or Path(url.database).exists():
-        return None
-    return Path(url.database)
 
 
 def ensure_schema(settings: Settings, *, upgrade: bool) -> str:

@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from sqlalchemy import make_url
-
+from ferroscope.adapters.sql.trouble import DatabaseUrlError, checked
 from ferroscope.config.settings import DatabaseSettings
 
 
 def file_of(settings: DatabaseSettings) -> Path | None:
-    """Return SQLite's file; None for another database."""
-    url = make_url(settings.connection)
+    """Return SQLite's file; None for another database, and for what is no URL, which opening it explains."""
+    try:
+        url = checked(settings.connection)
+    except DatabaseUrlError:
+        return None
     return Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
+
+
+def missing(settings: DatabaseSettings) -> Path | None:
+    """Return SQLite's file if it is not there yet: whoever only looks must not make it."""
+    path = file_of(settings)
+    return None if path is None or path.exists() else path
 
 
 def watched(settings: DatabaseSettings) -> Callable[[], str]:

@@ -12,7 +12,6 @@ import socket
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Final
 
 from sqlalchemy import make_url
@@ -24,8 +23,8 @@ from ferroscope.domain.model import Member
 from ferroscope.observe import party
 from ferroscope.ports.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
 from ferroscope.ports.store import Transaction
-from ferroscope.runtime import boot_checks, gate_checks, wiring
-from ferroscope.runtime.backend import Backend, missing_file, open_backend, schema_problem
+from ferroscope.runtime import boot_checks, database_file, gate_checks, wiring
+from ferroscope.runtime.backend import Backend, open_backend, schema_problem
 from ferroscope.runtime.check import Check
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.life import SetupError
@@ -133,7 +132,7 @@ def _taken(host: str, port: int, option: str, why: OSError) -> Check:
 
 def _missing_file(settings: Settings, *, served: bool) -> Check | None:
     """A SQLite file that is not there yet is no fault, and looking must not make it."""
-    file = missing_file(settings)
+    file = database_file.missing(settings.database)
     if file is None:
         return None
     directory = file.absolute().parent
@@ -141,7 +140,7 @@ def _missing_file(settings: Settings, *, served: bool) -> Check | None:
         advice = "make it, or name another one in [database] connection"
         return Check("database", "wrong", f"the directory {directory} is not there or cannot be written to", advice)
     if served:
-        said = f"an api answers on this host, but the file {url.database} is not there"
+        said = f"an api answers on this host, but the file {file} is not there"
         advice = "it was deleted, and what that api writes is lost: stop it; or this is not that api's configuration"
         return Check("database", "wrong", said, advice)
     advice = "ferroscope all makes it when it starts; or run: ferroscope db upgrade"
@@ -150,9 +149,8 @@ def _missing_file(settings: Settings, *, served: bool) -> Check | None:
 
 def _readable_file(settings: Settings) -> Iterator[Check]:
     """A SQLite file holds the passwords of BMCs; others on this host must not read it."""
-    url = make_url(settings.database.connection)
-    path = Path(url.database or "")
-    if url.get_backend_name() != "sqlite" or not path.is_file() or not path.stat().st_mode & 0o077:
+    path = database_file.file_of(settings.database)
+    if path is None or not path.is_file() or not path.stat().st_mode & 0o077:
         return
     sentence = f"the file {path} holds passwords of BMCs, and users other than its owner may read or write it"
     yield Check("database file", "note", sentence, f"unless that is wanted: chmod go= {path}*")
