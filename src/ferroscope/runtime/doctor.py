@@ -254,9 +254,6 @@ def _where(settings: Settings) -> str:
     if not url.host:
         return f"{url.get_backend_name()} {url.database}"
     port = f":{url.port}" if url.port else ""
-    if "@" in f"{url.host}{url.database}":  # what is before the last one belongs to the password
-        place = f"{url.host}{port}/{url.database}".rpartition("@")[2]
-        return f"{url.get_backend_name()} at {place} (user or password holds an @: write %40)"
     return f"{url.get_backend_name()} {url.database} at {url.host}{port}"
 
 
