@@ -96,12 +96,13 @@ def build_engine(settings: DatabaseSettings) -> Engine:
 def _keep_from_others(_dialect: Any, _record: Any, arguments: list[str], _parameters: Any) -> None:
     """Make a file that is not there yet readable by its owner only: it will hold passwords of BMCs.
 
-    What SQLite puts beside it gets the same mode.
+    What SQLite puts beside it gets the same mode. A file that is there is not opened: closing it would take SQLite's
+    locks from all of this process's connections (POSIX), and other processes would remove what these still use.
     """
     path = arguments[0]
     if not path.startswith((":memory:", "file:")):
         with contextlib.suppress(OSError):  # SQLite itself says what is wrong
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
