@@ -111,7 +111,7 @@ def test_a_password_with_an_at_sign_that_was_not_encoded_is_said_without_it(doct
     url = f"postgresql://me:{password}@127.0.0.1:{free_port()}/inspection"
     doctor.settings["database"]["connection"] = url
     found = doctor(check=Exit.FAILURE)
-    assert "write %40" in found["database"]["sentence"]
+    assert "write %40" in found["database"]["advice"]
     assert "Secret99" not in msgspec.json.encode(found).decode()
 
 
