@@ -76,7 +76,7 @@ def test_an_address_that_is_not_of_this_host_is_said(start: Start, tmp_path: Pat
 
 
 def test_a_terminal_that_is_closed_ends_the_service_gracefully(start: Start, tmp_path: Path) -> None:
-    process = start(free_port())
+    process = start(free_port(), "env", "--default-signal=HUP")  # whatever those who run the tests ignore
     assert until(lambda: "ready" in _log(tmp_path), seconds=20)
     process.send_signal(signal.SIGHUP)
     assert process.wait(20) == 0
