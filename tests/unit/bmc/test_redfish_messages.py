@@ -9,15 +9,15 @@ import socket
 import pytest
 import requests
 import sushy.exceptions
-from ferroscope.deadline import Deadline
 from urllib3.exceptions import MaxRetryError
 
-from ferroscope import bounded_connections
 from ferroscope.adapters.ipmi import tool
 from ferroscope.adapters.ipmi.info import read as read_ipmi
 from ferroscope.adapters.redfish.faults import translate
 from ferroscope.adapters.redfish.info import Access
 from ferroscope.domain.reasons import Reason
+from ferroscope.net import bounded_connections
+from ferroscope.net.deadline import Deadline
 
 URL = "https://192.0.2.1"
 
