@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from ferroscope.adapters.sql.trouble import told
 from ferroscope.ports.errors import StoreUnavailableError
 
-HEAD: Final = "0008"
+HEAD: Final = "0009"
 
 
 def current(engine: Engine) -> str | None:
