@@ -105,6 +105,10 @@ def changes(body: NodeSettable, node: Node | None, drivers: Collection[str]) -> 
     _check_scalars(changed, node)
     attributes = dict(node.attributes) if node is not None else {}
     attributes.update({name: _opaque(name, given[name]) for name in _OPAQUE & given.keys()})
+    # What ends takes its reason along, as in the reference's service.
+    for flag in ("maintenance", "protected", "retired"):
+        if flag in given and not changed.get(flag, attributes.get(flag)):
+            attributes.pop(f"{flag}_reason", None)
     changed["attributes"] = {name: value for name, value in attributes.items() if value not in (None, {})}
     return changed
 

@@ -44,11 +44,15 @@ class UnreachableError(Failure):
 
 
 class Api:
-    """``patience``: seconds for which an answer of 503 is tried again. Not for several threads."""
+    """``patience``: seconds for which an answer of 503 is tried again; ``seconds``: for one answer.
 
-    def __init__(self, url: str = DEFAULT_URL, *, patience: float = 15.0) -> None:
+    Not for several threads.
+    """
+
+    def __init__(self, url: str = DEFAULT_URL, *, patience: float = 15.0, seconds: float = _ANSWER_SECONDS) -> None:
         self.url = _checked(url)
         self._patience = patience
+        self._seconds = seconds
         self._pool: Any = None
 
     def get(self, path: str, **query: Any) -> Json:
@@ -104,7 +108,7 @@ class Api:
         import urllib3
 
         if self._pool is None:
-            limits = urllib3.Timeout(connect=_CONNECT_SECONDS, read=_ANSWER_SECONDS)
+            limits = urllib3.Timeout(connect=min(_CONNECT_SECONDS, self._seconds), read=self._seconds)
             self._pool = urllib3.PoolManager(timeout=limits, retries=False, headers=_headers())
         tries = 2 if method == "GET" else 1
         while True:

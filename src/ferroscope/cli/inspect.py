@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
+from click.core import ParameterSource
 
 from ferroscope.cli.client import Api, node_path
 from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.lookup import NODE_HELP, find, label
+from ferroscope.cli.lookup import find, label, node_argument
 from ferroscope.cli.output import Output, table, with_api
+from ferroscope.cli.selection import Selection, Wanted, resolve, selectors, settle
+from ferroscope.cli.text import many
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ferroscope.cli.watch import Ended, Target, Watch
+    from ferroscope.cli.watch import Ended, Watch
 
 _STARTABLE: Final = ("enroll", "manageable", "inspect failed")
 _UNDER_WAY: Final = ("inspecting", "inspect wait")
+_NAMED: Final = 50
 
 
 class _Inspect(click.Command):
@@ -37,7 +42,7 @@ class _Inspect(click.Command):
 
 
 @click.command()
-@click.argument("ident", metavar="NODE")
+@node_argument
 @click.option("--data", "file", type=click.File("rb"), help="Other data: a callback's body as JSON.")
 @with_api
 def reapply(api: Api, out: Output, *, ident: str, file: IO[bytes] | None) -> None:
@@ -61,15 +66,15 @@ def reapply(api: Api, out: Output, *, ident: str, file: IO[bytes] | None) -> Non
 
 @click.command(
     cls=_Inspect,
-    epilog="Exit code 0: all are inspected (without --watch and --wait: all are accepted). 1: some ended in error. "
-    "3: no such node. 4: the state does not permit it. 5: the service is out of reach. 6: --timeout has passed.",
+    epilog="--all, --failed, --state and patterns leave out nodes in maintenance and in use, and a terminal is asked "
+    "before their machines are power-cycled (--yes: not); a script is not asked. Exit code 0: all are inspected "
+    "(without --watch and --wait: all are accepted). 1: some inspections failed. 3: no such node. 4: the state does "
+    "not permit it. 5: the service is out of reach. 6: --timeout has passed.",
 )
-@click.argument("idents", metavar="[NODE...]", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="All nodes whose state permits it.")
-@click.option("--failed", is_flag=True, help="All nodes whose last inspection failed.")
+@selectors
 @click.option("-w", "--watch", is_flag=True, help="Show the progress until all have ended.")
 @click.option("--wait", is_flag=True, help="Wait until all have ended, and say only how.")
-@click.option("--join", is_flag=True, help="Take part in inspections that are under way already.")
+@click.option("--join", is_flag=True, help="Start nothing: follow inspections that are under way; waits, like --wait.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds to wait at the most.")
 @click.option("--limit", type=click.IntRange(min=1), help="At the most so many at a time; waits, like --wait.")
 @with_api
@@ -77,9 +82,7 @@ def inspect(
     api: Api,
     out: Output,
     *,
-    idents: tuple[str, ...],
-    everything: bool,
-    failed: bool,
+    wanted: Wanted,
     watch: bool,
     wait: bool,
     join: bool,
@@ -88,70 +91,48 @@ def inspect(
 ) -> None:
     """Inspect nodes: boot the ramdisk on them and learn their hardware.
 
-    Without --watch, --wait or --limit it returns as soon as the service has accepted. 'inspect reapply NODE' runs
-    the hooks once more over stored data (see its own --help).
+    The machines are power-cycled. Without --watch, --wait or --limit it returns as soon as the service has
+    accepted. 'inspect reapply NODE' runs the hooks once more over stored data (see its own --help).
     """
-    from ferroscope.cli.watch import Watch, verdict
+    from ferroscope.cli.watch import Target, Watch, verdict
 
-    if bool(idents) + everything + failed != 1:
-        raise click.UsageError(f"name the nodes, or use --all or --failed (one of the three). {NODE_HELP}")
-    if timeout is not None and not (watch or wait or limit):
+    waits = watch or wait or join or limit is not None
+    if timeout is not None and not waits:
         raise click.UsageError("--timeout needs --watch or --wait")
-    refused: list[Ended] = []
-    targets = _named(api, idents, refused) if idents else _all(api, out, _states(failed=failed, join=join))
-    started = Watch(api, targets, limit=limit, join=join)
+    chosen = resolve(api, wanted, states=_UNDER_WAY if join else _STARTABLE, spares=not join, inbox=join)
+    settle(out, wanted, chosen, does="follow" if join else "power-cycle and inspect", asks=not join)
+    if not join:
+        _mention_maintenance(out, chosen)
+    refused = _refused(chosen)
+    started = Watch(api, [Target(node["uuid"], label(node)) for node in chosen.nodes], limit=limit, join=join)
     started.total += len(refused)
     started.ended += refused
-    if watch or wait or limit:
-        _see_through(started, out, timeout, quiet=not watch)
+    if waits:
+        _see_through(started, out, wanted, timeout, quiet=not watch)
     else:
         started.let_go()
     _report(started, out, told=watch)
     raise click.exceptions.Exit(verdict(started.ended))
 
 
-def _named(api: Api, idents: tuple[str, ...], refused: list[Ended]) -> list[Target]:
-    from ferroscope.cli.watch import REFUSED, Ended, Target
+def _refused(chosen: Selection) -> list[Ended]:
+    from ferroscope.cli.watch import REFUSED, Ended
 
-    targets: dict[str, Target] = {}
-    for ident in idents:
-        try:
-            node = find(api, ident)
-        except Failure as exc:
-            if exc.exit_code not in (Exit.NOT_FOUND, Exit.CONFLICT):
-                raise
-            code = Exit(exc.exit_code)
-            refused.append(Ended(node=ident, uuid="", result=REFUSED, error=exc.message, code=code))
-        else:
-            targets[node["uuid"]] = Target(node["uuid"], label(node))
-    return list(targets.values())
+    return [
+        Ended(node=ident, uuid="", result=REFUSED, error=failure.message, code=Exit(failure.exit_code))
+        for ident, failure in chosen.failures.items()
+    ]
 
 
-def _states(*, failed: bool, join: bool) -> tuple[str, ...]:
-    """Return the provision states whose nodes --all or --failed mean."""
-    states = ("inspect failed",) if failed else _STARTABLE
-    return (*states, *_UNDER_WAY) if join else states
+def _mention_maintenance(out: Output, chosen: Selection) -> None:
+    """Who names a node that is in maintenance may do this to it, but may not know that it is."""
+    for node in chosen.nodes:
+        if node["maintenance"]:
+            reason = f" ({node['maintenance_reason']})" if node["maintenance_reason"] else ""
+            out.say(f"{label(node)} is in maintenance{reason}; it is inspected because it was named")
 
 
-def _all(api: Api, out: Output, states: tuple[str, ...]) -> list[Target]:
-    """Return all nodes in these states, and say what is left out."""
-    from collections import Counter
-
-    from ferroscope.cli.watch import Target
-
-    left: Counter[str] = Counter()
-    targets = []
-    for node in api.pages("/v1/nodes", "nodes", fields=("uuid", "name", "provision_state")):
-        if node["provision_state"] in states:
-            targets.append(Target(node["uuid"], label(node)))
-        else:
-            left[node["provision_state"]] += 1
-    if left:
-        out.say(f"left out: {', '.join(f'{count} {state}' for state, count in sorted(left.items()))}")
-    return targets
-
-
-def _see_through(watch: Watch, out: Output, timeout: float | None, *, quiet: bool) -> None:
+def _see_through(watch: Watch, out: Output, wanted: Wanted, timeout: float | None, *, quiet: bool) -> None:
     from ferroscope.cli.progress import Display, display, follow
 
     try:
@@ -159,24 +140,41 @@ def _see_through(watch: Watch, out: Output, timeout: float | None, *, quiet: boo
             shown.update(watch, watch.ended)
             follow(watch, shown, timeout=timeout)
     except KeyboardInterrupt:
-        click.echo(f"interrupted: {len(watch.active)} inspections go on", err=True)
-        click.echo("  follow them again: ferroscope inspect --all --join --watch", err=True)
+        active = len(watch.active)
+        left = f"; {many(len(watch.waiting), 'node was', 'nodes were')} not started" if watch.waiting else ""
+        click.echo(f"interrupted: {many(active, 'inspection continues', 'inspections continue')}{left}", err=True)
+        if active:
+            click.echo(f"  follow again: {_again(wanted, watch)}", err=True)
         raise
+
+
+def _again(wanted: Wanted, watch: Watch) -> str:
+    """Return the command that follows what was asked for, and starts nothing."""
+    nodes = wanted.words
+    if wanted.failed or wanted.state:
+        # These nodes are in another state now.
+        names = [watch.label(uuid) for uuid in watch.active]
+        nodes = names if len(names) <= _NAMED else ["--all"]
+    context = click.get_current_context()
+    url = ["--url", context.params["url"]] if context.get_parameter_source("url") == ParameterSource.COMMANDLINE else []
+    return shlex.join(["ferroscope", "inspect", *nodes, "--join", "--watch", *url])
 
 
 def _report(watch: Watch, out: Output, *, told: bool) -> None:
     """Show how everything ended; failures only where they were not ``told`` while it went on."""
-    from ferroscope.cli.progress import phases
-    from ferroscope.cli.watch import as_data
+    from ferroscope.cli.progress import phases, shown_result
+    from ferroscope.cli.watch import NOT_STARTED, STILL_RUNNING, as_data
 
-    bad = [] if told else [end for end in watch.ended if end.code]
-    rows = [(end.node, end.result, end.reason or "", end.error or "", end.hint or "") for end in bad]
+    # A number is enough of those that nothing happened to; there may be thousands of them.
+    quiet = {NOT_STARTED} | ({STILL_RUNNING} if watch.counts()[STILL_RUNNING] > _NAMED else set())
+    bad = [] if told else [end for end in watch.ended if end.code and end.result not in quiet]
+    rows = [(end.node, shown_result(end), end.reason or "", end.error or "", end.hint or "") for end in bad]
 
     def draw(screen: Console) -> None:
         if rows:
             screen.print(table(("NODE", "RESULT", "REASON", "WHAT", "WHAT TO DO"), rows))
         screen.print(
-            ", ".join(f"{count} {name}" for name, count in phases(watch.counts())) or "there was nothing to do"
+            ", ".join(f"{count:,} {name}" for name, count in phases(watch.counts())) or "there was nothing to do"
         )
 
     out.show([as_data(end) for end in watch.ended], draw)

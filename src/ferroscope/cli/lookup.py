@@ -6,6 +6,7 @@ looked for here, in the ``…_address`` fields of every node's ``driver_info``.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -19,8 +20,24 @@ from ferroscope.domain import macs
 
 NODE_HELP: Final = "NODE is a name, a UUID, a MAC address or a BMC address."
 
-node_argument = click.argument("ident", metavar="NODE")
-nodes_argument = click.argument("idents", metavar="NODE...", nargs=-1, required=True)
+_COMPLETED: Final = 200
+
+
+def complete_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names of nodes that begin so, for the shell; none where the service does not answer at once."""
+    from ferroscope.cli.client import DEFAULT_URL
+    from ferroscope.domain.names import natural
+
+    url = next((found for at in (ctx, ctx.parent, ctx.find_root()) if at and (found := at.params.get("url"))), None)
+    try:
+        api = Api(str(url or os.environ.get("FERROSCOPE_URL") or DEFAULT_URL), patience=0.0, seconds=2.0)
+        names = [node["name"] for node in api.pages("/v1/nodes", "nodes", fields=("uuid", "name"))]
+    except Failure:
+        return []
+    return sorted((name for name in names if name and name.startswith(incomplete)), key=natural)[:_COMPLETED]
+
+
+node_argument = click.argument("ident", metavar="NODE", shell_complete=complete_names)
 
 _ENOUGH: Final = ("uuid", "name", "provision_state")
 

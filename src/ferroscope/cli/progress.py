@@ -19,15 +19,26 @@ from ferroscope.cli.watch import FINISHED, Ended, Watch
 if TYPE_CHECKING:
     from rich.console import Console
 
-_PHASES: Final = ("to start", "accepted", "inspecting", "inspect wait", "finished", "error", "refused", "timed out")
+_PHASES: Final = {
+    "to start": "to start",
+    "accepted": "accepted",
+    "inspecting": "inspecting",
+    "inspect wait": "inspect wait",
+    "finished": "finished",
+    "error": "failed",
+    "refused": "refused",
+    "still running": "still running",
+    "not started": "not started",
+}
 _STYLES: Final = {
     "to start": "dim",
     "inspecting": "cyan",
     "inspect wait": "blue",
     "finished": "green",
-    "error": "bold red",
+    "failed": "bold red",
     "refused": "bold red",
-    "timed out": "yellow",
+    "still running": "yellow",
+    "not started": "yellow",
 }
 _LINE_EVERY: Final = 1.0
 _LOOK_EVERY: Final = 0.25
@@ -113,7 +124,7 @@ class LiveDisplay(Display):
         for end in ended:
             if end.result != FINISHED:
                 self.say(failure(end), style="red")
-        shown = "  ".join(f"[{_STYLES[name]}]{count} {name}[/]" for name, count in phases(watch.counts()))
+        shown = "  ".join(f"[{_STYLES.get(name, 'none')}]{count} {name}[/]" for name, count in phases(watch.counts()))
         self._progress.update(self._task, total=watch.total, completed=len(watch.ended), phases=shown)
 
     def say(self, text: Any, style: str = "") -> None:
@@ -148,11 +159,17 @@ class LineDisplay(Display):
 
 def phases(counts: Counter[str]) -> list[tuple[str, int]]:
     """Return the phases in which there is anybody, in the order in which nodes pass through them."""
-    return [(name, counts[name]) for name in _PHASES if counts[name]]
+    return [(shown, counts[name]) for name, shown in _PHASES.items() if counts[name]]
+
+
+def shown_result(end: Ended) -> str:
+    """Return the result as people read it."""
+    return _PHASES.get(end.result, end.result)
 
 
 def failure(end: Ended) -> str:
     """Return what became of a node, why, and what to do."""
     reason = f" ({end.reason})" if end.reason else ""
-    text = f"{end.node}: {end.result}: {end.error}{reason}"
+    result = shown_result(end)
+    text = f"{end.node}: {result}: {end.error}{reason}" if end.error else f"{end.node}: {result}{reason}"
     return clean(f"{text}\n    {end.hint}" if end.hint else text)

@@ -28,6 +28,11 @@ def short(text: str, most: int = _MOST) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
+def many(count: int, noun: str, plural: str | None = None) -> str:
+    """Return ``1 node``, ``2,000 nodes``."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
 def _escaped(found: re.Match[str]) -> str:
     code = ord(found[0])
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -21,7 +21,8 @@ FINISHED: Final = "finished"
 ERROR: Final = "error"
 ACCEPTED: Final = "accepted"
 REFUSED: Final = "refused"
-TIMED_OUT: Final = "timed out"
+STILL_RUNNING: Final = "still running"
+NOT_STARTED: Final = "not started"
 
 _ACTIVE: Final = ("inspecting", "inspect wait")
 _FEW: Final = 8
@@ -51,7 +52,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 class Watch:
     """``waiting`` are not started yet, ``active`` (UUID -> provision state) are under way, ``ended`` are over.
 
-    With ``join`` an inspection that is under way already is seen through as if it were ours.
+    With ``join`` nothing is started: it follows what is under way, and tells how the rest has ended.
     """
 
     def __init__(
@@ -81,7 +82,11 @@ class Watch:
     @property
     def may_start(self) -> bool:
         """Whether there is another node to be started, and the limit permits it now."""
-        return bool(self.waiting) and (self._limit is None or len(self.active) < self._limit)
+        return bool(self.waiting) and (self._join or self._limit is None or len(self.active) < self._limit)
+
+    def label(self, uuid: str) -> str:
+        """Return how a person calls a node that was started."""
+        return self._targets[uuid].label
 
     def counts(self) -> Counter[str]:
         """Return how many nodes are in each phase."""
@@ -103,7 +108,7 @@ class Watch:
         """Start as many as the limit permits, at the most ``most``."""
         while self.may_start and most > 0:
             target = self.waiting[0]
-            refusal = self._start(target)
+            refusal = None if self._join else self._start(target)
             self.waiting.popleft()
             most -= 1
             if refusal is not None:
@@ -114,14 +119,13 @@ class Watch:
             self.active[target.uuid] = _ACTIVE[0]
 
     def _start(self, target: Target) -> ApiError | None:
-        """Start an inspection, or join the one that is under way; return why neither was possible."""
+        """Start an inspection; return why that was not possible."""
         try:
             self._api.put(node_path(target.uuid, "states", "provision"), {"target": "inspect"})
         except ApiError as exc:
             if exc.exit_code == Exit.UNREACHABLE:
                 raise
-            joined = self._join and exc.exit_code == Exit.CONFLICT and self._state(target.uuid) in _ACTIVE
-            return None if joined else exc
+            return exc
         return None
 
     def let_go(self) -> None:
@@ -132,11 +136,11 @@ class Watch:
         self.active.clear()
 
     def give_up(self) -> None:
-        """Regard what is not over yet as timed out; the service goes on with what was started."""
+        """Wait no longer for what is not over yet; the service goes on with what was started."""
         for uuid, state in self.active.items():
-            self._end(self._targets[uuid], TIMED_OUT, error=f"still {state}", code=Exit.TIMED_OUT)
+            self._end(self._targets[uuid], STILL_RUNNING, error=f"still {state}", code=Exit.TIMED_OUT)
         for target in self.waiting:
-            self._end(target, TIMED_OUT, error="not started", code=Exit.TIMED_OUT)
+            self._end(target, NOT_STARTED, code=Exit.TIMED_OUT)
         self.active.clear()
         self.waiting.clear()
 
@@ -175,8 +179,12 @@ class Watch:
         except ApiError as exc:
             if exc.status != 404:
                 raise
-            found = []
-        newest: Json = found[0] if found else {"state": ERROR, "error": "the node was deleted"}
+            found = [{"state": ERROR, "error": "the node was deleted"}]
+        if not found and self._join:
+            del self.active[uuid]
+            self._end(target, REFUSED, error="it was never inspected, so there is nothing to join", code=Exit.CONFLICT)
+            return
+        newest: Json = found[0] if found else {"state": ERROR, "error": "its inspection was deleted"}
         if newest["state"] not in (FINISHED, ERROR):
             return
         del self.active[uuid]

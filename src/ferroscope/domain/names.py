@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+_NUMBERS: Final = re.compile(r"([0-9]{1,18})")
 _UUID: Final = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}\Z", re.ASCII)
 _NAME: Final = re.compile(r"[A-Za-z0-9._~-]{1,255}\Z", re.ASCII)
 _GROUP: Final = re.compile(r"[a-z0-9._-]{0,255}\Z", re.ASCII)
@@ -20,6 +21,13 @@ NAME: Final = (
     f"1 to 255 letters, digits, '-', '.', '_' or '~', no UUID, and none of {', '.join(sorted(_STEPS | _RESERVED))}"
 )
 """What a name is, for messages."""
+
+
+def natural(text: str) -> tuple[tuple[int, int, str], ...]:
+    """Return by what people order names: ``sim-2`` is before ``sim-10``, and letters' case is nothing."""
+    return tuple(
+        (0, int(part), part) if part.isdigit() else (1, 0, part) for part in _NUMBERS.split(text.lower()) if part
+    )
 
 
 def is_uuid(text: str) -> bool:

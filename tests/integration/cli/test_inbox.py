@@ -82,6 +82,6 @@ def test_a_rejected_machine_is_listed_and_may_be_readmitted(service: Service, sh
 
 
 def test_an_enrolled_node_has_nothing_to_be_decided_about(shell: Shell) -> None:
-    shell("node", "create", "n1", check=0)
+    shell("node", "create", "--driver", "fake-hardware", "n1", check=0)
     assert "was enrolled, not discovered" in shell("node", "approve", "n1", check=Exit.CONFLICT).stdout
     assert "was enrolled, not discovered" in shell("node", "reject", "n1", check=Exit.CONFLICT).stdout

@@ -43,7 +43,7 @@ def test_programs_get_one_document_and_the_progress_elsewhere(running: Shell, na
 @pytest.mark.parametrize("fleet", [("sim-ramdisk-error-1", "sim-power-fail-2")], indirect=True)
 def test_failures_are_told_with_reason_and_hint_and_decide_the_exit_code(running: Shell, names: list[str]) -> None:
     result = running("inspect", "--all", "--wait", "--timeout", "30", check=Exit.FAILURE)
-    assert result.stdout.splitlines()[-1] == "3 finished, 2 error"
+    assert result.stdout.splitlines()[-1] == "3 finished, 2 failed"
     assert "ramdisk-error" in result.stdout
     assert "bmc-refused" in result.stdout
     assert "check the account's rights" in result.stdout
@@ -57,7 +57,7 @@ def test_failures_are_told_with_reason_and_hint_and_decide_the_exit_code(running
 @pytest.mark.parametrize("fleet", [("sim-timeout-1",)], indirect=True)
 def test_the_timeout_ends_the_watch_but_not_the_inspection(running: Shell, names: list[str]) -> None:
     ends = running.json("inspect", "sim-timeout-1", "--watch", "--timeout", "1", check=Exit.TIMED_OUT)
-    assert (ends[0]["result"], ends[0]["error"]) == ("timed out", "still inspect wait")
+    assert (ends[0]["result"], ends[0]["error"]) == ("still running", "still inspect wait")
     assert running.json("node", "show", "sim-timeout-1")["provision_state"] == "inspect wait"
 
 

@@ -14,11 +14,13 @@ from tests.integration.api.service import Service, callback_body
 from tests.integration.cli.console import Shell
 from tests.support import examples
 
+CREATE = ("node", "create", "--driver", "fake-hardware")
+
 
 def test_a_node_is_enrolled_with_its_ports_and_documents(shell: Shell) -> None:
     one, two = examples.mac(), examples.mac()
     node = shell.json(
-        "node", "create", "n1", "--port", one.upper(), "--port", two, "-d", "ipmi_address=10.0.0.5",
+        *CREATE, "n1", "--port", one.upper(), "--port", two, "-d", "ipmi_address=10.0.0.5",
         "-d", "ipmi_port:=623", "-p", "cpus:=8", "-e", "rack=A1", "--owner", "ops", "--description", "new",
     )  # fmt: skip
     assert node["provision_state"] == "enroll"
@@ -29,22 +31,43 @@ def test_a_node_is_enrolled_with_its_ports_and_documents(shell: Shell) -> None:
 
 
 def test_creating_tells_people_how_to_go_on(shell: Shell) -> None:
-    assert "next: ferroscope inspect n1 --watch" in shell.lines("node", "create", "n1")
+    lines = shell.lines("node", "create", "--driver", "fake-hardware", "n1")
+    assert "ferroscope node manage n1 --wait" in lines[-1]
+
+
+@pytest.mark.parametrize("arguments", [(), ("n1",), ("--driver", "fake-hardware"), ("--port", "52:54:00:00:00:01")])
+def test_a_node_needs_a_driver_and_something_to_be_found_by(shell: Shell, arguments: tuple[str, ...]) -> None:
+    result = shell("node", "create", *arguments, check=Exit.USAGE)
+    assert ("fake-hardware" in result.stderr) == ("--driver" not in arguments)
+    assert shell.json("node", "list") == []
 
 
 def test_a_node_whose_port_is_taken_is_not_created(shell: Shell) -> None:
     mac = examples.mac()
-    shell("node", "create", "n1", "--port", mac, check=0)
-    result = shell("node", "create", "n2", "--port", examples.mac(), "--port", mac, check=Exit.CONFLICT)
+    shell("node", "create", "--driver", "fake-hardware", "n1", "--port", mac, check=0)
+    result = shell(
+        "node",
+        "create",
+        "--driver",
+        "fake-hardware",
+        "n2",
+        "--port",
+        examples.mac(),
+        "--port",
+        mac,
+        check=Exit.CONFLICT,
+    )
     assert mac in result.stderr
-    assert "The node was not created." in result.stderr
+    assert "node n1 has it" in result.stderr
     assert [node["name"] for node in shell.json("node", "list")] == ["n1"]
     assert len(shell.json("node", "ports", "n1")) == 1
 
 
 def test_a_taken_name_is_a_conflict(shell: Shell) -> None:
-    shell("node", "create", "n1", check=0)
-    assert "n1 is in use already" in shell("node", "create", "n1", check=Exit.CONFLICT).stderr
+    shell("node", "create", "--driver", "fake-hardware", "n1", check=0)
+    assert (
+        "n1 is in use already" in shell("node", "create", "--driver", "fake-hardware", "n1", check=Exit.CONFLICT).stderr
+    )
 
 
 def test_an_unknown_driver_is_a_failure_that_names_the_known_ones(shell: Shell) -> None:
@@ -54,8 +77,29 @@ def test_an_unknown_driver_is_a_failure_that_names_the_known_ones(shell: Shell) 
 @pytest.mark.parametrize("spelling", ["name", "uuid", "mac", "mac-dashes", "bmc", "bmc-port"])
 def test_a_node_has_many_names(shell: Shell, spelling: str) -> None:
     mac = examples.mac()
-    node = shell.json("node", "create", "n1", "--port", mac, "-d", "redfish_address=https://bmc1.example:8443/redfish")
-    shell("node", "create", "n2", "--port", examples.mac(), "-d", "redfish_address=https://bmc2.example", check=0)
+    node = shell.json(
+        "node",
+        "create",
+        "--driver",
+        "fake-hardware",
+        "n1",
+        "--port",
+        mac,
+        "-d",
+        "redfish_address=https://bmc1.example:8443/redfish",
+    )
+    shell(
+        "node",
+        "create",
+        "--driver",
+        "fake-hardware",
+        "n2",
+        "--port",
+        examples.mac(),
+        "-d",
+        "redfish_address=https://bmc2.example",
+        check=0,
+    )
     spelled = {
         "name": "n1",
         "uuid": node["uuid"],
@@ -72,7 +116,7 @@ def test_a_node_has_many_names(shell: Shell, spelling: str) -> None:
     ["n9", "52:54:00:00:00:99", "52-54-00-00-00-99", "10.9.9.9", "00000000-0000-4000-8000-000000000000", "a b"],
 )
 def test_a_node_that_is_not_there_has_its_own_exit_code(shell: Shell, ident: str) -> None:
-    shell("node", "create", "n1", check=0)
+    shell("node", "create", "--driver", "fake-hardware", "n1", check=0)
     result = shell("node", "show", ident, check=Exit.NOT_FOUND)
     assert result.stdout == ""
     assert f"there is no node {ident}" in result.stderr
@@ -81,7 +125,7 @@ def test_a_node_that_is_not_there_has_its_own_exit_code(shell: Shell, ident: str
 
 def test_an_address_that_two_bmcs_have_is_a_conflict_that_names_the_nodes(shell: Shell) -> None:
     for name in ("n1", "n2"):
-        shell("node", "create", name, "-d", "sim_address=127.0.0.1:6390", check=0)
+        shell("node", "create", "--driver", "fake-hardware", name, "-d", "sim_address=127.0.0.1:6390", check=0)
     assert "n1, n2" in shell("node", "show", "127.0.0.1", check=Exit.CONFLICT).stderr
 
 
@@ -109,7 +153,7 @@ def test_a_list_longer_than_a_page_is_shown_whole(shell: Shell, service: Service
 
 
 def test_fields_are_those_that_are_asked_for_in_their_order(shell: Shell) -> None:
-    shell("node", "create", "n1", "-p", "cpus:=8", check=0)
+    shell("node", "create", "--driver", "fake-hardware", "n1", "-p", "cpus:=8", check=0)
     assert shell.json("node", "list", "--fields", "properties,name") == [{"properties": {"cpus": 8}, "name": "n1"}]
     assert shell.lines("node", "list", "--fields", "properties,name") == ["PROPERTIES  NAME", "cpus = 8    n1"]
     assert "not valid" in shell("node", "list", "--fields", "colour", check=Exit.FAILURE).stderr
@@ -122,7 +166,7 @@ def test_an_empty_list_tells_people_how_to_begin(shell: Shell) -> None:
 
 
 def test_the_three_formats_tell_the_same(shell: Shell) -> None:
-    shell("node", "create", "n1", check=0)
+    shell("node", "create", "--driver", "fake-hardware", "n1", check=0)
     assert yaml.safe_load(shell("node", "list", "-o", "yaml", check=0).stdout) == shell.json("node", "list")
     header, row = shell.lines("node", "list")
     assert header.split()[:4] == ["NAME", "UUID", "STATE", "POWER"]
@@ -131,7 +175,22 @@ def test_the_three_formats_tell_the_same(shell: Shell) -> None:
 
 def test_setting_changes_what_is_named_and_nothing_else(shell: Shell) -> None:
     old, new = examples.mac(), examples.mac()
-    shell("node", "create", "n1", "--port", old, "-d", "user=a", "-d", "password=b", "-p", "cpus:=8", check=0)
+    shell(
+        "node",
+        "create",
+        "--driver",
+        "fake-hardware",
+        "n1",
+        "--port",
+        old,
+        "-d",
+        "user=a",
+        "-d",
+        "password=b",
+        "-p",
+        "cpus:=8",
+        check=0,
+    )
     shell(
         "node", "set", "n1", "--name", "n2", "-d", "user=c", "-p", "tilde~/slash=1", "--unset", "properties/cpus",
         "--maintenance", "--add-port", new, "--remove-port", old, check=0,
@@ -147,15 +206,15 @@ def test_setting_changes_what_is_named_and_nothing_else(shell: Shell) -> None:
 
 def test_a_port_of_another_node_is_not_removed(shell: Shell) -> None:
     mac = examples.mac()
-    shell("node", "create", "n1", "--port", mac, check=0)
-    shell("node", "create", "n2", check=0)
+    shell("node", "create", "--driver", "fake-hardware", "n1", "--port", mac, check=0)
+    shell("node", "create", "--driver", "fake-hardware", "n2", check=0)
     assert "no port with the MAC" in shell("node", "set", "n2", "--remove-port", mac, check=Exit.NOT_FOUND).stderr
     assert len(shell.json("node", "ports", "n1")) == 1
 
 
 def test_deleting_many_goes_on_after_a_failure_and_tells_of_it(shell: Shell) -> None:
     for name in ("n1", "n2"):
-        shell("node", "create", name, check=0)
+        shell("node", "create", "--driver", "fake-hardware", name, check=0)
     results = shell.json("node", "delete", "n1", "n9", "n2", check=Exit.NOT_FOUND)
     assert [(result["node"], result["result"]) for result in results] == [
         ("n1", "deleted"),
@@ -172,7 +231,7 @@ def test_a_node_under_inspection_is_not_deleted(shell: Shell, service: Service) 
 
 def test_ports_and_validation_are_shown(shell: Shell) -> None:
     mac = examples.mac()
-    shell("node", "create", "n1", "--port", mac, check=0)
+    shell("node", "create", "--driver", "fake-hardware", "n1", "--port", mac, check=0)
     assert shell.lines("node", "ports", "n1")[1].split()[0] == mac
     assert shell.json("node", "validate", "n1")["inspect"]["result"] is True
 
@@ -269,7 +328,7 @@ def test_a_timeline_shows_the_newest_inspection_or_all_of_them(shell: Shell, ser
 def test_an_identifier_that_is_empty_or_a_dot_names_no_node(
     shell: Shell, command: tuple[str, ...], nothing: str
 ) -> None:
-    shell("node", "create", "one", check=0)
+    shell("node", "create", "--driver", "fake-hardware", "one", check=0)
     result = shell(*command, nothing)
     assert result.exit_code in (Exit.NOT_FOUND, Exit.FAILURE)
     assert f"nothing can be named {nothing!r}" in result.output
@@ -287,7 +346,7 @@ def test_an_inventory_that_cannot_be_written_is_told_in_a_sentence(
 
 @pytest.mark.parametrize("inventory", [5, {"interfaces": 5}, {"interfaces": [5], "memory": "x", "disks": {}}])
 def test_an_inventory_of_any_shape_is_shown(shell: Shell, monkeypatch: pytest.MonkeyPatch, inventory: object) -> None:
-    shell("node", "create", "one", check=0)
+    shell("node", "create", "--driver", "fake-hardware", "one", check=0)
     monkeypatch.setattr(stored, "fetch", lambda *_: {"inventory": inventory, "plugin_data": [5]})
     for command in (("node", "inventory"), ("inventory", "show"), ("node", "lldp")):
         shell(*command, "one", check=0)
@@ -295,8 +354,8 @@ def test_an_inventory_of_any_shape_is_shown(shell: Shell, monkeypatch: pytest.Mo
 
 def test_where_one_change_is_refused_none_is_made(shell: Shell) -> None:
     taken, old, new = examples.mac(), examples.mac(), examples.mac()
-    shell("node", "create", "other", "--port", taken, check=0)
-    shell("node", "create", "one", "--port", old, check=0)
+    shell("node", "create", "--driver", "fake-hardware", "other", "--port", taken, check=0)
+    shell("node", "create", "--driver", "fake-hardware", "one", "--port", old, check=0)
     before = shell.json("node", "show", "one")
     change = ("node", "set", "one", "-p", "a=1", "--add-port", new, "--remove-port", old)
     shell(*change, "--add-port", taken, check=Exit.CONFLICT)

@@ -163,7 +163,7 @@ def test_a_watch_survives_a_service_that_is_killed_and_started_again(programs: l
 
 def test_an_interrupted_watch_says_that_the_inspections_go_on(programs: list[Program], tmp_path: Path) -> None:
     url, _ = _service(programs, tmp_path / "service")
-    Shell(url)("node", "create", "n1", check=0)
+    Shell(url)("node", "create", "--driver", "fake-hardware", "n1", check=0)
     watch = start(programs, tmp_path / "watch", "inspect", "n1", "--watch", "--url", url)
     assert until(lambda: watch.said("inspect wait"), seconds=20)
     watch.process.send_signal(signal.SIGINT)
@@ -174,7 +174,7 @@ def test_an_interrupted_watch_says_that_the_inspections_go_on(programs: list[Pro
 
 
 def test_a_terminal_gets_a_bar_and_colour(running: Shell) -> None:
-    running("node", "create", "bar", check=0)
+    running("node", "create", "--driver", "fake-hardware", "bar", check=0)
     shown = _on_terminal("inspect", "bar", "--watch", "--timeout", "1", "--url", running.url)
     running("node", "abort", "bar", "--wait", check=0)
     running("node", "delete", "bar", check=0)
@@ -187,7 +187,7 @@ def test_a_watched_status_tells_of_each_change(programs: list[Program], tmp_path
     url, _ = _service(programs, tmp_path / "service")
     status = start(programs, tmp_path / "status", "status", "--watch", "--url", url)
     assert until(lambda: status.said("no nodes"), seconds=10)
-    Shell(url)("node", "create", "n1", check=0)
+    Shell(url)("node", "create", "--driver", "fake-hardware", "n1", check=0)
     assert until(lambda: status.said("1 enroll"), seconds=10)
     status.process.send_signal(signal.SIGINT)
     assert status.process.wait(10) == Exit.INTERRUPTED

@@ -16,7 +16,7 @@ from tests.support import examples
 def node(running: Shell) -> Iterator[str]:
     """Give the name of a new node."""
     name = f"verbs-{examples.uuid()[:8]}"
-    running("node", "create", name, "--port", examples.mac(), check=0)
+    running("node", "create", "--driver", "fake-hardware", name, "--port", examples.mac(), check=0)
     yield name
     if running.json("node", "show", name)["provision_state"] in ("inspecting", "inspect wait"):
         running("node", "abort", name, "--wait", check=0)
@@ -32,6 +32,14 @@ def test_a_node_is_managed_and_provided(running: Shell, node: str) -> None:
     assert state(running, node) == "manageable"
     running("node", "provide", node, check=0)
     assert state(running, node) == "available"
+
+
+def test_what_is_missing_before_a_new_node_can_be_managed_is_said(running: Shell) -> None:
+    lines = running.lines("node", "create", "incomplete", "--driver", "sim")
+    assert "sim_node" in lines[-2]
+    assert "ferroscope node set incomplete" in lines[-1]
+    assert "ferroscope driver properties sim" in lines[-1]
+    running("node", "delete", "incomplete", check=0)
 
 
 def test_a_verb_that_the_state_does_not_take_is_a_conflict_that_says_what_it_takes(running: Shell, node: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from ferroscope.cli.client import Api
 from ferroscope.cli.exits import Exit
-from ferroscope.cli.watch import ACCEPTED, ERROR, FINISHED, REFUSED, TIMED_OUT, Target, Watch, verdict
+from ferroscope.cli.watch import ACCEPTED, ERROR, FINISHED, NOT_STARTED, REFUSED, STILL_RUNNING, Target, Watch, verdict
 from ferroscope.domain.states import Event, State
 from tests.integration.api.service import Service
 from tests.support import examples
@@ -98,23 +98,22 @@ def test_a_refused_start_ends_at_once_with_the_reason(api: Api, service: Service
     assert watch.over
 
 
-def test_joining_follows_what_is_under_way(api: Api, service: Service) -> None:
-    targets = enrol(service, 2)
+def test_joining_follows_what_is_under_way_and_starts_nothing(api: Api, service: Service) -> None:
+    targets = enrol(service, 3)
     service.wait(targets[0].uuid)
-    watch = Watch(api, targets, join=True)
-    assert watch.step() == []
-    assert len(watch.active) == 2
+    service.inspect(targets[1].uuid)
+    watch = Watch(api, targets, join=True, limit=1)
+    watch.step()
     service.step(targets[0].uuid, Event.CONTINUE)
     service.step(targets[0].uuid, Event.FINISH)
-    assert [ended.node for ended in watch.step()] == ["n0"]
-
-
-def test_joining_does_not_make_an_illegal_start_legal(api: Api, service: Service) -> None:
-    (target,) = enrol(service, 1)
-    service.inspect(target.uuid)
-    service.bare_metal.put(f"/v1/nodes/{target.uuid}/states/provision", {"target": "provide"})
-    watch = Watch(api, [target], join=True)
-    assert [ended.result for ended in watch.step()] == [REFUSED]
+    while not watch.over:
+        watch.step()
+    assert {ended.node: (ended.result, ended.code) for ended in watch.ended} == {
+        "n0": (FINISHED, Exit.OK),
+        "n1": (FINISHED, Exit.OK),
+        "n2": (REFUSED, Exit.CONFLICT),
+    }
+    assert under_way(service, targets) == 0
 
 
 def test_a_node_that_is_deleted_meanwhile_ends_in_error(api: Api, service: Service) -> None:
@@ -137,8 +136,8 @@ def test_giving_up_tells_started_from_not_started(api: Api, service: Service) ->
     watch.step()
     watch.give_up()
     assert [(ended.result, ended.error) for ended in watch.ended] == [
-        (TIMED_OUT, "still inspecting"),
-        (TIMED_OUT, "not started"),
+        (STILL_RUNNING, "still inspecting"),
+        (NOT_STARTED, None),
     ]
     assert watch.over
     assert verdict(watch.ended) is Exit.TIMED_OUT

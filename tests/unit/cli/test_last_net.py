@@ -15,7 +15,7 @@ from tests.unit.cli.running import run
 
 @pytest.mark.parametrize(
     "arguments",
-    [("node", "show", "\udcff"), ("search", "\udcff"), ("node", "create", "\udcff"), ("inventory", "diff", "\udcff")],
+    [("node", "show", "\udcff"), ("search", "\udcff"), ("node", "delete", "\udcff"), ("inventory", "diff", "\udcff")],
     ids=ascii,
 )
 def test_an_argument_that_is_not_utf8_is_a_usage_error(arguments: tuple[str, ...]) -> None:

@@ -33,7 +33,7 @@ def test_the_exit_code_is_that_of_the_worst_end(codes: list[Exit], sum_of_them: 
 
 def test_a_failure_is_told_with_its_reason_and_what_to_do() -> None:
     end = Ended(node="n1", uuid="1", result=ERROR, reason="timeout", error="no callback", hint="Check DHCP.")
-    assert failure(end) == "n1: error: no callback (timeout)\n    Check DHCP."
+    assert failure(end) == "n1: failed: no callback (timeout)\n    Check DHCP."
 
 
 def test_phases_are_told_in_the_order_in_which_nodes_pass_through_them() -> None:

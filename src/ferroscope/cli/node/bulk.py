@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 
 import click
 
-from ferroscope.cli.client import Api, Json
+from ferroscope.cli.client import Json
 from ferroscope.cli.exits import Failure, worst
-from ferroscope.cli.lookup import find, label
+from ferroscope.cli.lookup import label
 from ferroscope.cli.output import Output, table
+from ferroscope.cli.selection import Selection
 
 
 def each(
-    api: Api,
     out: Output,
-    idents: Iterable[str],
+    chosen: Selection,
     act: Callable[[Json], object],
     *,
     done: str,
@@ -28,7 +28,7 @@ def each(
     Ends the command where any failed: with the code of the failures where all have the same, else 1.
     """
     nodes: dict[str, Json] = {}
-    failures: dict[str, Failure] = {}
+    failures = chosen.failures
 
     def attempt(ident: str, work: Callable[[], object]) -> None:
         try:
@@ -36,20 +36,22 @@ def each(
         except Failure as exc:
             failures[ident] = exc
 
-    def ask(ident: str) -> None:
-        node = find(api, ident)
+    def ask(ident: str, node: Json) -> None:
         act(node)
         nodes[ident] = node
 
-    asked = list(dict.fromkeys(idents))
-    for ident in asked:
-        attempt(ident, partial(ask, ident))
+    for ident, found in chosen.found.items():
+        if not isinstance(found, Failure):
+            attempt(ident, partial(ask, ident, found))
     if wait is not None:
         for ident, node in nodes.items():
             attempt(ident, partial(wait, node))
-    results = [_result(ident, nodes.get(ident), failures.get(ident), done) for ident in asked]
+    results = [_result(ident, nodes.get(ident), failures.get(ident), done) for ident in chosen.found]
     rows = [(row["node"], row["result"], row["error"] or "") for row in results]
-    out.show(results, lambda screen: screen.print(table(("NODE", "RESULT", "ERROR"), rows)))
+    if rows or out.for_programs:
+        out.show(results, lambda screen: screen.print(table(("NODE", "RESULT", "ERROR"), rows)))
+    else:
+        out.say("there was nothing to do")
     if failures:
         raise click.exceptions.Exit(worst(list(failures.values())))
     return list(nodes.values())

@@ -8,9 +8,9 @@ import click
 
 from ferroscope.cli.client import Api, ApiError, Json, node_path, segment
 from ferroscope.cli.listing import Listing
-from ferroscope.cli.lookup import nodes_argument
 from ferroscope.cli.node.bulk import each
 from ferroscope.cli.output import Output, table, with_api
+from ferroscope.cli.selection import Selection, Wanted, resolve, selectors, settle
 from ferroscope.cli.text import short
 from ferroscope.cli.times import ago
 from ferroscope.domain.hardware import mapping, text
@@ -33,19 +33,28 @@ def inbox(api: Api, out: Output) -> None:
 
 
 @click.command("approve")
-@nodes_argument
+@selectors
 @with_api
-def approve(api: Api, out: Output, *, idents: tuple[str, ...]) -> None:
+def approve(api: Api, out: Output, *, wanted: Wanted) -> None:
     """Approve discovered nodes: from then on they are like enrolled ones."""
-    each(api, out, idents, lambda node: api.post(node_path(node["uuid"], "approve")), done="approved")
+    chosen = _waiting(api, out, wanted, "approve")
+    each(out, chosen, lambda node: api.post(node_path(node["uuid"], "approve")), done="approved")
 
 
 @click.command("reject")
-@nodes_argument
+@selectors
 @with_api
-def reject(api: Api, out: Output, *, idents: tuple[str, ...]) -> None:
+def reject(api: Api, out: Output, *, wanted: Wanted) -> None:
     """Delete discovered nodes, and do not discover their machines again."""
-    each(api, out, idents, lambda node: api.post(node_path(node["uuid"], "reject")), done="rejected")
+    chosen = _waiting(api, out, wanted, "reject")
+    each(out, chosen, lambda node: api.post(node_path(node["uuid"], "reject")), done="rejected")
+
+
+def _waiting(api: Api, out: Output, wanted: Wanted, does: str) -> Selection:
+    """Return the nodes that are meant; of selected ones those that wait in the inbox."""
+    chosen = resolve(api, wanted, only_inbox=True)
+    settle(out, wanted, chosen, does=does, asks=True)
+    return chosen
 
 
 @click.command("rejected")

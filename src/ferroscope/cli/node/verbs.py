@@ -10,12 +10,15 @@ from collections.abc import Callable
 from typing import Final
 
 import click
+import msgspec
 
 from ferroscope.cli.client import Api, Json, node_path
 from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.lookup import label, node_argument, nodes_argument
+from ferroscope.cli.lookup import label
 from ferroscope.cli.node.bulk import each
-from ferroscope.cli.output import Output, with_api
+from ferroscope.cli.output import Output, table, with_api
+from ferroscope.cli.selection import Selection, Wanted, resolve, selectors, settle
+from ferroscope.domain.provision import RESTING_VERBS
 
 _POLL: Final = 0.25
 _TARGETS: Final = {"on": "power on", "off": "power off", "reboot": "rebooting"}
@@ -38,11 +41,11 @@ def provision(api: Api, node: Json, target: str) -> None:
 
 
 @click.command("manage")
-@nodes_argument
+@selectors
 @wait_option
 @timeout_option
 @with_api
-def manage(api: Api, out: Output, *, idents: tuple[str, ...], wait: bool, timeout: float) -> None:
+def manage(api: Api, out: Output, *, wanted: Wanted, wait: bool, timeout: float) -> None:
     """Check that nodes can be managed, and bring them to 'manageable'."""
     patience = Patience(api, timeout)
 
@@ -51,46 +54,49 @@ def manage(api: Api, out: Output, *, idents: tuple[str, ...], wait: bool, timeou
         if now["provision_state"] != "manageable":
             raise Failure(now["last_error"] or f"{label(node)} is {now['provision_state']}")
 
-    _ask(api, out, idents, "manage", done="manageable", wait=managed if wait else None)
+    chosen = _chosen(api, out, wanted, "manage", frozenset(map(str, RESTING_VERBS["manage"])))
+    _ask(api, out, chosen, "manage", done="manageable", wait=managed if wait else None)
 
 
 @click.command("provide")
-@nodes_argument
+@selectors
 @with_api
-def provide(api: Api, out: Output, *, idents: tuple[str, ...]) -> None:
+def provide(api: Api, out: Output, *, wanted: Wanted) -> None:
     """Hand manageable nodes over for use: they become 'available'."""
-    each(api, out, idents, lambda node: provision(api, node, "provide"), done="available")
+    chosen = _chosen(api, out, wanted, "provide", frozenset(map(str, RESTING_VERBS["provide"])))
+    each(out, chosen, lambda node: provision(api, node, "provide"), done="available")
 
 
 @click.command("abort")
-@nodes_argument
+@selectors
 @wait_option
 @timeout_option
 @with_api
-def abort(api: Api, out: Output, *, idents: tuple[str, ...], wait: bool, timeout: float) -> None:
+def abort(api: Api, out: Output, *, wanted: Wanted, wait: bool, timeout: float) -> None:
     """Abort inspections that are under way."""
     patience = Patience(api, timeout)
 
     def ended(node: Json) -> None:
         patience.until(node, lambda now: now["provision_state"] not in _ACTIVE)
 
-    _ask(api, out, idents, "abort", done="aborted", wait=ended if wait else None)
+    chosen = resolve(api, wanted, states=_ACTIVE, inbox=True)
+    settle(out, wanted, chosen, does="abort the inspection of", asks=True)
+    _ask(api, out, chosen, "abort", done="aborted", wait=ended if wait else None)
 
 
-@click.command("power")
-@node_argument
-@click.argument("target", type=click.Choice(list(_TARGETS)), required=False)
+@click.command("power", epilog="--all and patterns leave out nodes in maintenance and in use.")
+@selectors
 @wait_option
 @timeout_option
 @with_api
-def power(api: Api, out: Output, *, ident: str, target: str | None, wait: bool, timeout: float) -> None:
-    """Show the power state of a node, or change it: on, off or reboot."""
+def power(api: Api, out: Output, *, wanted: Wanted, wait: bool, timeout: float) -> None:
+    """Show the power states of nodes, or change them: NODE... on, off or reboot as the last word."""
+    target = None
+    if wanted.idents and wanted.idents[-1] in _TARGETS:
+        target = wanted.idents[-1]
+        wanted = msgspec.structs.replace(wanted, idents=wanted.idents[:-1])
     if target is None:
-        from ferroscope.cli.lookup import find
-
-        node = find(api, ident, fields=_STATES)
-        shown = {name: node[name] for name in ("uuid", "name", "power_state", "target_power_state", "last_error")}
-        out.show(shown, lambda screen: screen.print(node["power_state"] or "unknown"))
+        _show_power(api, out, wanted)
         return
 
     def act(node: Json) -> None:
@@ -98,26 +104,48 @@ def power(api: Api, out: Output, *, ident: str, target: str | None, wait: bool, 
 
     def powered(node: Json) -> None:
         now = patience.until(node, lambda now: now["target_power_state"] is None, shown="power_state")
-        wanted = "power off" if target == "off" else "power on"
-        if now["power_state"] != wanted:
+        reached = "power off" if target == "off" else "power on"
+        if now["power_state"] != reached:
             raise Failure(now["last_error"] or f"{label(node)} is still {now['power_state']}")
 
+    chosen = resolve(api, wanted, spares=True)
+    settle(out, wanted, chosen, does="reboot" if target == "reboot" else f"power {target}", asks=True)
     patience = Patience(api, timeout)
-    done = f"power {target}" if wait else "accepted"
-    each(api, out, [ident], act, done=done, wait=powered if wait else None)
+    each(out, chosen, act, done=f"power {target}" if wait else "accepted", wait=powered if wait else None)
+
+
+def _show_power(api: Api, out: Output, wanted: Wanted) -> None:
+    chosen = resolve(api, wanted)
+    for failure in chosen.failures.values():
+        raise failure
+    shown = []
+    for one in chosen.nodes:
+        node = api.get(node_path(one["uuid"]), fields=_STATES)
+        shown.append({name: node[name] for name in _STATES if name != "provision_state"})
+    if len(shown) == 1 and not chosen.bulk:
+        out.show(shown[0], lambda screen: screen.print(shown[0]["power_state"] or "unknown"))
+        return
+    rows = [(label(one), one["power_state"], one["target_power_state"], one["last_error"] or "") for one in shown]
+    out.show(shown, lambda screen: screen.print(table(("NODE", "POWER", "TARGET", "ERROR"), rows)))
+
+
+def _chosen(api: Api, out: Output, wanted: Wanted, verb: str, states: frozenset[str]) -> Selection:
+    chosen = resolve(api, wanted, states=states)
+    settle(out, wanted, chosen, does=verb, asks=False)
+    return chosen
 
 
 def _ask(
     api: Api,
     out: Output,
-    idents: tuple[str, ...],
+    chosen: Selection,
     verb: str,
     *,
     done: str,
     wait: Callable[[Json], None] | None,
 ) -> None:
     """Ask for a provision state of all nodes; with ``wait`` wait for all of them then."""
-    each(api, out, idents, lambda node: provision(api, node, verb), done=done if wait else "accepted", wait=wait)
+    each(out, chosen, lambda node: provision(api, node, verb), done=done if wait else "accepted", wait=wait)
 
 
 class Patience:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any, Final
 
 import click
 
-from ferroscope.cli.client import Api, Json, node_path
+from ferroscope.cli.client import Api, ApiError, Json, node_path
 from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.lookup import find, label, node_argument, nodes_argument
+from ferroscope.cli.lookup import find, label
 from ferroscope.cli.node.bulk import each
 from ferroscope.cli.node.values import Command, mac_option, pairs
 from ferroscope.cli.output import Output, facts, with_api
+from ferroscope.cli.selection import Wanted, resolve, selectors, settle
 
 _OPTIONS: Final = (
     pairs("-d", "--driver-info", "driver_info", what="How its BMC is reached"),
@@ -21,7 +23,16 @@ _OPTIONS: Final = (
     click.option("--owner", help="Who owns it."),
     click.option("--resource-class", help="Its resource class."),
     click.option("--description", help="What people should know of it."),
+    click.option(
+        "--inspect-interface", help="How it is inspected: agent (a ramdisk), or the driver's own, as redfish."
+    ),
+    click.option("--boot-interface", help="How the ramdisk is booted: pxe, or for example redfish-virtual-media."),
+    click.option(
+        "--disable-power-off/--enable-power-off", default=None, help="Never power it off, only reboot it; or as usual."
+    ),
 )
+_SHOWN: Final = 10
+_REASONS: Final = {"maintenance": "maintenance_reason", "protected": "protected_reason", "retired": "retired_reason"}
 
 
 def _node_options(command: Command) -> Command:
@@ -33,25 +44,42 @@ def _node_options(command: Command) -> Command:
 
 @click.command("create")
 @click.argument("name", required=False)
-@click.option("--driver", default="fake-hardware", show_default=True, help="How its BMC is spoken to.")
+@click.option("--driver", help="How its BMC is spoken to; 'ferroscope driver list' shows what there is.")
 @mac_option("--port", "ports", what="MAC address of a NIC")
 @_node_options
 @click.option("--uuid", help="Its UUID; by default a new one.")
 @with_api
-def create(api: Api, out: Output, *, name: str | None, ports: tuple[str, ...], **fields: Any) -> None:
+def create(
+    api: Api, out: Output, *, name: str | None, driver: str | None, ports: tuple[str, ...], **fields: Any
+) -> None:
     """Enrol a node, with its ports: all of it or nothing."""
+    if driver is None:
+        offered = ", ".join(one["name"] for one in api.get("/v1/drivers")["drivers"]) or "none"
+        raise click.UsageError(f"no driver given: use --driver NAME; enabled are: {offered}")
+    if name is None and not ports and not fields["uuid"]:
+        raise click.UsageError("a node needs a NAME, or --port with a MAC address, to be found by")
     fields |= {document: dict(fields[document]) for document in ("driver_info", "properties", "extra")}
-    node = api.post("/v1/nodes", {key: value for key, value in {"name": name, **fields}.items() if value})
+    given = {key: value for key, value in {"name": name, "driver": driver, **fields}.items() if value}
+    node = api.post("/v1/nodes", given)
     node["ports"] = _add_ports(api, node, ports)
     shown = {"Name": node["name"], "UUID": node["uuid"], "State": node["provision_state"], "Ports": list(ports)}
     out.show(node, lambda screen: screen.print(facts(shown)))
     if not out.for_programs:
-        out.say(f"next: ferroscope inspect {label(node)} --watch")
+        _say_what_is_next(api, out, node)
+
+
+def _say_what_is_next(api: Api, out: Output, node: Json) -> None:
+    missing = api.get(node_path(node["uuid"], "validate"))["management"]
+    if missing["result"] is False:
+        out.say(f"not complete: {missing['reason']}")
+        out.say(f"next: ferroscope node set {label(node)} -d KEY=VALUE (ferroscope driver properties {node['driver']})")
+        return
+    out.say(f"next: ferroscope node manage {label(node)} --wait, then: ferroscope inspect {label(node)} --watch")
 
 
 def _add_ports(api: Api, node: Json, ports: tuple[str, ...]) -> list[Json]:
     try:
-        return [api.post("/v1/ports", {"node_uuid": node["uuid"], "address": mac}) for mac in dict.fromkeys(ports)]
+        return [_add_port(api, node["uuid"], mac) for mac in dict.fromkeys(ports)]
     except Failure as exc:
         code = Exit(exc.exit_code)
         try:
@@ -62,12 +90,37 @@ def _add_ports(api: Api, node: Json, ports: tuple[str, ...]) -> list[Json]:
         raise Failure(f"{exc.message} The node was not created.", exit_code=code, advice=exc.advice) from None
 
 
-@click.command("set")
-@node_argument
+def _add_port(api: Api, node: str, mac: str) -> Json:
+    """Give the node a port; ``Failure`` that names the node which has the address already."""
+    try:
+        return api.post("/v1/ports", {"node_uuid": node, "address": mac})
+    except ApiError as exc:
+        if exc.status != 409:
+            raise
+        owner = _owner(api, mac)
+        if owner is None:
+            raise
+        raise Failure(
+            f"The MAC address {mac} is in use already: node {owner} has it.",
+            exit_code=Exit.CONFLICT,
+            advice=f"ferroscope node show {owner}",
+        ) from None
+
+
+def _owner(api: Api, mac: str) -> str | None:
+    ports = api.get("/v1/ports", address=mac, fields=("node_uuid",))["ports"]
+    return label(api.get(node_path(ports[0]["node_uuid"]), fields=("uuid", "name"))) if ports else None
+
+
+@click.command("set", epilog="--name and the ports are of one node; everything else may be set for many.")
+@selectors
 @click.option("--name", help="Give it another name.")
 @click.option("--driver", help="Give it another driver.")
 @_node_options
 @click.option("--maintenance/--no-maintenance", default=None, help="Begin or end maintenance.")
+@click.option("--protected/--not-protected", default=None, help="Refuse to delete it, or not.")
+@click.option("--retired/--not-retired", default=None, help="Mark it as retired, or not.")
+@click.option("--reason", metavar="TEXT", help="Why; goes with --maintenance, --protected and --retired.")
 @click.option("--unset", metavar="FIELD[/KEY]", multiple=True, help="Remove, for example owner or driver_info/old.")
 @mac_option("--add-port", what="Add a NIC")
 @mac_option("--remove-port", what="Remove a NIC")
@@ -76,25 +129,51 @@ def set_node(
     api: Api,
     out: Output,
     *,
-    ident: str,
+    wanted: Wanted,
+    reason: str | None,
     unset: tuple[str, ...],
     add_port: tuple[str, ...],
     remove_port: tuple[str, ...],
     **fields: Any,
 ) -> None:
-    """Change a node; what is not named stays as it is. Where one change is refused, none is made."""
+    """Change nodes; what is not named stays as it is. Where one change of a node is refused, none is made to it."""
+    explained = [field for field in _REASONS if fields[field]]
+    if reason is not None and not explained:
+        raise click.UsageError("--reason goes with --maintenance, --protected or --retired")
+    fields |= {_REASONS[field]: reason for field in explained if field != "maintenance"}
     changes = [*_additions(fields), *(_change("remove", *path.strip("/").split("/", 1)) for path in unset)]
     done = len(changes) + len(add_port) + len(remove_port)
     if not done:
         raise click.UsageError("nothing to change: name at least one option; see ferroscope node set --help")
-    uuid = find(api, ident)["uuid"]
+    chosen = resolve(api, wanted, inbox=True)
+    if (chosen.bulk or len(chosen.found) > 1) and (fields["name"] or add_port or remove_port):
+        raise click.UsageError("--name, --add-port and --remove-port are for one node")
+    settle(out, wanted, chosen, does="change", asks=True)
+
+    def act(node: Json) -> None:
+        _change_node(api, node["uuid"], changes, add_port, remove_port)
+        if fields["maintenance"] and reason is not None:
+            api.put(node_path(node["uuid"], "maintenance"), {"reason": reason})
+
+    if chosen.bulk or len(chosen.found) != 1:
+        each(out, chosen, act, done="changed")
+        return
+    for failure in chosen.failures.values():
+        raise failure
+    (one,) = chosen.nodes
+    act(one)
+    node = find(api, one["uuid"], fields=None)
+    out.show(node, lambda screen: screen.print(f"{label(node)}: {done} {'change' if done == 1 else 'changes'} made"))
+
+
+def _change_node(
+    api: Api, uuid: str, changes: list[Json], add_port: tuple[str, ...], remove_port: tuple[str, ...]
+) -> None:
     leaving = [_port_of(api, uuid, mac) for mac in remove_port]
     added: list[Json] = []
     try:
         for mac in add_port:
-            added.append(
-                api.post("/v1/ports", {"node_uuid": uuid, "address": mac})
-            )  # those that were made are known if one fails
+            added.append(_add_port(api, uuid, mac))  # those that were made are known if one fails
         if changes:
             api.patch(node_path(uuid), changes)
     except Failure:
@@ -103,8 +182,6 @@ def set_node(
         raise
     for port in leaving:
         api.delete(f"/v1/ports/{port}")
-    node = find(api, uuid, fields=None)
-    out.show(node, lambda screen: screen.print(f"{label(node)}: {done} {'change' if done == 1 else 'changes'} made"))
 
 
 def _additions(fields: dict[str, Any]) -> list[Json]:
@@ -131,11 +208,20 @@ def _port_of(api: Api, node: str, mac: str) -> str:
 
 
 @click.command("delete")
-@nodes_argument
-@click.option("-y", "--yes", is_flag=True, help="Do not ask; without a terminal nothing is ever asked.")
+@selectors
 @with_api
-def delete(api: Api, out: Output, *, idents: tuple[str, ...], yes: bool) -> None:
+def delete(api: Api, out: Output, *, wanted: Wanted) -> None:
     """Delete nodes with their ports, inspections and data."""
-    if not yes and sys.stdin.isatty():
-        click.confirm(f"Delete {', '.join(idents)} with all data?", abort=True, err=True)
-    each(api, out, idents, lambda node: api.delete(node_path(node["uuid"])), done="deleted")
+    if wanted.everything:
+        raise click.UsageError("--all is not for deleting; a pattern such as '*' is, and asks on a terminal")
+    chosen = resolve(api, wanted, inbox=True)
+    settle(out, wanted, chosen, does="delete all data of", asks=False)
+    names = [label(node) for node in chosen.nodes]
+    if names and not wanted.yes and sys.stdin.isatty():
+        more = f" ... ({len(names)} nodes)" if len(names) > _SHOWN else ""
+        click.confirm(f"Delete {', '.join(names[:_SHOWN])}{more} with all data?", abort=True, err=True)
+    each(out, chosen, _deleting(api), done="deleted")
+
+
+def _deleting(api: Api) -> Callable[[Json], object]:
+    return lambda node: api.delete(node_path(node["uuid"]))

@@ -1,0 +1,235 @@
+"""Which nodes a command is for: named ones, those whose names fit a pattern, or --all, --failed and --state.
+
+Who names a node means it. Who selects many may not know of each, so that nodes to which the command cannot or
+should not be done are left out and counted, and a terminal is asked before machines are power-cycled.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections import Counter
+from collections.abc import Callable, Container, Iterable
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+import click
+import msgspec
+
+from ferroscope.cli.client import Api, Json
+from ferroscope.cli.exits import Exit, Failure
+from ferroscope.cli.lookup import NODE_HELP, complete_names, find, label
+from ferroscope.cli.output import Output, table
+from ferroscope.cli.text import many
+from ferroscope.domain.names import natural
+from ferroscope.domain.provision import Provision
+
+FIELDS: Final = ("uuid", "name", "provision_state", "maintenance", "maintenance_reason", "instance_uuid", "inbox")
+
+_PATTERN: Final = frozenset("*?[")
+_SHOWN: Final = 6
+
+
+class StateType(click.ParamType[str]):
+    """A provision state; ``inspect-failed`` is as good as ``inspect failed``, and needs no quotes."""
+
+    name = "state"
+    states: Final = tuple(str(state) for state in Provision)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        state = str(value).strip().lower().replace("-", " ").replace("_", " ")
+        if state not in self.states:
+            self.fail(f"{value!r} is not a state; choose from {', '.join(self.states)}", param, ctx)
+        return state
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
+        from click.shell_completion import CompletionItem
+
+        spelled = [state.replace(" ", "-") for state in self.states]
+        return [CompletionItem(state) for state in spelled if state.startswith(incomplete)]
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What was asked for on the command line."""
+
+    idents: tuple[str, ...] = ()
+    everything: bool = False
+    failed: bool = False
+    state: str | None = None
+    yes: bool = False
+    dry_run: bool = False
+
+    @property
+    def words(self) -> list[str]:
+        """Return the selection as arguments of the same command."""
+        given = [*self.idents, *(["--all"] if self.everything else []), *(["--failed"] if self.failed else [])]
+        return given if self.state is None else [*given, "--state", self.state.replace(" ", "-")]
+
+
+class Selection(msgspec.Struct):
+    """``found``: by what was asked for, each node or why there is none. ``left_out``: nodes and why."""
+
+    found: dict[str, Json | Failure]
+    left_out: list[tuple[Json, str]]
+    bulk: bool
+
+    @property
+    def nodes(self) -> list[Json]:
+        return [node for node in self.found.values() if not isinstance(node, Failure)]
+
+    @property
+    def failures(self) -> dict[str, Failure]:
+        return {ident: found for ident, found in self.found.items() if isinstance(found, Failure)}
+
+
+def selectors(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command NODE... and the options that select nodes; it receives them as ``wanted``."""
+
+    @click.argument("idents", metavar="[NODE...]", nargs=-1, shell_complete=complete_names)
+    @click.option("--all", "everything", is_flag=True, help="All nodes whose state permits it.")
+    @click.option("--failed", is_flag=True, help="Short for --state inspect-failed.")
+    @click.option("--state", type=StateType(), metavar="STATE", help="All nodes in this state.")
+    @click.option("-y", "--yes", is_flag=True, help="Do not ask; without a terminal nothing is ever asked.")
+    @click.option("--dry-run", is_flag=True, help="Only show which nodes it would be done to, and which are left out.")
+    @functools.wraps(function)
+    def run(
+        *args: Any,
+        idents: tuple[str, ...],
+        everything: bool,
+        failed: bool,
+        state: str | None,
+        yes: bool,
+        dry_run: bool,
+        **kwargs: Any,
+    ) -> None:
+        wanted = Wanted(idents, everything, failed, state, yes, dry_run)
+        function(*args, wanted=wanted, **kwargs)
+
+    return run
+
+
+def check(wanted: Wanted) -> None:
+    """Raise ``UsageError`` unless nodes are named or selected in one way."""
+    if bool(wanted.idents) + wanted.everything + wanted.failed + (wanted.state is not None) != 1:
+        raise click.UsageError(
+            f"name the nodes, or use --all, --failed or --state (one of the four). {NODE_HELP} "
+            "A pattern such as 'rack1-*' means all nodes with such names."
+        )
+
+
+def resolve(
+    api: Api,
+    wanted: Wanted,
+    *,
+    states: Container[str] | None = None,
+    spares: bool = False,
+    inbox: bool = False,
+    only_inbox: bool = False,
+) -> Selection:
+    """Return whom the command is for.
+
+    Of selected nodes those in other than these ``states`` are left out, with ``spares`` those in maintenance or in
+    use too, and unless ``inbox`` those that wait there; ``only_inbox`` is about these alone. Named ones are never
+    left out.
+    """
+    check(wanted)
+    bulk = not wanted.idents or any(is_pattern(ident) for ident in wanted.idents)
+    fleet = every(api, inbox=True if only_inbox else None) if bulk else []
+    found: dict[str, Json | Failure] = {}
+    left: list[tuple[Json, str]] = []
+    seen: set[str] = set()
+
+    def choose(nodes: Iterable[Json]) -> None:
+        for node in nodes:
+            if node["uuid"] in seen:
+                continue
+            seen.add(node["uuid"])
+            why = _why_not(node, states, spares=spares, inbox=inbox or only_inbox)
+            if why:
+                left.append((node, why))
+            else:
+                found[label(node)] = node
+
+    if not wanted.idents:
+        state = str(Provision.INSPECT_FAILED) if wanted.failed else wanted.state
+        choose(node for node in fleet if state is None or node["provision_state"] == state)
+    for ident in wanted.idents:
+        if is_pattern(ident):
+            fitting = [node for node in fleet if fnmatchcase(node["name"] or "", ident)]
+            if not fitting:
+                found[ident] = _nobody(ident)
+            choose(fitting)
+            continue
+        try:
+            node = find(api, ident, fields=FIELDS)
+        except Failure as exc:
+            if exc.exit_code not in (Exit.NOT_FOUND, Exit.CONFLICT):
+                raise
+            found[ident] = exc
+        else:
+            if node["uuid"] not in seen:
+                seen.add(node["uuid"])
+                found[ident] = node
+    return Selection(found, left, bulk)
+
+
+def settle(out: Output, wanted: Wanted, chosen: Selection, *, does: str, asks: bool) -> None:
+    """Say who is left out; end a dry run; with ``asks`` ask a terminal before many nodes are touched."""
+    if wanted.dry_run:
+        _show_plan(out, chosen, does)
+        raise click.exceptions.Exit(Exit.NOT_FOUND if chosen.failures else Exit.OK)
+    counted = left_out(chosen)
+    if counted:
+        out.say(counted)
+    nodes = chosen.nodes
+    if chosen.bulk and asks and nodes and not wanted.yes and sys.stdin.isatty():
+        names = ", ".join(label(node) for node in nodes[:_SHOWN]) + (" ..." if len(nodes) > _SHOWN else "")
+        click.confirm(f"{does.capitalize()} {many(len(nodes), 'machine')} ({names})?", abort=True, err=True)
+
+
+def left_out(chosen: Selection) -> str:
+    """Return how many nodes are left out, and why."""
+    counts = Counter(why.partition(":")[0] for _, why in chosen.left_out)
+    return f"left out: {', '.join(f'{count} {why}' for why, count in sorted(counts.items()))}" if counts else ""
+
+
+def every(api: Api, *, inbox: bool | None = None) -> list[Json]:
+    """Return all nodes, or all that wait in the ``inbox`` or do not, in the order of their names."""
+    found = api.pages("/v1/nodes", "nodes", fields=FIELDS, inbox=inbox)
+    return sorted(found, key=lambda node: natural(label(node)))
+
+
+def is_pattern(ident: str) -> bool:
+    """Whether it stands for several names."""
+    return not _PATTERN.isdisjoint(ident)
+
+
+def _why_not(node: Json, states: Container[str] | None, *, spares: bool, inbox: bool) -> str | None:
+    if node["inbox"] and not inbox:
+        return "in the inbox"
+    if states is not None and node["provision_state"] not in states:
+        return str(node["provision_state"])
+    if spares and node["maintenance"]:
+        return f"in maintenance: {node['maintenance_reason']}" if node["maintenance_reason"] else "in maintenance"
+    return "in use" if spares and node["instance_uuid"] else None
+
+
+def _nobody(pattern: str) -> Failure:
+    return Failure(f"no node has a name like {pattern}", exit_code=Exit.NOT_FOUND, advice="ferroscope node list")
+
+
+def _show_plan(out: Output, chosen: Selection, does: str) -> None:
+    plan: list[Json] = [
+        {"node": ident, "uuid": None, "result": "not found", "why": found.message}
+        if isinstance(found, Failure)
+        else {"node": label(found), "uuid": found["uuid"], "result": f"would {does}", "why": None}
+        for ident, found in chosen.found.items()
+    ]
+    plan += [
+        {"node": label(node), "uuid": node["uuid"], "result": "left out", "why": why} for node, why in chosen.left_out
+    ]
+    rows = [(one["node"], one["result"], one["why"] or "") for one in plan]
+    out.show(plan, lambda screen: screen.print(table(("NODE", "RESULT", "WHY"), rows)))
+    if not out.for_programs:
+        counted = left_out(chosen)
+        out.say(f"would {does} {many(len(chosen.nodes), 'machine')}" + (f"; {counted}" if counted else ""))
