@@ -30,7 +30,7 @@ _PATTERN: Final = frozenset("*?[")
 _SHOWN: Final = 6
 
 
-class StateType(click.ParamType[str]):
+class StateType(click.ParamType):  # type: ignore[type-arg]  # generic since 8.2 only
     """A provision state; ``inspect-failed`` is as good as ``inspect failed``, and needs no quotes."""
 
     name = "state"
