@@ -18,10 +18,13 @@ from ferroscope.domain.masking import MASK, mask
 from ferroscope.domain.model import Document, Node
 
 _KEY: Final = "agent"
+# What ironic-python-agent (11.0) reads of the node: hints of the root device and boot capabilities. Whoever guesses
+# an address gets this answer, so it has nothing else.
+_NEEDED: Final = ("root_device", "capabilities")
 
 
 class AgentNode(msgspec.Struct, frozen=True):
-    """The node as its own ramdisk sees it."""
+    """The node as its own ramdisk sees it: of its documents no more than a ramdisk reads."""
 
     uuid: str
     properties: Document
@@ -76,9 +79,9 @@ def answer(context: ApiContext, node: Node, token: str | None, url: str) -> Agen
     return AgentAnswer(
         node=AgentNode(
             uuid=node.uuid,
-            properties=node.properties,
-            instance_info=mask(node.instance_info),
-            driver_internal_info=mask(node.internal),
+            properties=_needed(node.properties),
+            instance_info=_needed(node.instance_info),
+            driver_internal_info={},
             links=pair(url, f"nodes/{node.uuid}"),
         ),
         config=AgentConfig(
@@ -87,6 +90,10 @@ def answer(context: ApiContext, node: Node, token: str | None, url: str) -> Agen
             agent_token_required=token is not None,
         ),
     )
+
+
+def _needed(document: Document) -> Document:
+    return {name: mask({name: document[name]})[name] for name in _NEEDED if name in document}
 
 
 def _known(node: Node) -> dict[str, Any]:

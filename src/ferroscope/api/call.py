@@ -25,7 +25,8 @@ class Call(msgspec.Struct, Generic[Q, B], frozen=True, kw_only=True):
 
     ``path``: the path's parameters. ``version``: the microversion, of which ``minor`` is the part
     that matters. ``url``: how the caller reaches this API, without a slash at its end. ``raw``: the
-    body's bytes. ``introspection``: whether it came in by that API's listener.
+    body's bytes. ``introspection``: whether it came in by that API's listener. ``source``: the caller's
+    address, "" where it is unknown.
     """
 
     path: dict[str, str]
@@ -35,6 +36,7 @@ class Call(msgspec.Struct, Generic[Q, B], frozen=True, kw_only=True):
     url: str
     raw: bytes = b""
     introspection: bool = False
+    source: str = ""
 
     @property
     def minor(self) -> int:

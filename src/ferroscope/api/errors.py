@@ -68,6 +68,12 @@ class TooLargeError(ApiError):
     status = 413
 
 
+class TooManyError(ApiError):
+    """This caller has failed too often of late; it may try again later."""
+
+    status = 429
+
+
 class UnavailableError(ApiError):
     """Not now; nothing was changed."""
 

@@ -32,6 +32,7 @@ _MEANINGS: Final = {
     406: "The microversion does not go with the call.",
     409: "Not in the present state; the message says what is allowed.",
     413: "The body is too large.",
+    429: "This address has failed too often of late; Retry-After says when to try again.",
     503: "The database does not answer at present; try again after Retry-After seconds.",
 }
 

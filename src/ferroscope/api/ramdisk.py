@@ -6,7 +6,7 @@ the Introspection API reference, as ironic-python-agent uses them.
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
@@ -15,7 +15,7 @@ from ferroscope.api import accept, agent, callback, scalars
 from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.documented import Mac, Uuid
-from ferroscope.api.errors import LOOKUP_FAILED, BadRequestError, MissingError
+from ferroscope.api.errors import LOOKUP_FAILED, BadRequestError, MissingError, TooManyError
 from ferroscope.domain import lookup, macs
 from ferroscope.domain.model import Node
 from ferroscope.domain.states import State
@@ -23,6 +23,8 @@ from ferroscope.ports.errors import NotFoundError
 from ferroscope.ports.store import Transaction
 
 CALLBACK_SINCE: Final = 84
+# Machines have fewer NICs than that. Callers are anonymous, and each address is a guess.
+MAX_GUESSES: Final = 64
 _COMPATIBLE: Final = 1
 _TOKEN_SINCE: Final = 62
 # Fields of a heartbeat -> since which microversion.
@@ -75,8 +77,7 @@ def continue_inspection(context: ApiContext, call: Call[CallbackQuery, None]) ->
         raise MissingError(f"API version 1.{CALLBACK_SINCE} or newer is required.")
     if node_uuid is not None:
         node_uuid = scalars.uuid("node_uuid", node_uuid)
-    parsed = callback.parse(call.raw, node_uuid, max_depth=context.settings.api.max_json_depth)
-    accepted = accept.accept(context, parsed, with_token=new)
+    accepted = _accept(context, call, node_uuid, with_token=new)
     if new:
         return Reply(202, agent.answer(context, accepted.node, accepted.token, call.url))
     return Reply(202, CallbackAnswer(uuid=accepted.node.uuid))
@@ -84,20 +85,53 @@ def continue_inspection(context: ApiContext, call: Call[CallbackQuery, None]) ->
 
 def continue_introspection(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Take a ramdisk's inspection data by the Introspection API."""
-    parsed = callback.parse(call.raw, None, max_depth=context.settings.api.max_json_depth)
-    accepted = accept.accept(context, parsed, with_token=False)
+    accepted = _accept(context, call, None, with_token=False)
     return Reply(202, CallbackAnswer(uuid=accepted.node.uuid))
+
+
+def _accept(context: ApiContext, call: Call[Any, None], node_uuid: str | None, *, with_token: bool) -> accept.Accepted:
+    """Accept the callback; count it against its source where it is refused.
+
+    A machine that is waited for is never refused because of what others behind its address have done.
+    """
+    parsed = callback.parse(call.raw, node_uuid, max_depth=context.settings.api.max_json_depth)
+    if len(parsed.evidence.macs) > MAX_GUESSES:  # more than machines have: many guesses in one call
+        _refuse_guessing(context, call)
+    try:
+        return accept.accept(context, parsed, with_token=with_token)
+    except MissingError:
+        _count_failure(context, call)
+        raise
+
+
+def _refuse_guessing(context: ApiContext, call: Call[Any, None]) -> None:
+    """Raise ``TooManyError`` where this source has failed too often of late."""
+    if seconds := context.callers.wait(call.source, context.clock.monotonic()):
+        raise _too_many(seconds)
+
+
+def _count_failure(context: ApiContext, call: Call[Any, None]) -> None:
+    """Count a failure against its source; raise ``TooManyError`` where there have been too many."""
+    if seconds := context.callers.failed(call.source, context.clock.monotonic()):
+        raise _too_many(seconds)
+
+
+def _too_many(seconds: int) -> TooManyError:
+    return TooManyError(
+        f"Too many failed calls from this address. Try again in {seconds} s.", {"Retry-After": str(seconds)}
+    )
 
 
 def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
     """Tell a ramdisk which node it runs on; the agent's token goes out with the first answer only."""
     found = dict.fromkeys(filter(None, map(macs.telling, call.query.addresses or [])))
     uuid = scalars.uuid("node_uuid", call.query.node_uuid) if call.query.node_uuid is not None else None
-    if len(found) > callback.MAX_ADDRESSES:
-        raise BadRequestError(f"More than {callback.MAX_ADDRESSES} addresses cannot be looked up.")
+    if len(found) > MAX_GUESSES:
+        raise BadRequestError(f"At most {MAX_GUESSES} addresses can be looked up at once; there are {len(found)}.")
     evidence = lookup.Evidence(uuid=uuid, macs=tuple(found))
     if not evidence:
         raise BadRequestError("Give at least one valid MAC address in addresses, or node_uuid.")
+    _refuse_guessing(context, call)
 
     def work(tx: Transaction) -> tuple[Node, str | None] | lookup.Refused:
         verdict = accept.look_up(tx, evidence)
@@ -112,7 +146,9 @@ def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
 
     outcome = context.store.write(work)
     if isinstance(outcome, lookup.Refused):
-        raise accept.refused(context, outcome, evidence)
+        error = accept.refused(context, outcome, evidence)
+        _count_failure(context, call)
+        raise error
     node, token = outcome
     return Reply(200, agent.answer(context, node, token, call.url))
 

@@ -123,6 +123,7 @@ def _call(
         url=_url(context, req, route, introspection),
         raw=raw,
         introspection=introspection,
+        source=context.callers.source(req.env),
     )
 
 

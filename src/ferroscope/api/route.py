@@ -87,6 +87,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
             406: True,
             409: self.method != "GET" or self.ramdisk,
             413: self.body_kind is not Body.NONE,
+            429: self.ramdisk,
             503: True,
         }
         return tuple(status for status, is_possible in possible.items() if is_possible)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator
 from typing import Final
 
@@ -30,3 +31,8 @@ def contradictions(settings: Settings) -> Iterator[str]:
             "[api] bare_metal_port and introspection_port must differ (0 disables one of them); "
             f"both are {api.bare_metal_port}"
         )
+    for text in api.trusted_proxies:
+        try:
+            ipaddress.ip_network(text)
+        except ValueError as exc:
+            yield f"[api] trusted_proxies: {exc}; expected an address or a network, such as 192.0.2.10 or 10.0.0.0/24"

@@ -28,6 +28,9 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_timeout: int = 300
     drain_delay: float = 0.0
     enable_metrics: bool = True
+    trusted_proxies: tuple[str, ...] = ()
+    failure_rate: float = 1.0
+    failure_burst: int = 100
 
 
 class DatabaseSettings(msgspec.Struct, frozen=True, kw_only=True):

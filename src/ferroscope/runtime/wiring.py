@@ -117,6 +117,7 @@ def build_app(
 ) -> Callable[..., Iterable[bytes]]:
     """Return the WSGI application of the api role; its health check fails once ``draining`` is set."""
     from ferroscope.api.app import create_app
+    from ferroscope.api.callers import Callers
     from ferroscope.api.context import ApiContext, DatabaseFacts
     from ferroscope.hooks.pipeline import from_settings
     from ferroscope.rules.book import RuleBook
@@ -136,6 +137,7 @@ def build_app(
         rules=RuleBook(built_in_rules(settings)),
         pipeline=lru_cache(maxsize=1)(lambda: from_settings(settings.inspector)),
         meter=meter or SILENT,
+        callers=Callers(settings.api),
         metrics=None if meter is None or not settings.api.enable_metrics else _renderer(meter, backend),
     )
     return create_app(context)

@@ -93,3 +93,49 @@ def test_token_ends_with_its_inspection(service: Service, waiting: tuple[str, st
     service.wait(ident, mac=mac)
     assert service.bare_metal.post(f"/v1/heartbeat/{ident}", beat).status_code == 404
     assert lookup(service.bare_metal, f"addresses={mac}").json["config"]["agent_token"] != "******"
+
+
+def test_a_lookup_tells_no_more_than_a_ramdisk_reads(service: Service, waiting: tuple[str, str]) -> None:
+    ident, mac = waiting
+    hint = {"serial": "S1"}
+    answer = service.bare_metal.patch(
+        f"/v1/nodes/{ident}",
+        {"op": "add", "path": "/properties/rack", "value": "secret-rack-7"},
+        {"op": "add", "path": "/properties/root_device", "value": hint},
+    )
+    assert answer.status_code == 200
+    node = lookup(service.bare_metal, f"addresses={mac}").json["node"]
+    assert (node["properties"], node["instance_info"], node["driver_internal_info"]) == ({"root_device": hint}, {}, {})
+
+
+def _macs(count: int) -> str:
+    return ",".join(f"52:54:77:00:{number >> 8:02x}:{number & 255:02x}" for number in range(count))
+
+
+def test_a_lookup_takes_few_addresses(service: Service) -> None:
+    assert lookup(service.bare_metal, f"addresses={_macs(64)}").status_code == 404
+    assert lookup(service.bare_metal, f"addresses={_macs(65)}").status_code == 400
+
+
+def test_guessing_is_limited_by_source_and_machines_that_are_waited_for_get_through(
+    sqlite_url: str, request: pytest.FixtureRequest
+) -> None:
+    service = Service(sqlite_url, failure_burst=3, failure_rate=0.1)
+    request.addfinalizer(service.close)
+    mac = service.wait(service.enrol())
+    client, attacker, other = service.bare_metal, "198.51.100.1", "198.51.100.2"
+    guesses = [client.get(f"/v1/lookup?addresses={examples.mac()}", remote_addr=attacker) for _ in range(5)]
+    assert [answer.status_code for answer in guesses] == [404, 404, 404, 429, 429]
+    assert 1 <= int(guesses[-1].headers["Retry-After"]) <= 10
+    # One who guesses right gets nothing either, until it has waited; others do.
+    assert client.get(f"/v1/lookup?addresses={mac}", remote_addr=attacker).status_code == 429
+    assert client.get(f"/v1/lookup?addresses={mac}", remote_addr=other).status_code == 200
+    refused = callback_body(examples.mac())
+    assert client.post("/v1/continue_inspection", refused, remote_addr=attacker).status_code == 429
+    assert client.post("/v1/continue_inspection", refused, remote_addr=other).status_code == 404
+    many = callback_body(examples.mac())
+    many["inventory"]["interfaces"] += [{"name": f"e{n}", "mac_address": examples.mac()} for n in range(64)]
+    many["inventory"]["interfaces"][0]["mac_address"] = mac
+    assert client.post("/v1/continue_inspection", many, remote_addr=attacker).status_code == 429
+    # The very machine that is waited for, behind the same address.
+    assert client.post("/v1/continue_inspection", callback_body(mac), remote_addr=attacker).status_code == 202

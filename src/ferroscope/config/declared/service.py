@@ -31,6 +31,20 @@ API: Final = (
         help="Seconds after SIGTERM for which only the health check fails; set it behind a load balancer.",
     ),
     cfg.BoolOpt("enable_metrics", default=True, help="Serve GET /metrics for Prometheus, without authentication."),
+    cfg.ListOpt(
+        "trusted_proxies",
+        default=[],
+        help="Addresses or networks of proxies whose X-Forwarded-For is believed, such as 192.0.2.10,10.0.0.0/24; "
+        "limits by source address then count those behind them.",
+    ),
+    cfg.FloatOpt(
+        "failure_rate",
+        default=1.0,
+        min=0.0,
+        help="Failed lookups and refused callbacks per second that one source address may have before it gets 429; "
+        "0: no limit. An IPv6 /64 counts as one address.",
+    ),
+    cfg.IntOpt("failure_burst", default=100, min=1, help="How many of them it may have at once."),
 )
 
 

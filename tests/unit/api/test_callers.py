@@ -1,0 +1,63 @@
+"""Whose call it is, whom to believe about it, and how often one source may fail."""
+
+from __future__ import annotations
+
+import pytest
+
+from ferroscope.api.callers import Callers, group
+from ferroscope.config.settings import ApiSettings
+
+
+@pytest.mark.parametrize(
+    ("trusted", "peer", "forwarded", "source"),
+    [
+        ((), "192.0.2.7", "198.51.100.1", "192.0.2.7"),
+        ((), "::ffff:192.0.2.7", "", "192.0.2.7"),
+        (("192.0.2.0/24",), "192.0.2.7", "198.51.100.1", "198.51.100.1"),
+        (("192.0.2.0/24",), "::ffff:192.0.2.7", "198.51.100.1", "198.51.100.1"),
+        (("192.0.2.0/24",), "203.0.113.9", "198.51.100.1", "203.0.113.9"),
+        # What the caller itself has put in front is not believed.
+        (("192.0.2.7",), "192.0.2.7", "10.0.0.1, 198.51.100.1", "198.51.100.1"),
+        (("192.0.2.0/24",), "192.0.2.7", "198.51.100.1, 192.0.2.8", "198.51.100.1"),
+        (("192.0.2.7",), "192.0.2.7", "198.51.100.1, nonsense", "192.0.2.7"),
+        (("192.0.2.7",), "192.0.2.7", "", "192.0.2.7"),
+        (("2001:db8::/32",), "2001:db8::1", "fe80::1%" + "x" * 5000, "2001:db8::1"),
+        ((), "", "", ""),
+    ],
+)
+def test_the_source_is_what_the_last_trusted_proxy_saw(
+    trusted: tuple[str, ...], peer: str, forwarded: str, source: str
+) -> None:
+    callers = Callers(ApiSettings(trusted_proxies=trusted))
+    assert callers.source({"REMOTE_ADDR": peer, "HTTP_X_FORWARDED_FOR": forwarded}) == source
+
+
+def test_a_source_may_fail_in_a_burst_and_then_at_a_rate() -> None:
+    callers = Callers(ApiSettings(failure_rate=0.5, failure_burst=3))
+    assert [callers.failed("192.0.2.7", 10.0) for _ in range(4)] == [0, 0, 0, 2]
+    assert callers.wait("192.0.2.7", 10.0) == 2
+    assert callers.wait("192.0.2.8", 10.0) == 0
+    assert callers.wait("192.0.2.7", 12.0) == 0
+    assert [callers.failed("192.0.2.7", 12.0), callers.failed("192.0.2.7", 12.0)] == [0, 2]
+    assert [callers.failed("192.0.2.7", 1000.0) for _ in range(4)] == [0, 0, 0, 2]
+
+
+def test_no_rate_is_no_limit() -> None:
+    callers = Callers(ApiSettings(failure_rate=0.0, failure_burst=1))
+    assert [callers.failed("192.0.2.7", 0.0) for _ in range(50)] == [0] * 50
+    assert callers.wait("192.0.2.7", 0.0) == 0
+
+
+def test_an_ipv6_network_is_one_caller() -> None:
+    assert group("2001:db8::1") == group("2001:db8::ffff:1") != group("2001:db8:0:1::1")
+    assert group("::ffff:192.0.2.7") == group("192.0.2.7") == "192.0.2.7"
+    assert group("") == ""
+
+
+def test_sources_without_number_do_not_fill_the_memory() -> None:
+    callers = Callers(ApiSettings(failure_rate=1.0, failure_burst=1))
+    for number in range(21_000):
+        callers.failed(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", 0.0)
+    assert len(callers._buckets) == 20_000
+    assert callers.wait("10.0.0.0", 0.0) == 0
+    assert callers.wait("10.0.82.7", 0.0) == 1
