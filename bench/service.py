@@ -86,12 +86,12 @@ def executable() -> str:
 
 
 def configure(directory: Path, database_url: str, *, extra: str = "") -> tuple[Path, str]:
-    """Write a configuration; return its path and the API's root. ``extra`` is added as it is."""
+    """Write a configuration with the simulator's drivers; return its path and the API's root. ``extra`` is added."""
     port = free_port()
     path = directory / "ferroscope.conf"
     path.write_text(
         f"[api]\nhost = 127.0.0.1\nbare_metal_port = {port}\nintrospection_port = {free_port()}\n"
-        f"[database]\nconnection = {database_url}\n{extra}"
+        f"[database]\nconnection = {database_url}\n[drivers]\nenabled = sim,fake-hardware\n{extra}"
     )
     return path, f"http://127.0.0.1:{port}"
 

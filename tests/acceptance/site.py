@@ -31,7 +31,14 @@ FLEET: Final = 200
 SPECIAL: Final = tuple(
     f"sim-{outcome}-{number}" for outcome in ("timeout", "ramdisk-error", "bmc-dead") for number in range(1, 21)
 )
-_SETTINGS: Final = "[worker]\nthreads = 4\nretry_delay = 0.2\n[drivers]\ncommand_timeout = 0.5\n"
+_SETTINGS: Final = """\
+[worker]
+threads = 4
+retry_delay = 0.2
+[drivers]
+command_timeout = 0.5
+enabled = sim,fake-hardware,redfish,ipmi
+"""
 _STATE_SECONDS: Final = 20.0
 
 
@@ -52,7 +59,7 @@ class Site:
     """``bare_metal`` and ``introspection`` are the roots of the two APIs."""
 
     def __init__(self, running: Service, fleet: FleetThread, clients: Clients) -> None:
-        configured = configparser.ConfigParser(interpolation=None)
+        configured = configparser.ConfigParser(interpolation=None, strict=False)
         configured.read(running.config)
         self.bare_metal = running.url
         self.introspection = f"http://127.0.0.1:{configured['api']['introspection_port']}"

@@ -18,7 +18,7 @@ from tests.acceptance.site import Site
 from tests.acceptance.site import site as run_site
 from tests.support.processes import until
 
-_DISCOVERY = "[auto_discovery]\nenabled = true\n"
+_DISCOVERY = "[auto_discovery]\nenabled = true\ndriver = fake-hardware\n"
 
 
 def ferroscope(place: Site, *words: str) -> Any:

@@ -177,7 +177,7 @@ def test_ports_are_created_found_changed_and_deleted(site: Site) -> None:
 
 def test_the_drivers_are_listed_with_the_hosts_that_serve_them(site: Site) -> None:
     drivers = site.call("sdk.drivers")
-    assert set(drivers) == {"fake", "fake-hardware", "ipmi", "redfish", "sim"}
+    assert set(drivers) == {"fake-hardware", "ipmi", "redfish", "sim"}
     assert all(drivers.values())
 
 

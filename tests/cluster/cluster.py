@@ -126,7 +126,9 @@ class Cluster(Installation):
             # In its namespace nothing else listens there, and the BMCs are found where the nodes say.
         connection = url.render_as_string(hide_password=False)
         path = self.directory / f"{name}.conf"
-        path.write_text(f"[database]\nconnection = {connection}\n{extra}{self.plan.options}")
+        path.write_text(
+            f"[database]\nconnection = {connection}\n[drivers]\nenabled = sim,fake-hardware\n{extra}{self.plan.options}"
+        )
         return path
 
     def _enroll(self) -> None:

@@ -15,7 +15,10 @@ from ferroscope.sim.inventory import generate, macs, pxe_mac
 from tests.cluster.cluster import Cluster, Plan
 from tests.support.processes import until
 
-_DISCOVERY = "[auto_discovery]\nenabled = true\nmax_per_minute = 20\n[inspector]\nhooks = $default_hooks,memory\n"
+_DISCOVERY = (
+    "[auto_discovery]\nenabled = true\ndriver = fake-hardware\nmax_per_minute = 20\n"
+    "[inspector]\nhooks = $default_hooks,memory\n"
+)
 _CROWD = 100
 
 

@@ -88,7 +88,8 @@ def _settings() -> str:
     extra = ",".join(f"?{name}" for name in sorted(available()) if name not in _DEFAULT)
     return (
         f"[inspector]\nhooks = $default_hooks,{extra}\nretention = 5\nretention_period = 2\npermit_active = true\n"
-        f"[auto_discovery]\nenabled = true\nmax_waiting = {_DISCOVERED}\nmax_per_minute = 100000\n"
+        "[auto_discovery]\nenabled = true\ndriver = fake-hardware\n"
+        f"max_waiting = {_DISCOVERED}\nmax_per_minute = 100000\n"
         "[api]\nthreads = 8\n[worker]\nthreads = 2\n"
     )
 

@@ -14,13 +14,14 @@ import pytest
 from tests.support.servers import Server
 
 _SECRET = "Hunter22"  # no secret at all
+_NO_PORTS = {"OS_API__BARE_METAL_PORT": "0", "OS_API__INTROSPECTION_PORT": "0"}
 
 
 def _refused(url: str, *command: str, environment: dict[str, str] | None = None) -> str:
     arguments: Sequence[str] = command or ("db", "upgrade")
     done = subprocess.run(
         [sys.executable, "-m", "ferroscope", *arguments, "--database", url],
-        capture_output=True, text=True, check=False, timeout=60, env={**os.environ, **(environment or {})},
+        capture_output=True, text=True, check=False, timeout=60, env={**os.environ, **_NO_PORTS, **(environment or {})},
     )  # fmt: skip
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr
@@ -38,7 +39,7 @@ def _refused(url: str, *command: str, environment: dict[str, str] | None = None)
         (f"postgresql://me:x@{_SECRET}@127.0.0.1/n", "write %40 for @"),
         ("sqlite://", "SQLite needs a file"),
         ("sqlite:///:memory:", "SQLite needs a file"),
-        ("sqlite:////nowhere/f.db", "unable to open database file"),
+        ("sqlite:////nowhere/f.db", "unable to open database file (/nowhere/f.db)"),
         (f"postgresql://me:{_SECRET}@127.0.0.1:1/n", "Connection refused"),
         (f"mysql://me:{_SECRET}@127.0.0.1:1/n", "Connection refused"),
     ],
@@ -70,7 +71,7 @@ def test_a_database_that_does_not_exist_is_named(shared_postgresql: Server) -> N
 
 def test_a_file_that_is_no_database_is_said(tmp_path: Path) -> None:
     (tmp_path / "f.db").write_text("no database at all" * 100)
-    assert "file is not a database" in _refused(f"sqlite:///{tmp_path}/f.db")
+    assert f"file is not a database ({tmp_path}/f.db)" in _refused(f"sqlite:///{tmp_path}/f.db")
 
 
 def test_another_programs_database_is_said(tmp_path: Path) -> None:
@@ -93,3 +94,4 @@ def test_after_going_back_the_newer_schema_is_named(tmp_path: Path, command: tup
 
 def test_a_missing_schema_is_said_by_what_needs_it(tmp_path: Path) -> None:
     assert "run: ferroscope db upgrade" in _refused(f"sqlite:///{tmp_path}/f.db", "db", "rebuild-facts")
+    assert not (tmp_path / "f.db").exists()

@@ -25,7 +25,7 @@ def registry(sqlite_url: str) -> Iterator[tuple[Service, str]]:
     """Give a service whose nodes are the registry, and its address."""
     service = Service(sqlite_url)
     socket = bind("127.0.0.1", 0)
-    server = HttpServer(service.app, ApiSettings(host="127.0.0.1"), [socket])
+    server = HttpServer(service.app, ApiSettings(), [socket])
     server.start()
     yield service, f"http://127.0.0.1:{socket.getsockname()[1]}"
     server.stop(5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
 import sqlite3
@@ -16,9 +17,11 @@ from tests.support.processes import free_port, until
 
 _SETTINGS = """
 [api]
-host = {host}
+{host}
 bare_metal_port = {port}
 introspection_port = 0
+[database]
+connection = sqlite:///{directory}/ferroscope.db
 [worker]
 threads = 1
 """
@@ -32,7 +35,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
     started: list[subprocess.Popen[bytes]] = []
 
     def begin(port: int, *before: str, host: str = "127.0.0.1") -> subprocess.Popen[bytes]:
-        (tmp_path / "f.conf").write_text(_SETTINGS.format(host=host, port=port))
+        host = f"host = {host}" if host else ""
+        (tmp_path / "f.conf").write_text(_SETTINGS.format(host=host, port=port, directory=tmp_path))
         command = [*before, sys.executable, "-m", "ferroscope", "all", "-c", "f.conf"]
         with (tmp_path / "log").open("wb") as log:
             started.append(subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=log, stdin=subprocess.DEVNULL))
@@ -48,7 +52,10 @@ def _log(tmp_path: Path) -> str:
     return (tmp_path / "log").read_text()
 
 
-@pytest.mark.parametrize(("host", "shown", "warned"), [("127.0.0.1", "127.0.0.1", False), ("::", "[::]", True)])
+@pytest.mark.parametrize(
+    ("host", "shown", "warned"),
+    [("127.0.0.1", "127.0.0.1", False), ("localhost", "127.0.0.1", False), ("::", "[::]", True)],
+)
 def test_the_start_says_where_it_listens_and_warns_where_others_reach_it(
     start: Start, tmp_path: Path, host: str, shown: str, warned: bool
 ) -> None:
@@ -57,6 +64,24 @@ def test_the_start_says_where_it_listens_and_warns_where_others_reach_it(
     assert until(lambda: "ready" in _log(tmp_path), seconds=20)
     assert f"bare_metal={shown}:{port}" in _log(tmp_path)
     assert ("there is no authentication" in _log(tmp_path)) is warned
+
+
+def test_by_default_this_host_alone_reaches_the_service(start: Start, tmp_path: Path) -> None:
+    port = free_port()
+    start(port, host="")
+    assert until(lambda: "ready" in _log(tmp_path), seconds=20)
+    places = re.findall(rf"(?:bare_metal=|,)(\S+?):{port}", _log(tmp_path))
+    assert set(places) <= {"127.0.0.1", "[::1]"}
+    for place in places:
+        socket.create_connection((place.strip("[]"), port), timeout=5).close()
+    with socket.create_server(("127.0.0.2", port)):  # another address of this host is free: nobody listens on all
+        pass
+
+
+def test_the_start_says_where_the_database_is(start: Start, tmp_path: Path) -> None:
+    start(free_port())
+    assert until(lambda: "ready" in _log(tmp_path), seconds=20)
+    assert str(tmp_path / "ferroscope.db") in _log(tmp_path)
 
 
 def test_a_port_that_is_taken_is_said_before_anything_else_begins(start: Start, tmp_path: Path) -> None:

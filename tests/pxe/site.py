@@ -36,6 +36,8 @@ introspection_port = 0
 connection = {connection}
 [worker]
 threads = 4
+[drivers]
+enabled = sim,fake-hardware
 [pxe_filter]
 network = {network}
 interfaces = boot

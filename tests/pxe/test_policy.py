@@ -97,7 +97,11 @@ def test_one_host_answers_and_another_one_when_dnsmasq_or_gate_of_the_first_ends
 
 
 def test_an_unknown_machine_gets_an_answer_where_unknown_ones_are_let_in(tmp_path: Path, postgresql_url: str) -> None:
-    plan = Plan(hosts=1, options="unknown_hosts = allow\n[auto_discovery]\nenabled = true\n[lease]\nprofile = fast\n")
+    plan = Plan(
+        hosts=1,
+        options="unknown_hosts = allow\n[lease]\nprofile = fast\n"
+        "[auto_discovery]\nenabled = true\ndriver = fake-hardware\n",
+    )
     with Site(tmp_path, postgresql_url, plan) as site:
         client = site.lab.client(UNKNOWN)
         assert until(lambda: client.dhcp() is not None, seconds=10)

@@ -22,15 +22,21 @@ def test_discovered_nodes_need_an_enabled_driver() -> None:
     wrong = Settings(drivers=drivers, auto_discovery=DiscoverySettings(enabled=True, driver="redfish"))
     with pytest.raises(SetupError, match=r"auto_discovery.*'redfish'.*it has: fake-hardware"):
         build_drivers(wrong)
+    with pytest.raises(SetupError, match=r"auto_discovery. driver is not set"):
+        build_drivers(Settings(drivers=drivers, auto_discovery=DiscoverySettings(enabled=True)))
     assert set(build_drivers(Settings(drivers=drivers, auto_discovery=DiscoverySettings(driver="redfish")))) == {
         "fake-hardware"
     }
 
 
+def test_a_driver_that_does_nothing_is_offered_only_where_it_is_asked_for() -> None:
+    assert set(build_drivers(Settings())) == {"redfish", "ipmi"}
+
+
 def test_discovery_does_not_go_with_a_registry_that_knows_no_such_nodes() -> None:
     registry = RegistrySettings(url="http://ironic.example:6385")
     with pytest.raises(SetupError, match="registry"):
-        build_drivers(Settings(registry=registry, auto_discovery=DiscoverySettings(enabled=True)))
+        build_drivers(Settings(registry=registry, auto_discovery=DiscoverySettings(enabled=True, driver="ipmi")))
     build_drivers(Settings(registry=registry))
 
 

@@ -19,13 +19,17 @@ def upgrade(files: tuple[str, ...], database: str | None) -> None:
     """Bring the schema up to date; does nothing where it is."""
     from ferroscope.ports.errors import StoreUnavailableError
     from ferroscope.runtime.backend import ensure_schema
+    from ferroscope.runtime.database_file import left_behind, place
     from ferroscope.runtime.life import SetupError
 
+    settings = settings_of(files, database)
     try:
-        version = ensure_schema(settings_of(files, database), upgrade=True)
-    except (SetupError, StoreUnavailableError) as exc:
+        version = ensure_schema(settings, upgrade=True)
+    except (SetupError, StoreUnavailableError, OSError) as exc:
         raise click.ClickException(str(exc)) from exc
-    click.echo(f"the schema is {version}")
+    click.echo(f"the schema of {place(settings.database)} is {version}")
+    if old := left_behind(settings.database):
+        click.echo(f"{old} is not used; to upgrade that one: --database sqlite:///{old}", err=True)
 
 
 @db.command()
@@ -34,16 +38,11 @@ def upgrade(files: tuple[str, ...], database: str | None) -> None:
 def current(files: tuple[str, ...], database: str | None) -> None:
     """Show the schema's version; exit code 1 where it is not this release's."""
     from ferroscope.ports.errors import StoreUnavailableError
-    from ferroscope.runtime import database_file
     from ferroscope.runtime.backend import ensure_schema
     from ferroscope.runtime.life import SetupError
 
-    settings = settings_of(files, database)
-    file = database_file.missing(settings.database)
-    if file is not None:
-        raise click.ClickException(f"the file {file} does not exist yet; run: ferroscope db upgrade")
     try:
-        click.echo(ensure_schema(settings, upgrade=False))
+        click.echo(ensure_schema(settings_of(files, database), upgrade=False))
     except (SetupError, StoreUnavailableError) as exc:
         raise click.ClickException(str(exc)) from exc
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, Final
 
 import click
+import msgspec
 
 from ferroscope.cli.configured import config_option, database_option, settings_of
 from ferroscope.config.settings import Settings
+
+# What --simulator enables, as [drivers] enabled would.
+SIMULATED: Final = ("sim", "fake-hardware")
 
 processes_option = click.option(
     "--processes",
@@ -19,11 +23,21 @@ processes_option = click.option(
 
 
 @click.command("all")
+@click.option(
+    "--simulator",
+    is_flag=True,
+    help="Enable the drivers sim and fake-hardware too, for machines that do not exist (ferroscope sim).",
+)
 @config_option
 @database_option
-def run_all(files: tuple[str, ...], database: str | None) -> None:
+def run_all(files: tuple[str, ...], database: str | None, *, simulator: bool) -> None:
     """Run api, worker and periodic tasks in one process, by default on SQLite."""
-    _run(settings_of(files, database), ("api", "worker", "periodic"), upgrade=True)
+    settings = settings_of(files, database)
+    if simulator:
+        offered = dict.fromkeys((*settings.drivers.enabled, *SIMULATED))
+        drivers = msgspec.structs.replace(settings.drivers, enabled=tuple(offered))
+        settings = msgspec.structs.replace(settings, drivers=drivers)
+    _run(settings, ("api", "worker", "periodic"), upgrade=True)
 
 
 @click.command("api")

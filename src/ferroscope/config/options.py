@@ -23,6 +23,9 @@ from ferroscope.config.misspelt import misspelt
 S = TypeVar("S", bound=msgspec.Struct)
 
 CONFIG_FILES: Final = ("/etc/ferroscope/ferroscope.conf",)
+# The state of the system's own service, and the name of SQLite's file there and in a user's own state directory.
+STATE_DIRECTORY: Final = Path("/var/lib/ferroscope")
+DATABASE_NAME: Final = "ferroscope.db"
 
 # What oslo.config and Python say of a value that is wrong.
 _DETAIL: Final = re.compile(r"detail='([^']*)'")
@@ -84,11 +87,21 @@ def load(files: Sequence[str] | None = None, overrides: dict[str, Any] | None = 
 
 def _resolved(settings: target.Settings) -> target.Settings:
     """Return the settings with what one section leaves to another one."""
-    gate = settings.pxe_filter
-    if gate.unknown_hosts != "discovery":
-        return settings
-    gate = msgspec.structs.replace(gate, unknown_hosts="allow" if settings.auto_discovery.enabled else "deny")
-    return msgspec.structs.replace(settings, pxe_filter=gate)
+    gate, database = settings.pxe_filter, settings.database
+    if gate.unknown_hosts == "discovery":
+        gate = msgspec.structs.replace(gate, unknown_hosts="allow" if settings.auto_discovery.enabled else "deny")
+    if not database.connection:
+        database = msgspec.structs.replace(database, connection=f"sqlite:///{default_database()}")
+    return msgspec.structs.replace(settings, pxe_filter=gate, database=database)
+
+
+def default_database() -> Path:
+    """Return SQLite's file of this user: the same one in whatever directory a command is run."""
+    if os.geteuid() == 0 or os.access(STATE_DIRECTORY, os.W_OK):
+        return STATE_DIRECTORY / DATABASE_NAME
+    told = Path(os.environ.get("XDG_STATE_HOME", ""))
+    state = told if told.is_absolute() else Path("~/.local/state").expanduser()
+    return state / "ferroscope" / DATABASE_NAME
 
 
 def warnings(files: Sequence[str] | None = None) -> list[str]:

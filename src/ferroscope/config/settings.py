@@ -5,7 +5,9 @@ Only ``options`` fills them and only ``runtime`` hands them out; nothing reads a
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -13,10 +15,18 @@ from ferroscope.domain.decision import DeliveryPolicy
 from ferroscope.domain.lease import DEFAULT, FAST, LeaseProfile
 
 
+def is_loopback(host: str) -> bool:
+    """Whether what listens on ``host`` can be reached from this host alone."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     """``[api]``: listeners and limits. A port of 0 disables that listener."""
 
-    host: str = "::"
+    host: tuple[str, ...] = ("localhost",)
     bare_metal_port: int = 6385
     introspection_port: int = 5050
     threads: int = 4
@@ -32,11 +42,16 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     failure_rate: float = 1.0
     failure_burst: int = 100
 
+    @property
+    def loopback_only(self) -> bool:
+        """Whether no other host can reach the API, unless a proxy on this one passes it on."""
+        return all(is_loopback(host) for host in self.host)
+
 
 class DatabaseSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """``[database]``: where the truth lives, and how long to wait for it."""
+    """``[database]``: where the truth lives, and how long to wait for it; ``options`` fills in the default place."""
 
-    connection: str = "sqlite:///ferroscope.db"
+    connection: str = ""
     pool_size: int = 12
     busy_timeout: float = 5.0
     connect_timeout: int = 5
@@ -118,7 +133,7 @@ class DiscoverySettings(msgspec.Struct, frozen=True, kw_only=True):
     """``[auto_discovery]``: whether an unknown machine's callback makes a node, and how many of them at most."""
 
     enabled: bool = False
-    driver: str = "fake-hardware"
+    driver: str = ""
     approve: Literal["manual", "always"] = "manual"
     max_waiting: int = 1000
     max_per_minute: int = 600
@@ -188,7 +203,7 @@ class RegistrySettings(msgspec.Struct, frozen=True, kw_only=True):
 class DriverSettings(msgspec.Struct, frozen=True, kw_only=True):
     """``[drivers]``: which are offered, and how long a BMC may take."""
 
-    enabled: tuple[str, ...] = ("fake-hardware", "fake", "sim", "redfish", "ipmi")
+    enabled: tuple[str, ...] = ("redfish", "ipmi")
     command_timeout: float = 10.0
     inventory_timeout: float = 60.0
     power_timeout: float = 60.0
@@ -274,3 +289,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def callback_base(self) -> str:
         """The Bare Metal API's base URL as ramdisks and BMCs reach it; "" where nobody told us."""
         return self.inspector.callback_endpoint_override or self.api.public_url
+
+    @property
+    def hidden_from_ramdisks(self) -> bool:
+        """Whether the API listens on loopback only, and no URL is set under which other machines would reach it."""
+        told = (self.inspector.callback_endpoint_override, self.api.public_url, self.boot.callback_url)
+        return self.api.loopback_only and not any(url and not is_loopback(urlsplit(url).hostname or "") for url in told)

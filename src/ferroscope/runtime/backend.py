@@ -21,6 +21,7 @@ from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.meter import SILENT, Meter
 from ferroscope.ports.queue import Queue
 from ferroscope.ports.store import Store
+from ferroscope.runtime import database_file
 from ferroscope.runtime.life import SetupError
 
 # Longest time of one statement of a migration, in seconds.
@@ -92,11 +93,15 @@ def ensure_schema(settings: Settings, *, upgrade: bool) -> str:
     """Check the schema, or bring it up to date; return its version.
 
     ``SetupError`` says what is wrong with the URL, ``SchemaError`` what to do where the schema is not
-    the right one, ``StoreUnavailableError`` that the database cannot be reached, and why.
+    the right one, ``StoreUnavailableError`` that the database cannot be reached, and why, ``OSError``
+    that the directory of the default place cannot be made.
     """
     database = settings.database
     if upgrade:  # a migration takes the time that it takes
+        database_file.make_directory(database)
         database = msgspec.structs.replace(database, statement_timeout=_MIGRATION)
+    elif file := database_file.missing(database):
+        raise SchemaError(f"the database's file {file} does not exist yet; run: ferroscope db upgrade")
     with _explained():
         engine = dialect.build_engine(database)
     try:

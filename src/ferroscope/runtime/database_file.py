@@ -1,9 +1,16 @@
-"""Whether SQLite's file is still the one that was opened: what is written to a deleted one is lost at the end."""
+"""Where the database is, and whether SQLite's file is still the one that was opened.
+
+What is written to a deleted file is lost at the end; what is written to another one than yesterday's is not missed
+until somebody looks for it. So the start says which one it is, and names one that earlier releases would have taken.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+from sqlalchemy import make_url
 
 from ferroscope.adapters.sql.trouble import DatabaseUrlError, checked
 from ferroscope.config.settings import DatabaseSettings
@@ -22,6 +29,48 @@ def missing(settings: DatabaseSettings) -> Path | None:
     """Return SQLite's file if it is not there yet: whoever only looks must not make it."""
     path = file_of(settings)
     return None if path is None or path.exists() else path
+
+
+def place(settings: DatabaseSettings) -> str:
+    """Return where the database is, without user, password and options; for a URL that can be used."""
+    url = make_url(settings.connection)
+    if not url.host:
+        file = file_of(settings)
+        return f"{url.get_backend_name()} {url.database if file is None else file.absolute()}"
+    port = f":{url.port}" if url.port else ""
+    return f"{url.get_backend_name()} {url.database} at {url.host}{port}"
+
+
+def make_directory(settings: DatabaseSettings) -> None:
+    """Make the directory of the default place, where it is missing; ``OSError``."""
+    from ferroscope.config.options import STATE_DIRECTORY, default_database  # too much for those who only watch
+
+    file = file_of(settings)
+    if file is not None and file == default_database():
+        # The system's is shared with what boot hosts serve; the file itself is for its owner alone.
+        file.parent.mkdir(mode=0o755 if file.parent == STATE_DIRECTORY else 0o700, parents=True, exist_ok=True)
+
+
+def left_behind(settings: DatabaseSettings) -> Path | None:
+    """Return the file in the working directory that earlier releases used by default, where it is not the one used."""
+    from ferroscope.config.options import DATABASE_NAME, default_database
+
+    file, old = file_of(settings), Path(DATABASE_NAME).absolute()
+    if file is None or file != default_database() or not old.is_file():
+        return None
+    return None if file.exists() and file.samefile(old) else old
+
+
+def announce(settings: DatabaseSettings, log: Any) -> None:
+    """Say where the database is, and which one is not used any more."""
+    log.info("database", place=place(settings))
+    if old := left_behind(settings):
+        log.warning(
+            "this directory has the database of an earlier release, which is not used; "
+            f"to go on with it: --database sqlite:///{old}, or stop the service and move it",
+            old=str(old),
+            to=str(file_of(settings)),
+        )
 
 
 def watched(settings: DatabaseSettings) -> Callable[[], str]:

@@ -11,10 +11,9 @@ import os
 import socket
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from sqlalchemy import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from ferroscope.adapters.sql import migrate
@@ -27,6 +26,7 @@ from ferroscope.runtime import boot_checks, database_file, gate_checks, wiring
 from ferroscope.runtime.backend import Backend, open_backend, schema_problem
 from ferroscope.runtime.check import Check
 from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.http import addresses, bind
 from ferroscope.runtime.life import SetupError
 
 _LEASE: Final = "ferroscope/doctor"
@@ -94,17 +94,19 @@ def _ports(settings: Settings) -> Iterator[Check]:
     for option in ("bare_metal_port", "introspection_port"):
         port: int = getattr(settings.api, option)
         if port:
-            yield _port(settings.api.host, port, option)
+            yield _port(addresses(settings.api.host), port, option)
 
 
-def _port(host: str, port: int, option: str) -> Check:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        socket.create_server((host, port), family=family).close()
-    except PermissionError:
-        return Check("port", "wrong", f"port {port} must not be opened by this user", f"choose another [api] {option}")
-    except OSError as exc:
-        return _taken(host, port, option, exc)
+def _port(hosts: Sequence[str], port: int, option: str) -> Check:
+    """Take the port as the api would, on each address, and give it back."""
+    for host in hosts:
+        try:
+            bind(host, port).close()
+        except PermissionError:
+            advice = f"choose another [api] {option}"
+            return Check("port", "wrong", f"permission denied: cannot bind port {port}", advice)
+        except OSError as exc:
+            return _taken(host, port, option, exc)
     return Check("port", "ok", f"port {port} is free: no api runs on this host, and one could")
 
 
@@ -157,7 +159,7 @@ def _readable_file(settings: Settings) -> Iterator[Check]:
 
 
 def _database(settings: Settings, backend: Backend) -> Iterator[Check]:
-    where = _where(settings)
+    where = database_file.place(settings.database)
     try:
         kind, schema, needed = backend.describe()
     except StoreUnavailableError as exc:
@@ -246,15 +248,6 @@ def _leader(settings: Settings, held: dict[str, bool]) -> Check:
         return Check("leases", "ok", "somebody leads the search for overdue inspections")
     advice = "look again in a few seconds: one leads as soon as the lease of the one before has expired"
     return Check("leases", "note", "nobody leads the search for overdue inspections at this moment", advice)
-
-
-def _where(settings: Settings) -> str:
-    """Return the database's place without user, password and options."""
-    url = make_url(settings.database.connection)
-    if not url.host:
-        return f"{url.get_backend_name()} {url.database}"
-    port = f":{url.port}" if url.port else ""
-    return f"{url.get_backend_name()} {url.database} at {url.host}{port}"
 
 
 def _told(exc: Exception) -> str:

@@ -7,7 +7,6 @@ the requests that it has taken finish, and only then ends.
 from __future__ import annotations
 
 import errno
-import ipaddress
 import socket
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -118,19 +117,35 @@ def _channel_class(draining: threading.Event) -> type[HTTPChannel]:
 
 def listeners(settings: ApiSettings) -> list[socket.socket]:
     """Return a bound socket for each API that is enabled; ``SetupError`` says which one failed, and what to do."""
-    return [_listener(settings.host, option, port) for option, _, port in _enabled(settings)]
+    return [
+        _listener(host, option, port) for option, _, port in _enabled(settings) for host in addresses(settings.host)
+    ]
+
+
+def addresses(hosts: Iterable[str]) -> list[str]:
+    """Return the addresses to listen on: ``localhost`` is both of the loopback's, where the host has IPv6."""
+    found = ["127.0.0.1", "::1"] if _has_ipv6() else ["127.0.0.1"]
+    return list(dict.fromkeys(one for host in hosts for one in (found if host == "localhost" else [host])))
+
+
+def _has_ipv6() -> bool:
+    try:
+        bind("::1", 0).close()
+    except OSError:
+        return False
+    return True
 
 
 def announce(settings: ApiSettings, log: Any) -> None:
     """Say where the APIs listen, and what it means where that is more than this host."""
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    places = {name: f"{host}:{port}" for _, name, port in _enabled(settings)}
+    hosts = [f"[{host}]" if ":" in host else host for host in addresses(settings.host)]
+    places = {name: ",".join(f"{host}:{port}" for host in hosts) for _, name, port in _enabled(settings)}
     log.info("listens", **places)
-    if places and not _is_loopback(settings.host):
+    if places and not settings.loopback_only:
         log.warning(
             "there is no authentication: whoever reaches these ports may do everything; "
             "set [api] host, or put a proxy in front that decides who may call",
-            host=settings.host,
+            host=",".join(settings.host),
         )
 
 
@@ -168,10 +183,3 @@ def _listener(host: str, option: str, port: int) -> socket.socket:
             else f"correct [api] host or {option}"
         )
         raise SetupError(f"cannot listen on {host} port {port}: {exc.strerror or exc}; {advice}") from exc
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

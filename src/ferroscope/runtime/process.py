@@ -99,6 +99,8 @@ class Process:
         if sockets is None:
             sockets = listeners(settings.api) if "api" in self._roles else []
         schema = ensure_schema(settings, upgrade=self._upgrade)
+        if not self._member:  # else the supervisor has said it
+            database_file.announce(settings.database, _log)
         meter = build_metrics()
         backend = open_backend(settings, clock=clock, stop=self._stop, listen="worker" in self._roles, meter=meter)
         self._ending.append(backend.close)
@@ -226,6 +228,7 @@ def run(settings: Settings, roles: tuple[Role, ...], *, upgrade: bool = False, p
     try:
         sockets = listeners(settings.api) if "api" in roles else []
         ensure_schema(settings, upgrade=upgrade)
+        database_file.announce(settings.database, _log)
     except (StoreUnavailableError, SetupError, OSError) as exc:
         raise StartError(str(exc)) from exc
     if sockets:

@@ -85,6 +85,11 @@ def _check_discovery(settings: Settings) -> None:
     discovered = settings.auto_discovery
     if not discovered.enabled:
         return
+    if not discovered.driver:
+        raise SetupError(
+            "[auto_discovery] driver is not set: it is the driver that discovered nodes get; "
+            f"set it to one of [drivers] enabled: {', '.join(settings.drivers.enabled)}"
+        )
     if discovered.driver not in settings.drivers.enabled:
         raise SetupError(
             f"[auto_discovery] driver is {discovered.driver!r}, which [drivers] enabled does not have; "

@@ -43,13 +43,14 @@ def enroll(
     """Enrol ``members``, whose BMCs are at ``sim_address``; return what became of them.
 
     Waits up to ``wait`` seconds until the BMCs are verified.
-    ``headers`` are added to each call (a token). Raises ``BareMetalError`` where no API answers.
+    ``headers`` are added to each call (a token). Raises ``BareMetalError`` where no API answers, or it does not offer
+    the simulator's driver.
     """
     api = BareMetal(api_url, threads=threads, headers=headers)
     news: dict[str, bool] = {}
     failed: dict[str, str] = {}
     try:
-        api.call("GET", "/v1/")
+        _check_driver(api)
         with ThreadPoolExecutor(threads, thread_name_prefix="enroll") as pool:
             results = pool.map(lambda member: _enroll_one(api, member, sim_address), members)
             for member, result in zip(members, results, strict=True):
@@ -65,6 +66,15 @@ def enroll(
         existing=tuple(name for name, new in news.items() if not new and name not in unverified),
         failed=failed | unverified,
     )
+
+
+def _check_driver(api: BareMetal) -> None:
+    """Raise ``BareMetalError`` where no API answers, or it does not offer the simulator's driver."""
+    if api.call("GET", f"/v1/drivers/{DRIVER}", accept=(404,)).status == 404:
+        raise BareMetalError(
+            f"the service does not offer the driver {DRIVER}; start it with: ferroscope all --simulator, "
+            f"or add {DRIVER} to [drivers] enabled of its api and worker processes"
+        )
 
 
 def _enroll_one(api: BareMetal, member: Member, sim_address: str) -> bool | BareMetalError:

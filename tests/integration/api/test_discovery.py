@@ -30,7 +30,7 @@ def make(database_url: str) -> Iterator[Make]:
 
     def start(*, permit_active: bool = False, **options: Any) -> Service:
         sections = {
-            "auto_discovery": DiscoverySettings(**({"enabled": True} | options)),
+            "auto_discovery": DiscoverySettings(**({"enabled": True, "driver": "fake-hardware"} | options)),
             "inspector": InspectorSettings(permit_active=permit_active),
         }
         made.append(Service(database_url, sections=sections))

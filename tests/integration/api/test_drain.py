@@ -45,7 +45,7 @@ def test_a_draining_application_fails_its_health_check_and_serves_the_rest(servi
 
 def test_a_draining_server_lets_each_answer_be_the_last_of_its_connection(service: Service) -> None:
     socket = bind("127.0.0.1", 0)
-    server = HttpServer(service.app, ApiSettings(host="127.0.0.1"), [socket])
+    server = HttpServer(service.app, ApiSettings(), [socket])
     port = socket.getsockname()[1]
     server.start()
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)

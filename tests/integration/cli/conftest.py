@@ -27,10 +27,14 @@ host = 127.0.0.1
 bare_metal_port = {api}
 introspection_port = {introspection}
 
+[database]
+connection = sqlite:///{directory}/ferroscope.db
+
 [inspector]
 timeout = 60
 
 [drivers]
+enabled = sim,fake-hardware
 command_timeout = 2
 """
 
@@ -50,7 +54,7 @@ class Switch:
 def listener() -> Iterator[tuple[Switch, str]]:
     """Give the server and its address."""
     switch = Switch()
-    settings = ApiSettings(host="127.0.0.1")
+    settings = ApiSettings()
     socket = bind("127.0.0.1", 0)
     url = f"http://127.0.0.1:{socket.getsockname()[1]}"
     server = HttpServer(switch, settings, [socket])
@@ -87,7 +91,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     directory = tmp_path_factory.mktemp("service")
     port = free_port()
     file = directory / "ferroscope.conf"
-    file.write_text(_CONFIGURATION.format(api=port, introspection=free_port()))
+    file.write_text(_CONFIGURATION.format(api=port, introspection=free_port(), directory=directory))
     process = _ferroscope(directory, "all", "-c", str(file))
     shell = Shell(f"http://127.0.0.1:{port}")
     try:

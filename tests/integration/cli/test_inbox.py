@@ -18,7 +18,7 @@ from tests.support import examples
 @pytest.fixture
 def service(sqlite_url: str, listener: tuple[Any, str]) -> Iterator[Service]:
     """Give a service that discovers machines."""
-    served = Service(sqlite_url, sections={"auto_discovery": DiscoverySettings(enabled=True)})
+    served = Service(sqlite_url, sections={"auto_discovery": DiscoverySettings(enabled=True, driver="fake-hardware")})
     listener[0].app = served.app
     yield served
     listener[0].app = None

@@ -156,7 +156,7 @@ def test_a_watch_survives_a_service_that_is_killed_and_started_again(programs: l
     service.process.kill()
     service.process.wait()
     time.sleep(1)  # long enough for looks that find nobody, and for callbacks that do
-    start(programs, tmp_path / "first", "all", "-c", str(tmp_path / "first" / "ferroscope.conf"))
+    start(programs, tmp_path / "first", "all", "--simulator", "-c", str(tmp_path / "first" / "ferroscope.conf"))
     assert watch.process.wait(60) == 0, watch.out.read_text() + watch.err.read_text()
     assert watch.said("6 finished")
 
@@ -203,7 +203,7 @@ def _service(programs: list[Program], directory: Path) -> tuple[str, Program]:
         f"[database]\nconnection = sqlite:///{directory / 'ferroscope.db'}\n"
         "[worker]\nmember_ttl = 1\nheartbeat_interval = 0.2\n"
     )
-    program = start(programs, directory, "all", "-c", str(configuration))
+    program = start(programs, directory, "all", "--simulator", "-c", str(configuration))
     url = f"http://127.0.0.1:{port}"
     assert until(lambda: Shell(url)("status").exit_code == 0, seconds=30), program.err.read_text()
     return url, program

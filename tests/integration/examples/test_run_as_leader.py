@@ -30,7 +30,7 @@ class Scene:
         self._directory = directory
         self._socket = bind("127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
-        self.server = HttpServer(service.app, ApiSettings(host="127.0.0.1"), [self._socket])
+        self.server = HttpServer(service.app, ApiSettings(), [self._socket])
         self.server.start()
         self._started: list[subprocess.Popen[bytes]] = []
 

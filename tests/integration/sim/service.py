@@ -27,6 +27,7 @@ retry_delay = 0.1
 timeout = 6
 timeout_period = 0.5
 [drivers]
+enabled = sim,fake-hardware
 command_timeout = 0.5
 power_timeout = 2
 """

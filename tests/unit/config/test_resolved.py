@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from ferroscope.config import options
 from ferroscope.config.options import load
+from ferroscope.runtime import database_file
 
 
 @pytest.mark.parametrize(
@@ -24,3 +27,63 @@ def test_unknown_machines_boot_where_they_are_discovered_unless_the_gate_is_told
     file = tmp_path / "f.conf"
     file.write_text(text)
     assert load([str(file)]).pxe_filter.unknown_hosts == unknown
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return where the system's own service would have its state; we are an ordinary user with a home directory."""
+    monkeypatch.setattr(options, "STATE_DIRECTORY", tmp_path / "var")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setenv("HOME", str(tmp_path / "me@corp"))
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    return tmp_path / "var"
+
+
+def test_without_a_connection_each_user_has_one_database_wherever_a_command_is_run(
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert load([]).database.connection == f"sqlite:///{tmp_path}/me@corp/.local/state/ferroscope/ferroscope.db"
+    monkeypatch.setenv("XDG_STATE_HOME", "relative")
+    assert options.default_database() == tmp_path / "me@corp/.local/state/ferroscope/ferroscope.db"
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg"))
+    assert options.default_database() == tmp_path / "xdg/ferroscope/ferroscope.db"
+    state.mkdir()  # as the service's user, whose directory this is
+    assert options.default_database() == state / "ferroscope.db"
+    state.rmdir()
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert options.default_database() == state / "ferroscope.db"
+
+
+def test_a_database_of_an_earlier_release_in_this_directory_is_named_and_not_used(
+    state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ferroscope.db").touch()
+    settings = load([]).database
+    database_file.make_directory(settings)
+    assert (tmp_path / "me@corp/.local/state/ferroscope").stat().st_mode & 0o777 == 0o700
+    assert database_file.left_behind(settings) == tmp_path / "ferroscope.db"
+    told = load([], {"database.connection": f"sqlite:///{tmp_path}/other.db"}).database
+    assert database_file.left_behind(told) is None, "whoever names a database knows what they want"
+    state.mkdir()
+    monkeypatch.chdir(state)  # as the units' WorkingDirectory: what was the default is the default
+    (state / "ferroscope.db").touch()
+    assert database_file.left_behind(load([]).database) is None
+
+
+@pytest.mark.parametrize(
+    ("lines", "hidden"),
+    [
+        ("", True),
+        ("[api]\nhost = 192.0.2.1\n", False),
+        ("[api]\nhost = localhost,192.0.2.1\n", False),
+        ("[api]\nhost = ::1, 127.0.0.2\n", True),
+        ("[api]\npublic_url = https://bmc.example.com/\n", False),
+        ("[inspector]\ncallback_endpoint_override = http://127.0.0.1:6385\n", True),
+    ],
+)
+def test_ramdisks_reach_the_api_only_where_it_listens_for_them_or_a_url_says_so(
+    tmp_path: Path, lines: str, hidden: bool
+) -> None:
+    (tmp_path / "f.conf").write_text(lines)
+    assert load([str(tmp_path / "f.conf")]).hidden_from_ramdisks is hidden

@@ -23,7 +23,7 @@ def _member(host: str, settings: Settings | None = None, **detail: object) -> Me
 
 def test_members_with_the_same_settings_do_not_drift() -> None:
     own = Settings(
-        api=ApiSettings(host="127.0.0.1", bare_metal_port=1, threads=3),
+        api=ApiSettings(host=("127.0.0.1",), bare_metal_port=1, threads=3),
         database=DatabaseSettings(connection="sqlite:///elsewhere.db", pool_size=3),
         worker=WorkerSettings(threads=9),
     )

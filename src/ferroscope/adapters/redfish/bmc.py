@@ -48,7 +48,7 @@ class RedfishBmc:
         try:
             from ferroscope.adapters.redfish.clients import Clients
         except ModuleNotFoundError as exc:
-            message = f"the redfish driver needs the package {exc.name}; install ferroscope[redfish] on the workers"
+            message = f"the redfish driver needs the Python package {exc.name}, which is not installed on this worker"
             raise BmcError(message, transient=False, reason=Reason.DRIVER_UNKNOWN) from None
         return Clients()
 

@@ -11,7 +11,7 @@ from typing import Final
 from sqlalchemy import Engine, inspect, text
 from sqlalchemy.exc import DBAPIError
 
-from ferroscope.adapters.sql.trouble import told
+from ferroscope.adapters.sql.trouble import cannot_answer, told
 from ferroscope.ports.errors import StoreUnavailableError
 
 HEAD: Final = "0009"
@@ -26,7 +26,7 @@ def current(engine: Engine) -> str | None:
             version: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
             return version
     except DBAPIError as exc:
-        raise StoreUnavailableError(f"the database cannot answer: {told(exc)}") from exc
+        raise StoreUnavailableError(cannot_answer(engine.url, exc)) from exc
 
 
 def upgrade(engine: Engine, revision: str = "head") -> None:

@@ -37,7 +37,7 @@ from ferroscope.adapters.sql.requests import SqlRequests
 from ferroscope.adapters.sql.rules import SqlRules
 from ferroscope.adapters.sql.staleness import Staleness
 from ferroscope.adapters.sql.statements import Answer, Parameters, Statements
-from ferroscope.adapters.sql.trouble import told
+from ferroscope.adapters.sql.trouble import cannot_answer
 from ferroscope.adapters.sql.turnstile import Turnstile
 from ferroscope.config.settings import DatabaseSettings
 from ferroscope.domain.states import Transition
@@ -207,7 +207,7 @@ class SqlStore:
                     raise
                 self._meter.trouble(trouble)
                 if trouble == "unavailable" or self._clock.monotonic() > deadline:
-                    raise StoreUnavailableError(f"the database cannot answer: {told(exc)}") from exc
+                    raise StoreUnavailableError(cannot_answer(self.engine.url, exc)) from exc
             pause = delay * random.uniform(0.5, 1.5)  # noqa: S311  # jitter, no secret
             if self._stop.wait(pause):  # a process that stops still says goodbye, but without spinning
                 time.sleep(pause)

@@ -34,9 +34,15 @@ def checked(connection: str) -> URL:
         raise DatabaseUrlError(f"there is no database of the kind {family!r}; it has to be {_FORMS}")
     if family == "sqlite" and url.database in (None, "", ":memory:"):
         raise DatabaseUrlError("SQLite needs a file, for processes and threads to share: sqlite:///FILE")
-    if "@" in (url.host or "") + (url.database or ""):
+    if family != "sqlite" and "@" in (url.host or "") + (url.database or ""):
         raise DatabaseUrlError("user or password has an @ (or a /) in it; write %40 for @, %2F for /")
     return url
+
+
+def cannot_answer(url: URL, error: DBAPIError) -> str:
+    """Return why the database cannot answer, with the name of SQLite's file, which SQLite does not tell."""
+    file = f" ({url.database})" if url.get_backend_name() == "sqlite" else ""
+    return f"the database cannot answer: {told(error)}{file}"
 
 
 def told(error: DBAPIError) -> str:

@@ -18,7 +18,7 @@ from ferroscope.cli.exits import Exit, Failure
 _GO_ON: Final = """
 Go on with a service that stays:
 
-    ferroscope all                              # api, worker and periodic tasks in one process, on SQLite
+    ferroscope all --simulator                  # api, worker and periodic tasks in one process, on SQLite
     ferroscope sim --nodes 50 --enroll          # in another terminal: a fleet to play with
     ferroscope inspect --all --watch            # in a third one
     ferroscope status

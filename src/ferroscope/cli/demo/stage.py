@@ -40,6 +40,9 @@ threads = 4
 member_ttl = {ttl:g}
 heartbeat_interval = 0.4
 
+[drivers]
+enabled = sim
+
 [inspector]
 hooks = $default_hooks,memory
 timeout = 60

@@ -137,7 +137,7 @@ INSPECTOR: Final = (
 
 DISCOVERY: Final = (
     cfg.BoolOpt("enabled", default=False, help="Make a node of an unknown machine that calls back."),
-    cfg.StrOpt("driver", default="fake-hardware", help="The driver of such nodes; one of [drivers] enabled."),
+    cfg.StrOpt("driver", default="", help="The driver of such nodes; one of [drivers] enabled. Needed with enabled."),
     cfg.StrOpt(
         "approve",
         default="manual",

@@ -7,7 +7,12 @@ from typing import Final
 from oslo_config import cfg
 
 API: Final = (
-    cfg.StrOpt("host", default="::", help="Address to listen on; '::' is every address, IPv4 too."),
+    cfg.ListOpt(
+        "host",
+        default=["localhost"],
+        help="Addresses to listen on. localhost: this host alone (127.0.0.1, and ::1 where there is one); "
+        "'::' is every address, IPv4 too. Ramdisks cannot reach localhost.",
+    ),
     cfg.PortOpt("bare_metal_port", default=6385, help="Port of the Bare Metal API; 0 disables it."),
     cfg.PortOpt("introspection_port", default=5050, help="Port of the Introspection API; 0 disables it."),
     cfg.IntOpt("threads", default=4, min=1, help="Requests answered at the same time by one api process."),
@@ -51,10 +56,11 @@ API: Final = (
 DATABASE: Final = (
     cfg.StrOpt(
         "connection",
-        default="sqlite:///ferroscope.db",
+        default="",
         secret=True,
         help="SQLAlchemy URL: sqlite:///FILE, postgresql://USER:PASSWORD@HOST/NAME or mysql://USER:PASSWORD@HOST/NAME. "
-        "In it $$ stands for $, %40 for @.",
+        "In it $$ stands for $, %40 for @. Empty: SQLite in /var/lib/ferroscope for root and for whoever may write "
+        "there, else in ~/.local/state/ferroscope ($XDG_STATE_HOME/ferroscope).",
     ),
     cfg.IntOpt("pool_size", default=12, min=2, help="Connections that one process keeps at the most."),
     cfg.FloatOpt("busy_timeout", default=5.0, min=0.1, help="Seconds to try when others are in the way, before a 503."),
@@ -128,7 +134,10 @@ REGISTRY: Final = (
 
 DRIVERS: Final = (
     cfg.ListOpt(
-        "enabled", default=["fake-hardware", "fake", "sim", "redfish", "ipmi"], help="The drivers that nodes may have."
+        "enabled",
+        default=["redfish", "ipmi"],
+        help="The drivers that nodes may have: redfish, ipmi; sim for the simulator; fake-hardware (or fake), "
+        "a BMC that agrees to everything and does nothing.",
     ),
     cfg.FloatOpt("command_timeout", default=10.0, min=0.1, help="Hard deadline of one BMC command, in seconds."),
     cfg.FloatOpt(
