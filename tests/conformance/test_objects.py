@@ -24,7 +24,7 @@ def an_object(node: Node, key: str, *, part: str = "inventory", backend: str = "
 def add(adapter: Adapter, *objects: StoredObject, kept: bool = True) -> None:
     adapter.write(lambda tx: tx.objects.add(objects))
     if kept:
-        assert adapter.write(lambda tx: [tx.objects.keep(one.key) for one in objects]) == [True] * len(objects)
+        assert adapter.write(lambda tx: [tx.objects.keep(one) for one in objects]) == [True] * len(objects)
 
 
 def keys(adapter: Adapter, state: str, **more: str) -> list[str]:
@@ -35,8 +35,9 @@ def test_an_object_is_found_only_after_it_was_kept(adapter: Adapter) -> None:
     one = an_object(adapter.node(), "k1")
     add(adapter, one, kept=False)
     assert adapter.read(lambda tx: tx.objects.find("i-k1", ("inventory", "plugin_data"))) == []
-    assert adapter.write(lambda tx: tx.objects.keep("k1"))
-    assert not adapter.write(lambda tx: tx.objects.keep("k1"))
+    one = msgspec.structs.replace(one, size=7, content_size=2**33, content_sha256="ab" * 32)
+    assert adapter.write(lambda tx: tx.objects.keep(one))
+    assert not adapter.write(lambda tx: tx.objects.keep(one))
     (found,) = adapter.read(lambda tx: tx.objects.find("i-k1", ("inventory", "plugin_data")))
     assert msgspec.structs.replace(found, at=0.0) == msgspec.structs.replace(one, state="stored")
     assert found.at > 0
@@ -53,10 +54,11 @@ def test_a_key_is_used_once_only(adapter: Adapter) -> None:
 
 
 def test_what_is_given_up_cannot_be_kept_any_more(adapter: Adapter) -> None:
-    add(adapter, an_object(adapter.node(), "k1"), kept=False)
+    one = an_object(adapter.node(), "k1")
+    add(adapter, one, kept=False)
     assert adapter.write(lambda tx: tx.objects.give_up(tx.now - 1000)) == 0
     assert adapter.write(lambda tx: tx.objects.give_up(tx.now + 1000)) == 1
-    assert not adapter.write(lambda tx: tx.objects.keep("k1"))
+    assert not adapter.write(lambda tx: tx.objects.keep(one))
     assert keys(adapter, "discarded") == ["k1"]
 
 

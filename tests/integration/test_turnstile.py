@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import fcntl
 import signal
+import stat
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from ferroscope.adapters.sql.turnstile import Turnstile
-from ferroscope.ports.errors import StoreUnavailableError
+from ferroscope.config.settings import DatabaseSettings, Settings
+from ferroscope.runtime.backend import open_backend
+from ferroscope.runtime.clock import SystemClock
+from tests.support import examples
 from tests.support.processes import until
 
 _HOLDER = """
@@ -22,17 +29,68 @@ with Turnstile(sys.argv[1], 5.0).turn():
 """
 
 
-def test_another_processes_turn_is_waited_for_until_the_time_is_over(tmp_path: Path) -> None:
+def test_another_processes_turn_is_waited_for_until_it_dies_or_the_time_is_over(tmp_path: Path) -> None:
     path = str(tmp_path / "db-turn")
-    with subprocess.Popen([sys.executable, "-c", _HOLDER, path], stdout=subprocess.PIPE) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"holds\n"
-        with pytest.raises(StoreUnavailableError), Turnstile(path, 0.05).turn():
-            pytest.fail("two had the turn")
+    with _held(path) as holder:
+        turnstile = Turnstile(path, 0.2)
+        began = time.monotonic()
+        with turnstile.turn():
+            first = time.monotonic() - began
+        with turnstile.turn():
+            second = time.monotonic() - began - first
+        assert first >= 0.2, "the other one had it"
+        assert second < 0.1, "a queue that does not move is not waited in again and again"
         holder.send_signal(signal.SIGKILL)
         holder.wait(10)
-        with Turnstile(path, 5.0).turn():
-            assert Path(path).exists()
+        with turnstile.turn():
+            assert _is_locked(path)
+
+
+def test_a_user_who_holds_the_file_stops_no_write(sqlite_url: str) -> None:
+    """The file of a release before this one may be open to all, and whoever can open it can lock it."""
+    turn = Path(f"{sqlite_url.removeprefix('sqlite:///')}-turn")
+    turn.touch(0o666)
+    with _held(str(turn)):
+        backend = open_backend(
+            Settings(database=DatabaseSettings(connection=sqlite_url)),
+            clock=SystemClock(),
+            stop=threading.Event(),
+            listen=False,
+        )
+        began = time.monotonic()
+        for _ in range(20):
+            node = examples.node()
+            backend.store.write(lambda tx, node=node: tx.nodes.add(node))  # type: ignore[misc]
+        assert time.monotonic() - began < 4
+        backend.close()
+
+
+def test_only_the_owner_may_stand_in_the_queue(tmp_path: Path) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.touch(0o644)
+    for path in (old, new):
+        with Turnstile(str(path), 1.0).turn():
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@contextmanager
+def _held(path: str) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([sys.executable, "-c", _HOLDER, path], stdout=subprocess.PIPE) as holder:
+        try:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == b"holds\n"
+            yield holder
+        finally:
+            holder.kill()
+
+
+def _is_locked(path: str) -> bool:
+    with Path(path).open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
 
 
 def test_a_file_that_cannot_be_made_is_done_without(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ from ferroscope.ports.data import Part
 
 # No machine has as many; a database's limit on parameters must not be the one that is hit.
 MAX_ADDRESSES: Final = 512
+# The longest text of an IPv6 address has 45 characters; a scope may be as long as its sender likes.
+_MAX_ADDRESS: Final = 64
 
 
 class CallbackInterface(msgspec.Struct, frozen=True):
@@ -94,9 +96,11 @@ def _bmc_addresses(inventory: CallbackInventory) -> tuple[str, ...]:
 
 
 def _address(text: str | None) -> str | None:
-    """Return the address as it is stored; None for no address, 0.0.0.0 and loopbacks included."""
+    """Return the address as it is stored, without a scope; None for no address, 0.0.0.0 and loopbacks included."""
+    if text is None or len(text) > _MAX_ADDRESS:
+        return None
     try:
-        address = ipaddress.ip_address((text or "").split("/")[0])
+        address = ipaddress.ip_address(text.split("/")[0].split("%")[0])
     except ValueError:
         return None
     return None if address.is_unspecified or address.is_loopback else str(address)

@@ -6,9 +6,10 @@ shows more than a generic message. It knows nothing of what a route does.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from time import perf_counter
-from typing import Any
+from typing import Any, Final
 
 import falcon
 import msgspec
@@ -21,6 +22,11 @@ from ferroscope.api.route import Body, Route, Surface
 from ferroscope.ports.errors import StoreUnavailableError
 
 Responder = Callable[..., None]
+
+# It goes into every link. Names with an underscore exist, whatever the RFCs say. HTTP/1.0 has no such header.
+_HOST: Final = re.compile(
+    r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}(?:%25[A-Za-z0-9._-]{1,64})?\])?(?::[0-9]{0,5})?"
+)
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
@@ -153,6 +159,8 @@ def _url(context: ApiContext, req: falcon.Request, route: Route, introspection: 
     public = context.settings.api.public_url
     if public and not introspection and route.surface is not Surface.INTROSPECTION:
         return public.rstrip("/")
+    if _HOST.fullmatch(req.env.get("HTTP_HOST", "")) is None:
+        raise errors.BadRequestError("The Host header must be a host name or an IP address, with a port or without.")
     return req.prefix
 
 

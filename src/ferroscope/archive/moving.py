@@ -7,6 +7,7 @@ where it was; the object that may have come into being is given up and deleted l
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Sequence
 from typing import Final
@@ -33,10 +34,9 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Carried(msgspec.Struct, frozen=True):
-    """What became of a job: its size in the store, or why it did not get there."""
+    """What became of a job: its target as it is there now, or why it did not get there."""
 
     job: Job
-    size: int = 0
     error: str | None = None
     lost: bool = False
 
@@ -74,7 +74,11 @@ class Mover:
                 content = self._store.read(lambda tx: tx.data.load(target.inspection, (target.part,)))[target.part]
             packed = pack(content)
             self._archive.shelves[job.target.backend].put(job.target.key, packed)
-            return Carried(job, size=len(packed))
+            digest = hashlib.sha256(content).hexdigest()
+            there = msgspec.structs.replace(
+                job.target, size=len(packed), content_size=len(content), content_sha256=digest
+            )
+            return Carried(msgspec.structs.replace(job, target=there))
         except KeyError:
             return Carried(job, error="it is gone already", lost=True)
         except ObjectMissingError as exc:
@@ -156,7 +160,7 @@ class Mover:
         before = [one.key for one in tx.objects.find(target.inspection, (target.part,))]
         if job.source is not None and job.source.key not in before:
             return False
-        if not tx.objects.keep(target.key):
+        if not tx.objects.keep(target):
             return False
         if job.held is not None and not tx.data.drop(job.held):
             tx.objects.discard_keys([target.key])  # and no other: one of them may be all that there is

@@ -1,22 +1,36 @@
 """Reads inspection data from where it is: a place is found in a transaction, objects are fetched after it.
 
-No transaction waits for an object store.
+No transaction waits for an object store. What comes back from one is not trusted: it is unpacked to no more than
+was packed into it, and has to be the same.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gzip
+import hashlib
 import zlib
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
+import structlog
 
-from ferroscope.domain.model import Node
+from ferroscope.domain.model import Entry, Node, Severity
+from ferroscope.domain.reasons import Reason
 from ferroscope.ports.data import Part, StoredObject
-from ferroscope.ports.objects import ObjectMissingError, ObjectStore, ObjectStoreError
+from ferroscope.ports.errors import NotFoundError, StoreUnavailableError
+from ferroscope.ports.objects import ObjectDamagedError, ObjectStore, ObjectStoreError
 from ferroscope.ports.store import Query, Store, Transaction
 
 _PAGE = 20
+_GZIP: Final = 31  # window and container, as zlib counts them
+# Objects of a release that did not keep the size of their content; the largest body that was ever taken by default
+# makes a fraction of it.
+_OF_UNKNOWN_SIZE: Final = 64 * 1024 * 1024
+_DAMAGED: Final = 10_000
+
+_log = structlog.get_logger(__name__)
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -66,6 +80,7 @@ class Archive:
     def __init__(self, store: Store, shelves: Mapping[str, ObjectStore]) -> None:
         self._store = store
         self.shelves = shelves
+        self._damaged: set[str] = set()
 
     def load(self, inspection: str, parts: Sequence[Part]) -> dict[Part, bytes]:
         """Return those of the parts that are stored; ``ObjectStoreError``, ``ObjectMissingError``."""
@@ -76,16 +91,60 @@ class Archive:
         return found.here | {one.part: self.content(one) for one in found.elsewhere}
 
     def content(self, one: StoredObject) -> bytes:
-        """Return the content of one object; errors as of ``load``."""
+        """Return the content of one object; errors as of ``load``, ``ObjectDamagedError`` among them."""
         shelf = self.shelves.get(one.backend)
         if shelf is None:
             raise ObjectStoreError(f"the data is in {one.backend}, which is not configured: see [{one.backend}]")
+        packed = shelf.get(one.key)
         try:
-            return gzip.decompress(shelf.get(one.key))
-        except (OSError, EOFError, zlib.error) as exc:
-            raise ObjectMissingError(f"the object {one.key} in {one.backend} is not what was stored there") from exc
+            return unpack(packed, one)
+        except ValueError as exc:
+            message = f"the object {one.key} in {one.backend} is not what was stored there: {exc}"
+            self._note(one, message)
+            raise ObjectDamagedError(message) from None
+
+    def _note(self, one: StoredObject, message: str) -> None:
+        """Tell of a damaged object in the log and on its node's timeline, once in the life of this process."""
+        if one.key in self._damaged:
+            return
+        self._damaged = {one.key} if len(self._damaged) >= _DAMAGED else {*self._damaged, one.key}
+        _log.error("an object is damaged", key=one.key, backend=one.backend, node=one.node, message=message)
+        entry = Entry(
+            node=one.node,
+            inspection=one.inspection,
+            step="data damaged",
+            message=message,
+            severity=Severity.ERROR,
+            reason=str(Reason.DATA_DAMAGED),
+        )
+
+        def work(tx: Transaction) -> None:
+            tx.nodes.get(one.node, lock=True)
+            tx.journal.append([entry])
+
+        with contextlib.suppress(NotFoundError, StoreUnavailableError):
+            self._store.write(work)
 
 
 def pack(content: bytes) -> bytes:
     """Return what an object contains: gzip, so that a person can read it with what every system has."""
     return gzip.compress(content, compresslevel=1, mtime=0)
+
+
+def unpack(packed: bytes, one: StoredObject) -> bytes:
+    """Return what ``pack`` was given for this object; ``ValueError`` where it cannot be that."""
+    most = _OF_UNKNOWN_SIZE if one.content_size is None else one.content_size
+    stream = zlib.decompressobj(wbits=_GZIP)
+    try:
+        content = stream.decompress(packed, most + 1)
+    except zlib.error:
+        raise ValueError("it cannot be unpacked") from None
+    if len(content) > most:
+        raise ValueError(f"it has more than {most} bytes in it")
+    if not stream.eof:
+        raise ValueError("it is truncated")
+    if stream.unused_data:
+        raise ValueError("something was added to it")
+    if one.content_sha256 is not None and hashlib.sha256(content).hexdigest() != one.content_sha256:
+        raise ValueError("its SHA-256 is another one")
+    return content

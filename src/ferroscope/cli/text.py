@@ -1,26 +1,14 @@
-"""Text that came from elsewhere, made fit for a terminal.
-
-A machine that nobody has authenticated may have written it, so no control character of it may
-reach the terminal: they could move the cursor, forge lines or change the window's title.
-"""
+"""Text on a terminal: short where room is scarce, and never with a control character from elsewhere."""
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
-# Beside the controls: what writes text backwards, joins or hides it (Unicode's category Cf and its like), and halves
-# of surrogate pairs, which no terminal takes.
-_UNFIT: Final = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u0600-\u0605\u061c\u06dd\u070f\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
-    "\ufeff\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e007f\ud800-\udfff]"
-)
+from ferroscope.domain.text import clean
+
+__all__ = ["clean", "short"]
+
 _MOST: Final = 60
-
-
-def clean(text: str) -> str:
-    """Return the text with controls but line feeds and tabs, and with what hides or turns text, written out."""
-    return _UNFIT.sub(_escaped, text)
 
 
 def short(text: str, most: int = _MOST) -> str:
@@ -31,8 +19,3 @@ def short(text: str, most: int = _MOST) -> str:
 def many(count: int, noun: str, plural: str | None = None) -> str:
     """Return ``1 node``, ``2,000 nodes``."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
-
-
-def _escaped(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

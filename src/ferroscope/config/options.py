@@ -31,6 +31,9 @@ DATABASE_NAME: Final = "ferroscope.db"
 _DETAIL: Final = re.compile(r"detail='([^']*)'")
 _NO_NUMBER: Final = re.compile(r"(?:invalid literal for int\(\) with base \d+|could not convert string to float): (.*)")
 
+# What it quotes of a line that it cannot read may be the second half of a password.
+_UNPARSABLE_LINE: Final = re.compile(r": (['\"]).*\1\s*\Z", re.DOTALL)
+
 _HOOK_LISTS: Final = frozenset({"default_hooks", "hooks"})
 
 SECTIONS: Final[dict[str, tuple[Sequence[Any], type[msgspec.Struct]]]] = {
@@ -78,6 +81,8 @@ def load(files: Sequence[str] | None = None, overrides: dict[str, Any] | None = 
         raise ConfigurationError(
             f"{exc}; a '$' in a value begins the name of another option: write '$$' for the character itself"
         ) from exc
+    except cfg.ConfigFileParseError as exc:
+        raise ConfigurationError(_UNPARSABLE_LINE.sub("", str(exc))) from None
     except (cfg.Error, ValueError) as exc:
         raise ConfigurationError(str(exc)) from exc
     if wrong := "; ".join(contradictions(settings)):

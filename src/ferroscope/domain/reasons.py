@@ -44,6 +44,7 @@ class Reason(StrEnum):
     DISCOVERY_LIMITED = "discovery-limited"
     DISCOVERY_REJECTED = "discovery-rejected"
     DATA_MISSING = "data-missing"
+    DATA_DAMAGED = "data-damaged"
     STORE_UNAVAILABLE = "store-unavailable"
     INTERNAL = "internal"
 
@@ -81,6 +82,7 @@ HINTS: Final[dict[Reason, str]] = {
     Reason.DISCOVERY_LIMITED: "Too many unknown machines call; work through the inbox, or raise the limits.",
     Reason.DISCOVERY_REJECTED: "Somebody rejected this machine; lift that with: ferroscope node readmit MAC.",
     Reason.DATA_MISSING: "There is no stored inspection data; inspect the node first.",
+    Reason.DATA_DAMAGED: "What the object store has is not what was stored; restore the object, or inspect again.",
     Reason.STORE_UNAVAILABLE: "The database could not answer; the request is carried out when it is back.",
     Reason.INTERNAL: "This is a fault of Ferroscope; please report it with the timeline and the log.",
 }

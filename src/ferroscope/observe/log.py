@@ -2,7 +2,8 @@
 
 Standard library loggers (waitress, Alembic) go the same way, and so do tracebacks of threads. A line
 that cannot be written is lost, and nothing else: no full disk, closed pipe or missing standard error
-ever reaches those who log.
+ever reaches those who log. What machines say of themselves is logged too, so every value is cut and
+its control characters are written out, in one place, for all formats: nobody can forge a line.
 """
 
 from __future__ import annotations
@@ -11,11 +12,19 @@ import io
 import logging
 import os
 import sys
-from typing import TextIO
+from typing import Any, Final, TextIO
 
 import structlog
 
 from ferroscope.config.settings import LogSettings
+from ferroscope.domain.text import clean, one_line
+
+MAX_VALUE: Final = 200
+MAX_EVENT: Final = 1000
+# What is our own: a traceback has lines, and they help only as long as they are whole.
+_MAX_TRACEBACK: Final = 20_000
+_MAX_ITEMS: Final = 32
+_MAX_DEPTH: Final = 3
 
 
 class LossyStream(io.TextIOWrapper):
@@ -48,6 +57,7 @@ def configure(settings: LogSettings, *, process: str) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         lambda _logger, _method, event: {**event, "process": process},
         structlog.processors.format_exc_info,
+        bounded,
     ]
     structlog.configure(
         processors=[*shared, renderer],
@@ -60,6 +70,34 @@ def configure(settings: LogSettings, *, process: str) -> None:
     logging.basicConfig(level=max(level, logging.WARNING), handlers=[handler], force=True)
     # It warns whenever two requests come at once, which is what a server is for.
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
+
+
+def bounded(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Cut every value of a line at ``MAX_VALUE`` characters, the message at ``MAX_EVENT``; write controls out."""
+    return {name: _fit(name, value) for name, value in event.items()}
+
+
+def _fit(name: str, value: Any) -> Any:
+    if name in ("_record", "_from_structlog"):
+        return value
+    if name == "exception":  # indented, so that no line of it looks like one of the log's own
+        return clean(str(value)[-_MAX_TRACEBACK:]).replace("\n", "\n  ")
+    if name == "event":
+        return one_line(str(value), MAX_EVENT)
+    return _bounded(value, _MAX_DEPTH)
+
+
+def _bounded(value: Any, depth: int) -> Any:
+    if value is None or isinstance(value, bool | float):
+        return value
+    if isinstance(value, int):
+        return value if value.bit_length() <= 64 else f"an integer of {value.bit_length()} bits"
+    if depth and isinstance(value, dict):
+        kept = list(value.items())[:_MAX_ITEMS]
+        return {one_line(str(key), MAX_VALUE): _bounded(item, depth - 1) for key, item in kept}
+    if depth and isinstance(value, list | tuple | set | frozenset):
+        return [_bounded(item, depth - 1) for item in list(value)[:_MAX_ITEMS]]
+    return one_line(str(value), MAX_VALUE)
 
 
 def _lossy(stderr: TextIO | None) -> TextIO:

@@ -48,7 +48,8 @@ ObjectState = Literal["uploading", "stored", "discarded"]
 class StoredObject(msgspec.Struct, frozen=True, kw_only=True):
     """A part of an inspection's data as an object of ``backend``, under a key that is used once only.
 
-    ``size`` is that of the object, in bytes; ``at`` is when it came into its state.
+    ``size`` is that of the object, in bytes; ``at`` is when it came into its state. ``content_size`` and
+    ``content_sha256`` are those of what was packed into it; None for objects of a release that did not keep them.
     """
 
     key: str
@@ -59,6 +60,8 @@ class StoredObject(msgspec.Struct, frozen=True, kw_only=True):
     state: ObjectState = "uploading"
     size: int = 0
     at: float = 0.0
+    content_size: int | None = None
+    content_sha256: str | None = None
 
 
 class Objects(Protocol):
@@ -71,8 +74,8 @@ class Objects(Protocol):
     def add(self, objects: Iterable[StoredObject]) -> None:
         """Note that these are about to be uploaded."""
 
-    def keep(self, key: str) -> bool:
-        """Let an uploading object be stored; False where it was discarded meanwhile."""
+    def keep(self, one: StoredObject) -> bool:
+        """Let an uploading object be stored, with its sizes and digest; False where it was discarded meanwhile."""
 
     def find(self, inspection: str, parts: Sequence[Part]) -> Sequence[StoredObject]:
         """Return the stored objects of these parts."""

@@ -17,6 +17,10 @@ class ObjectMissingError(ObjectStoreError):
     """The store answers, and has no such object."""
 
 
+class ObjectDamagedError(ObjectMissingError):
+    """There is an object, but it is not what was stored there: forged, truncated or damaged."""
+
+
 class ObjectStore(Protocol):
     """Bytes by key."""
 

@@ -6,6 +6,7 @@ Resolved by a worker at the start of an inspection, outside any lock: DNS may be
 from __future__ import annotations
 
 import ipaddress
+from typing import Final
 from urllib.parse import urlsplit
 
 import structlog
@@ -13,6 +14,9 @@ import structlog
 from ferroscope.domain.model import Node
 from ferroscope.net import resolver
 from ferroscope.net.resolver import UnresolvedError
+
+# No name in the DNS is longer.
+_MAX_HOST: Final = 253
 
 _log = structlog.get_logger(__name__)
 
@@ -30,7 +34,7 @@ def resolve(node: Node, *, seconds: float) -> frozenset[str]:
             continue
         if key.endswith("_address") and isinstance(value, str) and value:
             host = _host(value)
-            if host:
+            if host and len(host) <= _MAX_HOST:
                 found.update(_addresses(node, key, host, seconds))
     return frozenset(found)
 

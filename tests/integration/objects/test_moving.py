@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -22,7 +24,8 @@ from ferroscope.config.settings import DatabaseSettings, S3Settings, Settings, S
 from ferroscope.domain.model import Inspection, Node
 from ferroscope.domain.states import State
 from ferroscope.periodic.archiving import Archiving, newest_inventory
-from ferroscope.ports.objects import ObjectMissingError, ObjectStore
+from ferroscope.ports.data import StoredObject
+from ferroscope.ports.objects import ObjectDamagedError, ObjectMissingError, ObjectStore
 from ferroscope.ports.store import Query, Transaction
 from ferroscope.runtime import data
 from ferroscope.runtime.backend import Backend, open_backend
@@ -172,6 +175,75 @@ def test_an_upload_that_was_given_up_changes_nothing(stocked: tuple[Site, str]) 
     site.check([one])
     run(site.task("database"), lambda: not site.discarded())
     site.check([one])
+
+
+class Shelf:
+    """An object store in which everything can be exchanged."""
+
+    name = "s3"
+
+    def __init__(self) -> None:
+        self.kept: dict[str, bytes] = {}
+
+    def put(self, key: str, content: bytes) -> None:
+        self.kept[key] = content
+
+    def get(self, key: str) -> bytes:
+        return self.kept[key]
+
+    def delete(self, key: str) -> None:
+        self.kept.pop(key, None)
+
+    def close(self) -> None:
+        self.kept.clear()
+
+
+_BOMB: bytes = gzip.compress(b"0" * 1024 * 1024, 9) * 200
+
+
+@pytest.mark.parametrize(
+    "exchange",
+    [
+        lambda packed: packed[: len(packed) // 2],
+        lambda _packed: gzip.compress(b'{"forged":true}'),
+        lambda packed: packed + packed,
+        lambda _packed: _BOMB,
+        lambda _packed: b"no gzip",
+        lambda _packed: b"",
+    ],
+    ids=["truncated", "forged", "longer", "bomb", "no gzip", "empty"],
+)
+def test_an_object_that_is_another_one_is_refused_and_noted_once(
+    site: Site, exchange: Callable[[bytes], bytes]
+) -> None:
+    there = Shelf()
+    site.archive.shelves = {"s3": there}
+    (one,) = site.inspected(1)
+    run(site.task("s3"), lambda: not site.here(one))
+    site.check([one])
+    (stored,) = site.store.read(lambda tx: tx.objects.find(one.uuid, ("inventory",)))
+    assert stored.content_size == len(content(one, "inventory"))
+    there.kept[stored.key] = exchange(there.kept[stored.key])
+    tracemalloc.start()
+    for _ in range(3):
+        with pytest.raises(ObjectDamagedError):
+            site.archive.load(one.uuid, ("inventory",))
+    assert tracemalloc.get_traced_memory()[1] < 8 * 1024 * 1024
+    tracemalloc.stop()
+    noted = site.store.read(lambda tx: tx.journal.list(Query(filters={"node": one.node})))
+    assert [entry.reason for entry in noted] == ["data-damaged"]
+    assert site.archive.load(one.uuid, ("plugin_data",))
+
+
+def test_an_object_of_the_release_before_is_read_and_no_bomb(site: Site) -> None:
+    there = Shelf()
+    site.archive.shelves = {"s3": there}
+    old = StoredObject(key="k", backend="s3", inspection="i", node="n", part="inventory")
+    there.put("k", gzip.compress(b"[1]"))
+    assert site.archive.content(old) == b"[1]"
+    there.put("k", gzip.compress(b"0" * (65 * 1024 * 1024), 9))
+    with pytest.raises(ObjectDamagedError):
+        site.archive.content(old)
 
 
 def test_none_keeps_nothing_but_what_raid_device_compares_with(site: Site) -> None:

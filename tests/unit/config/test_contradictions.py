@@ -55,3 +55,10 @@ def test_a_wrong_variable_is_not_blamed_on_the_file(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("OS_API__BARE_METAL_PORT", "x")
     said = _refusal(tmp_path, "[api]\nbare_metal_port = 6385\n")
     assert said == "[api] bare_metal_port: 'x' is no number (from OS_API__BARE_METAL_PORT)"
+
+
+@pytest.mark.parametrize("line", ["S3cret", "  S3cret\n", "=S3cret", "[x]\nconnection = a\nb'S3cret'", "[S3cret"])
+def test_a_line_that_cannot_be_read_is_told_by_its_number_alone(tmp_path: Path, line: str) -> None:
+    said = _refusal(tmp_path, f"[database]\nconnection =\n\n{line}")
+    assert "S3cret" not in said
+    assert "f.conf:" in said

@@ -28,11 +28,11 @@ class MemoryObjects:
             self._rows.objects.put(one.key, msgspec.structs.replace(one, state="uploading", at=self._now))
             self._rows.objects_of_node.add(one.node, one.key)
 
-    def keep(self, key: str) -> bool:
-        known = self._rows.objects.get(key)
+    def keep(self, one: StoredObject) -> bool:
+        known = self._rows.objects.get(one.key)
         if known is None or known.state != "uploading":
             return False
-        self._rows.objects.put(key, msgspec.structs.replace(known, state="stored", at=self._now))
+        self._rows.objects.put(one.key, msgspec.structs.replace(one, state="stored", at=self._now))
         return True
 
     def find(self, inspection: str, parts: Sequence[Part]) -> Sequence[StoredObject]:

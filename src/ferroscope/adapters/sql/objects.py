@@ -21,7 +21,12 @@ _OBJECT = Mapper(StoredObject, schema.objects)
 _o = schema.objects.c
 _INSERT = insert(schema.objects)
 _TO: Final[dict[Any, Any]] = {"state": bindparam("_to"), "at": bindparam("_now")}
-_KEEP = update(schema.objects).where(_o.key == bindparam("_key"), _o.state == "uploading").values(_TO)
+_KEPT: Final = ("size", "content_size", "content_sha256")
+_KEEP = (
+    update(schema.objects)
+    .where(_o.key == bindparam("_key"), _o.state == "uploading")
+    .values(_TO | {name: bindparam(f"_{name}") for name in _KEPT})
+)
 _DISCARD = (
     update(schema.objects)
     .where(_o.inspection == bindparam("_inspection"), _o.part == bindparam("_part"), _o.state == "stored")
@@ -60,8 +65,9 @@ class SqlObjects:
         if rows:
             self._tx.run(_INSERT, rows)
 
-    def keep(self, key: str) -> bool:
-        return self._tx.run(_KEEP, {"_key": key, "_to": "stored", "_now": self._tx.now}).rowcount == 1
+    def keep(self, one: StoredObject) -> bool:
+        given = {f"_{name}": getattr(one, name) for name in _KEPT}
+        return self._tx.run(_KEEP, given | {"_key": one.key, "_to": "stored", "_now": self._tx.now}).rowcount == 1
 
     def find(self, inspection: str, parts: Sequence[Part]) -> Sequence[StoredObject]:
         return self._read(_find(len(parts)), {"inspection": inspection} | several("part", tuple(parts)))

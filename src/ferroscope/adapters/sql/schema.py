@@ -166,6 +166,8 @@ objects = Table(
     Column("state", String(16), nullable=False),
     Column("size", BigInteger, nullable=False),
     Column("at", Double, nullable=False),
+    Column("content_size", BigInteger),
+    Column("content_sha256", String(64)),
     Index("ix_objects_state", "state", "at"),
     **_OPTIONS,
 )

@@ -135,7 +135,8 @@ class SqlStore:
         self.claims: set[str] = set()
         # SQLite has one writer: threads of this process queue here instead of polling for the file's lock.
         self._writer = threading.Lock() if engine.dialect.name == "sqlite" else None
-        self._turnstile = _turnstile(engine, settings.busy_timeout)
+        # Who waits here keeps the threads behind it waiting: the greater part of the time belongs to the lock itself.
+        self._turnstile = _turnstile(engine, min(1.0, settings.busy_timeout / 4))
         self._staleness = Staleness(engine)
 
     def write(self, work: Callable[[SqlTransaction], T], *, durable: bool = True) -> T:

@@ -3,12 +3,14 @@
 SQLite itself only polls for the lock, with pauses that grow; two busy processes then leave a fifth
 of the machine idle. Here they take turns at a lock on a file beside the database, which the kernel
 frees when a process dies. It is no more than a queue: what is safe is still SQLite's own doing,
-so whoever cannot use the file (read-only, gone) simply does without. The wait takes no stop flag: what
-a process has to say when it stops (what it gives back, that it leaves) waits here too, and it has an end.
+so whoever cannot use the file (read-only, gone) simply does without, and so does whoever has waited for too
+long: somebody may hold it who never writes. The wait takes no stop flag: what a process has to say when it
+stops (what it gives back, that it leaves) waits here too, and it has an end.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import time
@@ -17,10 +19,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from ferroscope.ports.errors import StoreUnavailableError
+import structlog
 
 # A transaction takes about this long; a blocking wait could not be given up.
 _LOOK_EVERY: Final = 0.0003
+# For so long a queue that did not move is not waited in again, unless it moves.
+_DISTRUST: Final = 30.0
+# Only those who may write the database may stand in its queue.
+_MODE: Final = 0o600
+
+_log = structlog.get_logger(__name__)
 
 
 class Turnstile:
@@ -30,15 +38,15 @@ class Turnstile:
         self._path = path
         self._timeout = timeout
         self._file: int | None = None
+        self._distrusted_until = float("-inf")
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Hold the turn; ``StoreUnavailableError`` where another process keeps it for too long."""
+        """Hold the turn, or go on without it where it cannot be had in time."""
         file = self._opened()
-        if file is None:
+        if file is None or not self._acquire(file):
             yield
             return
-        self._acquire(file)
         try:
             yield
         finally:
@@ -47,20 +55,39 @@ class Turnstile:
     def _opened(self) -> int | None:
         if self._file is None:
             try:
-                self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+                self._file = os.open(self._path, flags, _MODE)
             except OSError:
                 return None
             weakref.finalize(self, os.close, self._file)
+            with contextlib.suppress(OSError):  # one of an earlier release may be open to all
+                os.fchmod(self._file, _MODE)
         return self._file
 
-    def _acquire(self, file: int) -> None:
-        deadline = time.monotonic() + self._timeout
+    def _acquire(self, file: int) -> bool:
+        """Return whether it is our turn; where nobody moved for too long, the queue is left for a while."""
+        now = time.monotonic()
+        deadline = now if now < self._distrusted_until else now + self._timeout
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    raise StoreUnavailableError("another process has held the write lock for too long") from None
+                    self._give_up(now)
+                    return False
                 time.sleep(_LOOK_EVERY)
+            except OSError:  # a file system without locks
+                return False
             else:
-                return
+                self._distrusted_until = float("-inf")
+                return True
+
+    def _give_up(self, now: float) -> None:
+        if now >= self._distrusted_until:
+            self._distrusted_until = time.monotonic() + _DISTRUST
+            _log.warning(
+                "the queue before the database's write lock does not move; going on without it",
+                file=self._path,
+                waited=round(time.monotonic() - now, 3),
+                advice="see who holds the file: fuser -v FILE",
+            )
