@@ -2,11 +2,53 @@
 
 from __future__ import annotations
 
+import ipaddress
+import posixpath
 from collections.abc import Callable
+
+import msgspec
 
 from ferroscope.domain.model import Document
 from ferroscope.domain.reasons import Reason
+from ferroscope.net.resolver import ANYWHERE, Networks
 from ferroscope.ports.errors import BmcError
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What operators allow of every BMC: ``[drivers]`` ``bmc_networks``, ``allow_http_passwords``, ``ca_directory``."""
+
+    networks: Networks = ANYWHERE
+    http_passwords: bool = False
+    ca_directory: str = "/etc/ferroscope/ca"
+
+
+def check_place(host: str, limits: Limits) -> None:
+    """Refuse an address outside of the networks that are allowed; a name is looked at when it is connected to."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return
+    if host not in limits.networks:
+        raise not_allowed(host)
+
+
+def not_allowed(host: str) -> BmcError:
+    """Return the error (permanent) for a BMC that is where none may be."""
+    message = f"the BMC {host[:255]} is in none of the networks in [drivers] bmc_networks"
+    return BmcError(message, transient=False, reason=Reason.BMC_NOT_ALLOWED)
+
+
+def ca_path(value: str, limits: Limits) -> str:
+    """Return the path of a CA file or directory; it must be below the directory for them, and may be relative to it.
+
+    What lies elsewhere on the workers is nobody's business: not even whether it exists.
+    """
+    path = posixpath.normpath(posixpath.join(limits.ca_directory, value))
+    if "\0" in value or len(value) > 1024 or posixpath.commonpath([path, limits.ca_directory]) != limits.ca_directory:
+        raise wrong(
+            f"a CA file or directory must be below [drivers] ca_directory, {limits.ca_directory}: give its name there"
+        )
+    return path
 
 
 def wrong(message: str) -> BmcError:

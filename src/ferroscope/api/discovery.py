@@ -13,7 +13,7 @@ import msgspec
 
 from ferroscope import transition
 from ferroscope.api.context import ApiContext
-from ferroscope.domain import discovery, lookup
+from ferroscope.domain import bmc_access, discovery, lookup
 from ferroscope.domain.model import Node
 from ferroscope.domain.provision import Provision
 from ferroscope.domain.reasons import Reason
@@ -56,6 +56,8 @@ def make(context: ApiContext, tx: Transaction, evidence: lookup.Evidence) -> Nod
         inbox=settings.approve == "manual",
         created_at=tx.now,
     )
+    if node.driver_info:
+        bmc_access.confirm(node, by_operator=False)
     tx.nodes.add(node)
     tx.discoveries.add(node.uuid, evidence.macs)
     tx.addresses.set_bmc(node.uuid, evidence.bmc_addresses)

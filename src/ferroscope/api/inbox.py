@@ -17,7 +17,7 @@ from ferroscope.api.errors import BadRequestError, MissingError, StateConflictEr
 from ferroscope.api.idents import node_ident
 from ferroscope.api.nodes import check_unprotected
 from ferroscope.api.times import iso
-from ferroscope.domain import macs
+from ferroscope.domain import bmc_access, macs
 from ferroscope.domain.model import Node
 from ferroscope.domain.provision import Provision
 from ferroscope.ports.store import Query, Transaction
@@ -43,8 +43,9 @@ def approve(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 
     def work(tx: Transaction) -> None:
         node = _discovered(tx, ident)
-        if not node.inbox:
+        if not node.inbox and not bmc_access.unconfirmed(node):
             return
+        bmc_access.confirm(node, by_operator=True)
         node = tx.nodes.update(msgspec.structs.replace(node, inbox=False))
         tx.journal.append([transition.step(node, "approved", "taken out of the inbox", process=context.process)])
 

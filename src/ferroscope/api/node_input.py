@@ -6,7 +6,7 @@ Fields that nothing interprets are kept in the node's ``attributes``, under thei
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -16,7 +16,8 @@ from ferroscope.api import scalars
 from ferroscope.api.documented import Uuid
 from ferroscope.api.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.node_fields import BY_NAME
-from ferroscope.domain import masking
+from ferroscope.api.patch import Operation
+from ferroscope.domain import bmc_access, masking
 from ferroscope.domain.model import Document, Node
 from ferroscope.first_use import ready
 
@@ -121,6 +122,38 @@ def _unmasked(name: str, given: Document, node: Node | None) -> Document:
         raise BadRequestError(
             f"{name}/{exc.args[0]} is {masking.MASK}, which stands for a stored secret, and none is stored; give it."
         ) from None
+
+
+def check_secrets(before: Node, after: Node, operations: Iterable[Operation]) -> None:
+    """Refuse a change that would send a stored secret to another BMC; what the caller gives in the same call may go.
+
+    An operator who says where the BMC is, or gives its secrets, vouches for it.
+    """
+    given = _given(before, operations)
+    changed, kept = bmc_access.exposed(before, after, given)
+    if kept:
+        names, places = ", ".join(kept), ", ".join(changed)
+        raise BadRequestError(
+            f"With another {places}, the stored {names} would go to whoever is there. "
+            f"Give {names} in the same call, or remove what the new BMC does not need."
+        )
+    if bmc_access.unconfirmed(after) and (changed or given):
+        bmc_access.confirm(after, by_operator=True)
+
+
+def _given(before: Node, operations: Iterable[Operation]) -> set[str]:
+    """Return the fields of driver_info whose secrets are in the call itself, not as what masks stand for."""
+    found: set[str] = set()
+    for one in operations:
+        field, _, rest = one.path.lstrip("/").partition("/")
+        if field != "driver_info" or one.op == "remove":
+            continue
+        values = one.value if not rest and isinstance(one.value, dict) else {}
+        if rest and "/" not in rest:  # a part of a secret is not the secret
+            values = {rest.replace("~1", "/").replace("~0", "~"): one.value}
+        shown = masking.mask(before.driver_info)
+        found.update(name for name in bmc_access.secrets(values) if values[name] != shown.get(name))
+    return found
 
 
 def check_versions(names: Collection[str], body: NodeSettable, minor: int) -> None:

@@ -124,7 +124,9 @@ def _patched(context: ApiContext, call: Call[NodePatchQuery, list[Operation]], n
     except msgspec.ValidationError as exc:
         raise BadRequestError(f"The patched node does not fit: {exc}. GET /openapi.json has its schema.") from None
     node_input.check_versions(list(values), body, call.minor)
-    return msgspec.structs.replace(node, **node_input.changes(body, node, context.drivers))
+    changed = msgspec.structs.replace(node, **node_input.changes(body, node, context.drivers))
+    node_input.check_secrets(node, changed, call.body)
+    return changed
 
 
 def _check_parent(tx: Transaction, node: Node) -> None:

@@ -31,8 +31,12 @@ def contradictions(settings: Settings) -> Iterator[str]:
             "[api] bare_metal_port and introspection_port must differ (0 disables one of them); "
             f"both are {api.bare_metal_port}"
         )
-    for text in api.trusted_proxies:
-        try:
-            ipaddress.ip_network(text)
-        except ValueError as exc:
-            yield f"[api] trusted_proxies: {exc}; expected an address or a network, such as 192.0.2.10 or 10.0.0.0/24"
+    networks = {"[api] trusted_proxies": api.trusted_proxies, "[drivers] bmc_networks": settings.drivers.bmc_networks}
+    for option, texts in networks.items():
+        for text in texts:
+            try:
+                ipaddress.ip_network(text)
+            except ValueError as exc:
+                yield f"{option}: {exc}; expected an address or a network, such as 192.0.2.10 or 10.0.0.0/24"
+    if not settings.drivers.ca_directory.startswith("/"):
+        yield f"[drivers] ca_directory must be an absolute path; it is {settings.drivers.ca_directory!r}"

@@ -208,6 +208,9 @@ class DriverSettings(msgspec.Struct, frozen=True, kw_only=True):
     inventory_timeout: float = 60.0
     power_timeout: float = 60.0
     power_poll_interval: float = 0.05
+    bmc_networks: tuple[str, ...] = ()
+    allow_http_passwords: bool = False
+    ca_directory: str = "/etc/ferroscope/ca"
 
 
 class PxeFilterSettings(msgspec.Struct, frozen=True, kw_only=True):

@@ -26,6 +26,7 @@ class Reason(StrEnum):
     BMC_REFUSED = "bmc-refused"
     BMC_CREDENTIALS = "bmc-credentials"
     BMC_CERTIFICATE = "bmc-certificate"
+    BMC_NOT_ALLOWED = "bmc-not-allowed"
     DRIVER_INFO_INVALID = "driver-info-invalid"
     DRIVER_UNKNOWN = "driver-unknown"
     UNMANAGED_BOOT = "unmanaged-boot"
@@ -64,6 +65,7 @@ HINTS: Final[dict[Reason, str]] = {
     Reason.BMC_REFUSED: "The BMC refused the command; check the account's rights and driver_info.",
     Reason.BMC_CREDENTIALS: "The BMC rejected user name or password; correct them in driver_info before it locks out.",
     Reason.BMC_CERTIFICATE: "The BMC's certificate is not trusted; set redfish_verify_ca to its CA's file.",
+    Reason.BMC_NOT_ALLOWED: "Approve the node or give its BMC's address yourself; see also [drivers] bmc_networks.",
     Reason.DRIVER_INFO_INVALID: "Correct driver_info; GET /v1/drivers/{driver}/properties says what the driver reads.",
     Reason.UNMANAGED_BOOT: "Give the node what its driver boots the ramdisk from, or set require_managed_boot = False.",
     Reason.DRIVER_UNKNOWN: "No enabled driver has this name; see GET /v1/drivers or set another driver.",

@@ -16,19 +16,24 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
 from ferroscope.net.deadline import current
-from ferroscope.net.resolver import UnresolvedError, resolve
+from ferroscope.net.resolver import ANYWHERE, Networks, UnresolvedError, resolve
 
 
-def bound(manager: PoolManager) -> None:
-    """Let all connections of ``manager`` end with the deadline of the thread that uses them."""
-    manager.pool_classes_by_scheme = {"http": _PlainPool, "https": _SecurePool}
+def bound(manager: PoolManager, allowed: Networks = ANYWHERE) -> None:
+    """Let all connections of ``manager`` end with the deadline of the thread that uses them, and go to ``allowed``."""
+    plain = type("_Plain", (_Plain,), {"allowed": allowed})
+    secure = type("_Secure", (_Secure,), {"allowed": allowed})
+    manager.pool_classes_by_scheme = {
+        "http": type("_PlainPool", (HTTPConnectionPool,), {"ConnectionCls": plain}),
+        "https": type("_SecurePool", (HTTPSConnectionPool,), {"ConnectionCls": secure}),
+    }
 
 
 def _connect(connection: Any) -> socket.socket:
     """Open a watched connection to the first address that takes it, each with its share of the time."""
     deadline = current()
     try:
-        addresses = resolve(connection._dns_host, deadline.left())
+        addresses = resolve(connection._dns_host, deadline.left(), connection.allowed)
     except UnresolvedError as exc:
         raise NewConnectionError(connection, str(exc)) from None
     for number, address in enumerate(addresses):
@@ -49,6 +54,8 @@ def _connect(connection: Any) -> socket.socket:
 
 
 class _Plain(HTTPConnection):
+    allowed = ANYWHERE
+
     def __repr__(self) -> str:
         return _place(self)
 
@@ -61,6 +68,8 @@ class _Plain(HTTPConnection):
 
 
 class _Secure(HTTPSConnection):
+    allowed = ANYWHERE
+
     def __repr__(self) -> str:
         return _place(self)
 
@@ -82,11 +91,3 @@ def _watch_again(connection: HTTPConnection) -> None:
     if connection.sock is not None:
         with contextlib.suppress(OSError):  # closed meanwhile: the request will say so itself
             current().watch(connection.sock)
-
-
-class _PlainPool(HTTPConnectionPool):
-    ConnectionCls = _Plain
-
-
-class _SecurePool(HTTPSConnectionPool):
-    ConnectionCls = _Secure

@@ -15,6 +15,7 @@ import requests
 from requests.adapters import HTTPAdapter
 
 from ferroscope.net.bounded_connections import bound
+from ferroscope.net.resolver import ANYWHERE, Networks
 
 MAX_BODY: Final = 4 * 1024 * 1024
 _CHUNK: Final = 64 * 1024
@@ -25,15 +26,16 @@ class TooLargeError(requests.exceptions.RequestException):
 
 
 class _Adapter(HTTPAdapter):
-    def __init__(self, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, tls: ssl.SSLContext | None, allowed: Networks) -> None:
         self._tls = tls
+        self._allowed = allowed
         super().__init__()
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         if self._tls is not None:
             kwargs["ssl_context"] = self._tls
         super().init_poolmanager(*args, **kwargs)
-        bound(self.poolmanager)
+        bound(self.poolmanager, self._allowed)
 
     def send(self, request: Any, **kwargs: Any) -> requests.Response:  # type: ignore[override]
         response = super().send(request, **kwargs | {"stream": True})
@@ -48,14 +50,17 @@ class _Adapter(HTTPAdapter):
 
 
 class BoundedSession(requests.Session):
-    """For one server. ``base``: its URL, the only place that it speaks to; ``tls``: versions and ciphers."""
+    """For one server. ``base``: its URL, the only place that it speaks to; ``tls``: versions and ciphers.
 
-    def __init__(self, base: str, tls: ssl.SSLContext | None = None) -> None:
+    ``allowed``: where it may be; ``ForbiddenAddressError`` where it turns out to be elsewhere.
+    """
+
+    def __init__(self, base: str, tls: ssl.SSLContext | None = None, allowed: Networks = ANYWHERE) -> None:
         super().__init__()
         self._base = urlsplit(base)
         self.trust_env = False
-        self.mount("http://", _Adapter(None))
-        self.mount("https://", _Adapter(tls))
+        self.mount("http://", _Adapter(None, allowed))
+        self.mount("https://", _Adapter(tls, allowed))
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
         """Return where a redirect leads, None where that is another host."""

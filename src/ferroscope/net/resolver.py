@@ -2,7 +2,8 @@
 
 A look-up that hangs is left to a thread of its own and its caller goes on; all who ask for the
 same name meanwhile share that one thread, so a dead name server costs a thread a name at the most.
-Nothing is cached beyond that: the system's resolver knows what may be.
+Nothing is cached beyond that: the system's resolver knows what may be. Which addresses may be spoken to is
+asked here, of what a name means at this moment: a name that was looked at before may mean another one by now.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 import threading
+from collections.abc import Iterable
 from typing import Final
 
 MAX_LOOKUPS: Final = 64
@@ -21,6 +23,33 @@ class UnresolvedError(Exception):
     def __init__(self, message: str, *, timed_out: bool) -> None:
         self.timed_out = timed_out
         super().__init__(message)
+
+
+class ForbiddenAddressError(Exception):
+    """The host has addresses, and none of them is in a network that is allowed."""
+
+
+class Networks:
+    """Networks that may be spoken to; an empty one is every network. ``ValueError`` names what is none."""
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self._networks = tuple(ipaddress.ip_network(text) for text in texts)
+
+    def __bool__(self) -> bool:
+        return bool(self._networks)
+
+    def __contains__(self, address: str) -> bool:
+        if not self._networks:
+            return True
+        try:
+            parsed = ipaddress.ip_address(address.partition("%")[0])
+        except ValueError:
+            return False
+        plain = getattr(parsed, "ipv4_mapped", None) or parsed
+        return any(plain in network for network in self._networks)
+
+
+ANYWHERE: Final = Networks()
 
 
 class _Lookup:
@@ -48,8 +77,19 @@ _lock = threading.Lock()
 _running: dict[str, _Lookup] = {}
 
 
-def resolve(host: str, seconds: float) -> tuple[str, ...]:
-    """Return every address of ``host``, v4 and v6, in the system's order; ``UnresolvedError``."""
+def resolve(host: str, seconds: float, allowed: Networks = ANYWHERE) -> tuple[str, ...]:
+    """Return every allowed address of ``host``, v4 and v6, in the system's order.
+
+    ``UnresolvedError``; ``ForbiddenAddressError`` where it has addresses, but no allowed one.
+    """
+    found = _resolve(host, seconds)
+    permitted = tuple(address for address in found if address in allowed)
+    if not permitted:
+        raise ForbiddenAddressError(f"{host} is in none of the networks that are allowed")
+    return permitted
+
+
+def _resolve(host: str, seconds: float) -> tuple[str, ...]:
     try:
         return (str(ipaddress.ip_address(host)),)
     except ValueError:

@@ -5,6 +5,7 @@ Adapters are built by the runtime alone: here, in ``backend`` (the database) and
 
 from __future__ import annotations
 
+import posixpath
 import secrets
 import threading
 import uuid
@@ -15,11 +16,13 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from ferroscope.adapters.driver_info import Limits
 from ferroscope.adapters.fake.bmc import FakeBmc
 from ferroscope.adapters.ipmi.bmc import IpmiBmc
 from ferroscope.adapters.redfish.bmc import RedfishBmc
 from ferroscope.adapters.sim.bmc import SimBmc
 from ferroscope.config.settings import Settings
+from ferroscope.net.resolver import Networks
 from ferroscope.ports.bmc import Bmc
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.meter import SILENT, Meter
@@ -62,15 +65,21 @@ def preload(roles: Iterable[str]) -> None:
 def build_drivers(settings: Settings, stop: StopFlag | None = None) -> Mapping[str, Bmc]:
     """Return the enabled drivers by name, whose waits ``stop`` ends; ``SetupError``."""
     fake = FakeBmc()
+    limits = Limits(
+        networks=Networks(settings.drivers.bmc_networks),
+        http_passwords=settings.drivers.allow_http_passwords,
+        ca_directory=posixpath.normpath(settings.drivers.ca_directory),
+    )
     known: dict[str, Callable[[], Bmc]] = {
         "fake-hardware": lambda: fake,
         "fake": lambda: fake,
-        "sim": lambda: SimBmc(timeout=settings.drivers.command_timeout),
-        "ipmi": lambda: IpmiBmc(timeout=settings.drivers.command_timeout, stop=stop),
+        "sim": lambda: SimBmc(timeout=settings.drivers.command_timeout, limits=limits),
+        "ipmi": lambda: IpmiBmc(timeout=settings.drivers.command_timeout, stop=stop, limits=limits),
         "redfish": lambda: RedfishBmc(
             timeout=settings.drivers.command_timeout,
             inventory_timeout=settings.drivers.inventory_timeout,
             stop=stop,
+            limits=limits,
         ),
     }
     unknown = [name for name in settings.drivers.enabled if name not in known]

@@ -14,7 +14,7 @@ import msgspec
 
 from ferroscope.archive.reading import Archive, Found, locate
 from ferroscope.config.settings import Settings
-from ferroscope.domain import facts
+from ferroscope.domain import bmc_access, facts
 from ferroscope.domain.model import Claim, Document, Entry, Inspection, Node, Port, Request, Severity
 from ferroscope.domain.reasons import Reason
 from ferroscope.domain.states import State
@@ -91,6 +91,14 @@ class TaskContext:
             raise BmcError(
                 f"the driver {self.node.driver} is not enabled here", transient=False, reason=Reason.DRIVER_UNKNOWN
             )
+        if not self.settings.drivers.bmc_networks and bmc_access.unconfirmed(self.node):
+            found = bmc_access.secrets(self.node.driver_info)
+            if found:
+                message = (
+                    f"only the machine itself has said where its BMC is, so {', '.join(found)} is not sent there: "
+                    "approve the node, give the address again, or set [drivers] bmc_networks"
+                )
+                raise BmcError(message, transient=False, reason=Reason.BMC_NOT_ALLOWED)
         return self._bmc
 
     @property

@@ -10,6 +10,7 @@ from typing import Final
 
 import structlog
 
+from ferroscope.domain import bmc_access
 from ferroscope.domain.model import Document, Severity
 from ferroscope.ports.store import Transaction
 from ferroscope.ports.web import Web, WebError
@@ -46,6 +47,7 @@ class RuleStep:
             return
         bench = Bench(context, inventory, plugin_data, drivers=context.settings.drivers.enabled)
         applied = engine.run(rules, bench, context.settings.inspection_rules.mask_secrets)
+        _check_place(context, engine.titles(applied[:5]))
         self._call(context, bench.calls)
         for logged in bench.logged:
             _tell(context, logged)
@@ -89,6 +91,19 @@ class RuleStep:
             if last or status not in _AGAIN:
                 return status
         raise _failed(call, f"{_place(call)} did not answer in the {_ALL_CALLS:.0f} s that all calls have together")
+
+
+def _check_place(context: TaskContext, applied: str) -> None:
+    """Refuse rules that would send stored secrets to where the machine says that its BMC is.
+
+    What they set together with a place is sent there only once an operator has agreed, or within ``bmc_networks``.
+    """
+    changed, kept = bmc_access.exposed(context.before, context.node, ())
+    if kept:
+        message = f"with another {', '.join(changed)}, the stored {', '.join(kept)} would go to whoever is there"
+        raise RuleFailedError(applied, f"rules cannot be carried out ({applied}): {message}")
+    if changed:
+        bmc_access.confirm(context.node, by_operator=False)
 
 
 def _place(call: ApiCall) -> str:

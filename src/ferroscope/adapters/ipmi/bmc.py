@@ -11,13 +11,16 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from ferroscope.adapters.driver_info import problem
+import msgspec
+
+from ferroscope.adapters.driver_info import Limits, check_place, not_allowed, problem
 from ferroscope.adapters.ipmi import info
 from ferroscope.adapters.ipmi.info import Access
 from ferroscope.adapters.ipmi.tool import CipherError, run
 from ferroscope.domain.capabilities import wanted_boot_mode
-from ferroscope.domain.model import Node
+from ferroscope.domain.model import Document, Node
 from ferroscope.domain.reasons import Reason
+from ferroscope.net.resolver import ForbiddenAddressError, UnresolvedError, resolve
 from ferroscope.ports.bmc import BootDevice, Power
 from ferroscope.ports.clock import StopFlag
 from ferroscope.ports.errors import BmcError
@@ -46,18 +49,22 @@ _REMEMBERED: Final = 20_000
 
 
 class IpmiBmc:
-    """Thread-safe. ``timeout``: seconds that a call may take; ``stop`` ends the pauses between tries."""
+    """Thread-safe. ``timeout``: seconds that a call may take; ``stop`` ends the pauses between tries.
+
+    ``limits`` are those of all BMCs.
+    """
 
     properties: Mapping[str, str] = info.PROPERTIES
 
-    def __init__(self, *, timeout: float = 10.0, stop: StopFlag | None = None) -> None:
+    def __init__(self, *, timeout: float = 10.0, stop: StopFlag | None = None, limits: Limits | None = None) -> None:
         self._timeout = timeout
+        self._limits = limits or Limits()
         self._stop = stop or threading.Event()
         self._ciphers: dict[tuple[str, int], int] = {}  # which one a BMC knows, where it is not the best
 
     def validate(self, node: Node) -> str | None:
         """Return what is wrong with ``driver_info``, in a sentence, or None. Asks no BMC."""
-        return problem(info.read, node.driver_info)
+        return problem(self._read, node.driver_info)
 
     def get_power(self, node: Node) -> Power:
         """Return the real power state."""
@@ -105,15 +112,35 @@ class IpmiBmc:
         device = next((device for words, device in _SELECTORS if words in said), None)
         return device, None if device is None else "Options apply to all future boots" in said
 
+    def _read(self, given: Document) -> Access:
+        access = info.read(given)
+        check_place(access.host.partition("%")[0], self._limits)
+        return access
+
+    def _at_allowed(self, access: Access, seconds: float) -> Access:
+        """Return where the BMC is at this moment, by its address: ipmitool would look its name up once more."""
+        if not self._limits.networks:
+            return access
+        try:
+            return msgspec.structs.replace(access, host=resolve(access.host, seconds, self._limits.networks)[0])
+        except ForbiddenAddressError:
+            raise not_allowed(access.host) from None
+        except UnresolvedError as exc:
+            raise BmcError(str(exc), transient=True, reason=Reason.BMC_UNREACHABLE) from None
+
     def _ask(self, node: Node, what: str, *words: str) -> str:
         """Run one command; try again what is transient, while there is time."""
-        access = info.read(node.driver_info)
+        named = self._read(node.driver_info)
         end = time.monotonic() + self._timeout
 
         def left() -> float:
             return max(0.0, end - time.monotonic())
 
-        return while_there_is_time(lambda: self._attempt(access, words, what, left()), left, self._stop)
+        def attempt() -> str:
+            access = self._at_allowed(named, left())
+            return self._attempt(access, words, what, left())
+
+        return while_there_is_time(attempt, left, self._stop)
 
     def _attempt(self, access: Access, words: tuple[str, ...], what: str, seconds: float) -> str:
         if access.cipher is not None:

@@ -11,13 +11,15 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
-from ferroscope.adapters.driver_info import problem
+from ferroscope.adapters.driver_info import Limits, not_allowed, problem
 from ferroscope.adapters.redfish import info
 from ferroscope.domain.capabilities import wanted_boot_mode
 from ferroscope.domain.model import Document, Node
 from ferroscope.domain.reasons import Reason
 from ferroscope.net.deadline import Deadline, DeadlineError
+from ferroscope.net.resolver import ForbiddenAddressError
 from ferroscope.ports.bmc import BootDevice, Image, OutOfBandNic, Power
 from ferroscope.ports.clock import StopFlag
 from ferroscope.ports.errors import BmcError
@@ -32,13 +34,21 @@ T = TypeVar("T")
 class RedfishBmc:
     """Thread-safe. ``timeout``: seconds that a call may take; ``inventory_timeout``: those for all hardware.
 
-    ``stop`` ends the pauses between tries.
+    ``stop`` ends the pauses between tries; ``limits`` are those of all BMCs.
     """
 
     properties: Mapping[str, str] = info.PROPERTIES
 
-    def __init__(self, *, timeout: float = 10.0, inventory_timeout: float = 60.0, stop: StopFlag | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        timeout: float = 10.0,
+        inventory_timeout: float = 60.0,
+        stop: StopFlag | None = None,
+        limits: Limits | None = None,
+    ) -> None:
         self._timeout = timeout
+        self._limits = limits or Limits()
         self._stop = stop or threading.Event()
         self._inventory_timeout = inventory_timeout
         self._opening = threading.Lock()
@@ -50,11 +60,11 @@ class RedfishBmc:
         except ModuleNotFoundError as exc:
             message = f"the redfish driver needs the Python package {exc.name}, which is not installed on this worker"
             raise BmcError(message, transient=False, reason=Reason.DRIVER_UNKNOWN) from None
-        return Clients()
+        return Clients(allowed=self._limits.networks)
 
     def validate(self, node: Node) -> str | None:
         """Return what is wrong with ``driver_info``, in a sentence, or None. Asks no BMC."""
-        return problem(info.read, node.driver_info)
+        return problem(partial(info.read, limits=self._limits), node.driver_info)
 
     def get_power(self, node: Node) -> Power:
         """Return the real power state; one that is changing counts as what it was."""
@@ -122,7 +132,7 @@ class RedfishBmc:
 
     def _call(self, node: Node, what: str, work: Callable[[Any, Any], T], seconds: float | None = None) -> T:
         """Do ``work`` on the node's system; try again what is transient, while there is time."""
-        access = info.read(node.driver_info)
+        access = info.read(node.driver_info, self._limits)
         with self._opening:  # cached_property knows no threads
             clients = self._clients
         with Deadline(seconds or self._timeout) as deadline:
@@ -143,6 +153,8 @@ class RedfishBmc:
                     return work(commands, commands.system(root, access))
             except BmcError:
                 raise
+            except ForbiddenAddressError:
+                raise not_allowed(urlsplit(access.url).hostname or "") from None
             except Exception as exc:  # noqa: BLE001  # the boundary: sushy raises what its parsers stumble over
                 if faults.is_rejected_login(exc):
                     clients.drop(access, client)

@@ -25,6 +25,7 @@ from ferroscope.adapters.redfish.info import Access, tls_context
 from ferroscope.domain.reasons import Reason
 from ferroscope.net.bounded_http import BoundedSession
 from ferroscope.net.deadline import Deadline, DeadlineError, current
+from ferroscope.net.resolver import ANYWHERE, Networks
 from ferroscope.ports.errors import BmcError
 
 _FAREWELL: Final = 2.0  # seconds for closing a session
@@ -35,9 +36,9 @@ class _Connector(sushy_connector.Connector):  # type: ignore[misc]
 
     _session: Any
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, allowed: Networks) -> None:
         super().__init__(access.url, verify=access.verify, server_side_retries=1, server_side_retries_delay=0)
-        plain, self._session = self._session, BoundedSession(access.url, tls_context(access))
+        plain, self._session = self._session, BoundedSession(access.url, tls_context(access), allowed)
         self._session.headers.update(plain.headers)
         plain.close()
 
@@ -93,8 +94,9 @@ _AUTH: Final = {
 class Client:
     """One service. ``root`` is opened with the first use; ``fresh``: no call has succeeded by it yet."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, allowed: Networks) -> None:
         self._access = access
+        self._allowed = allowed
         self._lock = threading.Lock()
         self._root: Any = None
         self.fresh = True
@@ -117,7 +119,11 @@ class Client:
         kind = _AUTH[access.auth_type] if access.username is not None else _NoAuth
         auth = kind(username=access.username, password=access.password)
         return sushy_main.Sushy(
-            access.url, root_prefix=access.root, verify=access.verify, auth=auth, connector=_Connector(access)
+            access.url,
+            root_prefix=access.root,
+            verify=access.verify,
+            auth=auth,
+            connector=_Connector(access, self._allowed),
         )
 
     def close(self) -> None:
@@ -133,10 +139,11 @@ class Client:
 
 
 class Clients:
-    """The clients of a process, by who they speak to and as whom."""
+    """The clients of a process, by who they speak to and as whom; ``allowed`` are the networks that BMCs may be in."""
 
-    def __init__(self, *, limit: int = 256) -> None:
+    def __init__(self, *, limit: int = 256, allowed: Networks = ANYWHERE) -> None:
         self._limit = limit
+        self._allowed = allowed
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[Any, ...], Client] = OrderedDict()
         # What sushy logs is in our errors already, without what a BMC echoes: a password, for one.
@@ -146,7 +153,7 @@ class Clients:
         """Return the client for ``access``: the one that is kept, or a new one."""
         key = _key(access)
         with self._lock:
-            client = self._kept.setdefault(key, Client(access))
+            client = self._kept.setdefault(key, Client(access, self._allowed))
             self._kept.move_to_end(key)
             surplus = [self._kept.popitem(last=False)[1] for _ in range(len(self._kept) - self._limit)]
         self._part(surplus)

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ferroscope.adapters.driver_info import wrong
+from ferroscope.adapters.driver_info import Limits, ca_path, check_place, wrong
 from ferroscope.domain import booleans
 from ferroscope.domain.model import Document
 
@@ -29,8 +29,8 @@ PROPERTIES: Final[dict[str, str]] = {
     "Optional where the service has a single system.",
     "redfish_username": "Account to log in with. Optional where the service asks for none.",
     "redfish_password": "Its password.",
-    "redfish_verify_ca": "True (the default): verify the certificate against the host's CAs; the path of a CA file "
-    "or directory on the workers: against these; False: do not verify.",
+    "redfish_verify_ca": "True (the default): verify the certificate against the host's CAs; the name of a CA file "
+    "or directory below [drivers] ca_directory on the workers: against these; False: do not verify.",
     "redfish_auth_type": f"One of {', '.join(AUTH_TYPES)}; auto (the default) prefers a session.",
     "redfish_root_prefix": "Path of the service root; /redfish/v1/ unless set.",
     "redfish_tls_minimum_version": "1.1, 1.2 or 1.3: the oldest TLS to speak with the BMC; that of the host's OpenSSL "
@@ -38,6 +38,9 @@ PROPERTIES: Final[dict[str, str]] = {
     "redfish_tls_ciphers": "OpenSSL's list of ciphers for TLS up to 1.2, such as ECDHE+AESGCM.",
     "deploy_iso": "URL of the ramdisk's ISO image, to be booted by virtual media; [inspector] ramdisk_iso unless set.",
 }
+
+
+_STRICT: Final = Limits()
 
 
 class Access(msgspec.Struct, frozen=True):
@@ -57,7 +60,7 @@ class Access(msgspec.Struct, frozen=True):
         return f"Access({self.url}, {self.system})"
 
 
-def read(info: Document) -> Access:
+def read(info: Document, limits: Limits = _STRICT) -> Access:
     """Return how to reach the system; ``BmcError`` (permanent) where it does not say so."""
     username, password = _text(info, "redfish_username"), _text(info, "redfish_password")
     if password is not None and username is None:
@@ -69,11 +72,11 @@ def read(info: Document) -> Access:
         raise wrong("redfish_auth_type session needs redfish_username and redfish_password")
     root = f"/{(_text(info, 'redfish_root_prefix') or '/redfish/v1/').strip('/')}/"
     return Access(
-        url=_url(info),
+        url=_url(info, limits, secret=bool(password)),
         system=_system(info, root),
         username=username,
         password=password or "",
-        verify=_verify(info.get("redfish_verify_ca", True)),
+        verify=_verify(info.get("redfish_verify_ca", True), limits),
         auth_type=auth_type,
         root=root,
         tls_minimum=_tls_minimum(info),
@@ -110,7 +113,7 @@ def _tls_ciphers(info: Document) -> str:
     return value
 
 
-def _url(info: Document) -> str:
+def _url(info: Document, limits: Limits, *, secret: bool) -> str:
     address = _text(info, "redfish_address")
     if address is None:
         raise wrong("driver_info needs redfish_address: the URL of the Redfish service, such as https://192.0.2.10")
@@ -123,6 +126,12 @@ def _url(info: Document) -> str:
         raise wrong("redfish_address must be an http or https URL of a host, such as https://192.0.2.10")
     if parts.username is not None or parts.password is not None:
         raise wrong("redfish_address must not contain credentials; use redfish_username and redfish_password")
+    if parts.scheme == "http" and secret and not limits.http_passwords:
+        raise wrong(
+            "redfish_address is http, and anybody on the way could read redfish_password; use https, "
+            "or set [drivers] allow_http_passwords = true"
+        )
+    check_place(host, limits)
     if parts.path.strip("/"):
         raise wrong("redfish_address must end with the host or port; a path goes into redfish_root_prefix")
     return f"{parts.scheme}://{parts.netloc}"
@@ -137,13 +146,13 @@ def _system(info: Document, root: str) -> str | None:
     return system if system.startswith("/") else f"{root}Systems/{system}"
 
 
-def _verify(value: Any) -> bool | str:
+def _verify(value: Any, limits: Limits) -> bool | str:
     if isinstance(value, bool):
         return value
     if isinstance(value, str) and value:
         flag = booleans.parse(value)
-        return value if flag is None else flag
-    raise wrong("redfish_verify_ca must be true, false or the path of a CA file or directory")
+        return ca_path(value, limits) if flag is None else flag
+    raise wrong("redfish_verify_ca must be true, false or the name of a CA file or directory")
 
 
 def _text(info: Document, name: str) -> str | None:

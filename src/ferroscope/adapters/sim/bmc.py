@@ -11,10 +11,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ferroscope.adapters.driver_info import problem
-from ferroscope.adapters.sim.address import PROPERTIES, locate
+from ferroscope.adapters.driver_info import Limits, check_place, problem
+from ferroscope.adapters.sim.address import PROPERTIES, Endpoint, locate
 from ferroscope.adapters.sim.pool import BrokenError, GarbledError, Pool, SilentError
-from ferroscope.domain.model import Node
+from ferroscope.domain.model import Document, Node
 from ferroscope.ports.bmc import BootDevice, Power
 from ferroscope.ports.errors import BmcError
 
@@ -45,15 +45,16 @@ class SimBmc:
 
     properties: Mapping[str, str] = PROPERTIES
 
-    def __init__(self, *, timeout: float = 10.0, idle: int = 8) -> None:
+    def __init__(self, *, timeout: float = 10.0, idle: int = 8, limits: Limits | None = None) -> None:
         self._timeout = timeout
+        self._limits = limits or Limits()
         self._pool = Pool(idle=idle)
         self._encoder = msgspec.json.Encoder()
         self._decoder = msgspec.json.Decoder(Answer)
 
     def validate(self, node: Node) -> str | None:
         """Return what is wrong with ``driver_info``, in a sentence, or None. Asks no simulator."""
-        return problem(locate, node.driver_info)
+        return problem(self._locate, node.driver_info)
 
     def get_power(self, node: Node) -> Power:
         """Return the real power state."""
@@ -83,6 +84,11 @@ class SimBmc:
         """Close the connections that wait to be used again."""
         self._pool.close()
 
+    def _locate(self, driver_info: Document) -> tuple[Endpoint, str]:
+        endpoint, name = locate(driver_info)
+        check_place(endpoint.host, self._limits)
+        return endpoint, name
+
     def _call(
         self,
         node: Node,
@@ -92,7 +98,7 @@ class SimBmc:
         device: str | None = None,
         persistent: bool | None = None,
     ) -> Answer:
-        endpoint, name = locate(node.driver_info)
+        endpoint, name = self._locate(node.driver_info)
         line = self._encoder.encode(Command(op, name, power, device, persistent)) + b"\n"
         try:
             answer = self._pool.exchange(endpoint, line, self._decoder.decode, timeout=self._timeout)

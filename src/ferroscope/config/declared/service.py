@@ -150,6 +150,22 @@ DRIVERS: Final = (
     cfg.FloatOpt(
         "power_poll_interval", default=0.05, min=0.001, help="Seconds between two looks at a power state that lags."
     ),
+    cfg.ListOpt(
+        "bmc_networks",
+        default=[],
+        help="Networks that BMCs are in, such as 192.0.2.0/24,2001:db8::/64: no driver connects to any other address, "
+        "whatever a name resolves to. Empty: everywhere.",
+    ),
+    cfg.BoolOpt(
+        "allow_http_passwords",
+        default=False,
+        help="Log in to BMCs by http, without TLS: anybody on the way can read the password. For simulated BMCs.",
+    ),
+    cfg.StrOpt(
+        "ca_directory",
+        default="/etc/ferroscope/ca",
+        help="The directory on the workers below which redfish_verify_ca of a node finds its CA file or directory.",
+    ),
 )
 
 
