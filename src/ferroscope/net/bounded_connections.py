@@ -24,8 +24,8 @@ def bound(manager: PoolManager, allowed: Networks = ANYWHERE) -> None:
     plain = type("_Plain", (_Plain,), {"allowed": allowed})
     secure = type("_Secure", (_Secure,), {"allowed": allowed})
     manager.pool_classes_by_scheme = {
-        "http": type("_PlainPool", (HTTPConnectionPool,), {"ConnectionCls": plain}),
-        "https": type("_SecurePool", (HTTPSConnectionPool,), {"ConnectionCls": secure}),
+        "http": type("_PlainPool", (_PlainPool,), {"ConnectionCls": plain}),
+        "https": type("_SecurePool", (_SecurePool,), {"ConnectionCls": secure}),
     }
 
 
@@ -91,3 +91,11 @@ def _watch_again(connection: HTTPConnection) -> None:
     if connection.sock is not None:
         with contextlib.suppress(OSError):  # closed meanwhile: the request will say so itself
             current().watch(connection.sock)
+
+
+class _PlainPool(HTTPConnectionPool):
+    ConnectionCls = _Plain
+
+
+class _SecurePool(HTTPSConnectionPool):
+    ConnectionCls = _Secure

@@ -49,6 +49,62 @@ def test_a_host_that_is_one_is_in_the_links(service: Service, host: str) -> None
     assert f"http://{host}/" in answer.text
 
 
+STORED = {"redfish_address": "https://192.0.2.10", "redfish_username": "root", "redfish_password": "Sup3r-S3cret!"}
+
+
+def op(kind: str, path: str, value: Any = None) -> dict[str, Any]:
+    return {"op": kind, "path": path} | ({} if kind == "remove" else {"value": value})
+
+
+@pytest.mark.parametrize(
+    "operations",
+    [
+        [op("replace", "/driver_info/redfish_address", "http://127.0.0.1:9")],
+        [op("add", "/driver_info/redfish_address", "https://192.0.2.66")],
+        [op("replace", "/driver_info", STORED | {"redfish_address": "https://evil", "redfish_password": "******"})],
+        [
+            op("replace", "/driver_info/redfish_address", "https://evil"),
+            op("replace", "/driver_info/redfish_password", "******"),
+        ],
+        [op("add", "/driver_info/redfish_verify_ca", False)],
+        [op("add", "/driver_info/redfish_auth_type", "basic")],
+        [op("replace", "/driver", "sim")],
+        [op("add", "/driver_info/ipmi_bridging", "single")],
+    ],
+    ids=lambda operations: str(operations[0]["path"]),
+)
+def test_a_stored_password_cannot_be_sent_to_another_place(service: Service, operations: list[Any]) -> None:
+    ident = service.enrol(driver_info=STORED)
+    answer = service.bare_metal.patch(f"/v1/nodes/{ident}", *operations)
+    assert answer.status_code == 400
+    assert "redfish_password" in fault(answer)
+    assert "Sup3r" not in answer.text
+    assert service.node(ident).driver_info == STORED
+
+
+@pytest.mark.parametrize(
+    "operations",
+    [
+        [
+            op("replace", "/driver_info/redfish_address", "https://192.0.2.11"),
+            op("add", "/driver_info/redfish_password", "Sup3r-S3cret!"),
+        ],
+        [op("replace", "/driver_info", {"redfish_address": "https://a", "redfish_password": "another"})],
+        [op("replace", "/driver_info", {"redfish_address": "https://a"})],
+        [op("remove", "/driver_info/redfish_password"), op("remove", "/driver_info/redfish_address")],
+        [op("add", "/driver_info/redfish_verify_ca", True)],
+        [op("add", "/driver_info/redfish_system_id", "/redfish/v1/Systems/1"), op("add", "/extra/a", 1)],
+        [op("replace", "/driver_info/redfish_username", "other")],
+        [op("replace", "/driver_info", STORED | {"redfish_password": "******"})],
+    ],
+    ids=lambda operations: str(operations[0].get("value", "remove")),
+)
+def test_a_change_with_its_own_secrets_or_without_any_goes_through(service: Service, operations: list[Any]) -> None:
+    ident = service.enrol(driver_info=STORED)
+    answer = service.bare_metal.patch(f"/v1/nodes/{ident}", *operations)
+    assert answer.status_code == 200, answer.text
+
+
 @pytest.fixture
 def discovering(database_url: str) -> Any:
     """Give a service that discovers unknown machines, on each of the databases."""

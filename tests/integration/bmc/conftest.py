@@ -7,12 +7,15 @@ from contextlib import ExitStack, closing
 
 import pytest
 
+from ferroscope.adapters.driver_info import Limits
 from ferroscope.adapters.redfish.bmc import RedfishBmc
 from tests.support.faulty_proxy import FaultyProxy, proxy_to
 from tests.support.redfish import Emulator, emulator
 
 MACHINES = 48
 
+# The emulators speak http, and tests make their own CA files.
+LAX = Limits(http_passwords=True, ca_directory="/")
 MakeBmc = Callable[..., RedfishBmc]
 
 
@@ -42,7 +45,8 @@ def make_bmc() -> Iterator[MakeBmc]:
     """Return a function that makes drivers, which log out after the test."""
     with ExitStack() as stack:
 
-        def make(*, timeout: float = 5.0, inventory_timeout: float = 10.0) -> RedfishBmc:
-            return stack.enter_context(closing(RedfishBmc(timeout=timeout, inventory_timeout=inventory_timeout)))
+        def make(*, timeout: float = 5.0, inventory_timeout: float = 10.0, limits: Limits = LAX) -> RedfishBmc:
+            bmc = RedfishBmc(timeout=timeout, inventory_timeout=inventory_timeout, limits=limits)
+            return stack.enter_context(closing(bmc))
 
         yield make

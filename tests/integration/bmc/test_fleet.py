@@ -49,6 +49,7 @@ def test_a_fleet_behind_an_unreliable_network_is_inspected(tmp_path: Path) -> No
 threads = 8
 max_attempts = 5
 [drivers]
+allow_http_passwords = true
 enabled = redfish
 command_timeout = 10
 [inspector]

@@ -62,6 +62,7 @@ def api(log: Path, iso: str) -> Iterator[Api]:
     port = free_port()
     more = f"""
 [drivers]
+allow_http_passwords = true
 enabled = redfish, ipmi
 command_timeout = 5
 [inspector]

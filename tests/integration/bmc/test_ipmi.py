@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
+from ferroscope.adapters.driver_info import Limits
 from ferroscope.adapters.ipmi import tool
 from ferroscope.adapters.ipmi.bmc import IpmiBmc
 from ferroscope.domain.reasons import Reason
+from ferroscope.net.resolver import Networks
 from ferroscope.ports.bmc import BootDevice, Power
 from ferroscope.ports.errors import BmcError
 from tests.support.ipmi import BEHIND, PASSWORD, Simulator, simulator
@@ -47,6 +49,16 @@ def test_power_follows_the_command(bmc_at: Simulator) -> None:
     bmc.set_power(node, Power.ON)
     assert bmc.get_power(node) is Power.ON
     assert bmc_at.commands[-1] == "power 1"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_bmc_outside_of_its_networks_is_not_asked(bmc_at: Simulator, host: str) -> None:
+    node, before = bmc_at.node(ipmi_address=host), list(bmc_at.commands)
+    elsewhere = IpmiBmc(limits=Limits(networks=Networks(["192.0.2.0/24"])))
+    error = fails(lambda: elsewhere.set_power(node, Power.ON), within=1)
+    assert (error.transient, error.reason) == (False, Reason.BMC_NOT_ALLOWED)
+    assert bmc_at.commands == before
+    assert IpmiBmc(limits=Limits(networks=Networks(["127.0.0.0/8"]))).get_power(node) in (Power.ON, Power.OFF)
 
 
 @pytest.mark.parametrize(

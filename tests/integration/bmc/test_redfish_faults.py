@@ -10,14 +10,17 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from ferroscope.adapters.driver_info import Limits
 from ferroscope.domain.model import Node
 from ferroscope.domain.reasons import Reason
 from ferroscope.net import resolver
+from ferroscope.net.resolver import Networks
 from ferroscope.ports.bmc import BootDevice, Image, Power
 from ferroscope.ports.errors import BmcError
-from tests.integration.bmc.conftest import MakeBmc
+from tests.integration.bmc.conftest import LAX, MakeBmc
 from tests.support import faulty_proxy as fault
 from tests.support.faulty_proxy import FaultyProxy
 from tests.support.redfish import PASSWORD, USER, Emulator, emulator, node_at, self_signed
@@ -223,6 +226,24 @@ def test_certificates_are_verified_unless_that_is_switched_off(tmp_path: Path, m
         assert bmc.get_power(node_at(running.url, redfish_verify_ca=False)) is Power.OFF
         missing = fails(lambda: bmc.get_power(node_at(running.url, redfish_verify_ca="/none/such.pem")), within=5.0)
         assert (missing.transient, missing.reason) == (False, Reason.BMC_CERTIFICATE)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_bmc_outside_of_its_networks_is_not_connected_to_by_whatever_name(make_bmc: MakeBmc, host: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(0.2)
+        node = node_at(f"https://{host}:{listening.getsockname()[1]}")
+        bmc = make_bmc(limits=Limits(networks=Networks(["192.0.2.0/24", "2001:db8::/32"])))
+        error = fails(lambda: bmc.get_power(node), within=2.0)
+        assert (error.transient, error.reason) == (False, Reason.BMC_NOT_ALLOWED)
+        with pytest.raises(TimeoutError):
+            listening.accept()
+
+
+def test_a_bmc_in_its_networks_is_spoken_to(rack: Emulator, make_bmc: MakeBmc) -> None:
+    limits = msgspec.structs.replace(LAX, networks=Networks(["127.0.0.0/8", "::1/128"]))
+    url = rack.url.replace("127.0.0.1", "localhost")
+    assert make_bmc(limits=limits).get_power(node_at(url)) in (Power.ON, Power.OFF)
 
 
 def test_a_bmc_that_points_elsewhere_gets_no_token_there(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ssl
+from functools import partial
 from typing import Any
 
 import pytest
 
-from ferroscope.adapters.driver_info import problem
+from ferroscope.adapters.driver_info import Limits, problem
 from ferroscope.adapters.redfish.info import PROPERTIES, read, tls_context
+from ferroscope.net.resolver import Networks
 
 ADDRESS = {"redfish_address": "https://192.0.2.10"}
 
@@ -32,10 +34,50 @@ def test_an_address_without_a_scheme_is_https(address: str, url: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "verify"),
-    [(True, True), (False, False), ("True", True), ("no", False), ("/etc/ssl/bmc.pem", "/etc/ssl/bmc.pem")],
+    [
+        (True, True),
+        (False, False),
+        ("True", True),
+        ("no", False),
+        ("rack7/ca.pem", "/etc/ferroscope/ca/rack7/ca.pem"),
+        ("/etc/ferroscope/ca/x.pem", "/etc/ferroscope/ca/x.pem"),
+        ("/etc/ferroscope/ca", "/etc/ferroscope/ca"),
+    ],
 )
 def test_how_certificates_are_verified(value: object, verify: object) -> None:
     assert read(ADDRESS | {"redfish_verify_ca": value}).verify == verify
+
+
+@pytest.mark.parametrize(
+    "path", ["/etc/shadow", "/root", "../shadow", "/etc/ferroscope/ca/../x", "/etc/ferroscope/cab", "a\0b"]
+)
+def test_a_ca_file_elsewhere_is_refused_whether_it_exists_or_not(path: str) -> None:
+    message = problem(read, ADDRESS | {"redfish_verify_ca": path})
+    assert message == problem(read, ADDRESS | {"redfish_verify_ca": "/none/such"})
+
+
+def test_no_password_goes_over_http_unless_that_is_allowed() -> None:
+    info = {"redfish_address": "http://192.0.2.10", "redfish_username": "u", "redfish_password": "secret"}
+    assert problem(read, info) is not None
+    assert problem(partial(read, limits=Limits(http_passwords=True)), info) is None
+    assert problem(read, info | {"redfish_password": ""}) is None
+
+
+@pytest.mark.parametrize(
+    ("address", "refused"),
+    [
+        ("https://192.0.2.10", False),
+        ("https://198.51.100.1", True),
+        ("https://[::ffff:192.0.2.9]", False),
+        ("https://[2001:db8::1]", True),
+        ("bmc.example", False),
+        ("127.0.0.1", True),
+        ("https://2130706433", False),
+    ],
+)
+def test_an_address_outside_of_the_networks_is_refused(address: str, refused: bool) -> None:
+    limits = Limits(networks=Networks(["192.0.2.0/24"]))
+    assert (problem(partial(read, limits=limits), {"redfish_address": address}) is not None) is refused
 
 
 def test_tls_is_as_everywhere_unless_the_node_says_otherwise() -> None:

@@ -13,7 +13,7 @@ from ferroscope.domain.states import Event, State
 from ferroscope.ports.bmc import Power
 from ferroscope.worker.context import TaskContext
 from tests.support import examples
-from tests.unit.worker.conftest import Service, settings
+from tests.unit.worker.conftest import INVENTORY, Service, settings
 
 
 @pytest.fixture
@@ -195,3 +195,61 @@ def test_nobody_is_called_unless_the_configuration_allows_it(service: Service) -
     assert service.inspection.reason == "rule-failed"
     assert "http://127.0.0.1:9/x is not at or below any of" in (service.node.last_error or "")
     assert "s3cr3t" not in (service.node.last_error or "")
+
+
+STORED = {"redfish_address": "https://192.0.2.1", "redfish_password": "hush"}
+
+
+def with_info(service: Service, **info: Any) -> None:
+    node = service.node
+    service.store.write(lambda tx: tx.nodes.update(msgspec.structs.replace(node, driver_info=info)))
+
+
+def test_a_rule_cannot_send_a_stored_secret_to_where_a_machine_says_that_its_bmc_is(service: Service) -> None:
+    with_info(service, **STORED)
+    address = "https://{inventory[bmc_address]}"
+    add(service, act("set-attribute", path="driver_info/redfish_address", value=address))
+    service.start()
+    service.work()
+    service.call_back(INVENTORY | {"bmc_address": "198.51.100.66"})
+    service.work()
+    assert service.node.state is State.ERROR
+    assert service.inspection.reason == "rule-failed"
+    assert service.node.driver_info == STORED
+    assert "hush" not in str(service.node.last_error)
+
+
+def test_a_secret_that_a_rule_brings_stays_here_until_an_operator_agrees_with_its_place(service: Service) -> None:
+    address = "https://{inventory[bmc_address]}"
+    add(
+        service,
+        act("set-attribute", path="driver_info/redfish_address", value=address),
+        act("set-attribute", path="driver_info/redfish_password", value="hush"),
+    )
+    service.start()
+    service.work()
+    service.call_back(INVENTORY | {"bmc_address": "198.51.100.66"})
+    service.work()
+    assert service.node.driver_info["redfish_password"] == "hush"
+    asked = len(service.machine.commands)
+    service.start()
+    service.work()
+    assert (service.node.state, service.inspection.reason) == (State.ERROR, "bmc-not-allowed")
+    assert len(service.machine.commands) == asked
+
+
+def test_within_the_networks_of_bmcs_nobody_needs_to_agree() -> None:
+    base = settings()
+    drivers = msgspec.structs.replace(base.drivers, bmc_networks=("198.51.100.0/24",))
+    service = Service(msgspec.structs.replace(base, drivers=drivers))
+    add(
+        service,
+        act("set-attribute", path="driver_info/redfish_address", value="https://{inventory[bmc_address]}"),
+        act("set-attribute", path="driver_info/redfish_password", value="hush"),
+    )
+    for _ in range(2):
+        service.start()
+        service.work()
+        service.call_back(INVENTORY | {"bmc_address": "198.51.100.66"})
+        service.work()
+    assert service.node.state is State.FINISHED
