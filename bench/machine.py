@@ -23,7 +23,7 @@ import msgspec
 
 from bench.quantiles import at
 
-_LIBRARIES: Final = ("SQLAlchemy", "falcon", "waitress", "msgspec", "psycopg", "PyMySQL", "structlog")
+_LIBRARIES: Final = ("SQLAlchemy", "falcon", "httptools", "msgspec", "psycopg", "PyMySQL", "structlog")
 _ROOT: Final = Path(__file__).parents[1]
 _SYNCS: Final = 200
 

@@ -1,6 +1,6 @@
 """The process that reads: kept connections, each sending its next request when it has its answer.
 
-Run as ``python -m bench.reader``, told by JSON lines. It reads what waitress sends (answers with a
+Run as ``python -m bench.reader``, told by JSON lines. It reads what our server sends (answers with a
 Content-Length) and does next to nothing else, so that its share of the processors stays small.
 """
 

@@ -90,7 +90,7 @@ def _settings() -> str:
         f"[inspector]\nhooks = $default_hooks,{extra}\nretention = 5\nretention_period = 2\npermit_active = true\n"
         "[auto_discovery]\nenabled = true\ndriver = fake-hardware\n"
         f"max_waiting = {_DISCOVERED}\nmax_per_minute = 100000\n"
-        "[api]\nthreads = 8\n[worker]\nthreads = 2\n"
+        "[api]\nthreads = 8\nfailure_rate = 0\n[worker]\nthreads = 2\n"
     )
 
 

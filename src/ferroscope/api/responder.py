@@ -141,7 +141,9 @@ _NO_QUERY = NoQuery()
 
 
 def _read(context: ApiContext, route: Route, req: falcon.Request) -> bytes:
-    limit = context.settings.api.max_body_size if route.body_kind is Body.RAW else json_body.MAX_DOCUMENT_SIZE
+    limit = context.settings.api.max_body_size
+    if route.body_kind is not Body.RAW:
+        limit = min(limit, json_body.MAX_DOCUMENT_SIZE)
     declared = req.content_length or 0
     raw = b"" if declared > limit else req.bounded_stream.read(limit + 1)
     if declared > limit or len(raw) > limit:

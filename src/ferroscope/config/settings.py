@@ -31,13 +31,19 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     introspection_port: int = 5050
     threads: int = 4
     public_url: str = ""
-    max_body_size: int = 16 * 1024 * 1024
+    max_body_size: int = 2 * 1024 * 1024
     max_json_depth: int = 25
     max_limit: int = 1000
     enable_ramdisk_endpoints: bool = True
     heartbeat_timeout: int = 300
     drain_delay: float = 0.0
     enable_metrics: bool = True
+    header_timeout: float = 15.0
+    body_timeout: float = 60.0
+    idle_timeout: float = 60.0
+    max_connections: int = 4096
+    max_connections_per_source: int = 256
+    max_buffered: int = 64 * 1024 * 1024
     trusted_proxies: tuple[str, ...] = ()
     failure_rate: float = 1.0
     failure_burst: int = 100
@@ -257,7 +263,7 @@ class BootSettings(msgspec.Struct, frozen=True, kw_only=True):
 class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True):
     """``[metrics]``: a port of its own for the metrics of processes without the API. 0: none."""
 
-    host: str = "::"
+    host: str = "127.0.0.1"
     port: int = 0
 
 

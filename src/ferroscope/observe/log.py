@@ -1,6 +1,6 @@
 """Structured logging to standard error, for people or for machines; no secrets ever reach it.
 
-Standard library loggers (waitress, Alembic) go the same way, and so do tracebacks of threads. A line
+Standard library loggers (asyncio, Alembic) go the same way, and so do tracebacks of threads. A line
 that cannot be written is lost, and nothing else: no full disk, closed pipe or missing standard error
 ever reaches those who log. What machines say of themselves is logged too, so every value is cut and
 its control characters are written out, in one place, for all formats: nobody can forge a line.
@@ -68,8 +68,6 @@ def configure(settings: LogSettings, *, process: str) -> None:
     handler = logging.StreamHandler(stderr)
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(processors=[_plain, renderer], foreign_pre_chain=shared))
     logging.basicConfig(level=max(level, logging.WARNING), handlers=[handler], force=True)
-    # It warns whenever two requests come at once, which is what a server is for.
-    logging.getLogger("waitress.queue").setLevel(logging.ERROR)
 
 
 def bounded(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:

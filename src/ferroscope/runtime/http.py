@@ -1,27 +1,41 @@
-"""The HTTP server of the api role: waitress, on its own thread, with a graceful end.
+"""The HTTP server: an asyncio loop on a thread of its own.
 
-One application on several listeners. When asked to stop it no longer accepts connections, lets
-the requests that it has taken finish, and only then ends.
+Connections are in ``http_connection``, what limits them in ``http_limits``.
+One application on several listeners, whose calls run in threads. When asked to stop it no longer accepts connections,
+lets the requests that it has taken finish, and only then ends.
 """
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import socket
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Final
 
-import waitress.server
-from waitress import wasyncore
-from waitress.channel import HTTPChannel
-from waitress.task import WSGITask
+import structlog
 
+from ferroscope.api.callers import Trusted
+from ferroscope.api.quiet import QuietLog
 from ferroscope.config.settings import ApiSettings
+from ferroscope.runtime.http_connection import Connection, Host
+from ferroscope.runtime.http_limits import Crowd, limits
 from ferroscope.runtime.life import SetupError
+from ferroscope.runtime.wsgi import Application, base_environ
 
 BACKLOG: Final = 1024
-_TICK: Final = 0.25
+# Deadlines are looked at this often.
+_TICK: Final = 1.0
+# Connections taken before others get their turn; few, so that processes which share a listener share its callers.
+_AT_ONCE: Final = 16
+_NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_PAUSE: Final = 0.2
+_MOMENT: Final = 0.02
+
+_log = structlog.get_logger(__name__)
 
 
 class HttpServer:
@@ -29,34 +43,28 @@ class HttpServer:
 
     def __init__(
         self,
-        app: Callable[..., Iterable[bytes]],
+        app: Application,
         settings: ApiSettings,
         sockets: Sequence[socket.socket],
         *,
         failed: Callable[[], object] = lambda: None,
     ) -> None:
         self._failed = failed
-        self._map: dict[int, Any] = {}
-        self._server = waitress.server.create_server(
-            app,
-            map=self._map,
-            sockets=list(sockets),
-            threads=settings.threads,
-            max_request_body_size=settings.max_body_size,
-            backlog=BACKLOG,
-            connection_limit=1000,
-            channel_timeout=60,
-            ident="",
-            asyncore_use_poll=True,
-        )
-        self._stopping = threading.Event()
+        self._sockets = list(sockets)
+        self._executor = ThreadPoolExecutor(settings.threads, thread_name_prefix="http-call")
         self._draining = threading.Event()
-        for listener in self._listeners():
-            listener.channel_class = _channel_class(self._draining)
+        crowd = Crowd(limits(settings), Trusted(settings.trusted_proxies))
+        self._host = Host(app, crowd, self._executor.submit, self._draining.is_set)
+        self._grace = 0.0
+        self._stopping = threading.Event()
+        self._interrupt: Callable[[], object] = lambda: None
+        self._begun = threading.Event()
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
 
     def start(self) -> None:
+        """Return when connections are taken."""
         self._thread.start()
+        self._begun.wait()
 
     def drain(self) -> None:
         """Go on serving, but let each answer be the last one of its connection.
@@ -67,52 +75,140 @@ class HttpServer:
 
     def stop(self, timeout: float) -> None:
         """Stop accepting, let running requests end for up to ``timeout`` seconds."""
+        self._grace = timeout
         self._stopping.set()
-        self._thread.join(timeout + 2 * _TICK)
-        self._server.task_dispatcher.shutdown(cancel_pending=True, timeout=1)
-        if not self._thread.is_alive():
-            wasyncore.close_all(self._map)  # idle connections, and the server's own wake-up pipe
+        self._interrupt()
+        self._thread.join(timeout + _TICK)
 
     def is_alive(self) -> bool:
         return self._thread.is_alive()
 
     def _run(self) -> None:
         try:
-            self._serve()
+            with asyncio.Runner() as runner:
+                runner.run(self._serve())
         finally:
+            self._executor.shutdown(wait=False, cancel_futures=True)
+            self._begun.set()
             if not self._stopping.is_set():
                 self._failed()
 
-    def _serve(self) -> None:
-        while not self._stopping.is_set():
-            wasyncore.loop(timeout=_TICK, use_poll=True, map=self._map, count=1)
-        for listener in self._listeners():
-            listener.del_channel()
-            listener.socket.close()
-        while self._busy():
-            wasyncore.loop(timeout=_TICK, use_poll=True, map=self._map, count=1)
+    async def _serve(self) -> None:
+        loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+        reception = _Reception(self._host, loop)
+        try:
+            reception.open(self._sockets)
+            self._interrupt = lambda: _call(loop, stopped.set)
+            self._begun.set()
+            if not self._stopping.is_set():
+                await stopped.wait()
+        finally:
+            reception.close()
+        end = loop.time() + self._grace
+        while reception.connections(unfinished=True) and loop.time() < end:
+            await asyncio.sleep(_MOMENT)
+        for connection in reception.connections():
+            connection.evict()
+        await asyncio.sleep(0)  # they are told
 
-    def _listeners(self) -> Sequence[Any]:
-        return [item for item in list(self._map.values()) if isinstance(item, waitress.server.BaseWSGIServer)]
 
-    def _busy(self) -> bool:
-        channels = [item for item in list(self._map.values()) if hasattr(item, "requests")]
-        return any(channel.requests or channel.request or channel.total_outbufs_len for channel in channels)
+class _Reception:
+    """Takes connections from listeners as long as there is room, and ends those whose time is over."""
+
+    def __init__(self, host: Host, loop: asyncio.AbstractEventLoop) -> None:
+        self._host = host
+        self._crowd = host.crowd
+        self._loop = loop
+        self._listeners: list[socket.socket] = []
+        self._adopting: set[asyncio.Task[None]] = set()
+        self._quiet = QuietLog(burst=1, period=60.0)
+        loop.set_exception_handler(self._fault)
+
+    def open(self, sockets: Sequence[socket.socket]) -> None:
+        """Listen on all of them."""
+        self._listeners = list(sockets)
+        for one in self._listeners:
+            one.listen(BACKLOG)
+            one.setblocking(False)
+            self._take_from(one)
+        self._loop.call_later(_TICK, self._look)
+
+    def close(self) -> None:
+        """Take no more connections."""
+        listeners, self._listeners = self._listeners, []
+        for one in listeners:
+            self._loop.remove_reader(one)
+            one.close()
+
+    def connections(self, *, unfinished: bool = False) -> list[Connection]:
+        """Return all of them, or those that have a request without its answer."""
+        members = [member for member in self._crowd.members if isinstance(member, Connection)]
+        return [member for member in members if member.is_unfinished()] if unfinished else members
+
+    def _take_from(self, listener: socket.socket) -> None:
+        if listener in self._listeners:
+            host, port = listener.getsockname()[:2]
+            self._loop.add_reader(listener, self._accept, listener, base_environ(host, port))
+
+    def _accept(self, listener: socket.socket, environ: dict[str, Any]) -> None:
+        for _ in range(_AT_ONCE):
+            if self._crowd.is_full():
+                self._pause(listener, "too many requests at once")
+                return
+            try:
+                accepted, _ = listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as exc:
+                if exc.errno not in _NO_ROOM:
+                    raise
+                self._crowd.make_room(_AT_ONCE)
+                self._pause(listener, str(exc))
+                return
+            accepted.setblocking(False)
+            task = self._loop.create_task(self._adopt(accepted, environ))
+            self._adopting.add(task)
+            task.add_done_callback(self._adopting.discard)
+
+    async def _adopt(self, accepted: socket.socket, environ: dict[str, Any]) -> None:
+        try:
+            await self._loop.connect_accepted_socket(lambda: Connection(self._host, self._loop, environ), accepted)
+        except OSError:  # it has gone already
+            accepted.close()
+
+    def _pause(self, listener: socket.socket, why: str) -> None:
+        """Take no connections for a moment: those who call wait in the kernel's queue."""
+        self._loop.remove_reader(listener)
+        self._loop.call_later(_PAUSE, self._take_from, listener)
+        self._tell("no connections are accepted for a moment", why=why)
+
+    def _look(self) -> None:
+        """End connections whose deadline has passed."""
+        now = self._loop.time()
+        for connection in self.connections():
+            if connection.deadline < now:
+                connection.time_out()
+        if self._crowd.evicted and self._tell("too many connections; some were closed", closed=self._crowd.evicted):
+            self._crowd.evicted = 0
+        self._loop.call_later(_TICK, self._look)
+
+    def _tell(self, what: str, **more: object) -> bool:
+        """Log it, unless something was logged a moment ago."""
+        if self._quiet.admit(self._loop.time()) is None:
+            return False
+        _log.warning(what, connections=len(self._crowd.members), **more)
+        return True
+
+    def _fault(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Log what went wrong with one connection; the others go on."""
+        exc = context.get("exception")
+        if not isinstance(exc, ConnectionError | TimeoutError):
+            _log.error("a connection failed", message=context.get("message"), exc_info=exc)
 
 
-def _channel_class(draining: threading.Event) -> type[HTTPChannel]:
-    """Return waitress's connection, that says goodbye with every answer once ``draining`` is set."""
-
-    class Task(WSGITask):  # type: ignore[misc]  # waitress has no types
-        def service(self) -> None:
-            if draining.is_set():
-                self.request.headers["CONNECTION"] = "close"
-            super().service()
-
-    class Channel(HTTPChannel):  # type: ignore[misc]  # waitress has no types
-        task_class = Task
-
-    return Channel
+def _call(loop: asyncio.AbstractEventLoop, what: Callable[[], object]) -> None:
+    with suppress(RuntimeError):  # the loop has ended already
+        loop.call_soon_threadsafe(what)
 
 
 def listeners(settings: ApiSettings) -> list[socket.socket]:

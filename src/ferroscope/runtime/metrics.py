@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, start_http_server
+import errno
+import socket
+from typing import Final
 
-from ferroscope.config.settings import MetricsSettings
+import structlog
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, make_wsgi_app
+
+from ferroscope.config.settings import ApiSettings, MetricsSettings
 from ferroscope.observe.metrics import Metrics
+from ferroscope.runtime.http import BACKLOG, HttpServer, bind
 
-_TRIES = 64
+_TRIES: Final = 64
+# A few scrapers, each asking now and then.
+_LIMITS: Final = ApiSettings(
+    threads=1, max_connections=64, max_connections_per_source=16, header_timeout=5.0, body_timeout=15.0
+)
+
+_log = structlog.get_logger(__name__)
 
 
 def build_metrics() -> Metrics:
@@ -19,18 +31,30 @@ def build_metrics() -> Metrics:
     return Metrics(registry)
 
 
-def serve(settings: MetricsSettings, metrics: Metrics) -> int:
-    """Serve the metrics on the first free port from the configured one on; return it. ``OSError``.
+def serve(settings: MetricsSettings, metrics: Metrics) -> HttpServer:
+    """Serve the metrics on the first free port from the configured one on; ``OSError``.
 
     Processes of one host have the same configuration, so each takes the next port.
     """
-    port, last = settings.port, settings.port + _TRIES - 1
-    while True:
+    listener = _listener(settings)
+    server = HttpServer(make_wsgi_app(metrics.registry), _LIMITS, [listener])
+    server.start()
+    _log.info("serves metrics", host=settings.host, port=listener.getsockname()[1])
+    return server
+
+
+def _listener(settings: MetricsSettings) -> socket.socket:
+    last = settings.port + _TRIES - 1
+    for port in range(settings.port, last + 1):
+        listener = None
         try:
-            start_http_server(port, addr=settings.host, registry=metrics.registry)
+            listener = bind(settings.host, port)
+            listener.listen(BACKLOG)  # only now it is known whether the port is ours
         except OSError as exc:
-            if port == last:
-                raise OSError(exc.errno, f"no port from {settings.port} to {last} is free for metrics") from exc
-            port += 1
+            if listener is not None:
+                listener.close()
+            if exc.errno != errno.EADDRINUSE:
+                raise
         else:
-            return port
+            return listener
+    raise OSError(errno.EADDRINUSE, f"no port from {settings.port} to {last} is free for metrics")

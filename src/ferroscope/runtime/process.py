@@ -5,6 +5,7 @@ Signals are waited for, not handled: nothing runs at an arbitrary point of the m
 
 from __future__ import annotations
 
+import gc
 import signal
 import socket
 import threading
@@ -71,6 +72,9 @@ class Process:
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
             self._start_or_explain()
+            # What is there now stays. Collections look at what came later only, so those of large bodies are short.
+            gc.collect()
+            gc.freeze()
             notify("READY=1")
             _log.info("ready", roles=list(self._roles))
             return self._wait()
@@ -112,7 +116,8 @@ class Process:
         if "periodic" in self._roles:
             self._play_periodic(backend, membership, clock, meter)
         if settings.metrics.port:
-            _log.info("serves metrics", port=serve_metrics(settings.metrics, meter))
+            metrics = serve_metrics(settings.metrics, meter)
+            self._ending.append(lambda: metrics.stop(0))
         for channel in (Channel.REQUESTS, Channel.LEASES):  # who waits for either looks up
             self._ending.append(partial(backend.bus.publish, channel))
         self._ending.append(self._stop.set)

@@ -197,7 +197,7 @@ class PxeFilterProcess:
         from ferroscope.runtime.metrics import build_metrics, serve
 
         meter = build_metrics()
-        _log.info("serves metrics", port=serve(self._settings.metrics, meter))
+        serve(self._settings.metrics, meter)
         return meter
 
 

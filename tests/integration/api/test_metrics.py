@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -15,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from ferroscope.observe.metrics import Metrics
 from ferroscope.runtime import wiring
 from tests.integration.api.service import DRIVERS, Client, Service
-from tests.support.processes import free_port, until
+from tests.support.processes import free_port, tree, until
 
 
 @pytest.fixture
@@ -93,6 +94,13 @@ def test_workers_of_one_host_serve_their_metrics_on_ports_side_by_side(sqlite_ur
 
     try:
         assert until(lambda: all("ferroscope_transitions_total" in scraped(port + i) for i in (0, 1)), seconds=30)
+        silent = [socket.create_connection(("127.0.0.1", port), 5) for _ in range(300)]
+        assert "ferroscope_transitions_total" in scraped(port)
+        for child in tree(process.pid)[1:]:
+            assert len(list(Path(f"/proc/{child}/task").iterdir())) < 50
+            assert len(list(Path(f"/proc/{child}/fd").iterdir())) < 100
+        for one in silent:
+            one.close()
     finally:
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0

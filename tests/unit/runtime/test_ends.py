@@ -56,8 +56,13 @@ def test_a_loop_that_ends_sets_the_stop_flag(what: str) -> None:
 
 def test_a_server_whose_thread_ends_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     failed = threading.Event()
-    server = HttpServer(lambda *_: [], ApiSettings(), [bind("127.0.0.1", 0)], failed=failed.set)
-    monkeypatch.setattr(server, "_serve", lambda: None)
+    listener = bind("127.0.0.1", 0)
+    server = HttpServer(lambda *_: [], ApiSettings(), [listener], failed=failed.set)
+
+    async def end() -> None:
+        listener.close()
+
+    monkeypatch.setattr(server, "_serve", end)
     server.start()
     assert failed.wait(10)
     server.stop(0)

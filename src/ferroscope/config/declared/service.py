@@ -19,7 +19,12 @@ API: Final = (
     cfg.StrOpt(
         "public_url", default="", help="Base URL in links, where a proxy changes it; empty: as the client named us."
     ),
-    cfg.IntOpt("max_body_size", default=16 * 1024 * 1024, min=1024, help="Largest request body, in bytes."),
+    cfg.IntOpt(
+        "max_body_size",
+        default=2 * 1024 * 1024,
+        min=1024,
+        help="Largest request body, in bytes; a larger one is answered 413. Inventories of 40 KB are usual.",
+    ),
     cfg.IntOpt("max_json_depth", default=25, min=1, help="Deepest nesting that a request body may have."),
     cfg.IntOpt("max_limit", default=1000, min=1, help="Most items in one page of a list."),
     cfg.BoolOpt(
@@ -36,6 +41,37 @@ API: Final = (
         help="Seconds after SIGTERM for which only the health check fails; set it behind a load balancer.",
     ),
     cfg.BoolOpt("enable_metrics", default=True, help="Serve GET /metrics for Prometheus, without authentication."),
+    cfg.FloatOpt(
+        "header_timeout", default=15.0, min=0.1, help="Seconds until the header of a request must have come, all of it."
+    ),
+    cfg.FloatOpt(
+        "body_timeout",
+        default=60.0,
+        min=0.1,
+        help="Seconds until the body of a request must have come, all of it. A client has as long to read an answer, "
+        "and a second more for each 64 KiB.",
+    ),
+    cfg.FloatOpt(
+        "idle_timeout", default=60.0, min=0.1, help="Seconds for which a connection is kept between requests."
+    ),
+    cfg.IntOpt(
+        "max_connections",
+        default=4096,
+        min=16,
+        help="Most connections of one process; beyond that the one whose client has been silent for longest is closed.",
+    ),
+    cfg.IntOpt(
+        "max_connections_per_source",
+        default=256,
+        min=1,
+        help="The same for connections from one source address (of IPv6: one /64), those of trusted proxies apart.",
+    ),
+    cfg.IntOpt(
+        "max_buffered",
+        default=64 * 1024 * 1024,
+        min=1024 * 1024,
+        help="Bytes of half-sent bodies and unread answers that one process keeps; beyond that the oldest is given up.",
+    ),
     cfg.ListOpt(
         "trusted_proxies",
         default=[],
@@ -170,7 +206,7 @@ DRIVERS: Final = (
 
 
 METRICS: Final = (
-    cfg.StrOpt("host", default="::", help="Address to serve metrics on; '::' is every address, IPv4 too."),
+    cfg.StrOpt("host", default="127.0.0.1", help="Address to serve metrics on; '::' is every address, IPv4 too."),
     cfg.PortOpt(
         "port",
         default=0,

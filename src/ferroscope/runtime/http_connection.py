@@ -1,0 +1,330 @@
+"""One connection of the HTTP server: from bytes to WSGI requests, one after the other, and back.
+
+httptools (llhttp) reads HTTP/1.1; what is here is when. A request is handed to the application whole, in memory, and
+each phase has an absolute deadline, so a client that sends a byte now and then gains nothing. A body that is too large
+is not read: the application answers it by its declared length, and what still comes is thrown away for a while, so that
+a client which writes everything first finds the answer, and not a connection that was reset.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from http import HTTPStatus
+from typing import Any, Final, cast
+
+import httptools
+import structlog
+
+from ferroscope.runtime.http_limits import Crowd
+from ferroscope.runtime.wsgi import Application, Request, environ_of, run
+
+Submit = Callable[[Callable[[], None]], object]
+
+_HEAD_BYTES: Final = 64 * 1024
+_PIPELINED: Final = 64
+# What is thrown away of a body that is too large, and of what follows a request that was refused.
+_DISCARDED_BYTES: Final = 64 * 1024 * 1024
+_LINGER: Final = 5.0
+# A client that reads at this rate or faster gets its answer, however long it is.
+_LEAST_RATE: Final = 64 * 1024
+_NEVER: Final = float("inf")
+
+_log = structlog.get_logger(__name__)
+
+
+class Phase(Enum):
+    """Whom we wait for: the client in all but ``ANSWERING``; ``LINGERING`` throws away what still comes."""
+
+    IDLE = 0
+    HEAD = 1
+    BODY = 2
+    ANSWERING = 3
+    SENDING = 4
+    LINGERING = 5
+
+
+class Host:
+    """What connections share: the application, its threads, the crowd, and whether answers are the last ones."""
+
+    def __init__(self, app: Application, crowd: Crowd, submit: Submit, is_draining: Callable[[], bool]) -> None:
+        self.app = app
+        self.crowd = crowd
+        self.submit = submit
+        self.is_draining = is_draining
+
+
+class Connection(asyncio.Protocol):
+    """Speaks with one client; everything but ``_serve`` runs in the loop's thread."""
+
+    def __init__(self, host: Host, loop: asyncio.AbstractEventLoop, environ: dict[str, Any]) -> None:
+        self._host = host
+        self._crowd = host.crowd
+        self._loop = loop
+        self._base = environ
+        self._transport: asyncio.Transport = None  # type: ignore[assignment]  # from connection_made on
+        self._parser: Any = None
+        self._request = Request()
+        self._complete: deque[Request] = deque()
+        self._stash = b""
+        self._came = 0
+        self._keep = True
+        self.phase = Phase.HEAD
+        self.source = ""
+        self.held = 0
+        self.deadline = 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        peer = transport.get_extra_info("peername")
+        address = str(peer[0]) if peer else ""
+        self._base = self._base | {"REMOTE_ADDR": address, "REMOTE_PORT": str(peer[1]) if peer else ""}
+        self.source = self._crowd.count_for(address)
+        self._transport.set_write_buffer_limits(high=0)
+        self._enter(Phase.HEAD, self._crowd.limits.header_timeout)
+        self._crowd.join(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._complete.clear()
+        self._request.body.clear()
+        self._crowd.leave(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self.phase is Phase.ANSWERING or self.phase is Phase.SENDING:
+            self._stash += data
+            self._transport.pause_reading()
+            return
+        self._crowd.heard(self)
+        if self._crowd.is_busy():
+            self._transport.pause_reading()
+            self._crowd.pause(self, self._loop.time())
+        if self.phase is Phase.LINGERING:
+            self._came += len(data)
+            if self._came > _DISCARDED_BYTES:
+                self._transport.abort()
+            return
+        self._feed(data)
+
+    def eof_received(self) -> bool:
+        """Answer one who has said everything, and said so; the connection ends with the answer."""
+        self._keep = False
+        return self.phase is Phase.ANSWERING or self.phase is Phase.SENDING
+
+    def resume_writing(self) -> None:
+        if self.phase is Phase.SENDING:
+            self._sent()
+
+    def is_unfinished(self) -> bool:
+        """Whether a request has begun whose answer the client does not have."""
+        return self.phase not in (Phase.IDLE, Phase.LINGERING) and (self.phase is not Phase.HEAD or self._came > 0)
+
+    def evict(self) -> None:
+        self._transport.abort()
+
+    def resume(self, paused: float) -> None:
+        self.deadline += paused
+        if not self._stash and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def time_out(self) -> None:
+        """End a connection whose deadline has passed."""
+        if self.phase in (Phase.HEAD, Phase.BODY) and self._came:
+            self._refuse(408)
+        else:
+            self._transport.abort()
+
+    def _enter(self, phase: Phase, seconds: float) -> None:
+        self.phase = phase
+        self.deadline = self._loop.time() + seconds
+
+    # What the parser calls.
+
+    def on_message_begin(self) -> None:
+        self._request = Request()
+        self._enter(Phase.HEAD, self._crowd.limits.header_timeout)
+
+    def on_url(self, part: bytes) -> None:
+        self._request.target += part
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self.phase is Phase.HEAD:
+            self._request.headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        request, parser = self._request, self._parser
+        request.method = parser.get_method().decode("latin-1")
+        request.version = parser.get_http_version()
+        request.keep = parser.should_keep_alive()
+        self._enter(Phase.BODY, self._crowd.limits.body_timeout)
+        self._came = 1
+        for name, value in request.headers:
+            if name == b"content-length":
+                request.length = int(value) if value.isdigit() and len(value) < 20 else sys.maxsize
+            elif name == b"expect" and value.lower() == b"100-continue" and request.version == "1.1":
+                request.refused = 100
+        if request.length is not None and request.length > self._crowd.limits.body_size:
+            request.refused = 413
+        if request.refused == 100:
+            request.refused = 0
+            if not self._complete:
+                self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def on_body(self, data: bytes) -> None:
+        request = self._request
+        if request.refused:
+            return
+        request.size += len(data)
+        if request.size > self._crowd.limits.body_size:
+            request.refused, request.length = 413, request.size
+            request.body.clear()
+            return
+        request.body.append(data)
+
+    def on_message_complete(self) -> None:
+        self._complete.append(self._request)
+        self._request = Request()
+        self._enter(Phase.IDLE, self._crowd.limits.idle_timeout)
+        self._came = 0
+
+    # What follows from it.
+
+    def _feed(self, data: bytes) -> None:
+        self._came += len(data)
+        if self._parser is None:
+            self._parser = httptools.HttpRequestParser(self)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._keep = False  # we speak nothing else; what follows the request is none of ours
+        except httptools.HttpParserError:
+            if not self._complete:
+                self._refuse(400)
+                return
+            self._keep = False
+        request = self._request
+        if request.refused and not self._complete:
+            self._too_large(request)
+        elif self._complete:
+            self._next()
+        elif self.phase is Phase.HEAD and self._came > _HEAD_BYTES:
+            self._refuse(431)
+        elif self.phase is Phase.BODY:
+            if self._came > _HEAD_BYTES + 8 * self._crowd.limits.body_size:
+                self._refuse(413)
+            else:
+                self._crowd.hold(self, request.size)
+
+    def _too_large(self, request: Request) -> None:
+        """Let the application say so; what still comes of the body is thrown away meanwhile."""
+        self._crowd.hold(self, 0)
+        request.keep = self._keep = False
+        self._enter(Phase.LINGERING, self._crowd.limits.body_timeout)
+        self._came = 0
+        self._hand_over(request, b"")
+
+    def _next(self) -> None:
+        """Hand the next request that is there to the application."""
+        if len(self._complete) > _PIPELINED:
+            self._transport.abort()
+            return
+        request = self._complete.popleft()
+        self._crowd.hold(self, 0)
+        self._enter(Phase.ANSWERING, _NEVER)
+        self._crowd.answering(self)
+        self._hand_over(request, b"".join(request.body))
+
+    def _hand_over(self, request: Request, body: bytes) -> None:
+        try:
+            environ = self._base | environ_of(request, body)
+        except (ValueError, httptools.HttpParserError):
+            self._refuse(400)
+            return
+        self._crowd.queued(len(body))
+        keep = request.keep and self._keep
+
+        def serve() -> None:
+            self._serve(environ, keep, request.version)
+
+        self._host.submit(serve)
+
+    def _serve(self, environ: dict[str, Any], keep: bool, version: str) -> None:
+        """Run the application; in a thread of its own."""
+        keep = keep and not self._host.is_draining()
+        try:
+            head, body = run(self._host.app, environ, keep=keep, version=version)
+        except Exception:  # noqa: BLE001  # the boundary: the application answers its own faults, so this is one of ours
+            _log.exception("request failed")
+            keep, body = False, b""
+            head = b"HTTP/1.1 500 Internal Server Error\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+        size = environ["wsgi.input"].getbuffer().nbytes
+        try:
+            self._loop.call_soon_threadsafe(self._answered, head, body, keep, size)
+        except RuntimeError:  # the loop has been closed: this took longer than the server had to stop
+            return
+
+    def _answered(self, head: bytes, body: bytes, keep: bool, size: int) -> None:
+        self._crowd.answered(size, self._loop.time())
+        if self._transport.is_closing():
+            return
+        self._keep = self._keep and keep
+        if len(body) < _LEAST_RATE:
+            self._transport.write(head + body)
+        else:
+            self._transport.write(head)
+            self._transport.write(body)
+        if self.phase is Phase.LINGERING:
+            self._linger(self._crowd.limits.body_timeout)
+            return
+        self._crowd.heard(self)
+        left = self._transport.get_write_buffer_size()
+        if left:
+            self._enter(Phase.SENDING, self._crowd.limits.body_timeout + left / _LEAST_RATE)
+            self._crowd.hold(self, left)
+        else:
+            self._sent()
+
+    def _sent(self) -> None:
+        """Go on with what the client sent meanwhile, or wait for its next request."""
+        self._crowd.hold(self, 0)
+        if not self._keep:
+            self._transport.close()
+            return
+        if self._complete:
+            self._next()
+            return
+        if self._request.refused:
+            self._too_large(self._request)
+            return
+        if self._request.method:  # the next one has begun
+            self._enter(Phase.BODY, self._crowd.limits.body_timeout)
+        elif self._request.target:
+            self._enter(Phase.HEAD, self._crowd.limits.header_timeout)
+        else:
+            self._enter(Phase.IDLE, self._crowd.limits.idle_timeout)
+        data, self._stash = self._stash, b""
+        if data:
+            self._transport.resume_reading()
+            self._feed(data)
+
+    def _refuse(self, status: int) -> None:
+        """Answer what is no request that the application could answer."""
+        self._crowd.hold(self, 0)
+        self._complete.clear()
+        self._request.body.clear()
+        self._crowd.heard(self)
+        text = f"{status} {HTTPStatus(status).phrase}"
+        head = (
+            f"HTTP/1.1 {text}\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: {len(text) + 1}\r\n"
+        )
+        self._transport.write(f"{head}\r\n{text}\n".encode())
+        self._linger(_LINGER)
+
+    def _linger(self, seconds: float) -> None:
+        """Close once the client has had its chance to read; what it sends until then is thrown away."""
+        self._came = 0
+        self._enter(Phase.LINGERING, seconds)
+        if self._transport.can_write_eof():
+            self._transport.write_eof()

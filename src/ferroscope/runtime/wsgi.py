@@ -1,0 +1,120 @@
+"""WSGI: what the application is told of a request, and its answer as bytes. It knows nothing of connections."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable, Iterable
+from email.utils import formatdate
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+import httptools
+
+Application = Callable[..., Iterable[bytes]]
+
+
+class Request:
+    """What has come of one request so far; ``refused`` is the status where it is no request that can be answered."""
+
+    __slots__ = ("body", "headers", "keep", "length", "method", "refused", "size", "target", "version")
+
+    def __init__(self) -> None:
+        self.target = b""
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.body: list[bytes] = []
+        self.size = 0
+        self.length: int | None = None
+        self.method = self.version = ""
+        self.keep = True
+        self.refused = 0
+
+
+def base_environ(host: str, port: int) -> dict[str, Any]:
+    """Return what is the same for all requests that come in by one listener."""
+    return {
+        "SERVER_NAME": host,
+        "SERVER_PORT": str(port),
+        "SERVER_SOFTWARE": "ferroscope",
+        "SCRIPT_NAME": "",
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": "http",
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": True,
+        "wsgi.run_once": False,
+        "wsgi.input_terminated": True,
+    }
+
+
+def environ_of(request: Request, body: bytes) -> dict[str, Any]:
+    """Return what WSGI says of a request; ``ValueError`` where it makes no sense."""
+    path, query = _target(request)
+    environ: dict[str, Any] = {
+        "REQUEST_METHOD": request.method,
+        "PATH_INFO": unquote_to_bytes(path).decode("latin-1"),
+        "QUERY_STRING": query.decode("latin-1"),
+        "SERVER_PROTOCOL": f"HTTP/{request.version}",
+        "wsgi.input": io.BytesIO(body),
+    }
+    for raw, value in request.headers:
+        if b"_" in raw:  # it would pass for the one with a hyphen
+            continue
+        name = "HTTP_" + raw.decode("latin-1").upper().replace("-", "_")
+        text = value.decode("latin-1").strip()
+        if name not in environ:
+            environ[name] = text
+        elif name == "HTTP_HOST":
+            raise ValueError("two hosts")
+        else:
+            environ[name] += ("; " if name == "HTTP_COOKIE" else ", ") + text
+    environ.pop("HTTP_CONTENT_LENGTH", None)
+    environ.pop("HTTP_TRANSFER_ENCODING", None)
+    environ["CONTENT_TYPE"] = environ.pop("HTTP_CONTENT_TYPE", "")
+    length = request.length if request.refused else len(body)
+    if length:
+        environ["CONTENT_LENGTH"] = str(length)
+    return environ
+
+
+def _target(request: Request) -> tuple[bytes, bytes]:
+    """Return path and query of what the request line asks for; ``ValueError``, ``HttpParserError``."""
+    target = request.target
+    if target[:1] != b"/" and target != b"*":
+        url = httptools.parse_url(target)
+        if url.schema not in (b"http", b"https"):
+            raise ValueError("no URL of ours")
+        return url.path or b"/", url.query or b""
+    path, _, query = target.partition(b"#")[0].partition(b"?")
+    return path, query
+
+
+def run(app: Application, environ: dict[str, Any], *, keep: bool, version: str) -> tuple[bytes, bytes]:
+    """Return head and body of the application's answer."""
+    status, headers = "", [("Content-Length", "0")]
+
+    def start_response(line: str, fields: list[tuple[str, str]], _exc_info: Any = None) -> None:
+        nonlocal status, headers
+        status, headers = line, fields
+
+    parts = app(environ, start_response)
+    try:
+        body = b"".join(parts)
+    finally:
+        close = getattr(parts, "close", None)
+        if close is not None:
+            close()
+    lines = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in headers)]
+    if "\r" in (all_lines := "\x00".join(lines)) or "\n" in all_lines:
+        raise ValueError("a header of an answer has a line end")
+    names = {name.lower() for name, _ in headers}
+    if "content-length" not in names and status[:3] not in ("204", "304"):
+        lines.append(f"Content-Length: {len(body)}")
+    if "date" not in names:
+        lines.append(f"Date: {formatdate(usegmt=True)}")
+    if not keep:
+        lines.append("Connection: close")
+    elif version == "1.0":
+        lines.append("Connection: keep-alive")
+    no_body = environ["REQUEST_METHOD"] == "HEAD" or status[:3] in ("204", "304")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"), b"" if no_body else body

@@ -1,0 +1,377 @@
+"""The HTTP server beside clients that are slow, silent, too many, or do not speak HTTP."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import resource
+import socket
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from ferroscope.config.settings import ApiSettings
+from ferroscope.runtime.http import HttpServer, bind
+from tests.integration.api.service import Service
+from tests.support.processes import until
+
+_BODY = b"POST /sum HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+
+
+class Small:
+    """An application that answers what it got; ``gate`` holds back answers to /held."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.seen: list[dict[str, Any]] = []
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+        self.seen.append(environ)
+        body = environ["wsgi.input"].read()
+        if environ["PATH_INFO"] == "/held":
+            self.gate.wait(20)
+        answer = b"A" * 8_000_000 if environ["PATH_INFO"] == "/large" else b"%d bytes" % len(body)
+        start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", str(len(answer)))])
+        return [answer]
+
+
+class Running:
+    """A server on a port of 127.0.0.1 with these options; every socket that ``connect`` gives is closed at the end."""
+
+    def __init__(self, app: Any, **options: Any) -> None:
+        self.app = app
+        listener = bind("127.0.0.1", 0)
+        self.port = listener.getsockname()[1]
+        settings = msgspec.structs.replace(ApiSettings(host="127.0.0.1"), **options)
+        self.server = HttpServer(app, settings, [listener])
+        self.server.start()
+        self.sockets: list[socket.socket] = []
+
+    def connect(self, sent: bytes = b"", source: str = "127.0.0.1") -> socket.socket:
+        one = socket.create_connection(("127.0.0.1", self.port), 10, source_address=(source, 0))
+        self.sockets.append(one)
+        if sent:
+            one.sendall(sent)
+        return one
+
+    def get(self, path: str = "/", source: str = "127.0.0.1") -> int:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10, source_address=(source, 0))
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            answer.read()
+            return answer.status
+        finally:
+            connection.close()
+
+    def close(self) -> None:
+        for one in self.sockets:
+            one.close()
+        self.server.stop(1)
+
+
+Start = Callable[..., Running]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    running: list[Running] = []
+
+    def begin(app: Any = None, **options: Any) -> Running:
+        running.append(Running(app or Small(), **options))
+        return running[-1]
+
+    yield begin
+    for one in running:
+        one.close()
+
+
+def _statuses(data: bytes) -> list[int]:
+    return [int(part[:3]) for part in data.split(b"HTTP/1.1 ")[1:]]
+
+
+def _rest(one: socket.socket, seconds: float = 10.0) -> bytes:
+    """Return all that comes until the server ends the connection; ``TimeoutError`` where it does not."""
+    one.settimeout(seconds)
+    data = b""
+    try:
+        while part := one.recv(1 << 20):
+            data += part
+    except ConnectionError:
+        pass
+    return data
+
+
+def _is_open(one: socket.socket) -> bool:
+    one.setblocking(False)
+    try:
+        return bool(one.recv(1, socket.MSG_PEEK))
+    except BlockingIOError:
+        return True
+    except ConnectionError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("begin", "piece", "status"),
+    [(b"", b"", []), (b"GET /", b"a", [408]), (b"GET / HTTP/1.1\r\nX", b"a", [408]), (_BODY % 9000, b"b", [408])],
+    ids=["silent", "trickled line", "trickled header", "trickled body"],
+)
+def test_a_request_that_does_not_come_is_cut_off_however_busy_its_sender_is(
+    start: Start, begin: bytes, piece: bytes, status: list[int]
+) -> None:
+    running = start(header_timeout=0.5, body_timeout=0.5)
+    one = running.connect(begin)
+    one.settimeout(0.05)
+    data, end = b"", time.monotonic() + 10
+    while time.monotonic() < end:
+        try:
+            if piece:
+                one.sendall(piece)
+            if not (part := one.recv(1000)):
+                break
+            data += part
+        except TimeoutError:
+            continue
+        except ConnectionError:
+            break
+    assert time.monotonic() < end
+    assert _statuses(data) == status
+
+
+def test_a_kept_connection_ends_when_nothing_comes(start: Start) -> None:
+    running = start(idle_timeout=0.5)
+    one = running.connect(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert _statuses(_rest(one)) == [200]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"GET http://[::1 HTTP/1.1", b"GET http:// HTTP/1.1", b"GET / HTTP/9.9", b"nonsense", b"\x16\x03\x01",
+        b"CONNECT x:1 HTTP/1.1", b"GET ftp://x/ HTTP/1.1", b"GET / HTTP/1.1\r\nContent-Length: -1", b"GET \xff HTTP/1",
+        b"GET / HTTP/1.1\r\nHost: a\r\nHost: b", b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 1",
+    ],
+)  # fmt: skip
+def test_what_is_no_request_gets_400_and_is_not_logged(
+    start: Start, capfd: pytest.CaptureFixture[str], line: bytes
+) -> None:
+    running = start()
+    one = running.connect(line + b"\r\n\r\n")
+    assert _statuses(_rest(one)) == [400]
+    assert running.get() == 200
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_header_without_end_is_refused(start: Start) -> None:
+    running = start()
+    one = running.connect(b"GET / HTTP/1.1\r\n" + b"X-A: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n" * 50_000)
+    assert one.recv(12) == b"HTTP/1.1 431"
+    assert running.get() == 200
+
+
+def test_requests_in_a_row_are_answered_in_their_order(start: Start) -> None:
+    running = start()
+    requests = b"".join(
+        b"POST /%d HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (n, n) + b"x" * n for n in range(9)
+    )
+    one = running.connect(requests + b"GET /end HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    data = _rest(one)
+    assert [part.partition(b"\r\n\r\n")[2] for part in data.split(b"HTTP/1.1 200 OK")[1:]] == [
+        b"%d bytes" % n for n in (*range(9), 0)
+    ]
+    assert [environ["PATH_INFO"] for environ in running.app.seen] == [*(f"/{n}" for n in range(9)), "/end"]
+
+
+def test_a_client_that_has_closed_its_half_gets_its_answer(start: Start) -> None:
+    running = start()
+    one = running.connect(b"GET /held HTTP/1.1\r\nHost: x\r\n\r\n")
+    one.shutdown(socket.SHUT_WR)
+    assert until(lambda: bool(running.app.seen), seconds=5)
+    assert running.get() == 200  # the end of its half has been seen by now
+    running.app.gate.set()
+    assert _statuses(_rest(one)) == [200]
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer"),
+    [
+        (b"HEAD /a HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", b""),
+        (b"GET /a HTTP/1.0\r\n\r\n", b"0 bytes"),
+        (b"GET http://other:99/a?b=%20c HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", b"0 bytes"),
+        (b"PUT /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n1\r\na\r\n0\r\n\r\n", b"1 bytes"),
+        (b"GET /a HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, close\r\nUpgrade: h2c\r\n\r\n", b"0 bytes"),
+    ],
+)  # fmt: skip
+def test_ways_to_ask(start: Start, request_: bytes, answer: bytes) -> None:
+    running = start()
+    data = _rest(running.connect(request_))
+    assert _statuses(data) == [200]
+    assert data.partition(b"\r\n\r\n")[2] == answer
+    (seen,) = running.app.seen
+    assert (seen["PATH_INFO"], seen["REMOTE_ADDR"], seen["SERVER_PORT"]) == ("/a", "127.0.0.1", str(running.port))
+
+
+def test_an_underscore_does_not_pass_for_a_hyphen(start: Start) -> None:
+    running = start()
+    fields = b"X_Forwarded_For: 1.2.3.4\r\nX-A: 1\r\nX-A: 2\r\nCookie: a=1\r\nCookie: b=2"
+    _rest(running.connect(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + fields + b"\r\n\r\n"))
+    (seen,) = running.app.seen
+    assert "HTTP_X_FORWARDED_FOR" not in seen
+    assert (seen["HTTP_X_A"], seen["HTTP_COOKIE"]) == ("1, 2", "a=1; b=2")
+
+
+@pytest.mark.parametrize("size", [2 * 1024 * 1024 + 1, 30_000_000])
+@pytest.mark.parametrize("chunked", [False, True], ids=["length", "chunked"])
+@pytest.mark.parametrize("path", ["/v1/continue_inspection", "/v1/nodes"])
+def test_a_body_that_is_too_large_is_told_so_though_its_client_writes_all_of_it_first(
+    start: Start, sqlite_url: str, request: pytest.FixtureRequest, size: int, chunked: bool, path: str
+) -> None:
+    service = Service(sqlite_url)
+    request.addfinalizer(service.close)
+    one = start(service.app).connect()
+    framing = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % size
+    one.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%s\r\n\r\n" % (path.encode(), framing))
+    for left in range(size, 0, -65536):
+        part = b"[" * min(65536, left)
+        one.sendall(b"%x\r\n%s\r\n" % (len(part), part) if chunked else part)
+    if chunked:
+        one.sendall(b"0\r\n\r\n")
+    head, _, body = _rest(one).partition(b"\r\n\r\n")
+    assert _statuses(head) == [413]
+    assert json.loads(json.loads(body)["error_message"])["faultcode"] == "Client"
+
+
+def test_a_client_that_asks_first_is_told_before_it_sends(start: Start) -> None:
+    running = start(max_body_size=5000)
+    fields = b"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
+    one = running.connect(fields % 4)
+    assert one.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
+    one.sendall(b"abcd")
+    assert _statuses(_rest(one)) == [200]
+    refused = running.connect(fields % 5001)
+    assert refused.recv(4)  # the application's answer, whatever it is; no "go on"
+    assert running.app.seen[-1]["CONTENT_LENGTH"] == "5001"
+    assert running.app.seen[-1]["wsgi.input"].getvalue() == b""
+
+
+def test_of_too_many_connections_of_a_source_the_most_silent_is_closed(start: Start) -> None:
+    running = start(max_connections_per_source=20)
+    members = running.server._host.crowd.members
+    other = running.connect(source="127.0.0.2")
+    half_sent = []
+    for number in range(20):
+        half_sent.append(running.connect(_BODY % 9000))
+        assert until(lambda number=number: sum(one.phase.name == "BODY" for one in list(members)) > number, seconds=5)
+    half_sent[0].sendall(b"x")
+    assert until(lambda: any(one.held for one in list(members)), seconds=5)
+    assert [running.get() for _ in range(5)] == [200] * 5
+    assert until(lambda: not _is_open(half_sent[1]), seconds=5)
+    assert _is_open(half_sent[0])
+    assert _is_open(half_sent[-1])
+    assert _is_open(other)
+
+
+def test_a_proxy_is_many_sources(start: Start) -> None:
+    running = start(max_connections_per_source=5, trusted_proxies=("127.0.0.1",))
+    many = [running.connect() for _ in range(20)]
+    assert running.get() == 200
+    assert all(_is_open(one) for one in many)
+
+
+def test_a_request_that_is_being_answered_is_not_closed_for_others(start: Start) -> None:
+    running = start(max_connections_per_source=5, max_connections=16, threads=1)
+    asked = running.connect(b"GET /held HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    assert until(lambda: bool(running.app.seen), seconds=5)
+    for _ in range(50):
+        running.connect(source=f"127.0.0.{_ % 20 + 1}")
+    running.app.gate.set()
+    assert _statuses(_rest(asked)) == [200]
+
+
+def test_half_sent_bodies_share_a_budget_and_the_oldest_make_room(start: Start) -> None:
+    running = start(max_buffered=4 * 1024 * 1024, max_body_size=1024 * 1024, max_connections_per_source=1000)
+    half_sent = [running.connect(_BODY % 1_000_000 + b"x" * 900_000) for _ in range(12)]
+    assert until(lambda: sum(map(_is_open, half_sent)) <= 4, seconds=10)
+    last = half_sent[-1]
+    last.setblocking(True)
+    last.sendall(b"x" * 100_000)
+    assert last.recv(12) == b"HTTP/1.1 200"
+    assert running.server._host.crowd._held <= 4 * 1024 * 1024
+
+
+def test_answers_that_nobody_reads_share_the_budget_too(start: Start) -> None:
+    running = start(max_buffered=16 * 1024 * 1024)
+    unread = [running.connect(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n") for _ in range(6)]
+    assert until(lambda: len(running.app.seen) == 6, seconds=10)
+    assert until(lambda: running.server._host.crowd._held <= 16 * 1024 * 1024, seconds=10)
+    assert until(lambda: len(running.server._host.crowd.members) < 6, seconds=10)
+    assert running.get() == 200
+    assert unread
+
+
+def test_many_connections_that_do_nothing_leave_it_answering(start: Start) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 20_000), hard))
+    try:
+        running = start(max_connections=1500, max_connections_per_source=1000)
+        for number in range(2000):
+            running.connect(b"" if number % 2 else _BODY % 9000, source=f"127.0.{number % 7 + 1}.1")
+        took = []
+        for _ in range(100):
+            began = time.monotonic()
+            assert running.get() == 200
+            took.append(time.monotonic() - began)
+        assert statistics.quantiles(took, n=100)[98] < 2  # seconds, on a machine that is busy with other tests
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_no_file_descriptors_left_is_survived_and_logged_once(start: Start, capfd: pytest.CaptureFixture[str]) -> None:
+    running = start()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    clients = [socket.socket() for _ in range(40)]
+    used = max(one.fileno() for one in clients)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (used + 8, hard))
+        for one in clients:
+            one.settimeout(10)
+            one.connect(("127.0.0.1", running.port))
+        clients[-1].sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert _statuses(_rest(clients[-1])) == [200]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for one in clients:
+            one.close()
+    assert capfd.readouterr().err.count("Too many open files") <= 1
+    assert running.get() == 200
+
+
+def test_a_stop_waits_for_answers_and_not_for_idle_connections(start: Start) -> None:
+    running = start()
+    idle, half = running.connect(), running.connect(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert half.recv(12) == b"HTTP/1.1 200"
+    asked = running.connect(b"GET /held HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert until(lambda: len(running.app.seen) == 2, seconds=5)
+    stopping = threading.Thread(target=running.server.stop, args=(20,))
+    stopping.start()
+    assert until(lambda: not _accepts(running.port), seconds=5)
+    assert stopping.is_alive()
+    running.app.gate.set()
+    assert b"200 OK" in asked.recv(1000)
+    stopping.join(5)
+    assert not stopping.is_alive()
+    assert not _is_open(idle)
+
+
+def _accepts(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True
