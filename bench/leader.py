@@ -19,7 +19,7 @@ from ferroscope.election import Candidate
 from ferroscope.observe import log
 from ferroscope.periodic.singleton import Singleton
 from ferroscope.ports.bus import Channel
-from ferroscope.ports.store import Fence, Store
+from ferroscope.ports.store import Leadership, Store
 from ferroscope.runtime import signals
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.clock import SystemClock
@@ -40,8 +40,8 @@ class Writes:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def step(self, fence: Fence) -> str:
-        self._store.write(fence)
+    def step(self, leadership: Leadership) -> str:
+        self._store.write(leadership.fence)
         return "wrote"
 
 
@@ -55,7 +55,7 @@ def play(settings: Settings, member: str) -> int:
     candidate = Candidate(OFFICE, membership.member.id, store=backend.lease_store, clock=clock, profile=profile)
     keep = LeaseKeeper(profile, clock)
     task = Writes(backend.store)
-    office = Singleton(task, candidate, keep=keep, profile=profile, bus=backend.bus, clock=clock, stop=stop)
+    office = Singleton(lambda: task, candidate, keep=keep, profile=profile, bus=backend.bus, clock=clock, stop=stop)
     thread = threading.Thread(target=office.run, daemon=True)
     thread.start()
     structlog.get_logger().info("ready")

@@ -59,13 +59,23 @@ class Tenure:
         """Say that the work goes on; without it the lease is not renewed."""
         self._progressed_at = self._clock.monotonic()
 
+    def keep_alive(self) -> None:
+        """Say that the work goes on; ``LeaseLostError`` where it must not, because trust in the lease has run out."""
+        if not self.may_act():
+            raise LeaseLostError(f"epoch {self.lease.epoch} of {self.lease.name} could not be renewed in time")
+        self.progress()
+
     def fence(self, tx: Transaction) -> None:
-        """Begin a leader's transaction with this; ``LeaseLostError`` where the office is over."""
+        """Begin a leader's transaction with this; ``LeaseLostError`` where the office is over.
+
+        It is a sign of life, too: a step that writes need not say any more.
+        """
         try:
             tx.leases.hold(self.lease)
         except LeaseLostError:
             self._over = True
             raise
+        self.progress()
 
     def renew(self, data: str | None = None) -> bool:
         """Extend the lease by its time to live; False where that was not done, for whatever reason.

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ferroscope.domain.model import Entry
 from ferroscope.election import Candidate
 from ferroscope.periodic.singleton import Singleton
-from ferroscope.ports.store import Fence, Store, Transaction
+from ferroscope.ports.store import Leadership, Store, Transaction
 
 
 class Ledger:
@@ -19,9 +20,9 @@ class Ledger:
         self.period = period
         self._store = store
 
-    def step(self, fence: Fence) -> str:
+    def step(self, leadership: Leadership) -> str:
         def work(tx: Transaction) -> None:
-            fence(tx)
+            leadership.fence(tx)
             tx.journal.append([Entry(node=self.name, step="entered", message="one more")])
 
         self._store.write(work)
@@ -36,10 +37,10 @@ def instead(build: Callable[..., list[Any]], offices: int, period: float) -> Cal
         profile = settings.lease.numbers()
 
         def singleton(number: int) -> Singleton:
-            task = Ledger(backend.store, number, period)
-            candidate = Candidate(task.name, member, store=backend.lease_store, clock=clock, profile=profile)
+            build = partial(Ledger, backend.store, number, period)
+            candidate = Candidate(build().name, member, store=backend.lease_store, clock=clock, profile=profile)
             return Singleton(
-                task, candidate, keep=model._keep, profile=profile, bus=backend.bus, clock=clock, stop=stop
+                build, candidate, keep=model._keep, profile=profile, bus=backend.bus, clock=clock, stop=stop
             )
 
         return [singleton(number) for number in range(offices)]

@@ -130,7 +130,7 @@ def installed(world: World) -> Iterator[None]:
         put(uuid, "uuid4", _uuids(world))
         put(_product.election.Tenure, "__init__", _watched(world, _product.election.Tenure.__init__))
         step, looked = _product.periodic.timeouts.Timeouts.step, world.checks.leaders.stepped
-        put(_product.periodic.timeouts.Timeouts, "step", lambda task, fence: looked(step(task, fence)))
+        put(_product.periodic.timeouts.Timeouts, "step", lambda task, office: looked(step(task, office)))
         stack.enter_context(_logging(world))
         yield
 

@@ -17,7 +17,7 @@ from ferroscope.domain.states import State
 from ferroscope.ports.clock import Clock
 from ferroscope.ports.data import Held, StoredObject
 from ferroscope.ports.objects import ObjectStoreError
-from ferroscope.ports.store import Fence, Query, Store, Transaction
+from ferroscope.ports.store import Fence, Leadership, Query, Store, Transaction
 
 _COURIERS: Final = 4
 _BATCH: Final = 32
@@ -69,14 +69,16 @@ class Archiving:
         self._again_at = 0.0
         self._under_way: set[str] = set()
 
-    def step(self, fence: Fence) -> str:
+    def step(self, leadership: Leadership) -> str:
         """Move and delete for a second at the most; return what was done."""
+        fence = leadership.fence
         until = self._clock.monotonic() + _STEP
         moved = deleted = 0
         self._store.write(lambda tx: self._give_up(tx, fence))
         if self._keep == "none":
             moved = self._purge(fence)
         while (left := until - self._clock.monotonic()) > 0:
+            leadership.keep_alive()
             sent = self._send(fence) if self._clock.monotonic() >= self._again_at else 0
             results = self._couriers.collect(min(left, 0.2))
             more, gone = self._settle(results, fence)

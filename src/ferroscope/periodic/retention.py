@@ -2,6 +2,9 @@
 
 Steps that belong to no inspection go by age alone, so that nobody can fill the journal with them. So do old
 changes of MACs: the PXE gates have long since applied them, or read everything anew.
+
+A run is bounded: whatever there is to delete, it is one small transaction after the other for a few seconds, and
+the next run goes on with it. So a great backlog, such as a shorter ``retention`` leaves, keeps nobody waiting.
 """
 
 from __future__ import annotations
@@ -9,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ferroscope.ports.store import Fence, Store, Transaction
+from ferroscope.ports.clock import Clock
+from ferroscope.ports.store import Leadership, Store, Transaction
 
 _BATCH: Final = 200
+_RUN: Final = 10.0  # seconds, at most, until the next run
 # Much longer than a gate goes without looking; whoever takes over reads everything.
 _CHANGES_KEPT: Final = 3600.0
 # To look for old steps is to read the whole journal.
@@ -26,37 +31,48 @@ class Retention:
 
     name = "periodic/retention"
 
-    def __init__(self, store: Store, *, threshold: float, number: int = 0, period: float) -> None:
+    def __init__(self, store: Store, *, threshold: float, number: int = 0, period: float, clock: Clock) -> None:
         self.period = period
         self._store = store
         self._threshold = threshold
         self._number = number
-        self._steps_from = float("-inf")  # when, by the database's clock, the journal is next looked through
+        self._clock = clock
+        self._until = 0.0
+        self._steps_from = float("-inf")  # when the journal is next looked through
 
-    def step(self, fence: Fence) -> str:
+    def step(self, leadership: Leadership) -> str:
         """Delete one batch after the other, each in a transaction of its own."""
+        self._until = self._clock.monotonic() + _RUN
         removed = 0
         if self._threshold:
-            removed += self._all(fence, lambda tx: tx.inspections.remove_ended(tx.now - self._threshold, _BATCH))
-            self._remove_steps(fence)
+            removed += self._all(leadership, lambda tx: tx.inspections.remove_ended(tx.now - self._threshold, _BATCH))
+            self._remove_steps(leadership)
         if self._number:
-            removed += self._all(fence, lambda tx: tx.inspections.remove_surplus(self._number, _BATCH))
-        changes = self._all(fence, lambda tx: tx.macs.forget(tx.now - _CHANGES_KEPT))
-        return f"removed {removed} old inspections and {changes} old changes of MACs"
+            removed += self._all(leadership, lambda tx: tx.inspections.remove_surplus(self._number, _BATCH))
+        changes = self._all(leadership, lambda tx: tx.macs.forget(tx.now - _CHANGES_KEPT))
+        more = "; the next run goes on" if self._is_over() else ""
+        return f"removed {removed} old inspections and {changes} old changes of MACs{more}"
 
-    def _remove_steps(self, fence: Fence) -> None:
-        now = self._store.read(lambda tx: tx.now)
-        if now < self._steps_from:
+    def _is_over(self) -> bool:
+        return self._clock.monotonic() >= self._until
+
+    def _remove_steps(self, leadership: Leadership) -> None:
+        if self._clock.monotonic() < self._steps_from:
             return
-        self._all(fence, lambda tx: tx.journal.remove_old(tx.now - self._threshold, _BATCH))
-        self._steps_from = now + _STEPS_EVERY
+        self._all(leadership, lambda tx: tx.journal.remove_old(tx.now - self._threshold, _BATCH))
+        if not self._is_over():  # else the next run goes on with it
+            self._steps_from = self._clock.monotonic() + _STEPS_EVERY
 
-    def _all(self, fence: Fence, remove: Callable[[Transaction], int]) -> int:
+    def _all(self, leadership: Leadership, remove: Callable[[Transaction], int]) -> int:
         def work(tx: Transaction) -> int:
-            fence(tx)
+            leadership.fence(tx)
             return remove(tx)
 
         removed = 0
-        while batch := self._store.write(work):
+        while not self._is_over():
+            leadership.keep_alive()
+            batch = self._store.write(work)
             removed += batch
+            if not batch:
+                break
         return removed

@@ -2,6 +2,9 @@
 
 The leader's loop waits on a flag of its own (``reset``), not on the process's: losing the office
 resets the task, it does not stop the service. Losing a leader loses a couple of runs at most.
+
+A step that gives no sign of life for a lease's time to live loses its office, and nothing else: somebody else leads
+on, the fence refuses whatever the step still writes, and the task stands again, anew, in another thread.
 Source: the HA singleton periodic task of the HA specification for ironic-inspector.
 """
 
@@ -9,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 import structlog
 
@@ -18,9 +21,12 @@ from ferroscope.election import Candidate, Tenure
 from ferroscope.ports.bus import Bus, Channel
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.errors import LeaseLostError, StoreUnavailableError
-from ferroscope.ports.store import Fence
+from ferroscope.ports.store import Leadership
 
 _log = structlog.get_logger(__name__)
+
+# Threads of one task that hang and are left to themselves; beyond that, another one would not help.
+_MOST_HUNG: Final = 10
 
 
 class PeriodicTask(Protocol):
@@ -29,30 +35,50 @@ class PeriodicTask(Protocol):
     name: str
     period: float
 
-    def step(self, fence: Fence) -> str:
-        """Run once; every write begins with ``fence``. Returns what was done, in a sentence."""
+    def step(self, leadership: Leadership) -> str:
+        """Run once, however long, as ``Leadership`` asks for. Returns what was done, in a sentence."""
+
+
+class _StoppingError(Exception):
+    """The process stops: a long step must not keep it waiting."""
+
+
+class _Office:
+    """A step's ``Leadership``, which ends when the process stops, too."""
+
+    def __init__(self, tenure: Tenure, stop: StopFlag) -> None:
+        self._tenure = tenure
+        self._stop = stop
+        self.fence = tenure.fence
+
+    def keep_alive(self) -> None:
+        if self._stop.is_set():
+            raise _StoppingError
+        self._tenure.keep_alive()
 
 
 class Singleton:
-    """Stands for the task's office and, while in it, runs the task. One thread each calls ``run``.
+    """Stands for the task's office and, while in it, runs the task, in a thread of its own: ``start``, ``join``.
 
-    ``keep`` watches over a tenure from a thread of its own until it is over (see ``runtime``);
-    ``bus`` tells of a released lease where the database can.
+    ``build`` makes the task, and makes it anew where a step of the one before hangs. ``keep`` watches over a
+    tenure from threads of its own until it is over (see ``runtime``), and calls what it is given where the work
+    has not stopped by then; ``bus`` tells of a released lease where the database can.
     """
 
     def __init__(
         self,
-        task: PeriodicTask,
+        build: Callable[[], PeriodicTask],
         candidate: Candidate,
         *,
-        keep: Callable[[Tenure, StopFlag], None],
+        keep: Callable[[Tenure, StopFlag, Callable[[], None]], None],
         profile: LeaseProfile,
         bus: Bus,
         clock: Clock,
         stop: StopFlag,
         new_flag: Callable[[], StopFlag] = threading.Event,
     ) -> None:
-        self.task = task
+        self.task = build()
+        self._build = build
         self._candidate = candidate
         self._keep = keep
         self._profile = profile
@@ -60,51 +86,85 @@ class Singleton:
         self._clock = clock
         self._stop = stop
         self._new_flag = new_flag
-        self.sentence = f"{task.name} has not begun"
+        self._said = f"{self.task.name} has not begun"
+        self._hung = 0  # how many threads have been left to themselves; the one with this number is the present one
+        self._tenure: Tenure | None = None
+        self._thread: threading.Thread | None = None
 
-    def run(self) -> None:
-        """Follow or lead until the process stops."""
+    @property
+    def sentence(self) -> str:
+        """What this task does, and whether earlier steps of it hang."""
+        return f"{self._said}; {self._hung} steps of it hung and were left to themselves" if self._hung else self._said
+
+    def start(self) -> None:
+        """Begin in a thread."""
+        self._thread = threading.Thread(target=self.run, name=self.task.name, args=(self._hung,), daemon=True)
+        self._thread.start()
+
+    def join(self, timeout: float) -> None:
+        """Wait for the thread's end."""
+        if self._thread is not None:
+            self._thread.join(timeout)
+
+    def run(self, number: int = 0) -> None:
+        """Follow or lead until the process stops, or until a step has hung in this thread, of this ``number``."""
         if not self.task.period:
-            self.sentence = f"{self.task.name} is disabled"
+            self._said = f"{self.task.name} is disabled"
             return
         try:
-            while not self._stop.is_set():
+            while not self._stop.is_set() and number == self._hung:
                 try:
                     self.stand()
                 except StoreUnavailableError as exc:
-                    self.sentence = f"{self.task.name} waits for the database: {exc}"
+                    self._say(number, f"{self.task.name} waits for the database: {exc}")
                     self._stop.wait(self._profile.poll)
         except Exception:
-            self._stop.set()
-            _log.exception("a periodic task failed; stopping the process", task=self.task.name)
-            raise
+            _log.exception("a periodic task failed", task=self.task.name, stopping=number == self._hung)
+            if number == self._hung:
+                raise
         finally:
-            self._stop.set()  # a process without one of its tasks is to be started again
+            if number == self._hung:
+                self._stop.set()  # a process without one of its tasks is to be started again
 
     def stand(self) -> None:
         """Try to win the office once and serve in it; otherwise wait for the next election."""
         seen = self._bus.wait(Channel.LEASES, 0, 0.0)
         tenure = self._candidate.stand()
-        self.sentence = self._candidate.sentence
+        self._said = self._candidate.sentence
         if tenure is None:
             self._candidate.wait(self._bus, seen, self._stop)
             return
-        reset = self._new_flag()
-        self._keep(tenure, reset)
+        reset, self._tenure = self._new_flag(), tenure
+        self._keep(tenure, reset, lambda: self._give_up(tenure))
         try:
-            self.lead(tenure, reset)
+            self.lead(tenure, reset, self.task, self._hung)
         finally:
             tenure.resign()
 
-    def lead(self, tenure: Tenure, reset: StopFlag) -> None:
+    def lead(self, tenure: Tenure, reset: StopFlag, task: PeriodicTask, number: int) -> None:
         """Run the task once a period while in office."""
         while tenure.may_act() and not self._stop.is_set():
             try:
-                self.sentence = f"{self._candidate.sentence}; {self.task.step(tenure.fence)}"
+                self._say(number, f"{self._candidate.sentence}; {task.step(_Office(tenure, self._stop))}")
             except LeaseLostError as exc:
-                self.sentence = f"was deposed: {exc}"
+                self._say(number, f"was deposed: {exc}")
+                return
+            except _StoppingError:
                 return
             self._rest(tenure, reset)
+
+    def _say(self, number: int, sentence: str) -> None:
+        if number == self._hung:
+            self._said = sentence
+
+    def _give_up(self, tenure: Tenure) -> None:
+        """Leave the thread of a step that hangs to itself, and stand again in another one."""
+        if tenure is not self._tenure or tenure.resigned or self._stop.is_set() or self._hung == _MOST_HUNG:
+            return
+        self._tenure = None
+        self._hung += 1
+        self.task = self._build()
+        self.start()
 
     def _rest(self, tenure: Tenure, reset: StopFlag) -> None:
         """Wait for the next run, showing signs of life."""

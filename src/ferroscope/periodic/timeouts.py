@@ -13,7 +13,7 @@ from ferroscope import transition
 from ferroscope.domain.machine import IllegalEventError
 from ferroscope.domain.states import Event, State
 from ferroscope.ports.errors import NotFoundError
-from ferroscope.ports.store import Fence, Query, Store, Transaction
+from ferroscope.ports.store import Fence, Leadership, Query, Store, Transaction
 
 _log = structlog.get_logger(__name__)
 
@@ -31,10 +31,11 @@ class Timeouts:
         self._timeout = timeout
         self._process = process
 
-    def step(self, fence: Fence) -> str:
+    def step(self, leadership: Leadership) -> str:
         overdue = self._store.read(self._overdue)
         for uuid in overdue:
-            self._store.write(partial(self._time_out, uuid, fence))
+            leadership.keep_alive()
+            self._store.write(partial(self._time_out, uuid, leadership.fence))
         return f"found {len(overdue)} overdue inspections"
 
     def _overdue(self, tx: Transaction) -> list[str]:

@@ -173,12 +173,10 @@ class Process:
             process=self.name,
             meter=meter,
         )
-        threads = [threading.Thread(target=one.run, name=one.task.name, daemon=True) for one in singletons]
-        for thread in threads:
-            thread.start()
         for one in singletons:
+            one.start()
             membership.watch(one.task.name, _sentence_of(one))
-        self._ending.append(lambda: _join(threads, settings.lease.numbers().ttl))
+        self._ending.append(lambda: _join(singletons, settings.lease.numbers().ttl))
 
     def _play_api(
         self,
@@ -255,6 +253,6 @@ def _sentence_of(loop: Worker | Singleton) -> Callable[[], str]:
     return lambda: loop.sentence
 
 
-def _join(threads: list[threading.Thread], timeout: float) -> None:
-    for thread in threads:
-        thread.join(timeout)
+def _join(singletons: Sequence[Singleton], timeout: float) -> None:
+    for one in singletons:
+        one.join(timeout)

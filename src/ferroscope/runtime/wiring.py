@@ -267,23 +267,24 @@ def build_singletons(
     profile, inspector = settings.lease.numbers(), settings.inspector
     keep = LeaseKeeper(profile, clock, meter=meter)
     source = build_source(settings, stop)
-    tasks: list[PeriodicTask] = [
-        Timeouts(backend.store, timeout=inspector.timeout, period=inspector.timeout_period, process=process),
-        RegistrySync(backend.store, source, period=settings.registry.sync_period, process=process),
-        Retention(
+    tasks: list[Callable[[], PeriodicTask]] = [
+        lambda: Timeouts(backend.store, timeout=inspector.timeout, period=inspector.timeout_period, process=process),
+        lambda: RegistrySync(backend.store, source, period=settings.registry.sync_period, process=process),
+        lambda: Retention(
             backend.store,
             threshold=inspector.retention,
             number=inspector.retention_number,
             period=inspector.retention_period,
+            clock=clock,
         ),
     ]
 
     shelves = build_shelves(settings, stop)
     if shelves or settings.storage.backend == "none":
-        tasks.append(build_archiving(settings, backend, shelves, clock=clock, process=process))
+        tasks.append(lambda: build_archiving(settings, backend, shelves, clock=clock, process=process))
 
-    def build(task: PeriodicTask) -> Singleton:
-        candidate = Candidate(task.name, member, store=backend.lease_store, clock=clock, profile=profile)
-        return Singleton(task, candidate, keep=keep, profile=profile, bus=backend.bus, clock=clock, stop=stop)
+    def single(build: Callable[[], PeriodicTask]) -> Singleton:
+        candidate = Candidate(build().name, member, store=backend.lease_store, clock=clock, profile=profile)
+        return Singleton(build, candidate, keep=keep, profile=profile, bus=backend.bus, clock=clock, stop=stop)
 
-    return [build(task) for task in tasks]
+    return [single(build) for build in tasks]

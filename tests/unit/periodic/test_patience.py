@@ -18,7 +18,7 @@ class Idle:
     name = "office"
     period = 1.0
 
-    def step(self, fence: Any) -> str:
+    def step(self, leadership: Any) -> str:
         return "nothing"
 
 
@@ -43,9 +43,9 @@ def follow(clock: ManualClock, bus: LocalBus, *, passed: float, stop: StopFlag |
     clock.now += passed
     began = clock.now
     singleton = Singleton(
-        Idle(),
+        Idle,
         Candidate("office", "b", store=store, clock=clock, profile=DEFAULT),
-        keep=lambda _tenure, _reset: None,
+        keep=lambda _tenure, _reset, _leave: None,
         profile=DEFAULT,
         bus=bus,
         clock=clock,

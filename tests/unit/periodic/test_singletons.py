@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -20,9 +22,11 @@ from ferroscope.periodic.singleton import Singleton
 from ferroscope.ports.clock import StopFlag
 from ferroscope.ports.errors import LeaseLostError
 from ferroscope.ports.registry import RegistryUnavailableError
-from ferroscope.ports.store import Fence, Query
+from ferroscope.ports.store import Leadership, Query
 from ferroscope.runtime.keeper import LeaseKeeper
 from tests.unit.worker.conftest import ManualClock, ManualStop
+
+UNLED: Any = SimpleNamespace(fence=lambda _tx: None, keep_alive=lambda: None)  # nobody else leads here
 
 
 class Task:
@@ -35,7 +39,8 @@ class Task:
         self.runs = 0
         self.during = lambda: None
 
-    def step(self, fence: Fence) -> str:
+    def step(self, leadership: Leadership) -> str:
+        self.leadership = leadership
         self.runs += 1
         self.during()
         return f"ran {self.runs} times"
@@ -54,9 +59,9 @@ class Party:
         profile = msgspec.structs.replace(DEFAULT, poll=0.0)
         candidate = Candidate(task.name, holder, store=self.store, clock=self.clock, profile=profile)
         return Singleton(
-            task,
+            lambda: task,
             candidate,
-            keep=lambda tenure, _reset: self.tenures.append(tenure),
+            keep=lambda tenure, _reset, _leave: self.tenures.append(tenure),
             profile=profile,
             bus=LocalBus(),
             clock=self.clock,
@@ -114,6 +119,60 @@ def test_a_deposed_leader_stops_at_its_next_fenced_write() -> None:
     assert "deposed" in one.sentence
     (lease,) = party.store.read(lambda tx: tx.leases.list())
     assert lease.holder == "b"
+
+
+def test_a_step_is_a_sign_of_life_whenever_it_says_so_or_writes() -> None:
+    party, task = Party(), Task()
+
+    def work_for_long() -> None:
+        for number in range(20):  # ten times as long as a lease lives
+            party.clock.now += DEFAULT.ttl / 2
+            if number % 2:
+                task.leadership.keep_alive()
+            else:
+                party.store.write(task.leadership.fence)
+            assert party.tenures[-1].renew()
+        party.stop.set()
+
+    task.during = work_for_long
+    one = party.singleton("a", task)
+    one.stand()
+    assert "ran 1 times" in one.sentence
+
+
+def test_a_step_that_was_silent_for_too_long_ends_at_its_next_sign_of_life_and_stands_again() -> None:
+    party, task = Party(), Task()
+    signs: list[str] = []
+
+    def hang() -> None:
+        if task.runs == 1:
+            party.clock.now += DEFAULT.ttl * 2
+            task.leadership.keep_alive()
+        signs.append("went on")
+        party.stop.set()
+
+    task.during = hang
+    one = party.singleton("a", task)
+    one.stand()
+    assert signs == []
+    assert "deposed" in one.sentence
+    one.stand()
+    assert signs == ["went on"]
+
+
+def test_a_step_ends_at_its_next_sign_of_life_when_the_process_stops() -> None:
+    party, task = Party(), Task()
+
+    def go_on_for_ever() -> None:
+        party.stop.set()
+        while True:
+            task.leadership.keep_alive()
+
+    task.during = go_on_for_ever
+    party.singleton("a", task).stand()
+    assert task.runs == 1
+    (lease,) = party.store.read(lambda tx: tx.leases.list())
+    assert lease.holder is None
 
 
 def test_a_period_of_zero_disables_the_task() -> None:
@@ -186,6 +245,35 @@ def test_the_keeper_lets_a_process_live_whose_leader_has_stopped() -> None:
     assert left == []
 
 
+class Slow(threading.Event):
+    """A registry that answers only when ``set``."""
+
+    def tracked(self) -> frozenset[str]:
+        self.wait(30)
+        return frozenset()
+
+
+def test_a_registry_that_does_not_answer_costs_its_own_office_nothing_but_time() -> None:
+    """The step goes on showing signs of life, and its answer is one to the question of this step."""
+    party, source = Party(), Slow()
+    enrolled(party, "n1")
+    sync = RegistrySync(party.store, source, period=30.0, process="p")
+    signs: list[str] = []
+
+    def sign() -> None:
+        signs.append("alive")
+        if len(signs) == 3:
+            raise LeaseLostError("deposed")
+        if len(signs) == 5:
+            source.set()
+
+    leadership: Any = SimpleNamespace(fence=lambda _tx: None, keep_alive=sign)
+    with pytest.raises(LeaseLostError):
+        sync.step(leadership)
+    sync.step(leadership)
+    assert len(signs) >= 5
+
+
 class Source:
     """A registry that says what the test tells it to."""
 
@@ -197,10 +285,6 @@ class Source:
         if answer is None:
             raise RegistryUnavailableError("it is away")
         return frozenset(answer)
-
-
-def no_fence(_tx: object) -> None:
-    """Nobody leads here."""
 
 
 def enrolled(party: Party, *uuids: str) -> None:
@@ -217,10 +301,10 @@ def test_a_node_that_is_missing_twice_gets_one_delete_request() -> None:
     party = Party()
     enrolled(party, "n1", "n2")
     sync = RegistrySync(party.store, Source(["n1"], ["n1"], ["n1"]), period=30.0, process="p")
-    sync.step(no_fence)
+    sync.step(UNLED)
     assert deletions(party, "n2") == 0
-    sync.step(no_fence)
-    sync.step(no_fence)
+    sync.step(UNLED)
+    sync.step(UNLED)
     assert (deletions(party, "n1"), deletions(party, "n2")) == (0, 1)
 
 
@@ -228,9 +312,9 @@ def test_a_registry_that_is_away_deletes_nothing_and_forgets_what_was_missing() 
     party = Party()
     enrolled(party, "n1")
     sync = RegistrySync(party.store, Source([], None, []), period=30.0, process="p")
-    assert "1 were missing" in sync.step(no_fence)
-    assert "cannot compare" in sync.step(no_fence)
-    sync.step(no_fence)
+    assert "1 were missing" in sync.step(UNLED)
+    assert "cannot compare" in sync.step(UNLED)
+    sync.step(UNLED)
     assert deletions(party, "n1") == 0
 
 
@@ -250,7 +334,30 @@ def test_retention_goes_on_until_nothing_old_is_left() -> None:
 
     party.store.write(fill)
     party.clock.now = 100_000.0
-    assert "removed 450" in Retention(party.store, threshold=86_400.0, period=30.0).step(no_fence)
+    assert "removed 450" in Retention(party.store, threshold=86_400.0, period=30.0, clock=party.clock).step(UNLED)
+    assert party.store.read(lambda tx: tx.inspections.list(Query())) == []
+
+
+def test_a_run_of_retention_is_bounded_and_the_next_one_goes_on() -> None:
+    party = Party()
+    enrolled(party, "n1")
+    old = [
+        Inspection(uuid=f"i{number}", node="n1", state=State.ERROR, started_at=1.0, finished_at=2.0)
+        for number in range(4_000)
+    ]
+    party.store.write(lambda tx: [tx.inspections.add(one) for one in old])
+    party.clock.now = 100_000.0
+
+    def a_second_passes() -> None:
+        party.clock.now += 1.0
+
+    leadership: Any = SimpleNamespace(fence=lambda _tx: None, keep_alive=a_second_passes)
+    task = Retention(party.store, threshold=86_400.0, period=30.0, clock=party.clock)
+    task.step(leadership)
+    left = len(party.store.read(lambda tx: tx.inspections.list(Query())))
+    assert 0 < left < 4_000
+    for _ in range(5):
+        task.step(leadership)
     assert party.store.read(lambda tx: tx.inspections.list(Query())) == []
 
 
@@ -259,10 +366,10 @@ def test_retention_forgets_old_changes_of_macs_even_where_inspections_are_kept_f
     node = Node(uuid="11111111-1111-4111-8111-111111111111", driver="fake")
     party.store.write(lambda tx: tx.nodes.add(node))
     party.store.write(lambda tx: tx.ports.add([Port(uuid="p1", node=node.uuid, address="52:54:00:00:00:01")]))
-    task = Retention(party.store, threshold=0.0, period=30.0)
-    assert "0 old changes" in task.step(no_fence)
+    task = Retention(party.store, threshold=0.0, period=30.0, clock=party.clock)
+    assert "0 old changes" in task.step(UNLED)
     party.clock.now += 3601.0
-    assert "1 old changes" in task.step(no_fence)
+    assert "1 old changes" in task.step(UNLED)
     assert party.store.read(lambda tx: tx.macs.newest()) == 0
 
 
@@ -271,10 +378,10 @@ def test_retention_looks_through_the_journal_once_an_hour() -> None:
     node = Node(uuid="11111111-1111-4111-8111-111111111111", driver="fake")
     party.store.write(lambda tx: tx.nodes.add(node))
     party.clock.now = 200_000.0
-    task = Retention(party.store, threshold=86_400.0, period=30.0)
+    task = Retention(party.store, threshold=86_400.0, period=30.0, clock=party.clock)
 
     def left() -> int:
-        task.step(no_fence)
+        task.step(UNLED)
         return len(party.store.read(lambda tx: tx.journal.list(Query(sort_key="id"))))
 
     def note() -> None:

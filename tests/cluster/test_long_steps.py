@@ -1,0 +1,175 @@
+"""Periodic steps that take longer than their lease: real processes go on, and only the fence is needed for that.
+
+A registry that accepts connections and never answers, 10,000 overdue inspections, a step that hangs while somebody
+else leads on.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from ferroscope.adapters.memory.bus import LocalBus
+from ferroscope.config.settings import DatabaseSettings, Settings
+from ferroscope.domain.lease import FAST, LeaseProfile
+from ferroscope.domain.model import Entry
+from ferroscope.domain.states import State
+from ferroscope.election import Candidate
+from ferroscope.periodic.singleton import Singleton
+from ferroscope.ports.errors import LeaseLostError
+from ferroscope.ports.store import Leadership, Query, Store, Transaction
+from ferroscope.runtime.backend import Backend, open_backend
+from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.keeper import LeaseKeeper
+from tests.support import examples
+from tests.support.bad_server import a_server_that
+from tests.support.installation import Played
+from tests.support.processes import free_port, until
+
+_SETTINGS = """
+[database]
+connection = sqlite:///{directory}/f.db
+[api]
+host = 127.0.0.1
+bare_metal_port = {port}
+introspection_port = 0
+[lease]
+profile = fast
+[inspector]
+timeout_period = 1
+[worker]
+threads = 1
+{more}
+"""
+
+
+def play(directory: Path, *arguments: str, more: str = "") -> Played:
+    (directory / "f.conf").write_text(_SETTINGS.format(directory=directory, port=free_port(), more=more))
+    return Played("f", directory, [sys.executable, "-m", "ferroscope", *arguments, "-c", "f.conf"])
+
+
+def ask(directory: Path, statement: str) -> list[tuple[object, ...]]:
+    connection = sqlite3.connect(directory / "f.db", timeout=20)
+    try:
+        return connection.execute(statement).fetchall()
+    except sqlite3.OperationalError:  # it is not there yet
+        return []
+    finally:
+        connection.close()
+
+
+def upgraded(directory: Path) -> None:
+    (directory / "f.conf").write_text(_SETTINGS.format(directory=directory, port=0, more=""))
+    done = Played("upgrade", directory, [sys.executable, "-m", "ferroscope", "db", "upgrade", "-c", "f.conf"])
+    assert done.process.wait(60) == 0
+
+
+@pytest.mark.parametrize("arguments", [("all",), ("worker", "--processes", "3")], ids=lambda words: words[0])
+def test_a_registry_that_never_answers_ends_no_process(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """Its answer is waited for twice as long as a lease lives, and the leader is in its first epoch after it."""
+    upgraded(tmp_path)
+    more = "[registry]\nurl = http://127.0.0.1:{}\ntimeout = {}\nretries = 0\nsync_period = 1\n"
+    with a_server_that([]) as silent:
+        service = play(tmp_path, *arguments, more=more.format(silent, FAST.ttl * 2))
+        try:
+            leads = "SELECT epoch FROM leases WHERE name = 'periodic/registry-sync'"
+            assert until(lambda: bool(ask(tmp_path, leads)), seconds=60)
+            began, children = time.monotonic(), service.children()
+            told = "SELECT detail FROM members WHERE detail LIKE '%cannot compare%'"
+            assert until(lambda: bool(ask(tmp_path, told)) or not service.alive, seconds=40)
+            assert service.alive
+            assert time.monotonic() - began > FAST.ttl
+            assert service.children() == children
+            assert ask(tmp_path, leads) == [(1,)]
+            assert service.stop() == 0
+        finally:
+            service.end()
+
+
+def test_ten_thousand_overdue_inspections_end_no_process(tmp_path: Path) -> None:
+    """Also with a lease that is a fraction of the time that this takes."""
+    upgraded(tmp_path)
+    backend = opened(tmp_path)
+    nodes = [examples.node(state=State.WAITING, provision_updated_at=1.0) for _ in range(10_000)]
+    backend.store.write(lambda tx: [tx.nodes.add(node) for node in nodes])
+    backend.close()
+    service = play(tmp_path, "all")
+    try:
+        overdue = "SELECT count(*) FROM nodes WHERE state = 'waiting' AND uuid NOT IN (SELECT node FROM requests)"
+        assert until(lambda: ask(tmp_path, overdue) == [(0,)] or not service.alive, seconds=240)
+        assert service.alive
+        assert ask(tmp_path, "SELECT epoch FROM leases WHERE name = 'periodic/timeouts'") == [(1,)]
+    finally:
+        service.end()
+
+
+PROFILE = LeaseProfile(ttl=1.0, renew=0.2, poll=0.1, margin=0.3)
+
+
+def opened(directory: Path) -> Backend:
+    database = DatabaseSettings(connection=f"sqlite:///{directory}/f.db")
+    return open_backend(Settings(database=database), clock=SystemClock(), stop=threading.Event(), listen=False)
+
+
+class Writes:
+    """A ``PeriodicTask`` whose every run writes its name; a run that ``hangs`` does so after it was let go."""
+
+    name = "periodic/test"
+    period = 0.1
+
+    def __init__(self, store: Store, who: str, *, hangs: bool) -> None:
+        self._store = store
+        self._who = who
+        self._hangs = hangs
+        self.began, self.released, self.refused = threading.Event(), threading.Event(), threading.Event()
+
+    def step(self, leadership: Leadership) -> str:
+        def work(tx: Transaction) -> None:
+            leadership.fence(tx)
+            tx.journal.append([Entry(node=self._who, step="tested", message="wrote", process=self._who)])
+
+        self.began.set()
+        if self._hangs:
+            self.released.wait(60)
+        try:
+            self._store.write(work)
+        except LeaseLostError:
+            self.refused.set()
+            raise
+        return "wrote"
+
+
+def test_a_step_that_hangs_loses_its_office_and_what_it_writes_later_is_refused(tmp_path: Path) -> None:
+    """No process ends for it, not even where it is the only one: the task stands again in another thread."""
+    upgraded(tmp_path)
+    backend, clock, stop = opened(tmp_path), SystemClock(), threading.Event()
+    tasks: list[Writes] = []
+
+    def build() -> Writes:
+        tasks.append(Writes(backend.store, f"task {len(tasks)}", hangs=not tasks))
+        return tasks[-1]
+
+    def wrote() -> set[str | None]:
+        return {entry.process for entry in backend.store.read(lambda tx: tx.journal.list(Query(sort_key="id")))}
+
+    candidate = Candidate(Writes.name, "me", store=backend.lease_store, clock=clock, profile=PROFILE)
+    keep = LeaseKeeper(PROFILE, clock, leave=stop.set)  # nobody shall call this
+    one = Singleton(build, candidate, keep=keep, profile=PROFILE, bus=LocalBus(), clock=clock, stop=stop)
+    one.start()
+    try:
+        assert tasks[0].began.wait(20)
+        assert until(lambda: wrote() == {"task 1"}, seconds=20)
+        assert "1 steps of it hung" in one.sentence
+        tasks[0].released.set()
+        assert tasks[0].refused.wait(20)
+        assert wrote() == {"task 1"}
+        assert not stop.is_set()
+    finally:
+        stop.set()
+        one.join(20)
+        backend.close()
