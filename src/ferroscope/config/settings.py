@@ -130,8 +130,8 @@ class InspectorSettings(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float = 900.0
     timeout_period: float = 30.0
     permit_active: bool = False
-    retention: float = 86400.0
-    retention_number: int = 0
+    retention: float = 7_776_000.0
+    retention_number: int = 20
     retention_period: float = 30.0
 
 

@@ -31,7 +31,7 @@ _SUPERSEDED = exists().where(
     _later.c.node == _i.node, _later.c.state == State.FINISHED.value, _later.c.started_at > _i.started_at
 )
 _ENDED = (
-    select(_i.uuid)
+    select(_i.uuid, _i.node)
     .where(
         _i.finished_at < bindparam("before"),
         _i.uuid.not_in(_NEWEST),
@@ -40,12 +40,18 @@ _ENDED = (
     .order_by(_i.finished_at)
     .limit(bindparam("limit"))
 )
-_ranked = select(
-    _i.uuid,
-    func.row_number().over(partition_by=_i.node, order_by=(_i.started_at.desc(), _i.uuid.desc())).label("place"),
-).subquery("ranked")
+# Few nodes have too many, and an index counts them; ranking the inspections of all would take seconds.
+_CROWDED = select(_i.node).group_by(_i.node).having(func.count() > bindparam("number"))
+_ranked = (
+    select(
+        _i.uuid,
+        func.row_number().over(partition_by=_i.node, order_by=(_i.started_at.desc(), _i.uuid.desc())).label("place"),
+    )
+    .where(_i.node.in_(_CROWDED))
+    .subquery("ranked")
+)
 _SURPLUS = (
-    select(_i.uuid)
+    select(_i.uuid, _i.node)
     .join(_ranked, _ranked.c.uuid == _i.uuid)
     .where(
         _ranked.c.place > bindparam("number"),
@@ -56,13 +62,13 @@ _SURPLUS = (
     .order_by(_i.finished_at, _i.uuid)
     .limit(bindparam("limit"))
 )
-_DELETE_ENDED = tuple(
-    delete(table).where(column.in_(bindparam("uuids", expanding=True)))
-    for table, column in (
-        (schema.inspections, _i.uuid),
-        (schema.inspection_data, schema.inspection_data.c.inspection),
-        (schema.journal, schema.journal.c.inspection),
-    )
+_DELETE_ENDED = (
+    delete(schema.inspections).where(_i.uuid.in_(bindparam("uuids", expanding=True))),
+    delete(schema.inspection_data).where(schema.inspection_data.c.inspection.in_(bindparam("uuids", expanding=True))),
+    delete(schema.journal).where(  # its index is by node
+        schema.journal.c.node.in_(bindparam("nodes", expanding=True)),
+        schema.journal.c.inspection.in_(bindparam("uuids", expanding=True)),
+    ),
 )
 _DISCARD_OBJECTS = (
     update(schema.objects)
@@ -90,17 +96,22 @@ class SqlInspections:
         self._tx.run(_UPDATE_INSPECTION, changes | {"_uuid": uuid})
 
     def remove_ended(self, before: float, limit: int) -> int:
-        return self._remove(list(self._tx.connection.execute(_ENDED, {"before": before, "limit": limit}).scalars()))
+        return self._remove(list(self._tx.connection.execute(_ENDED, {"before": before, "limit": limit})))
 
     def remove_surplus(self, number: int, limit: int) -> int:
-        return self._remove(list(self._tx.connection.execute(_SURPLUS, {"number": number, "limit": limit}).scalars()))
+        return self._remove(list(self._tx.connection.execute(_SURPLUS, {"number": number, "limit": limit})))
 
-    def _remove(self, uuids: Sequence[str]) -> int:
+    def _remove(self, found: Sequence[Any]) -> int:
+        """Remove the inspections of these pairs of UUID and node."""
+        if not found:
+            return 0
         execute = self._tx.connection.execute
-        for statement in _DELETE_ENDED if uuids else ():
-            execute(statement, {"uuids": uuids})
-        if uuids:
-            execute(_DISCARD_OBJECTS, {"uuids": uuids, "_now": self._tx.now})
+        uuids, nodes = [uuid for uuid, _ in found], sorted({node for _, node in found})
+        inspections, data, journal = _DELETE_ENDED
+        execute(inspections, {"uuids": uuids})
+        execute(data, {"uuids": uuids})
+        execute(journal, {"uuids": uuids, "nodes": nodes})
+        execute(_DISCARD_OBJECTS, {"uuids": uuids, "_now": self._tx.now})
         return len(uuids)
 
     def list(self, query: Query) -> Sequence[Inspection]:

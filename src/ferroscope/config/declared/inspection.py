@@ -120,14 +120,14 @@ INSPECTOR: Final = (
     ),
     cfg.FloatOpt(
         "retention",
-        default=86400.0,
+        default=7_776_000.0,
         min=0.0,
-        help="Seconds for which inspections are kept after their end; a node's newest (good) one stays. "
+        help="Seconds for which inspections are kept after their end (90 days); a node's newest (good) one stays. "
         "As long are steps of the timeline kept that belong to none. 0: for ever.",
     ),
     cfg.IntOpt(
         "retention_number",
-        default=0,
+        default=20,
         min=0,
         help="How many ended inspections of one node are kept at the most, the newest (good) one included. 0: any.",
     ),
