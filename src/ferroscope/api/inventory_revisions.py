@@ -1,4 +1,4 @@
-"""The inventories of a node over time: one revision for each inspection, and what changed between two.
+"""The inventories of a node over time: one revision for each inspection, and what differs between two.
 
 A revision is named by its inspection's UUID, or by its number: 1 is the oldest that is kept, -1 the
 newest, -2 the one before.
@@ -30,10 +30,14 @@ Revision = Annotated[str, msgspec.Meta(description=_REVISION)]
 
 
 class DiffQuery(msgspec.Struct, frozen=True):
-    """Query of GET /v1/nodes/{node}/inventory/diff; by default the newest revision and the one before."""
+    """Query of GET /v1/nodes/{node}/inventory/diff; by default the newest revision and the one before.
 
-    before: Revision = "-2"
+    With ``other``, ``after`` is a revision of that node, and both are by default the newest.
+    """
+
+    before: Revision | None = None
     after: Revision = "-1"
+    other: Annotated[str, msgspec.Meta(description="Another node to compare with: its UUID or name.")] | None = None
 
 
 class RevisionView(msgspec.Struct, frozen=True):
@@ -55,12 +59,13 @@ class RevisionList(msgspec.Struct, frozen=True):
 
 
 class DiffView(msgspec.Struct, frozen=True):
-    """What changed between two revisions; ``changes`` is empty where nothing did."""
+    """What differs between two revisions; of two nodes where ``other`` is set. ``changes`` may be empty."""
 
     node: str
     before: RevisionView
     after: RevisionView
     changes: list[diff.Change]
+    other: str | None = None
 
 
 def list_revisions(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
@@ -70,14 +75,21 @@ def list_revisions(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 
 
 def get_diff(context: ApiContext, call: Call[DiffQuery, None]) -> Reply:
-    """Compare two inventories of a node."""
+    """Compare two inventories of a node, or those of two nodes."""
     ident, asked = node_ident(call), call.query
     node, known = context.store.read(lambda tx: _known(tx, ident))
-    before, after = (pick(known, text) for text in (asked.before, asked.after))
+    other, others = node, known
+    if asked.other is not None:
+        wanted = scalars.ident("other", asked.other)
+        other, others = context.store.read(lambda tx: _known(tx, wanted))
+    machines = 1 if other == node else 2
+    before = pick(known, asked.before or ("-2" if machines == 1 else "-1"))
+    after = pick(others, asked.after)
     data = [
         context.archive.load(one.inspection, ("inventory", "plugin_data", "unprocessed")) for one in (before, after)
     ]
-    return Reply(200, DiffView(node, before, after, diff.compare(_documents(data[0]), _documents(data[1]))))
+    changes = diff.compare(_documents(data[0]), _documents(data[1]), machines=machines)
+    return Reply(200, DiffView(node, before, after, changes, other if machines == 2 else None))
 
 
 def load(context: ApiContext, ident: str, revision: str) -> dict[Part, bytes]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -13,7 +14,9 @@ from ferroscope.cli.exits import Exit
 from ferroscope.cli.lookup import find, node_argument
 from ferroscope.cli.output import Output, table, with_api
 from ferroscope.cli.times import ago
+from ferroscope.domain import names
 
+_NUMBER: Final = re.compile(r"-?[0-9]+\Z", re.ASCII)
 _REVISION = "REV is the UUID of an inspection or a number: 1 is the oldest that is kept, -1 the newest."
 
 
@@ -62,21 +65,51 @@ def save(api: Api, out: Output, *, ident: str, file: Path, revision: str | None)
     stored.save(stored.fetch(api, find(api, ident), revision), file, out)
 
 
-@inventory.command(epilog=f"{_REVISION} Exit code 0: nothing changed. 1: something did. 3: no such node or revision.")
+@inventory.command(
+    epilog=f"{_REVISION} Exit code 0: no differences. 1: there are some. 3: no such node or revision.",
+)
 @node_argument
-@click.argument("before", metavar="[REV", default="-2", required=False)
-@click.argument("after", metavar="REV]", default="-1", required=False)
+@click.argument("before", metavar="[REV|NODE", required=False)
+@click.argument("after", metavar="REV]", required=False)
+@click.option("--revision", metavar="REV", help="With two nodes: the first one's revision; the newest by default.")
+@click.option("--other-revision", metavar="REV", help="With two nodes: the second one's; the newest by default.")
 @with_api
-def diff(api: Api, out: Output, *, ident: str, before: str, after: str) -> None:
-    """Compare two inventories of a node: by default the newest and the one before.
+def diff(
+    api: Api,
+    out: Output,
+    *,
+    ident: str,
+    before: str | None,
+    after: str | None,
+    revision: str | None,
+    other_revision: str | None,
+) -> None:
+    """Compare two inventories of a node, by default the newest and the one before, or those of two nodes.
 
     Put -- before negative numbers.
     """
-    path = node_path(find(api, ident)["uuid"], "inventory", "diff")
-    found = api.get(path, before=before, after=after)
+    node = find(api, ident)
+    other = before if before is not None and after is None and not _is_revision(api, node, before) else None
+    if other is not None:
+        query = {"other": find(api, other)["uuid"], "before": revision or "-1", "after": other_revision or "-1"}
+    elif revision or other_revision:
+        raise click.UsageError("--revision and --other-revision are for two nodes: ferroscope inventory diff NODE NODE")
+    else:
+        query = {"before": before or "-2", "after": after or "-1"}
+    found = api.get(node_path(node["uuid"], "inventory", "diff"), **query)
     changes = found["changes"]
     out.show(found, lambda screen: _draw(screen, found))
     raise click.exceptions.Exit(Exit.FAILURE if changes else Exit.OK)
+
+
+def _is_revision(api: Api, node: Json, text: str) -> bool:
+    """Whether it names one of the node's revisions, not another node."""
+    if _NUMBER.match(text):
+        return True
+    if not names.is_uuid(text):
+        return False
+    known = api.get(node_path(node["uuid"], "inventory", "revisions"))["revisions"]
+    return text.lower() in [one["inspection"] for one in known]
 
 
 def _draw(screen: Any, found: Json) -> None:
@@ -84,4 +117,4 @@ def _draw(screen: Any, found: Json) -> None:
     for change in found["changes"]:
         screen.print(f"{signs[change['what']]} {change['text']}")
     if not found["changes"]:
-        screen.print("nothing changed")
+        screen.print("no differences" if found.get("other") else "nothing changed")

@@ -1,8 +1,9 @@
-"""What changed in a machine between two inspections, in words that a person reads.
+"""What changed in a machine between two inspections, or differs between two machines, in words that a person reads.
 
 Parts are recognized again by what does not change (a NIC by its MAC, a disk by its serial number),
 or else by where they sit. Same part, other values: changed; another part in the same place:
 replaced. What a machine does anew with every boot (who got which name) is told only with its part.
+Of two machines no part is the same, so there what counts is where they sit and what they are.
 """
 
 from __future__ import annotations
@@ -43,6 +44,15 @@ _NO_NEWS: Final[dict[Kind, frozenset[str]]] = {
     "dimm": frozenset(),
     "gpu": frozenset(),
 }
+# Of two machines these always differ.
+_ITS_OWN: Final[dict[Kind, frozenset[str]]] = {
+    "node": frozenset({"serial", "bmc"}),
+    "cpu": frozenset(),
+    "nic": frozenset({"mac", "switch", "port"}),
+    "disk": frozenset({"serial", "wwn"}),
+    "dimm": frozenset({"serial"}),
+    "gpu": frozenset(),
+}
 _TITLES: Final[dict[Kind, str]] = {
     "node": "machine",
     "cpu": "CPU",
@@ -76,19 +86,27 @@ class Change(msgspec.Struct, frozen=True):
     after: Value | None = None
 
 
-def compare(before: tuple[Any, Any], after: tuple[Any, Any]) -> list[Change]:
-    """Return what changed from one (inventory, plugin data) to another; in the order of kinds and places."""
+def compare(before: tuple[Any, Any], after: tuple[Any, Any], *, machines: int = 1) -> list[Change]:
+    """Return what changed from one (inventory, plugin data) to another; in the order of kinds and places.
+
+    ``machines`` is 2 where they are not of the same one.
+    """
     old, new = parts(*before), parts(*after)
-    return [change for kind in KINDS for change in _kind(kind, _of(kind, old), _of(kind, new))]
+    found = [change for kind in KINDS for change in _kind(kind, _of(kind, old), _of(kind, new), machines)]
+    return found if machines == 1 else [one for one in found if one.field not in _ITS_OWN[one.kind]]
 
 
 def _of(kind: Kind, found: Sequence[Part]) -> list[Part]:
     return [part for part in found if part.kind == kind]
 
 
-def _kind(kind: Kind, old: list[Part], new: list[Part]) -> list[Change]:
-    pairs, old, new = _paired(old, new, _IDENTITY[kind])
-    replaced, old, new = _paired(old, new, _PLACE[kind] or None)
+def _kind(kind: Kind, old: list[Part], new: list[Part], machines: int) -> list[Change]:
+    if machines == 2:
+        pairs, old, new = _paired(old, new, _PLACE[kind] or None)
+        replaced: list[tuple[Part, Part]] = []
+    else:
+        pairs, old, new = _paired(old, new, _IDENTITY[kind])
+        replaced, old, new = _paired(old, new, _PLACE[kind] or None)
     changes = [change for before, after in pairs for change in _changed(before, after)]
     for before, after in replaced:
         changes += _replaced(before, after) if _other(before, after) else _changed(before, after)

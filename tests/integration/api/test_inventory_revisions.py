@@ -166,3 +166,26 @@ def test_search_gives_pages(service: Service) -> None:
 @pytest.mark.parametrize("query", ["", "memry > 1", "has gpu or", "(" * 100, "x" * 3000, "vendor ~ '****** '", "\x7f"])
 def test_a_query_that_cannot_be_understood_is_400(service: Service, query: str) -> None:
     assert service.bare_metal.get(f"/v1/search?q={quote(query)}").status_code == 400
+
+
+def test_two_machines_are_compared_place_by_place_without_what_is_their_own(service: Service, inspected: str) -> None:
+    other = service.enrol(name="m")
+    disk = {"name": "/dev/sda", "size": 960 * 10**9, "rotational": False, "serial": "S3"}
+    inspect(service, other, examples.mac(), memory={"physical_mb": 2048}, disks=[disk])
+    inspect(service, other, examples.mac(), memory={"physical_mb": 4096}, disks=[disk])
+    found = service.bare_metal.get("/v1/nodes/n/inventory/diff?other=m&after=1").json
+    assert (found["node"], found["other"]) == (inspected, other)
+    assert [(one["what"], one["kind"], one["field"]) for one in found["changes"]] == [("changed", "disk", "size")]
+    newest = service.bare_metal.get(f"/v1/nodes/n/inventory/diff?other={other}").json["changes"]
+    assert {one["field"] for one in newest} == {"memory", "size"}
+
+
+def test_a_machine_and_itself_are_two_inspections_of_one(service: Service, inspected: str) -> None:
+    found = service.bare_metal.get(f"/v1/nodes/n/inventory/diff?other={inspected}").json
+    assert found["other"] is None
+    assert {one["kind"] for one in found["changes"]} == {"node", "disk"}
+
+
+def test_no_machine_is_compared_with_one_that_is_not_there(service: Service, inspected: str) -> None:
+    assert service.bare_metal.get("/v1/nodes/n/inventory/diff?other=nobody").status_code == 404
+    assert service.bare_metal.get("/v1/nodes/n/inventory/diff?other=a%20b").status_code == 400

@@ -258,6 +258,19 @@ def test_an_inventory_of_a_revision_is_shown_or_saved(shell: Shell, service: Ser
     assert "ferroscope inventory list n1" in result.stderr
 
 
+def test_two_nodes_or_two_revisions_of_one_are_compared(shell: Shell, service: Service) -> None:
+    for name in ("n1", "n2"):
+        service.inspect(service.enrol(name=name))
+    service.inspect(service.node("n1").uuid)
+    first, _ = shell.json("inventory", "list", "n1")
+    assert shell.json("inventory", "diff", "n1", "n2", "--revision", "1", check=Exit.OK)["before"] == first
+    assert shell.json("inventory", "diff", "n1", service.node("n2").uuid)["other"] == service.node("n2").uuid
+    assert shell.json("inventory", "diff", "n1", first["inspection"], check=Exit.FAILURE)["before"] == first
+    assert shell.json("inventory", "diff", "n1", "1", "2", check=Exit.FAILURE)["other"] is None
+    shell("inventory", "diff", "n1", "nobody", check=Exit.NOT_FOUND)
+    shell("inventory", "diff", "n1", "--revision", "1", check=Exit.USAGE)
+
+
 def test_it_is_shown_which_switch_port_a_nic_is_plugged_into(shell: Shell, service: Service) -> None:
     uuid = service.enrol(name="n1")
     body = callback_body(service.wait(uuid), examples.mac())
