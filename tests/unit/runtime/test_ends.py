@@ -48,7 +48,9 @@ def test_a_loop_that_ends_sets_the_stop_flag(what: str) -> None:
             member="me", process="me",
         ).run  # fmt: skip
     else:
-        run = Singleton(anything, anything, keep=anything, profile=DEFAULT, bus=anything, clock=clock, stop=stop).run
+        run = Singleton(
+            lambda: anything, anything, keep=anything, profile=DEFAULT, bus=anything, clock=clock, stop=stop
+        ).run
     with pytest.raises(End):
         run()
     assert stop.is_set()
