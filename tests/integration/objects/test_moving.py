@@ -8,7 +8,6 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -36,7 +35,6 @@ from tests.support import examples
 from tests.support.processes import until
 from tests.support.servers import Server
 
-UNLED: Any = SimpleNamespace(fence=lambda _tx: None, keep_alive=lambda: None)  # nobody else leads here
 ALL = ("inventory", "plugin_data", "unprocessed")
 
 
@@ -99,7 +97,7 @@ def run(task: Archiving, until: Callable[[], bool], seconds: float = 60.0) -> st
     sentence = ""
     while not until():
         assert time.monotonic() < end, sentence
-        sentence = task.step(UNLED)
+        sentence = task.step(examples.UNLED)
         time.sleep(0.05)
     return sentence
 
@@ -253,9 +251,9 @@ def test_none_keeps_nothing_but_what_raid_device_compares_with(site: Site) -> No
     second = site.inspected(1, node=site.nodes[0])[0]
     site.store.write(lambda tx: tx.inspections.update(second.uuid, started_at=first.started_at + 10))
     (running,) = site.inspected(1, state=State.PROCESSING)
-    site.task("none", wanted=newest_inventory).step(UNLED)
+    site.task("none", wanted=newest_inventory).step(examples.UNLED)
     assert (site.here(first), site.here(second), site.here(running)) == ([], ["inventory"], sorted(ALL))
-    site.task("none").step(UNLED)
+    site.task("none").step(examples.UNLED)
     assert site.here(second) == []
 
 
@@ -268,8 +266,8 @@ def test_a_store_that_is_killed_in_the_middle_loses_nothing(site: Site, swift_se
     all_of_them = site.inspected(60)
     task = site.task(kind)
     with _killed_once(swift_server, lambda: any(not site.here(one) for one in all_of_them)):
-        task.step(UNLED)
-    said = run(task, lambda: "stays in the database" in task.step(UNLED))
+        task.step(examples.UNLED)
+    said = run(task, lambda: "stays in the database" in task.step(examples.UNLED))
     left = [one for one in all_of_them if site.here(one)]
     assert left, "it was killed too late"
     entries = site.store.read(lambda tx: tx.journal.list(Query(sort_key="id")))
@@ -298,7 +296,7 @@ def test_a_step_is_short_though_the_store_is_frozen(site: Site, swift_server: Se
     (one,) = site.inspected(1)
     swift_server.freeze()
     began = time.monotonic()
-    site.task("s3").step(UNLED)
+    site.task("s3").step(examples.UNLED)
     assert time.monotonic() - began < 5.0
     swift_server.thaw()
     site.check([one])

@@ -24,9 +24,8 @@ from ferroscope.ports.errors import LeaseLostError
 from ferroscope.ports.registry import RegistryUnavailableError
 from ferroscope.ports.store import Leadership, Query
 from ferroscope.runtime.keeper import LeaseKeeper
+from tests.support import examples
 from tests.unit.worker.conftest import ManualClock, ManualStop
-
-UNLED: Any = SimpleNamespace(fence=lambda _tx: None, keep_alive=lambda: None)  # nobody else leads here
 
 
 class Task:
@@ -301,10 +300,10 @@ def test_a_node_that_is_missing_twice_gets_one_delete_request() -> None:
     party = Party()
     enrolled(party, "n1", "n2")
     sync = RegistrySync(party.store, Source(["n1"], ["n1"], ["n1"]), period=30.0, process="p")
-    sync.step(UNLED)
+    sync.step(examples.UNLED)
     assert deletions(party, "n2") == 0
-    sync.step(UNLED)
-    sync.step(UNLED)
+    sync.step(examples.UNLED)
+    sync.step(examples.UNLED)
     assert (deletions(party, "n1"), deletions(party, "n2")) == (0, 1)
 
 
@@ -312,9 +311,9 @@ def test_a_registry_that_is_away_deletes_nothing_and_forgets_what_was_missing() 
     party = Party()
     enrolled(party, "n1")
     sync = RegistrySync(party.store, Source([], None, []), period=30.0, process="p")
-    assert "1 were missing" in sync.step(UNLED)
-    assert "cannot compare" in sync.step(UNLED)
-    sync.step(UNLED)
+    assert "1 were missing" in sync.step(examples.UNLED)
+    assert "cannot compare" in sync.step(examples.UNLED)
+    sync.step(examples.UNLED)
     assert deletions(party, "n1") == 0
 
 
@@ -334,7 +333,9 @@ def test_retention_goes_on_until_nothing_old_is_left() -> None:
 
     party.store.write(fill)
     party.clock.now = 100_000.0
-    assert "removed 450" in Retention(party.store, threshold=86_400.0, period=30.0, clock=party.clock).step(UNLED)
+    assert "removed 450" in Retention(party.store, threshold=86_400.0, period=30.0, clock=party.clock).step(
+        examples.UNLED
+    )
     assert party.store.read(lambda tx: tx.inspections.list(Query())) == []
 
 
@@ -367,9 +368,9 @@ def test_retention_forgets_old_changes_of_macs_even_where_inspections_are_kept_f
     party.store.write(lambda tx: tx.nodes.add(node))
     party.store.write(lambda tx: tx.ports.add([Port(uuid="p1", node=node.uuid, address="52:54:00:00:00:01")]))
     task = Retention(party.store, threshold=0.0, period=30.0, clock=party.clock)
-    assert "0 old changes" in task.step(UNLED)
+    assert "0 old changes" in task.step(examples.UNLED)
     party.clock.now += 3601.0
-    assert "1 old changes" in task.step(UNLED)
+    assert "1 old changes" in task.step(examples.UNLED)
     assert party.store.read(lambda tx: tx.macs.newest()) == 0
 
 
@@ -381,7 +382,7 @@ def test_retention_looks_through_the_journal_once_an_hour() -> None:
     task = Retention(party.store, threshold=86_400.0, period=30.0, clock=party.clock)
 
     def left() -> int:
-        task.step(UNLED)
+        task.step(examples.UNLED)
         return len(party.store.read(lambda tx: tx.journal.list(Query(sort_key="id"))))
 
     def note() -> None:

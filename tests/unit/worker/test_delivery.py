@@ -13,6 +13,7 @@ from ferroscope.periodic.timeouts import Timeouts
 from ferroscope.ports.bmc import Power
 from ferroscope.ports.errors import ClaimLostError, NotFoundError
 from ferroscope.worker.context import StoppedError, TaskContext
+from tests.support import examples
 from tests.unit.worker.conftest import Service, settings
 
 
@@ -202,7 +203,7 @@ def test_the_follow_up_is_mine_at_once_unless_others_wait(service: Service) -> N
 
 def overdue(service: Service, timeout: float) -> str:
     task = Timeouts(service.store, timeout=timeout, period=30.0, process="periodic")
-    return task.step(lambda _tx: None)
+    return task.step(examples.UNLED)
 
 
 def test_a_machine_that_never_calls_back_times_out_and_is_powered_off(service: Service) -> None:
