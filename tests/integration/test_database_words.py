@@ -33,9 +33,9 @@ def _refused(url: str, *command: str, environment: dict[str, str] | None = None)
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        (_SECRET, "it is no URL"),
+        (_SECRET, "it is not a URL"),
         (f"foo://me:{_SECRET}@h/n", "there is no database of the kind 'foo'"),
-        (f"postgresql://me:{_SECRET}@h:{_SECRET}/n", "what stands for the port is no number"),
+        (f"postgresql://me:{_SECRET}@h:{_SECRET}/n", "what stands for the port is not a number"),
         (f"postgresql://me:x@{_SECRET}@127.0.0.1/n", "write %40 for @"),
         ("sqlite://", "SQLite needs a file"),
         ("sqlite:///:memory:", "SQLite needs a file"),
@@ -56,7 +56,7 @@ def test_a_service_that_cannot_begin_says_it_in_a_sentence() -> None:
 def test_a_driver_that_is_not_installed_is_named_with_the_command(tmp_path: Path, family: str, module: str) -> None:
     (tmp_path / f"{module}.py").write_text(f"raise ModuleNotFoundError('no', name={module!r})")
     said = _refused(f"{family}://h/n", environment={"PYTHONPATH": str(tmp_path)})
-    assert f"pip install 'ferroscope[{family}]'" in said
+    assert f"pip install '.[{family}]'" in said
 
 
 def test_a_wrong_password_is_the_servers_own_word(shared_mariadb: Server) -> None:

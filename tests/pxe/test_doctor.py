@@ -11,8 +11,8 @@ import pytest
 from ferroscope.adapters.gate.build import build_gate, rules_of
 from ferroscope.adapters.gate.ruleset import ruleset
 from ferroscope.config.settings import BootSettings, PxeFilterSettings, Settings
+from ferroscope.observe.finding import Finding
 from ferroscope.runtime import gate_checks
-from ferroscope.runtime.check import Check
 from ferroscope.runtime.clock import SystemClock
 from tests.pxe.host import BootHost
 from tests.pxe.lab import Lab
@@ -26,7 +26,7 @@ class Doctor:
         self.rulesets = directory / "etc"
         self.rulesets.mkdir()
 
-    def __call__(self, boot: BootSettings | None = None, **options: Any) -> list[Check]:
+    def __call__(self, boot: BootSettings | None = None, **options: Any) -> list[Finding]:
         """Return what is not in order."""
         gate = PxeFilterSettings(**{"interfaces": ("boot",)} | options)
         settings = Settings(pxe_filter=gate, boot=boot or BootSettings())
@@ -36,7 +36,7 @@ class Doctor:
         return [check for check in found if check.verdict != "ok"]
 
     def said(self, **options: Any) -> str:
-        return "\n".join(f"{check.verdict}: {check.sentence}; {check.advice}" for check in self(**options))
+        return "\n".join(f"{check.verdict}: {check.summary}; {check.advice}" for check in self(**options))
 
     def install(self, **options: Any) -> None:
         gate = PxeFilterSettings(**{"interfaces": ("boot",)} | options)
@@ -86,7 +86,7 @@ def test_a_host_without_rules_and_without_a_ruleset_is_noted(doctor: Doctor) -> 
 )
 def test_what_would_not_start_is_wrong(doctor: Doctor, options: dict[str, Any], why: str) -> None:
     (found,) = [check for check in doctor(**options) if check.verdict == "wrong"]
-    assert why in found.sentence
+    assert why in found.summary
 
 
 def test_programs_that_are_missing_are_named(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """How is the service doing? Members, leases, queue, nodes, and what somebody should look into.
 
 Everything is read in one transaction; what it says of clocks and the schema is as this process
-sees it. Sentences are for people, everything else for programs.
+sees it. Summaries and sentences are for people, everything else for programs.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.leases import LeaseView, view
 from ferroscope.api.times import iso_exact
+from ferroscope.config.settings import NO_MACHINE
 from ferroscope.domain.gate import LEASE_PREFIX, decode_record
 from ferroscope.domain.lease import Lease
 from ferroscope.domain.model import Member
-from ferroscope.observe import party
+from ferroscope.observe import finding, party
+from ferroscope.observe.finding import Finding
 from ferroscope.ports.figures import Backlog, Population
 from ferroscope.ports.store import Query, Transaction
 
@@ -62,7 +64,10 @@ class QueueView(msgspec.Struct, frozen=True):
 
 
 class StatusView(msgspec.Struct, frozen=True):
-    """``problems`` are sentences, each with what to do; empty when there is nothing to do."""
+    """``problems``: each with a code, what it is and what to do; none of verdict ``wrong`` where all is well.
+
+    Members that died and have a successor are left out.
+    """
 
     at: str | None
     process: str
@@ -73,7 +78,7 @@ class StatusView(msgspec.Struct, frozen=True):
     gates: list[GateView]
     queue: list[QueueView]
     nodes: dict[str, int]
-    problems: list[str]
+    problems: list[Finding]
 
 
 class GateView(msgspec.Struct, frozen=True):
@@ -96,7 +101,7 @@ _INBOX: Final = Query(filters={"inbox": True}, limit=1)
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """What one transaction saw; ``skew`` as in ``DatabaseView``."""
+    """What one transaction saw; ``skew`` as in ``DatabaseView``. ``unreached``: no ramdisk finds us."""
 
     now: float
     skew: float
@@ -105,6 +110,7 @@ class Seen(msgspec.Struct, frozen=True):
     backlog: Sequence[Backlog]
     nodes: Sequence[Population]
     inbox: bool = False
+    unreached: bool = False
 
 
 def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
@@ -120,6 +126,7 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
             backlog=tx.figures.backlog(),
             nodes=tx.figures.nodes(),
             inbox=context.settings.auto_discovery.enabled and bool(tx.nodes.list(_INBOX)),
+            unreached=context.settings.hidden_from_ramdisks and _has_machines(context, tx),
         )
 
     seen = context.store.read(work)
@@ -128,6 +135,8 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
     for row in seen.nodes:
         counts[str(row.provision_state)] += row.nodes
     names = {member.id: party.name_of(member) for member in seen.members}
+    lacking = finding.missing(seen.members, seen.now)
+    shown = [member for member in seen.members if member.is_alive(seen.now) or member in lacking]
     return Reply(
         200,
         StatusView(
@@ -135,7 +144,7 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
             process=context.process,
             version=__version__,
             database=DatabaseView(facts.kind, facts.schema, facts.schema_needed, round(seen.skew, 4)),
-            members=[_member(member, seen.now) for member in seen.members],
+            members=[_member(member, seen.now) for member in shown],
             leases=[_lease(lease, names) for lease in seen.leases],
             gates=[_gate(lease, names) for lease in seen.leases if lease.name.startswith(LEASE_PREFIX)],
             queue=[_queue(row, seen.now) for row in seen.backlog],
@@ -145,26 +154,24 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
     )
 
 
-def problems(seen: Seen, process: str) -> list[str]:
-    """Return what somebody should look into, a sentence each."""
+def problems(seen: Seen, process: str) -> list[Finding]:
+    """Return what somebody should look into: what is wrong first, then what is worth knowing."""
     alive = [member for member in seen.members if member.is_alive(seen.now)]
-    said = [
-        f"{party.name_of(member)} has not been heard of for too long and counts as dead; "
-        "what it held is free. Start it again, or leave it: it is forgotten an hour later"
-        for member in seen.members
-        if not member.is_alive(seen.now)
-    ]
-    working = any(member.works for member in alive)
-    waiting = sum(row.waiting for row in seen.backlog)
-    if not working:
-        what = f"; {waiting} requests wait" if waiting else ""
-        said.append(f"no worker is alive{what}; start one: ferroscope worker")
+    found = [finding.dead(member, seen.now) for member in finding.missing(seen.members, seen.now)]
+    if not any(member.works for member in alive):
+        waiting = sum(row.waiting for row in seen.backlog)
+        said = f"no worker is alive; requests that wait: {waiting}" if waiting else "no worker is alive"
+        found.insert(0, Finding("no-worker", "wrong", said, "start one: ferroscope worker"))
+    if abs(seen.skew) > finding.MAX_SKEW:
+        found.append(finding.skew_of(process, seen.skew))
+    found += [_closed(lease) for lease in seen.leases if _is_closed(lease)]
+    found += finding.skewed(alive) + finding.drift(alive)
     if seen.inbox:
-        said.append("discovered nodes wait in the inbox; approve or reject them: ferroscope node inbox")
-    if abs(seen.skew) > party.MAX_SKEW:
-        said.append(party.skew_sentence(process, seen.skew))
-    said += [_closed(lease) for lease in seen.leases if _is_closed(lease)]
-    return said + party.skewed(alive) + party.drift(alive)
+        said, advice = "discovered nodes wait in the inbox", "approve or reject them: ferroscope node inbox"
+        found.append(Finding("inbox", "note", said, advice))
+    if seen.unreached:
+        found.append(finding.API_ON_LOOPBACK)
+    return found
 
 
 def _member(member: Member, now: float) -> MemberView:
@@ -218,11 +225,16 @@ def _is_closed(lease: Lease) -> bool:
     return not lease.held or not decode_record(lease.data).open
 
 
-def _closed(lease: Lease) -> str:
-    return (
-        f"the PXE gate of the network {lease.name.removeprefix(LEASE_PREFIX)} is open nowhere, so no machine can boot; "
-        "look at the log of ferroscope pxe-filter on its boot hosts"
-    )
+def _closed(lease: Lease) -> Finding:
+    network = lease.name.removeprefix(LEASE_PREFIX)
+    said = f"the PXE gate of the network {network} is open nowhere, so no machine can boot"
+    return Finding("gate-closed", "wrong", said, "look at the log of ferroscope pxe-filter on its boot hosts")
+
+
+def _has_machines(context: ApiContext, tx: Transaction) -> bool:
+    """Whether there is a node with a BMC of its own, which boots elsewhere than on this host."""
+    real = [name for name in context.drivers if name not in NO_MACHINE]
+    return any(tx.nodes.list(Query(filters={"driver": name}, limit=1)) for name in real)
 
 
 def _queue(row: Backlog, now: float) -> QueueView:

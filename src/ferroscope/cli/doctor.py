@@ -12,7 +12,7 @@ from ferroscope.cli.output import Output, output_option, table
 from ferroscope.config.options import ConfigurationError, warnings
 
 if TYPE_CHECKING:
-    from ferroscope.runtime.check import Check
+    from ferroscope.observe.finding import Finding
 
 _MARKS = {"ok": "ok", "note": "NOTE", "wrong": "WRONG"}
 
@@ -39,28 +39,29 @@ def doctor(files: tuple[str, ...], database: str | None, fmt: str) -> None:
 def _checks(files: tuple[str, ...], database: str | None) -> list[dict[str, str]]:
     import msgspec
 
-    from ferroscope.runtime.check import Check
+    from ferroscope.observe.finding import Finding
     from ferroscope.runtime.doctor import examine
+    from ferroscope.runtime.host_checks import readable_files
 
     try:
         settings = read(files, database)
     except ConfigurationError as exc:
-        found = [Check("configuration", "wrong", f"the configuration cannot be used: {exc}", "correct it")]
+        found = [Finding("configuration", "wrong", f"the configuration cannot be used: {exc}", "correct it")]
     else:
         source = ", ".join(files) or "the defaults, and /etc/ferroscope/ferroscope.conf where it exists"
-        found = _misspelt(files) or [Check("configuration", "ok", f"the configuration is right ({source})")]
+        found = _misspelt(files) or [Finding("configuration", "ok", f"the configuration is right ({source})")]
+        found += readable_files(list(files) or None)
         found += examine(settings)
     return [msgspec.structs.asdict(check) for check in found]
 
 
-def _misspelt(files: tuple[str, ...]) -> list[Check]:
+def _misspelt(files: tuple[str, ...]) -> list[Finding]:
     """Return what is written down but does not exist, and so does nothing."""
-    from ferroscope.runtime.check import Check
+    from ferroscope.observe.finding import Finding
 
-    told = [sentence.partition("; ") for sentence in warnings(list(files) or None)]
-    return [Check("configuration", "note", sentence, advice) for sentence, _, advice in told]
+    return [Finding("misspelt", "note", one.summary, one.advice) for one in warnings(list(files) or None)]
 
 
 def _row(check: dict[str, str]) -> tuple[str, str, str]:
     advice = f"; {check['advice']}" if check["advice"] else ""
-    return _MARKS[check["verdict"]], check["name"], check["sentence"] + advice
+    return _MARKS[check["verdict"]], check["code"], check["summary"] + advice

@@ -18,7 +18,7 @@ from oslo_config import cfg
 from ferroscope.config import settings as target
 from ferroscope.config.contradictions import contradictions
 from ferroscope.config.declared import booting, inspection, service, storage
-from ferroscope.config.misspelt import misspelt
+from ferroscope.config.misspelt import Misspelt, misspelt, parsed
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -33,6 +33,8 @@ _NO_NUMBER: Final = re.compile(r"(?:invalid literal for int\(\) with base \d+|co
 
 # What it quotes of a line that it cannot read may be the second half of a password.
 _UNPARSABLE_LINE: Final = re.compile(r": (['\"]).*\1\s*\Z", re.DOTALL)
+# Of a URL: who logs in, and the password.
+_LOGIN: Final = re.compile(r"//[^/@\s]*:[^/@\s]*@")
 
 _HOOK_LISTS: Final = frozenset({"default_hooks", "hooks"})
 
@@ -94,7 +96,7 @@ def _resolved(settings: target.Settings) -> target.Settings:
     """Return the settings with what one section leaves to another one."""
     gate, database = settings.pxe_filter, settings.database
     if gate.unknown_hosts == "discovery":
-        gate = msgspec.structs.replace(gate, unknown_hosts="allow" if settings.auto_discovery.enabled else "deny")
+        gate = msgspec.structs.replace(gate, unknown_hosts=target.told_by_discovery(settings))
     if not database.connection:
         database = msgspec.structs.replace(database, connection=f"sqlite:///{default_database()}")
     return msgspec.structs.replace(settings, pxe_filter=gate, database=database)
@@ -109,10 +111,30 @@ def default_database() -> Path:
     return state / "ferroscope" / DATABASE_NAME
 
 
-def warnings(files: Sequence[str] | None = None) -> list[str]:
-    """Return a sentence for each section, option or variable of ours that does not exist."""
+def warnings(files: Sequence[str] | None = None) -> list[Misspelt]:
+    """Return each section, option or variable of ours that does not exist."""
     known = {section: [option.dest for option in options] for section, (options, _) in SECTIONS.items()}
     return list(misspelt(_files(files), os.environ, known))
+
+
+def files_with_secrets(files: Sequence[str] | None = None) -> list[Path]:
+    """Return those of the configuration files that hold a password or another secret."""
+    secret = {
+        (section, option.dest) for section, (options, _) in SECTIONS.items() for option in options if option.secret
+    }
+    return [Path(file) for file in _files(files) if _holds(parsed(file), secret)]
+
+
+def _holds(sections: dict[str, dict[str, Any]], secret: set[tuple[str, str]]) -> bool:
+    for section, options in sections.items():
+        for option, values in options.items():
+            text = " ".join(map(str, values))
+            if section == "database" and option == "connection":
+                if "@" in text:  # who logs in
+                    return True
+            elif _LOGIN.search(text) or (text.strip() and (section, option) in secret):
+                return True
+    return False
 
 
 def _files(files: Sequence[str] | None) -> list[str]:

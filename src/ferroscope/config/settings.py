@@ -6,7 +6,7 @@ Only ``options`` fills them and only ``runtime`` hands them out; nothing reads a
 from __future__ import annotations
 
 import ipaddress
-from typing import Literal
+from typing import Final, Literal
 from urllib.parse import urlsplit
 
 import msgspec
@@ -206,6 +206,10 @@ class RegistrySettings(msgspec.Struct, frozen=True, kw_only=True):
     retries: int = 3
 
 
+# Drivers behind which there is no machine, or none that is commanded.
+NO_MACHINE: Final = frozenset({"sim", "fake-hardware", "fake"})
+
+
 class DriverSettings(msgspec.Struct, frozen=True, kw_only=True):
     """``[drivers]``: which are offered, and how long a BMC may take."""
 
@@ -236,6 +240,11 @@ class PxeFilterSettings(msgspec.Struct, frozen=True, kw_only=True):
     allow_timeout: float = 10.0
     dhcp_hostsdir: str = ""
     dnsmasq_pid_file: str = ""
+
+
+def told_by_discovery(settings: Settings) -> Literal["allow", "deny"]:
+    """Return what ``[pxe_filter] unknown_hosts = discovery`` comes to."""
+    return "allow" if settings.auto_discovery.enabled else "deny"
 
 
 class BootSettings(msgspec.Struct, frozen=True, kw_only=True):

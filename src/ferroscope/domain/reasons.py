@@ -29,6 +29,7 @@ class Reason(StrEnum):
     BMC_NOT_ALLOWED = "bmc-not-allowed"
     DRIVER_INFO_INVALID = "driver-info-invalid"
     DRIVER_UNKNOWN = "driver-unknown"
+    DRIVER_INCOMPLETE = "driver-incomplete"
     UNMANAGED_BOOT = "unmanaged-boot"
     ATTEMPTS_EXHAUSTED = "attempts-exhausted"
     INTERRUPTED = "interrupted"
@@ -68,7 +69,8 @@ HINTS: Final[dict[Reason, str]] = {
     Reason.BMC_NOT_ALLOWED: "Approve the node or give its BMC's address yourself; see also [drivers] bmc_networks.",
     Reason.DRIVER_INFO_INVALID: "Correct driver_info; GET /v1/drivers/{driver}/properties says what the driver reads.",
     Reason.UNMANAGED_BOOT: "Give the node what its driver boots the ramdisk from, or set require_managed_boot = False.",
-    Reason.DRIVER_UNKNOWN: "No enabled driver has this name; see GET /v1/drivers or set another driver.",
+    Reason.DRIVER_UNKNOWN: "[drivers] enabled does not have the node's driver; add it there, or set another driver.",
+    Reason.DRIVER_INCOMPLETE: "The worker's host lacks what the driver needs; see there: ferroscope doctor.",
     Reason.ATTEMPTS_EXHAUSTED: "Every permitted attempt failed or its worker died; see the timeline, then start again.",
     Reason.INTERRUPTED: "The worker died half way and [worker] interrupted = error; start the inspection again.",
     Reason.THROTTLED: "Power-ons are spread by [worker] reboot_throttle; it is this machine's turn soon.",

@@ -1,4 +1,4 @@
-"""What each member tells of itself with its heartbeat, and what follows from it for the party.
+"""What each member tells of itself with its heartbeat; what follows from it for the party is in ``finding``.
 
 Pure functions. A member of another release may tell less or more, so nothing here relies on any
 of it being there. Settings are compared by fingerprints; no value ever leaves its process.
@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 
 from ferroscope import __version__
-from ferroscope.config.settings import Settings
+from ferroscope.config.settings import Settings, told_by_discovery
 from ferroscope.domain.model import Document, Member
-
-MAX_SKEW: Final = 1.0
 
 _SENTENCE: Final = 255
 _LOOPS: Final = 64
@@ -43,6 +40,8 @@ def fingerprints(settings: Settings) -> dict[str, str]:
             continue
         values = msgspec.structs.asdict(getattr(settings, section))
         local = _LOCAL.get(section, frozenset())
+        if section == "pxe_filter" and values["unknown_hosts"] == told_by_discovery(settings):
+            values["unknown_hosts"] = "discovery"  # it follows another section, which is compared for itself
         shared = {name: _public(value) for name, value in values.items() if name not in local and not _secret(name)}
         found[section] = hashlib.sha256(msgspec.json.encode(shared, order="sorted")).hexdigest()[:12]
     return found
@@ -98,47 +97,6 @@ def name_of(member: Member) -> str:
     return f"{member.role}@{member.host}:{member.pid}"
 
 
-def drift(members: Iterable[Member]) -> list[str]:
-    """Return a sentence for each thing that ought to be the same in all these members and is not."""
-    versions: dict[str, list[str]] = defaultdict(list)
-    sections: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for member in members:
-        if "version" in member.detail:
-            versions[str(member.detail["version"])].append(name_of(member))
-        for section, digest in _dict(member.detail.get("settings")).items():
-            sections[str(section)][str(digest)].append(name_of(member))
-    said = []
-    if len(versions) > 1:
-        said.append(f"members run different releases: {_groups(versions)}; finish the upgrade")
-    for section, groups in sorted(sections.items()):
-        if len(groups) > 1:
-            odd = min(groups.values(), key=len)
-            said.append(
-                f"the settings in [{section}] are not the same everywhere: {_names(odd)} differs from the others; "
-                "give all processes the same configuration and restart those that have the wrong one"
-            )
-    return said
-
-
-def skewed(members: Iterable[Member]) -> list[str]:
-    """Return a sentence for each host whose clock is far from the database's."""
-    worst: dict[str, float] = {}
-    for member in members:
-        skew = member.detail.get("clock_skew")
-        if isinstance(skew, int | float) and abs(skew) > max(MAX_SKEW, abs(worst.get(member.host, 0.0))):
-            worst[member.host] = float(skew)
-    return [skew_sentence(host, skew) for host, skew in sorted(worst.items())]
-
-
-def skew_sentence(host: str, skew: float) -> str:
-    """Return what a clock that is far from the database's means."""
-    side = "ahead of" if skew > 0 else "behind"
-    return (
-        f"the clock of {host} is {abs(skew):.1f} s {side} the database's; leases do not depend on it, logs do; "
-        "synchronize it (chrony, NTP)"
-    )
-
-
 def loops_of(member: Member) -> dict[str, str]:
     """Return the last sentence of each of the member's loops."""
     return {str(name): str(text) for name, text in _dict(member.detail.get("loops")).items()}
@@ -146,12 +104,3 @@ def loops_of(member: Member) -> dict[str, str]:
 
 def _dict(value: Any) -> dict[Any, Any]:
     return value if isinstance(value, dict) else {}
-
-
-def _groups(groups: Mapping[str, list[str]]) -> str:
-    return ", ".join(f"{key} ({_names(names)})" for key, names in sorted(groups.items()))
-
-
-def _names(names: list[str]) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more

@@ -101,7 +101,7 @@ def ensure_schema(settings: Settings, *, upgrade: bool) -> str:
         database_file.make_directory(database)
         database = msgspec.structs.replace(database, statement_timeout=_MIGRATION)
     elif file := database_file.missing(database):
-        raise SchemaError(f"the database's file {file} does not exist yet; run: ferroscope db upgrade")
+        raise SchemaError(f"the database's file {file} does not exist yet", "run: ferroscope db upgrade")
     with _explained():
         engine = dialect.build_engine(database)
     try:
@@ -109,7 +109,7 @@ def ensure_schema(settings: Settings, *, upgrade: bool) -> str:
         if found == migrate.HEAD:
             return found
         if not upgrade or is_foreign(found):
-            raise SchemaError("; ".join(schema_problem(found)))
+            raise SchemaError(*schema_problem(found))
         migrate.upgrade(engine)
         return migrate.HEAD
     finally:
@@ -137,10 +137,10 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except DatabaseUrlError as exc:
-        raise SetupError(f"[database] connection cannot be used: {exc}") from exc
+        raise SetupError(f"[database] connection cannot be used: {exc.summary}", exc.advice) from exc
     except ImportError as exc:
         extra = "mysql" if exc.name == "pymysql" else "postgresql"
         raise SetupError(
-            f"[database] connection needs the package {exc.name}, which is not installed; "
-            f"run: pip install 'ferroscope[{extra}]'"
+            f"[database] connection needs the Python package {exc.name}, which is not installed",
+            f"install Ferroscope with [{extra}], as in: pip install '.[{extra}]'",
         ) from exc

@@ -22,7 +22,7 @@ from ferroscope.boot.hosts import own_name
 from ferroscope.boot.pools import Address, PoolError, Range, overlap, parse
 from ferroscope.config.settings import BootSettings, PxeFilterSettings
 from ferroscope.domain.kernel_params import CALLBACK_PATH
-from ferroscope.runtime.check import Check
+from ferroscope.observe.finding import Finding
 
 _SECONDS: Final = 5.0
 # There where systemd runs the host; a unit that a package or an operator installed.
@@ -34,7 +34,7 @@ _UNITS: Final = tuple(
 _MADE: Final = "run: ferroscope pxe config --install, then restart dnsmasq"
 
 
-def examine(settings: BootSettings, gate: PxeFilterSettings, host: str | None = None) -> Iterator[Check]:
+def examine(settings: BootSettings, gate: PxeFilterSettings, host: str | None = None) -> Iterator[Finding]:
     """Yield the checks of this host; none at all where there are no boot hosts."""
     if not settings.hosts:
         return
@@ -42,22 +42,22 @@ def examine(settings: BootSettings, gate: PxeFilterSettings, host: str | None = 
     try:
         others = {name: dnsmasq.pools(settings, name) for name in settings.hosts}
     except PoolError as exc:
-        yield Check("boot ranges", "wrong", str(exc), "correct [boot] ranges")
+        yield Finding("boot-ranges", "wrong", str(exc), "correct [boot] ranges")
         return
     if not settings.ranges:
-        yield Check("boot ranges", "wrong", "boot hosts have no addresses to give", "set [boot] ranges")
+        yield Finding("boot-ranges", "wrong", "boot hosts have no addresses to give", "set [boot] ranges")
         return
     name = host or own_name(settings.hosts)
     try:
         mine = own(settings, name)
     except AddressError as exc:
-        yield Check("boot addresses", "wrong", str(exc), "correct it on all boot hosts")
+        yield Finding("boot-addresses", "wrong", str(exc), "correct it on all boot hosts")
         return
     parts = "; ".join(f"{one}: {', '.join(map(str, ranges))}" for one, ranges in others.items())
-    yield Check("boot ranges", "ok", f"each boot host has addresses of its own ({parts})")
+    yield Finding("boot-ranges", "ok", f"each boot host has addresses of its own ({parts})")
     if name not in settings.hosts:
         sentence = f"this host, {name}, is none of the boot hosts ({', '.join(settings.hosts)})"
-        yield Check("boot host", "note", sentence, "if it shall be one, add it to [boot] hosts, on all hosts")
+        yield Finding("boot-host", "note", sentence, "if it shall be one, add it to [boot] hosts, on all hosts")
         return
     del others[name]
     yield from _addresses(mine)
@@ -68,28 +68,30 @@ def examine(settings: BootSettings, gate: PxeFilterSettings, host: str | None = 
     yield from _files(settings)
 
 
-def _addresses(mine: Mapping[int, Address]) -> Iterator[Check]:
+def _addresses(mine: Mapping[int, Address]) -> Iterator[Finding]:
     wrong = ", ".join(str(address) for address in mine.values() if not _is_ours(address))
     if wrong:
         sentence = f"this host has no address {wrong}, to which [boot] addresses sends its machines"
         advice = "correct [boot] addresses, on all boot hosts; ip address shows what this host has"
-        yield Check("boot addresses", "wrong", sentence, advice)
+        yield Finding("boot-addresses", "wrong", sentence, advice)
 
 
-def _web(settings: BootSettings, gate: PxeFilterSettings) -> Iterator[Check]:
+def _web(settings: BootSettings, gate: PxeFilterSettings) -> Iterator[Finding]:
     if HOST not in settings.http_url:
         return
     url = urllib.parse.urlsplit(settings.http_url)
     port = url.port or {"http": 80, "https": 443}[url.scheme]
     if port not in gate.http_ports:
         sentence = f"port {port} of [boot] http_url is not guarded: every boot host serves every machine there"
-        yield Check("boot files", "note", sentence, f"add {port} to [pxe_filter] http_ports, on all boot hosts")
+        yield Finding("boot-files", "note", sentence, f"add {port} to [pxe_filter] http_ports, on all boot hosts")
 
 
-def _service() -> Iterator[Check]:
+def _service() -> Iterator[Finding]:
     if _SYSTEMD.is_dir() and not any(unit.exists() for unit in _UNITS):
         sentence = "there is no dnsmasq.service: nothing starts dnsmasq with this host, behind its gate"
-        yield Check("dnsmasq", "note", sentence, "Debian's package dnsmasq has it; dnsmasq-base has the program alone")
+        yield Finding(
+            "dnsmasq", "note", sentence, "Debian's package dnsmasq has it; dnsmasq-base has the program alone"
+        )
 
 
 def _is_ours(address: Address) -> bool:
@@ -102,41 +104,41 @@ def _is_ours(address: Address) -> bool:
     return True
 
 
-def interfaces(gate: PxeFilterSettings) -> Iterator[Check]:
+def interfaces(gate: PxeFilterSettings) -> Iterator[Finding]:
     """Yield a check where this host lacks one."""
     there = {name for _, name in socket.if_nameindex()}
     missing = [name for name in gate.interfaces if name not in there]
     if missing or not gate.interfaces:
         what = f"has no interface {', '.join(missing)}" if missing else "does not say on which interfaces machines boot"
-        yield Check("boot host", "wrong", f"this host {what}", "correct [pxe_filter] interfaces; ip link shows them")
+        yield Finding("boot-host", "wrong", f"this host {what}", "correct [pxe_filter] interfaces; ip link shows them")
 
 
 def _configuration(
     settings: BootSettings, gate: PxeFilterSettings, host: str, others: dict[str, tuple[Range, ...]]
-) -> Iterator[Check]:
+) -> Iterator[Finding]:
     path = Path(settings.dnsmasq_config)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as exc:
-        yield Check("dnsmasq", "wrong", f"{path} cannot be read: {getattr(exc, 'strerror', None) or exc}", _MADE)
+        yield Finding("dnsmasq", "wrong", f"{path} cannot be read: {getattr(exc, 'strerror', None) or exc}", _MADE)
         return
     yield _pools(path, text, others)
     yield _syntax(path)
     if text == dnsmasq.configuration(settings, gate, host):
-        yield Check("dnsmasq", "ok", f"{path} is what this configuration makes")
+        yield Finding("dnsmasq", "ok", f"{path} is what this configuration makes")
     else:
-        yield Check("dnsmasq", "note", f"{path} is not what this configuration makes", _MADE)
+        yield Finding("dnsmasq", "note", f"{path} is not what this configuration makes", _MADE)
 
 
-def _pools(path: Path, text: str, others: dict[str, tuple[Range, ...]]) -> Check:
+def _pools(path: Path, text: str, others: dict[str, tuple[Range, ...]]) -> Finding:
     """The addresses that are really given here must be nobody else's."""
     for found in _given(text):
         for name, ranges in others.items():
             for one in ranges:
                 if overlap(found, one):
                     said = f"{path} gives {found}, but {one} is the part of {name}: one address could be given twice"
-                    return Check("boot pools", "wrong", said, _MADE)
-    return Check("boot pools", "ok", f"no address that {path} gives is another host's")
+                    return Finding("boot-pools", "wrong", said, _MADE)
+    return Finding("boot-pools", "ok", f"no address that {path} gives is another host's")
 
 
 def _given(text: str) -> Iterator[Range]:
@@ -159,42 +161,42 @@ def _is_address(word: str) -> bool:
     return True
 
 
-def _syntax(path: Path) -> Check:
+def _syntax(path: Path) -> Finding:
     program = shutil.which("dnsmasq", path="/usr/sbin:/usr/bin:/usr/local/sbin:/sbin:/bin")
     if program is None:
-        return Check("dnsmasq", "wrong", "dnsmasq is not installed", "install it, Debian's package is dnsmasq")
+        return Finding("dnsmasq", "wrong", "dnsmasq is not installed", "install it, Debian's package is dnsmasq")
     command = [program, "--test", f"--conf-file={path}"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)  # noqa: S603
     except (OSError, subprocess.TimeoutExpired) as exc:
-        return Check("dnsmasq", "wrong", f"{program} cannot be run: {exc}", "see whether it works by hand")
+        return Finding("dnsmasq", "wrong", f"{program} cannot be run: {exc}", "see whether it works by hand")
     if done.returncode:
         said = (done.stderr.strip().splitlines() or ["it does not say why"])[-1]
-        return Check("dnsmasq", "wrong", f"dnsmasq does not take {path}: {said}", _MADE)
-    return Check("dnsmasq", "ok", f"dnsmasq takes {path}")
+        return Finding("dnsmasq", "wrong", f"dnsmasq does not take {path}: {said}", _MADE)
+    return Finding("dnsmasq", "ok", f"dnsmasq takes {path}")
 
 
-def _files(settings: BootSettings) -> Iterator[Check]:
+def _files(settings: BootSettings) -> Iterator[Finding]:
     root = Path(settings.tftp_root)
     needed = [settings.script, *(name for name in (settings.kernel, settings.ramdisk) if "://" not in name)]
     missing = [name for name in needed if not (root / name).is_file()]
     if missing:
         advice = f"the script comes from ferroscope pxe config --install; put kernel and ramdisk into {root}"
-        yield Check("boot files", "wrong", f"{root} lacks {', '.join(missing)}: no machine can boot", advice)
+        yield Finding("boot-files", "wrong", f"{root} lacks {', '.join(missing)}: no machine can boot", advice)
     else:
-        yield Check("boot files", "ok", f"{', '.join(needed)} are in {root}")
+        yield Finding("boot-files", "ok", f"{', '.join(needed)} are in {root}")
     loaders = [settings.loader_bios, settings.loader_x64, settings.loader_arm64]
     lacking = [name for name in loaders if not (root / name).is_file()]
     if lacking:
         sentence = f"{root} lacks {', '.join(lacking)}: machines of that kind whose firmware is not iPXE cannot boot"
-        yield Check("boot files", "note", sentence, "Debian has them in the package ipxe, in /usr/lib/ipxe")
+        yield Finding("boot-files", "note", sentence, "Debian has them in the package ipxe, in /usr/lib/ipxe")
 
 
-def _callback(settings: BootSettings) -> Check:
+def _callback(settings: BootSettings) -> Finding:
     url = urllib.parse.urlsplit(settings.callback_url)
     if url.scheme not in ("http", "https") or not url.hostname or not url.path.endswith(CALLBACK_PATH):
         sentence = f"[boot] callback_url is {settings.callback_url!r}, to which no ramdisk could post"
-        return Check("callback", "wrong", sentence, f"set it to http://HOST:6385{CALLBACK_PATH}")
+        return Finding("callback", "wrong", sentence, f"set it to http://HOST:6385{CALLBACK_PATH}")
     kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
     connection = kind(url.hostname, url.port, timeout=_SECONDS)
     path = url.path.removesuffix(CALLBACK_PATH) + "/healthcheck"
@@ -203,10 +205,12 @@ def _callback(settings: BootSettings) -> Check:
         status = connection.getresponse().status
     except (OSError, http.client.HTTPException) as exc:
         advice = "is the api running, and is there a way to it from here? Machines need one from the boot network"
-        return Check("callback", "wrong", f"{url.netloc} cannot be reached: {exc}", advice)
+        return Finding("callback", "wrong", f"{url.netloc} cannot be reached: {exc}", advice)
     finally:
         connection.close()
     if status != 200:
         sentence = f"{url.netloc} answers {status} to a health check, so that ramdisks may call back in vain"
-        return Check("callback", "wrong", sentence, "see the api's log; correct [boot] callback_url where it is wrong")
-    return Check("callback", "ok", f"ramdisks find the api at {settings.callback_url}")
+        return Finding(
+            "callback", "wrong", sentence, "see the api's log; correct [boot] callback_url where it is wrong"
+        )
+    return Finding("callback", "ok", f"ramdisks find the api at {settings.callback_url}")

@@ -17,9 +17,9 @@ from ferroscope.adapters.gate.ruleset import GateRules, ruleset
 from ferroscope.adapters.gate.tables import Tables
 from ferroscope.boot.hosts import own_name
 from ferroscope.config.settings import PxeFilterSettings, Settings
+from ferroscope.observe.finding import Finding
 from ferroscope.ports.gate import GateError
 from ferroscope.runtime import boot_checks
-from ferroscope.runtime.check import Check
 from ferroscope.runtime.life import StartError
 from ferroscope.runtime.pxe_filter import check
 from ferroscope.runtime.strangers import strangers
@@ -30,7 +30,7 @@ RULESETS: Final = Path("/etc/ferroscope")
 _BITS_OF_OTHERS: Final = stat.S_IROTH | stat.S_IXOTH
 
 
-def examine(settings: Settings, host: str | None = None, rulesets: Path = RULESETS) -> Iterator[Check]:
+def examine(settings: Settings, host: str | None = None, rulesets: Path = RULESETS) -> Iterator[Finding]:
     """Yield the checks of this host; none at all where it has no gate."""
     boot, gate = settings.boot, settings.pxe_filter
     if (host or own_name(boot.hosts)) not in boot.hosts if boot.hosts else not gate.interfaces:
@@ -38,7 +38,7 @@ def examine(settings: Settings, host: str | None = None, rulesets: Path = RULESE
     try:
         check(settings)
     except StartError as exc:
-        yield Check("pxe gate", "wrong", f"the pxe-filter cannot start: {exc}", "correct [pxe_filter]")
+        yield Finding("pxe-gate", "wrong", f"the pxe-filter cannot start: {exc}", "correct [pxe_filter]")
         return
     if not boot.hosts:  # else that is looked at with what boot hosts serve
         yield from boot_checks.interfaces(gate)
@@ -48,7 +48,7 @@ def examine(settings: Settings, host: str | None = None, rulesets: Path = RULESE
     yield from _closed(gate, rulesets)
 
 
-def _nftables(gate: PxeFilterSettings) -> Iterator[Check]:
+def _nftables(gate: PxeFilterSettings) -> Iterator[Finding]:
     tables, rules = Tables(timeout=gate.command_timeout), rules_of(gate)
     if not tables.present():
         yield _lacks(["nft"], "nftables")
@@ -59,34 +59,34 @@ def _nftables(gate: PxeFilterSettings) -> Iterator[Check]:
         yield _unseen(exc)
 
 
-def _iptables(gate: PxeFilterSettings) -> Iterator[Check]:
+def _iptables(gate: PxeFilterSettings) -> Iterator[Finding]:
     chains = Chains(rules_of(gate), timeout=gate.command_timeout)
     if missing := chains.missing():
         yield _lacks(missing, "iptables")
         return
     if not Command("ipset", package="ipset", timeout=gate.command_timeout).present():
         sentence = "ipset is not installed: a watchdog closes the gate instead of the kernel"
-        yield Check("pxe programs", "note", sentence, "install the package ipset")
+        yield Finding("pxe-programs", "note", sentence, "install the package ipset")
     try:
         yield _in_place(all(chains.jumps(name) for name in FAMILIES), f"the chain {chains.gate} of iptables")
     except GateError as exc:
         yield _unseen(exc)
 
 
-def _dnsmasq(gate: PxeFilterSettings) -> Iterator[Check]:
+def _dnsmasq(gate: PxeFilterSettings) -> Iterator[Finding]:
     if not Command("dnsmasq", package="dnsmasq", timeout=gate.command_timeout).present():
         yield _lacks(["dnsmasq"], "dnsmasq")
     path = Path(gate.dhcp_hostsdir)
     closed = [one for one in (path, *path.absolute().parents) if one.is_dir() and not _open_to_others(one, one == path)]
     if not path.is_dir():
         advice = f"make it, for the gate's user to write and dnsmasq's to read: install -d -o ferroscope -m 0755 {path}"
-        yield Check("host files", "wrong", f"the directory {path} is not there, and dnsmasq does not start", advice)
+        yield Finding("host-files", "wrong", f"the directory {path} is not there, and dnsmasq does not start", advice)
     elif closed:
         sentence = f"dnsmasq's user may not read {path}: what the gate writes there has no effect"
         bits = "a+rx" if closed[0] == path else "a+x"
-        yield Check("host files", "wrong", sentence, f"chmod {bits} {closed[0]}; then restart dnsmasq")
+        yield Finding("host-files", "wrong", sentence, f"chmod {bits} {closed[0]}; then restart dnsmasq")
     else:
-        yield Check("host files", "ok", f"{path} is there and can be read by dnsmasq")
+        yield Finding("host-files", "ok", f"{path} is there and can be read by dnsmasq")
 
 
 def _open_to_others(path: Path, whole: bool) -> bool:
@@ -94,41 +94,43 @@ def _open_to_others(path: Path, whole: bool) -> bool:
     return path.stat().st_mode & wanted == wanted
 
 
-def _noop(gate: PxeFilterSettings) -> Iterator[Check]:
+def _noop(gate: PxeFilterSettings) -> Iterator[Finding]:
     if gate.backends == ("noop",):
         sentence = "[pxe_filter] backends is noop: the gate takes part in the election and guards nothing"
-        yield Check("pxe gate", "note", sentence, "name a backend that guards, such as nftables")
+        yield Finding("pxe-gate", "note", sentence, "name a backend that guards, such as nftables")
 
 
 _BACKENDS: Final = {"nftables": _nftables, "iptables": _iptables, "dnsmasq": _dnsmasq, "noop": _noop}
 
 
-def _in_place(there: bool, what: str) -> Check:
+def _in_place(there: bool, what: str) -> Finding:
     if there:
-        return Check("pxe gate", "ok", f"the gate stands in front of this host's services ({what})")
+        return Finding("pxe-gate", "ok", f"the gate stands in front of this host's services ({what})")
     sentence = f"this host has no gate yet ({what} is not there): a DHCP service here answers everybody"
-    return Check("pxe gate", "note", sentence, "start ferroscope-pxe-closed.service and the pxe-filter before dnsmasq")
+    return Finding(
+        "pxe-gate", "note", sentence, "start ferroscope-pxe-closed.service and the pxe-filter before dnsmasq"
+    )
 
 
-def _lacks(programs: list[str], package: str) -> Check:
+def _lacks(programs: list[str], package: str) -> Finding:
     sentence = f"this host lacks {', '.join(programs)}, so that the pxe-filter cannot close its gate, nor start"
-    return Check("pxe programs", "wrong", sentence, f"install the package {package}")
+    return Finding("pxe-programs", "wrong", sentence, f"install the package {package}")
 
 
-def _unseen(exc: GateError) -> Check:
-    return Check("pxe gate", "note", f"whether the gate is in place could not be seen: {exc}", "ask as root")
+def _unseen(exc: GateError) -> Finding:
+    return Finding("pxe-gate", "note", f"whether the gate is in place could not be seen: {exc}", "ask as root")
 
 
-def _strangers(gate: PxeFilterSettings) -> Iterator[Check]:
+def _strangers(gate: PxeFilterSettings) -> Iterator[Finding]:
     try:
         for one in strangers(gate):
-            yield Check("pxe gate", "wrong" if one.interfaces else "note", one.sentence, one.advice)
+            yield Finding("pxe-gate", "wrong" if one.interfaces else "note", one.sentence, one.advice)
     except GateError as exc:
         if "nftables" not in gate.backends:  # else that was said before
             yield _unseen(exc)
 
 
-def _closed(gate: PxeFilterSettings, rulesets: Path) -> Iterator[Check]:
+def _closed(gate: PxeFilterSettings, rulesets: Path) -> Iterator[Finding]:
     """The ruleset of this network, or the only one."""
     own = rulesets / f"pxe-closed-{gate.network}.nft"
     path, rules = own if own.exists() else rulesets / "pxe-closed.nft", rules_of(gate)
@@ -136,21 +138,23 @@ def _closed(gate: PxeFilterSettings, rulesets: Path) -> Iterator[Check]:
     try:
         text = path.read_text(encoding="utf-8") if path.exists() else None
     except (OSError, UnicodeDecodeError) as exc:
-        yield Check("pxe ruleset", "note", f"{path} cannot be read: {getattr(exc, 'strerror', None) or exc}", make)
+        yield Finding("pxe-ruleset", "note", f"{path} cannot be read: {getattr(exc, 'strerror', None) or exc}", make)
         return
     if "nftables" not in gate.backends:
         if text is not None and _is_of(text, rules):
             sentence = f"{path} closes a gate that nobody opens: nftables is not in [pxe_filter] backends"
-            yield Check("pxe ruleset", "wrong", sentence, "disable ferroscope-pxe-closed.service, and delete the file")
+            yield Finding(
+                "pxe-ruleset", "wrong", sentence, "disable ferroscope-pxe-closed.service, and delete the file"
+            )
     elif text is None:
-        yield Check("pxe ruleset", "note", f"there is no {path}: nothing closes this host while it starts", make)
+        yield Finding("pxe-ruleset", "note", f"there is no {path}: nothing closes this host while it starts", make)
     elif text == ruleset(rules):
-        yield Check("pxe ruleset", "ok", f"{path} is what this configuration makes")
+        yield Finding("pxe-ruleset", "ok", f"{path} is what this configuration makes")
     elif _is_of(text, rules):
-        yield Check("pxe ruleset", "note", f"{path} is not what this configuration makes", make)
+        yield Finding("pxe-ruleset", "note", f"{path} is not what this configuration makes", make)
     else:
         sentence = f"{path} does not close the gate of the network {gate.network}, but another one or none"
-        yield Check("pxe ruleset", "wrong", sentence, make)
+        yield Finding("pxe-ruleset", "wrong", sentence, make)
 
 
 def _is_of(text: str, rules: GateRules) -> bool:

@@ -278,4 +278,4 @@ def _listener(host: str, option: str, port: int) -> socket.socket:
             if exc.errno == errno.EADDRINUSE
             else f"correct [api] host or {option}"
         )
-        raise SetupError(f"cannot listen on {host} port {port}: {exc.strerror or exc}; {advice}") from exc
+        raise SetupError(f"cannot listen on {host} port {port}: {exc.strerror or exc}", advice) from exc

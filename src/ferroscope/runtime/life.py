@@ -19,7 +19,12 @@ class StartError(Exception):
 
 
 class SetupError(Exception):
-    """Something is configured that cannot work; the message says what and what is possible."""
+    """Something is configured that cannot work: ``summary`` says what, ``advice`` what to do; the message has both."""
+
+    def __init__(self, summary: str, advice: str = "") -> None:
+        super().__init__(f"{summary}; {advice}" if advice else summary)
+        self.summary = summary
+        self.advice = advice
 
 
 def process_name(role: str) -> str:

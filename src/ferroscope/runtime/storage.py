@@ -46,7 +46,10 @@ def build_shelves(settings: Settings, stop: StopFlag) -> Mapping[str, ObjectStor
         try:
             shelves["swift"] = SwiftStore(settings.swift, patience)
         except ImportError as exc:
-            raise SetupError(f"[swift] needs the package {exc.name}: pip install 'ferroscope[swift]'") from exc
+            raise SetupError(
+                f"[swift] needs the Python package {exc.name}, which is not installed",
+                "install Ferroscope with [swift]",
+            ) from exc
     if storage.backend in ("s3", "swift") and storage.backend not in shelves:
         option = "endpoint" if storage.backend == "s3" else "auth_url"
         raise SetupError(f"[storage] backend is {storage.backend}, but [{storage.backend}] {option} is not set")

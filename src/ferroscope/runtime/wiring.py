@@ -84,7 +84,9 @@ def build_drivers(settings: Settings, stop: StopFlag | None = None) -> Mapping[s
     }
     unknown = [name for name in settings.drivers.enabled if name not in known]
     if unknown:
-        raise SetupError(f"[drivers] enabled has the unknown driver {unknown[0]!r}; there are: {', '.join(known)}")
+        raise SetupError(
+            f"[drivers] enabled has the unknown driver {unknown[0]!r}", f"the drivers are: {', '.join(known)}"
+        )
     _check_discovery(settings)
     return {name: known[name]() for name in settings.drivers.enabled}
 
@@ -96,18 +98,19 @@ def _check_discovery(settings: Settings) -> None:
         return
     if not discovered.driver:
         raise SetupError(
-            "[auto_discovery] driver is not set: it is the driver that discovered nodes get; "
-            f"set it to one of [drivers] enabled: {', '.join(settings.drivers.enabled)}"
+            "[auto_discovery] driver is not set: it is the driver that discovered nodes get",
+            f"set it to one of [drivers] enabled: {', '.join(settings.drivers.enabled)}",
         )
     if discovered.driver not in settings.drivers.enabled:
         raise SetupError(
-            f"[auto_discovery] driver is {discovered.driver!r}, which [drivers] enabled does not have; "
-            f"it has: {', '.join(settings.drivers.enabled)}"
+            f"[auto_discovery] driver is {discovered.driver!r}, which [drivers] enabled does not have",
+            f"it has: {', '.join(settings.drivers.enabled)}",
         )
     if settings.registry.url:
         raise SetupError(
             "[auto_discovery] enabled does not go with [registry] url: nodes that the registry there does not track "
-            "are deleted here; leave one of the two out"
+            "are deleted here",
+            "leave one of the two out",
         )
 
 

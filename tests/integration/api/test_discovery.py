@@ -78,7 +78,7 @@ def test_an_unknown_machine_becomes_a_node_that_waits_in_the_inbox(make: Make) -
     assert json.loads(stored["inventory"]) == body["inventory"]
     assert json.loads(stored["unprocessed"])["auto_discovered"] is True
     problems = service.bare_metal.get("/v1/status").json["problems"]
-    assert any("ferroscope node inbox" in problem for problem in problems)
+    assert [one["verdict"] for one in problems if one["code"] == "inbox"] == ["note"]
     shown = service.bare_metal.get(f"/v1/nodes/{node.uuid}").json
     assert (shown["auto_discovered"], shown["inbox"], shown["provision_state"]) == (True, True, "enroll")
 

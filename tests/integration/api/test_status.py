@@ -7,11 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from ferroscope.adapters.fake.bmc import FakeBmc
 from ferroscope.config.settings import LeaseSettings, Settings
 from ferroscope.domain.gate import GateRecord
 from ferroscope.domain.model import Member
 from ferroscope.observe import party
-from tests.integration.api.service import Service
+from ferroscope.runtime import wiring
+from tests.integration.api.service import DRIVERS, Service
 from tests.support import examples
 
 
@@ -35,7 +37,9 @@ def test_an_empty_service_says_what_it_lacks(everywhere: Service) -> None:
     assert status["database"]["schema"] == status["database"]["schema_needed"]
     assert abs(status["database"]["clock_skew"]) < 1
     assert (status["members"], status["leases"], status["queue"], status["nodes"]) == ([], [], [], {})
-    assert status["problems"] == ["no worker is alive; start one: ferroscope worker"]
+    assert [(one["code"], one["verdict"], one["advice"]) for one in status["problems"]] == [
+        ("no-worker", "wrong", "start one: ferroscope worker")
+    ]
 
 
 def test_members_are_shown_with_their_loops_and_ages(everywhere: Service) -> None:
@@ -76,7 +80,7 @@ def test_leases_are_shown_with_the_members_name_and_without_the_term(service: Se
 
 
 @pytest.mark.parametrize("what", ["dead", "drift", "skew"])
-def test_what_is_wrong_is_said_in_a_sentence(service: Service, what: str) -> None:
+def test_what_is_wrong_has_a_code_and_what_to_do(service: Service, what: str) -> None:
     _beat(service, examples.member("good", detail=_told()))
     told = {
         "dead": _told(),
@@ -85,9 +89,41 @@ def test_what_is_wrong_is_said_in_a_sentence(service: Service, what: str) -> Non
     }[what]
     bad = msgspec.structs.replace(examples.member("bad", detail=told), host="bad-host")
     _beat(service, bad, ttl=0.0 if what == "dead" else 60.0)
-    (said,) = _status(service)["problems"]
-    expected = {"dead": "counts as dead", "drift": "[lease] are not the same", "skew": "90.0 s ahead"}[what]
-    assert expected in said
+    (found,) = _status(service)["problems"]
+    code, words = {
+        "dead": ("member-dead", "worker@bad-host:42"),
+        "drift": ("settings-differ", "[lease]"),
+        "skew": ("clock-skew", "90.0 s ahead"),
+    }[what]
+    assert (found["code"], found["verdict"]) == (code, "wrong")
+    assert words in found["summary"]
+    assert found["advice"]
+
+
+def test_a_dead_member_whose_successor_lives_is_forgotten(everywhere: Service) -> None:
+    def beat(ident: str, ttl: float) -> None:
+        _beat(everywhere, examples.member(ident, detail=_told() | {"heartbeat": 0.0}), ttl=ttl)
+
+    for number in range(5):  # a soak: each was killed, and started again
+        beat(f"dead-{number}", ttl=0.0)
+        everywhere.stop.wait(0.01)
+    assert [one["code"] for one in _status(everywhere)["problems"]] == ["no-worker", "member-dead"]
+    beat("alive", ttl=60.0)
+    status = _status(everywhere)
+    assert status["problems"] == []
+    assert [(member["id"], member["alive"]) for member in status["members"]] == [("alive", True)]
+
+
+def test_an_api_that_no_ramdisk_can_reach_is_worth_knowing_where_there_are_real_machines(service: Service) -> None:
+    _beat(service, examples.member("worker-1", detail=_told()))
+    service.enrol(driver="sim")
+    assert _status(service)["problems"] == []
+    service.store.write(lambda tx: tx.nodes.add(examples.node(driver="redfish")))
+    app = wiring.build_app(service.settings, service.backend, DRIVERS | {"redfish": FakeBmc()}, process="api")
+    client = service.client()
+    client._client.app = app
+    (found,) = client.get("/v1/status").json["problems"]
+    assert (found["code"], found["verdict"]) == ("api-on-loopback", "note")
 
 
 def test_gates_are_shown_by_network_and_one_that_is_open_nowhere_is_a_problem(everywhere: Service) -> None:
@@ -118,4 +154,5 @@ def test_gates_are_shown_by_network_and_one_that_is_open_nowhere_is_a_problem(ev
     assert (second["network"], second["open"], second["holder"]) == ("rack-b", False, None)
     assert (third["network"], third["open"], third["host"]) == ("rack-c", False, None)
     (problem,) = status["problems"]
-    assert "network rack-c is open nowhere" in problem
+    assert problem["code"] == "gate-closed"
+    assert "rack-c" in problem["summary"]

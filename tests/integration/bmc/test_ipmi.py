@@ -122,7 +122,7 @@ def test_a_bmc_that_never_answers_ends_by_the_deadline(bmc_at: Simulator) -> Non
 def test_a_missing_ipmitool_is_said(bmc_at: Simulator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tool, "PROGRAM", "no-such-ipmitool")
     error = fails(lambda: IpmiBmc().get_power(bmc_at.node()), within=1)
-    assert (error.transient, error.reason) == (False, Reason.DRIVER_UNKNOWN)
+    assert (error.transient, error.reason) == (False, Reason.DRIVER_INCOMPLETE)
     assert "apt-get install" in str(error)
 
 

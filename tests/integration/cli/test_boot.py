@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 from pathlib import Path
 
@@ -12,11 +13,11 @@ from ferroscope.cli.client import Api
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.main import main
 from ferroscope.config.options import load
+from ferroscope.observe.finding import Finding
 from ferroscope.runtime import boot_checks
-from ferroscope.runtime.check import Check
 
 
-def _examine(file: str, host: str) -> list[Check]:
+def _examine(file: str, host: str) -> list[Finding]:
     settings = load([file])
     return list(boot_checks.examine(settings.boot, settings.pxe_filter, host))
 
@@ -50,10 +51,10 @@ class Site:
         assert result.exit_code == check, result.output
         return result.output
 
-    def examine(self) -> dict[str, Check]:
+    def examine(self) -> dict[str, Finding]:
         """Return the checks that are not ok, by name."""
         found = _examine(self.write(), "boot1")
-        return {check.name: check for check in found if check.verdict != "ok"}
+        return {check.code: check for check in found if check.verdict != "ok"}
 
 
 @pytest.fixture
@@ -127,15 +128,15 @@ def test_without_boot_hosts_nothing_is_checked(site: Site) -> None:
 
 def test_addresses_that_this_host_has_not_or_that_are_missing_are_found(ready: Site) -> None:
     ready.options["addresses"] = "boot1 192.0.2.1 fd00::1, boot2 fd00::2"
-    assert ready.examine()["boot addresses"].sentence.startswith("this host has no address 192.0.2.1, fd00::1")
+    assert ready.examine()["boot-addresses"].summary.startswith("this host has no address 192.0.2.1, fd00::1")
     ready.options["addresses"] = "boot1 ::1"
-    assert "no IPv6 address of boot2" in ready.examine()["boot addresses"].sentence
+    assert "no IPv6 address of boot2" in ready.examine()["boot-addresses"].summary
 
 
 def test_a_web_server_on_boot_hosts_whose_port_is_not_guarded_is_noted(ready: Site) -> None:
     ready.options["http_url"] = "http://{host}:8080/"
     ready.config("--host", "boot1", "--install")
-    assert (ready.examine()["boot files"].verdict, ready.examine()["boot files"].advice) == (
+    assert (ready.examine()["boot-files"].verdict, ready.examine()["boot-files"].advice) == (
         "note",
         "add 8080 to [pxe_filter] http_ports, on all boot hosts",
     )
@@ -151,7 +152,7 @@ def test_a_dnsmasq_without_a_service_is_noted_where_systemd_runs_the_host(
     monkeypatch.setattr(boot_checks, "_SYSTEMD", tmp_path / "nowhere")
     assert ready.examine() == {}
     monkeypatch.setattr(boot_checks, "_SYSTEMD", tmp_path)
-    assert ready.examine()["dnsmasq"].sentence.startswith("there is no dnsmasq.service")
+    assert ready.examine()["dnsmasq"].summary.startswith("there is no dnsmasq.service")
     unit.touch()
     assert ready.examine() == {}
 
@@ -159,13 +160,13 @@ def test_a_dnsmasq_without_a_service_is_noted_where_systemd_runs_the_host(
 def test_addresses_of_another_host_in_the_file_of_this_one_are_found(ready: Site) -> None:
     ready.config("--host", "boot2", "--directory", str(ready.dnsmasq.parent))
     found = ready.examine()
-    assert found["boot pools"].verdict == "wrong"
-    assert "127.0.0.15-127.0.0.19 is the part of boot2" in found["boot pools"].sentence
+    assert found["boot-pools"].verdict == "wrong"
+    assert "127.0.0.15-127.0.0.19 is the part of boot2" in found["boot-pools"].summary
 
 
 def test_a_file_that_dnsmasq_does_not_take_is_found_with_its_words(ready: Site) -> None:
     ready.dnsmasq.write_text(ready.dnsmasq.read_text() + "dhcp-rage=1\n")
-    wrong = [check.sentence for check in _examine(ready.write(), "boot1")]
+    wrong = [check.summary for check in _examine(ready.write(), "boot1")]
     assert any("dnsmasq does not take" in sentence and "bad option" in sentence for sentence in wrong)
 
 
@@ -176,10 +177,10 @@ def test_a_file_of_an_older_configuration_is_noted(ready: Site) -> None:
 
 def test_files_that_machines_would_ask_for_in_vain_are_found(ready: Site) -> None:
     (ready.root / "ipa.kernel").unlink()
-    assert "lacks ipa.kernel" in ready.examine()["boot files"].sentence
+    assert "lacks ipa.kernel" in ready.examine()["boot-files"].summary
     (ready.root / "ipa.kernel").touch()
     (ready.root / "ipxe.efi").unlink()
-    assert (ready.examine()["boot files"].verdict, ready.examine()["boot files"].sentence[-40:]) == (
+    assert (ready.examine()["boot-files"].verdict, ready.examine()["boot-files"].summary[-40:]) == (
         "note",
         "kind whose firmware is not iPXE cannot boot"[-40:],
     )
@@ -194,14 +195,37 @@ def test_files_that_machines_would_ask_for_in_vain_are_found(ready: Site) -> Non
 )
 def test_a_callback_that_cannot_arrive_is_found(ready: Site, url: str, why: str) -> None:
     ready.options["callback_url"] = url
-    assert why in ready.examine()["callback"].sentence
+    assert why in ready.examine()["callback"].summary
 
 
 def test_a_host_that_is_no_boot_host_is_told_so_and_no_more(ready: Site) -> None:
     *_, last = _examine(ready.write(), "api1")
-    assert (last.name, last.verdict) == ("boot host", "note")
+    assert (last.code, last.verdict) == ("boot-host", "note")
 
 
 def test_an_interface_that_is_not_there_is_found(ready: Site) -> None:
     ready.interfaces = "lo,nowhere0"
-    assert "no interface nowhere0" in ready.examine()["boot host"].sentence
+    assert "no interface nowhere0" in ready.examine()["boot-host"].summary
+
+
+@pytest.mark.parametrize(
+    ("host", "url", "warned"),
+    [
+        ("localhost", "http://127.0.0.1:6385", True),
+        ("localhost", "http://{own}:6385", True),
+        ("{own}", "http://{own}:6385", False),
+        ("localhost", "http://{own}:80", False),
+        ("localhost", "http://192.0.2.1:6385", False),
+    ],
+)
+def test_a_callback_url_that_machines_cannot_reach_is_warned_of(ready: Site, host: str, url: str, warned: bool) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))  # sends nothing
+        own = probe.getsockname()[0]
+    ready.options["callback_url"] = url.format(own=own) + "/v1/continue_inspection"
+    file = ready.write()
+    with Path(file).open("a") as more:
+        more.write(f"[api]\nhost = {host.format(own=own)}\n")
+    result = CliRunner().invoke(main, ["pxe", "config", "-c", file, "--host", "boot1"])
+    assert result.exit_code == 0
+    assert ("Warning: " in result.stderr) is warned

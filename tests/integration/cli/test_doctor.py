@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import shutil
 import socket
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,7 @@ class Doctor:
             for section, options in self.settings.items()
         )
         self._file.write_text("".join(sections))
+        self._file.chmod(0o600)
         return str(self._file)
 
     def __call__(self, *, check: int) -> dict[str, dict[str, str]]:
@@ -47,7 +50,7 @@ class Doctor:
         result = CliRunner().invoke(main, ["doctor", "-c", self.file, "-o", "json"])
         assert result.exit_code == check, result.output
         assert "Traceback" not in result.output
-        return {row["name"]: row for row in json.loads(result.stdout)["checks"]}
+        return {row["code"]: row for row in json.loads(result.stdout)["checks"]}
 
 
 @pytest.fixture
@@ -58,23 +61,23 @@ def doctor(tmp_path: Path, sqlite_url: str) -> Doctor:
 
 def test_what_is_misspelt_is_mentioned(doctor: Doctor) -> None:
     doctor.settings["api"]["hots"] = "x"
-    found = doctor(check=Exit.OK)["configuration"]
+    found = doctor(check=Exit.OK)["misspelt"]
     assert found["verdict"] == "note"
-    assert found["sentence"].endswith("[api] has no option hots")
+    assert found["summary"].endswith("[api] has no option hots")
     assert found["advice"] == "did you mean host?"
 
 
 def test_settings_that_contradict_each_other_are_wrong(doctor: Doctor) -> None:
     doctor.settings["worker"] = {"heartbeat_interval": 20}
     found = doctor(check=Exit.FAILURE)["configuration"]
-    assert "member_ttl must be at least 2 * heartbeat_interval" in found["sentence"]
+    assert "member_ttl must be at least 2 * heartbeat_interval" in found["summary"]
 
 
 def test_an_installation_that_is_right_has_nothing_wrong(tmp_path: Path, database_url: str) -> None:
     found = Doctor(tmp_path, database_url)(check=Exit.OK)
     assert set(found) >= {"configuration", "drivers", "hooks", "port", "database", "schema", "clock", "writing"}
     assert {row["verdict"] for row in found.values()} == {"ok", "note"}
-    assert found["members"]["sentence"] == "no worker is alive"
+    assert found["no-worker"]["verdict"] == "note"
 
 
 def test_each_check_is_one_sentence_for_people(doctor: Doctor) -> None:
@@ -90,8 +93,8 @@ def test_a_running_service_is_found_healthy(running: Shell, tmp_path: Path) -> N
     del doctor.settings["database"]
     doctor.settings["database"] = {"connection": f"sqlite:///{tmp_path / 'other.db'}"}
     found = doctor(check=Exit.FAILURE)
-    assert "healthy" in found["port"]["sentence"]
-    assert "an api answers on this host, but the file" in found["database"]["sentence"]
+    assert found["port-served"]["verdict"] == "ok"
+    assert "an api answers on this host, but the file" in found["database"]["summary"]
     assert not (tmp_path / "other.db").exists()
 
 
@@ -100,7 +103,7 @@ def test_a_database_that_does_not_answer_is_said_without_its_password(doctor: Do
     doctor.settings["database"]["connection"] = url
     found = doctor(check=Exit.FAILURE)
     assert found["database"]["verdict"] == "wrong"
-    assert "inspection at 127.0.0.1" in found["database"]["sentence"]
+    assert "inspection at 127.0.0.1" in found["database"]["summary"]
     shown = CliRunner().invoke(main, ["doctor", "-c", doctor.file]).output
     assert "hunter2" not in shown
     assert "1 of " in shown
@@ -120,9 +123,9 @@ def test_a_file_that_others_may_read_is_noted(tmp_path: Path) -> None:
     doctor = Doctor(tmp_path, f"sqlite:///{file}")
     ensure_schema(load([doctor.file]), upgrade=True)
     assert {path.stat().st_mode & 0o777 for path in tmp_path.glob("made.db*")} == {0o600}
-    assert "database file" not in doctor(check=Exit.OK)
+    assert "database-file" not in doctor(check=Exit.OK)
     file.chmod(0o640)
-    found = doctor(check=Exit.OK)["database file"]
+    found = doctor(check=Exit.OK)["database-file"]
     assert found["verdict"] == "note"
     assert "chmod" in found["advice"]
 
@@ -154,7 +157,7 @@ def test_a_setting_that_cannot_work_is_named(doctor: Doctor, section: str, optio
     doctor.settings[section] = {option: value}
     found = doctor(check=Exit.FAILURE)[check]
     assert found["verdict"] == "wrong"
-    assert value.rpartition(",")[2] in found["sentence"]
+    assert value.rpartition(",")[2] in found["summary"]
 
 
 def test_a_port_that_somebody_else_has_is_wrong(doctor: Doctor) -> None:
@@ -162,13 +165,51 @@ def test_a_port_that_somebody_else_has_is_wrong(doctor: Doctor) -> None:
         other.listen(1)
         doctor.settings["api"]["bare_metal_port"] = other.getsockname()[1]
         found = doctor(check=Exit.FAILURE)
-    assert found["port"]["verdict"] == "wrong"
-    assert "no api answers there" in found["port"]["sentence"]
+    assert found["port-taken"]["verdict"] == "wrong"
 
 
-def test_members_with_other_settings_or_a_wrong_clock_are_wrong_and_dead_ones_are_noted(
-    doctor: Doctor, sqlite_url: str
+def test_a_port_that_an_api_has_on_another_address_is_not_free(running: Shell, doctor: Doctor) -> None:
+    doctor.settings["api"] = {
+        "host": "::", "bare_metal_port": int(running.url.rpartition(":")[2]), "introspection_port": 0,
+    }  # fmt: skip
+    found = doctor(check=Exit.OK)
+    assert "port" not in found
+    assert found["port-served"]["verdict"] == "ok"
+
+
+@pytest.mark.parametrize(("mode", "verdict"), [(0o644, "wrong"), (0o640, "note"), (0o600, None)])
+def test_a_configuration_file_with_a_password_that_others_may_read(doctor: Doctor, mode: int, verdict: str) -> None:
+    doctor.settings["swift"] = {"password": "hunter2"}
+    file = Path(doctor.file)
+    file.chmod(mode)
+    result = CliRunner().invoke(main, ["doctor", "-c", str(file), "-o", "json"])
+    found = {row["code"]: row["verdict"] for row in json.loads(result.stdout)["checks"]}
+    assert found.get("configuration-file") == verdict
+    assert "hunter2" not in result.output
+
+
+def test_a_driver_that_lacks_its_package_or_its_program_is_named(
+    doctor: Doctor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    found_spec, found_program = importlib.util.find_spec, shutil.which
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "sushy" else found_spec(name))
+    monkeypatch.setattr(shutil, "which", lambda name: None if name == "ipmitool" else found_program(name))
+    result = CliRunner().invoke(main, ["doctor", "-c", doctor.file, "-o", "json"])
+    assert result.exit_code == Exit.FAILURE
+    rows = json.loads(result.stdout)["checks"]
+    found = [(row["verdict"], row["summary"].split()[2]) for row in rows if row["code"] == "driver-incomplete"]
+    assert found == [("wrong", "redfish"), ("note", "ipmi")]
+    assert "drivers" not in {row["code"] for row in rows}
+
+
+@pytest.mark.parametrize(("host", "told"), [("localhost", True), ("127.0.0.1,192.0.2.1", False)])
+def test_an_api_that_ramdisks_cannot_reach_is_noted(doctor: Doctor, host: str, told: bool) -> None:
+    doctor.settings["api"] |= {"host": host, "bare_metal_port": free_port()}
+    result = CliRunner().invoke(main, ["doctor", "-c", doctor.file, "-o", "json"])
+    assert ("api-on-loopback" in {row["code"] for row in json.loads(result.stdout)["checks"]}) is told
+
+
+def test_members_with_other_settings_or_a_wrong_clock_and_dead_ones_are_wrong(doctor: Doctor, sqlite_url: str) -> None:
     told = party.about(load([doctor.file]), ["worker"], "0003", skew=0.0, loops={})
     service = Service(sqlite_url)
 
@@ -179,19 +220,18 @@ def test_members_with_other_settings_or_a_wrong_clock_are_wrong_and_dead_ones_ar
     try:
         beat("good")
         found = doctor(check=Exit.OK)
-        assert (found["drift"]["verdict"], found["members"]["verdict"]) == ("ok", "ok")
+        assert {found["drift"]["verdict"], found["members"]["verdict"]} == {"ok"}
         assert found["leases"]["verdict"] == "note", "nobody leads"
         service.store.write(lambda tx: tx.leases.acquire("periodic/timeouts", "good", 60.0))
         assert doctor(check=Exit.OK)["leases"]["verdict"] == "ok"
         beat("dead", ttl=0.0)
-        shown = CliRunner().invoke(main, ["doctor", "-c", doctor.file]).output
-        assert "NOTE" in shown
-        assert "worker@dead:42 has not been heard of" in shown
+        found = doctor(check=Exit.FAILURE)["member-dead"]
+        assert found["summary"].startswith("worker@dead:42 ")
         beat("odd", settings=told["settings"] | {"lease": "0"})
-        assert "[lease]" in doctor(check=Exit.FAILURE)["drift"]["sentence"]
+        assert "[lease]" in doctor(check=Exit.FAILURE)["settings-differ"]["summary"]
         beat("odd", clock_skew=-30.0)
-        found = doctor(check=Exit.FAILURE)
-        assert "clock of odd is 30.0 s behind" in found["drift"]["sentence"]
-        assert "chrony" in found["drift"]["advice"]
+        found = doctor(check=Exit.FAILURE)["clock-skew"]
+        assert "clock of odd is 30.0 s behind" in found["summary"]
+        assert "chrony" in found["advice"]
     finally:
         service.close()

@@ -21,18 +21,18 @@ def test_nothing_is_said_of_what_exists(tmp_path: Path) -> None:
 
 def test_a_misspelt_option_is_named_with_the_closest_one(tmp_path: Path) -> None:
     (said,) = warnings(written(tmp_path, "[worker]\nreboot_throtle = 2\n"))
-    assert said.endswith("[worker] has no option reboot_throtle; did you mean reboot_throttle?")
+    assert str(said).endswith("[worker] has no option reboot_throtle; did you mean reboot_throttle?")
 
 
 def test_a_misspelt_section_is_named_with_the_closest_one(tmp_path: Path) -> None:
     (said,) = warnings(written(tmp_path, "[workers]\nthreads = 2\n"))
-    assert said.endswith("there is no section [workers]; did you mean [worker]?")
+    assert str(said).endswith("there is no section [workers]; did you mean [worker]?")
 
 
 def test_a_misspelt_variable_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OS_WORKER__THREDS", "2")
     monkeypatch.setenv("OS_AUTH_URL", "http://elsewhere")
-    assert warnings(written(tmp_path, "")) == [
+    assert [str(said) for said in warnings(written(tmp_path, ""))] == [
         "OS_WORKER__THREDS: [worker] has no option threds; did you mean threads?"
     ]
 

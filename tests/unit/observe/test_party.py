@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 
+from ferroscope.config.options import load
 from ferroscope.config.settings import (
     ApiSettings,
     DatabaseSettings,
     LeaseSettings,
+    PxeFilterSettings,
     RegistrySettings,
     Settings,
     WorkerSettings,
 )
 from ferroscope.domain.model import Member
-from ferroscope.observe import party
+from ferroscope.observe import finding, party
 
 
 def _member(host: str, settings: Settings | None = None, **detail: object) -> Member:
@@ -27,20 +31,32 @@ def test_members_with_the_same_settings_do_not_drift() -> None:
         database=DatabaseSettings(connection="sqlite:///elsewhere.db", pool_size=3),
         worker=WorkerSettings(threads=9),
     )
-    assert party.drift([_member("a"), _member("b", own)]) == [], "these may differ from process to process"
+    assert finding.drift([_member("a"), _member("b", own)]) == [], "these may differ from process to process"
 
 
 def test_a_member_with_other_settings_is_named_with_its_section() -> None:
     fast = Settings(lease=LeaseSettings(profile="fast"))
-    (said,) = party.drift([_member("a"), _member("b"), _member("odd", fast)])
-    assert "[lease]" in said
-    assert "worker@odd:7" in said
-    assert "worker@a" not in said
+    (said,) = finding.drift([_member("a"), _member("b"), _member("odd", fast)])
+    assert said.code == "settings-differ"
+    assert "[lease]" in said.summary
+    assert "worker@odd:7" in said.summary
+    assert "worker@a" not in said.summary
+
+
+def test_only_the_section_that_differs_is_named(tmp_path: Path) -> None:
+    (tmp_path / "f.conf").write_text("[auto_discovery]\nenabled = true\n")
+    discovers = load([str(tmp_path / "f.conf")])
+    (said,) = finding.drift([_member("a", load([])), _member("b", load([])), _member("c", discovers)])
+    assert "[auto_discovery]" in said.summary
+    gate = Settings(pxe_filter=PxeFilterSettings(unknown_hosts="allow"))
+    (said,) = finding.drift([_member("a"), _member("b"), _member("c", gate)])
+    assert "[pxe_filter]" in said.summary
 
 
 def test_members_of_different_releases_are_named() -> None:
-    (said,) = party.drift([_member("a"), _member("b", version="0.0.1")])
-    assert "0.0.1 (worker@b:7)" in said
+    (said,) = finding.drift([_member("a"), _member("b", version="0.0.1")])
+    assert said.code == "releases-differ"
+    assert "0.0.1 (worker@b:7)" in said.summary
 
 
 def test_no_secret_is_part_of_what_is_told() -> None:
@@ -53,8 +69,25 @@ def test_no_secret_is_part_of_what_is_told() -> None:
 
 def test_a_clock_that_is_far_off_is_named_once_per_host() -> None:
     members = [_member("a", clock_skew=0.4), _member("b", clock_skew=-7.25), _member("b", clock_skew=-7.5)]
-    (said,) = party.skewed(members)
-    assert "clock of b is 7.5 s behind" in said
+    (said,) = finding.skewed(members)
+    assert said.code == "clock-skew"
+    assert "clock of b is 7.5 s behind" in said.summary
+
+
+def _lived(ident: str, started: float, until: float, host: str = "a") -> Member:
+    detail = {"heartbeat": 6.0}
+    return Member(id=ident, host=host, pid=7, role="worker", started_at=started, expires_at=until, detail=detail)
+
+
+def test_each_dead_member_needs_a_successor_of_its_own() -> None:
+    now = 1000.0
+    first, second = _lived("1", 0.0, 106.0), _lived("2", 0.0, 206.0)
+    heir, heirs_heir = _lived("3", 101.0, 506.0), _lived("4", 502.0, now + 3)
+    assert finding.missing([first, second], now) == [first, second]
+    assert finding.missing([heirs_heir, heir, first], now) == []
+    assert finding.missing([first, second, heir, heirs_heir], now) == [heir], "one was started for two"
+    assert finding.missing([first, _lived("3", 200.0, now + 3, host="b")], now) == [first], "on another host"
+    assert finding.missing([first, _lived("3", 50.0, now + 3)], now) == [first], "it was there before"
 
 
 def test_members_that_tell_nothing_or_nonsense_do_no_harm() -> None:
@@ -62,8 +95,8 @@ def test_members_that_tell_nothing_or_nonsense_do_no_harm() -> None:
         Member(id="a", host="a", pid=1, role="api"),
         Member(id="b", host="b", pid=1, role="api", detail={"settings": 7, "loops": [], "clock_skew": "x"}),
     ]
-    assert party.drift(odd) == []
-    assert party.skewed(odd) == []
+    assert finding.drift(odd) == []
+    assert finding.skewed(odd) == []
     assert party.loops_of(odd[1]) == {}
 
 

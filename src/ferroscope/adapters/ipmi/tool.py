@@ -78,7 +78,7 @@ def run(access: Access, cipher: int, words: tuple[str, ...], what: str, seconds:
         raise _failure(access, what, f"no answer within {seconds:.1f} s", Reason.BMC_UNREACHABLE) from None
     except FileNotFoundError:
         message = f"the ipmi driver needs the program {PROGRAM}; on Debian: apt-get install ipmitool"
-        raise BmcError(message, transient=False, reason=Reason.DRIVER_UNKNOWN) from None
+        raise BmcError(message, transient=False, reason=Reason.DRIVER_INCOMPLETE) from None
     finally:
         os.close(reading)
     if done.returncode != 0:

@@ -59,7 +59,7 @@ class RedfishBmc:
             from ferroscope.adapters.redfish.clients import Clients
         except ModuleNotFoundError as exc:
             message = f"the redfish driver needs the Python package {exc.name}, which is not installed on this worker"
-            raise BmcError(message, transient=False, reason=Reason.DRIVER_UNKNOWN) from None
+            raise BmcError(message, transient=False, reason=Reason.DRIVER_INCOMPLETE) from None
         return Clients(allowed=self._limits.networks)
 
     def validate(self, node: Node) -> str | None:

@@ -16,7 +16,12 @@ _BEFORE_AT: Final = re.compile(r"""[^\s"']+@(?=[^\s"'])""")
 
 
 class DatabaseUrlError(ValueError):
-    """``[database] connection`` cannot be used; the message says why, and quotes nothing of it."""
+    """``[database] connection`` cannot be used; the message says why, and what to write; it quotes nothing of it."""
+
+    def __init__(self, summary: str, advice: str) -> None:
+        super().__init__(f"{summary}; {advice}")
+        self.summary = summary
+        self.advice = advice
 
 
 def checked(connection: str) -> URL:
@@ -24,18 +29,18 @@ def checked(connection: str) -> URL:
     try:
         url = make_url(connection)
     except ArgumentError:
-        raise DatabaseUrlError(f"it is no URL; it has to be {_FORMS}") from None
+        raise DatabaseUrlError("it is not a URL", f"it has to be {_FORMS}") from None
     except ValueError:  # Python's message quotes what it takes for the port
         raise DatabaseUrlError(
-            "what stands for the port is no number; in user and password write %40 for @, %3A for :, %2F for /"
+            "what stands for the port is not a number", "in user and password write %40 for @, %3A for :, %2F for /"
         ) from None
     family = url.get_backend_name()
     if family not in _FAMILIES:
-        raise DatabaseUrlError(f"there is no database of the kind {family!r}; it has to be {_FORMS}")
+        raise DatabaseUrlError(f"there is no database of the kind {family!r}", f"it has to be {_FORMS}")
     if family == "sqlite" and url.database in (None, "", ":memory:"):
-        raise DatabaseUrlError("SQLite needs a file, for processes and threads to share: sqlite:///FILE")
+        raise DatabaseUrlError("SQLite needs a file, for processes and threads to share", "write sqlite:///FILE")
     if family != "sqlite" and "@" in (url.host or "") + (url.database or ""):
-        raise DatabaseUrlError("user or password has an @ (or a /) in it; write %40 for @, %2F for /")
+        raise DatabaseUrlError("user or password has an @ (or a /) in it", "write %40 for @, %2F for /")
     return url
 
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import click
 
 from ferroscope.cli.configured import config_option, settings_of
+
+if TYPE_CHECKING:
+    from ferroscope.config.settings import ApiSettings
 
 
 @click.command("config")
@@ -26,6 +31,7 @@ def config(files: tuple[str, ...], host: str | None, directory: Path | None, ins
     """
     from ferroscope.boot import dnsmasq, ipxe
     from ferroscope.boot.hosts import own_name
+    from ferroscope.config.settings import is_loopback
     from ferroscope.domain.kernel_params import CALLBACK_PATH
 
     if directory is not None and install:
@@ -42,6 +48,14 @@ def config(files: tuple[str, ...], host: str | None, directory: Path | None, ins
         raise click.ClickException("[pxe_filter] interfaces is not set: those of this host on which machines boot")
     if not boot.callback_url:
         raise click.ClickException(f"[boot] callback_url is not set: http://HOST:6385{CALLBACK_PATH} of your API")
+    if is_loopback(urlsplit(boot.callback_url).hostname or ""):
+        click.echo(f"Warning: no machine but this one can reach [boot] callback_url, {boot.callback_url}", err=True)
+    elif settings.api.loopback_only and listens_here(boot.callback_url, settings.api):
+        click.echo(
+            "Warning: [boot] callback_url names this host, but [api] host is loopback only: without a proxy "
+            "here no machine can call back",
+            err=True,
+        )
     name = host or own_name(boot.hosts)
     try:
         text = dnsmasq.configuration(boot, settings.pxe_filter, name)
@@ -55,6 +69,22 @@ def config(files: tuple[str, ...], host: str | None, directory: Path | None, ins
         _write({directory / name: content for name, content in made.items()})
     else:
         click.echo("\n".join(f"# ---- {name}\n{content}" for name, content in made.items()), nl=False)
+
+
+def listens_here(url: str, api: ApiSettings) -> bool:
+    """Whether the URL is one of this host's addresses, with the api's port."""
+    import socket
+
+    parts = urlsplit(url)
+    if parts.port != api.bare_metal_port or not parts.hostname:
+        return False
+    family = socket.AF_INET6 if ":" in parts.hostname else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((parts.hostname, 0))
+    except OSError:
+        return False
+    return True
 
 
 def _write(files: dict[Path, str]) -> None:

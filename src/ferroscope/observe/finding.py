@@ -1,0 +1,125 @@
+"""What is found when somebody looks whether all is well: by the doctor, by the service's status.
+
+A finding is made where the matter is known, as a value: who reads it decides by its code, never by its words. Those
+here are about the party: members that differ, that died, clocks that are off. Pure functions.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+
+from ferroscope.domain.model import Member
+from ferroscope.observe.party import name_of
+
+Verdict = Literal["ok", "note", "wrong"]
+
+MAX_SKEW: Final = 1.0
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """``code`` is for programs, ``advice`` is what to do. A note is worth knowing, not wrong."""
+
+    code: str
+    verdict: Verdict
+    summary: str
+    advice: str = ""
+
+
+API_ON_LOOPBACK: Final = Finding(
+    "api-on-loopback",
+    "note",
+    "the api listens on loopback only: no ramdisk on another machine can call back",
+    "set [api] host to an address that the machines reach, or [api] public_url where a proxy passes it on",
+)
+
+
+def drift(members: Iterable[Member]) -> list[Finding]:
+    """Return a finding for each thing that ought to be the same in all these members and is not."""
+    versions: dict[str, list[str]] = defaultdict(list)
+    sections: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for member in members:
+        if "version" in member.detail:
+            versions[str(member.detail["version"])].append(name_of(member))
+        for section, digest in _dict(member.detail.get("settings")).items():
+            sections[str(section)][str(digest)].append(name_of(member))
+    found = []
+    if len(versions) > 1:
+        summary = f"members run different releases: {_groups(versions)}"
+        found.append(Finding("releases-differ", "wrong", summary, "finish the upgrade"))
+    for section, groups in sorted(sections.items()):
+        if len(groups) > 1:
+            odd = min(groups.values(), key=len)
+            summary = f"the settings in [{section}] are not the same everywhere: {_names(odd)} differs from the others"
+            advice = "give all processes the same configuration and restart those that have the wrong one"
+            found.append(Finding("settings-differ", "wrong", summary, advice))
+    return found
+
+
+def skewed(members: Iterable[Member]) -> list[Finding]:
+    """Return a finding for each host whose clock is far from the database's."""
+    worst: dict[str, float] = {}
+    for member in members:
+        skew = member.detail.get("clock_skew")
+        if isinstance(skew, int | float) and abs(skew) > max(MAX_SKEW, abs(worst.get(member.host, 0.0))):
+            worst[member.host] = float(skew)
+    return [skew_of(host, skew) for host, skew in sorted(worst.items())]
+
+
+def skew_of(host: str, skew: float) -> Finding:
+    """Return what a clock that is ``skew`` seconds ahead of the database's means."""
+    side = "ahead of" if skew > 0 else "behind"
+    return Finding(
+        "clock-skew",
+        "wrong",
+        f"the clock of {host} is {abs(skew):.1f} s {side} the database's; leases do not depend on it, logs do",
+        "synchronize it (chrony, NTP)",
+    )
+
+
+def missing(members: Sequence[Member], now: float) -> list[Member]:
+    """Return the dead members for which nobody was started: of the same host and role, after their last heartbeat.
+
+    Each successor takes the place of one; it may be dead in its turn, and then needs one itself.
+    """
+    found, free = [], sorted(members, key=lambda member: member.started_at)
+    for one in sorted((one for one in members if not one.is_alive(now)), key=lambda one: one.expires_at):
+        successor = next((other for other in free if _succeeds(other, one)), None)
+        if successor is None:
+            found.append(one)
+        else:
+            free.remove(successor)
+    return found
+
+
+def _succeeds(other: Member, one: Member) -> bool:
+    ttl = one.detail.get("heartbeat")
+    last = one.expires_at - (ttl if isinstance(ttl, int | float) else 0.0)
+    return (other.host, other.role) == (one.host, one.role) and other.started_at > max(last, one.started_at)
+
+
+def dead(member: Member, now: float) -> Finding:
+    """Return what it means that a member is dead, and has no successor."""
+    return Finding(
+        "member-dead",
+        "wrong",
+        f"{name_of(member)} missed its heartbeats and is considered dead for {now - member.expires_at:.0f} s; "
+        "its claims and leases were released",
+        "start it again, or leave it: it is forgotten after an hour",
+    )
+
+
+def _dict(value: Any) -> dict[Any, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _groups(groups: Mapping[str, list[str]]) -> str:
+    return ", ".join(f"{key} ({_names(names)})" for key, names in sorted(groups.items()))
+
+
+def _names(names: list[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
