@@ -69,7 +69,7 @@ HINTS: Final[dict[Reason, str]] = {
     Reason.BMC_NOT_ALLOWED: "Approve the node or give its BMC's address yourself; see also [drivers] bmc_networks.",
     Reason.DRIVER_INFO_INVALID: "Correct driver_info; GET /v1/drivers/{driver}/properties says what the driver reads.",
     Reason.UNMANAGED_BOOT: "Give the node what its driver boots the ramdisk from, or set require_managed_boot = False.",
-    Reason.DRIVER_UNKNOWN: "[drivers] enabled does not have the node's driver; add it there, or set another driver.",
+    Reason.DRIVER_UNKNOWN: "The node's driver is not enabled; add it to [drivers] enabled, or set another driver.",
     Reason.DRIVER_INCOMPLETE: "The worker's host lacks what the driver needs; see there: ferroscope doctor.",
     Reason.ATTEMPTS_EXHAUSTED: "Every permitted attempt failed or its worker died; see the timeline, then start again.",
     Reason.INTERRUPTED: "The worker died half way and [worker] interrupted = error; start the inspection again.",
