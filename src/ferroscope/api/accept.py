@@ -14,12 +14,12 @@ from typing import Final, TypeVar
 import msgspec
 
 from ferroscope import transition
-from ferroscope.api import agent, discovery
+from ferroscope.api import agent, discovery, refusals
 from ferroscope.api.callback import Parsed
 from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import LOOKUP_FAILED, MissingError, UnavailableError
 from ferroscope.domain import lookup
-from ferroscope.domain.model import Entry, Inspection, Node, Request, Severity
+from ferroscope.domain.model import Inspection, Node, Request, Severity
 from ferroscope.domain.reasons import Reason
 from ferroscope.domain.states import Event, State
 from ferroscope.ports.errors import ConflictError, NotFoundError
@@ -29,11 +29,9 @@ T = TypeVar("T")
 
 # While the callback's own request is on its way, and when the answer of the first got lost.
 _OPEN: Final = frozenset({State.STARTING, State.WAITING, State.ENROLLING})
-# Callers are anonymous: they may add a refusal to a node's journal this often, to so many nodes.
-_STEP: Final = "callback-refused"
-_QUIET_SECONDS: Final = 60.0
-_NOTED_NODES: Final = 8
-_DISCOVERY: Final = frozenset({Reason.DISCOVERY_LIMITED, Reason.DISCOVERY_REJECTED})
+_CALLED: Final = "callback"
+_REPEATED: Final = "callback-repeated"
+_CONTRADICTED: Final = "callback-contradicted"
 # One callback and a different one end the inspection in error: a third, or a thousandth, need not be queued.
 _CONTRADICTION: Final = 2
 # Several first calls of one machine at once: all but one look again, and find its node.
@@ -48,21 +46,21 @@ class Accepted(msgspec.Struct, frozen=True):
     discovered: bool = False
 
 
-def accept(context: ApiContext, parsed: Parsed, *, with_token: bool) -> Accepted:
-    """Accept the callback; raise the one ``MissingError`` for whatever reason it is refused."""
+def accept(context: ApiContext, parsed: Parsed, *, with_token: bool, source: str = "") -> Accepted:
+    """Accept the callback that ``source`` sent; raise the one ``MissingError`` for whatever reason it is refused."""
 
     def work(tx: Transaction) -> Accepted | lookup.Refused:
         verdict = look_up(tx, parsed.evidence)
         new = None
         if isinstance(verdict, lookup.Refused) and discovery.wanted(context, verdict, parsed.evidence):
-            verdict, new = _discover(context, tx, parsed.evidence)
+            verdict, new = _discover(context, tx, parsed, source)
         taken = (
-            _take(context, tx, verdict.node, parsed, with_token=with_token)
+            _take(context, tx, verdict.node, parsed, source, with_token=with_token)
             if isinstance(verdict, lookup.Found)
             else verdict
         )
         if isinstance(taken, lookup.Refused):
-            note_refusal(context, tx, taken)
+            refusals.note(context, tx, taken, source)
             return taken
         return msgspec.structs.replace(taken, discovered=new is not None)
 
@@ -71,10 +69,11 @@ def accept(context: ApiContext, parsed: Parsed, *, with_token: bool) -> Accepted
     except NotFoundError:
         raise MissingError(LOOKUP_FAILED) from None
     if isinstance(outcome, lookup.Refused):
-        raise refused(context, outcome, parsed.evidence)
+        raise refusals.refused(context, outcome, parsed.evidence, source)
     if outcome.discovered:
         context.meter.discovered("discovered")
-        context.log.info("machine discovered", node=outcome.node.uuid, macs=list(parsed.evidence.macs[:16]))
+        macs = list(parsed.evidence.macs[:16])
+        context.log.info("machine discovered", node=outcome.node.uuid, macs=macs, source=source)
     return outcome
 
 
@@ -88,21 +87,29 @@ def _until_alone(context: ApiContext, work: Callable[[Transaction], T]) -> T:
     raise UnavailableError("Too many callbacks of one machine at once. Try again in a second.", {"Retry-After": "1"})
 
 
-def _discover(context: ApiContext, tx: Transaction, evidence: lookup.Evidence) -> tuple[lookup.Verdict, Node | None]:
+def _discover(context: ApiContext, tx: Transaction, parsed: Parsed, source: str) -> tuple[lookup.Verdict, Node | None]:
     """Return the node of an unknown machine: a new one, or the one that was made a moment ago; or why there is none."""
-    refusal = discovery.admit(context, tx, evidence)
+    evidence = parsed.evidence
+    refusal = discovery.admit(context, tx, evidence, source)
     if refusal is not None:
         return refusal, None
     verdict = look_up(tx, evidence)
     if isinstance(verdict, lookup.Found) or verdict.reason is not Reason.LOOKUP_UNKNOWN:
         return verdict, None
-    node = discovery.make(context, tx, evidence)
+    owners = tx.addresses.owners(evidence.bmc_addresses)
+    for owner in owners:
+        if not has_macs(tx, owner):
+            return refusals.not_waiting(owner), None
+    node = discovery.make(context, tx, parsed, source)
+    discovery.connect(context, tx, node, owners, source)
     return lookup.Found(node), node
 
 
 def look_up(tx: Transaction, evidence: lookup.Evidence) -> lookup.Verdict:
     """Return the one node that the evidence means, read anew and locked; or why there is none."""
     verdict = lookup.decide(evidence, tx.addresses.candidates(evidence))
+    if isinstance(verdict, lookup.Found) and verdict.bmc_alone:
+        verdict = lookup.by_bmc_alone(verdict, evidence, known_macs=has_macs(tx, verdict.node))
     if isinstance(verdict, lookup.Refused):
         return verdict
     try:
@@ -111,67 +118,30 @@ def look_up(tx: Transaction, evidence: lookup.Evidence) -> lookup.Verdict:
         return lookup.Refused(Reason.LOOKUP_UNKNOWN, f"node {verdict.node.uuid} was deleted just now")
 
 
-def refused(context: ApiContext, refusal: lookup.Refused, evidence: lookup.Evidence) -> MissingError:
-    """Log why, unless that was said often enough of late; return the answer that does not tell."""
-    quiet = context.refusals
-    if refusal.reason in _DISCOVERY:
-        context.meter.discovered("limited" if refusal.reason is Reason.DISCOVERY_LIMITED else "rejected")
-        quiet = context.limits
-    left_out = quiet.admit(context.clock.monotonic())
-    if left_out is None:
-        return MissingError(LOOKUP_FAILED)
-    context.log.warning(
-        "discovery refused" if refusal.reason in _DISCOVERY else "lookup refused",
-        left_out=left_out,
-        reason=str(refusal.reason),
-        message=refusal.message,
-        nodes=list(refusal.nodes[:_NOTED_NODES]),
-        macs=list(evidence.macs[:16]),
-        bmc_addresses=list(evidence.bmc_addresses),
-        node_uuid=evidence.uuid,
-    )
-    return MissingError(LOOKUP_FAILED)
-
-
-def not_waiting(node: Node) -> lookup.Refused:
-    """Return the refusal of a machine whose node expects nothing from it."""
-    message = f"the machine called, but its inspection is {node.state}, not waiting for it"
-    return lookup.Refused(Reason.LOOKUP_NOT_WAITING, message, (node.uuid,))
-
-
-def note_refusal(context: ApiContext, tx: Transaction, refusal: lookup.Refused) -> None:
-    """Put the refusal into the journals of the nodes concerned, unless it has just been noted there."""
-    for uuid in refusal.nodes[:_NOTED_NODES]:
-        latest = tx.journal.list(Query(filters={"node": uuid}, sort_key="id", descending=True, limit=1))
-        if latest and latest[0].step == _STEP and tx.now - latest[0].at < _QUIET_SECONDS:
-            continue
-        entry = Entry(
-            node=uuid,
-            step=_STEP,
-            message=refusal.message,
-            process=context.process,
-            severity=Severity.WARNING,
-            reason=str(refusal.reason),
-        )
-        tx.journal.append([entry])
+def has_macs(tx: Transaction, node: Node) -> bool:
+    """Whether any MAC address of the node is known: a port's, or one that it was discovered with."""
+    return bool(tx.ports.list(Query(filters={"node": node.uuid}, limit=1)) or tx.discoveries.macs(node.uuid))
 
 
 def _take(
-    context: ApiContext, tx: Transaction, node: Node, parsed: Parsed, *, with_token: bool
+    context: ApiContext, tx: Transaction, node: Node, parsed: Parsed, source: str, *, with_token: bool
 ) -> Accepted | lookup.Refused:
     inspection = tx.inspections.get(node.inspection) if node.inspection is not None else None
     if inspection is None or inspection.digest != parsed.digest:
-        unasked = discovery.take_unasked(context, tx, node)
+        node = discovery.contest(context, tx, node, parsed, source)
+        unasked = discovery.take_unasked(context, tx, node, source)
         if isinstance(unasked, lookup.Refused):
             return unasked
         if unasked is not None:
             node, inspection = unasked, tx.inspections.get(str(unasked.inspection))
     if inspection is None:
-        return not_waiting(node)
+        return refusals.not_waiting(node)
     if inspection.digest != parsed.digest:
-        refusal = _submit(context, tx, node, inspection, parsed)
+        refusal = _submit(context, tx, node, inspection, parsed, source)
         if refusal is not None:
             return refusal
+    else:
+        refusals.tell(context, tx, node.uuid, _REPEATED, f"the same callback came again{_from(source)}", source=source)
     if not with_token:
         return Accepted(node)
     changed, token = agent.issue(context, node, parsed.digest)
@@ -179,19 +149,40 @@ def _take(
 
 
 def _submit(
-    context: ApiContext, tx: Transaction, node: Node, inspection: Inspection, parsed: Parsed
+    context: ApiContext, tx: Transaction, node: Node, inspection: Inspection, parsed: Parsed, source: str
 ) -> lookup.Refused | None:
     """Queue the ``continue`` of a callback that is not known yet, or say why not."""
     if node.state is not State.PROCESSING and node.state not in _OPEN:
-        return not_waiting(node)
+        return refusals.not_waiting(node)
     queued = _continues(tx, node) if inspection.digest is not None else []
     if any(request.payload.get("digest") == parsed.digest for request in queued) or len(queued) >= _CONTRADICTION:
         return None
     if not queued and node.state in _OPEN:
         tx.data.save(inspection.uuid, node.uuid, discovery.parts(node, parsed.parts))
         tx.inspections.update(inspection.uuid, digest=parsed.digest)
-    transition.submit(tx, node, Event.CONTINUE, process=context.process, payload={"digest": parsed.digest})
+        tx.addresses.called(node.uuid, source)
+    _note_call(context, tx, node, source, first=inspection.digest is None)
+    payload = {"digest": parsed.digest, "source": source}
+    transition.submit(tx, node, Event.CONTINUE, process=context.process, payload=payload)
     return None
+
+
+def _note_call(context: ApiContext, tx: Transaction, node: Node, source: str, *, first: bool) -> None:
+    """Note from where the callback came; a different one, after the first, is worth a warning."""
+    entry = transition.step(
+        node,
+        _CALLED if first else _CONTRADICTED,
+        f"the machine called back{_from(source)}" if first else f"a different callback came{_from(source)}",
+        process=context.process,
+        severity=Severity.INFO if first else Severity.WARNING,
+        reason=None if first else str(Reason.CONFLICTING_CALLBACK),
+        detail={"source": source} if source else None,
+    )
+    tx.journal.append([entry])
+
+
+def _from(source: str) -> str:
+    return f" from {source}" if source else ""
 
 
 def _continues(tx: Transaction, node: Node) -> list[Request]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
+import re
 from typing import Any, Final
 
 import msgspec
@@ -24,6 +25,9 @@ from ferroscope.ports.data import Part
 MAX_ADDRESSES: Final = 512
 # The longest text of an IPv6 address has 45 characters; a scope may be as long as its sender likes.
 _MAX_ADDRESS: Final = 64
+_MAC: Final = re.compile(rb'"mac_address"\s{0,9}:\s{0,9}"([0-9A-Fa-f:-]{17})"')
+_LOOKED_AT: Final = 256 * 1024
+_MOST_TRACES: Final = 64
 
 
 class CallbackInterface(msgspec.Struct, frozen=True):
@@ -38,6 +42,7 @@ class CallbackInventory(msgspec.Struct, frozen=True):
     interfaces: list[CallbackInterface]
     bmc_address: str | None = None
     bmc_v6address: str | None = None
+    boot: Any = None
 
 
 class Callback(msgspec.Struct, frozen=True):
@@ -46,16 +51,27 @@ class Callback(msgspec.Struct, frozen=True):
     inventory: CallbackInventory
 
 
+class Beside(msgspec.Struct, frozen=True):
+    """What is beside the inventory, as far as it is looked at: BOOTIF, as a boot loader has written it."""
+
+    boot_interface: Any = None
+
+
 class Parsed(msgspec.Struct, frozen=True):
-    """``digest`` identifies the callback, ``parts`` is what is stored of it."""
+    """``digest`` identifies the callback, ``parts`` is what is stored of it.
+
+    ``boot_mac`` is the MAC that the machine says it has booted from, if it is one of its own.
+    """
 
     evidence: Evidence
     digest: str
     parts: dict[Part, bytes]
+    boot_mac: str | None = None
 
 
 _encode = msgspec.json.Encoder().encode
 _decode_parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_beside = msgspec.json.Decoder(Beside).decode
 _decode_inventory = msgspec.json.Decoder(CallbackInventory).decode
 
 
@@ -68,7 +84,8 @@ def parse(raw: bytes, node_uuid: str | None, *, max_depth: int) -> Parsed:
     evidence = Evidence(uuid=node_uuid, macs=tuple(addresses), bmc_addresses=_bmc_addresses(inventory))
     if not evidence:
         raise BadRequestError("No lookup information provided: no valid MAC address, no BMC address, no node_uuid.")
-    return Parsed(evidence=evidence, digest=hashlib.sha256(raw).hexdigest(), parts=parts)
+    digest = hashlib.sha256(raw).hexdigest()
+    return Parsed(evidence=evidence, digest=digest, parts=parts, boot_mac=_boot_mac(parts, inventory, evidence))
 
 
 def split(raw: bytes, *, max_depth: int) -> tuple[dict[Part, bytes], CallbackInventory]:
@@ -88,6 +105,18 @@ def split(raw: bytes, *, max_depth: int) -> tuple[dict[Part, bytes], CallbackInv
     if not decoded.interfaces:
         raise BadRequestError("The inventory has no interfaces; a machine needs at least one.")
     return {"inventory": bytes(inventory), "unprocessed": _encode(document)}, decoded
+
+
+def traces(raw: bytes, node_uuid: str | None) -> Evidence:
+    """Return what a body that is no callback, or only the beginning of one, says of its machine."""
+    found = (macs.telling(text.decode()) for text in _MAC.findall(raw[:_LOOKED_AT])[:_MOST_TRACES])
+    return Evidence(uuid=node_uuid, macs=tuple(dict.fromkeys(filter(None, found))))
+
+
+def _boot_mac(parts: dict[Part, bytes], inventory: CallbackInventory, evidence: Evidence) -> str | None:
+    boot = inventory.boot if isinstance(inventory.boot, dict) else {}
+    said = (boot.get("pxe_interface"), _decode_beside(parts["unprocessed"]).boot_interface)
+    return next((mac for text in said if (mac := macs.normalize(text)) in evidence.macs), None)
 
 
 def _bmc_addresses(inventory: CallbackInventory) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from ferroscope.api.callers import Callers
-from ferroscope.api.quiet import QuietLog, Valve
+from ferroscope.api.quiet import PerMinute, QuietLog, Valve
 from ferroscope.archive.reading import Archive
 from ferroscope.config.settings import Settings
 from ferroscope.hooks.pipeline import Pipeline
@@ -43,6 +43,7 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     ``refusals`` bounds what is logged of refused callbacks, ``limits`` what is logged of a flood of
     unknown machines, ``outages`` what is logged while the database is away, and ``valve`` what a
     flood asks of the store.
+    ``sources`` counts what each source has had discovered.
     ``callers`` tells where calls come from, and bounds how often one source may guess.
     ``draining`` is set once the process shall get no new callers from a load balancer.
     """
@@ -65,5 +66,6 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     limits: QuietLog = msgspec.field(default_factory=lambda: QuietLog(burst=1))
     outages: QuietLog = msgspec.field(default_factory=lambda: QuietLog(burst=1))
     callers: Callers = msgspec.field(default_factory=Callers)
+    sources: PerMinute = msgspec.field(default_factory=PerMinute)
     valve: Valve = msgspec.field(default_factory=Valve)
     draining: StopFlag = msgspec.field(default_factory=threading.Event)

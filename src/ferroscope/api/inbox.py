@@ -6,10 +6,13 @@ addition to the Bare Metal API; the nodes themselves are listed by ``GET /v1/nod
 
 from __future__ import annotations
 
+import contextlib
+from typing import Annotated
+
 import msgspec
 
 from ferroscope import transition
-from ferroscope.api import scalars
+from ferroscope.api import callers, discovery, scalars
 from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.documented import Mac
@@ -20,7 +23,8 @@ from ferroscope.api.times import iso
 from ferroscope.domain import bmc_access, macs
 from ferroscope.domain.model import Node
 from ferroscope.domain.provision import Provision
-from ferroscope.ports.store import Query, Transaction
+from ferroscope.ports.errors import NotFoundError
+from ferroscope.ports.store import Transaction
 
 
 class RejectionView(msgspec.Struct, frozen=True):
@@ -29,6 +33,19 @@ class RejectionView(msgspec.Struct, frozen=True):
     address: Mac
     node: str
     rejected_at: str | None
+    source: str | None
+
+
+class RejectSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of POST /v1/rejections: the address that the machines called from; of IPv6 its /64 is meant."""
+
+    source: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+
+
+class Rejected(msgspec.Struct, frozen=True):
+    """The nodes that were rejected."""
+
+    nodes: list[str]
 
 
 class RejectionList(msgspec.Struct, frozen=True):
@@ -56,27 +73,53 @@ def approve(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 def reject(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Delete a discovered node that nobody has taken over, and do not discover its machine again."""
     ident = node_ident(call)
-    remember = context.settings.auto_discovery.remember_rejected
 
     def work(tx: Transaction) -> None:
         node = _discovered(tx, ident)
         if node.provision_state is not Provision.ENROLL:
             raise StateConflictError(f"Node {node.uuid} is {node.provision_state} by now; delete it instead.")
         check_unprotected(node)
-        ports = tx.ports.list(Query(filters={"node": node.uuid}))
-        tx.rejections.add(node.uuid, {*tx.discoveries.macs(node.uuid), *(port.address for port in ports)})
-        if remember:
-            tx.rejections.forget(tx.now - remember)
-        tx.nodes.remove(node.uuid)
+        _reject(context, tx, node)
 
     context.store.write(work)
     return Reply(204)
 
 
+def reject_source(context: ApiContext, call: Call[NoQuery, RejectSource]) -> Reply:
+    """Reject all nodes in the inbox that calls from one address have made."""
+    source = callers.group(call.body.source)
+    rejected: list[str] = []
+    for ident in context.store.read(lambda tx: tx.discoveries.of_source(source)):
+
+        def work(tx: Transaction, ident: str = ident) -> bool:
+            node = tx.nodes.get(ident, lock=True)
+            waits = node.inbox and node.provision_state is Provision.ENROLL and not node.attributes.get("protected")
+            if waits:
+                _reject(context, tx, node)
+            return waits
+
+        with contextlib.suppress(NotFoundError):  # somebody else has just rejected it
+            if context.store.write(work):
+                rejected.append(ident)
+    return Reply(200, Rejected(rejected))
+
+
+def _reject(context: ApiContext, tx: Transaction, node: Node) -> None:
+    """Delete the node; remember the MAC by which its machine is known again."""
+    remember = context.settings.auto_discovery.remember_rejected
+    tx.rejections.add(node.uuid, discovery.banned(tx, node), str(discovery.origin(node).get("source") or ""))
+    if remember:
+        tx.rejections.forget(tx.now - remember)
+    tx.nodes.remove(node.uuid)
+
+
 def list_rejections(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
     """List the MACs of rejected machines."""
     found = context.store.read(lambda tx: tx.rejections.list())
-    views = [RejectionView(address=one.address, node=one.node, rejected_at=iso(one.rejected_at)) for one in found]
+    views = [
+        RejectionView(address=one.address, node=one.node, rejected_at=iso(one.rejected_at), source=one.source)
+        for one in found
+    ]
     return Reply(200, RejectionList(rejections=views))
 
 

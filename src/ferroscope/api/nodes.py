@@ -17,6 +17,7 @@ from ferroscope.api.node_filters import NodeListQuery
 from ferroscope.api.node_input import NodeCreate, NodeSettable
 from ferroscope.api.node_view import DEFAULT_FIELDS, check_known, chosen_fields, render, select
 from ferroscope.api.patch import Operation
+from ferroscope.domain import bmc_access, bmc_addresses
 from ferroscope.domain.model import Node
 from ferroscope.domain.provision import Provision
 from ferroscope.domain.states import ACTIVE
@@ -90,6 +91,8 @@ def create_node(context: ApiContext, call: Call[NoQuery, NodeCreate]) -> Reply:
         node = Node(uuid=uuid, provision_state=state, created_at=tx.now, **changes)
         _check_parent(tx, node)
         tx.nodes.add(node)
+        if known := bmc_addresses.literal(node.driver_info):
+            tx.addresses.set_bmc(uuid, known)
         return node
 
     node = context.store.write(work)
@@ -107,6 +110,8 @@ def update_node(context: ApiContext, call: Call[NodePatchQuery, list[Operation]]
         node = tx.nodes.get(ident, lock=True)
         changed = _patched(context, call, node)
         _check_parent(tx, changed)
+        if bmc_access.moved(node.driver_info, changed.driver_info):  # what names mean, a worker finds out
+            tx.addresses.set_bmc(node.uuid, bmc_addresses.literal(changed.driver_info))
         return tx.nodes.update(changed)
 
     return Reply(200, render(context.store.write(work), select(call.minor, None), call.minor, call.url))

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from ferroscope import transition
 from ferroscope.api import paging, patch, port_input, scalars
 from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
@@ -29,7 +30,7 @@ from ferroscope.api.port_view import (
     select,
 )
 from ferroscope.domain import macs, names
-from ferroscope.domain.model import Port
+from ferroscope.domain.model import Port, Severity
 from ferroscope.ports.errors import NotFoundError
 from ferroscope.ports.store import Query, Transaction
 
@@ -129,6 +130,7 @@ def create_port(context: ApiContext, call: Call[NoQuery, PortCreate]) -> Reply:
 
     def work(tx: Transaction) -> Port:
         port = Port(uuid=uuid, node=_node_of(tx, body), created_at=tx.now, **changes)
+        _take_from_inbox(context, tx, port)
         tx.ports.add([port])
         return port
 
@@ -160,6 +162,20 @@ def delete_port(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Delete a port."""
     context.store.write(lambda tx: tx.ports.remove([_find(tx, call).uuid]))
     return Reply(204)
+
+
+def _take_from_inbox(context: ApiContext, tx: Transaction, port: Port) -> None:
+    """Let an operator have a MAC that only a machine in the inbox claims: nobody has said yet that it is one."""
+    for claimed in tx.ports.list(Query(filters={"address": port.address})):
+        owner = tx.nodes.get(claimed.node, lock=True)
+        if not owner.inbox or owner.uuid == port.node:
+            continue
+        tx.ports.remove([claimed.uuid])
+        message = f"{port.address} was enrolled as a port of node {port.node}; it is taken from this node in the inbox"
+        entry = transition.step(
+            owner, "port taken", message, process=context.process, severity=Severity.WARNING, reason="port-conflict"
+        )
+        tx.journal.append([entry])
 
 
 def _node_of(tx: Transaction, body: PortSettable) -> str:

@@ -48,3 +48,23 @@ class Valve:
     def close(self, refusal: Refused, until: float) -> None:
         """Let nobody in before ``until``."""
         self._closed = (until, refusal)
+
+
+class PerMinute:
+    """Counts by source, within the present minute; those of another minute are forgotten."""
+
+    def __init__(self, remembered: int = 20_000) -> None:
+        self._lock = threading.Lock()
+        self._remembered = remembered
+        self._minute = 0
+        self._made: dict[str, int] = {}
+
+    def made(self, source: str, minute: int) -> int:
+        """Count one more of this source; return how many these are in this minute. Past its memory it counts nobody."""
+        with self._lock:
+            if minute != self._minute:
+                self._minute, self._made = minute, {}
+            if source not in self._made and len(self._made) >= self._remembered:
+                return 1
+            self._made[source] = self._made.get(source, 0) + 1
+            return self._made[source]

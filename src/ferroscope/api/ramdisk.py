@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ferroscope.api import accept, agent, callback, scalars
+from ferroscope.api import accept, agent, callback, refusals, scalars
 from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.documented import Mac, Uuid
-from ferroscope.api.errors import LOOKUP_FAILED, BadRequestError, MissingError, TooManyError
+from ferroscope.api.errors import LOOKUP_FAILED, ApiError, BadRequestError, MissingError, TooManyError
 from ferroscope.domain import lookup, macs
 from ferroscope.domain.model import Node
 from ferroscope.domain.states import State
@@ -94,14 +94,23 @@ def _accept(context: ApiContext, call: Call[Any, None], node_uuid: str | None, *
 
     A machine that is waited for is never refused because of what others behind its address have done.
     """
-    parsed = callback.parse(call.raw, node_uuid, max_depth=context.settings.api.max_json_depth)
+    try:
+        parsed = callback.parse(call.raw, node_uuid, max_depth=context.settings.api.max_json_depth)
+    except ApiError as exc:
+        refusals.unusable(context, call.raw, node_uuid, call.source, exc)
+        raise
     if len(parsed.evidence.macs) > MAX_GUESSES:  # more than machines have: many guesses in one call
         _refuse_guessing(context, call)
     try:
-        return accept.accept(context, parsed, with_token=with_token)
+        return accept.accept(context, parsed, with_token=with_token, source=call.source)
     except MissingError:
         _count_failure(context, call)
         raise
+
+
+def too_large(context: ApiContext, begins: bytes, source: str, why: ApiError) -> None:
+    """Tell of a callback whose body is larger than what is taken."""
+    refusals.unusable(context, begins, None, source, why)
 
 
 def _refuse_guessing(context: ApiContext, call: Call[Any, None]) -> None:
@@ -138,7 +147,8 @@ def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
         if isinstance(verdict, lookup.Refused):
             return verdict
         if verdict.node.state not in _MAY_ASK:
-            return accept.not_waiting(verdict.node)
+            return refusals.not_waiting(verdict.node)
+        tx.addresses.called(verdict.node.uuid, call.source)
         if call.minor < _TOKEN_SINCE:
             return verdict.node, None
         node, token = agent.issue(context, verdict.node, None)
@@ -146,7 +156,7 @@ def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
 
     outcome = context.store.write(work)
     if isinstance(outcome, lookup.Refused):
-        error = accept.refused(context, outcome, evidence)
+        error = refusals.refused(context, outcome, evidence, call.source)
         _count_failure(context, call)
         raise error
     node, token = outcome

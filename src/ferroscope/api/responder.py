@@ -28,6 +28,9 @@ _HOST: Final = re.compile(
     r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}(?:%25[A-Za-z0-9._-]{1,64})?\])?(?::[0-9]{0,5})?"
 )
 
+# Of a body that is too large, so much is looked at to find out whose it is.
+_TRACES: Final = 256 * 1024
+
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
@@ -46,6 +49,8 @@ def responder(context: ApiContext, route: Route) -> Responder:
         except falcon.HTTPError:
             raise  # Falcon's own refusals, of headers that make no sense, are answered by the application
         except Exception as exc:  # noqa: BLE001  # the boundary: a fault becomes a generic answer
+            if isinstance(exc, errors.TooLargeError) and route.refused is not None:
+                route.refused(context, req.bounded_stream.read(_TRACES), context.callers.source(req.env), exc)
             reply = failure(context, req, exc, dialect)
         _send(resp, reply, route.media if reply.status < 300 else falcon.MEDIA_JSON)
         resp.set_headers(microversions.headers(dialect, version))

@@ -13,6 +13,7 @@ import msgspec
 
 from ferroscope.api.call import Call, Reply
 from ferroscope.api.context import ApiContext
+from ferroscope.api.errors import ApiError
 from ferroscope.first_use import ready
 
 JSON: Final = "application/json"
@@ -20,6 +21,7 @@ BINARY: Final = "application/octet-stream"
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 Handler = Callable[[ApiContext, Call[Any, Any]], Reply]
+Refused = Callable[[ApiContext, bytes, str, ApiError], None]
 
 
 class Surface(StrEnum):
@@ -45,6 +47,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     ``also``: another status of success, with the same body. ``response``: type of the body, a tuple for one of
     several. ``conflict``: type of the body of a 409 that says more than an error does. ``ramdisk``: called by ramdisks,
     without authentication; can be switched off.
+    ``refused`` hears of bodies that are too large: context, their beginning, the caller's address and the error.
     ``template`` is ``path`` as the router wants it: the parameter of ``{name:path}`` may hold slashes.
     """
 
@@ -65,6 +68,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     body_required: bool
     ramdisk: bool
     media: str
+    refused: Refused | None
 
     @property
     def summary(self) -> str:
@@ -107,6 +111,7 @@ def make(
     also: int | None = None,
     ramdisk: bool = False,
     media: str = JSON,
+    refused: Refused | None = None,
 ) -> Route:
     """Return the route of ``endpoint`` (method and path); query and body come from the handler's types.
 
@@ -136,6 +141,7 @@ def make(
         body_required=required,
         ramdisk=ramdisk,
         media=media,
+        refused=refused,
     )
 
 

@@ -104,6 +104,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     _bare_metal(f"POST {_NODE}/approve", inbox.approve, "baremetal:node:create", 204),
     _bare_metal(f"POST {_NODE}/reject", inbox.reject, "baremetal:node:delete", 204),
     _bare_metal("GET /v1/rejections", inbox.list_rejections, "baremetal:node:list", 200, inbox.RejectionList),
+    _bare_metal("POST /v1/rejections", inbox.reject_source, "baremetal:node:delete", 200, inbox.Rejected),
     _bare_metal("DELETE /v1/rejections/{address}", inbox.readmit, "baremetal:node:create", 204),
     _bare_metal(f"GET {_NODE}/traits", node_states.get_traits,
                 "baremetal:node:traits:list", 200, node_states.Traits, since=37),
@@ -159,7 +160,8 @@ ROUTES: Final[tuple[Route, ...]] = (
                 "baremetal:driver:get_properties", 200, dict[str, str]),
 
     _bare_metal("POST /v1/continue_inspection", ramdisk.continue_inspection,
-                "baremetal:driver:ipa_continue_inspection", 202, _Called, raw=callback.Callback, ramdisk=True),
+                "baremetal:driver:ipa_continue_inspection", 202, _Called, raw=callback.Callback, ramdisk=True,
+                refused=ramdisk.too_large),
     _bare_metal("GET /v1/lookup", ramdisk.get_lookup,
                 "baremetal:driver:ipa_lookup", 200, agent.AgentAnswer, since=22, ramdisk=True),
     _bare_metal("GET /v1/ramdisk_parameters/{node}/disk.img", ramdisk_parameters.get_disk,
@@ -168,7 +170,8 @@ ROUTES: Final[tuple[Route, ...]] = (
                 "baremetal:node:ipa_heartbeat", 202, since=22, ramdisk=True),
 
     _introspection("POST /v1/continue", ramdisk.continue_introspection,
-                   "introspection:continue", 202, ramdisk.CallbackAnswer, raw=callback.Callback, ramdisk=True),
+                   "introspection:continue", 202, ramdisk.CallbackAnswer, raw=callback.Callback, ramdisk=True,
+                   refused=ramdisk.too_large),
     _introspection("GET /v1/introspection", introspection.list_introspections,
                    "introspection:status", 200, _StatusList),
     _introspection(f"POST {_INTROSPECTED}", introspection.start_introspection, "introspection:start", 202, _Accepted),

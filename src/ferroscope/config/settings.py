@@ -143,6 +143,8 @@ class DiscoverySettings(msgspec.Struct, frozen=True, kw_only=True):
     approve: Literal["manual", "always"] = "manual"
     max_waiting: int = 1000
     max_per_minute: int = 600
+    max_waiting_per_source: int = 200
+    max_per_minute_per_source: int = 120
     remember_rejected: float = 2592000.0
 
 

@@ -26,6 +26,7 @@ class Rejection(msgspec.Struct, frozen=True, kw_only=True):
     address: str
     node: str
     rejected_at: float
+    source: str | None = None
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):

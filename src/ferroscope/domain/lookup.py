@@ -34,9 +34,10 @@ class Candidates(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """Exactly this node."""
+    """Exactly this node; ``bmc_alone``: by the address of its BMC and nothing else."""
 
     node: Node
+    bmc_alone: bool = False
 
 
 class Refused(msgspec.Struct, frozen=True):
@@ -67,10 +68,22 @@ def decide(evidence: Evidence, candidates: Candidates) -> Verdict:
             return _several("BMC addresses", candidates.by_bmc)
         if not candidates.by_bmc:
             return Refused(Reason.LOOKUP_UNKNOWN, "no node has any of these addresses")
-        return Found(candidates.by_bmc[0])
+        return Found(candidates.by_bmc[0], bmc_alone=True)
     if candidates.by_bmc and node.uuid not in {other.uuid for other in candidates.by_bmc}:
         return _conflict("UUID or MAC addresses", node, "BMC addresses", candidates.by_bmc[0])
     return Found(node)
+
+
+def by_bmc_alone(found: Found, evidence: Evidence, *, known_macs: bool) -> Verdict:
+    """Return the verdict on a machine of which only the BMC's address is known: its node must have no MAC.
+
+    Addresses of BMCs are guessed easily, and a machine whose MACs are known has others only if it is another one.
+    """
+    if not found.bmc_alone or not known_macs:
+        return found
+    said = ", ".join(evidence.macs[:4]) or "no MAC address"
+    message = f"its BMC address is that of node {found.node.uuid}, whose NICs are others than {said}"
+    return Refused(Reason.LOOKUP_BMC_ALONE, message, (found.node.uuid,))
 
 
 def _several(what: str, nodes: Sequence[Node]) -> Refused:

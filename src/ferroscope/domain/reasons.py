@@ -43,6 +43,9 @@ class Reason(StrEnum):
     LOOKUP_AMBIGUOUS = "lookup-ambiguous"
     LOOKUP_CONFLICT = "lookup-conflict"
     LOOKUP_NOT_WAITING = "lookup-not-waiting"
+    LOOKUP_BMC_ALONE = "lookup-bmc-alone"
+    CALLBACK_INVALID = "callback-invalid"
+    CALLBACK_REFUSED = "callback-refused"
     DISCOVERY_LIMITED = "discovery-limited"
     DISCOVERY_REJECTED = "discovery-rejected"
     DATA_MISSING = "data-missing"
@@ -83,6 +86,9 @@ HINTS: Final[dict[Reason, str]] = {
     Reason.LOOKUP_AMBIGUOUS: "Several nodes match these addresses; remove the wrong ports or BMC addresses.",
     Reason.LOOKUP_CONFLICT: "UUID, MACs and BMC address point to different nodes; correct the enrolment.",
     Reason.LOOKUP_NOT_WAITING: "The machine called back while its node was not waiting; start an inspection first.",
+    Reason.LOOKUP_BMC_ALONE: "The BMC's address fits, none of the MACs does; correct the node's ports, or remove them.",
+    Reason.CALLBACK_INVALID: "The machine called, but what it sent is no inventory; look at its ramdisk and console.",
+    Reason.CALLBACK_REFUSED: "The machine called, and was refused; the message says why, the timeline from where.",
     Reason.DISCOVERY_LIMITED: "Too many unknown machines call; work through the inbox, or raise the limits.",
     Reason.DISCOVERY_REJECTED: "Somebody rejected this machine; lift that with: ferroscope node readmit MAC.",
     Reason.DATA_MISSING: "There is no stored inspection data; inspect the node first.",

@@ -18,14 +18,17 @@ class Discoveries(Protocol):
         somebody did at this very moment: look again, in a new transaction.
         """
 
-    def add(self, node: str, addresses: Iterable[str]) -> None:
-        """Count one, and let these MACs mean this node where no port has them.
+    def add(self, node: str, addresses: Iterable[str], source: str = "") -> None:
+        """Count one, and let these MACs mean this node where no port has them; ``source`` is who called.
 
         ``ConflictError`` (field ``address``) where one of them means a discovered node already.
         """
 
-    def unclaimed(self) -> int:
-        """Return how many discovered nodes are still in ``enroll``, approved or not."""
+    def unclaimed(self, source: str | None = None) -> int:
+        """Return how many discovered nodes (of this source) are still in ``enroll``, approved or not."""
+
+    def of_source(self, source: str) -> Sequence[str]:
+        """Return the nodes that were discovered by calls from this source."""
 
     def macs(self, node: str) -> Sequence[str]:
         """Return the MACs with which the node was discovered."""
@@ -34,8 +37,8 @@ class Discoveries(Protocol):
 class Rejections(Protocol):
     """The MACs of machines that shall not be discovered again."""
 
-    def add(self, node: str, addresses: Iterable[str]) -> None:
-        """Note these MACs as rejected now."""
+    def add(self, node: str, addresses: Iterable[str], source: str = "") -> None:
+        """Note these MACs as rejected now; ``source`` is from where the machine called."""
 
     def find(self, addresses: Sequence[str]) -> Sequence[Rejection]:
         """Return those of these MACs that were rejected, the newest first."""

@@ -172,6 +172,18 @@ class Addresses(Protocol):
     def set_bmc(self, node: str, addresses: Iterable[str]) -> None:
         """Replace the BMC addresses of the node."""
 
+    def bmc_of(self, node: str) -> Sequence[str]:
+        """Return the BMC addresses of the node."""
+
+    def owners(self, bmc_addresses: Sequence[str]) -> Sequence[Node]:
+        """Return the nodes with one of these BMC addresses, whatever their state."""
+
+    def called(self, node: str, source: str) -> None:
+        """Note that the node's machine has called from this address, now."""
+
+    def callers(self, source: str) -> Sequence[Node]:
+        """Return the nodes that wait for a callback, and whose machines have called from this address before."""
+
 
 class Transaction(Protocol):
     """One unit of work; ``now`` is the database's clock, in seconds since the epoch."""

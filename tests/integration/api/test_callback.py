@@ -69,9 +69,15 @@ def test_introspection_callback(service: Service, waiting: tuple[str, str]) -> N
     assert (answer.status_code, answer.json) == (202, {"uuid": waiting[0]})
 
 
+def wait_without_port(service: Service, ident: str) -> None:
+    service.bare_metal.put(f"/v1/nodes/{ident}/states/provision", {"target": "inspect"})
+    service.consume()
+    service.step(ident, Event.WAIT)
+
+
 def test_machine_is_found_by_its_bmc_address(service: Service) -> None:
     ident = service.enrol()
-    service.wait(ident)
+    wait_without_port(service, ident)
     for address in ("192.0.2.7", "2001:db8::7"):
         service.store.write(lambda tx, address=address: tx.addresses.set_bmc(ident, [address]))  # type: ignore[misc]
         for key in ("bmc_address", "bmc_v6address"):

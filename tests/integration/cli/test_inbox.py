@@ -85,3 +85,14 @@ def test_an_enrolled_node_has_nothing_to_be_decided_about(shell: Shell) -> None:
     shell("node", "create", "--driver", "fake-hardware", "n1", check=0)
     assert "was enrolled, not discovered" in shell("node", "approve", "n1", check=Exit.CONFLICT).stdout
     assert "was enrolled, not discovered" in shell("node", "reject", "n1", check=Exit.CONFLICT).stdout
+
+
+def test_the_source_is_shown_and_all_of_it_is_rejected(service: Service, shell: Shell) -> None:
+    for source in ("192.0.2.66", "192.0.2.66", "192.0.2.8"):
+        body = callback_body(examples.mac())
+        assert service.client(None).post("/v1/continue_inspection", body, remote_addr=source).status_code == 202
+    assert sorted(node["discovery"]["source"] for node in shell.json("node", "inbox"))[0] == "192.0.2.66"
+    shell("node", "reject", "--source", "192.0.2.66", "--all", check=Exit.USAGE)
+    assert len(shell.json("node", "reject", "--source", "192.0.2.66")["rejected"]) == 2
+    assert [node["discovery"]["source"] for node in shell.json("node", "inbox")] == ["192.0.2.8"]
+    assert {one["source"] for one in shell.json("node", "rejected")} == {"192.0.2.66"}

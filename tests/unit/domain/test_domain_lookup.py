@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.domain.lookup import Candidates, Evidence, Found, Refused, decide
+from ferroscope.domain.lookup import Candidates, Evidence, Found, Refused, by_bmc_alone, decide
 from ferroscope.domain.model import Node
 from ferroscope.domain.reasons import Reason
 
@@ -46,7 +46,20 @@ def refused(result: Found | Refused) -> tuple[Reason, set[str]]:
     ],
 )
 def test_every_kind_of_evidence_finds_the_node(result: Found | Refused) -> None:
-    assert result == Found(A)
+    assert isinstance(result, Found)
+    assert result.node == A
+
+
+@pytest.mark.parametrize("known_macs", [True, False])
+def test_a_bmc_address_alone_means_a_node_only_if_no_mac_of_it_is_known(known_macs: bool) -> None:
+    evidence = Evidence(macs=MACS, bmc_addresses=BMC)
+    alone = verdict(by_bmc=(A,))
+    assert isinstance(alone, Found)
+    judged = by_bmc_alone(alone, evidence, known_macs=known_macs)
+    assert judged == (alone if not known_macs else judged)
+    if known_macs:
+        assert refused(judged) == (Reason.LOOKUP_BMC_ALONE, {A.uuid})
+    assert by_bmc_alone(Found(A), evidence, known_macs=True) == Found(A)
 
 
 def test_a_bmc_that_several_nodes_share_is_settled_by_the_mac() -> None:

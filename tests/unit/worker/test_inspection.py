@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
 from ferroscope import transition
 from ferroscope.domain.decision import Run
 from ferroscope.domain.machine import IllegalEventError
+from ferroscope.domain.model import Entry
 from ferroscope.domain.provision import Provision
 from ferroscope.domain.states import Event, State
 from ferroscope.ports.bmc import Power
 from ferroscope.ports.errors import BmcError
 from ferroscope.ports.store import Transaction
+from tests.support import examples
 from tests.unit.worker.conftest import NODE, Service, settings
 
 
@@ -362,3 +366,48 @@ def test_a_machine_that_called_unasked_keeps_its_power_and_its_provision_state(
     assert node.state is (State.FINISHED if end == "finished" else State.ERROR)
     assert node.provision_state is rest
     assert (service.machine.power, service.machine.commands) == (Power.ON, [])
+
+
+def _refused(service: Service, message: str, **more: Any) -> None:
+    entry = Entry(
+        node=NODE, inspection=service.node.inspection, step="callback-refused", message=message, process="api", **more
+    )
+    service.store.write(lambda tx: tx.journal.append([entry]))
+
+
+def test_a_time_out_says_that_the_machine_called_and_why_it_was_refused(service: Service) -> None:
+    service.start()
+    service.work()
+    _refused(service, "HTTP 400: first")
+    _refused(service, "HTTP 400: no interfaces", detail={"source": "192.0.2.7"}, reason="callback-invalid")
+    service.submit(Event.TIMEOUT)
+    service.work()
+    assert service.inspection.reason == "callback-refused"
+    said = str(service.node.last_error)
+    assert all(word in said for word in ("HTTP 400: no interfaces", "192.0.2.7", "UTC"))
+
+
+def test_a_call_that_was_refused_in_an_inspection_before_says_nothing_of_this_one(service: Service) -> None:
+    service.start()
+    service.work()
+    _refused(service, "HTTP 400: first")
+    service.submit(Event.ABORT)
+    service.work()
+    service.start()
+    service.work()
+    service.submit(Event.TIMEOUT)
+    service.work()
+    assert service.inspection.reason == "timeout"
+
+
+def test_a_time_out_names_the_machine_in_the_inbox_that_has_the_same_bmc(service: Service) -> None:
+    twin = examples.node(auto_discovered=True, inbox=True)
+    service.store.write(lambda tx: tx.nodes.add(twin))
+    service.start()
+    service.work()
+    for node in (twin.uuid, NODE):
+        service.store.write(lambda tx, node=node: tx.addresses.set_bmc(node, ["192.0.2.9"]))  # type: ignore[misc]
+    service.submit(Event.TIMEOUT)
+    service.work()
+    assert service.inspection.reason == "callback-refused"
+    assert twin.uuid in str(service.node.last_error)

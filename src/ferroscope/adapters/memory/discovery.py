@@ -23,7 +23,7 @@ class MemoryDiscoveries:
         self._rows.tallies.put("discovery", (period, made))
         return made
 
-    def add(self, node: str, addresses: Iterable[str]) -> None:
+    def add(self, node: str, addresses: Iterable[str], source: str = "") -> None:
         period, made = self._rows.tallies.get("discovery") or (0, 0)
         self._rows.tallies.put("discovery", (period, made + 1))
         for address in sorted(set(addresses)):
@@ -31,10 +31,17 @@ class MemoryDiscoveries:
                 raise ConflictError("address", address)
             self._rows.machine_macs.put(address, node)
             self._rows.macs_of_node.add(node, address)
+            if source:
+                self._rows.discovered_from.put(node, source)
 
-    def unclaimed(self) -> int:
-        nodes = self._rows.nodes.values()
-        return sum(node.auto_discovered and node.provision_state is Provision.ENROLL for node in nodes)
+    def unclaimed(self, source: str | None = None) -> int:
+        nodes = [node for node in self._rows.nodes.values() if node.auto_discovered]
+        if source is not None:
+            nodes = [node for node in nodes if self._rows.discovered_from.get(node.uuid) == source]
+        return sum(node.provision_state is Provision.ENROLL for node in nodes)
+
+    def of_source(self, source: str) -> Sequence[str]:
+        return sorted(node for node in self._rows.discovered_from if self._rows.discovered_from.get(node) == source)
 
     def macs(self, node: str) -> Sequence[str]:
         return sorted(self._rows.macs_of_node.of(node))
@@ -47,9 +54,10 @@ class MemoryRejections:
         self._rows = rows
         self._now = now
 
-    def add(self, node: str, addresses: Iterable[str]) -> None:
+    def add(self, node: str, addresses: Iterable[str], source: str = "") -> None:
         for address in addresses:
-            self._rows.rejections.put(address, Rejection(address=address, node=node, rejected_at=self._now))
+            given = Rejection(address=address, node=node, rejected_at=self._now, source=source or None)
+            self._rows.rejections.put(address, given)
 
     def find(self, addresses: Sequence[str]) -> Sequence[Rejection]:
         wanted = set(addresses)

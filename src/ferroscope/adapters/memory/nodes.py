@@ -70,6 +70,9 @@ class MemoryNodes:
         MemoryAddresses(rows).set_bmc(uuid, ())
         for address in rows.macs_of_node.drop(uuid):
             rows.machine_macs.drop(address)
+        rows.discovered_from.drop(uuid)
+        for source in rows.callers_of_node.drop(uuid):
+            rows.nodes_of_caller.discard(source, uuid)
 
     def list(self, query: Query) -> Sequence[Node]:
         marker = None if query.marker is None else self._stored(query.marker)
@@ -108,6 +111,20 @@ class MemoryAddresses:
         for address in sorted(set(addresses)):
             self._rows.bmc_addresses.add(node, address)
             self._rows.nodes_of_bmc.add(address, node)
+
+    def bmc_of(self, node: str) -> Sequence[str]:
+        return sorted(self._rows.bmc_addresses.of(node))
+
+    def owners(self, bmc_addresses: Sequence[str]) -> Sequence[Node]:
+        return self._nodes({node for address in bmc_addresses for node in self._rows.nodes_of_bmc.of(address)})
+
+    def called(self, node: str, source: str) -> None:
+        if source and node not in self._rows.nodes_of_caller.of(source):
+            self._rows.nodes_of_caller.add(source, node)
+            self._rows.callers_of_node.add(node, source)
+
+    def callers(self, source: str) -> Sequence[Node]:
+        return [node for node in self._nodes(self._rows.nodes_of_caller.of(source)) if node.state in _AWAITING]
 
     def _nodes(self, uuids: Iterable[str]) -> Sequence[Node]:
         nodes = (self._rows.nodes.get(uuid) for uuid in sorted(uuids))

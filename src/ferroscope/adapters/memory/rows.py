@@ -60,6 +60,9 @@ class Rows:
         self.mac_changes: Table[int, MacChangeRow] = Table(log)
         self.machine_macs: Table[str, str] = Table(log)
         self.macs_of_node: Index[str, str] = Index(log)
+        self.discovered_from: Table[str, str] = Table(log)
+        self.nodes_of_caller: Index[str, str] = Index(log)
+        self.callers_of_node: Index[str, str] = Index(log)
         self.rejections: Table[str, Rejection] = Table(log)
         self.tallies: Table[str, tuple[int, int]] = Table(log)
         self.last_request = 0

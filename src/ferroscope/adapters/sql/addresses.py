@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import Select, bindparam, delete, or_, select
+from sqlalchemy import Select, bindparam, delete, insert, or_, select, update
 
 from ferroscope.adapters.sql import inserts, schema
 from ferroscope.adapters.sql.nodes import NODE
@@ -23,6 +23,16 @@ _AWAITED: Final = (State.STARTING, State.WAITING)
 _p, _b = schema.ports.c, schema.bmc_addresses.c
 _BY_UUID = select(*NODE.columns).where(schema.nodes.c.uuid == bindparam("uuid"))
 _DELETE_BMC = delete(schema.bmc_addresses).where(_b.node == bindparam("_node"))
+_CALLED_DAYS: Final = 30 * 86400.0
+
+_c = schema.callers.c
+_HEARD = (
+    update(schema.callers)
+    .where(_c.source == bindparam("_source"), _c.node == bindparam("_node"))
+    .values(at=bindparam("_now"))
+)
+_HEARD_FIRST = insert(schema.callers)
+_HEARD_LAST = delete(schema.callers).where(_c.node == bindparam("_node"), _c.at < bindparam("_before"))
 _BMC_OF = select(_b.address).where(_b.node == bindparam("node"))
 
 
@@ -37,6 +47,19 @@ def _by_machine(addresses: int) -> Select[Any]:
     macs = schema.machine_macs.c
     owners = select(macs.node).where(one_of(macs.address, "address", addresses))
     return select(*NODE.columns).where(schema.nodes.c.uuid.in_(owners))
+
+
+@lru_cache(maxsize=16)
+def _owners(addresses: int) -> Select[Any]:
+    owners = select(_b.node).where(one_of(_b.address, "address", addresses))
+    return select(*NODE.columns).where(schema.nodes.c.uuid.in_(owners))
+
+
+@lru_cache(maxsize=1)
+def _callers() -> Select[Any]:
+    callers = select(_c.node).where(_c.source == bindparam("source"))
+    awaited = or_(*(schema.nodes.c.state == state for state in _AWAITED))
+    return select(*NODE.columns).where(schema.nodes.c.uuid.in_(callers), awaited)
 
 
 @lru_cache(maxsize=16)
@@ -75,3 +98,22 @@ class SqlAddresses:
         if set(self._tx.run(_BMC_OF, {"node": node}).scalars()) != wanted:
             self._tx.run(_DELETE_BMC, {"_node": node})
             inserts.add(self._tx, schema.bmc_addresses, ("address", "node"), [(one, node) for one in sorted(wanted)])
+
+    def bmc_of(self, node: str) -> Sequence[str]:
+        return sorted(self._tx.run(_BMC_OF, {"node": node}).scalars())
+
+    def owners(self, bmc_addresses: Sequence[str]) -> Sequence[Node]:
+        if not bmc_addresses:
+            return []
+        addresses = padded(bmc_addresses)
+        return self._find(_owners(len(addresses)), several("address", addresses))
+
+    def called(self, node: str, source: str) -> None:
+        now = self._tx.now
+        if not source or self._tx.run(_HEARD, {"_source": source, "_node": node, "_now": now}).rowcount:
+            return
+        self._tx.run(_HEARD_LAST, {"_node": node, "_before": now - _CALLED_DAYS})
+        self._tx.run(_HEARD_FIRST, {"source": source, "node": node, "at": now})
+
+    def callers(self, source: str) -> Sequence[Node]:
+        return self._find(_callers(), {"source": source}) if source else []

@@ -38,6 +38,8 @@ _COUNT = update(schema.tallies).where(_t.name == bindparam("_name")).values(made
 _UNCLAIMED = select(func.count()).where(
     _n.auto_discovered == bindparam("_yes"), _n.provision_state == bindparam("_state")
 )
+_UNCLAIMED_OF = _UNCLAIMED.where(_n.uuid.in_(select(_m.node).where(_m.source == bindparam("_source"))))
+_OF_SOURCE = select(_m.node).where(_m.source == bindparam("_source")).distinct().order_by(_m.node)
 _ADD_MAC = insert(schema.machine_macs)
 _MACS_OF = select(_m.address).where(_m.node == bindparam("_node")).order_by(_m.address)
 _REJECTED = select(*_REJECTION.columns).order_by(_r.rejected_at.desc(), _r.address)
@@ -64,16 +66,22 @@ class SqlDiscoveries:
                 raise ConflictError("name", _DISCOVERY) from exc
         return int(self._tx.run(_MADE, {"_name": _DISCOVERY}).scalars()[0])
 
-    def add(self, node: str, addresses: Iterable[str]) -> None:
+    def add(self, node: str, addresses: Iterable[str], source: str = "") -> None:
         self._tx.run(_COUNT, {"_name": _DISCOVERY})
         for address in sorted(set(addresses)):
             try:
-                self._tx.run(_ADD_MAC, {"address": address, "node": node})
+                self._tx.run(_ADD_MAC, {"address": address, "node": node, "source": source or None})
             except IntegrityError as exc:
                 raise ConflictError("address", address) from exc
 
-    def unclaimed(self) -> int:
-        return int(self._tx.run(_UNCLAIMED, {"_yes": True, "_state": Provision.ENROLL.value}).scalars()[0])
+    def unclaimed(self, source: str | None = None) -> int:
+        given = {"_yes": True, "_state": Provision.ENROLL.value}
+        if source is None:
+            return int(self._tx.run(_UNCLAIMED, given).scalars()[0])
+        return int(self._tx.run(_UNCLAIMED_OF, given | {"_source": source}).scalars()[0])
+
+    def of_source(self, source: str) -> Sequence[str]:
+        return self._tx.run(_OF_SOURCE, {"_source": source}).scalars()
 
     def macs(self, node: str) -> Sequence[str]:
         return self._tx.run(_MACS_OF, {"_node": node}).scalars()
@@ -85,9 +93,9 @@ class SqlRejections:
     def __init__(self, tx: SqlTransaction) -> None:
         self._tx = tx
 
-    def add(self, node: str, addresses: Iterable[str]) -> None:
-        now = self._tx.now
-        rows = [{"address": address, "node": node, "rejected_at": now} for address in sorted(set(addresses))]
+    def add(self, node: str, addresses: Iterable[str], source: str = "") -> None:
+        same = {"node": node, "rejected_at": self._tx.now, "source": source or None}
+        rows = [{"address": address} | same for address in sorted(set(addresses))]
         if rows:
             self._tx.run(upsert(self._tx.connection.dialect.name, schema.rejections), rows)
 

@@ -45,6 +45,7 @@ _CHILDREN = (
     schema.requests,
     schema.journal,
     schema.bmc_addresses,
+    schema.callers,
     schema.facts,
     schema.machine_macs,
 )

@@ -212,12 +212,24 @@ bmc_addresses = Table(
     **_OPTIONS,
 )
 
+# From where the machines of nodes have called: by it a call that says nothing of itself is told to whom it concerns.
+callers = Table(
+    "callers",
+    metadata,
+    Column("source", String(64), primary_key=True),
+    Column("node", _UUID, primary_key=True),
+    Column("at", Double, nullable=False),
+    Index("ix_callers_node", "node"),
+    **_OPTIONS,
+)
+
 # The MACs of discovered machines: the primary key is what lets one machine become one node only.
 machine_macs = Table(
     "machine_macs",
     metadata,
     Column("address", String(18), primary_key=True),
     Column("node", _UUID, nullable=False, index=True),
+    Column("source", String(64), index=True),
     **_OPTIONS,
 )
 
@@ -227,6 +239,7 @@ rejections = Table(
     Column("address", String(18), primary_key=True),
     Column("node", _UUID, nullable=False),
     Column("rejected_at", Double, nullable=False),
+    Column("source", String(64)),
     **_OPTIONS,
 )
 
@@ -309,6 +322,7 @@ rule_revisions = Table(
 
 __all__ = [
     "bmc_addresses",
+    "callers",
     "facts",
     "inspection_data",
     "inspections",

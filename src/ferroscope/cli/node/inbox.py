@@ -5,17 +5,27 @@ from __future__ import annotations
 from typing import Any, Final
 
 import click
+import msgspec
 
 from ferroscope.cli.client import Api, ApiError, Json, node_path, segment
 from ferroscope.cli.listing import Listing
 from ferroscope.cli.node.bulk import each
 from ferroscope.cli.output import Output, table, with_api
 from ferroscope.cli.selection import Selection, Wanted, resolve, selectors, settle
-from ferroscope.cli.text import short
+from ferroscope.cli.text import many, short
 from ferroscope.cli.times import ago
 from ferroscope.domain.hardware import mapping, text
 
-_LISTED: Final = ("uuid", "name", "driver", "driver_info", "created_at", "last_error", "provision_state")
+_LISTED: Final = (
+    "uuid",
+    "name",
+    "driver",
+    "driver_info",
+    "driver_internal_info",
+    "created_at",
+    "last_error",
+    "provision_state",
+)
 
 
 @click.command("inbox")
@@ -27,6 +37,7 @@ def inbox(api: Api, out: Output) -> None:
         ports = api.pages("/v1/ports", "ports", node=node["uuid"], fields=("uuid", "address"))
         node["ports"] = [port["address"] for port in ports]
         node["machine"] = _machine(api, node["uuid"])
+        node["discovery"] = mapping(node.pop("driver_internal_info", None)).get("discovery") or {}
     out.show(nodes, lambda screen: screen.print(_listing(nodes)))
     if not nodes:
         out.say("the inbox is empty")
@@ -43,9 +54,16 @@ def approve(api: Api, out: Output, *, wanted: Wanted) -> None:
 
 @click.command("reject")
 @selectors
+@click.option("--source", metavar="ADDRESS", help="All nodes in the inbox that calls from this address have made.")
 @with_api
-def reject(api: Api, out: Output, *, wanted: Wanted) -> None:
+def reject(api: Api, out: Output, *, wanted: Wanted, source: str | None) -> None:
     """Delete discovered nodes, and do not discover their machines again."""
+    if source is not None:
+        if msgspec.structs.replace(wanted, yes=False) != Wanted():
+            raise click.UsageError("--source goes with no node, and with no other option that selects nodes")
+        nodes = api.post("/v1/rejections", {"source": source})["nodes"]
+        out.show({"rejected": nodes}, lambda screen: screen.print(f"{many(len(nodes), 'node')} rejected"))
+        return
     chosen = _waiting(api, out, wanted, "reject")
     each(out, chosen, lambda node: api.post(node_path(node["uuid"], "reject")), done="rejected")
 
@@ -62,8 +80,8 @@ def _waiting(api: Api, out: Output, wanted: Wanted, does: str) -> Selection:
 def rejected(api: Api, out: Output) -> None:
     """List the MAC addresses of rejected machines."""
     found = api.get("/v1/rejections")["rejections"]
-    rows = [(one["address"], one["node"], ago(one["rejected_at"])) for one in found]
-    out.show(found, lambda screen: screen.print(table(("MAC", "WAS NODE", "REJECTED"), rows)))
+    rows = [(one["address"], one["node"], one["source"] or "", ago(one["rejected_at"])) for one in found]
+    out.show(found, lambda screen: screen.print(table(("MAC", "WAS NODE", "SOURCE", "REJECTED"), rows)))
     if not found:
         out.say("no machine was rejected")
 
@@ -84,13 +102,24 @@ def _listing(nodes: list[Json]) -> Any:
             node["machine"] or "",
             ", ".join(node["ports"][:2]) + (" ..." if len(node["ports"]) > 2 else ""),
             short(str(next(iter(node["driver_info"].values()), ""))),
+            _source(node),
             ago(node["created_at"]),
             node["last_error"] or "",
         )
         for node in nodes
     )
-    titles = ("UUID", "MACHINE", "PORTS", "BMC", "DISCOVERED", "ERROR")
-    return Listing(titles, rows, spare=("ERROR", "PORTS", "DISCOVERED", "BMC"), wraps="MACHINE", below="ERROR")
+    titles = ("UUID", "MACHINE", "PORTS", "BMC", "SOURCE", "DISCOVERED", "ERROR")
+    return Listing(
+        titles, rows, spare=("ERROR", "PORTS", "DISCOVERED", "BMC", "SOURCE"), wraps="MACHINE", below="ERROR"
+    )
+
+
+def _source(node: Json) -> str:
+    """Return from where the machine called, and from where somebody else did who claims MACs of it."""
+    known = mapping(node["discovery"])
+    claims = [str(mapping(claim).get("source")) for claim in known.get("claims") or []]
+    source = short(str(known.get("source") or ""))
+    return f"{source} (also claimed by {', '.join(claims[:2])})" if claims else source
 
 
 def _machine(api: Api, uuid: str) -> str | None:

@@ -153,6 +153,19 @@ DISCOVERY: Final = (
     cfg.IntOpt(
         "max_per_minute", default=600, min=1, help="Most machines discovered within a minute, over all api processes."
     ),
+    cfg.IntOpt(
+        "max_waiting_per_source",
+        default=200,
+        min=0,
+        help="Most discovered nodes in enroll that calls from one address (of IPv6 its /64) have made; 0: any number. "
+        "Set [api] trusted_proxies where a proxy is before the API.",
+    ),
+    cfg.IntOpt(
+        "max_per_minute_per_source",
+        default=120,
+        min=0,
+        help="Most machines discovered within a minute by calls from one address, in one api process; 0: any number.",
+    ),
     cfg.FloatOpt(
         "remember_rejected",
         default=2592000.0,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from ferroscope.domain.outcome import Done, Fail, Outcome
 from ferroscope.domain.reasons import Reason
 from ferroscope.ports.bmc import BootDevice, Power
+from ferroscope.worker.bmc_addresses import resolve
 from ferroscope.worker.context import TaskContext
 from ferroscope.worker.power import ensure_power
 from ferroscope.worker.staying_on import reboot, stays_on
@@ -22,6 +23,7 @@ def verify(context: TaskContext) -> Outcome:
     if wrong:
         return Fail(Reason.DRIVER_INFO_INVALID, wrong)
     context.node.power_state = driver.get_power(context.node)
+    context.bmc_addresses = resolve(context.node, seconds=context.settings.drivers.command_timeout)
     context.note("verified", f"the BMC answers: {context.node.power_state}")
     return Done()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -10,8 +12,22 @@ down_revision = "0008"
 branch_labels = None
 depends_on = None
 
+OPTIONS: dict[str, Any] = {"mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin", "mysql_engine": "InnoDB"}
+
 
 def upgrade() -> None:
     # What was packed into an object, so that a forged or truncated one is known as such.
     op.add_column("objects", sa.Column("content_size", sa.BigInteger()))
     op.add_column("objects", sa.Column("content_sha256", sa.String(64)))
+    # Where unknown machines called from, so that those of one caller can be counted and rejected together.
+    op.add_column("machine_macs", sa.Column("source", sa.String(64)))
+    op.create_index("ix_machine_macs_source", "machine_macs", ["source"])
+    op.add_column("rejections", sa.Column("source", sa.String(64)))
+    op.create_table(
+        "callers",
+        sa.Column("source", sa.String(64), primary_key=True),
+        sa.Column("node", sa.String(36), primary_key=True),
+        sa.Column("at", sa.Double, nullable=False),
+        **OPTIONS,
+    )
+    op.create_index("ix_callers_node", "callers", ["node"])
