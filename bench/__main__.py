@@ -1,4 +1,4 @@
-"""``python -m bench [PART]``: ``--help`` lists the parts; without one the first four.
+"""``python -m bench [PART]``: ``--help`` lists the parts; without one the first four and ``site``.
 
 Exit code 1 where anything was wrong with what the service did; with ``--check`` 2 where a target is missed.
 """
@@ -19,6 +19,7 @@ from bench import reads as readings
 from bench import rules as rule_costs
 from bench import scale as scales
 from bench import search as searches
+from bench import site as sites
 from bench import start as starts
 from bench.databases import NAMES
 from bench.report import Report
@@ -60,7 +61,7 @@ def main(context: click.Context, directory: Path, save: bool, check: bool) -> No
     report.head()
     context.call_on_close(lambda: _end(report, context.invoked_subcommand or "all", save=save, check=check))
     if context.invoked_subcommand is None:
-        for command in (cycle, reads, start, scale):
+        for command in (cycle, reads, start, scale, sites.command):
             context.invoke(command)
 
 
@@ -187,6 +188,7 @@ main.add_command(ha.lookup)
 main.add_command(ha.scaleout)
 main.add_command(gates.gate)
 main.add_command(hooks.hooks)
+main.add_command(sites.command)
 main.add_command(versus.versus)
 
 

@@ -9,24 +9,35 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import structlog
 
 from bench.client import Api
+from bench.crowd import Crowd, CrowdDriver
 from bench.driver import Driver, Flight
 from bench.quantiles import Spread, slice_rates, spread
 from bench.verify import verify
+from ferroscope.sim.bmc_server import Places
+from ferroscope.sim.client import FleetClient
 from ferroscope.sim.enroll import enroll
 from ferroscope.sim.fleet import Fleet
 from ferroscope.sim.roster import roster
 from ferroscope.sim.run import serve
 from ferroscope.sim.settings import FleetSettings
 
+# One BMC's answer in a hundred takes 3.2 times the median, one in a thousand 4.7 times.
+_SIGMA: Final = 0.5
+_VERIFIED: Final = 600.0
+
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What the field is, told in its first line. ``size``: bytes of an inventory; ``boot``: seconds."""
+    """What the field is, told in its first line. ``size``: bytes of an inventory; ``boot``: seconds.
+
+    ``bmc`` is the median of the BMCs' answers, which are log-normal; ``dead`` and ``flapping`` are shares of the nodes
+    whose BMCs fail from ``spoil`` on, and ``special`` further machines by name.
+    """
 
     url: str
     nodes: int
@@ -34,6 +45,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     size: int = 40_000
     boot: float = 0.02
     jitter: float = 0.02
+    bmc: float = 0.0
+    dead: float = 0.0
+    flapping: float = 0.0
+    special: tuple[str, ...] = ()
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,10 +71,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 class Field:
     """The fleet and its operator."""
 
-    def __init__(self, plan: Plan, fleet: Fleet, address: str) -> None:
+    def __init__(self, plan: Plan, fleet: Fleet, places: Places) -> None:
         self._plan = plan
         self._fleet = fleet
-        self._address = address
+        self._places = places
         self._api = Api(plan.url)
         self._uuids: dict[str, str] = {}
 
@@ -68,7 +83,9 @@ class Field:
         loop = asyncio.get_running_loop()
         began = loop.time()
         members = roster(self._fleet.settings)
-        done = await asyncio.to_thread(enroll, members, api_url=self._plan.url, sim_address=self._address)
+        done = await asyncio.to_thread(
+            enroll, members, api_url=self._plan.url, sim_address=self._places.bmcs, wait=_VERIFIED
+        )
         seconds = loop.time() - began
         await self.find()
         return {"seconds": seconds, "failed": done.failed}
@@ -85,6 +102,21 @@ class Field:
         began = asyncio.get_running_loop().time()
         flights = await Driver(self._api, self._fleet, self._uuids).run(list(self._fleet.machines), concurrency)
         return self._summary(began, flights)
+
+    async def spoil(self) -> dict[str, Any]:
+        """Let the BMCs be what they are from now on: slow, dead, flapping."""
+
+        def told() -> None:
+            with FleetClient(self._places.control) as client:
+                client.faults(on=True)
+
+        await asyncio.to_thread(told)
+        return {}
+
+    async def crowd(self, patience: float, look_every: float) -> Crowd:
+        """Inspect every machine once, all of them at once."""
+        self._fleet.reset()
+        return await CrowdDriver(self._api, self._fleet, self._uuids).run(patience, look_every)
 
     async def verify(self) -> list[str]:
         """Return what is wrong after a run."""
@@ -113,7 +145,7 @@ async def main() -> None:
     read = _lines()
     plan = msgspec.json.decode(await read(), type=Plan)
     stop = asyncio.Event()
-    ready: asyncio.Future[tuple[Fleet, str]] = asyncio.get_running_loop().create_future()
+    ready: asyncio.Future[tuple[Fleet, Places]] = asyncio.get_running_loop().create_future()
     settings = FleetSettings(
         nodes=plan.nodes,
         first=plan.first,
@@ -121,15 +153,21 @@ async def main() -> None:
         inventory_size=plan.size,
         boot_delay=plan.boot,
         boot_jitter=plan.jitter,
+        bmc_delay=plan.bmc,
+        bmc_sigma=_SIGMA if plan.bmc else 0.0,
+        bmc_faults=False,
+        dead=plan.dead,
+        flapping=plan.flapping,
+        special=plan.special,
         connections=256,
     )
-    serving = asyncio.create_task(serve(settings, stop, lambda fleet, address: ready.set_result((fleet, address))))
+    serving = asyncio.create_task(serve(settings, stop, lambda fleet, places: ready.set_result((fleet, places))))
     serving.add_done_callback(
         lambda done: None if ready.done() else ready.set_exception(done.exception() or EOFError())
     )
-    fleet, address = await ready
-    field = Field(plan, fleet, address)
-    _say({"address": address})
+    fleet, places = await ready
+    field = Field(plan, fleet, places)
+    _say({"address": places.control})
     while line := await read():
         command = msgspec.json.decode(line)
         _say(await getattr(field, command.pop("do"))(**command))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -13,22 +15,37 @@ from ferroscope.cli.exits import Failure
 from ferroscope.cli.output import Output, facts, output_option
 
 if TYPE_CHECKING:
+    from ferroscope.sim.bmc_server import Places
     from ferroscope.sim.settings import FleetSettings
 
 _PORT: Final = 6390
+_API_STARTS: Final = 60.0
 _seconds = click.FloatRange(min=0)
+_share = click.FloatRange(0, 1)
 
 
 @click.command(
     epilog="A machine's name chooses what goes wrong with it, for example sim-timeout-1 or sim-ramdisk-error-2; "
     "the reference page of the simulator lists what there is."
 )
-@click.option("--nodes", type=click.IntRange(min=0), default=50, show_default=True, help="How many machines.")
+@click.option("--nodes", type=click.IntRange(min=0), show_default="50, or 0 with --special", help="How many machines.")
 @click.option("--special", metavar="NAME", multiple=True, help="One more machine, of this name; may be repeated.")
 @click.option("--first", type=click.IntRange(min=1), default=1, show_default=True, help="Number of the first machine.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same fleet.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address of the BMCs; keep it to this host.")
-@click.option("--port", type=click.IntRange(0, 65535), default=_PORT, show_default=True, help="Their port; 0: any.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    show_default=f"{_PORT}, or a free one where it is taken",
+    help="Their port; 0: any.",
+)
+@click.option(
+    "--subnet",
+    type=click.IntRange(0, 250),
+    default=20,
+    show_default=True,
+    help="So many BMCs have addresses in one /24 of loopback; 0: one address for all, as with any other --host.",
+)
 @click.option(
     "--api",
     "api_url",
@@ -48,10 +65,32 @@ _seconds = click.FloatRange(min=0)
 @click.option("--boot-jitter", type=_seconds, default=1.0, show_default=True, help="More or less by so many seconds.")
 @click.option("--bmc-delay", type=_seconds, default=0.0, show_default=True, help="Seconds before a BMC answers.")
 @click.option("--bmc-jitter", type=_seconds, default=0.0, show_default=True, help="More or less by so many seconds.")
+@click.option(
+    "--bmc-sigma",
+    type=click.FloatRange(0, 3),
+    default=0.0,
+    show_default=True,
+    help="Above 0, BMCs answer in log-normal times instead, --bmc-delay being the median; 0.5 is usual.",
+)
+@click.option("--dead", type=_share, default=0.0, show_default=True, help="Share of the machines whose BMC is dead.")
+@click.option("--flapping", type=_share, default=0.0, show_default=True, help="Share whose BMC is silent at times.")
 @click.option("--time-scale", type=_seconds, default=1.0, show_default=True, help="Stretch every other delay.")
 @output_option
-def sim(*, api_url: str, enroll: bool, inventory: Path | None, fmt: str, **options: Any) -> None:
-    """Run a simulated fleet until SIGTERM or Ctrl-C, then show what it counted."""
+def sim(
+    *,
+    api_url: str,
+    nodes: int | None,
+    port: int | None,
+    special: tuple[str, ...],
+    enroll: bool,
+    inventory: Path | None,
+    fmt: str,
+    **options: Any,
+) -> None:
+    """Run a simulated fleet until SIGTERM or Ctrl-C, then show what it counted.
+
+    With --enroll the BMCs of --dead and --flapping work well until their machines are enrolled.
+    """
     import msgspec
 
     from ferroscope.config.settings import LogSettings
@@ -63,34 +102,49 @@ def sim(*, api_url: str, enroll: bool, inventory: Path | None, fmt: str, **optio
     out = Output(fmt)
     log.configure(LogSettings(level="warning"), process="sim")
     settings = FleetSettings(
+        nodes=nodes if nodes is not None else 0 if special else 50,
+        special=special,
+        port=_PORT if port is None else port,
+        bmc_faults=not enroll,
         callback_url=f"{api_url.rstrip('/')}{CALLBACK_PATH}",
         inventory_file=str(inventory) if inventory else None,
         **options,
     )
 
-    def ready(address: str) -> None:
+    def ready(places: Places) -> None:
         machines = settings.nodes + len(settings.special)
-        out.say(f"{machines} machines at {address}, calling back to {settings.callback_url}; end with Ctrl-C")
+        out.say(f"{machines} machines at {places.control}, calling back to {settings.callback_url}; end with Ctrl-C")
         if enroll:
-            threading.Thread(target=_enroll, args=(settings, api_url, address), daemon=True).start()
+            threading.Thread(target=_enroll, args=(settings, api_url, places), daemon=True).start()
 
     try:
-        counted = msgspec.to_builtins(run(settings, ready=ready))
+        try:
+            counted = msgspec.to_builtins(run(settings, ready=ready))
+        except OSError as exc:
+            if port is not None or exc.errno != errno.EADDRINUSE:
+                raise
+            out.say(f"port {_PORT} is in use, by another simulator perhaps; taking a free one")
+            counted = msgspec.to_builtins(run(msgspec.structs.replace(settings, port=0), ready=ready))
     except (ValueError, OSError) as exc:
         raise Failure(f"the fleet cannot run: {exc}", advice="see: ferroscope sim --help") from None
     out.show(counted, lambda screen: screen.print(facts(counted)))
 
 
-def _enroll(settings: FleetSettings, api_url: str, address: str) -> None:
+def _enroll(settings: FleetSettings, api_url: str, places: Places) -> None:
     from ferroscope.sim.bare_metal import BareMetalError
+    from ferroscope.sim.client import ControlError, FleetClient
     from ferroscope.sim.enroll import enroll
     from ferroscope.sim.roster import roster
 
     try:
-        done = enroll(roster(settings), api_url=api_url, sim_address=address)
+        done = enroll(roster(settings), api_url=api_url, sim_address=places.bmcs, patience=_API_STARTS)
     except BareMetalError as exc:
         click.echo(f"could not enrol: {exc}", err=True)
         return
+    finally:
+        # It may have been stopped in the meantime.
+        with contextlib.suppress(ControlError), FleetClient(places.control) as client:
+            client.faults(on=True)
     new, old, bad = len(done.created), len(done.existing), len(done.failed)
     click.echo(f"enrolled: {new} new, {old} were there already, {bad} failed", err=True)
     for name, why in sorted(done.failed.items()):

@@ -1,11 +1,12 @@
 """The few calls of the Bare Metal API that enrolment needs, over kept connections.
 
 Source: the Bare Metal API reference, microversion 1.80. Transient answers (503, a broken connection) are
-tried again, which is safe because every call here may be repeated.
+tried again, which is safe because every call here may be repeated; urllib3 would log each of its own tries.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -15,9 +16,9 @@ import urllib3
 from ferroscope.first_use import ready
 
 _VERSION: Final = {"X-OpenStack-Ironic-API-Version": "1.80"}
-_RETRY: Final = urllib3.Retry(
-    total=5, backoff_factor=0.1, status_forcelist=(503,), allowed_methods=None, raise_on_status=False
-)
+_TRIES: Final = 6
+_FIRST_WAIT: Final = 0.1
+_LOOK_EVERY: Final = 0.25
 
 
 class BareMetalError(Exception):
@@ -50,20 +51,44 @@ class BareMetal:
     def __init__(self, url: str, *, threads: int, headers: Mapping[str, str] | None = None) -> None:
         self._url = url.rstrip("/")
         self._pool = urllib3.PoolManager(
-            maxsize=threads, block=True, retries=_RETRY, timeout=30.0, headers={**_VERSION, **(headers or {})}
+            maxsize=threads, block=True, retries=False, timeout=30.0, headers={**_VERSION, **(headers or {})}
         )
+
+    def wait_up(self, seconds: float) -> bool:
+        """Return whether the API has answered within ``seconds``, however it did."""
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                self._pool.request("GET", f"{self._url}/v1/")
+            except urllib3.exceptions.HTTPError:
+                if time.monotonic() > end:
+                    return False
+                time.sleep(_LOOK_EVERY)
+            else:
+                return True
 
     def call(
         self, method: str, path: str, body: object = None, *, accept: Iterable[int] = ()
     ) -> urllib3.BaseHTTPResponse:
         """Return the answer of 2xx, or of a status in ``accept``; else raise ``BareMetalError``."""
-        try:
-            answer = self._pool.request(method, self._url + path, json=body)
-        except urllib3.exceptions.HTTPError as error:
-            raise BareMetalError(f"the Bare Metal API at {self._url} does not answer: {error}") from error
+        answer = self._answer(method, path, body)
         if answer.status >= 300 and answer.status not in accept:
             raise BareMetalError(f"{method} {path}: {answer.status} {_message(answer.data)}")
         return answer
+
+    def _answer(self, method: str, path: str, body: object) -> urllib3.BaseHTTPResponse:
+        for attempt in range(_TRIES):
+            last = attempt == _TRIES - 1
+            try:
+                answer = self._pool.request(method, self._url + path, json=body)
+            except urllib3.exceptions.HTTPError as error:
+                if last:
+                    raise BareMetalError(f"the Bare Metal API at {self._url} does not answer: {error}") from error
+            else:
+                if last or answer.status != 503:
+                    return answer
+            time.sleep(_FIRST_WAIT * 2**attempt)
+        raise AssertionError("the last attempt returns or raises")
 
     def close(self) -> None:
         """Close the connections."""

@@ -1,16 +1,18 @@
 """How the simulated BMCs answer: well, late, wrongly or not at all, as their outcome has it.
 
 A call goes in, a reply comes out; the transport is ``server``'s matter and the machine ``node``'s.
-It must answer whatever comes in with a sentence, never with an exception.
+It must answer whatever comes in with a sentence, never with an exception. Those that cannot even be connected to
+are ``door``'s matter; here they would work.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from ferroscope.ports.bmc import BootDevice, Power
-from ferroscope.sim.chance import draw, spread
+from ferroscope.sim.chance import draw, log_normal, spread
 from ferroscope.sim.node import RESET, Machine, RefusedError
 from ferroscope.sim.protocol import Call, Reply, refuse, write
 from ferroscope.sim.settings import FleetSettings
@@ -20,15 +22,22 @@ _POWERS: Final = frozenset({*Power, RESET})
 _DEVICES: Final = frozenset(BootDevice)
 _DONE: Final = write()
 _POWER_LINES: Final = {power: write(power=power) for power in Power}
+# A flapping BMC is silent for a third of each period.
+_PERIOD: Final = 60.0
+_SPOILED: Final = frozenset({"silent", "garbage", "hang-up"})
 _GARBAGE: Final = b"<html><body>502 Bad Gateway</body></html>\n"
 
 
 class Bmcs:
-    """The BMCs of all ``machines``, by name."""
+    """The BMCs of all ``machines``, by name. ``faulty`` false: all answer well and at once, for as long as it is so."""
 
-    def __init__(self, machines: Mapping[str, Machine], settings: FleetSettings) -> None:
+    def __init__(
+        self, machines: Mapping[str, Machine], settings: FleetSettings, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.faulty = settings.bmc_faults
         self._machines = machines
         self._settings = settings
+        self._clock = clock
         self._ops: Final[dict[str, Callable[[Machine, Call], bytes]]] = {
             "get_power": _get_power,
             "set_power": _set_power,
@@ -51,26 +60,35 @@ class Bmcs:
     def _spoiled(self, machine: Machine) -> Reply | None:
         """Return the reply of a BMC that does not do what it is told, this time."""
         outcome = machine.member.outcome
-        if outcome.bmc == "well" and not self._fails_for_now(machine, outcome.fails_every):
+        fails = outcome.fails_every and self._fails_for_now(machine, outcome.fails_every)
+        spoils = outcome.bmc in _SPOILED or (outcome.bmc == "flapping" and self._is_silent_for_now(machine))
+        if not (self.faulty and (fails or spoils)):
             return None
         machine.tally.note(Effect.BMC_FAULTS, outcome.name)
-        if outcome.bmc == "well":
+        if fails:
             return Reply(refuse("the BMC is busy", transient=True), self._delay(machine))
         if outcome.bmc == "garbage":
             return Reply(_GARBAGE)
         return Reply(None, hang_up=outcome.bmc == "hang-up")
 
+    def _is_silent_for_now(self, machine: Machine) -> bool:
+        period = _PERIOD * self._settings.time_scale
+        phase = self._clock() + draw(self._settings.seed, machine.member.name, "flapping") * period
+        return phase % period < period / 3
+
     def _fails_for_now(self, machine: Machine, every: int) -> bool:
-        if not every:
-            return False
         first = int(draw(self._settings.seed, machine.member.name, "fault") * every)
         return machine.tally.counters.bmc_calls % every == first
 
     def _delay(self, machine: Machine) -> float:
         settings = self._settings
+        if not self.faulty:
+            return 0.0
         delay = machine.member.outcome.answer_delay * settings.time_scale
-        if settings.bmc_delay or settings.bmc_jitter:
-            call = machine.tally.counters.bmc_calls
+        call = machine.tally.counters.bmc_calls
+        if settings.bmc_sigma:
+            delay += log_normal(settings.bmc_delay, settings.bmc_sigma, settings.seed, machine.member.name, "bmc", call)
+        elif settings.bmc_delay or settings.bmc_jitter:
             delay += spread(settings.bmc_delay, settings.bmc_jitter, settings.seed, machine.member.name, "bmc", call)
         return delay
 

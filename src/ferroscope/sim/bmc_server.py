@@ -1,24 +1,33 @@
 """A fleet on one TCP port: the BMCs of all its machines, and its control calls.
 
-The host should be a loopback address: whoever reaches the port has power over the fleet.
+The host should be a loopback address: whoever reaches the port has power over the fleet. At 127.0.0.1 the machines have
+an address each, in several /24s, as at a site; those that cannot be reached have ports of their own besides.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable
 from typing import Final
 
+import msgspec
 import structlog
 
 from ferroscope.sim.bmc import Bmcs
 from ferroscope.sim.control import Control
+from ferroscope.sim.door import Door
 from ferroscope.sim.fleet import Fleet
-from ferroscope.sim.link import Link
+from ferroscope.sim.outcomes import Bmc
 from ferroscope.sim.protocol import Reply, read, refuse
+from ferroscope.sim.roster import SPREAD_HOST, bmc_host
 
-# Turns of the event loop until a connection that was accepted has reached its link.
-_ACCEPTING: Final = 4
+_UNREACHABLE: Final[tuple[Bmc, ...]] = ("refused", "black-hole")
+
+
+class Places(msgspec.Struct, frozen=True):
+    """Where a fleet is, as ``IP:PORT``: ``control`` answers for all, ``bmcs`` has each machine's own by its name."""
+
+    control: str
+    bmcs: dict[str, str]
 
 
 class BmcServer:
@@ -27,37 +36,55 @@ class BmcServer:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._bmcs = Bmcs(fleet.machines, fleet.settings)
-        self._control = Control(fleet)
-        self._links: set[Link] = set()
-        self._server: asyncio.Server | None = None
+        self._control = Control(fleet, self._fail)
+        self._doors: dict[Bmc, Door] = {}
         self._log = structlog.get_logger(__name__)
 
-    async def start(self) -> str:
-        """Listen; return the address as ``IP:PORT``. Raises ``OSError`` where the port is taken."""
-        settings = self._fleet.settings
-        self._server = await asyncio.get_running_loop().create_server(
-            lambda: Link(self._answer, self._links), settings.host, settings.port, backlog=1024
+    async def start(self) -> Places:
+        """Listen; return where. Raises ``OSError`` where the port is taken."""
+        settings, machines = self._fleet.settings, self._fleet.machines.values()
+        spread = settings.subnet > 0 and settings.host == SPREAD_HOST
+        kinds = {machine.member.outcome.bmc for machine in machines}
+        self._doors["well"] = Door(settings.host, settings.port, self._answer, spread=spread)
+        for kind in kinds.intersection(_UNREACHABLE):
+            self._doors[kind] = Door(settings.host, 0, self._answer, spread=spread)
+        for door in self._doors.values():
+            await door.open()
+        if settings.bmc_faults:
+            await self._fail(on=True)
+        places = Places(
+            self._place(settings.host, "well"),
+            {
+                one.member.name: self._place(bmc_host(settings, one.member.number), one.member.outcome.bmc)
+                for one in machines
+            },
         )
-        host, port = self._server.sockets[0].getsockname()[:2]
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        self._log.info("the fleet is up", address=address, machines=len(self._fleet.machines))
-        return address
+        self._log.info("the fleet is up", address=places.control, machines=len(machines))
+        return places
 
     async def stop(self) -> None:
-        """Close the port and all its connections, those that are just being accepted too."""
-        if self._server is not None:
-            # asyncio forgets a connection that it accepts while the server closes, without closing it.
-            for listener in self._server.sockets:
-                asyncio.get_running_loop().remove_reader(listener.fileno())
-            for _ in range(_ACCEPTING):
-                await asyncio.sleep(0)
-            self._server.close()
-            await self._server.wait_closed()
-        while self._links:
-            for link in list(self._links):
-                link.close()
-            await asyncio.sleep(0)
+        """Close the ports and all their connections, those that are just being accepted too."""
+        for door in self._doors.values():
+            await door.close()
         self._log.info("the fleet is down", machines=len(self._fleet.machines))
+
+    def _place(self, host: str, kind: Bmc) -> str:
+        port = self._doors.get(kind, self._doors["well"]).port
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    async def _fail(self, *, on: bool) -> None:
+        """Let the BMCs be as their outcomes have it, or let all of them work well."""
+        self._bmcs.faulty = on
+        for kind in _UNREACHABLE:
+            door = self._doors.get(kind)
+            if door is None:
+                continue
+            if not on:
+                await door.open()
+            elif kind == "refused":
+                await door.refuse()
+            else:
+                await door.swallow()
 
     def _answer(self, line: bytes) -> Reply | Awaitable[Reply]:
         try:

@@ -63,6 +63,10 @@ class FleetClient:
         """Send the callbacks from now on to ``urls`` (commas between them)."""
         self.call("callback", callback_url=urls)
 
+    def faults(self, *, on: bool) -> None:
+        """Let the BMCs fail as their machines' outcomes have it; false: let all of them work well."""
+        self.call("faults", on=on)
+
     def call(self, op: str, *, wait: float = 0.0, **fields: Any) -> dict[str, Any]:
         """Return the answer to any call of the port; ``wait`` seconds longer than usual. Raises ``ControlError``."""
         line = msgspec.json.encode({"op": op, **fields}) + b"\n"

@@ -1,32 +1,41 @@
 """The control calls of the simulator's port: look at the fleet, wait for it, begin anew.
 
 ``status`` (``names``: only these; ``nodes`` false: totals alone; ``log`` true: with traces), ``reset``,
-``wait_off`` (``names``, ``timeout``), ``wait`` (``effect``, ``at_least``, ``timeout``) and ``callback``
-(``callback_url``). A wait that is not fulfilled in time is answered with ``ok`` true and
-``reached`` false. They are for benches and chaos tests; a BMC has no such calls.
+``wait_off`` (``names``, ``timeout``), ``wait`` (``effect``, ``at_least``, ``timeout``), ``callback``
+(``callback_url``) and ``faults`` (``on`` false: all BMCs work well and at once, until it is true). A wait that is not
+fulfilled in time is answered with ``ok`` true and ``reached`` false. They are for benches and chaos tests; a BMC has
+no such calls.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Final, Protocol
 
 from ferroscope.sim.fleet import Fleet
 from ferroscope.sim.protocol import Call, Reply, refuse, write
 from ferroscope.sim.tally import Effect
 
 
+class Fail(Protocol):
+    """Lets the BMCs be as their outcomes have it, or lets all of them work well."""
+
+    def __call__(self, *, on: bool) -> Awaitable[None]: ...
+
+
 class Control:
     """The control calls of one fleet."""
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: Fleet, fail: Fail) -> None:
         self._fleet = fleet
+        self._fail = fail
         self._ops: Final[dict[str, Callable[[Call], Reply | Awaitable[Reply]]]] = {
             "status": self._status,
             "reset": self._reset,
             "wait_off": self._wait_off,
             "wait": self._wait,
             "callback": self._callback,
+            "faults": self._faults,
         }
 
     def answer(self, call: Call) -> Reply | Awaitable[Reply]:
@@ -64,3 +73,7 @@ class Control:
         except ValueError as error:
             return Reply(refuse(str(error)))
         return Reply(write(callback_url=call.callback_url))
+
+    async def _faults(self, call: Call) -> Reply:
+        await self._fail(on=call.on)
+        return Reply(write(on=call.on))

@@ -16,6 +16,7 @@ from urllib.parse import quote
 import msgspec
 
 from ferroscope.sim.bare_metal import BareMetal, BareMetalError, Node, NodePage
+from ferroscope.sim.client import ControlError, FleetClient
 from ferroscope.sim.inventory import bmc_address, pxe_mac
 from ferroscope.sim.roster import Member
 
@@ -35,14 +36,16 @@ def enroll(
     members: Sequence[Member],
     *,
     api_url: str,
-    sim_address: str,
+    sim_address: str | Mapping[str, str],
     threads: int = 8,
     headers: Mapping[str, str] | None = None,
     wait: float = 60.0,
+    patience: float = 0.0,
 ) -> Enrolment:
-    """Enrol ``members``, whose BMCs are at ``sim_address``; return what became of them.
+    """Enrol ``members``; return what became of them. ``sim_address``: ``IP:PORT`` of all BMCs, or of each by name.
 
-    Waits up to ``wait`` seconds until the BMCs are verified.
+    Waits up to ``patience`` seconds for an API that does not answer yet, then up to ``wait`` seconds until the BMCs
+    are verified.
     ``headers`` are added to each call (a token). Raises ``BareMetalError`` where no API answers, or it does not offer
     the simulator's driver.
     """
@@ -50,9 +53,10 @@ def enroll(
     news: dict[str, bool] = {}
     failed: dict[str, str] = {}
     try:
+        api.wait_up(patience)
         _check_driver(api)
         with ThreadPoolExecutor(threads, thread_name_prefix="enroll") as pool:
-            results = pool.map(lambda member: _enroll_one(api, member, sim_address), members)
+            results = pool.map(lambda member: _enroll_one(api, member, _place(member, sim_address)), members)
             for member, result in zip(members, results, strict=True):
                 if isinstance(result, BareMetalError):
                     failed[member.name] = str(result)
@@ -75,6 +79,10 @@ def _check_driver(api: BareMetal) -> None:
             f"the service does not offer the driver {DRIVER}; start it with: ferroscope all --simulator, "
             f"or add {DRIVER} to [drivers] enabled of its api and worker processes"
         )
+
+
+def _place(member: Member, sim_address: str | Mapping[str, str]) -> str:
+    return sim_address if isinstance(sim_address, str) else sim_address[member.name]
 
 
 def _enroll_one(api: BareMetal, member: Member, sim_address: str) -> bool | BareMetalError:
@@ -101,6 +109,7 @@ def _node(api: BareMetal, member: Member, sim_address: str) -> tuple[Node, bool]
         return msgspec.json.decode(answer.data, type=Node), True
     found = api.call("GET", f"/v1/nodes/{quote(member.name)}")
     node = msgspec.json.decode(found.data, type=Node)
+    _check_free(node, sim_address)
     patch = [
         {"op": "add", "path": f"/driver_info/{key}", "value": value}
         for key, value in driver_info.items()
@@ -109,6 +118,23 @@ def _node(api: BareMetal, member: Member, sim_address: str) -> tuple[Node, bool]
     if patch:
         api.call("PATCH", f"/v1/nodes/{node.uuid}", patch)
     return node, False
+
+
+def _check_free(node: Node, sim_address: str) -> None:
+    """Raise ``BareMetalError`` where another simulator that runs has the node's machine."""
+    other = node.driver_info.get("sim_address")
+    name = node.driver_info.get("sim_node")
+    if not isinstance(other, str) or other == sim_address or not isinstance(name, str):
+        return
+    try:
+        with FleetClient(other, timeout=1.0) as client:
+            taken = name in client.status([name]).nodes
+    except (ControlError, msgspec.DecodeError, msgspec.ValidationError):
+        return
+    if taken:
+        raise BareMetalError(
+            f"the simulator at {other} runs this machine already; give this fleet others, such as --first 1001"
+        )
 
 
 def _port(api: BareMetal, node: Node, mac: str) -> None:

@@ -14,7 +14,7 @@ import msgspec
 Body = Literal[
     "plain", "error", "no-nics", "no-memory", "no-arch", "bad-json", "bad-mac", "unknown-macs", "deep", "huge"
 ]
-Bmc = Literal["well", "silent", "garbage", "hang-up"]
+Bmc = Literal["well", "silent", "garbage", "hang-up", "refused", "black-hole", "flapping"]
 Delivery = Literal["whole", "broken", "slow"]
 
 
@@ -22,11 +22,12 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """One row: how the machine differs from one that works.
 
     ``sentence`` says what it does, ``ends`` what an inspection of it comes to. BMC: ``bmc`` is how it
-    answers at all, ``answer_delay`` seconds before each answer, ``fails_every`` so many calls one fails
-    for now (0: none), ``refuses`` the power state it refuses, ``follows_after`` the seconds until the
-    power state follows a command (None: never). Ramdisk: ``calls_back``; ``boot_factor`` times the
-    usual boot delay; ``copies`` of the callback at once; ``conflicting``: a second, different one
-    with it; ``body`` and ``delivery`` of the callback. Seconds are multiplied by ``time_scale``.
+    answers at all (``refused`` and ``black-hole``: at a port of its own), ``answer_delay`` seconds before
+    each answer, ``fails_every`` so many calls one fails for now (0: none), ``refuses`` the power state it
+    refuses, ``follows_after`` the seconds until the power state follows a command (None: never).
+    Ramdisk: ``calls_back``; ``boot_factor`` times the usual boot delay; ``copies`` of the callback at
+    once; ``conflicting``: a second, different one with it; ``body`` and ``delivery`` of the callback.
+    Seconds are multiplied by ``time_scale``.
     """
 
     name: str
@@ -183,6 +184,24 @@ TABLE: Final = (
         sentence="The BMC takes the connection and never answers.",
         ends="error: bmc-unreachable",
         bmc="silent",
+    ),
+    Outcome(
+        name="bmc-refused",
+        sentence="Nothing listens at the BMC's port: connections are refused.",
+        ends="error: bmc-unreachable",
+        bmc="refused",
+    ),
+    Outcome(
+        name="bmc-black-hole",
+        sentence="Nothing answers at the BMC's address: connections are never made.",
+        ends="error: bmc-unreachable",
+        bmc="black-hole",
+    ),
+    Outcome(
+        name="bmc-flapping",
+        sentence="The BMC is silent for 20 s of each minute.",
+        ends="finished, after a retry, or error: bmc-unreachable",
+        bmc="flapping",
     ),
     Outcome(
         name="bmc-garbage",

@@ -30,6 +30,7 @@ class Call(msgspec.Struct, frozen=True):
     at_least: int = 1
     timeout: float = 30.0
     callback_url: str = ""
+    on: bool = True
 
 
 class Reply(NamedTuple):

@@ -1,6 +1,6 @@
 """Runs a fleet: in the foreground until a signal, or in a thread beside whoever needs it.
 
-It prints nothing; ``ready`` is told the address as soon as the BMCs answer there.
+It prints nothing; ``ready`` is told where the BMCs are as soon as they answer there.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from types import TracebackType
 
-from ferroscope.sim.bmc_server import BmcServer
+from ferroscope.sim.bmc_server import BmcServer, Places
 from ferroscope.sim.fleet import Fleet
 from ferroscope.sim.settings import FleetSettings
 from ferroscope.sim.tally import Counters
@@ -19,25 +19,25 @@ from ferroscope.sim.tally import Counters
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def run(settings: FleetSettings, *, ready: Callable[[str], None] | None = None) -> Counters:
+def run(settings: FleetSettings, *, ready: Callable[[Places], None] | None = None) -> Counters:
     """Run the fleet until SIGTERM or SIGINT; return what it counted.
 
-    Call it from the main thread, where signals arrive. ``ready`` gets the BMCs' ``IP:PORT``. Raises
+    Call it from the main thread, where signals arrive. Raises
     ``ValueError`` for settings that make no sense, ``OSError`` for a port that is taken or an inventory
     file that cannot be read.
     """
     return asyncio.run(_until_signal(settings, ready))
 
 
-async def _until_signal(settings: FleetSettings, ready: Callable[[str], None] | None) -> Counters:
+async def _until_signal(settings: FleetSettings, ready: Callable[[Places], None] | None) -> Counters:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in _SIGNALS:
         loop.add_signal_handler(number, stop.set)
-    return await serve(settings, stop, lambda _, address: ready(address) if ready else None)
+    return await serve(settings, stop, lambda _, places: ready(places) if ready else None)
 
 
-async def serve(settings: FleetSettings, stop: asyncio.Event, ready: Callable[[Fleet, str], None]) -> Counters:
+async def serve(settings: FleetSettings, stop: asyncio.Event, ready: Callable[[Fleet, Places], None]) -> Counters:
     """Run the fleet in the present loop until ``stop`` is set; return what it counted."""
     fleet = Fleet(settings)
     server = BmcServer(fleet)
@@ -51,7 +51,9 @@ async def serve(settings: FleetSettings, stop: asyncio.Event, ready: Callable[[F
 
 
 class FleetThread:
-    """A fleet in a thread of its own: ``with FleetThread(settings) as running: running.address``.
+    """A fleet in a thread of its own: ``with FleetThread(settings) as running: running.bmcs``.
+
+    ``bmcs`` has each BMC's ``IP:PORT`` by the machine's name; at ``address`` all of them answer.
 
     ``fleet`` may be read from outside the thread, and changed through ``client`` or the port alone.
     """
@@ -64,6 +66,7 @@ class FleetThread:
         self._stop: asyncio.Event | None = None
         self._thread = threading.Thread(target=self._main, name="fleet", daemon=True)
         self.address = ""
+        self.bmcs: dict[str, str] = {}
         self.fleet: Fleet
 
     def __enter__(self) -> FleetThread:
@@ -96,6 +99,6 @@ class FleetThread:
         self._stop = asyncio.Event()
         await serve(self._settings, self._stop, self._ready)
 
-    def _ready(self, fleet: Fleet, address: str) -> None:
-        self.fleet, self.address = fleet, address
+    def _ready(self, fleet: Fleet, places: Places) -> None:
+        self.fleet, self.address, self.bmcs = fleet, places.control, places.bmcs
         self._up.set()

@@ -15,7 +15,7 @@ class FleetSettings(msgspec.Struct, frozen=True, kw_only=True):
     """``nodes`` machines named ``sim-0001`` and so on, then one for each name in ``special``.
 
     ``special`` names choose an outcome (``sim-timeout-3``); see ``outcomes``. ``first`` is the
-    number of the first machine, so that two fleets need not share addresses. ``inventory_file`` is a
+    number of the first of the ``nodes``, so that two fleets need not share addresses. ``inventory_file`` is a
     path: every machine then calls back with this inventory, patched with its own addresses; else
     ``inventory_size`` is the bytes of each generated one, None for a realistic variety.
     ``callback_url`` may hold several URLs with commas between them, tried in turn.
@@ -25,6 +25,14 @@ class FleetSettings(msgspec.Struct, frozen=True, kw_only=True):
     time (the ramdisk's retries, slow BMCs), so that tests need not wait for them.
     ``request_timeout`` bounds one callback and is not scaled. ``connections`` bounds the
     callbacks on the wire at once.
+
+    ``bmc_sigma`` above zero makes the BMCs' answers log-normal instead, with ``bmc_delay`` as their median: most
+    answer soon, a few take very long, as at a real site. ``dead`` and ``flapping`` are shares (0 to 1) of the
+    ``nodes``, picked by the seed and named for their outcomes (``sim-bmc-dead-0012``). ``bmc_faults`` false: every BMC
+    works well and at once until the control call ``faults`` says otherwise, so that machines can be enrolled before
+    they fail.
+    ``subnet``: so many BMCs share one loopback /24 (127.0.1.1, 127.0.1.2 and so on, all with ``port``); 0, or a
+    host that is not 127.0.0.1: all have the address of ``host``.
     """
 
     nodes: int = 50
@@ -40,6 +48,11 @@ class FleetSettings(msgspec.Struct, frozen=True, kw_only=True):
     boot_jitter: float = 1.0
     bmc_delay: float = 0.0
     bmc_jitter: float = 0.0
+    bmc_sigma: float = 0.0
+    bmc_faults: bool = True
+    dead: float = 0.0
+    flapping: float = 0.0
+    subnet: int = 20
     time_scale: float = 1.0
     request_timeout: float = 30.0
     connections: int = 64

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from pathlib import Path
 
 import pytest
 
@@ -282,6 +283,49 @@ def test_no_more_connections_are_kept_than_asked_for(make_bmc: MakeBmc) -> None:
             list(pool.map(lambda _: bmc.get_power(node_at(address)), range(4)))
         assert len(connections) == 7
         bmc.close()
+
+
+def test_no_more_connections_are_kept_than_a_process_can_have() -> None:
+    settings = FleetSettings(nodes=12, subnet=4)
+    with FleetThread(settings) as running, closing(SimBmc(timeout=TIMEOUT, most=5)) as bmc:
+        nodes = [node_at(address, name) for name, address in running.bmcs.items()]
+        for node in [*nodes, *nodes]:
+            assert bmc.get_power(node) is Power.OFF
+        before = _descriptors()
+    assert before - _descriptors() >= 2 * 5  # both ends of each are in this process
+
+
+def _descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_bmcs_answer_at_addresses_of_their_own(make_bmc: MakeBmc) -> None:
+    with FleetThread(FleetSettings(nodes=30, special=("sim-ok-1",))) as running:
+        bmc = make_bmc()
+        assert len(set(running.bmcs.values())) == 31
+        assert all(bmc.get_power(node_at(address, name)) is Power.OFF for name, address in running.bmcs.items())
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("sim-bmc-refused-1", "Connection refused"), ("sim-bmc-black-hole-1", "in time")]
+)
+def test_a_bmc_that_cannot_be_reached_works_until_faults_are_on_and_again_after_them(
+    make_bmc: MakeBmc, name: str, words: str
+) -> None:
+    with (
+        FleetThread(FleetSettings(nodes=1, special=(name,), bmc_faults=False)) as running,
+        FleetClient(running.address) as client,
+    ):
+        bmc = make_bmc()
+        node, healthy = node_at(running.bmcs[name], name), node_at(running.bmcs["sim-0001"])
+        for _ in range(2):
+            assert bmc.get_power(node) is Power.OFF
+            client.faults(on=True)
+            error = fails(lambda: bmc.get_power(node))
+            assert error.transient
+            assert words in str(error)
+            assert bmc.get_power(healthy) is Power.OFF
+            client.faults(on=False)
 
 
 def test_a_call_costs_less_than_60_microseconds_of_cpu(make_bmc: MakeBmc) -> None:

@@ -63,6 +63,18 @@ def test_a_simulator_that_moved_is_corrected(api: Api) -> None:
             assert api.node("sim-1200")["driver_info"]["sim_address"] == fleet.address
 
 
+def test_machines_of_a_simulator_that_runs_are_not_taken_away_from_it(api: Api) -> None:
+    settings = FleetSettings(nodes=2, first=1250)
+    with FleetThread(settings) as first:
+        enroll(roster(settings), api_url=api.url, sim_address=first.bmcs)
+        more = FleetSettings(nodes=3, first=1250)
+        with FleetThread(more) as second:
+            done = enroll(roster(more), api_url=api.url, sim_address=second.bmcs)
+        assert (done.created, set(done.failed)) == (("sim-1252",), {"sim-1250", "sim-1251"})
+        assert first.address.partition(":")[2] in done.failed["sim-1250"]
+        assert api.node("sim-1250")["driver_info"]["sim_address"] == first.bmcs["sim-1250"]
+
+
 def test_a_mac_of_another_node_is_reported_and_the_others_go_on(api: Api) -> None:
     with FleetThread(FleetSettings(nodes=0, special=("sim-one-1", "sim-two-1", "sim-three-1"))) as fleet:
         enroll([Member("sim-one-1", 1300)], api_url=api.url, sim_address=fleet.address)
@@ -119,7 +131,7 @@ def ending(api: Api) -> Ending:
         time_scale=0.1,
     )
     with FleetThread(settings) as fleet:
-        enroll(roster(settings), api_url=api.url, sim_address=fleet.address)
+        enroll(roster(settings), api_url=api.url, sim_address=fleet.bmcs)
         for name in special:
             api.call("PUT", f"/v1/nodes/{name}/states/provision", {"target": "inspect"})
 

@@ -18,7 +18,7 @@ import logging, structlog
 structlog.configure(logger_factory=structlog.PrintLoggerFactory(open("/dev/null", "w")))
 from ferroscope.sim.run import run
 from ferroscope.sim.settings import FleetSettings
-totals = run(FleetSettings(nodes=3, boot_delay=60), ready=lambda address: print(address, flush=True))
+totals = run(FleetSettings(nodes=3, boot_delay=60), ready=lambda places: print(places.control, flush=True))
 print("counted", totals.power_ons, flush=True)
 """
 

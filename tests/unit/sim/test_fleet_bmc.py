@@ -29,7 +29,8 @@ class Desk:
     def __init__(self, *names: str, **settings: Any) -> None:
         self.totals = Counters()
         self.machines = {name: self.machine(Member(name, number)) for number, name in enumerate(names, 1)}
-        self.bmcs = Bmcs(self.machines, FleetSettings(**settings))
+        self.now = 0.0
+        self.bmcs = Bmcs(self.machines, FleetSettings(**settings), clock=lambda: self.now)
 
     def machine(self, member: Member) -> Machine:
         tally = Tally(self.totals, clock=lambda: 0.0)
@@ -129,6 +130,43 @@ def test_configured_delays_are_spread_and_not_scaled() -> None:
     assert len(delays) == 100
     assert 0.5 <= min(delays) < 0.6
     assert 1.4 < max(delays) <= 1.5
+
+
+def test_log_normal_delays_differ_from_call_to_call_and_repeat_themselves() -> None:
+    def delays() -> list[float]:
+        desk = Desk("sim-0001", bmc_delay=1.0, bmc_sigma=0.5)
+        return [desk.reply("get_power").delay for _ in range(200)]
+
+    assert delays() == delays()
+    assert len(set(delays())) == 200
+    assert 0.85 < sorted(delays())[100] < 1.15
+
+
+def test_a_flapping_bmc_is_silent_for_a_third_of_each_period() -> None:
+    desk = Desk("sim-bmc-flapping-1", "sim-bmc-flapping-2", time_scale=0.5)
+
+    def silences(name: str) -> list[bool]:
+        found = []
+        for second in range(60):
+            desk.now = float(second)
+            found.append(desk.reply("get_power", name) == Reply(None))
+        return found
+
+    first, second = silences("sim-bmc-flapping-1"), silences("sim-bmc-flapping-2")
+    assert (sum(first), sum(second)) == (20, 20)
+    assert first[:30] == first[30:]
+    assert sum(one != before for one, before in zip(first[1:30], first[:29], strict=True)) <= 2
+    assert first != second
+
+
+def test_until_faults_are_on_every_bmc_works_well_and_at_once() -> None:
+    names = ("sim-bmc-dead-1", "sim-bmc-flaky-1", "sim-bmc-flapping-1", "sim-bmc-slow-1", "sim-0001")
+    desk = Desk(*names, bmc_delay=1.0, bmc_sigma=0.5, bmc_faults=False)
+    for name in names * 10:
+        assert desk.ask("get_power", name)["ok"]
+        assert desk.reply("get_power", name).delay == 0
+    desk.bmcs.faulty = True
+    assert desk.reply("get_power", "sim-bmc-dead-1") == Reply(None)
 
 
 @pytest.mark.parametrize("line", [b"", b"{", b"[]", b'{"node": "x"}', b'{"op": 1}', b'{"op": "x", "node": 5}', b"\xff"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.sim.chance import draw, spread
+from ferroscope.sim.chance import draw, log_normal, pick, spread
 from ferroscope.sim.status import Latency, latency_of
 
 numbers = st.integers(0, 2**40)
@@ -32,6 +32,18 @@ def test_a_spread_uses_its_whole_width() -> None:
     values = [spread(10, 4, 0, "boot", boot) for boot in range(500)]
     assert min(values) < 6.5
     assert max(values) > 13.5
+
+
+def test_log_normal_numbers_have_their_median_and_a_long_tail() -> None:
+    values = sorted(log_normal(1.0, 0.5, 0, "bmc", call) for call in range(4000))
+    assert 0.95 < values[2000] < 1.05
+    assert 2.8 < values[3960] < 3.7
+    assert values[0] > 0
+
+
+def test_what_is_picked_is_picked_once() -> None:
+    assert sorted(pick(10, 10, 0, "bad")) == list(range(10))
+    assert pick(3, 10, 0, "bad") == pick(3, 10, 0, "bad")
 
 
 def test_latencies_are_summed_up() -> None:

@@ -44,7 +44,7 @@ def locate(driver_info: Document) -> tuple[Endpoint, str]:
     return endpoint, name
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16384)
 def _parse(text: str) -> Endpoint | None:
     host, _, digits = text.rpartition(":")
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 5 and 0 < int(digits) < 65536):

@@ -41,14 +41,17 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class SimBmc:
-    """Thread-safe. ``timeout``: seconds that a call may take; ``idle``: connections kept per simulator."""
+    """Thread-safe. ``timeout``: seconds that a call may take.
+
+    ``idle``: connections kept for each address, ``most`` in all.
+    """
 
     properties: Mapping[str, str] = PROPERTIES
 
-    def __init__(self, *, timeout: float = 10.0, idle: int = 8, limits: Limits | None = None) -> None:
+    def __init__(self, *, timeout: float = 10.0, idle: int = 8, most: int = 128, limits: Limits | None = None) -> None:
         self._timeout = timeout
         self._limits = limits or Limits()
-        self._pool = Pool(idle=idle)
+        self._pool = Pool(idle=idle, most=most)
         self._encoder = msgspec.json.Encoder()
         self._decoder = msgspec.json.Decoder(Answer)
 

@@ -82,10 +82,16 @@ class Connection:
 
 
 class Pool:
-    """Connections that wait to be used again, newest first; at most ``idle`` for each endpoint."""
+    """Connections that wait to be used again, newest first; at most ``idle`` for each endpoint, ``most`` in all.
 
-    def __init__(self, *, idle: int) -> None:
+    Where there would be more, the endpoint that was used least recently loses its own: a fleet has as many endpoints as
+    machines, and a process only so many file descriptors.
+    """
+
+    def __init__(self, *, idle: int, most: int = 128) -> None:
         self._idle = idle
+        self._most = most
+        self._kept = 0
         self._lock = threading.Lock()
         self._waiting: dict[Endpoint, list[Connection]] = {}
 
@@ -129,21 +135,37 @@ class Pool:
 
     def _take(self, endpoint: Endpoint) -> Connection | None:
         with self._lock:
-            waiting = self._waiting.get(endpoint)
-            return waiting.pop() if waiting else None
+            waiting = self._waiting.pop(endpoint, None)
+            if waiting is None:
+                return None
+            taken = waiting.pop()
+            self._kept -= 1
+            if waiting:
+                self._waiting[endpoint] = waiting
+            return taken
 
     def _keep(self, endpoint: Endpoint, connection: Connection) -> bool:
+        old: list[Connection] = []
         with self._lock:
-            waiting = self._waiting.setdefault(endpoint, [])
-            if len(waiting) >= self._idle:
-                return False
-            waiting.append(connection)
-            return True
+            waiting = self._waiting.pop(endpoint, [])
+            kept = len(waiting) < self._idle
+            if kept:
+                waiting.append(connection)
+                self._kept += 1
+            if waiting:
+                self._waiting[endpoint] = waiting
+            if self._kept > self._most:
+                old = self._waiting.pop(next(iter(self._waiting)))
+                self._kept -= len(old)
+        for one in old:
+            one.close()
+        return kept
 
     def _forget(self, endpoint: Endpoint) -> None:
         """Close what waits for ``endpoint``: the server has restarted, so none of it is alive."""
         with self._lock:
             waiting = self._waiting.pop(endpoint, [])
+            self._kept -= len(waiting)
         for connection in waiting:
             connection.close()
 

@@ -91,7 +91,7 @@ class Story:
         count = self._settings.nodes
         self._head(f"The fleet: {count} simulated machines, each with a BMC, NICs, disks and a ramdisk")
         try:
-            done = enroll(roster(self._settings), api_url=self._stage.url, sim_address=fleet.address)
+            done = enroll(roster(self._settings), api_url=self._stage.url, sim_address=fleet.bmcs)
         except BareMetalError as exc:
             raise Failure(f"could not enrol the machines: {exc}") from exc
         if done.failed:

@@ -21,7 +21,11 @@ delays. Machines are named `sim-0001`, `sim-0002` and so on; further names may b
 ## Outcomes
 
 The name of a machine chooses what goes wrong with it: `sim-OUTCOME-NUMBER`, such as `sim-timeout-3`. Any
-other name works without fault. Seconds are multiplied by the fleet's time scale.
+other name works without fault. Seconds are multiplied by the fleet's time scale. `ferroscope sim --dead 0.03
+--flapping 0.02` names that share of the machines so.
+
+A machine with a number has the MACs, addresses and hardware of that number, a special one those that follow from
+its name: two simulators whose machines have different names do not get into each other's way.
 
 """
 
@@ -35,9 +39,14 @@ Every effect on every machine is counted, with its time; this is how tests know 
 _PORT: Final = """
 ## The port
 
-One TCP port, on a loopback address, takes one JSON object per line and answers each with one line:
+One TCP port takes one JSON object per line and answers each with one line:
 `{"ok": true, ...}`, or `{"ok": false, "error": "...", "transient": false}`. Nodes with the driver `sim` name
 it in `driver_info`: `sim_address` (IP:PORT) and `sim_node` (the machine's name).
+
+With the host 127.0.0.1, which is the default, each BMC has a loopback address of its own at that port: 127.0.1.1
+to 127.0.1.20, 127.0.2.1 and so on, twenty in each /24. The port is bound to the loopback device, so no other host
+can reach it. The outcomes `bmc-refused` and `bmc-black-hole` have further ports, at which connections are really
+refused, or never made.
 
 | line | does |
 |---|---|
@@ -50,6 +59,7 @@ machines; without `names` all of them; `nodes` false for the totals alone; `log`
 | `{"op": "wait", "effect": COUNTER, "at_least": 50, "timeout": 30}` | answers when the total is reached, or with \
 `reached` false after the time-out |
 | `{"op": "wait_off", "names": [NAME], "timeout": 30}` | answers when these are off and their callbacks answered |
+| `{"op": "faults", "on": false}` | lets every BMC answer well and at once, until it is true |
 | `{"op": "callback", "callback_url": URL}` | sends the callbacks of later boots to another URL |
 | `{"op": "reset"}` | makes every machine as new: off, nothing counted |
 
