@@ -15,6 +15,7 @@ from rich.console import Console
 from bench import callbacks, ha, hooks, hot, machine, show, versus
 from bench import cycle as cycles
 from bench import gate as gates
+from bench import lists as listings
 from bench import reads as readings
 from bench import rules as rule_costs
 from bench import scale as scales
@@ -117,6 +118,18 @@ def search(found: tuple[Report, Path], databases: tuple[str, ...] = NAMES, nodes
     for name in databases:
         report.section(f"search on {name}: {nodes} nodes")
         show.search(report, searches.measure(name, directory, nodes=nodes, tries=tries))
+
+
+@main.command()
+@click.pass_obj
+@one_database_option
+@click.option("--nodes", default=10_000, show_default=True)
+@click.option("--tries", default=5, show_default=True, help="How often each command is run.")
+def lists(found: tuple[Report, Path], database: str = "sqlite", nodes: int = 10_000, tries: int = 5) -> None:
+    """The command line's lists of many nodes."""
+    report, directory = found
+    report.section(f"lists on {database}: {nodes} nodes")
+    show.lists(report, listings.measure(database, directory, nodes=nodes, tries=tries))
 
 
 @main.command()

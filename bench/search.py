@@ -20,7 +20,7 @@ from bench.databases import database
 from bench.quantiles import middle
 from ferroscope.config.settings import DatabaseSettings, Settings
 from ferroscope.domain import facts
-from ferroscope.domain.facts import Fact
+from ferroscope.domain.facts import Fact, Learned
 from ferroscope.domain.model import Node
 from ferroscope.domain.query import parse
 from ferroscope.ports.store import Store, Transaction
@@ -74,7 +74,7 @@ def measure(name: str, directory: Path, *, nodes: int, tries: int) -> Searches:
         ensure_schema(settings, upgrade=True)
         backend = open_backend(settings, clock=SystemClock(), stop=threading.Event(), listen=False)
         try:
-            stored = _fill(backend.store, nodes)
+            stored = fill(backend.store, nodes)
             asked = [_ask(backend.store, query, tries) for query in QUERIES]
         finally:
             backend.close()
@@ -90,9 +90,9 @@ def _ask(store: Store, query: str, tries: int) -> Asked:
     return Asked(query, taken[1:], found)
 
 
-def _fill(store: Store, nodes: int) -> int:
+def fill(store: Store, nodes: int) -> int:
     """Store the nodes with their facts; return how many rows these have."""
-    kinds = [_derived(index) for index in range(1, _KINDS + 1)]
+    kinds = [learned(index) for index in range(1, _KINDS + 1)]
     stored = 0
     for first in range(0, nodes, _BATCH):
         batch = list(_nodes(kinds, first, min(nodes, first + _BATCH)))
@@ -107,15 +107,20 @@ def _fill(store: Store, nodes: int) -> int:
     return stored
 
 
-def _derived(index: int) -> list[Fact]:
+def learned(index: int) -> Learned:
+    """Return what is stored of a simulated machine."""
     body = document(index, size=40_000)
-    return facts.derive(body.pop("inventory"), body)
+    return facts.learn(body.pop("inventory"), body)
 
 
-def _nodes(kinds: list[list[Fact]], first: int, end: int) -> Iterator[tuple[Node, list[Fact]]]:
+def _nodes(kinds: list[Learned], first: int, end: int) -> Iterator[tuple[Node, list[Fact]]]:
     for number in range(first, end):
-        node = Node(uuid=str(uuid.uuid4()), name=f"node-{number}", driver="fake-hardware", facts="bench")
-        yield node, [_own(fact, number) for fact in kinds[number % len(kinds)]]
+        known = kinds[number % len(kinds)]
+        summary = known.summary | {"serial": f"{known.summary.get('serial')}-{number}"}
+        node = Node(
+            uuid=str(uuid.uuid4()), name=f"node-{number}", driver="fake-hardware", facts="bench", hardware=summary
+        )
+        yield node, [_own(fact, number) for fact in known.facts]
 
 
 def _own(fact: Fact, number: int) -> Fact:

@@ -7,6 +7,7 @@ from rich.markup import escape
 from bench.cycle import BESIDE, Cycle, median_round, median_slice
 from bench.figures import Figure
 from bench.hot import Profile
+from bench.lists import Lists
 from bench.reads import Reads
 from bench.report import Report
 from bench.rules import Cost
@@ -82,6 +83,17 @@ def search(report: Report, found: Searches) -> None:
     report.table(("query", "ms p50", "ms max", "found (a page)"), rows)
     report.keep("search", found)
     report.found(Figure("search over 10,000 nodes, s", found.database, found.slowest))
+
+
+def lists(report: Report, found: Lists) -> None:
+    """Show commands; the figure is that of the plain list."""
+    rows = [
+        (escape(one.command), one.median, max(one.seconds), one.client_cpu, one.api_cpu, one.lines)
+        for one in found.listed
+    ]
+    report.table(("command", "s p50", "s max", "client CPU s", "api CPU s", "lines"), rows)
+    report.keep("lists", found)
+    report.found(Figure("node list of 10,000, s", found.database, found.listed[0].median))
 
 
 def start(report: Report, found: Start) -> None:

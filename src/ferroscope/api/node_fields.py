@@ -2,7 +2,8 @@
 
 This table is the representation, its schema, the list of what may be asked for, set and sorted
 by. Source: the Bare Metal API reference; ``auto_discovered`` is from the specification that
-merged the inspector into the Bare Metal service, ``inbox`` is Ferroscope's own.
+merged the inspector into the Bare Metal service; ``inbox`` and ``hardware``, a summary of the last inventory,
+are Ferroscope's own.
 """
 
 from __future__ import annotations
@@ -84,6 +85,7 @@ FIELDS: Final[tuple[Field, ...]] = (
     _stored("extra", 1, Document),
     _fixed("fault", 42, str | None, None),
     _opaque("firmware_interface", 86),
+    _stored("hardware", 84, Document),
     _stored("inbox", 84, bool),
     Field("inspect_interface", 31, str | None, lambda node, _url: node.attributes.get("inspect_interface") or "agent"),
     _time("inspection_finished_at", 6),

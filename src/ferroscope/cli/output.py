@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 FORMATS: Final = ("table", "json", "yaml")
+LIST_FORMATS: Final = ("table", "wide", "csv", "json", "yaml")
 
 _IDENTIFIERS: Final = ("UUID", "NAME", "MAC")
 _NO_TERMINAL_WIDTH: Final = 1000
-_STYLES: Final = {
+STYLES: Final = {
     "manageable": "green",
     "available": "green",
     "inspecting": "cyan",
@@ -45,15 +46,22 @@ url_option = click.option(
     show_envvar=True,
     help="Address of the Bare Metal API.",
 )
-output_option = click.option(
-    "-o",
-    "--output",
-    "fmt",
-    type=click.Choice(FORMATS),
-    default="table",
-    show_default=True,
-    help="For people, or for programs.",
-)
+
+
+def _output_option(formats: Sequence[str]) -> Callable[..., Any]:
+    return click.option(
+        "-o",
+        "--output",
+        "fmt",
+        type=click.Choice(formats),
+        default="table",
+        show_default=True,
+        help="For people, or for programs.",
+    )
+
+
+output_option = _output_option(FORMATS)
+list_output_option = _output_option(LIST_FORMATS)
 
 
 class Output:
@@ -64,7 +72,12 @@ class Output:
 
     @property
     def for_programs(self) -> bool:
-        return self._fmt != "table"
+        return self._fmt not in ("table", "wide")
+
+    @property
+    def wide(self) -> bool:
+        """Whether every column is asked for, whatever the width of the terminal."""
+        return self._fmt in ("wide", "csv")
 
     def show(self, data: Any, draw: Callable[[Console], None]) -> None:
         """Print ``data`` for programs, or let ``draw`` print it for people."""
@@ -79,21 +92,48 @@ class Output:
         else:
             draw(console())
 
+    def rows(self, titles: Sequence[str], rows: Iterable[Sequence[Any]]) -> bool:
+        """Print rows as CSV, where that is the format, with a header; return whether it is."""
+        if self._fmt != "csv":
+            return False
+        import csv
+        import io
+
+        stream = io.StringIO()
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow([title.lower().replace(" ", "_") for title in titles])
+        writer.writerows(["" if value is None else plain(value) for value in row] for row in rows)
+        click.echo(stream.getvalue(), nl=False)
+        return True
+
     def say(self, text: str) -> None:
         """Print a sentence: to standard error where standard output is a program's."""
         click.echo(text, err=self.for_programs)
 
+    def note(self, text: str) -> None:
+        """Print what people like to know besides, such as a count: where standard output is piped, not into it."""
+        if not self.for_programs:
+            click.echo(text, err=not sys.stdout.isatty())
+
 
 def with_api(function: Callable[..., None]) -> Callable[..., None]:
     """Give a command ``--url`` and ``-o``; it receives them as ``api`` and ``out``."""
+    return _with(function, output_option)
 
+
+def with_api_and_lists(function: Callable[..., None]) -> Callable[..., None]:
+    """As ``with_api``, for a command that lists: ``-o wide`` and ``-o csv`` too."""
+    return _with(function, list_output_option)
+
+
+def _with(function: Callable[..., None], output: Callable[[Any], Any]) -> Callable[..., None]:
     @url_option
-    @output_option
+    @output
     @functools.wraps(function)
     def run(*args: Any, url: str, fmt: str, **kwargs: Any) -> None:
         function(*args, api=Api(url), out=Output(fmt), **kwargs)
 
-    return run
+    return cast("Callable[..., None]", run)
 
 
 def console(*, error: bool = False) -> Console:
@@ -155,20 +195,28 @@ def facts(pairs: Mapping[str, Any]) -> Table:
 
 
 def cell(value: Any) -> Any:
-    """Return a value as a cell shows it."""
+    """Return a value as a cell of ``table`` or ``facts``."""
     from rich.text import Text
 
     if isinstance(value, Text):
         return value
+    text = plain(value)
+    return Text(text, style="dim" if value is None else STYLES.get(text, ""))
+
+
+def plain(value: Any) -> str:
+    """Return a value as people read it."""
+    if type(value) is str:
+        return clean(value)
     if value is None:
-        return Text("-", style="dim")
+        return "-"
     if isinstance(value, bool):
-        return Text("yes" if value else "no")
+        return "yes" if value else "no"
     if isinstance(value, Mapping):
-        return Text(clean("\n".join(f"{key} = {_inline(item)}" for key, item in value.items())))
+        return clean("\n".join(f"{key} = {_inline(item)}" for key, item in value.items()))
     if isinstance(value, list | tuple):
-        return Text(clean(", ".join(str(item) for item in value)))
-    return Text(clean(str(value)), style=_STYLES.get(str(value), ""))
+        return clean(", ".join(str(item) for item in value))
+    return clean(str(value))
 
 
 def _inline(value: Any) -> str:

@@ -16,6 +16,15 @@ def short(text: str, most: int = _MOST) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
+def width_of(text: str) -> int:
+    """Return how many columns of a terminal the widest line of a text takes."""
+    if text.isascii():
+        return len(text) if "\n" not in text else max(map(len, text.split("\n")))
+    from rich.cells import cell_len
+
+    return max(map(cell_len, text.split("\n")))
+
+
 def many(count: int, noun: str, plural: str | None = None) -> str:
     """Return ``1 node``, ``2,000 nodes``."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"

@@ -24,6 +24,18 @@ def ago(text: str | None, *, now: datetime | None = None) -> str | None:
     return f"{span(max(0.0, ((now or datetime.now(UTC)) - then).total_seconds()))} ago"
 
 
+def age(text: str | None, *, now: datetime | None = None) -> str | None:
+    """Return the time since that of an answer, for a column: ``22s``, ``5m``, ``3h``, ``12d``."""
+    then = parse(text)
+    if then is None:
+        return None
+    seconds = max(0.0, ((now or datetime.now(UTC)) - then).total_seconds())
+    for size, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "m")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f}{unit}"
+    return f"{seconds:.0f}s"
+
+
 def span(seconds: float) -> str:
     """Return a duration in its largest fitting unit."""
     for size, name in _UNITS:

@@ -16,7 +16,7 @@ import msgspec
 from ferroscope.domain import hardware
 from ferroscope.domain.hardware import Kind
 
-VERSION: Final = b"1"
+VERSION: Final = b"2"
 """Part of the digest: a release that derives other facts from the same data raises it."""
 
 MAX_TEXT: Final = 255
@@ -145,19 +145,49 @@ def number(fact: Fact, field: str) -> float | None:
     return found
 
 
-def derive(inventory: Any, plugin_data: Any) -> list[Fact]:
-    """Return the rows of a machine, in an order that the same data always gives."""
-    found = []
-    positions: dict[str, int] = {}
-    for part in hardware.parts(inventory, plugin_data):
-        position = positions[part.kind] = positions.get(part.kind, -1) + 1
+class Learned(msgspec.Struct, frozen=True):
+    """What an inspection has taught: the rows for searches, the summary for lists, and what tells them from others.
+
+    The summary has texts as the machine spells them, sizes in bytes, and how many parts there are of each kind.
+    """
+
+    facts: list[Fact]
+    summary: dict[str, Any]
+    digest: str
+
+
+def learn(inventory: Any, plugin_data: Any) -> Learned:
+    """Return what is stored of a machine; the same data always gives the same."""
+    found: list[Fact] = []
+    parts = hardware.parts(inventory, plugin_data)
+    counts: dict[str, int] = {}
+    for part in parts:
+        position = counts.get(part.kind, 0)
+        counts[part.kind] = position + 1
         found.append(_fact(part, position))
-    return found
+    summary = _summary(parts, counts)
+    return Learned(found, summary, _digest(found, summary))
 
 
-def digest(facts: Sequence[Fact]) -> str:
+def derive(inventory: Any, plugin_data: Any) -> list[Fact]:
+    """Return the rows of a machine alone."""
+    return learn(inventory, plugin_data).facts
+
+
+def _digest(facts: Sequence[Fact], summary: Mapping[str, Any]) -> str:
     """Return what tells one list of facts from another, as 64 hexadecimal digits."""
-    return hashlib.sha256(VERSION + msgspec.msgpack.encode(facts)).hexdigest()
+    return hashlib.sha256(VERSION + msgspec.msgpack.encode((facts, summary), order="sorted")).hexdigest()
+
+
+def _summary(parts: Sequence[hardware.Part], counts: Mapping[str, int]) -> dict[str, Any]:
+    node = parts[0].fields
+    cpu = next((part.fields for part in parts if part.kind == "cpu"), {})
+    texts = {name: node.get(name) for name in ("vendor", "product", "serial", "firmware")}
+    texts |= {"cpu": cpu.get("model"), "arch": cpu.get("arch")}
+    numbers = {"cpus": cpu.get("count"), "memory": node.get("memory"), "storage": node.get("storage")}
+    found: dict[str, Any] = {name: value[:MAX_TEXT] for name, value in texts.items() if isinstance(value, str)}
+    found |= {name: int(value) for name, value in numbers.items() if isinstance(value, float)}
+    return found | {f"{kind}s": counts[kind] for kind in ("disk", "nic", "dimm", "gpu") if counts.get(kind)}
 
 
 def _fact(part: hardware.Part, position: int) -> Fact:

@@ -14,6 +14,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from ferroscope import lldp
+
 Kind = Literal["node", "cpu", "nic", "disk", "dimm", "gpu"]
 Value = str | float
 
@@ -21,6 +23,8 @@ MAX_PARTS: Final = 512
 """Of one kind; a machine that claims more is not looked at beyond."""
 
 _MIB: Final = 2**20
+# The TLVs that say where a cable ends: the switch, its port, its name.
+_PLUGGED: Final = frozenset({1, 2, 5})
 _SAYS_NOTHING: Final = frozenset(
     {
         "", "none", "null", "n/a", "na", "unknown", "not specified", "not provided", "no dimm", "default string",
@@ -48,12 +52,13 @@ def parts(inventory: Any, plugin_data: Any) -> list[Part]:
     inventory, extra = mapping(inventory), mapping(plugin_data)
     found = [_node(inventory, extra)]
     found += _some([_cpu(mapping(inventory.get("cpu")), extra)], "cpu")
-    switches = _switches(extra)
+    switches = _switches(inventory, extra)
     found += _some((_nic(one, switches) for one in mappings(inventory.get("interfaces"))), "nic")
     found += _some((_disk(one) for one in mappings(inventory.get("disks"))), "disk")
     found += _some(_dimms(extra), "dimm")
     # There are hundreds of PCI devices, of which few are looked at: no call for each of them.
-    devices = [one for one in mappings(extra.get("pci_devices")) if str(one.get("class"))[:4] in _GPU_CLASSES]
+    listed = extra.get("pci_devices") or inventory.get("pci_devices")
+    devices = [one for one in mappings(listed) if str(one.get("class"))[:4] in _GPU_CLASSES]
     found += _some((_gpu(one) for one in devices), "gpu")
     return found
 
@@ -121,15 +126,31 @@ def _nic(nic: dict[str, Any], switches: dict[str, dict[str, Any]]) -> dict[str, 
     )
 
 
-def _switches(extra: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return what LLDP said, by the NIC's name; the hooks of the two services leave it in different places."""
-    found = {}
+def _switches(inventory: dict[str, Any], extra: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return what LLDP said, by the NIC's name: as the ramdisk recorded it, or as a hook has read it.
+
+    The hooks of the two services leave it in different places.
+    """
+    found = _recorded(inventory, extra)
     for name, one in mapping(extra.get("all_interfaces")).items():
         if isinstance(one, dict) and isinstance(one.get("lldp_processed"), dict):
             found[name] = one["lldp_processed"]
     for name, one in mapping(extra.get("parsed_lldp")).items():
         if isinstance(one, dict):
             found[name] = one
+    return found
+
+
+def _recorded(inventory: dict[str, Any], extra: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return what the frames say that the ramdisk caught; no hook is needed for that."""
+    found = {}
+    raw = mapping(extra.get("lldp_raw"))
+    for nic in mappings(inventory.get("interfaces"))[:MAX_PARTS]:
+        name = text(nic.get("name"))
+        recorded = raw.get(name) or nic.get("lldp") if name else None
+        if name and recorded:
+            told, _ = lldp.values(tlv for tlv in lldp.frame(recorded)[0] if tlv.kind in _PLUGGED)
+            found[name] = told
     return found
 
 

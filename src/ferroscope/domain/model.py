@@ -26,7 +26,8 @@ class Node(msgspec.Struct, kw_only=True):
     them. ``inspection`` is the UUID of the newest inspection. ``internal`` is what drivers and
     the service note for themselves, ``attributes`` every settable field that nothing here
     interprets. ``version`` grows with each save and guards against lost updates. ``facts`` is the
-    digest of what is stored for searches. ``inbox``: it was discovered and waits to be approved.
+    digest of what is stored for searches, ``hardware`` the summary of it (see ``domain.facts``). ``inbox``: it
+    was discovered and waits to be approved.
     """
 
     uuid: str
@@ -59,6 +60,7 @@ class Node(msgspec.Struct, kw_only=True):
     version: int = 0
     facts: str | None = None
     inbox: bool = False
+    hardware: Document = {}
 
 
 class Port(msgspec.Struct, kw_only=True):

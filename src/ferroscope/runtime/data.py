@@ -110,14 +110,13 @@ def _rebuild(store: Store, archive: Archive, node: Node) -> bool:
     if found is None:
         return False
     parts = archive.fetch(found)
-    derived = facts.derive(msgspec.json.decode(parts["inventory"]), msgspec.json.decode(parts["plugin_data"]))
-    digest = facts.digest(derived)
-    if digest == node.facts:
+    learned = facts.learn(msgspec.json.decode(parts["inventory"]), msgspec.json.decode(parts["plugin_data"]))
+    if learned.digest == node.facts:
         return False
 
     def work(tx: Transaction) -> None:
-        tx.nodes.update(msgspec.structs.replace(node, facts=digest))
-        tx.facts.replace(node.uuid, derived, had=True)
+        tx.nodes.update(msgspec.structs.replace(node, facts=learned.digest, hardware=learned.summary))
+        tx.facts.replace(node.uuid, learned.facts, had=True)
 
     store.write(work)
     return True

@@ -207,10 +207,9 @@ class TaskContext:
 
     def learn(self, inventory: Document, plugin_data: Document) -> None:
         """Derive what searches shall find from the results; nothing is stored anew where it is as before."""
-        found = facts.derive(inventory, plugin_data)
-        digest = facts.digest(found)
-        if digest != self.node.facts:
-            self.node.facts, self.facts = digest, found
+        found = facts.learn(inventory, plugin_data)
+        if found.digest != self.node.facts:
+            self.node.facts, self.node.hardware, self.facts = found.digest, found.summary, found.facts
 
     def pause(self, seconds: float) -> None:
         """Wait; raise ``StoppedError`` when the process shall stop."""

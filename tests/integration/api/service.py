@@ -15,6 +15,7 @@ import msgspec
 from ferroscope import transition
 from ferroscope.adapters.fake.bmc import FakeBmc
 from ferroscope.config.settings import ApiSettings, DatabaseSettings, Settings
+from ferroscope.domain import facts
 from ferroscope.domain.machine import advance
 from ferroscope.domain.model import Node, Request
 from ferroscope.domain.outcome import Fail
@@ -158,6 +159,17 @@ class Service:
         assert answer.status_code == 202, answer.text
         self.finish(ident)
         return body
+
+    def learn(self, ident: str, inventory: Any, plugin_data: Any = None) -> None:
+        """Store of a node what an inspection with these results would teach, and no more."""
+        found = facts.learn(inventory, plugin_data or {})
+
+        def work(tx: Transaction) -> None:
+            node = tx.nodes.get(ident)
+            tx.nodes.update(msgspec.structs.replace(node, facts=found.digest, hardware=found.summary))
+            tx.facts.replace(node.uuid, found.facts, had=True)
+
+        self.store.write(work)
 
     def fail(self, ident: str) -> None:
         self.consume()

@@ -121,13 +121,13 @@ def test_reapply_of_a_node_without_data(service: Service) -> None:
 def known(service: Service, name: str, **inventory: object) -> str:
     """Enrol a node whose facts are those of this inventory."""
     ident = service.enrol(name=name)
-    found = facts.derive(inventory, {})
+    found = facts.learn(inventory, {})
 
     def work(tx):  # type: ignore[no-untyped-def]
         node = tx.nodes.get(ident)
-        node.facts = facts.digest(found)
+        node.facts, node.hardware = found.digest, found.summary
         tx.nodes.update(node)
-        tx.facts.replace(ident, found, had=False)
+        tx.facts.replace(ident, found.facts, had=False)
 
     service.store.write(work)
     return ident

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from ferroscope.cli.node import look, timeline
+from ferroscope.cli.listing import Listing
+from ferroscope.cli.node import columns, timeline
 from ferroscope.cli.output import console
 
 _ERROR = "the BMC cannot be reached: connection refused (bmc-unreachable). Check its address, its cables and its power."
@@ -25,7 +26,20 @@ def node(name: str = "rack1-u07", error: str | None = _ERROR) -> dict[str, Any]:
         "driver": "fake-hardware",
         "provision_updated_at": None,
         "last_error": error,
+        "hardware": {
+            "vendor": "Dell Inc.",
+            "product": "PowerEdge R650 (SKU=0912;ModelName=PowerEdge R650)",
+            "serial": "DY4FGT3",
+            "cpus": 160,
+            "memory": 2**38,
+            "storage": 4_320_000_000_000,
+            "disks": 5,
+        },
     }
+
+
+def listed(nodes: list[dict[str, Any]]) -> Listing:
+    return columns.listing(nodes, [column for column in columns.NODES if not column.wide])
 
 
 def drawn(renderable: Any, width: int) -> list[str]:
@@ -40,31 +54,46 @@ def drawn(renderable: Any, width: int) -> list[str]:
 @pytest.mark.parametrize("width", [60, 80, 100, 120, 160, 1000])
 @pytest.mark.parametrize("name", ["rack1-u07", "n", "a-rather-long-name-of-a-node-in.rack-17.example.org"])
 def test_every_node_has_its_state_at_every_width(width: int, name: str) -> None:
-    lines = drawn(look._listing([node(name), node("good", None)]), width)
+    lines = drawn(listed([node(name), node("good", None)]), width)
     assert "STATE" in lines[0]
     assert sum("inspect failed" in line for line in lines) == 2
     assert "connection refused" in " ".join(" ".join(lines).split())
     assert width == 60 or any(line.strip().startswith(name) for line in lines)
 
 
-@pytest.mark.parametrize(("width", "titles"), [(60, "NAME STATE POWER SINCE"), (80, "NAME STATE POWER DRIVER SINCE")])
+@pytest.mark.parametrize(
+    ("width", "titles"), [(60, "NAME STATE POWER MAINT AGE"), (80, "NAME STATE POWER MAINT MODEL MEMORY AGE")]
+)
 def test_on_a_narrow_terminal_the_error_is_below_its_row(width: int, titles: str) -> None:
-    lines = drawn(look._listing([node(), node("good", None)]), width)
+    lines = drawn(listed([node(), node("good", None)]), width)
     assert lines[0].split() == titles.split()
-    assert lines[1].startswith("rack1-u07   inspect failed   power off   ")
+    assert lines[1].startswith("rack1-u07   inspect failed   off   ")
     assert lines[2].startswith("  the BMC cannot be reached")
     assert lines[-1].startswith("good")
 
 
 def test_without_errors_there_is_a_line_for_each_node(capsys: pytest.CaptureFixture[str]) -> None:
-    assert len(drawn(look._listing([node(error=None)] * 3), 80)) == 4
-    console().print(look._listing([node()] * 3))
+    assert len(drawn(listed([node(error=None)] * 3), 80)) == 4
+    listed([node()] * 3).print(console())
     assert len(capsys.readouterr().out.splitlines()) == 4
 
 
 def test_a_terminal_that_is_wide_enough_has_every_column() -> None:
-    lines = drawn(look._listing([node()]), 160)
-    assert lines[0].split() == ["NAME", "UUID", "STATE", "POWER", "DRIVER", "SINCE", "ERROR"]
+    lines = drawn(listed([node()]), 160)
+    assert lines[0].split() == [
+        "NAME",
+        "STATE",
+        "POWER",
+        "MAINT",
+        "MODEL",
+        "SERIAL",
+        "CPUS",
+        "MEMORY",
+        "DISKS",
+        "AGE",
+        "ERROR",
+    ]
+    assert "PowerEdge R650   DY4FGT3    160   256 GiB   5 x, 4.32 TB" in lines[1]
 
 
 def steps(*messages: str) -> Sequence[tuple[Any, ...]]:
@@ -72,7 +101,7 @@ def steps(*messages: str) -> Sequence[tuple[Any, ...]]:
 
 
 def test_a_step_of_the_timeline_keeps_its_words_together() -> None:
-    lines = drawn(timeline._listing("AFTER", [*steps("found by its MAC address 52:54:00:12:34:56 " * 3)]), 80)
+    lines = drawn(timeline._listing("AFTER", [*steps("found by its MAC address 52:54:00:12:34:56 " * 3)]), 78)
     assert lines[0].split() == ["AFTER", "STEP", "WHAT"]
     assert all("52:54:00:12:34:56" in line or "MAC" not in line for line in lines[1:2])
     assert len(lines) == 4

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ferroscope.cli import pci
 from ferroscope.cli.node import summary
 from ferroscope.cli.output import console
 
@@ -25,6 +28,48 @@ INVENTORY: dict[str, Any] = {
 }  # fmt: skip
 
 
+_PCI_IDS = """\
+# a comment
+8086  Acme Networks
+\t1563  Slow 1G
+\t159b  Speedy 25G
+\t\t159b 0001  a subsystem
+9999  Another Maker
+\t1111  A Thing
+"""
+
+
+@pytest.fixture(autouse=True)
+def pci_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let the names be those of a file of ours, whatever the host has."""
+    file = tmp_path / "pci.ids"
+    file.write_text(_PCI_IDS)
+    monkeypatch.setenv("FERROSCOPE_PCI_IDS", str(file))
+    pci._names.cache_clear()
+    yield
+    pci._names.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("vendor", "product", "shown"),
+    [
+        ("0x8086", "0x159B", "Acme Networks Speedy 25G"),
+        ("8086", "1111", "Acme Networks 1111"),
+        ("9999", "0x1111", "Another Maker A Thing"),
+        ("0x15b3", "0x1017", "mellanox 0x1017"),
+        ("0xabcd", None, "0xabcd"),
+        (None, "0x1017", None),
+    ],
+)
+def test_pci_devices_have_names_where_these_are_known(vendor: str, product: str | None, shown: str | None) -> None:
+    assert pci.name(vendor, product) == shown
+
+
+def test_nics_are_in_natural_order(capsys: pytest.CaptureFixture[str]) -> None:
+    summary.draw(console(), {"interfaces": [{"name": name} for name in ("eth10", "eth2", "eth1")]})
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[-3:]] == ["eth1", "eth2", "eth10"]
+
+
 def test_the_machine_is_told_in_a_few_facts() -> None:
     assert summary.machine(INVENTORY) == {
         "Machine": "Acme R1",
@@ -40,8 +85,8 @@ def test_the_machine_is_told_in_a_few_facts() -> None:
 def test_nics_and_disks_have_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
     summary.draw(console(), INVENTORY)
     lines = capsys.readouterr().out.splitlines()
-    assert "eno1  52:54:00:00:00:01  192.0.2.7  yes      25 Gb/s  0x8086 0x159b" in lines
-    assert "eno2  52:54:00:00:00:02  -          no       -        -" in lines
+    assert "eno1  52:54:00:00:00:01  yes   192.0.2.7  yes      25 Gb/s  Acme Networks Speedy 25G" in lines
+    assert "eno2  52:54:00:00:00:02        -          no       -        -" in lines
     assert "/dev/sda  480 GB  solid state  SSD    S1" in lines
 
 

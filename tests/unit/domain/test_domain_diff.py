@@ -144,8 +144,9 @@ odd = st.recursive(
 def test_whatever_a_ramdisk_sends_can_be_compared_and_searched(before: Any, after: Any, extra: Any) -> None:
     for change in diff.compare((before, extra), (after, extra)):
         msgspec.json.encode(change)
-    found = facts.derive(before, extra)
-    assert facts.digest(found) == facts.digest(facts.derive(before, extra))
-    for fact in found:
+    found = facts.learn(before, extra)
+    assert found == facts.learn(before, extra)
+    msgspec.json.encode(found.summary)
+    for fact in found.facts:
         texts = [value for value in msgspec.structs.astuple(fact) if isinstance(value, str)]
         assert all(len(text) <= facts.MAX_TEXT and text == text.rstrip() for text in texts)

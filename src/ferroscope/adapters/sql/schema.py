@@ -77,6 +77,7 @@ nodes = Table(
     Column("version", Integer, nullable=False),
     Column("facts", String(64)),
     Column("inbox", Boolean, nullable=False, server_default=false()),
+    Column("hardware", _LONG_TEXT),
     Index("ix_nodes_created_at", "created_at", "uuid"),
     Index("ix_nodes_auto_discovered", "auto_discovered"),
     **_OFTEN_UPDATED,

@@ -10,11 +10,11 @@ import click
 from ferroscope.cli import stored
 from ferroscope.cli.client import Api, Json, node_path
 from ferroscope.cli.exits import Exit
-from ferroscope.cli.listing import Listing
-from ferroscope.cli.lookup import find, node_argument
-from ferroscope.cli.node import summary, timeline
-from ferroscope.cli.output import Output, facts, table, with_api
-from ferroscope.cli.times import ago
+from ferroscope.cli.lookup import find, label, node_argument
+from ferroscope.cli.node import columns, summary, timeline
+from ferroscope.cli.output import Output, facts, table, with_api, with_api_and_lists
+from ferroscope.cli.selection import StateType
+from ferroscope.domain.names import natural
 from ferroscope.domain.provision import Provision
 
 _LISTED: Final = (
@@ -24,6 +24,10 @@ _LISTED: Final = (
     "provision_state",
     "power_state",
     "maintenance",
+    "maintenance_reason",
+    "owner",
+    "resource_class",
+    "hardware",
     "provision_updated_at",
     "last_error",
 )
@@ -34,10 +38,20 @@ _SHOWN_FIRST: Final = {
     "target_provision_state": "Target state",
     "power_state": "Power",
     "last_error": "Last error",
-    "driver": "Driver",
     "maintenance": "Maintenance",
+    "maintenance_reason": "Maintenance reason",
+    "protected": "Protected",
+    "protected_reason": "Protection reason",
+    "retired": "Retired",
+    "retired_reason": "Retirement reason",
     "auto_discovered": "Discovered",
     "inbox": "In the inbox",
+}
+_SHOWN_LAST: Final = {
+    "driver": "Driver",
+    "inspect_interface": "Inspect interface",
+    "boot_interface": "Boot interface",
+    "disable_power_off": "Power-off disabled",
     "owner": "Owner",
     "resource_class": "Resource class",
     "description": "Description",
@@ -51,71 +65,69 @@ _SHOWN_FIRST: Final = {
 
 
 @click.command("list")
-@click.option("--state", type=click.Choice([str(state) for state in Provision]), help="Only nodes in this state.")
-@click.option("--failed", is_flag=True, help="Short for --state 'inspect failed'.")
+@click.option("--state", type=StateType(), metavar="STATE", help="Only nodes in this state, such as inspect-failed.")
+@click.option("--failed", is_flag=True, help="Short for --state inspect-failed.")
 @click.option("--driver", help="Only nodes with this driver.")
 @click.option("--owner", help="Only nodes of this owner.")
 @click.option("--resource-class", help="Only nodes of this resource class.")
 @click.option("--auto-discovered/--enrolled", default=None, help="Only nodes that were discovered, or were not.")
 @click.option("--maintenance/--no-maintenance", default=None, help="Only nodes in maintenance, or not.")
 @click.option(
-    "--sort", metavar="FIELD[:desc]", default="id", help="Order by a field; by default as they were enrolled."
+    "--sort",
+    metavar="FIELD[:desc]",
+    help="Order by a field of the API (id: as they were enrolled); by default by name, sim-2 before sim-10.",
 )
 @click.option("--limit", type=click.IntRange(min=1), help="At the most so many nodes.")
 @click.option("--fields", metavar="A,B,...", help="These fields of the API, instead of the usual columns.")
-@with_api
+@with_api_and_lists
 def list_nodes(
-    api: Api, out: Output, *, state: str | None, failed: bool, sort: str, fields: str | None, **filters: Any
+    api: Api,
+    out: Output,
+    *,
+    state: str | None,
+    failed: bool,
+    sort: str | None,
+    fields: str | None,
+    limit: int | None,
+    **filters: Any,
 ) -> None:
-    """List nodes."""
+    """List nodes, with what their last inspection has found."""
     if failed and state not in (None, Provision.INSPECT_FAILED):
-        raise click.UsageError("--failed is short for --state 'inspect failed': give one of them")
-    key, _, direction = sort.partition(":")
+        raise click.UsageError("--failed is short for --state inspect-failed: give one of them")
+    key, _, direction = (sort or "id").partition(":")
     wanted = _LISTED if fields is None else tuple(name.strip() for name in fields.split(",") if name.strip())
     if not wanted:
         raise click.UsageError("--fields names no field; an example: --fields name,provision_state")
-    found = api.pages(
-        "/v1/nodes",
-        "nodes",
-        fields=tuple(dict.fromkeys((*wanted, "uuid"))),
-        provision_state=str(Provision.INSPECT_FAILED) if failed else state,
-        sort_key=key,
-        sort_dir=direction or "asc",
-        **filters,
+    found = list(
+        api.pages(
+            "/v1/nodes",
+            "nodes",
+            fields=tuple(dict.fromkeys((*wanted, "uuid", "name"))),
+            limit=limit if sort else None,
+            provision_state=str(Provision.INSPECT_FAILED) if failed else state,
+            sort_key=key,
+            sort_dir=direction or "asc",
+            **filters,
+        )
     )
-    nodes = [{name: node.get(name) for name in wanted} for node in found]
+    if sort is None:
+        found.sort(key=lambda node: natural(label(node)))
+    nodes = [{name: node.get(name) for name in wanted} for node in found[:limit]]
     if fields is not None:
-        out.show(
-            nodes, lambda screen: screen.print(table([n.upper() for n in wanted], [list(n.values()) for n in nodes]))
-        )
+        titles, rows = [name.upper() for name in wanted], [list(node.values()) for node in nodes]
+        if not out.rows(wanted, rows):
+            out.show(nodes, lambda screen: screen.print(table(titles, rows)))
         return
-    out.show(nodes, lambda screen: screen.print(_listing(nodes)))
+    columns.show(out, nodes)
     if not nodes:
-        out.say(
-            _NO_NODES
-            if all(one is None for one in (state, failed or None, *filters.values()))
-            else "there are no such nodes"
-        )
+        narrowed = any(one is not None for one in (state, failed or None, *filters.values()))
+        out.say("No matching nodes." if narrowed else _NO_NODES)
+    elif not out.for_programs:
+        more = f" of {len(found):,}" if limit and limit < len(found) else ""
+        out.note(f"{len(nodes):,}{more} {'node' if len(found) == 1 else 'nodes'}")
 
 
-_NO_NODES: Final = "there are no nodes yet; enrol one with: ferroscope node create NAME --port MAC"
-
-
-def _listing(nodes: list[Json]) -> Any:
-    rows = (
-        (
-            node["name"],
-            node["uuid"],
-            node["provision_state"],
-            node["power_state"],
-            "maintenance" if node["maintenance"] else node["driver"],
-            ago(node["provision_updated_at"]),
-            node["last_error"] or "",
-        )
-        for node in nodes
-    )
-    titles = ("NAME", "UUID", "STATE", "POWER", "DRIVER", "SINCE", "ERROR")
-    return Listing(titles, rows, spare=("UUID", "ERROR", "DRIVER", "POWER", "SINCE"), below="ERROR")
+_NO_NODES: Final = "There are no nodes yet; enrol one with: ferroscope node create NAME --driver DRIVER --port MAC"
 
 
 @click.command("show")
@@ -126,6 +138,9 @@ def show(api: Api, out: Output, *, ident: str) -> None:
     node = find(api, ident, fields=None)
     node["ports"] = _ports_of(api, node["uuid"])
     shown = {title: node.get(name) for name, title in _SHOWN_FIRST.items()}
+    shown = {title: value for title, value in shown.items() if value is not False or title == "Maintenance"}
+    shown |= columns.machine(node.get("hardware") or {})
+    shown |= {title: node.get(name) for name, title in _SHOWN_LAST.items() if node.get(name) is not False}
     shown["Ports"] = [port["address"] for port in node["ports"]]
     out.show(node, lambda screen: screen.print(facts(shown)))
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from ferroscope.cli import pci
 from ferroscope.cli.client import Json
 from ferroscope.cli.output import facts, table
 from ferroscope.cli.text import short
+from ferroscope.domain import macs
 from ferroscope.domain.hardware import address, mapping, mappings, number, text
+from ferroscope.domain.names import natural
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,11 +25,13 @@ def draw(screen: Console, inventory: Json) -> None:
     """
     known = mapping(inventory)
     screen.print(facts(machine(known)))
-    nics = mappings(known.get("interfaces"))
+    nics = _in_order(mappings(known.get("interfaces")))
     if nics:
+        booted = macs.normalize(text(mapping(known.get("boot")).get("pxe_interface")) or "")
+        rows = [_nic(nic, booted) for nic in nics]
         screen.print()
-        screen.print(table(("NIC", "MAC", "ADDRESS", "CARRIER", "SPEED", "PRODUCT"), [_nic(nic) for nic in nics]))
-    disks = mappings(known.get("disks"))
+        screen.print(table(("NIC", "MAC", "BOOT", "ADDRESS", "CARRIER", "SPEED", "PRODUCT"), rows))
+    disks = _in_order(mappings(known.get("disks")))
     if disks:
         screen.print()
         screen.print(table(("DISK", "SIZE", "KIND", "MODEL", "SERIAL"), [_disk(disk) for disk in disks]))
@@ -58,15 +63,22 @@ def size(given: Any) -> str | None:
     return f"{value:.3g} {_UNITS[unit]}"
 
 
-def _nic(nic: Json) -> tuple[Any, ...]:
+def _in_order(parts: list[Json]) -> list[Json]:
+    """Return parts in the order of their names as people count: eth2 before eth10."""
+    return sorted(parts, key=lambda part: natural(text(part.get("name")) or ""))
+
+
+def _nic(nic: Json, booted: str | None) -> tuple[Any, ...]:
+    mac = _words(nic.get("mac_address"))
     speed, carrier = number(nic.get("speed_mbps")), nic.get("has_carrier")
     return (
         _words(nic.get("name")),
-        _words(nic.get("mac_address")),
+        mac,
+        "yes" if booted and mac and macs.normalize(mac) == booted else "",
         _address(nic),
         carrier if isinstance(carrier, bool) else None,
         f"{speed / 1000:g} Gb/s" if speed is not None and speed > 0 else None,
-        _words(nic.get("vendor"), nic.get("product")),
+        _words(pci.name(text(nic.get("vendor")), text(nic.get("product")))),
     )
 
 

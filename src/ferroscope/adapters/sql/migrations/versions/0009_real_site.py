@@ -6,6 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 from alembic import op
+from sqlalchemy.dialects import mysql
 
 revision = "0009"
 down_revision = "0008"
@@ -13,9 +14,12 @@ branch_labels = None
 depends_on = None
 
 OPTIONS: dict[str, Any] = {"mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin", "mysql_engine": "InnoDB"}
+LONG_TEXT = sa.Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
 
 
 def upgrade() -> None:
+    # A summary of the last inventory, for lists.
+    op.add_column("nodes", sa.Column("hardware", LONG_TEXT, nullable=True))
     # What was packed into an object, so that a forged or truncated one is known as such.
     op.add_column("objects", sa.Column("content_size", sa.BigInteger()))
     op.add_column("objects", sa.Column("content_sha256", sa.String(64)))

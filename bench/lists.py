@@ -1,0 +1,93 @@
+"""``lists``: how long the command line takes to list 10,000 inspected nodes, of a real api process.
+
+Each command is a process of its own, as an operator starts it, with its output in a file; what is timed is all of
+it, from the start of the interpreter on. The nodes are those of ``bench.search``.
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from bench.cycle import scratch
+from bench.databases import database
+from bench.quantiles import middle
+from bench.search import fill
+from bench.service import executable, service
+from bench.usage import cpu_seconds
+from ferroscope.config.settings import DatabaseSettings, Settings
+from ferroscope.runtime.backend import open_backend
+from ferroscope.runtime.clock import SystemClock
+
+COMMANDS: Final = (
+    ("node", "list"),
+    ("node", "list", "-o", "wide"),
+    ("node", "list", "-o", "json"),
+    ("node", "list", "--failed"),
+    ("search", "memory_gb >= 1"),
+    ("search", "vendor == dell"),
+)
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """One command: seconds of each try, the client's and the api's CPU for one, and lines of output."""
+
+    command: str
+    seconds: list[float]
+    client_cpu: float
+    api_cpu: float
+    lines: int
+
+    @property
+    def median(self) -> float:
+        return middle(self.seconds)
+
+
+class Lists(msgspec.Struct, frozen=True):
+    """All commands on one database."""
+
+    database: str
+    listed: list[Listed]
+
+
+def measure(name: str, directory: Path, *, nodes: int, tries: int) -> Lists:
+    """List ``nodes`` nodes of a database of the kind ``name``."""
+    with (
+        scratch(directory) as place,
+        database(name, place) as base,
+        service(place, base.url, roles=("api",)) as running,
+    ):
+        settings = Settings(database=DatabaseSettings(connection=base.url))
+        backend = open_backend(settings, clock=SystemClock(), stop=threading.Event(), listen=False)
+        try:
+            fill(backend.store, nodes)
+        finally:
+            backend.close()
+        pid = running.roles["api"].pid
+        return Lists(base.title, [_run(command, running.url, place, pid, tries) for command in COMMANDS])
+
+
+def _run(command: tuple[str, ...], url: str, place: Path, api: int, tries: int) -> Listed:
+    taken, file = [], place / "output"
+    ours, theirs = _children(), cpu_seconds(api)
+    for _ in range(tries):
+        began = time.perf_counter()
+        with file.open("wb") as output:
+            done = subprocess.run([executable(), *command, "--url", url], stdout=output, check=False)
+        taken.append(time.perf_counter() - began)
+        if done.returncode > 1:
+            raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}")
+    lines = file.read_bytes().count(b"\n")
+    client, served = (_children() - ours) / tries, (cpu_seconds(api) - theirs) / tries
+    return Listed(" ".join(command), taken, client, served, lines)
+
+
+def _children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
