@@ -11,17 +11,16 @@ from typing import Any
 
 import msgspec
 
-from ferroscope.domain.gate import BOOTING
 from ferroscope.domain.machine import IllegalEventError, advance
 from ferroscope.domain.model import Document, Entry, Inspection, Node, Request, Severity
 from ferroscope.domain.outcome import Fail
 from ferroscope.domain.provision import AT_REST, INSPECTABLE, OF_STATE, Provision
 from ferroscope.domain.reasons import hint
-from ferroscope.domain.states import RESTING, Event, State, Transition
+from ferroscope.domain.states import COMMANDS, MAY_BOOT, RESTING, Event, State, Transition
 from ferroscope.ports.store import Transaction
 
 # Several of these at once are one: the node ends up where the caller wants it anyway.
-_MERGED = frozenset({Event.ABORT, Event.TIMEOUT, Event.REAPPLY, Event.DELETE})
+_MERGED = frozenset({Event.ABORT, Event.TIMEOUT, Event.DELETE})
 
 
 class Refused(Exception):  # noqa: N818  # an answer, not a fault
@@ -34,7 +33,7 @@ def start(tx: Transaction, node: Node, *, inspection: str, process: str, manage_
     ``inspection`` is the UUID for a new one. A node that is starting already is returned as it
     is: any number of starts at once are one. Raises ``IllegalEventError`` or ``Refused``.
     """
-    transition = advance(node.state, Event.INSPECT)
+    transition = _taken(node, Event.INSPECT)
     if node.state is State.STARTING:
         return node
     if node.inbox:
@@ -53,22 +52,38 @@ def enroll(tx: Transaction, node: Node, what: str, *, inspection: str, process: 
 
     The node's provision state stays as it is until the end. Raises ``IllegalEventError``.
     """
-    transition = advance(node.state, Event.ENROLL)
+    transition = _taken(node, Event.ENROLL)
     node = _begin(tx, node, transition, inspection, manage_boot=False)
     tx.journal.append([step(node, "called", what, process=process)])
     return node
 
 
+def reapply(tx: Transaction, node: Node, new: Inspection, *, process: str) -> Node:
+    """Begin ``new``, an inspection of data that is at hand: ``reapplying``, and a ``reapply`` request.
+
+    Its data is stored by the caller. Raises ``IllegalEventError``, or ``Refused`` while another one is under way.
+    """
+    transition = _taken(node, Event.REAPPLY)
+    if node.state is State.REAPPLYING:
+        raise Refused(f"stored data of node {node.uuid} is being processed already; wait for the end of that")
+    node = _add(tx, node, transition, new)
+    tx.requests.put(Request(node=node.uuid, event=Event.REAPPLY, inspection=new.uuid))
+    tx.journal.append([step(node, "requested", "reapply requested", process=process)])
+    return node
+
+
 def submit(tx: Transaction, node: Node, event: Event, *, process: str, payload: Document | None = None) -> None:
-    """Queue ``event`` for the node's present inspection if its state takes it.
+    """Queue ``event`` for the node's present inspection if its state takes it; a command belongs to none.
 
     The state itself is changed by the worker that carries it out. Raises ``IllegalEventError``.
     """
-    advance(node.state, event)
+    _taken(node, event)
     if event in _MERGED and any(request.event is event for request in tx.requests.pending(node.uuid)):
         return
-    tx.requests.put(Request(node=node.uuid, event=event, inspection=node.inspection, payload=payload or {}))
-    tx.journal.append([step(node, "requested", f"{event} requested", process=process)])
+    inspection = None if event in COMMANDS else node.inspection
+    tx.requests.put(Request(node=node.uuid, event=event, inspection=inspection, payload=payload or {}))
+    entry = step(node, "requested", f"{event} requested", process=process)
+    tx.journal.append([msgspec.structs.replace(entry, inspection=inspection)])
 
 
 def apply(tx: Transaction, node: Node, transition: Transition, *, failure: Fail | None = None) -> Node:
@@ -80,15 +95,22 @@ def apply(tx: Transaction, node: Node, transition: Transition, *, failure: Fail 
     return node
 
 
+def _taken(node: Node, event: Event) -> Transition:
+    """Return the transition that ``event`` causes in the node; raise ``IllegalEventError``."""
+    return advance(node.state, event, verifying=node.provision_state is Provision.VERIFYING)
+
+
 def _begin(tx: Transaction, node: Node, transition: Transition, inspection: str, *, manage_boot: bool) -> Node:
     """Save a new inspection, and on the node that it is the present one; return the node."""
-    target = transition.target
-    tx.inspections.add(
-        Inspection(uuid=inspection, node=node.uuid, state=target, started_at=tx.now, manage_boot=manage_boot)
+    new = Inspection(
+        uuid=inspection, node=node.uuid, state=transition.target, started_at=tx.now, manage_boot=manage_boot
     )
-    node = msgspec.structs.replace(
-        node, inspection=inspection, inspection_started_at=tx.now, inspection_finished_at=None
-    )
+    return _add(tx, node, transition, new)
+
+
+def _add(tx: Transaction, node: Node, transition: Transition, new: Inspection) -> Node:
+    tx.inspections.add(msgspec.structs.replace(new, state=transition.target, started_at=tx.now))
+    node = msgspec.structs.replace(node, inspection=new.uuid, inspection_started_at=tx.now, inspection_finished_at=None)
     node = tx.nodes.update(_moved(node, transition, tx.now))
     _moved_on(tx, node, transition)
     return node
@@ -97,8 +119,8 @@ def _begin(tx: Transaction, node: Node, transition: Transition, inspection: str,
 def _moved_on(tx: Transaction, node: Node, transition: Transition) -> None:
     """Count the transition; tell the PXE gates where from now on the machine may boot, or may not."""
     tx.moved(transition)
-    booting = transition.target in BOOTING
-    if booting is not (transition.source in BOOTING):
+    booting = transition.target in MAY_BOOT
+    if booting is not (transition.source in MAY_BOOT):
         tx.macs.changed(node.uuid, booting=booting)
 
 

@@ -12,7 +12,7 @@ import pytest
 from ferroscope import transition
 from ferroscope.adapters.fake.bmc import FakeBmc
 from ferroscope.config.settings import InspectorSettings, Settings, WorkerSettings
-from ferroscope.domain.model import Document, Node, Port
+from ferroscope.domain.model import Document, Inspection, Node, Port
 from ferroscope.domain.outcome import Next
 from ferroscope.domain.provision import Provision
 from ferroscope.domain.reasons import Reason
@@ -23,7 +23,7 @@ from ferroscope.hooks.errors import HookError
 from ferroscope.hooks.loader import LoadedHook, load
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.ports.data import Part
-from ferroscope.ports.store import Query
+from ferroscope.ports.store import Query, Transaction
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.worker.loop import Worker
 from ferroscope.worker.rules import RuleStep
@@ -116,6 +116,22 @@ class Site:
         self.adapter.write(lambda tx: transition.submit(tx, tx.nodes.get(self.uuid), event, process="api"))
         self.work(worker)
 
+    def reapply(self, worker: Worker, inspection: str, *, of: str) -> None:
+        def work(tx: Transaction) -> None:
+            new = Inspection(
+                uuid=inspection,
+                node=self.uuid,
+                state=State.REAPPLYING,
+                started_at=tx.now,
+                manage_boot=False,
+                reapplies=of,
+            )
+            transition.reapply(tx, tx.nodes.get(self.uuid), new, process="api")
+            tx.data.save(inspection, self.uuid, tx.data.load(of, ("inventory", "unprocessed")))
+
+        self.adapter.write(work)
+        self.work(worker)
+
     def work(self, worker: Worker) -> None:
         for _ in range(10):
             if not self.adapter.pending(self.node):
@@ -160,14 +176,14 @@ def test_hooks_that_fail_half_way_change_nothing_but_the_failure(adapter: Adapte
     assert not any(entry.step == "ports" for entry in told)
 
     refusing.refuses = False
-    site.submit(worker, Event.REAPPLY)
+    site.reapply(worker, "i2", of="i1")
     done = site.node
     assert (done.state, done.last_error) == (State.FINISHED, None)
     assert done.properties["rack"] == "7"
     assert "gpu:1" in done.properties["capabilities"]
     assert set(site.ports) == {MAC.format(0), MAC.format(1)}
     assert site.ports[MAC.format(0)].local_link_connection["port_id"] == "Ethernet7"
-    assert site.data("i1")["plugin_data"]["extra"] == {"cpu": {"physical_0": {"cores": 8}}}
+    assert site.data("i2")["plugin_data"]["extra"] == {"cpu": {"physical_0": {"cores": 8}}}
 
 
 def test_the_raid_volume_is_found_in_what_is_stored_of_the_inspection_before(adapter: Adapter) -> None:

@@ -21,14 +21,12 @@ from ferroscope.api.errors import LOOKUP_FAILED, MissingError, UnavailableError
 from ferroscope.domain import lookup
 from ferroscope.domain.model import Inspection, Node, Request, Severity
 from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import Event, State
+from ferroscope.domain.states import TAKES_CALLBACK, Event, State
 from ferroscope.ports.errors import ConflictError, NotFoundError
 from ferroscope.ports.store import Query, Transaction
 
 T = TypeVar("T")
 
-# While the callback's own request is on its way, and when the answer of the first got lost.
-_OPEN: Final = frozenset({State.STARTING, State.WAITING, State.ENROLLING})
 _CALLED: Final = "callback"
 _REPEATED: Final = "callback-repeated"
 _CONTRADICTED: Final = "callback-contradicted"
@@ -152,12 +150,12 @@ def _submit(
     context: ApiContext, tx: Transaction, node: Node, inspection: Inspection, parsed: Parsed, source: str
 ) -> lookup.Refused | None:
     """Queue the ``continue`` of a callback that is not known yet, or say why not."""
-    if node.state is not State.PROCESSING and node.state not in _OPEN:
+    if node.state is not State.PROCESSING and node.state not in TAKES_CALLBACK:
         return refusals.not_waiting(node)
     queued = _continues(tx, node) if inspection.digest is not None else []
     if any(request.payload.get("digest") == parsed.digest for request in queued) or len(queued) >= _CONTRADICTION:
         return None
-    if not queued and node.state in _OPEN:
+    if not queued and node.state in TAKES_CALLBACK:
         tx.data.save(inspection.uuid, node.uuid, discovery.parts(node, parsed.parts))
         tx.inspections.update(inspection.uuid, digest=parsed.digest)
         tx.addresses.called(node.uuid, source)

@@ -18,7 +18,7 @@ from ferroscope.api.documented import Mac, Uuid
 from ferroscope.api.errors import LOOKUP_FAILED, ApiError, BadRequestError, MissingError, TooManyError
 from ferroscope.domain import lookup, macs
 from ferroscope.domain.model import Node
-from ferroscope.domain.states import State
+from ferroscope.domain.states import RAMDISK
 from ferroscope.ports.errors import NotFoundError
 from ferroscope.ports.store import Transaction
 
@@ -35,8 +35,6 @@ _HEARTBEAT_SINCE: Final = {
     "agent_status_message": 72,
 }
 _STATUSES: Final = ("start", "end", "error")
-# In these a ramdisk of ours may be running.
-_MAY_ASK: Final = frozenset({State.STARTING, State.WAITING, State.PROCESSING})
 
 
 class CallbackQuery(msgspec.Struct, frozen=True):
@@ -146,7 +144,7 @@ def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
         verdict = accept.look_up(tx, evidence)
         if isinstance(verdict, lookup.Refused):
             return verdict
-        if verdict.node.state not in _MAY_ASK:
+        if verdict.node.state not in RAMDISK:
             return refusals.not_waiting(verdict.node)
         tx.addresses.called(verdict.node.uuid, call.source)
         if call.minor < _TOKEN_SINCE:
@@ -174,7 +172,7 @@ def heartbeat(context: ApiContext, call: Call[NoQuery, Heartbeat]) -> Reply:
             node = tx.nodes.get(ident, lock=True)
         except NotFoundError:
             raise MissingError(LOOKUP_FAILED) from None
-        if node.state not in _MAY_ASK or not agent.owns(node, body.agent_token or ""):
+        if node.state not in RAMDISK or not agent.owns(node, body.agent_token or ""):
             raise MissingError(LOOKUP_FAILED)
         tx.nodes.update(agent.heard(node, url=body.callback_url, version=body.agent_version, at=tx.now))
 

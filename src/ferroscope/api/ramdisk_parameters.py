@@ -6,18 +6,14 @@ call, so any api process serves it, and only for a node whose ramdisk is expecte
 
 from __future__ import annotations
 
-from typing import Final
-
 from ferroscope.api import scalars
 from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import LOOKUP_FAILED, MissingError
 from ferroscope.domain import floppy
 from ferroscope.domain.kernel_params import callback_url, kernel_params
-from ferroscope.domain.states import State
+from ferroscope.domain.states import AWAITED
 from ferroscope.ports.errors import NotFoundError
-
-_BOOTING: Final = frozenset({State.STARTING, State.WAITING})
 
 
 def get_disk(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
@@ -28,7 +24,7 @@ def get_disk(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
         base = callback_url(context.settings.callback_base)
     except (NotFoundError, ValueError):
         raise MissingError(LOOKUP_FAILED) from None
-    if node.state not in _BOOTING:
+    if node.state not in AWAITED:
         raise MissingError(LOOKUP_FAILED)
     settings = context.settings.inspector
     line = kernel_params(

@@ -1,7 +1,8 @@
-"""Run the hooks once more, over stored data or over data that is given; the same for both APIs.
+"""Process data once more, stored or given; the same for both APIs.
 
-What is processed is saved with the node's newest inspection, in the transaction that queues the
-request, so a worker finds it in the database whatever happens to an object store meanwhile.
+A reapply is an inspection of its own: what is processed is stored with it, in the transaction that
+queues the request, and nothing that is stored already is replaced. So it can fail, as an inspection
+can, and what was known before stays.
 """
 
 from __future__ import annotations
@@ -11,53 +12,87 @@ from ferroscope.api import callback, stored_data
 from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import MissingError
 from ferroscope.api.introspection import introspected
-from ferroscope.archive.reading import Found, locate
+from ferroscope.archive.reading import Found, newest
 from ferroscope.domain.machine import advance
-from ferroscope.domain.model import Node
-from ferroscope.domain.states import Event
+from ferroscope.domain.model import GIVEN, Inspection, Node
+from ferroscope.domain.provision import Provision
+from ferroscope.domain.states import Event, State
 from ferroscope.ports.data import Part
+from ferroscope.ports.errors import StaleError
 from ferroscope.ports.store import Transaction
 
 
 def submit(context: ApiContext, ident: str, raw: bytes) -> None:
-    """Queue a reapply; ``raw`` is the body of a callback, or nothing for what is stored."""
+    """Queue a reapply; ``raw`` is the body of a callback, or nothing for what is stored.
+
+    One of stored data that nobody has begun yet is the same one.
+    """
     if raw.strip():
         parts, _inventory = callback.split(raw, max_depth=context.settings.api.max_json_depth)
-    else:
-        parts = _stored(context, ident)
-    of, moved = _moved_plugin_data(context, ident)
+        context.store.write(lambda tx: _begin(context, tx, introspected(tx, ident, lock=True)[0], GIVEN, parts))
+        return
+    node, found = context.store.read(lambda tx: _stored(tx, ident))
+    if found is None:
+        return
+    parts = context.archive.fetch(found) | context.archive.load(found.inspection, ("out_of_band",))
 
     def work(tx: Transaction) -> None:
-        node, inspection = introspected(tx, ident, lock=True)
-        transition.submit(tx, node, Event.REAPPLY, process=context.process)
-        wanted = parts | moved if inspection == of else parts
-        tx.data.save(inspection, node.uuid, wanted)
-        tx.objects.discard(inspection, tuple(wanted))
+        now = introspected(tx, ident, lock=True)[0]
+        if _is_queued(tx, now):
+            return
+        if now.inspection != node.inspection:
+            raise StaleError
+        _begin(context, tx, now, found.inspection, parts)
 
     context.store.write(work)
-
-
-def _moved_plugin_data(context: ApiContext, ident: str) -> tuple[str, dict[Part, bytes]]:
-    """Return the newest inspection, and its plugin data where that has moved: the BMC's part of it is used again."""
-
-    def find(tx: Transaction) -> Found:
-        return locate(tx, introspected(tx, ident)[1], ("plugin_data",))
-
-    found = context.store.read(find)
-    return found.inspection, context.archive.fetch(found) if found.elsewhere else {}
 
 
 def there(node: Node, found: dict[Part, bytes] | None) -> dict[Part, bytes]:
     """Return the data that was found; ``MissingError`` where there is none."""
     if found is None:
-        raise MissingError(f"There is no such introspection data of node {node.uuid}; introspect it first.")
+        raise _nothing(node)
     return found
 
 
-def _stored(context: ApiContext, ident: str) -> dict[Part, bytes]:
-    def find(tx: Transaction) -> Node:
-        node = introspected(tx, ident)[0]
-        advance(node.state, Event.REAPPLY)  # a wrong state is refused before anything is fetched
-        return node
+def _stored(tx: Transaction, ident: str) -> tuple[Node, Found | None]:
+    """Return the node and what is stored; None where it is queued already. A wrong state is refused at once."""
+    node = introspected(tx, ident)[0]
+    if _is_queued(tx, node):
+        return node, None
+    advance(node.state, Event.REAPPLY, verifying=node.provision_state is Provision.VERIFYING)
+    found = newest(tx, node, stored_data.UNPROCESSED)
+    if found is None:
+        raise _nothing(node)
+    return node, found
 
-    return there(*stored_data.of_node(context, find, stored_data.UNPROCESSED))
+
+def _nothing(node: Node) -> MissingError:
+    return MissingError(f"There is no such introspection data of node {node.uuid}; introspect it first.")
+
+
+def _is_queued(tx: Transaction, node: Node) -> bool:
+    if node.state is not State.REAPPLYING or tx.inspections.get(str(node.inspection)).reapplies == GIVEN:
+        return False
+    return any(one.event is Event.REAPPLY and not one.begun for one in tx.requests.pending(node.uuid))
+
+
+def _begin(context: ApiContext, tx: Transaction, node: Node, of: str, parts: dict[Part, bytes]) -> None:
+    """Begin an inspection of this data: that of the inspection ``of``, or ``GIVEN``."""
+    digest = None
+    if of != GIVEN:
+        source = tx.inspections.get(of)
+        # Its machine may repeat its callback, for the answer to the first may have got lost.
+        digest = source.digest
+        if source.reapplies not in (None, GIVEN):
+            of = str(source.reapplies)
+    new = Inspection(
+        uuid=context.new_uuid(),
+        node=node.uuid,
+        state=State.REAPPLYING,
+        started_at=tx.now,
+        manage_boot=False,
+        digest=digest,
+        reapplies=of,
+    )
+    transition.reapply(tx, node, new, process=context.process)
+    tx.data.save(new.uuid, node.uuid, parts)

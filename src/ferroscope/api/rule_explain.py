@@ -14,11 +14,10 @@ from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.rule_input import RuleCreate
-from ferroscope.archive.reading import Found, locate, newest
+from ferroscope.archive.reading import Found, newest, previous
 from ferroscope.domain import names
 from ferroscope.domain.model import Document, Node, Port
 from ferroscope.domain.rule import Rule, RuleDialect
-from ferroscope.domain.states import State
 from ferroscope.hooks.errors import HookError, HookSetupError
 from ferroscope.ports.store import Query, Transaction
 from ferroscope.rules import explain
@@ -57,7 +56,7 @@ def explain_rules(context: ApiContext, call: Call[NoQuery, ExplainRequest]) -> R
         found.ports,
         elsewhere=lambda macs: _elsewhere(context, found.node, tuple(macs)),
         named=lambda name: _named(context, found.node, name),
-        previous=lambda: _previous(context, found.node),
+        previous=lambda: _previous(context, found.data.inspection),
     )
     parts = context.archive.fetch(found.data)
     inventory = msgspec.json.decode(parts["inventory"])
@@ -117,17 +116,14 @@ def _named(context: ApiContext, node: Node, name: str) -> str | None:
     return next((one.uuid for one in found if one.uuid != node.uuid), None)
 
 
-def _previous(context: ApiContext, node: Node) -> Document | None:
-    """Return the inventory of the last but one inspection that finished, as a reapply would find it."""
-    query = Query(
-        filters={"node": node.uuid, "state": str(State.FINISHED)}, sort_key="started_at", descending=True, limit=2
-    )
+def _previous(context: ApiContext, inspection: str) -> Document | None:
+    """Return the inventory that a reapply of this inspection would find to be the previous one."""
 
-    def work(tx: Transaction) -> Found | None:
-        before = [one for one in tx.inspections.list(query) if one.uuid != node.inspection]
-        return locate(tx, before[0].uuid, ("inventory",)) if before else None
+    def find(tx: Transaction) -> Found | None:
+        one = tx.inspections.get(inspection)
+        return previous(tx, one.node, one, ("inventory",))
 
-    found = context.store.read(work)
+    found = context.store.read(find)
     stored = None if found is None else context.archive.fetch(found).get("inventory")
     return None if stored is None else _decoded(stored)
 

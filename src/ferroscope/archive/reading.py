@@ -16,8 +16,9 @@ from typing import Final
 import msgspec
 import structlog
 
-from ferroscope.domain.model import Entry, Node, Severity
+from ferroscope.domain.model import GIVEN, Entry, Inspection, Node, Severity
 from ferroscope.domain.reasons import Reason
+from ferroscope.domain.states import State
 from ferroscope.ports.data import Part, StoredObject
 from ferroscope.ports.errors import NotFoundError, StoreUnavailableError
 from ferroscope.ports.objects import ObjectDamagedError, ObjectStore, ObjectStoreError
@@ -51,23 +52,50 @@ def locate(tx: Transaction, inspection: str, parts: Sequence[Part]) -> Found:
 def newest(tx: Transaction, node: Node, parts: Sequence[Part]) -> Found | None:
     """Return the parts of the newest inspection that has all of them; None where none has.
 
-    An inspection that is under way, or that failed early, does not hide the data before it.
+    Processed data (``plugin_data``) counts once its inspection has finished. An inspection that is
+    under way, or that failed, does not hide the data before it; nor does data that an operator gave
+    and that was refused hide what the machine itself has sent.
     """
-    if node.inspection is None:
-        return None
+    if node.state is State.FINISHED and node.inspection is not None:
+        found = locate(tx, node.inspection, parts)
+        if _complete(found, parts):
+            return found
     marker: str | None = None
-    found = locate(tx, node.inspection, parts)
-    while not _complete(found, parts):
+    while node.inspection is not None:
         query = Query(filters={"node": node.uuid}, sort_key="started_at", descending=True, limit=_PAGE, marker=marker)
         page = tx.inspections.list(query)
         for inspection in page:
-            found = locate(tx, inspection.uuid, parts)
-            if _complete(found, parts):
+            if _counts(inspection, parts) and _complete(found := locate(tx, inspection.uuid, parts), parts):
                 return found
         if len(page) < _PAGE:
-            return None
+            break
         marker = page[-1].uuid
-    return found
+    return None
+
+
+def previous(tx: Transaction, node: str, inspection: Inspection | None, parts: Sequence[Part]) -> Found | None:
+    """Return the parts of the node's newest inspection that finished before this one; None where there is none.
+
+    A reapply stands where the inspection stands whose data it processes.
+    """
+    if inspection is not None and inspection.reapplies not in (None, GIVEN):
+        with contextlib.suppress(NotFoundError):  # it is too old to be kept
+            inspection = tx.inspections.get(str(inspection.reapplies))
+    query = Query(
+        filters={"node": node, "state": State.FINISHED},
+        before={} if inspection is None else {"started_at": inspection.started_at},
+        sort_key="started_at",
+        descending=True,
+        limit=1,
+    )
+    found = tx.inspections.list(query)
+    return locate(tx, found[0].uuid, parts) if found else None
+
+
+def _counts(inspection: Inspection, parts: Sequence[Part]) -> bool:
+    if "plugin_data" in parts:
+        return inspection.state is State.FINISHED
+    return not (inspection.reapplies == GIVEN and inspection.state is State.ERROR)
 
 
 def _complete(found: Found, parts: Sequence[Part]) -> bool:

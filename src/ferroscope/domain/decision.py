@@ -12,13 +12,14 @@ import msgspec
 from ferroscope.domain.machine import IllegalEventError, advance
 from ferroscope.domain.model import Node, Request
 from ferroscope.domain.outcome import Drop, Fail
+from ferroscope.domain.provision import Provision
 from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import COMMANDS, Event, State, Transition
+from ferroscope.domain.states import BEGUN_IN, COMMANDS, Event, State, Transition
 
 # They concern the node itself, whichever inspection is its newest by now.
 _OF_THE_NODE: Final = COMMANDS | {Event.DELETE}
-# The state that a strict event has saved when it has begun.
-_BEGUN_IN: Final = {Event.CONTINUE: State.PROCESSING, Event.REAPPLY: State.REAPPLYING}
+# The api has saved this state together with the request.
+_REQUESTED_IN: Final = {Event.INSPECT: State.STARTING, Event.REAPPLY: State.REAPPLYING}
 
 
 class DeliveryPolicy(msgspec.Struct, frozen=True):
@@ -42,11 +43,11 @@ def decide(node: Node, request: Request, policy: DeliveryPolicy) -> Decision:
     """Return what to do with ``request``, given the stored state of its node."""
     if request.event not in _OF_THE_NODE and request.inspection != node.inspection:
         return Drop(Reason.STALE_REQUEST, f"{request.event} belongs to an inspection that is over")
-    if request.event is Event.INSPECT and node.state is not State.STARTING:
-        return Drop(Reason.STALE_REQUEST, f"the start is no longer wanted: the inspection is {node.state}")
+    if node.state is not _REQUESTED_IN.get(request.event, node.state):
+        return Drop(Reason.STALE_REQUEST, f"{request.event} is no longer wanted: the inspection is {node.state}")
     if request.event is Event.CONTINUE and node.state is State.PROCESSING and not request.begun:
         return Fail(Reason.CONFLICTING_CALLBACK, "a second, different callback came while the first was processed")
-    if request.begun and node.state is not _BEGUN_IN.get(request.event):
+    if request.begun and node.state is not BEGUN_IN.get(request.event):
         return Drop(
             Reason.STALE_REQUEST, f"{request.event} was interrupted, and since then the inspection is {node.state}"
         )
@@ -59,6 +60,8 @@ def decide(node: Node, request: Request, policy: DeliveryPolicy) -> Decision:
         if policy.interrupted == "error":
             return Fail(Reason.INTERRUPTED, f"the worker died while it carried out {request.event}")
         return Run(Transition(source=node.state, event=request.event, target=node.state, strict=True), rerun=True)
+    if request.event is Event.VERIFY and node.provision_state is not Provision.VERIFYING:
+        return Drop(Reason.STALE_REQUEST, f"the verification is no longer wanted: the node is {node.provision_state}")
     try:
         transition = advance(node.state, request.event)
     except IllegalEventError as exc:

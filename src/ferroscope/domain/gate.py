@@ -13,10 +13,6 @@ from typing import Final
 import msgspec
 
 from ferroscope.domain.macs import normalize
-from ferroscope.domain.states import State
-
-# A machine boots, or renews its address, while its node is in one of these.
-BOOTING: Final = frozenset({State.STARTING, State.WAITING, State.PROCESSING, State.ENROLLING})
 
 LEASE_PREFIX: Final = "pxe/"
 

@@ -18,6 +18,9 @@ Document = dict[str, Any]
 
 REQUEST_VERSION = 1
 
+# What an inspection ``reapplies`` whose data an operator gave.
+GIVEN = "given"
+
 
 class Node(msgspec.Struct, kw_only=True):
     """A bare-metal machine.
@@ -85,7 +88,9 @@ class Inspection(msgspec.Struct, kw_only=True):
 
     ``digest`` identifies the callback that was accepted (SHA-256 of its body, hexadecimal), so
     that a repetition is known as such. ``manage_boot`` is false where the operator boots the
-    ramdisk on their own. ``reason`` and ``error`` are set when it ended in error.
+    ramdisk on their own. ``reason`` and ``error`` are set when it ended in error. ``reapplies`` is set
+    where no machine was asked: the UUID of the inspection whose data is processed once more, or
+    ``GIVEN``, where the data came with the request.
     """
 
     uuid: str
@@ -98,6 +103,7 @@ class Inspection(msgspec.Struct, kw_only=True):
     error: str | None = None
     digest: str | None = None
     manage_boot: bool = True
+    reapplies: str | None = None
 
 
 class Request(msgspec.Struct, kw_only=True, frozen=True):

@@ -1,8 +1,9 @@
 """The one table of inspection states and events; code, docs, metrics and tests all read this.
 
-It must stay the single statement of what may follow what. It decides nothing by itself:
-see ``machine``. Source: the transition function of the HA specification for ironic-inspector,
-extended by ``fail``, ``abort``, ``timeout``, ``reapply``, ``enroll`` and ``delete``.
+It must stay the single statement of what may follow what, and of what holds in a state; every set
+of states elsewhere is one of those below. It decides nothing by itself: see ``machine``. Source: the
+transition function of the HA specification for ironic-inspector, extended by ``fail``, ``abort``,
+``timeout``, ``reapply``, ``enroll``, ``delete`` and the commands.
 """
 
 from __future__ import annotations
@@ -45,7 +46,18 @@ class Event(StrEnum):
     SET_BOOT_DEVICE = "set-boot-device"
 
 
-COMMANDS: Final = frozenset({Event.VERIFY, Event.SET_POWER, Event.SET_BOOT_DEVICE})
+# What holds of a machine while its node is in the state. May boot: it may get an address from our boot
+# servers. Ramdisk: one that we have booted may be running on it.
+STATES: Final = """
+none       |
+enrolling  | may boot
+starting   | may boot, ramdisk
+waiting    | may boot, ramdisk
+processing | may boot, ramdisk
+reapplying |
+finished   |
+error      |
+"""
 
 # Flags: "*" initial, "+" terminal (on states); "~" automatic, "!" strict (on events).
 TABLE: Final = """
@@ -66,6 +78,7 @@ finished +  | enroll     | enrolling
 error +     | inspect    | starting
 error +     | reapply !  | reapplying
 error +     | enroll     | enrolling
+reapplying  | reapply !  | reapplying
 reapplying  | finish ~   | finished
 starting *  | timeout    | error
 waiting     | timeout    | error
@@ -88,6 +101,15 @@ processing  | delete     | none
 reapplying  | delete     | none
 finished +  | delete     | none
 error +     | delete     | none
+none        | verify     | none
+finished +  | verify     | finished
+error +     | verify     | error
+none        | set-power  | none
+finished +  | set-power  | finished
+error +     | set-power  | error
+none        | set-boot-device | none
+finished +  | set-boot-device | finished
+error +     | set-boot-device | error
 """
 
 
@@ -126,8 +148,26 @@ def _flagged(table: str, flag: str) -> frozenset[State]:
     return frozenset(State(cell[0]) for cell in sources if flag in cell)
 
 
+def _where(holds: str) -> frozenset[State]:
+    rows = (line.split("|") for line in STATES.strip().splitlines())
+    return frozenset(State(state.strip()) for state, flags in rows if holds in flags)
+
+
+def _sources(event: Event, target: State) -> frozenset[State]:
+    return frozenset(row.source for row in TRANSITIONS if row.event is event and row.target is target)
+
+
 TRANSITIONS: Final = _parse(TABLE)
 INITIAL: Final = _flagged(TABLE, "*")
 TERMINAL: Final = _flagged(TABLE, "+")
 RESTING: Final = TERMINAL | {State.NONE}
 ACTIVE: Final = frozenset(State) - RESTING
+MAY_BOOT: Final = _where("may boot")
+RAMDISK: Final = _where("ramdisk")
+TAKES_CALLBACK: Final = _sources(Event.CONTINUE, State.PROCESSING)
+AWAITED: Final = RAMDISK & TAKES_CALLBACK  # we have booted, or are booting, the machine that shall call
+TIMES_OUT: Final = _sources(Event.TIMEOUT, State.ERROR)
+# In which state a strict event has begun.
+BEGUN_IN: Final = {row.event: row.target for row in TRANSITIONS if row.strict and row.target not in TERMINAL}
+# They concern the machine, not its inspection, and leave the state alone.
+COMMANDS: Final = frozenset(Event) - {row.event for row in TRANSITIONS if row.source is not row.target}

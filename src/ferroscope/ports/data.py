@@ -7,14 +7,14 @@ from typing import Literal, Protocol
 
 import msgspec
 
-Part = Literal["inventory", "unprocessed", "plugin_data"]
+Part = Literal["inventory", "unprocessed", "plugin_data", "out_of_band"]
 
 
 class InspectionData(Protocol):
     """What the ramdisk sent and what hooks made of it, as JSON bytes, one of each per inspection.
 
     ``inventory`` is never changed; ``unprocessed`` is everything else that came with it;
-    ``plugin_data`` is that after the hooks.
+    ``plugin_data`` is that after the hooks; ``out_of_band`` is what the BMC said of the hardware.
     """
 
     def save(self, inspection: str, node: str, parts: dict[Part, bytes]) -> None:

@@ -49,6 +49,15 @@ def aborted(context: TaskContext, pending: Sequence[Request]) -> bool:
     return any(other.event is Event.ABORT and other.inspection == context.request.inspection for other in pending)
 
 
+def contradicted(context: TaskContext, pending: Sequence[Request]) -> bool:
+    """Whether a different callback came while the machine of a processed one was powered off."""
+    mine = context.request
+    return mine.event is Event.FINISH and any(
+        other.event is Event.CONTINUE and other.inspection == mine.inspection and other.id != mine.id
+        for other in pending
+    )
+
+
 def _run(task: Task, context: TaskContext) -> Outcome:
     event = context.request.event
     try:

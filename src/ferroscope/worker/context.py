@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 
-from ferroscope.archive.reading import Archive, Found, locate
+from ferroscope.archive.reading import Archive, previous
 from ferroscope.config.settings import Settings
 from ferroscope.domain import bmc_access, facts
 from ferroscope.domain.model import Claim, Document, Entry, Inspection, Node, Port, Request, Severity
 from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import State
+from ferroscope.domain.states import COMMANDS
 from ferroscope.hooks.base import PortChanges
 from ferroscope.ports.bmc import Bmc
 from ferroscope.ports.clock import Clock, StopFlag
@@ -127,6 +127,8 @@ class TaskContext:
     ) -> None:
         """Note a step; it reaches the journal when the attempt ends, or with the next intent."""
         entry = step(self.node, name, message, process=self.process, severity=severity, reason=reason, detail=detail)
+        if self.request.event in COMMANDS:
+            entry = msgspec.structs.replace(entry, inspection=None)
         self.notes.append((self.clock.monotonic(), entry))
 
     def intend(self, effect: str, fence: Fence | None = None) -> None:
@@ -186,16 +188,7 @@ class TaskContext:
 
     def previous_inventory(self) -> Document | None:
         """Return the inventory of the node's newest inspection that finished before this one; None: there is none."""
-        filters = {"node": self.node.uuid, "state": State.FINISHED}
-        before = {} if self.inspection is None else {"started_at": self.inspection.started_at}
-        query = Query(filters=filters, before=before, sort_key="started_at", descending=True, limit=1)
-
-        def work(tx: Transaction) -> Found | None:
-            for found in tx.inspections.list(query):
-                return locate(tx, found.uuid, ("inventory",))
-            return None
-
-        found = self.store.read(work)
+        found = self.store.read(lambda tx: previous(tx, self.node.uuid, self.inspection, ("inventory",)))
         try:
             stored = self.archive.fetch(found).get("inventory") if found is not None else None
         except ObjectStoreError as exc:

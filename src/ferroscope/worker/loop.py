@@ -33,7 +33,7 @@ from ferroscope.ports.errors import (
 from ferroscope.ports.meter import SILENT, Meter
 from ferroscope.ports.queue import Queue
 from ferroscope.ports.store import Store, Transaction
-from ferroscope.worker.attempt import Task, aborted, again, attempt, interrupted
+from ferroscope.worker.attempt import Task, aborted, again, attempt, contradicted, interrupted
 from ferroscope.worker.boot import eject_quietly
 from ferroscope.worker.context import StoppedError, TaskContext
 from ferroscope.worker.power import power_off_quietly
@@ -206,8 +206,8 @@ class Worker:
             tx.requests.hold(locked.claim)
             return locked
         tx.requests.hold(locked.claim, begun=True)
-        if locked.claim.request.begun:
-            return locked
+        if locked.claim.request.begun or decision.transition.target is locked.node.state:
+            return locked  # saved before: by an earlier attempt, or with the request
         node = transition.apply(tx, locked.node, decision.transition)
         return msgspec.structs.replace(locked, node=node)
 
@@ -257,10 +257,14 @@ class Worker:
                 self.retry(tx, context, outcome)
                 return None
             follows = outcome.event if isinstance(outcome, Next) and outcome.event in self.tasks else None
-            pending = tx.requests.pending(context.before.uuid) if follows else ()
+            finishes = context.request.event is Event.FINISH and not isinstance(outcome, Drop)
+            pending = tx.requests.pending(context.before.uuid) if follows or finishes else ()
             if follows and aborted(context, pending):
                 outcome = Drop(Reason.ABORTED, "an abort was asked for meanwhile, so its results are discarded")
                 follows = None
+            if contradicted(context, pending):
+                # The other callback's own request ends the inspection, as it does while hooks work.
+                outcome = Drop(Reason.CONFLICTING_CALLBACK, "a different callback came meanwhile")
             if follows:
                 claim = self.follow(tx, context, follows, pending)
             else:

@@ -37,7 +37,7 @@ def inspect(context: TaskContext) -> Outcome:
     context.parts = {
         "inventory": msgspec.json.encode(inventory),
         "unprocessed": b"{}",
-        "plugin_data": _kept(context, inventory),
+        "out_of_band": _kept(context, inventory),
     }
     parts = ", ".join(sorted(inventory))
     context.note("out of band", f"the BMC knows: {parts}")
@@ -56,7 +56,7 @@ def prepare(context: TaskContext) -> None:
     try:
         if settings.collect_out_of_band:
             inventory = _driver(context).inventory(context.node)
-            parts["plugin_data"] = _kept(context, inventory)
+            parts["out_of_band"] = _kept(context, inventory)
             context.note("out of band", f"the BMC knows: {', '.join(sorted(inventory))}")
         if settings.pre_create_ports:
             _create_ports(context, [nic for nic in _driver(context).nics(context.node) if nic.enabled])
@@ -74,9 +74,8 @@ def _save(tx: Transaction, context: TaskContext, parts: dict[Part, bytes]) -> No
 
 def stored(parts: Mapping[Any, bytes]) -> Document | None:
     """Return what was kept of the BMC's view for this inspection: ``source`` and ``inventory``; None for nothing."""
-    raw = parts.get("plugin_data")
-    kept = msgspec.json.decode(raw).get(KEY) if raw else None
-    return kept if isinstance(kept, dict) and isinstance(kept.get("inventory"), dict) else None
+    raw = parts.get("out_of_band")
+    return msgspec.json.decode(raw) if raw else None
 
 
 def beside(inventory: Document, kept: Document) -> Document:
@@ -96,7 +95,7 @@ def _driver(context: TaskContext) -> OutOfBand:
 
 
 def _kept(context: TaskContext, inventory: Document) -> bytes:
-    return msgspec.json.encode({KEY: {"source": context.node.driver, "inventory": inventory}})
+    return msgspec.json.encode({"source": context.node.driver, "inventory": inventory})
 
 
 def _create_ports(context: TaskContext, nics: list[OutOfBandNic]) -> None:

@@ -38,7 +38,7 @@ def settle(
     node = tx.nodes.get(context.node.uuid, lock=True)
     if isinstance(outcome, Drop):
         context.note("dropped", outcome.message, severity=Severity.WARNING, reason=outcome.reason)
-        return node
+        return _settle_drop(tx, context, node)
     if isinstance(outcome, Fail):
         return _settle_failure(tx, context, node, decision, outcome)
     if context.request.event is Event.DELETE:
@@ -54,9 +54,18 @@ def settle(
     for move in moves:
         node = transition.apply(tx, node, move)
         context.note(str(node.state), f"the inspection is {node.state}")
-    if context.request.event is Event.VERIFY:
+    if context.request.event is Event.VERIFY and node.provision_state is Provision.VERIFYING:
         return transition.rest(tx, node, Provision.MANAGEABLE)
     return node if moves else tx.nodes.update(node)
+
+
+def _settle_drop(tx: Transaction, context: TaskContext, node: Node) -> Node:
+    """Nobody will bring about the power state that a dropped command promised, unless another one does."""
+    if context.request.event is not Event.SET_POWER or node.target_power_state is None:
+        return node
+    if any(other.event is Event.SET_POWER for other in tx.requests.pending(node.uuid)):
+        return node
+    return tx.nodes.update(msgspec.structs.replace(node, target_power_state=None))
 
 
 def _moves(
@@ -92,5 +101,3 @@ def _save_results(tx: Transaction, context: TaskContext, node: Node) -> None:
         tx.ports.update(port)
     if context.parts and node.inspection:
         tx.data.save(node.inspection, node.uuid, context.parts)
-        if context.request.event is Event.REAPPLY:
-            tx.objects.discard(node.inspection, tuple(context.parts))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from ferroscope.domain.decision import DeliveryPolicy, Run, decide
 from ferroscope.domain.machine import IllegalEventError, advance
 from ferroscope.domain.model import Node, Request
 from ferroscope.domain.outcome import Drop, Fail
+from ferroscope.domain.provision import Provision
 from ferroscope.domain.reasons import Reason
 from ferroscope.domain.states import COMMANDS, RESTING, Event, State
 
@@ -55,8 +57,22 @@ def test_a_deletion_concerns_the_node_whichever_inspection_is_its_newest(state: 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_a_command_does_not_belong_to_an_inspection(command: Event) -> None:
     for state in RESTING:
-        decision = decide(node(state), request(command, inspection=None), RERUN)
+        verifying = msgspec.structs.replace(node(state), provision_state=Provision.VERIFYING)
+        decision = decide(verifying, request(command, inspection=None), RERUN)
         assert decision == Run(advance(state, command))
+
+
+def test_a_verification_that_nobody_waits_for_is_dropped() -> None:
+    decision = decide(node(State.FINISHED), request(Event.VERIFY, inspection=None), RERUN)
+    assert isinstance(decision, Drop)
+    assert decision.reason is Reason.STALE_REQUEST
+
+
+@pytest.mark.parametrize("state", sorted(set(State) - {State.REAPPLYING}))
+def test_a_reapply_is_dropped_where_the_node_is_no_longer_reapplying(state: State) -> None:
+    decision = decide(node(state), request(Event.REAPPLY), RERUN)
+    assert isinstance(decision, Drop)
+    assert decision.reason is Reason.STALE_REQUEST
 
 
 @pytest.mark.parametrize("state", sorted(set(State) - {State.STARTING}))

@@ -11,10 +11,16 @@ from hypothesis import strategies as st
 from ferroscope.domain.machine import IllegalEventError, advance, allowed
 from ferroscope.domain.states import (
     ACTIVE,
+    AWAITED,
+    BEGUN_IN,
     COMMANDS,
     INITIAL,
+    MAY_BOOT,
+    RAMDISK,
     RESTING,
+    TAKES_CALLBACK,
     TERMINAL,
+    TIMES_OUT,
     TRANSITIONS,
     Event,
     State,
@@ -48,11 +54,15 @@ TARGETS: dict[str, dict[str, str]] = {
         "reapplying": "error",
         "enrolling": "error",
     },
-    "reapply": {"finished": "reapplying", "error": "reapplying"},
+    "reapply": {"finished": "reapplying", "error": "reapplying", "reapplying": "reapplying"},
     "enroll": {"none": "enrolling", "finished": "enrolling", "error": "enrolling"},
     "delete": dict.fromkeys(State, "none"),
+    **{
+        command: {"none": "none", "finished": "finished", "error": "error"}
+        for command in ("verify", "set-power", "set-boot-device")
+    },
 }
-PAIRS = list(itertools.product(State, sorted(set(Event) - COMMANDS)))
+PAIRS = list(itertools.product(State, sorted(Event)))
 
 
 @pytest.mark.parametrize(("state", "event"), PAIRS)
@@ -72,6 +82,27 @@ def test_strict_and_automatic_belong_to_the_event(state: State, event: Event) ->
         assert (row.source, row.event) == (state, event)
         assert row.strict == (event in (Event.CONTINUE, Event.REAPPLY))
         assert row.automatic == (event in (Event.WAIT, Event.FINISH))
+
+
+@pytest.mark.parametrize("state", State)
+def test_nothing_begins_an_inspection_of_a_node_that_is_being_verified(state: State) -> None:
+    for event in allowed(state):
+        if state in RESTING and advance(state, event).target in ACTIVE:
+            with pytest.raises(IllegalEventError):
+                advance(state, event, verifying=True)
+            assert event not in allowed(state, verifying=True)
+        else:
+            assert advance(state, event, verifying=True) == advance(state, event)
+            assert event in allowed(state, verifying=True)
+
+
+def test_every_set_of_states_follows_from_the_tables() -> None:
+    assert {State.STARTING, State.WAITING, State.PROCESSING, State.ENROLLING} == MAY_BOOT
+    assert {State.STARTING, State.WAITING, State.PROCESSING} == RAMDISK == TIMES_OUT
+    assert {State.STARTING, State.WAITING, State.ENROLLING} == TAKES_CALLBACK
+    assert {State.STARTING, State.WAITING} == AWAITED
+    assert {Event.CONTINUE: State.PROCESSING, Event.REAPPLY: State.REAPPLYING} == BEGUN_IN
+    assert {Event.VERIFY, Event.SET_POWER, Event.SET_BOOT_DEVICE} == COMMANDS
 
 
 def test_no_pair_stands_in_the_table_twice() -> None:
@@ -139,7 +170,7 @@ def test_no_sequence_of_events_leaves_the_table(events: list[Event]) -> None:
         except IllegalEventError:
             continue
         assert row.source is state
-        assert row in TRANSITIONS or (event in COMMANDS and row.target is state)
+        assert row in TRANSITIONS
         state = row.target
     assert state in State
 

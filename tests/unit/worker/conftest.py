@@ -14,13 +14,13 @@ from ferroscope.adapters.memory.bus import LocalBus
 from ferroscope.adapters.memory.queue import MemoryQueue
 from ferroscope.adapters.memory.store import MemoryStore
 from ferroscope.config.settings import DriverSettings, InspectorSettings, Settings, WorkerSettings
-from ferroscope.domain.model import Entry, Inspection, Member, Node, Request
+from ferroscope.domain.model import GIVEN, Entry, Inspection, Member, Node, Request
 from ferroscope.domain.provision import Provision
-from ferroscope.domain.states import Event
+from ferroscope.domain.states import Event, State
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.ports.bmc import BootDevice, Power
 from ferroscope.ports.errors import BmcError
-from ferroscope.ports.store import Query
+from ferroscope.ports.store import Query, Transaction
 from ferroscope.worker.boot_gate import BootGate
 from ferroscope.worker.loop import Worker
 from ferroscope.worker.tasks import build
@@ -162,6 +162,29 @@ class Service:
         inspection = self.node.inspection or ""
         self.store.write(lambda tx: tx.data.save(inspection, NODE, parts))
         self.submit(Event.CONTINUE)
+
+    def reapply(self, inventory: Any = None, **unprocessed: Any) -> Node:
+        """A reapply of what is stored for the newest inspection, or of an inventory that is given."""
+        self._inspections += 1
+        before = self.node.inspection or ""
+        new = Inspection(
+            uuid=f"22222222-2222-4222-8222-{self._inspections:012d}",
+            node=NODE,
+            state=State.REAPPLYING,
+            started_at=0.0,
+            manage_boot=False,
+            reapplies=before if inventory is None else GIVEN,
+        )
+
+        def work(tx: Transaction) -> Node:
+            parts = tx.data.load(before, ("inventory", "unprocessed", "out_of_band"))
+            if inventory is not None:
+                parts = {"inventory": msgspec.json.encode(inventory), "unprocessed": msgspec.json.encode(unprocessed)}
+            node = transition.reapply(tx, tx.nodes.get(NODE), new, process="api")
+            tx.data.save(new.uuid, NODE, parts)
+            return node
+
+        return self.store.write(work)
 
     def work(self) -> list[str]:
         """Let the worker work until the queue is empty."""

@@ -231,7 +231,7 @@ def test_the_bmcs_view_is_read_once_and_kept_beside_the_ramdisks() -> None:
     hardware = stored(service)["hardware"]
     assert hardware["sources"]["system_vendor.product_name"] == "machine"
     assert hardware["sources"]["cpu.count"] == "agent"
-    service.submit(Event.REAPPLY)
+    service.reapply()
     service.work()
     assert stored(service)["hardware"] == hardware
 

@@ -181,7 +181,7 @@ def test_an_abort_while_stored_data_is_processed_leaves_the_machine_alone(servic
     service.call_back()
     service.work()
     service.machine.power = Power.ON
-    service.submit(Event.REAPPLY)
+    service.reapply()
     _abort_in_the_middle(service)
     assert service.node.state is State.REAPPLYING
     service.work()
@@ -208,7 +208,7 @@ def test_reapply_runs_the_hooks_again_and_leaves_the_power_alone(service: Servic
     service.call_back()
     service.work()
     commands = list(service.machine.commands)
-    service.submit(Event.REAPPLY)
+    service.reapply()
     service.work()
     assert service.node.state is State.FINISHED
     assert service.machine.commands == commands

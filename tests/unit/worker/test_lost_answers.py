@@ -11,7 +11,7 @@ from typing import TypeVar
 import pytest
 
 from ferroscope.adapters.memory.store import MemoryStore
-from ferroscope.domain.states import Event, State
+from ferroscope.domain.states import State
 from ferroscope.ports.errors import StoreUnavailableError
 from ferroscope.ports.store import Transaction
 from tests.unit.worker.conftest import Service
@@ -58,7 +58,7 @@ def test_data_is_processed_again_whichever_answer_got_lost(service: Service, los
     waiting(service)
     service.call_back()
     service.work()
-    service.submit(Event.REAPPLY)
+    service.reapply()
     service.worker.store = Forgetful(service.store, lost)
     service.work()
     assert service.node.state is State.FINISHED, service.steps

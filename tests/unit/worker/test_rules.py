@@ -9,7 +9,7 @@ import pytest
 
 from ferroscope.config.settings import Settings
 from ferroscope.domain.rule import Rule
-from ferroscope.domain.states import Event, State
+from ferroscope.domain.states import State
 from ferroscope.ports.bmc import Power
 from ferroscope.worker.context import TaskContext
 from tests.support import examples
@@ -93,7 +93,7 @@ def test_a_rule_may_refuse_a_machine_and_a_reapply_without_it_goes_well(service:
     assert service.inspection.reason == "refused-by-rule"
     assert "not in rack x" in (service.node.last_error or "")
     service.store.write(lambda tx: tx.rules.remove(rule.uuid))
-    service.submit(Event.REAPPLY)
+    service.reapply()
     service.work()
     assert service.node.state is State.FINISHED
 
@@ -116,12 +116,12 @@ def test_a_change_of_the_rules_is_seen_by_the_next_inspection(service: Service) 
     inspect(service)
     assert service.node.extra == {}
     rule = add(service, act("set-attribute", path="extra/n", value=1))
-    service.submit(Event.REAPPLY)
+    service.reapply()
     service.work()
     assert service.node.extra == {"n": 1}
     changed = msgspec.structs.replace(rule, actions=[act("set-attribute", path="extra/n", value=2)])
     service.store.write(lambda tx: tx.rules.update(changed))
-    service.submit(Event.REAPPLY)
+    service.reapply()
     service.work()
     assert service.node.extra == {"n": 2}
 

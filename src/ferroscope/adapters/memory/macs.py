@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from ferroscope.adapters.memory.rows import MacChangeRow, Rows
-from ferroscope.domain.gate import BOOTING, KnownMac, MacChange
+from ferroscope.domain.gate import KnownMac, MacChange
+from ferroscope.domain.states import MAY_BOOT
 from ferroscope.ports.bus import MAC_CHANNELS, Channel
 
 
@@ -66,4 +67,4 @@ class MemoryMacs:
         for port in self._rows.ports.values():
             node = self._rows.nodes.get(port.node)
             if node is not None:
-                yield _PortOfNode(port.address, node.uuid, node.state in BOOTING)
+                yield _PortOfNode(port.address, node.uuid, node.state in MAY_BOOT)

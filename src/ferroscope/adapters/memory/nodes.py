@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
 
 import msgspec
 
@@ -14,12 +13,9 @@ from ferroscope.adapters.memory.rows import Rows
 from ferroscope.adapters.memory.tables import copy
 from ferroscope.domain.lookup import Candidates, Evidence
 from ferroscope.domain.model import Node
-from ferroscope.domain.states import State
+from ferroscope.domain.states import AWAITED
 from ferroscope.ports.errors import ConflictError, NotFoundError, StaleError
 from ferroscope.ports.store import Query
-
-# The states in which a callback is accepted.
-_AWAITING: Final = frozenset({State.STARTING, State.WAITING})
 
 
 class MemoryNodes:
@@ -102,7 +98,7 @@ class MemoryAddresses:
         return Candidates(
             by_uuid=copy(by_uuid) if by_uuid else None,
             by_mac=self._nodes(of_macs),
-            by_bmc=[node for node in self._nodes(of_bmc) if node.state in _AWAITING],
+            by_bmc=[node for node in self._nodes(of_bmc) if node.state in AWAITED],
         )
 
     def set_bmc(self, node: str, addresses: Iterable[str]) -> None:
@@ -124,7 +120,7 @@ class MemoryAddresses:
             self._rows.callers_of_node.add(node, source)
 
     def callers(self, source: str) -> Sequence[Node]:
-        return [node for node in self._nodes(self._rows.nodes_of_caller.of(source)) if node.state in _AWAITING]
+        return [node for node in self._nodes(self._rows.nodes_of_caller.of(source)) if node.state in AWAITED]
 
     def _nodes(self, uuids: Iterable[str]) -> Sequence[Node]:
         nodes = (self._rows.nodes.get(uuid) for uuid in sorted(uuids))

@@ -13,12 +13,10 @@ from ferroscope.adapters.sql.nodes import NODE
 from ferroscope.adapters.sql.query import one_of, padded, several
 from ferroscope.domain.lookup import Candidates, Evidence
 from ferroscope.domain.model import Node
-from ferroscope.domain.states import State
+from ferroscope.domain.states import AWAITED
 
 if TYPE_CHECKING:
     from ferroscope.adapters.sql.store import SqlTransaction
-
-_AWAITED: Final = (State.STARTING, State.WAITING)
 
 _p, _b = schema.ports.c, schema.bmc_addresses.c
 _BY_UUID = select(*NODE.columns).where(schema.nodes.c.uuid == bindparam("uuid"))
@@ -58,14 +56,14 @@ def _owners(addresses: int) -> Select[Any]:
 @lru_cache(maxsize=1)
 def _callers() -> Select[Any]:
     callers = select(_c.node).where(_c.source == bindparam("source"))
-    awaited = or_(*(schema.nodes.c.state == state for state in _AWAITED))
+    awaited = or_(*(schema.nodes.c.state == state for state in sorted(AWAITED)))
     return select(*NODE.columns).where(schema.nodes.c.uuid.in_(callers), awaited)
 
 
 @lru_cache(maxsize=16)
 def _by_bmc(addresses: int) -> Select[Any]:
     owners = select(_b.node).where(one_of(_b.address, "address", addresses))
-    awaited = or_(*(schema.nodes.c.state == state for state in _AWAITED))
+    awaited = or_(*(schema.nodes.c.state == state for state in sorted(AWAITED)))
     return select(*NODE.columns).where(schema.nodes.c.uuid.in_(owners), awaited)
 
 

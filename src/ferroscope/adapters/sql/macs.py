@@ -13,8 +13,9 @@ from sqlalchemy import bindparam, delete, func, select
 
 from ferroscope.adapters.sql import inserts, schema
 from ferroscope.adapters.sql.query import one_of, several
-from ferroscope.domain.gate import BOOTING, KnownMac, MacChange
+from ferroscope.domain.gate import KnownMac, MacChange
 from ferroscope.domain.model import Port
+from ferroscope.domain.states import MAY_BOOT
 from ferroscope.ports.bus import Channel
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _BATCH: Final = 5000
 _NAMED: Final = 32
 
 _c, _p, _n = schema.mac_changes.c, schema.ports.c, schema.nodes.c
-_STATES: Final = frozenset(str(state) for state in BOOTING)
+_STATES: Final = frozenset(str(state) for state in MAY_BOOT)
 
 _PORTS_OF = select(_p.uuid, _p.address).where(_p.node == bindparam("node"))
 _STATE_OF = select(_n.state).where(_n.uuid == bindparam("node"))

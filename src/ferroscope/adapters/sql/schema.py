@@ -115,6 +115,7 @@ inspections = Table(
     Column("error", _LONG_TEXT),
     Column("digest", String(64)),
     Column("manage_boot", Boolean, nullable=False),
+    Column("reapplies", _UUID),
     Index("ix_inspections_node", "node", "started_at"),
     **_OPTIONS,
 )

@@ -6,14 +6,26 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ferroscope.domain.provision import INSPECTABLE, OF_STATE, RESTING_VERBS
-from ferroscope.domain.states import COMMANDS, INITIAL, TERMINAL, TRANSITIONS, Event, State, Transition
+from ferroscope.domain.states import (
+    ACTIVE,
+    COMMANDS,
+    INITIAL,
+    MAY_BOOT,
+    TAKES_CALLBACK,
+    TERMINAL,
+    TIMES_OUT,
+    TRANSITIONS,
+    Event,
+    State,
+    Transition,
+)
 
 _STATES: Final = {
     State.NONE: "The node has never been inspected.",
     State.STARTING: "The inspection is accepted; the machine is being powered on to boot the ramdisk.",
     State.WAITING: "The machine boots; the ramdisk's callback is awaited.",
     State.PROCESSING: "The callback came; hooks work on its data.",
-    State.REAPPLYING: "Hooks work on data that was stored before; the machine is not touched.",
+    State.REAPPLYING: "Hooks work on data that was stored before, or given; the machine is not touched.",
     State.ENROLLING: "An unknown machine called back and becomes a node.",
     State.FINISHED: "The inspection succeeded; its results are stored.",
     State.ERROR: "The inspection failed; the reason is on the node and on its timeline.",
@@ -29,6 +41,15 @@ metrics' labels and the tests are all made from it. A request that the table doe
 node's state changes nothing: the API answers 409 with the state and what it does allow, and a request
 that was queued already is consumed and recorded on the node's timeline.
 """
+
+_KINDS: Final = {
+    "initial": INITIAL,
+    "active": ACTIVE,
+    "terminal": TERMINAL,
+    "may boot": MAY_BOOT,
+    "takes a callback": TAKES_CALLBACK,
+    "times out": TIMES_OUT,
+}
 
 _FLAGS: Final = """\
 *Automatic*: follows from the state itself, nobody asks for it. *Strict*: the task must not take effect
@@ -60,7 +81,7 @@ def _mermaid() -> Iterator[str]:
     yield f"    [*] --> {State.NONE}"
     labels: dict[tuple[State, State], list[str]] = {}
     for row in TRANSITIONS:
-        if row.event not in _universal():
+        if row.event not in _universal() | COMMANDS:
             labels.setdefault((row.source, row.target), []).append(_label(row))
     for (source, target), events in labels.items():
         yield f"    {source} --> {target}: {', '.join(events)}"
@@ -91,7 +112,7 @@ def _everywhere() -> Iterator[str]:
 def _states() -> Iterator[str]:
     yield from _table_head("state", "kind", "meaning")
     for state in State:
-        kinds = [name for name, states in (("initial", INITIAL), ("terminal", TERMINAL)) if state in states]
+        kinds = [name for name, states in _KINDS.items() if state in states]
         yield _row(f"`{state}`", ", ".join(kinds), _STATES[state])
 
 
@@ -120,7 +141,7 @@ def _provision() -> Iterator[str]:
 def _commands() -> Iterator[str]:
     names = ", ".join(f"`{event}`" for event in sorted(COMMANDS))
     yield f"{names} leave the state as it is. They are refused while an inspection is under way,"
-    yield "because that owns the machine."
+    yield "because that owns the machine. While a node is verified, nothing that begins an inspection is possible."
 
 
 def _table_head(*titles: str) -> Iterator[str]:

@@ -68,7 +68,7 @@ class ProcessTask:
 
     def _load(self, tx: Transaction, inspection: str, node: str) -> tuple[dict[Part, bytes], list[Port], RuleSet]:
         """Read all that hooks and rules work on, and the rules, at one moment."""
-        parts = tx.data.load(inspection, ("inventory", "unprocessed", "plugin_data"))
+        parts = tx.data.load(inspection, ("inventory", "unprocessed", "out_of_band"))
         return parts, list(tx.ports.list(Query(filters={"node": node}))), self._rules.current(tx)
 
 

@@ -35,3 +35,5 @@ def upgrade() -> None:
         **OPTIONS,
     )
     op.create_index("ix_callers_node", "callers", ["node"])
+    # Whose data an inspection processes once more.
+    op.add_column("inspections", sa.Column("reapplies", sa.String(length=36), nullable=True))
