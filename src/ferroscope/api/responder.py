@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import falcon
 import msgspec
+import structlog
 
 from ferroscope.api import browsers, errors, json_body, microversions, query
 from ferroscope.api.call import Call, NoQuery, Reply
@@ -30,6 +31,7 @@ _HOST: Final = re.compile(
 
 # Of a body that is too large, so much is looked at to find out whose it is.
 _TRACES: Final = 256 * 1024
+_access = structlog.get_logger("ferroscope.access")
 
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
@@ -54,9 +56,27 @@ def responder(context: ApiContext, route: Route) -> Responder:
             reply = failure(context, req, exc, dialect)
         _send(resp, reply, route.media if reply.status < 300 else falcon.MEDIA_JSON)
         resp.set_headers(microversions.headers(dialect, version))
-        context.meter.answered(req.method, route.path, reply.status, perf_counter() - began)
+        _told(context, req, resp, req.method, route.path, perf_counter() - began)
 
     return respond
+
+
+def _told(
+    context: ApiContext, req: falcon.Request, resp: falcon.Response, method: str, route: str, seconds: float
+) -> None:
+    """Count the call, and log it where that is wanted: without its query, which may hold what proves a lease."""
+    status = int(resp.status_code)
+    context.meter.answered(method, route, status, seconds)
+    if context.settings.log.access:
+        _access.info(
+            "call",
+            source=context.callers.source(req.env),
+            method=req.method,
+            path=req.path,
+            status=status,
+            bytes=len(resp.data or b""),
+            ms=round(seconds * 1000, 1),
+        )
 
 
 def by_introspection_listener(context: ApiContext, req: falcon.Request) -> bool:
@@ -100,7 +120,7 @@ def send_failure(context: ApiContext, req: falcon.Request, resp: falcon.Response
     reply = failure(context, req, exc, dialect)
     _send(resp, reply)
     resp.set_headers(microversions.headers(dialect, None))
-    context.meter.answered(req.method if req.method in falcon.HTTP_METHODS else "other", "none", reply.status, 0.0)
+    _told(context, req, resp, req.method if req.method in falcon.HTTP_METHODS else "other", "none", 0.0)
 
 
 def _dialect(route: Route, introspection: bool) -> Dialect:

@@ -8,6 +8,8 @@ from typing import Final
 
 from ferroscope.config.settings import Settings
 
+LEVELS: Final = ("debug", "info", "warning", "error")
+
 # What one renewal may take, in seconds; a lease that leaves no room for it is lost as soon as it is taken.
 _ROOM: Final = 0.5
 
@@ -21,6 +23,9 @@ def contradictions(settings: Settings) -> Iterator[str]:
             f"[lease] ttl must be at least renew + margin + {_ROOM:g} s, else nobody leads for long enough to do "
             f"anything; it is {lease.ttl:g}, and they make {least:g}"
         )
+    for part, level in settings.log.levels.items():
+        if level not in LEVELS:
+            yield f"[log] levels: {level!r} of {part} is not a level; it has to be one of {', '.join(LEVELS)}"
     if worker.member_ttl < 2 * worker.heartbeat_interval:
         yield (
             "[worker] member_ttl must be at least 2 * heartbeat_interval, else a process that is well counts as dead; "

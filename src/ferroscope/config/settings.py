@@ -282,7 +282,9 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
     """``[log]``: structured lines on standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
+    levels: dict[str, str] = {}
     format: Literal["console", "json"] = "console"
+    access: bool = False
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

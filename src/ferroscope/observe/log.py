@@ -12,6 +12,8 @@ import io
 import logging
 import os
 import sys
+from collections.abc import Mapping
+from functools import cache
 from typing import Any, Final, TextIO
 
 import structlog
@@ -47,7 +49,8 @@ class LossyStream(io.TextIOWrapper):
 def configure(settings: LogSettings, *, process: str) -> None:
     """Set up logging for this process; every line carries ``process``."""
     sys.stderr = stderr = _lossy(sys.stderr)
-    level = logging.getLevelName(settings.level.upper())
+    level: int = logging.getLevelName(settings.level.upper())
+    levels = {part: int(logging.getLevelName(name.upper())) for part, name in settings.levels.items()}
     renderer: structlog.typing.Processor = structlog.processors.JSONRenderer()
     if settings.format == "console":
         renderer = structlog.dev.ConsoleRenderer(colors=stderr.isatty())
@@ -60,14 +63,42 @@ def configure(settings: LogSettings, *, process: str) -> None:
         bounded,
     ]
     structlog.configure(
-        processors=[*shared, renderer],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(stderr),
+        processors=[*([_by_part(level, levels)] if levels else []), *shared, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(min(level, *levels.values()) if levels else level),
+        logger_factory=lambda *names: _Logger(stderr, *names),
         cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(stderr)
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(processors=[_plain, renderer], foreign_pre_chain=shared))
     logging.basicConfig(level=max(level, logging.WARNING), handlers=[handler], force=True)
+    for part, other in levels.items():
+        logging.getLogger(part).setLevel(other)
+
+
+class _Logger(structlog.PrintLogger):
+    """Writes lines; ``name`` is the part of the service whose they are."""
+
+    def __init__(self, file: TextIO, name: str = "") -> None:
+        super().__init__(file)
+        self.name = name
+
+
+def _by_part(level: int, levels: Mapping[str, int]) -> structlog.typing.Processor:
+    """Return what drops the lines below their part's level; the longest name that fits decides."""
+    numbers = {"exception": logging.ERROR, "warn": logging.WARNING}
+
+    @cache
+    def least(name: str) -> int:
+        fitting = [part for part in levels if name == part or name.startswith(f"{part}.")]
+        return levels[max(fitting, key=len)] if fitting else level
+
+    def select(logger: Any, method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+        number = numbers.get(method) or int(logging.getLevelName(method.upper()))
+        if number < least(getattr(logger, "name", "")):
+            raise structlog.DropEvent
+        return event
+
+    return select
 
 
 def bounded(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:

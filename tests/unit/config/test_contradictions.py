@@ -22,6 +22,7 @@ def _refusal(tmp_path: Path, text: str) -> str:
     [
         ("[lease]\nprofile = custom\nttl = 2\nmargin = 3\n", "[lease] ttl must be at least renew + margin + 0.5 s"),
         ("[worker]\nheartbeat_interval = 20\n", "[worker] member_ttl must be at least 2 * heartbeat_interval"),
+        ("[log]\nlevels = ferroscope.worker:loud\n", "[log] levels: 'loud' of ferroscope.worker is not a level"),
         ("[api]\nbare_metal_port = 5050\n", "[api] bare_metal_port and introspection_port must differ"),
     ],
 )

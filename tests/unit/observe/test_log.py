@@ -69,3 +69,16 @@ def test_a_traceback_keeps_its_lines_and_they_are_no_lines_of_the_log(capfd: pyt
     assert len(lines) > 3
     assert all(line.startswith((" ", "Traceback")) for line in lines[1:])
     assert "\x1b]" not in written
+
+
+def test_parts_of_the_service_have_levels_of_their_own(capfd: pytest.CaptureFixture[str]) -> None:
+    levels = {"ferroscope.worker": "debug", "ferroscope.worker.loop": "error", "alembic": "info"}
+    log.configure(LogSettings(level="warning", levels=levels, format="json"), process="test")
+    structlog.get_logger("ferroscope.api").info("too little")
+    structlog.get_logger("ferroscope.workers").info("another part")
+    structlog.get_logger("ferroscope.worker.power").debug("wanted")
+    structlog.get_logger("ferroscope.worker.loop").warning("not wanted")
+    structlog.get_logger("ferroscope.worker.loop").exception("always")
+    logging.getLogger("alembic.runtime").info("a library's")
+    events = [json.loads(line)["event"] for line in capfd.readouterr().err.splitlines()]
+    assert events == ["wanted", "always", "a library's"]

@@ -219,5 +219,15 @@ LOG: Final = (
     cfg.StrOpt(
         "level", default="info", choices=["debug", "info", "warning", "error"], help="Least level that is logged."
     ),
+    cfg.DictOpt(
+        "levels",
+        default={},
+        help="Other levels for parts of the service, such as ferroscope.worker:debug, ferroscope.access:warning.",
+    ),
     cfg.StrOpt("format", default="console", choices=["console", "json"], help="Lines for people or for machines."),
+    cfg.BoolOpt(
+        "access",
+        default=False,
+        help="A line for each call of the APIs: source, method, path without its query, status, bytes, milliseconds.",
+    ),
 )
