@@ -68,6 +68,8 @@ class Postgresql:
             "jit": "off",
             "deadlock_timeout": "100ms",  # only how soon it looks, not what it does
         }
+        if tls := tls_files(directory):
+            settings |= {"ssl": "on", "ssl_cert_file": str(tls[0]), "ssl_key_file": str(tls[1])}
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         return [self._postgres, "-D", str(directory / "data"), *options]
 
@@ -90,6 +92,8 @@ class Mariadb:
         run(command, user=self.user, directory=directory)
 
     def command(self, directory: Path, port: int) -> list[str]:
+        tls = tls_files(directory)
+        secured = [f"--ssl-cert={tls[0]}", f"--ssl-key={tls[1]}", "--require-secure-transport=ON"] if tls else []
         return [
             self._server,
             "--no-defaults",
@@ -105,6 +109,7 @@ class Mariadb:
             "--innodb-buffer-pool-size=128M",
             "--innodb-flush-log-at-trx-commit=1",
             "--innodb-doublewrite=1",
+            *secured,
         ]
 
     def answers(self, port: int) -> bool:
@@ -114,6 +119,12 @@ class Mariadb:
                 return len(connection.recv(16)) > 4
         except OSError:
             return False
+
+
+def tls_files(directory: Path) -> tuple[Path, Path] | None:
+    """Return certificate and key with which the server shall speak TLS from its next start on, if they are there."""
+    files = directory / "tls.crt", directory / "tls.key"
+    return files if all(file.exists() for file in files) else None
 
 
 def _places(directory: Path) -> list[str]:
