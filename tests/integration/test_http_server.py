@@ -260,6 +260,16 @@ def test_a_client_that_asks_first_is_told_before_it_sends(start: Start) -> None:
     assert running.app.seen[-1]["wsgi.input"].getvalue() == b""
 
 
+@pytest.mark.parametrize("size", [70_000, 300_000, 900_000])
+def test_the_application_sees_the_beginning_of_what_is_too_large(start: Start, size: int) -> None:
+    running = start(max_body_size=5000)
+    running.connect(_BODY % size + b"x" * size).shutdown(socket.SHUT_WR)
+    assert until(lambda: bool(running.app.seen), seconds=5)
+    (seen,) = running.app.seen
+    assert seen["CONTENT_LENGTH"] == str(size)
+    assert 0 < len(seen["wsgi.input"].getvalue()) <= 256 * 1024
+
+
 def test_of_too_many_connections_of_a_source_the_most_silent_is_closed(start: Start) -> None:
     running = start(max_connections_per_source=20)
     members = running.server._host.crowd.members

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import re
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -23,6 +23,7 @@ from ferroscope.ports.data import Part
 
 # No machine has as many; a database's limit on parameters must not be the one that is hit.
 MAX_ADDRESSES: Final = 512
+MAX_INTERFACES: Final = 2048
 # The longest text of an IPv6 address has 45 characters; a scope may be as long as its sender likes.
 _MAX_ADDRESS: Final = 64
 _MAC: Final = re.compile(rb'"mac_address"\s{0,9}:\s{0,9}"([0-9A-Fa-f:-]{17})"')
@@ -39,7 +40,7 @@ class CallbackInterface(msgspec.Struct, frozen=True):
 class CallbackInventory(msgspec.Struct, frozen=True):
     """The part of an inventory that the lookup needs."""
 
-    interfaces: list[CallbackInterface]
+    interfaces: Annotated[list[CallbackInterface], msgspec.Meta(max_length=MAX_INTERFACES)]
     bmc_address: str | None = None
     bmc_v6address: str | None = None
     boot: Any = None

@@ -17,7 +17,7 @@ from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import BadRequestError, MissingError
 from ferroscope.api.idents import node_ident
 from ferroscope.api.times import iso
-from ferroscope.domain import diff
+from ferroscope.domain import diff, json_bounds
 from ferroscope.domain.model import Inspection
 from ferroscope.ports.data import Part
 from ferroscope.ports.store import Query, Transaction
@@ -154,4 +154,7 @@ def _documents(parts: Any) -> tuple[Any, Any]:
     if "inventory" not in parts:
         raise MissingError("One of the two inventories was removed just now.")
     beside = parts.get("plugin_data") or parts.get("unprocessed") or b"{}"
-    return msgspec.json.decode(parts["inventory"]), msgspec.json.decode(beside)
+    try:
+        return json_bounds.decode(parts["inventory"]), json_bounds.decode(beside, json_bounds.MAX_DERIVED)
+    except json_bounds.TooManyContainersError as exc:
+        raise BadRequestError(f"One of the two inventories is too large to be compared: {exc}.") from None

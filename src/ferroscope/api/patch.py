@@ -13,9 +13,10 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ferroscope.api.errors import BadRequestError
-from ferroscope.api.json_body import depth_exceeds
+from ferroscope.api.errors import BadRequestError, TooLargeError
+from ferroscope.api.json_body import MAX_DOCUMENT_SIZE
 from ferroscope.api.scalars import shown
+from ferroscope.domain.json_bounds import depth_exceeds
 from ferroscope.domain.model import Document
 
 MAX_OPERATIONS: Final = 1000
@@ -31,7 +32,8 @@ class Operation(msgspec.Struct, frozen=True):
 
 
 def apply(document: Document, operations: Sequence[Operation], allowed: Collection[str], *, max_depth: int) -> Document:
-    """Return the new values of the fields that the patch touches; raise ``BadRequestError``.
+    """Return the new values of the fields that the patch touches; raise ``BadRequestError``, or
+    ``TooLargeError`` where the whole document would grow beyond ``MAX_DOCUMENT_SIZE``.
 
     Removing a field itself leaves None: what is settable always exists.
     """
@@ -44,9 +46,23 @@ def apply(document: Document, operations: Sequence[Operation], allowed: Collecti
             patched[path[0]] = None
         else:
             _apply_one(patched, operation, path)
+    _check_size(document, patched)
     if depth_exceeds(msgspec.json.encode(patched), max_depth + 1):
         raise BadRequestError(f"The patch would nest more than {max_depth} objects and arrays within another.")
     return patched
+
+
+def _check_size(document: Document, patched: Document) -> None:
+    """Raise ``TooLargeError`` where the whole of it would be too large, and larger than it was."""
+    after = len(msgspec.json.encode(document | patched))
+    if after <= MAX_DOCUMENT_SIZE or after <= len(msgspec.json.encode(document)):
+        return
+    sizes = {name: len(msgspec.json.encode(value)) for name, value in patched.items()}
+    largest = max(sizes, key=lambda name: sizes[name])
+    raise TooLargeError(
+        f"With this patch it would have {after} bytes, {largest} {sizes[largest]} of them; at most {MAX_DOCUMENT_SIZE} "
+        "are possible. Remove what is not needed any more."
+    )
 
 
 def _pointer(operation: Operation, allowed: Collection[str]) -> list[str]:

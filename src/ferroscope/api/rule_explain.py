@@ -15,7 +15,7 @@ from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.rule_input import RuleCreate
 from ferroscope.archive.reading import Found, newest, previous
-from ferroscope.domain import names
+from ferroscope.domain import json_bounds, names
 from ferroscope.domain.model import Document, Node, Port
 from ferroscope.domain.rule import Rule, RuleDialect
 from ferroscope.hooks.errors import HookError, HookSetupError
@@ -59,9 +59,11 @@ def explain_rules(context: ApiContext, call: Call[NoQuery, ExplainRequest]) -> R
         previous=lambda: _previous(context, found.data.inspection),
     )
     parts = context.archive.fetch(found.data)
-    inventory = msgspec.json.decode(parts["inventory"])
     try:
-        plugin_data = context.pipeline().run(dry, inventory, msgspec.json.decode(parts["unprocessed"]), owned=True)
+        inventory, unprocessed = json_bounds.decode(parts["inventory"]), json_bounds.decode(parts["unprocessed"])
+        plugin_data = context.pipeline().run(dry, inventory, unprocessed, owned=True)
+    except json_bounds.TooManyContainersError as exc:
+        raise StateConflictError(f"The node's data is too large to be processed: {exc}.") from None
     except HookError as exc:
         raise StateConflictError(
             f"The hooks refuse the node's data, so no rule would be asked: {exc.message}"

@@ -50,6 +50,7 @@ class Reason(StrEnum):
     DISCOVERY_REJECTED = "discovery-rejected"
     DATA_MISSING = "data-missing"
     DATA_DAMAGED = "data-damaged"
+    DATA_TOO_LARGE = "data-too-large"
     STORE_UNAVAILABLE = "store-unavailable"
     INTERNAL = "internal"
 
@@ -93,6 +94,7 @@ HINTS: Final[dict[Reason, str]] = {
     Reason.DISCOVERY_REJECTED: "Somebody rejected this machine; lift that with: ferroscope node readmit MAC.",
     Reason.DATA_MISSING: "There is no stored inspection data; inspect the node first.",
     Reason.DATA_DAMAGED: "What the object store has is not what was stored; restore the object, or inspect again.",
+    Reason.DATA_TOO_LARGE: "No machine sends so much; see what the ramdisk collects, and who else may call back.",
     Reason.STORE_UNAVAILABLE: "The database could not answer; the request is carried out when it is back.",
     Reason.INTERNAL: "This is a fault of Ferroscope; please report it with the timeline and the log.",
 }

@@ -2,8 +2,8 @@
 
 httptools (llhttp) reads HTTP/1.1; what is here is when. A request is handed to the application whole, in memory, and
 each phase has an absolute deadline, so a client that sends a byte now and then gains nothing. A body that is too large
-is not read: the application answers it by its declared length, and what still comes is thrown away for a while, so that
-a client which writes everything first finds the answer, and not a connection that was reset.
+is not kept: the application gets its beginning and its length, and answers; what still comes is thrown away for a
+while, so that a client which writes everything first finds the answer, and not a connection that was reset.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ Submit = Callable[[Callable[[], None]], object]
 
 _HEAD_BYTES: Final = 64 * 1024
 _PIPELINED: Final = 64
+# Of a body that is too large the application gets this much, to see whose it is.
+_BEGINNING: Final = 256 * 1024
 # What is thrown away of a body that is too large, and of what follows a request that was refused.
 _DISCARDED_BYTES: Final = 64 * 1024 * 1024
 _LINGER: Final = 5.0
@@ -166,7 +168,7 @@ class Connection(asyncio.Protocol):
             elif name == b"expect" and value.lower() == b"100-continue" and request.version == "1.1":
                 request.refused = 100
         if request.length is not None and request.length > self._crowd.limits.body_size:
-            request.refused = 413
+            request.asks, request.refused = request.refused == 100, 413
         if request.refused == 100:
             request.refused = 0
             if not self._complete:
@@ -174,14 +176,15 @@ class Connection(asyncio.Protocol):
 
     def on_body(self, data: bytes) -> None:
         request = self._request
-        if request.refused:
-            return
         request.size += len(data)
-        if request.size > self._crowd.limits.body_size:
-            request.refused, request.length = 413, request.size
-            request.body.clear()
+        if request.refused:
+            if request.size <= _BEGINNING:
+                request.body.append(data)
             return
         request.body.append(data)
+        if request.size > self._crowd.limits.body_size:
+            request.refused, request.length = 413, request.size
+            request.body = [b"".join(request.body)[:_BEGINNING]]
 
     def on_message_complete(self) -> None:
         self._complete.append(self._request)
@@ -205,7 +208,7 @@ class Connection(asyncio.Protocol):
                 return
             self._keep = False
         request = self._request
-        if request.refused and not self._complete:
+        if not self._complete and request.refused and (request.asks or request.size >= _BEGINNING):
             self._too_large(request)
         elif self._complete:
             self._next()
@@ -215,7 +218,7 @@ class Connection(asyncio.Protocol):
             if self._came > _HEAD_BYTES + 8 * self._crowd.limits.body_size:
                 self._refuse(413)
             else:
-                self._crowd.hold(self, request.size)
+                self._crowd.hold(self, min(request.size, self._crowd.limits.body_size))
 
     def _too_large(self, request: Request) -> None:
         """Let the application say so; what still comes of the body is thrown away meanwhile."""
@@ -223,7 +226,7 @@ class Connection(asyncio.Protocol):
         request.keep = self._keep = False
         self._enter(Phase.LINGERING, self._crowd.limits.body_timeout)
         self._came = 0
-        self._hand_over(request, b"")
+        self._hand_over(request, b"".join(request.body))
 
     def _next(self) -> None:
         """Hand the next request that is there to the application."""
@@ -294,9 +297,6 @@ class Connection(asyncio.Protocol):
             return
         if self._complete:
             self._next()
-            return
-        if self._request.refused:
-            self._too_large(self._request)
             return
         if self._request.method:  # the next one has begun
             self._enter(Phase.BODY, self._crowd.limits.body_timeout)

@@ -15,9 +15,9 @@ Application = Callable[..., Iterable[bytes]]
 
 
 class Request:
-    """What has come of one request so far; ``refused`` is the status where it is no request that can be answered."""
+    """What has come of a request; ``refused``: 413 where it is too large; ``asks``: its client waits for that."""
 
-    __slots__ = ("body", "headers", "keep", "length", "method", "refused", "size", "target", "version")
+    __slots__ = ("asks", "body", "headers", "keep", "length", "method", "refused", "size", "target", "version")
 
     def __init__(self) -> None:
         self.target = b""
@@ -28,6 +28,7 @@ class Request:
         self.method = self.version = ""
         self.keep = True
         self.refused = 0
+        self.asks = False
 
 
 def base_environ(host: str, port: int) -> dict[str, Any]:
@@ -71,7 +72,7 @@ def environ_of(request: Request, body: bytes) -> dict[str, Any]:
     environ.pop("HTTP_CONTENT_LENGTH", None)
     environ.pop("HTTP_TRANSFER_ENCODING", None)
     environ["CONTENT_TYPE"] = environ.pop("HTTP_CONTENT_TYPE", "")
-    length = request.length if request.refused else len(body)
+    length = request.length or request.size if request.refused else len(body)
     if length:
         environ["CONTENT_LENGTH"] = str(length)
     return environ

@@ -189,3 +189,12 @@ def test_a_machine_and_itself_are_two_inspections_of_one(service: Service, inspe
 def test_no_machine_is_compared_with_one_that_is_not_there(service: Service, inspected: str) -> None:
     assert service.bare_metal.get("/v1/nodes/n/inventory/diff?other=nobody").status_code == 404
     assert service.bare_metal.get("/v1/nodes/n/inventory/diff?other=a%20b").status_code == 400
+
+
+def test_inventories_of_too_many_parts_are_not_compared(service: Service, inspected: str) -> None:
+    node = service.node(inspected)
+    bomb = b'{"interfaces":[],"x":[' + b"[]," * 60_000 + b"0]}"
+    service.store.write(lambda tx: tx.data.save(str(node.inspection), node.uuid, {"inventory": bomb}))
+    answer = service.bare_metal.get("/v1/nodes/n/inventory/diff")
+    assert (answer.status_code, "50000" in fault(answer)) == (400, True)
+    assert service.bare_metal.get("/v1/nodes/n/inventory").status_code == 200

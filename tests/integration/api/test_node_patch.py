@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
+import msgspec
 import pytest
 
 from ferroscope.domain.states import Event
@@ -166,3 +167,22 @@ def test_node_cannot_be_its_own_parent(service: Service) -> None:
 
 def test_unknown_node_is_404(service: Service) -> None:
     assert service.bare_metal.patch("/v1/nodes/nobody", add("/name", "x")).status_code == 404
+
+
+def test_patches_cannot_make_a_node_larger_than_a_document_may_be(service: Service) -> None:
+    ident = service.enrol()
+    path, part = f"/v1/nodes/{ident}", "A" * 400_000
+    assert service.bare_metal.patch(path, add("/extra/k1", part)).status_code == 200
+    assert service.bare_metal.patch(path, add("/properties/k2", part)).status_code == 200
+    refused = service.bare_metal.patch(path, add("/extra/k3", part), add("/description", "d"))
+    assert refused.status_code == 413
+    assert "extra 800" in fault(refused)
+    node = service.bare_metal.get(path).json
+    assert (sorted(node["extra"]), node["description"]) == (["k1"], None)
+    # What is too large already, by an earlier release or by rules, may shrink.
+    stored = service.node(ident)
+    large = msgspec.structs.replace(stored, extra={"k": part * 4, "small": 1})
+    service.store.write(lambda tx: tx.nodes.update(large))
+    assert service.bare_metal.patch(path, remove("/extra/small")).status_code == 200
+    assert service.bare_metal.patch(path, add("/extra/small", 11)).status_code == 413
+    assert service.bare_metal.patch(path, remove("/extra/k")).status_code == 200

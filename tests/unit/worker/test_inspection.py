@@ -411,3 +411,15 @@ def test_a_time_out_names_the_machine_in_the_inbox_that_has_the_same_bmc(service
     service.work()
     assert service.inspection.reason == "callback-refused"
     assert twin.uuid in str(service.node.last_error)
+
+
+def test_data_of_too_many_parts_fails_its_inspection_and_is_not_decoded(service: Service) -> None:
+    service.start()
+    service.work()
+    service.call_back()
+    node = service.node
+    bomb = b'{"interfaces":[],"x":[' + b"[]," * 60_000 + b"0]}"
+    service.store.write(lambda tx: tx.data.save(str(node.inspection), node.uuid, {"inventory": bomb}))
+    service.work()
+    assert service.node.state is State.ERROR
+    assert "data-too-large" in {entry.reason for entry in service.journal}

@@ -9,8 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-import msgspec
-
+from ferroscope.domain import json_bounds
 from ferroscope.domain.model import Port, Severity
 from ferroscope.domain.outcome import Fail, Next, Outcome
 from ferroscope.domain.reasons import Reason
@@ -40,8 +39,11 @@ class ProcessTask:
         parts, context.ports, rules = context.store.read(lambda tx: self._load(tx, ident, context.node.uuid))
         if "inventory" not in parts:
             return Fail(Reason.DATA_MISSING, "no data is stored for this inspection")
-        inventory = msgspec.json.decode(parts["inventory"])
-        unprocessed = msgspec.json.decode(parts.get("unprocessed", b"{}"))
+        try:
+            inventory = json_bounds.decode(parts["inventory"])
+            unprocessed = json_bounds.decode(parts.get("unprocessed", b"{}"))
+        except json_bounds.TooManyContainersError as exc:
+            return self._fail(context, Fail(Reason.DATA_TOO_LARGE, f"the inspection data is not processed: {exc}"))
         from_bmc = out_of_band.stored(parts)
         if from_bmc is not None:
             unprocessed |= {
