@@ -304,3 +304,9 @@ def test_an_unknown_marker_is_not_found(adapter: Adapter) -> None:
 def test_a_limit_of_nothing_gives_nothing(adapter: Adapter) -> None:
     adapter.node()
     assert list(adapter.read(lambda tx: tx.nodes.list(Query(limit=0)))) == []
+
+
+def test_orphans_are_known_by_their_uuids(adapter: Adapter) -> None:
+    kept, gone = adapter.node(), adapter.node()
+    adapter.write(lambda tx: tx.nodes.update(msgspec.structs.replace(tx.nodes.get(gone.uuid), orphaned_at=1.5)))
+    assert adapter.read(lambda tx: tx.nodes.orphans()) == {kept.uuid: None, gone.uuid: 1.5}

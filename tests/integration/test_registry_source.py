@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 import uuid
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -85,3 +88,64 @@ def test_the_stop_flag_ends_the_pauses_between_tries() -> None:
     with pytest.raises(RegistryUnavailableError):
         source_at(f"http://127.0.0.1:{free_port()}", timeout=1.0, retries=10, stop=stop).tracked()
     assert time.monotonic() - began < 1
+
+
+def answering(*bodies: bytes, status: str = "200 OK", length: int | None = None) -> list[bytes]:
+    """Return what a server sends: the same to everybody."""
+    body = b"".join(bodies)
+    size = len(body) if length is None else length
+    return [f"HTTP/1.1 {status}\r\nContent-Length: {size}\r\nConnection: close\r\n\r\n".encode() + body]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        answering(b'{"error": "no token"}', status="401 Unauthorized"),
+        answering(b"", status="403 Forbidden"),
+        answering(b"oops", status="500 Internal Server Error"),
+        answering(b"<html>It works</html>"),
+        answering(b'{"nodes": [{"uu'),
+        answering(b'{"nodes": []}', length=5000),
+        answering(b'{"nodes": [{"name": "a"}]}'),
+        answering(b'{"nodes": null}'),
+        answering(b"{}"),
+        answering(b"\xff\xfe\x00garbage"),
+        answering(b'{"nodes": [', b" " * (9 * 1024 * 1024), b"]}"),
+        answering(b'{"nodes": [], "next": "http://elsewhere.example/v1/nodes?marker=1"}'),
+        answering(b'{"nodes": [{"uuid": "a"}], "next": "http://[::1/v1/nodes?marker=a"}'),
+        answering(b"", status="302 Found"),
+    ],
+    ids=lambda sent: sent[0][:20].decode() + sent[0][-20:].decode(errors="replace"),
+)
+def test_an_answer_that_is_no_whole_list_is_no_answer(sent: list[bytes]) -> None:
+    with a_server_that(sent) as port, pytest.raises(RegistryUnavailableError):
+        source_at(f"http://127.0.0.1:{port}", timeout=5.0).tracked()
+
+
+class Capped(BaseHTTPRequestHandler):
+    """A Bare Metal API whose pages are shorter than asked for, and whose links name another host."""
+
+    nodes = [f"{number:08d}-0000-4000-8000-000000000000" for number in range(250)]
+
+    def do_GET(self) -> None:
+        marker = parse_qs(urlsplit(self.path).query).get("marker", [None])[0]
+        start = self.nodes.index(marker) + 1 if marker else 0
+        page = self.nodes[start : start + 100]
+        body: dict[str, object] = {"nodes": [{"uuid": one} for one in page]}
+        if start + 100 < len(self.nodes):
+            body["next"] = f"http://behind-a-proxy.invalid/v1/nodes?fields=uuid&limit=100&marker={page[-1]}"
+        content = json.dumps(body).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_args: object) -> None: ...
+
+
+def test_a_registry_with_short_pages_is_read_to_its_end() -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Capped) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        tracked = source_at(f"http://127.0.0.1:{server.server_port}", timeout=5.0).tracked()
+        server.shutdown()
+    assert tracked == frozenset(Capped.nodes)

@@ -2,8 +2,8 @@
 
 This table is the representation, its schema, the list of what may be asked for, set and sorted
 by. Source: the Bare Metal API reference; ``auto_discovered`` is from the specification that
-merged the inspector into the Bare Metal service; ``inbox`` and ``hardware``, a summary of the last inventory,
-are Ferroscope's own.
+merged the inspector into the Bare Metal service; ``inbox``, ``orphaned_at`` and ``hardware``, a summary of the
+last inventory, are Ferroscope's own.
 """
 
 from __future__ import annotations
@@ -101,6 +101,7 @@ FIELDS: Final[tuple[Field, ...]] = (
     _stored("name", 5, str | None),
     _opaque("network_data", 66, Document, {}),
     _opaque("network_interface", 20),
+    _time("orphaned_at", 84),
     _stored("owner", 50, str | None),
     _opaque("parent_node", 83),
     _collection("portgroups", 24),

@@ -38,6 +38,7 @@ class NodeListQuery(msgspec.Struct, frozen=True):
     limit: Limit | None = None
     maintenance: bool | None = None
     marker: Uuid | None = None
+    orphaned: bool | None = None
     owner: str | None = None
     parent_node: str | None = None
     project: str | None = None
@@ -60,6 +61,7 @@ _SINCE: Final = {
     "inbox": 84,
     "include_children": 83,
     "lessee": 65,
+    "orphaned": 84,
     "owner": 50,
     "parent_node": 83,
     "provision_state": 9,
@@ -109,6 +111,8 @@ def kept(query: NodeListQuery) -> Keep:
     if query.description_contains is not None:
         wanted = query.description_contains.lower()
         tests.append(lambda node: wanted in str(node.attributes.get("description") or "").lower())
+    if query.orphaned is not None:
+        tests.append(lambda node: (node.orphaned_at is not None) == query.orphaned)
     if query.lessee is not None:
         tests.append(_equals("lessee", query.lessee))
     if query.project is not None:

@@ -98,6 +98,7 @@ class GateView(msgspec.Struct, frozen=True):
 
 
 _INBOX: Final = Query(filters={"inbox": True}, limit=1)
+_ORPHANS: Final = Query(before={"orphaned_at": 1e15}, limit=1)
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -111,6 +112,7 @@ class Seen(msgspec.Struct, frozen=True):
     nodes: Sequence[Population]
     inbox: bool = False
     unreached: bool = False
+    orphans: bool = False
 
 
 def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
@@ -127,6 +129,7 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
             nodes=tx.figures.nodes(),
             inbox=context.settings.auto_discovery.enabled and bool(tx.nodes.list(_INBOX)),
             unreached=context.settings.hidden_from_ramdisks and _has_machines(context, tx),
+            orphans=bool(context.settings.registry.url) and bool(tx.nodes.list(_ORPHANS)),
         )
 
     seen = context.store.read(work)
@@ -165,10 +168,13 @@ def problems(seen: Seen, process: str) -> list[Finding]:
     if abs(seen.skew) > finding.MAX_SKEW:
         found.append(finding.skew_of(process, seen.skew))
     found += [_closed(lease) for lease in seen.leases if _is_closed(lease)]
-    found += finding.skewed(alive) + finding.drift(alive)
+    found += finding.told(alive) + finding.skewed(alive) + finding.drift(alive)
     if seen.inbox:
         said, advice = "discovered nodes wait in the inbox", "approve or reject them: ferroscope node inbox"
         found.append(Finding("inbox", "note", said, advice))
+    if seen.orphans:
+        said, advice = "the registry no longer tracks some nodes", "see them: ferroscope node list --orphaned"
+        found.append(Finding("orphans", "note", said, advice))
     if seen.unreached:
         found.append(finding.API_ON_LOOPBACK)
     return found

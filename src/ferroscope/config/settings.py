@@ -204,6 +204,8 @@ class RegistrySettings(msgspec.Struct, frozen=True, kw_only=True):
 
     url: str = ""
     sync_period: float = 30.0
+    max_missing: float = 0.1
+    delete_after: float = 259_200.0
     timeout: float = 10.0
     retries: int = 3
 

@@ -30,7 +30,7 @@ class Node(msgspec.Struct, kw_only=True):
     the service note for themselves, ``attributes`` every settable field that nothing here
     interprets. ``version`` grows with each save and guards against lost updates. ``facts`` is the
     digest of what is stored for searches, ``hardware`` the summary of it (see ``domain.facts``). ``inbox``: it
-    was discovered and waits to be approved.
+    was discovered and waits to be approved. ``orphaned_at``: since when the attached registry has not had it.
     """
 
     uuid: str
@@ -64,6 +64,7 @@ class Node(msgspec.Struct, kw_only=True):
     facts: str | None = None
     inbox: bool = False
     hardware: Document = {}
+    orphaned_at: float | None = None
 
 
 class Port(msgspec.Struct, kw_only=True):

@@ -48,6 +48,7 @@ class Reason(StrEnum):
     CALLBACK_REFUSED = "callback-refused"
     DISCOVERY_LIMITED = "discovery-limited"
     DISCOVERY_REJECTED = "discovery-rejected"
+    NOT_TRACKED = "not-tracked"
     DATA_MISSING = "data-missing"
     DATA_DAMAGED = "data-damaged"
     DATA_TOO_LARGE = "data-too-large"
@@ -92,6 +93,7 @@ HINTS: Final[dict[Reason, str]] = {
     Reason.CALLBACK_REFUSED: "The machine called, and was refused; the message says why, the timeline from where.",
     Reason.DISCOVERY_LIMITED: "Too many unknown machines call; work through the inbox, or raise the limits.",
     Reason.DISCOVERY_REJECTED: "Somebody rejected this machine; lift that with: ferroscope node readmit MAC.",
+    Reason.NOT_TRACKED: "The attached registry does not list it; enrol it there again, or protect it here to keep it.",
     Reason.DATA_MISSING: "There is no stored inspection data; inspect the node first.",
     Reason.DATA_DAMAGED: "What the object store has is not what was stored; restore the object, or inspect again.",
     Reason.DATA_TOO_LARGE: "No machine sends so much; see what the ramdisk collects, and who else may call back.",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, Literal
 
 import msgspec
@@ -56,6 +57,17 @@ def drift(members: Iterable[Member]) -> list[Finding]:
             summary = f"the settings in [{section}] are not the same everywhere: {_names(odd)} differs from the others"
             advice = "give all processes the same configuration and restart those that have the wrong one"
             found.append(Finding("settings-differ", "wrong", summary, advice))
+    return found
+
+
+def told(members: Iterable[Member]) -> list[Finding]:
+    """Return what these members have found themselves; one of another release may tell anything."""
+    found = []
+    for member in members:
+        problems = member.detail.get("problems")
+        for problem in problems if isinstance(problems, list) else ():
+            with suppress(msgspec.ValidationError):
+                found.append(msgspec.convert(problem, Finding))
     return found
 
 

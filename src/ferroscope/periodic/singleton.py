@@ -18,6 +18,7 @@ import structlog
 
 from ferroscope.domain.lease import LeaseProfile
 from ferroscope.election import Candidate, Tenure
+from ferroscope.observe.finding import Finding
 from ferroscope.ports.bus import Bus, Channel
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.errors import LeaseLostError, StoreUnavailableError
@@ -95,6 +96,15 @@ class Singleton:
     def sentence(self) -> str:
         """What this task does, and whether earlier steps of it hang."""
         return f"{self._said}; {self._hung} steps of it hung and were left to themselves" if self._hung else self._said
+
+    @property
+    def problem(self) -> Finding | None:
+        """What somebody should look into: a step that hangs, or what the task says where it leads here."""
+        if self._hung:
+            said = f"{self._hung} steps of {self.task.name} did not end and were left to themselves"
+            return Finding("step-hangs", "wrong", said, "see the log for what they wait for; restart the process")
+        leads = self._tenure is not None and self._tenure.may_act()
+        return getattr(self.task, "problem", None) if leads else None
 
     def start(self) -> None:
         """Begin in a thread."""

@@ -7,7 +7,7 @@ database is configured so, of its host.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -67,6 +67,9 @@ class Nodes(Protocol):
 
     def list(self, query: Query) -> Sequence[Node]:
         """Return one page of nodes."""
+
+    def orphans(self) -> Mapping[str, float | None]:
+        """Return ``orphaned_at`` of every node, by its UUID."""
 
 
 class Ports(Protocol):

@@ -155,6 +155,7 @@ def _members(settings: Settings, backend: Backend) -> Iterator[Finding]:
         )  # fmt: skip
     told = party.about(settings, [], migrate.HEAD, skew=None, loops={})
     me = Member(id="", host=socket.gethostname(), pid=0, role="this configuration", detail=told)
+    yield from finding.told(alive)
     problems = finding.drift([me, *alive]) + finding.skewed(alive)
     yield from problems
     if not problems and alive:

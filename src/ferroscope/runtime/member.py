@@ -19,6 +19,7 @@ import structlog
 from ferroscope.config.settings import WorkerSettings
 from ferroscope.domain.model import Document, Member
 from ferroscope.observe import party
+from ferroscope.observe.finding import Finding
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.errors import StoreUnavailableError
 from ferroscope.ports.store import Store, Transaction
@@ -68,13 +69,17 @@ class Membership:
         self._missed = 0
         self.cut_off = False
         self._loops: dict[str, Callable[[], str]] = {}
+        self._problems: dict[str, Callable[[], Finding | None]] = {}
         self._skew: float | None = None
         self.member = Member(id=ident or str(uuid.uuid4()), host=socket.gethostname(), pid=os.getpid(), role=role)
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
-    def watch(self, loop: str, sentence: Callable[[], str]) -> None:
-        """Publish, from the next heartbeat on, what this loop says of itself."""
+    def watch(
+        self, loop: str, sentence: Callable[[], str], problem: Callable[[], Finding | None] = lambda: None
+    ) -> None:
+        """Publish, from the next heartbeat on, what this loop says of itself, and what somebody should look into."""
         self._loops = self._loops | {loop: sentence}
+        self._problems = self._problems | {loop: problem}
 
     def start(self) -> None:
         """Announce this process, then go on doing so; ``StoreUnavailableError``."""
@@ -93,6 +98,8 @@ class Membership:
     def _beat(self) -> None:
         said = {name: sentence() for name, sentence in self._loops.items()}
         detail = {} if self._tell is None else self._tell(self._skew, said)
+        if problems := [found for problem in self._problems.values() if (found := problem()) is not None]:
+            detail = detail | {"problems": [msgspec.to_builtins(found) for found in problems]}
         member = msgspec.structs.replace(self.member, sentence=party.summary(said), detail=detail)
 
         def work(tx: Transaction) -> float:

@@ -17,6 +17,7 @@ import structlog
 
 from ferroscope.config.settings import Settings
 from ferroscope.observe import log, party
+from ferroscope.observe.finding import Finding
 from ferroscope.observe.metrics import Metrics
 from ferroscope.ports.bmc import Bmc
 from ferroscope.ports.bus import Channel
@@ -175,7 +176,7 @@ class Process:
         )
         for one in singletons:
             one.start()
-            membership.watch(one.task.name, _sentence_of(one))
+            membership.watch(one.task.name, _sentence_of(one), _problem_of(one))
         self._ending.append(lambda: _join(singletons, settings.lease.numbers().ttl))
 
     def _play_api(
@@ -251,6 +252,10 @@ def _play(settings: Settings, roles: tuple[Role, ...], **options: Any) -> int:
 
 def _sentence_of(loop: Worker | Singleton) -> Callable[[], str]:
     return lambda: loop.sentence
+
+
+def _problem_of(one: Singleton) -> Callable[[], Finding | None]:
+    return lambda: one.problem
 
 
 def _join(singletons: Sequence[Singleton], timeout: float) -> None:

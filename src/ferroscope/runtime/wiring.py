@@ -272,7 +272,7 @@ def build_singletons(
     source = build_source(settings, stop)
     tasks: list[Callable[[], PeriodicTask]] = [
         lambda: Timeouts(backend.store, timeout=inspector.timeout, period=inspector.timeout_period, process=process),
-        lambda: RegistrySync(backend.store, source, period=settings.registry.sync_period, process=process),
+        lambda: RegistrySync(backend.store, source, settings=settings.registry, process=process),
         lambda: Retention(
             backend.store,
             threshold=inspector.retention,

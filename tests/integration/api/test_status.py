@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from ferroscope.adapters.fake.bmc import FakeBmc
-from ferroscope.config.settings import LeaseSettings, Settings
+from ferroscope.config.settings import LeaseSettings, RegistrySettings, Settings
 from ferroscope.domain.gate import GateRecord
 from ferroscope.domain.model import Member
 from ferroscope.observe import party
@@ -156,3 +156,24 @@ def test_gates_are_shown_by_network_and_one_that_is_open_nowhere_is_a_problem(ev
     (problem,) = status["problems"]
     assert problem["code"] == "gate-closed"
     assert "rack-c" in problem["summary"]
+
+
+def test_what_a_process_finds_wrong_is_a_problem_as_long_as_it_lives(everywhere: Service) -> None:
+    wrong = {"code": "registry", "verdict": "wrong", "summary": "it has no nodes at all", "advice": "look"}
+    _beat(everywhere, examples.member("a", detail=_told() | {"problems": [wrong, "of another release"]}))
+    assert _status(everywhere)["problems"] == [wrong]
+
+
+def test_orphans_are_a_problem_listed_and_shown(sqlite_url: str) -> None:
+    service = Service(sqlite_url, sections={"registry": RegistrySettings(url="http://registry.example")})
+    _beat(service, examples.member("a", detail=_told()))
+    service.enrol(name="kept")
+    assert "orphans" not in [problem["code"] for problem in _status(service)["problems"]]
+    gone = service.enrol(name="gone")
+    service.store.write(lambda tx: tx.nodes.update(msgspec.structs.replace(tx.nodes.get(gone), orphaned_at=1.7e9)))
+    assert "orphans" in [problem["code"] for problem in _status(service)["problems"]]
+    for query, names in (("orphaned=true", ["gone"]), ("orphaned=false", ["kept"]), ("", ["kept", "gone"])):
+        listed = service.bare_metal.get(f"/v1/nodes?{query}").json["nodes"]
+        assert [node["name"] for node in listed] == names
+    assert service.bare_metal.get(f"/v1/nodes/{gone}").json["orphaned_at"] == "2023-11-14T22:13:20+00:00"
+    service.close()

@@ -12,6 +12,7 @@ import pytest
 
 from ferroscope.adapters.memory.bus import LocalBus
 from ferroscope.adapters.memory.store import MemoryStore
+from ferroscope.config.settings import RegistrySettings
 from ferroscope.domain.lease import DEFAULT
 from ferroscope.domain.model import Entry, Inspection, Node, Port
 from ferroscope.domain.states import Event, State
@@ -256,7 +257,7 @@ def test_a_registry_that_does_not_answer_costs_its_own_office_nothing_but_time()
     """The step goes on showing signs of life, and its answer is one to the question of this step."""
     party, source = Party(), Slow()
     enrolled(party, "n1")
-    sync = RegistrySync(party.store, source, period=30.0, process="p")
+    sync = RegistrySync(party.store, source, settings=RegistrySettings(), process="p")
     signs: list[str] = []
 
     def sign() -> None:
@@ -296,29 +297,102 @@ def deletions(party: Party, uuid: str) -> int:
     return sum(request.event is Event.DELETE for request in requests)
 
 
-def test_a_node_that_is_missing_twice_gets_one_delete_request() -> None:
-    party = Party()
-    enrolled(party, "n1", "n2")
-    sync = RegistrySync(party.store, Source(["n1"], ["n1"], ["n1"]), period=30.0, process="p")
-    sync.step(examples.UNLED)
-    assert deletions(party, "n2") == 0
-    sync.step(examples.UNLED)
-    sync.step(examples.UNLED)
-    assert (deletions(party, "n1"), deletions(party, "n2")) == (0, 1)
+def sync_of(party: Party, *answers: Iterable[str] | None, **settings: float) -> RegistrySync:
+    return RegistrySync(party.store, Source(*answers), settings=RegistrySettings(**settings), process="p")
 
 
-def test_a_registry_that_is_away_deletes_nothing_and_forgets_what_was_missing() -> None:
+def orphans(party: Party) -> set[str]:
+    return {uuid for uuid, since in party.store.read(lambda tx: tx.nodes.orphans()).items() if since is not None}
+
+
+FLEET = [f"n{number}" for number in range(10)]
+DAY = 86400.0
+
+
+def test_a_node_that_is_missing_is_an_orphan_for_days_before_it_gets_one_delete_request() -> None:
     party = Party()
-    enrolled(party, "n1")
-    sync = RegistrySync(party.store, Source([], None, []), period=30.0, process="p")
-    assert "1 were missing" in sync.step(examples.UNLED)
-    assert "cannot compare" in sync.step(examples.UNLED)
+    enrolled(party, *FLEET)
+    sync = sync_of(party, *[FLEET[1:]] * 4)
     sync.step(examples.UNLED)
-    assert deletions(party, "n1") == 0
+    assert orphans(party) == {"n0"}
+    party.clock.now += 2.9 * DAY
+    sync.step(examples.UNLED)
+    assert deletions(party, "n0") == 0
+    party.clock.now += 0.2 * DAY
+    sync.step(examples.UNLED)
+    sync.step(examples.UNLED)
+    assert [deletions(party, uuid) for uuid in FLEET] == [1] + [0] * 9
+    assert sync.problem is None
+
+
+def test_an_orphan_that_is_tracked_again_is_none_any_more_and_its_timeline_says_so() -> None:
+    party = Party()
+    enrolled(party, *FLEET)
+    sync = sync_of(party, FLEET[1:], FLEET, FLEET[1:])
+    sync.step(examples.UNLED)
+    party.clock.now += 4 * DAY
+    sync.step(examples.UNLED)
+    assert orphans(party) == set()
+    sync.step(examples.UNLED)
+    assert deletions(party, "n0") == 0
+    steps = party.store.read(lambda tx: tx.journal.list(Query(filters={"node": "n0"}, sort_key="id")))
+    assert [step.reason for step in steps] == ["not-tracked", None, "not-tracked"]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"attributes": {"protected": True}}, {"instance_uuid": examples.uuid()}, {"state": State.WAITING}],
+    ids=["protected", "in use", "under inspection"],
+)
+def test_an_orphan_that_somebody_needs_is_never_deleted(fields: dict[str, Any]) -> None:
+    party = Party()
+    enrolled(party, *FLEET[1:])
+    party.store.write(lambda tx: tx.nodes.add(Node(uuid="n0", driver="fake", **fields)))
+    sync = sync_of(party, *[FLEET[1:]] * 3)
+    for _ in range(3):
+        sync.step(examples.UNLED)
+        party.clock.now += 4 * DAY
+    assert orphans(party) == {"n0"}
+    assert deletions(party, "n0") == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        ([], "registry-empty"),
+        (FLEET[2:], "registry-short"),
+        (["somebody else's"], "registry-short"),
+        (None, "registry-unavailable"),
+    ],
+)
+def test_a_list_that_lacks_too_much_changes_nothing_and_is_told(answer: list[str] | None, code: str) -> None:
+    party = Party()
+    enrolled(party, *FLEET)
+    sync = sync_of(party, *[answer] * 3, FLEET)
+    for _ in range(3):
+        sync.step(examples.UNLED)
+        party.clock.now += 4 * DAY
+    assert sync.problem is not None
+    assert sync.problem.code == code
+    assert orphans(party) == set()
+    assert sum(deletions(party, uuid) for uuid in FLEET) == 0
+    sync.step(examples.UNLED)
+    assert sync.problem is None
+
+
+def test_how_much_may_be_missing_and_for_how_long_is_for_the_operator_to_say() -> None:
+    party = Party()
+    enrolled(party, *FLEET)
+    sync = sync_of(party, *[FLEET[5:]] * 2, max_missing=0.5, delete_after=0.0)
+    sync.step(examples.UNLED)
+    assert orphans(party) == set(FLEET[:5])
+    party.clock.now += 400 * DAY
+    sync.step(examples.UNLED)
+    assert sum(deletions(party, uuid) for uuid in FLEET) == 0
 
 
 def test_without_a_registry_the_task_is_disabled() -> None:
-    assert RegistrySync(Party().store, None, period=30.0, process="p").period == 0.0
+    assert RegistrySync(Party().store, None, settings=RegistrySettings(), process="p").period == 0.0
 
 
 def test_retention_goes_on_until_nothing_old_is_left() -> None:

@@ -1,11 +1,14 @@
-"""The nodes of a Bare Metal API, page by page, with a deadline for each page.
+"""The nodes of a Bare Metal API, page by page, with a deadline and a size for each page.
 
-It follows the published reference: ``GET /v1/nodes?fields=uuid&limit=N&marker=UUID``.
+It follows the published reference: ``GET /v1/nodes?fields=uuid&limit=N&marker=UUID``. How long a page is, the server
+decides ([api] max_limit there); whether there is another one, its ``next`` says. Of that only the marker is used: where
+to ask is for our configuration to say.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 import urllib3
@@ -17,6 +20,8 @@ from ferroscope.ports.registry import RegistryUnavailableError
 from ferroscope.tries import doubled, until_it_works
 
 _PAGE: Final = 1000
+_MAX_PAGE: Final = 8 * 1024 * 1024  # bytes; a thousand nodes have 300 KB
+_MAX_NODES: Final = 1_000_000
 _PAUSE: Final = 0.2  # seconds before the first try that is made again; doubled each time
 _AGAIN: Final = frozenset({429, 502, 503, 504})
 _HEADERS: Final = {"X-OpenStack-Ironic-API-Version": "1.31", "Accept": "application/json"}
@@ -28,6 +33,7 @@ class _Item(msgspec.Struct):
 
 class _Page(msgspec.Struct):
     nodes: list[_Item]
+    next: str | None = None
 
 
 class _PassingError(Exception):
@@ -62,11 +68,13 @@ class IronicSource:
             page = self._page(marker)
             fresh = {item.uuid for item in page.nodes} - found
             found |= fresh
-            if len(page.nodes) < _PAGE:
+            if page.next is None and len(page.nodes) < _PAGE:
                 return frozenset(found)
             if not fresh:
-                raise RegistryUnavailableError("the registry repeats a page; its list cannot be complete")
-            marker = page.nodes[-1].uuid
+                raise RegistryUnavailableError("it repeats a page; its list cannot be complete")
+            if len(found) > _MAX_NODES:
+                raise RegistryUnavailableError(f"its list does not end after {_MAX_NODES} nodes")
+            marker = _marker(page.next) or page.nodes[-1].uuid
 
     def _page(self, marker: str | None) -> _Page:
         try:
@@ -83,16 +91,39 @@ class IronicSource:
         try:
             with Deadline(self._timeout) as deadline:
                 answer = self._http.request(
-                    "GET", f"{self._url}/v1/nodes", fields=fields, headers=_HEADERS, redirect=False
+                    "GET",
+                    f"{self._url}/v1/nodes",
+                    fields=fields,
+                    headers=_HEADERS,
+                    redirect=False,
+                    preload_content=False,
                 )
+                body = answer.read(_MAX_PAGE + 1)
                 deadline.left()  # headers that were cut off by it look like an answer without a body
+                if len(body) <= _MAX_PAGE:
+                    answer.read()  # what was announced and did not come is noticed at the end
+                    answer.release_conn()
+                else:
+                    answer.close()
         except (urllib3.exceptions.HTTPError, OSError, DeadlineError) as exc:
-            raise _PassingError(f"the registry cannot be read: {type(exc).__name__}") from exc
+            raise _PassingError(f"it cannot be read: {type(exc).__name__}") from exc
         if answer.status in _AGAIN:
-            raise _PassingError(f"the registry answers {answer.status}")
+            raise _PassingError(f"it answers HTTP {answer.status}")
+        if answer.status in (401, 403):
+            raise RegistryUnavailableError(f"it answers HTTP {answer.status}: this service may not list its nodes")
         if answer.status != 200:
-            raise RegistryUnavailableError(f"the registry answers {answer.status}")
+            raise RegistryUnavailableError(f"it answers HTTP {answer.status}")
+        if len(body) > _MAX_PAGE:
+            raise RegistryUnavailableError(f"a page of it is longer than {_MAX_PAGE} bytes")
         try:
-            return self._decoder.decode(answer.data)
-        except msgspec.DecodeError as exc:
-            raise RegistryUnavailableError(f"the registry cannot be read: {type(exc).__name__}") from exc
+            return self._decoder.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+            raise RegistryUnavailableError("it answers with something that is no list of nodes") from exc
+
+
+def _marker(link: str | None) -> str | None:
+    """Return the marker of a link to the next page."""
+    try:
+        return parse_qs(urlsplit(link or "").query).get("marker", [None])[0]
+    except ValueError:
+        return None

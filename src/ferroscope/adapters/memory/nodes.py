@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -73,6 +73,9 @@ class MemoryNodes:
     def list(self, query: Query) -> Sequence[Node]:
         marker = None if query.marker is None else self._stored(query.marker)
         return page(self._rows.nodes.values(), query, marker=marker, key=ordering(query.sort_key, "uuid"))
+
+    def orphans(self) -> Mapping[str, float | None]:
+        return {node.uuid: node.orphaned_at for node in self._rows.nodes.values()}
 
     def _stored(self, uuid: str) -> Node:
         node = self._rows.nodes.get(uuid)

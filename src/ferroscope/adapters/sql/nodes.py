@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -31,6 +31,7 @@ _SELECT_NODE = {
     False: ((_BY_NAME,), (_BY_UUID, _BY_NAME)),
     True: ((_BY_NAME.with_for_update(),), (_BY_UUID.with_for_update(), _BY_NAME.with_for_update())),
 }
+_ORPHANS = select(_n.uuid, _n.orphaned_at)
 _UPDATE_NODE = update(schema.nodes).where(_n.uuid == bindparam("_uuid"), _n.version == bindparam("_version"))
 _CHANGEABLE = tuple(name for name in NODE.fields if name not in ("uuid", "created_at"))
 _DISCARD_OBJECTS = (
@@ -102,6 +103,9 @@ class SqlNodes:
 
     def list(self, query: Query) -> Sequence[Node]:
         return page(self._tx, NODE, query)
+
+    def orphans(self) -> Mapping[str, float | None]:
+        return dict(tuple(row) for row in self._tx.run(_ORPHANS))
 
     def _save(self, statement: Any, row: dict[str, Any]) -> int:
         try:

@@ -78,6 +78,7 @@ nodes = Table(
     Column("facts", String(64)),
     Column("inbox", Boolean, nullable=False, server_default=false()),
     Column("hardware", _LONG_TEXT),
+    Column("orphaned_at", Double),
     Index("ix_nodes_created_at", "created_at", "uuid"),
     Index("ix_nodes_auto_discovered", "auto_discovered"),
     **_OFTEN_UPDATED,

@@ -46,6 +46,7 @@ _SHOWN_FIRST: Final = {
     "retired_reason": "Retirement reason",
     "auto_discovered": "Discovered",
     "inbox": "In the inbox",
+    "orphaned_at": "Orphan since",
 }
 _SHOWN_LAST: Final = {
     "driver": "Driver",
@@ -72,6 +73,7 @@ _SHOWN_LAST: Final = {
 @click.option("--resource-class", help="Only nodes of this resource class.")
 @click.option("--auto-discovered/--enrolled", default=None, help="Only nodes that were discovered, or were not.")
 @click.option("--maintenance/--no-maintenance", default=None, help="Only nodes in maintenance, or not.")
+@click.option("--orphaned/--tracked", default=None, help="Only nodes that the attached registry lacks, or has.")
 @click.option(
     "--sort",
     metavar="FIELD[:desc]",

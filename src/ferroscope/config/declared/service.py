@@ -160,9 +160,25 @@ REGISTRY: Final = (
     cfg.StrOpt(
         "url",
         default="",
-        help="Base URL of a Bare Metal API; nodes that it no longer tracks are deleted here. Empty: nodes are our own.",
+        help="Base URL of a Bare Metal API; nodes that it no longer tracks are marked as orphans here, and deleted "
+        "after delete_after. Empty: nodes are our own.",
     ),
     cfg.FloatOpt("sync_period", default=30.0, min=0.0, help="Seconds between two comparisons with it; 0: never."),
+    cfg.FloatOpt(
+        "max_missing",
+        default=0.1,
+        min=0.0,
+        max=1.0,
+        help="Which part of our nodes it may lack at most (one node in any case): where it lacks more, or has none at "
+        "all, nothing is marked and nothing deleted, and ferroscope status says so.",
+    ),
+    cfg.FloatOpt(
+        "delete_after",
+        default=259_200.0,
+        min=0.0,
+        help="Seconds (3 days) for which a node is an orphan before it is deleted; one that is protected, has an "
+        "instance_uuid or is under inspection stays. 0: never.",
+    ),
     cfg.FloatOpt("timeout", default=10.0, min=0.1, help="Seconds that one request to it may take."),
     cfg.IntOpt("retries", default=3, min=0, help="How often a request to it is tried again."),
 )

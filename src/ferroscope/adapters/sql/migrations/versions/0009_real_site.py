@@ -37,3 +37,5 @@ def upgrade() -> None:
     op.create_index("ix_callers_node", "callers", ["node"])
     # Whose data an inspection processes once more.
     op.add_column("inspections", sa.Column("reapplies", sa.String(length=36), nullable=True))
+    # Since when the attached registry has not had a node.
+    op.add_column("nodes", sa.Column("orphaned_at", sa.Double()))
