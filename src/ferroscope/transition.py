@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from ferroscope.domain.lanes import bmc_of
 from ferroscope.domain.machine import IllegalEventError, advance
 from ferroscope.domain.model import Document, Entry, Inspection, Node, Request, Severity
 from ferroscope.domain.outcome import Fail
@@ -42,7 +43,7 @@ def start(tx: Transaction, node: Node, *, inspection: str, process: str, manage_
         allowed = ", ".join(sorted(INSPECTABLE))
         raise Refused(f"a node that is {node.provision_state} cannot be inspected; bring it to one of: {allowed}")
     node = _begin(tx, node, transition, inspection, manage_boot=manage_boot)
-    tx.requests.put(Request(node=node.uuid, event=Event.INSPECT, inspection=inspection))
+    tx.requests.put(request_for(node, Event.INSPECT))
     tx.journal.append([step(node, "requested", "inspection requested", process=process)])
     return node
 
@@ -67,7 +68,7 @@ def reapply(tx: Transaction, node: Node, new: Inspection, *, process: str) -> No
     if node.state is State.REAPPLYING:
         raise Refused(f"stored data of node {node.uuid} is being processed already; wait for the end of that")
     node = _add(tx, node, transition, new)
-    tx.requests.put(Request(node=node.uuid, event=Event.REAPPLY, inspection=new.uuid))
+    tx.requests.put(request_for(node, Event.REAPPLY))
     tx.journal.append([step(node, "requested", "reapply requested", process=process)])
     return node
 
@@ -80,10 +81,18 @@ def submit(tx: Transaction, node: Node, event: Event, *, process: str, payload: 
     _taken(node, event)
     if event in _MERGED and any(request.event is event for request in tx.requests.pending(node.uuid)):
         return
-    inspection = None if event in COMMANDS else node.inspection
-    tx.requests.put(Request(node=node.uuid, event=event, inspection=inspection, payload=payload or {}))
+    request = request_for(node, event, payload)
+    tx.requests.put(request)
     entry = step(node, "requested", f"{event} requested", process=process)
-    tx.journal.append([msgspec.structs.replace(entry, inspection=inspection)])
+    tx.journal.append([msgspec.structs.replace(entry, inspection=request.inspection)])
+
+
+def request_for(node: Node, event: Event, payload: Document | None = None) -> Request:
+    """Return the request that lets ``event`` happen to the node and, but for commands, to its present inspection."""
+    address = bmc_of(node.driver, node.driver_info)
+    bmc, network = (None, None) if address is None else (address.bmc, address.network)
+    inspection = None if event in COMMANDS else node.inspection
+    return Request(node=node.uuid, event=event, inspection=inspection, payload=payload or {}, bmc=bmc, network=network)
 
 
 def apply(tx: Transaction, node: Node, transition: Transition, *, failure: Fail | None = None) -> Node:
@@ -197,9 +206,13 @@ def step(
 
 
 def _save_inspection(tx: Transaction, inspection: str, target: State, failure: Fail | None) -> None:
-    changes: dict[str, Any] = {"state": target}
+    changes: dict[str, Any] = {"state": target, "clock_since": None}
     if target is State.WAITING:
         changes["waiting_since"] = tx.now
+        if tx.inspections.get(inspection).digest is None:  # else its callback is here already
+            changes["clock_since"] = tx.now
+    if target is State.PROCESSING:
+        changes["clock_since"] = tx.now
     if target in (State.FINISHED, State.ERROR):
         changes["finished_at"] = tx.now
     changes["reason"] = str(failure.reason) if failure else None

@@ -27,7 +27,7 @@ from ferroscope.ports.store import Query, Transaction
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.worker.loop import Worker
 from ferroscope.worker.rules import RuleStep
-from ferroscope.worker.tasks import finish
+from ferroscope.worker.tasks import abort, finish
 from ferroscope.worker.tasks.process import ProcessTask
 from tests.conformance.conftest import Adapter
 from tests.corpus import ALL
@@ -89,6 +89,7 @@ class Site:
                 Event.CONTINUE: run_hooks,
                 Event.REAPPLY: run_hooks,
                 Event.FINISH: finish.run,
+                Event.FAIL: abort.fail,
             },
             drivers={"fake": FakeBmc()},
             settings=settings,

@@ -39,7 +39,10 @@ import ferroscope.runtime.process
 import ferroscope.runtime.pxe_filter
 import ferroscope.runtime.supervisor
 import ferroscope.runtime.wiring
+import ferroscope.worker.loop
 import ferroscope.worker.pool
+import ferroscope.worker.slots
+import ferroscope.worker.threads
 from ferroscope.adapters.sql import migrate
 from ferroscope.adapters.sql.statements import Statements
 from ferroscope.config.settings import DatabaseSettings, InspectorSettings, Settings
@@ -88,6 +91,8 @@ def installed(world: World) -> Iterator[None]:
             _product.adapters.memory.bus,
             _product.periodic.singleton,
             _product.worker.pool,
+            _product.worker.slots,
+            _product.worker.threads,
             runtime.keeper,
             runtime.member,
             runtime.process,
@@ -97,7 +102,7 @@ def installed(world: World) -> Iterator[None]:
             _product.pxe.opening,
         ):
             put(module, "threading", threading)
-        for module in (sql.store, _product.election, _product.adapters.gate.timed):
+        for module in (sql.store, _product.election, _product.adapters.gate.timed, _product.worker.slots):
             put(module, "random", kernel.rng("product"))
         put(sql.store, "time", Sleep(kernel))
         put(sql.store, "Statements", _compiled_once)
@@ -128,6 +133,7 @@ def installed(world: World) -> Iterator[None]:
             default(waiting.__init__, new_flag=lambda: Flag(kernel), new_thread=threading.Thread)
         default(runtime.keeper.LeaseKeeper.__init__, new_flag=lambda: Flag(kernel), leave=lambda: _leave(world))
         put(uuid, "uuid4", _uuids(world))
+        put(_product.worker.loop.Worker, "carry_out", _taken_over(world, _product.worker.loop.Worker.carry_out))
         put(_product.election.Tenure, "__init__", _watched(world, _product.election.Tenure.__init__))
         step, looked = _product.periodic.timeouts.Timeouts.step, world.checks.leaders.stepped
         put(_product.periodic.timeouts.Timeouts, "step", lambda task, office: looked(step(task, office)))
@@ -165,6 +171,17 @@ def _leave(world: World) -> None:
     world.count("processes that left because of lost leadership")
     _here(world).exit(75)
     world.kernel.park()
+
+
+def _taken_over(world: World, carry_out: Callable[..., Any]) -> Callable[..., Any]:
+    """A dispatcher claims; whoever carries the request out has its claim from then on."""
+
+    def carried_out(self: Any, claim: Any, *arguments: Any) -> Any:
+        world.checks.claims.taken_over(claim.token, kernel.me())
+        return carry_out(self, claim, *arguments)
+
+    kernel = world.kernel
+    return carried_out
 
 
 def _uuids(world: World) -> Callable[[], uuid.UUID]:

@@ -94,7 +94,7 @@ def from_seed(seed: int, **changes: Any) -> Scenario:
         clock_spread=rng.choice((0.0, 0.1, 0.1)),
         dumb=rng.choice((0.0, 0.0, 0.3)),
         database_rate=rng.uniform(0.98, 1.02),
-        settings=_settings(rng),
+        settings=_settings(rng, slots=random.Random(f"{seed}/slots").choice((1, 2, 64))),
     )
     for section in [name for name in changes if name in Settings.__struct_fields__]:
         present = getattr(scenario.settings, section)
@@ -174,7 +174,7 @@ def gates(seed: int, **changes: Any) -> Scenario:
     return from_seed(seed, **{**chosen, **changes})
 
 
-def _settings(rng: random.Random) -> Settings:
+def _settings(rng: random.Random, slots: int) -> Settings:
     return Settings(
         database=DatabaseSettings(
             connection="postgresql://simulated",
@@ -183,6 +183,7 @@ def _settings(rng: random.Random) -> Settings:
         ),
         worker=WorkerSettings(
             threads=rng.choice((1, 2, 2)),
+            bmc_slots=slots,
             member_ttl=rng.choice((3.0, 6.0, 6.0)),
             heartbeat_interval=1.0,
             interrupted="error" if rng.random() < 0.15 else "rerun",

@@ -157,7 +157,7 @@ def _submit(
         return None
     if not queued and node.state in TAKES_CALLBACK:
         tx.data.save(inspection.uuid, node.uuid, discovery.parts(node, parsed.parts))
-        tx.inspections.update(inspection.uuid, digest=parsed.digest)
+        tx.inspections.update(inspection.uuid, digest=parsed.digest, clock_since=None)
         tx.addresses.called(node.uuid, source)
     _note_call(context, tx, node, source, first=inspection.digest is None)
     payload = {"digest": parsed.digest, "source": source}

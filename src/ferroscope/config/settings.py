@@ -68,9 +68,13 @@ class DatabaseSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """``[worker]``: the pool, the queue and the party. ``threads`` 0: the number of processors."""
+    """``[worker]``: the lanes, the queue and the party.
+
+    ``threads`` 0: the number of processors. ``bmc_slots`` 0: 128 for each of them.
+    """
 
     threads: int = 0
+    bmc_slots: int = 0
     get_timeout: float = 3.0
     max_attempts: int = 3
     interrupted: Literal["rerun", "error"] = "rerun"
@@ -127,7 +131,7 @@ class InspectorSettings(msgspec.Struct, frozen=True, kw_only=True):
     ramdisk_iso: str = ""
     pre_create_ports: bool = True
     collect_out_of_band: bool = False
-    timeout: float = 900.0
+    timeout: float = 1800.0
     timeout_period: float = 30.0
     permit_active: bool = False
     retention: float = 7_776_000.0

@@ -10,7 +10,7 @@ from typing import Final, Literal
 import msgspec
 
 from ferroscope.domain.machine import IllegalEventError, advance
-from ferroscope.domain.model import Node, Request
+from ferroscope.domain.model import Inspection, Node, Request
 from ferroscope.domain.outcome import Drop, Fail
 from ferroscope.domain.provision import Provision
 from ferroscope.domain.reasons import Reason
@@ -39,10 +39,32 @@ class Run(msgspec.Struct, frozen=True):
 Decision = Run | Drop | Fail
 
 
-def decide(node: Node, request: Request, policy: DeliveryPolicy) -> Decision:
-    """Return what to do with ``request``, given the stored state of its node."""
+def running_since(inspection: Inspection) -> float | None:
+    """Return since when the clock of the inspection's present phase runs; None while it does not.
+
+    A release that knew no such clock has noted since when its machine is waited for, and no more.
+    """
+    if inspection.clock_since is not None:
+        return inspection.clock_since
+    waits = inspection.state is State.WAITING and inspection.digest is None
+    return inspection.waiting_since if waits else None
+
+
+def is_overdue(inspection: Inspection, now: float, timeout: float) -> bool:
+    """Whether the machine or its BMC has had more than ``timeout`` seconds; ``now`` by the database's clock."""
+    since = running_since(inspection)
+    return since is not None and now - since > timeout
+
+
+def decide(node: Node, request: Request, policy: DeliveryPolicy, *, overdue: bool = True) -> Decision:
+    """Return what to do with ``request``, given the stored state of its node.
+
+    ``overdue``: whether its inspection is still so, where a time-out was asked for.
+    """
     if request.event not in _OF_THE_NODE and request.inspection != node.inspection:
         return Drop(Reason.STALE_REQUEST, f"{request.event} belongs to an inspection that is over")
+    if request.event is Event.TIMEOUT and not overdue:
+        return Drop(Reason.STALE_REQUEST, "the inspection is no longer overdue: it has gone on meanwhile")
     if node.state is not _REQUESTED_IN.get(request.event, node.state):
         return Drop(Reason.STALE_REQUEST, f"{request.event} is no longer wanted: the inspection is {node.state}")
     if request.event is Event.CONTINUE and node.state is State.PROCESSING and not request.begun:

@@ -91,7 +91,9 @@ class Inspection(msgspec.Struct, kw_only=True):
     that a repetition is known as such. ``manage_boot`` is false where the operator boots the
     ramdisk on their own. ``reason`` and ``error`` are set when it ended in error. ``reapplies`` is set
     where no machine was asked: the UUID of the inspection whose data is processed once more, or
-    ``GIVEN``, where the data came with the request.
+    ``GIVEN``, where the data came with the request. ``clock_since``: since when the time that its present
+    phase may take is running; None while it is not, because the inspection waits for us and not for its
+    machine or its BMC.
     """
 
     uuid: str
@@ -105,6 +107,7 @@ class Inspection(msgspec.Struct, kw_only=True):
     digest: str | None = None
     manage_boot: bool = True
     reapplies: str | None = None
+    clock_since: float | None = None
 
 
 class Request(msgspec.Struct, kw_only=True, frozen=True):
@@ -113,7 +116,8 @@ class Request(msgspec.Struct, kw_only=True, frozen=True):
     ``id`` is given by the store and orders the requests of one node. ``attempt`` counts the
     deliveries. ``begun`` is true once the target state of a strict event is saved under this
     request; ``progress`` holds the intent of each effect outside. A
-    ``due_at`` of 0 means at once.
+    ``due_at`` of 0 means at once. ``bmc`` and ``network`` are where the node's BMC was when the request
+    was put (see ``lanes.bmc_of``). The event of another release is a text that is no ``Event``.
     """
 
     node: str
@@ -127,6 +131,8 @@ class Request(msgspec.Struct, kw_only=True, frozen=True):
     progress: Document = {}
     created_at: float = 0.0
     due_at: float = 0.0
+    bmc: str | None = None
+    network: str | None = None
 
 
 class Claim(msgspec.Struct, kw_only=True, frozen=True):

@@ -19,6 +19,8 @@ class Reason(StrEnum):
     REFUSED_BY_RULE = "refused-by-rule"
     NAME_TAKEN = "name-taken"
     TIMEOUT = "timeout"
+    START_TIMEOUT = "start-timeout"
+    PROCESSING_TIMEOUT = "processing-timeout"
     ABORTED = "aborted"
     POWER_FAILED = "power-failed"
     POWER_OFF_DISABLED = "power-off-disabled"
@@ -34,6 +36,8 @@ class Reason(StrEnum):
     ATTEMPTS_EXHAUSTED = "attempts-exhausted"
     INTERRUPTED = "interrupted"
     THROTTLED = "throttled"
+    BMC_SILENT = "bmc-silent"
+    BMC_BUSY = "bmc-busy"
     GATE_CLOSED = "gate-closed"
     ILLEGAL_EVENT = "illegal-event"
     STALE_REQUEST = "stale-request"
@@ -64,6 +68,8 @@ HINTS: Final[dict[Reason, str]] = {
     Reason.REFUSED_BY_RULE: "An operator's rule refuses such machines; correct the machine or the rule, then reapply.",
     Reason.NAME_TAKEN: "A rule gives the node a name that another one has; rename that node or correct the rule.",
     Reason.TIMEOUT: "No callback came in time; check PXE boot, DHCP and the callback URL on the console.",
+    Reason.START_TIMEOUT: "The BMC took too long to start the machine; look at the BMC and its network.",
+    Reason.PROCESSING_TIMEOUT: "A hook or a rule does not come to an end; see the worker's log, then reapply.",
     Reason.ABORTED: "An operator aborted it; start the inspection again when ready.",
     Reason.POWER_FAILED: "The BMC accepted the command but the power state did not follow; look at the BMC's log.",
     Reason.POWER_OFF_DISABLED: "The node has disable_power_off set; reboot it, or clear the field to power it off.",
@@ -79,6 +85,8 @@ HINTS: Final[dict[Reason, str]] = {
     Reason.ATTEMPTS_EXHAUSTED: "Every permitted attempt failed or its worker died; see the timeline, then start again.",
     Reason.INTERRUPTED: "The worker died half way and [worker] interrupted = error; start the inspection again.",
     Reason.THROTTLED: "Power-ons are spread by [worker] reboot_throttle; it is this machine's turn soon.",
+    Reason.BMC_SILENT: "The BMC has not answered lately, so it is asked less often; check its address and network.",
+    Reason.BMC_BUSY: "Another request is at this BMC, or at too many of its network; its turn comes.",
     Reason.GATE_CLOSED: "No PXE gate lets the machine pass yet; see ferroscope status, and run ferroscope pxe-filter.",
     Reason.ILLEGAL_EVENT: "The node's state does not take this event; see the allowed events in the message.",
     Reason.STALE_REQUEST: "The request belongs to an inspection that has ended already; nothing to do.",

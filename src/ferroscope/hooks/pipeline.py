@@ -44,12 +44,21 @@ class Pipeline:
         """The names of the hooks, in the order in which they run."""
         return tuple(hook.name for hook in self._hooks)
 
-    def run(self, context: HookContext, inventory: Any, plugin_data: Any, *, owned: bool = False) -> Document:
+    def run(
+        self,
+        context: HookContext,
+        inventory: Any,
+        plugin_data: Any,
+        *,
+        owned: bool = False,
+        begins: Callable[[str], object] = str,
+    ) -> Document:
         """Run all hooks; return the plugin data that results. Raise ``HookError`` where one refuses.
 
         ``context.node`` and ``context.port_changes`` carry the other results. ``inventory`` and
         ``plugin_data`` (decoded JSON objects) stay as they are, except that with ``owned`` the
-        latter need not be copied: nobody else holds it. ``StoreUnavailableError`` passes through.
+        latter need not be copied: nobody else holds it. ``begins`` is told the name of each hook before
+        it runs. ``StoreUnavailableError`` passes through.
         """
         if not isinstance(inventory, dict) or not isinstance(plugin_data, dict):
             raise HookError(Reason.INVALID_INVENTORY, "inventory and plugin data must be JSON objects")
@@ -60,8 +69,9 @@ class Pipeline:
             raise HookError(Reason.INVALID_INVENTORY, "the inspection data is nested too deeply") from None
         task = HookView(context, self._settings).holding()
         try:
-            data, out = self._run_preprocess(task, frozen, data)
+            data, out = self._run_preprocess(task, frozen, data, begins)
             for hook in self._call:
+                begins(hook.name)
                 data = _step(hook, hook.hook, task, frozen, data, out)
             _check_storable(task)
         except HookError:
@@ -70,11 +80,14 @@ class Pipeline:
         task.release()
         return data
 
-    def _run_preprocess(self, task: HookView, inventory: Document, data: Document) -> tuple[Document, set[str]]:
+    def _run_preprocess(
+        self, task: HookView, inventory: Document, data: Document, begins: Callable[[str], object]
+    ) -> tuple[Document, set[str]]:
         """Return the data, and the optional hooks that are out because they failed here already."""
         failures: list[HookError] = []
         out: set[str] = set()
         for hook in self._preprocess:
+            begins(hook.name)
             try:
                 data = _step(hook, hook.hook.preprocess, task, inventory, data, out)
             except HookError as exc:

@@ -1,6 +1,8 @@
-"""Inspections that have been in one state for too long get a ``timeout`` request.
+"""Inspections whose machine or BMC has had too much time get a ``timeout`` request.
 
-Running it twice at once is harmless: a request that is pending already is not put again.
+What counts is the clock of the inspection's present phase, which does not run while the inspection waits
+for us; whoever carries the request out looks at it again. Running this twice at once is harmless: a
+request that is pending already is not put again.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from functools import partial
 import structlog
 
 from ferroscope import transition
+from ferroscope.domain.decision import is_overdue
 from ferroscope.domain.machine import IllegalEventError
 from ferroscope.domain.states import Event, State
 from ferroscope.ports.errors import NotFoundError
@@ -17,11 +20,9 @@ from ferroscope.ports.store import Fence, Leadership, Query, Store, Transaction
 
 _log = structlog.get_logger(__name__)
 
-_WATCHED = (State.STARTING, State.WAITING, State.PROCESSING)
-
 
 class Timeouts:
-    """A ``PeriodicTask``; ``timeout`` is in seconds without a change of state."""
+    """A ``PeriodicTask``; ``timeout`` is in seconds of one phase."""
 
     name = "periodic/timeouts"
 
@@ -32,21 +33,27 @@ class Timeouts:
         self._process = process
 
     def step(self, leadership: Leadership) -> str:
-        overdue = self._store.read(self._overdue)
-        for uuid in overdue:
+        overdue = 0
+        for uuid in self._store.read(self._suspects):
             leadership.keep_alive()
-            self._store.write(partial(self._time_out, uuid, leadership.fence))
-        return f"found {len(overdue)} overdue inspections"
+            overdue += self._store.write(partial(self._time_out, uuid, leadership.fence))
+        return f"found {overdue} overdue inspections"
 
-    def _overdue(self, tx: Transaction) -> list[str]:
-        query = Query(filters={"state": _WATCHED}, before={"provision_updated_at": tx.now - self._timeout})
-        return [node.uuid for node in tx.nodes.list(query)]
+    def _suspects(self, tx: Transaction) -> list[str]:
+        """Return the nodes to look at: by the clock, and those of a release before that knew no clock."""
+        before = tx.now - self._timeout
+        clocks = tx.inspections.list(Query(before={"clock_since": before}))
+        still = tx.nodes.list(Query(filters={"state": State.WAITING}, before={"provision_updated_at": before}))
+        return list(dict.fromkeys([*(one.node for one in clocks), *(node.uuid for node in still)]))
 
-    def _time_out(self, uuid: str, fence: Fence, tx: Transaction) -> None:
+    def _time_out(self, uuid: str, fence: Fence, tx: Transaction) -> bool:
         fence(tx)
         try:
             node = tx.nodes.get(uuid, lock=True)
-            if node.state in _WATCHED and (node.provision_updated_at or 0.0) < tx.now - self._timeout:
-                transition.submit(tx, node, Event.TIMEOUT, process=self._process)
+            if node.inspection is None or not is_overdue(tx.inspections.get(node.inspection), tx.now, self._timeout):
+                return False
+            transition.submit(tx, node, Event.TIMEOUT, process=self._process)
         except (NotFoundError, IllegalEventError):
             _log.debug("no longer overdue", node=uuid)
+            return False
+        return True

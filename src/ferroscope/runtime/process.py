@@ -35,7 +35,6 @@ from ferroscope.runtime.metrics import serve as serve_metrics
 
 if TYPE_CHECKING:
     from ferroscope.periodic.singleton import Singleton
-    from ferroscope.worker.loop import Worker
 
 Role = Literal["api", "worker", "periodic"]
 
@@ -159,8 +158,8 @@ class Process:
             meter=meter,
         )
         pool.start()
-        for number, worker in enumerate(pool.workers):
-            membership.watch(f"worker-{number}", _sentence_of(worker))
+        for name, sentence in pool.loops().items():
+            membership.watch(name, sentence)
         self._ending.append(lambda: pool.join(settings.worker.graceful_timeout))
 
     def _play_periodic(self, backend: Backend, membership: Membership, clock: Clock, meter: Meter) -> None:
@@ -250,7 +249,7 @@ def _play(settings: Settings, roles: tuple[Role, ...], **options: Any) -> int:
     return process.run()
 
 
-def _sentence_of(loop: Worker | Singleton) -> Callable[[], str]:
+def _sentence_of(loop: Singleton) -> Callable[[], str]:
     return lambda: loop.sentence
 
 

@@ -209,22 +209,20 @@ def build_pool(
 
     archive = build_archive(settings, backend, stop)
 
-    def build_worker() -> Worker:
-        return Worker(
-            store=backend.store,
-            queue=backend.queue,
-            tasks=tasks,
-            drivers=drivers,
-            settings=settings,
-            clock=clock,
-            stop=stop,
-            member=member,
-            process=process,
-            meter=meter,
-            archive=archive,
-        )
-
-    return WorkerPool(build_worker, settings.worker.threads)
+    worker = Worker(
+        store=backend.store,
+        queue=backend.queue,
+        tasks=tasks,
+        drivers=drivers,
+        settings=settings,
+        clock=clock,
+        stop=stop,
+        member=member,
+        process=process,
+        meter=meter,
+        archive=archive,
+    )
+    return WorkerPool(worker)
 
 
 def built_in_rules(settings: Settings) -> tuple[CompiledRule, ...]:

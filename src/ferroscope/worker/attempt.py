@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from ferroscope.domain.model import Request
-from ferroscope.domain.outcome import Fail, Outcome, Retry
+from ferroscope.domain.outcome import Drop, Fail, Outcome, Retry
 from ferroscope.domain.reasons import Reason
 from ferroscope.domain.states import Event
 from ferroscope.ports.errors import BmcError, ClaimLostError, StoreUnavailableError
-from ferroscope.worker.context import StoppedError, TaskContext
+from ferroscope.worker.context import StoppedError, SupersededError, TaskContext
 
 Task = Callable[[TaskContext], Outcome]
 
@@ -35,6 +35,12 @@ def attempt(task: Task, context: TaskContext, *, rerun: bool) -> Outcome:
 def again(context: TaskContext, reason: Reason, message: str) -> Retry:
     """Return that the request is to be tried again, after the usual while."""
     return Retry(context.settings.worker.retry_delay, reason, message)
+
+
+def later(context: TaskContext, error: BmcError) -> Retry:
+    """Return that the BMC is to be asked again: twice as late with each attempt, and not before it is left alone."""
+    pause = context.settings.worker.retry_delay * 2.0 ** (context.request.attempt - 1)
+    return Retry(max(pause, context.watch.pause()), error.reason, str(error))
 
 
 def interrupted() -> Retry:
@@ -65,7 +71,9 @@ def _run(task: Task, context: TaskContext) -> Outcome:
     except StoppedError:
         return interrupted()
     except BmcError as exc:
-        return again(context, exc.reason, str(exc)) if exc.transient else Fail(exc.reason, str(exc))
+        return later(context, exc) if exc.transient else Fail(exc.reason, str(exc))
+    except SupersededError as exc:
+        return Drop(Reason.STALE_REQUEST, str(exc))
     except ClaimLostError:
         raise
     except StoreUnavailableError as exc:

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from ferroscope.archive.reading import Archive, previous
 from ferroscope.config.settings import Settings
 from ferroscope.domain import bmc_access, facts
+from ferroscope.domain.lanes import ENDING
 from ferroscope.domain.model import Claim, Document, Entry, Inspection, Node, Port, Request, Severity
 from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import COMMANDS
+from ferroscope.domain.states import COMMANDS, Event
 from ferroscope.hooks.base import PortChanges
 from ferroscope.ports.bmc import Bmc
 from ferroscope.ports.clock import Clock, StopFlag
@@ -26,10 +27,22 @@ from ferroscope.ports.errors import BmcError
 from ferroscope.ports.objects import ObjectStoreError
 from ferroscope.ports.store import Fence, Query, Store, Transaction
 from ferroscope.transition import step
+from ferroscope.worker.bmc_calls import Unwatched, Watch, watched
+
+# Seconds between two looks whether an inspection is still wanted.
+_LOOK_EVERY: Final = 1.0
 
 
 class StoppedError(Exception):
     """The process shall stop; the task was interrupted and its request goes back on the queue."""
+
+
+class SupersededError(Exception):
+    """The end of the inspection is decided: whatever its start would still do to the machine is not wanted."""
+
+    def __init__(self, event: Event) -> None:
+        self.event = event
+        super().__init__(f"{event} was asked for meanwhile; the machine is left to it")
 
 
 class TaskContext:
@@ -37,7 +50,8 @@ class TaskContext:
 
     ``node`` and ``ports`` are this task's own copies. ``rerun`` says that an earlier attempt may
     have had effects outside. ``parts`` is data to be stored with the inspection, ``facts`` what
-    searches shall find, None where that has not changed.
+    searches shall find, None where that has not changed. ``watch`` is told of the calls to the BMC, and
+    ``doing`` says what holds the attempt up, where it is somebody else's code.
     """
 
     def __init__(
@@ -54,6 +68,7 @@ class TaskContext:
         stop: StopFlag,
         process: str,
         archive: Archive | None = None,
+        watch: Watch | None = None,
     ) -> None:
         self.claim = claim
         self.before = node
@@ -67,13 +82,15 @@ class TaskContext:
         self.rerun = rerun
         self.store = store
         self.archive = archive or Archive(store, {})
-        self._bmc = bmc
+        self.watch: Watch = watch or Unwatched()
+        self._bmc = bmc if watch is None else watched(bmc, watch)
+        self.doing = ""
         self.settings = settings
         self.clock = clock
         self.stop = stop
         self.process = process
         self.progress: Document = dict(claim.request.progress)
-        self._confirmed_at = clock.monotonic()  # the claim was written a moment ago
+        self._confirmed_at = self._looked_at = clock.monotonic()  # the claim was written a moment ago
 
     @property
     def request(self) -> Request:
@@ -155,12 +172,33 @@ class TaskContext:
 
         Asks the store only where some time has passed since the claim was last written: this process
         may have been frozen meanwhile, for so long that another one has taken its place. A BMC has
-        no fence, so what is left is the time that a command is on its way.
+        no fence, so what is left is the time that a command is on its way. ``SupersededError`` as of ``look``.
         """
         now = self.clock.monotonic()
         if now - self._confirmed_at > self.settings.worker.heartbeat_interval:
             self.store.write(lambda tx: tx.requests.hold(self.claim), durable=False)
             self._confirmed_at = now
+        self.look()
+
+    def look(self) -> None:
+        """Raise ``SupersededError`` where a start goes on although its inspection is to end; asks now and then."""
+        now = self.clock.monotonic()
+        if self.request.event is not Event.INSPECT or now - self._looked_at < _LOOK_EVERY:
+            return
+        pending = self.store.read(lambda tx: tx.requests.pending(self.node.uuid))
+        self._looked_at = now
+        for other in pending:
+            if self._ends(other):
+                raise SupersededError(other.event)
+
+    def _ends(self, other: Request) -> bool:
+        """Whether another request of the node leaves nothing for this one to do.
+
+        Not a time-out from before this attempt: the clock has begun anew with it.
+        """
+        if other.event is Event.TIMEOUT and self.inspection is not None:
+            return other.created_at >= (self.inspection.clock_since or 0.0)
+        return other.event is Event.DELETE or (other.event in ENDING and other.inspection == self.request.inspection)
 
     def save_notes(self, tx: Transaction) -> None:
         """Write what was noted so far: journal entries and the node's BMC addresses."""
@@ -198,6 +236,10 @@ class TaskContext:
             return None
         return None if stored is None else msgspec.json.decode(stored, type=dict[str, Any])
 
+    def begins(self, hook: str, what: str = "") -> None:
+        """Note what the attempt is at: the hook, or something else."""
+        self.doing = what or f"the hook {hook}"
+
     def learn(self, inventory: Document, plugin_data: Document) -> None:
         """Derive what searches shall find from the results; nothing is stored anew where it is as before."""
         found = facts.learn(inventory, plugin_data)
@@ -205,9 +247,16 @@ class TaskContext:
             self.node.facts, self.node.hardware, self.facts = found.digest, found.summary, found.facts
 
     def pause(self, seconds: float) -> None:
-        """Wait; raise ``StoppedError`` when the process shall stop."""
-        if self.stop.wait(seconds):
-            raise StoppedError
+        """Wait; raise ``StoppedError`` when the process shall stop, ``SupersededError`` as of ``look``."""
+        until = self.clock.monotonic() + seconds
+        left = seconds
+        while True:
+            if self.stop.wait(min(left, _LOOK_EVERY)):
+                raise StoppedError
+            self.look()
+            left = until - self.clock.monotonic()
+            if left <= 0:
+                return
 
 
 def _documents(node: Node) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The worker's loop: get, lock, decide, save, run, follow, consume or retry; a function each.
+"""What a worker does with a request: get, lock, decide, save, run, follow, consume or retry; a function each.
 
 Lock, decide and save share one transaction; so do the task's results, the new state, what
 follows and the request's end. Whoever dies in between leaves a request that is delivered again.
@@ -8,8 +8,8 @@ Source: the HA worker of the HA specification for ironic-inspector.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
 
 import msgspec
 import structlog
@@ -18,10 +18,11 @@ from ferroscope import transition
 from ferroscope.archive.reading import Archive
 from ferroscope.config.settings import Settings
 from ferroscope.domain.decision import Decision, Run, decide
-from ferroscope.domain.model import Claim, Inspection, Node, Request, Severity
-from ferroscope.domain.outcome import Drop, Fail, Next, Outcome, Retry
+from ferroscope.domain.lanes import Lane, lane_of
+from ferroscope.domain.model import Claim, Node, Request, Severity
+from ferroscope.domain.outcome import Drop, Fail, Outcome, Retry
 from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import ACTIVE, Event, Transition
+from ferroscope.domain.states import ACTIVE, Event, State, Transition
 from ferroscope.ports.bmc import Bmc
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.errors import (
@@ -34,26 +35,37 @@ from ferroscope.ports.meter import SILENT, Meter
 from ferroscope.ports.queue import Queue
 from ferroscope.ports.store import Store, Transaction
 from ferroscope.worker.attempt import Task, aborted, again, attempt, contradicted, interrupted
+from ferroscope.worker.bmc_calls import Watch
 from ferroscope.worker.boot import eject_quietly
 from ferroscope.worker.context import StoppedError, TaskContext
+from ferroscope.worker.onward import (
+    CLOCKED,
+    Here,
+    Locked,
+    Onward,
+    Started,
+    UnknownStateError,
+    follow,
+    still_overdue,
+    what_follows,
+)
 from ferroscope.worker.power import power_off_quietly
 from ferroscope.worker.settle import settle
 
 T = TypeVar("T")
 
+# Seconds for which a node is left alone whose state only a newer release knows.
+_LEFT_ALONE: Final = 30.0
+
 _log = structlog.get_logger(__name__)
 
 
-class Locked(msgspec.Struct, frozen=True):
-    """A node under a claim, as it was when it was locked, and its newest inspection."""
-
-    claim: Claim
-    node: Node
-    inspection: Inspection | None
-
-
 class Worker:
-    """One thread of the pool. ``sentence`` always says what it did last."""
+    """Carries requests out; it has no state of its own, so one serves all threads of a process.
+
+    ``reserve`` returns a place for what follows from an event, None where there is none now: then it waits
+    on the queue for whoever is next.
+    """
 
     def __init__(
         self,
@@ -69,6 +81,7 @@ class Worker:
         process: str,
         meter: Meter = SILENT,
         archive: Archive | None = None,
+        reserve: Callable[[Event, Request], Onward | None] = lambda _event, _request: Here(),
     ) -> None:
         self.store = store
         self.archive = archive
@@ -81,27 +94,7 @@ class Worker:
         self.member = member
         self.process = process
         self.meter = meter
-        self.sentence = "has not asked for a request yet"
-
-    def run(self) -> None:
-        """Work until the stop flag is set; a fault of the loop itself stops the process.
-
-        What the process held is then free, and a poisonous request ends after its last attempt.
-        """
-        try:
-            while not self.stop.is_set():
-                try:
-                    self.sentence = self.step()
-                except StoreUnavailableError as exc:
-                    self.sentence = f"waits for the database: {exc}"
-                    _log.warning("the database is unavailable", error=str(exc))
-                    self.stop.wait(self.settings.worker.retry_delay)
-        except Exception:
-            self.stop.set()
-            _log.exception("the worker's loop failed; stopping the process")
-            raise
-        finally:
-            self.stop.set()
+        self.reserve = reserve
 
     def step(self) -> str:
         """Take one request, carry it and whatever follows from it out; return what happened."""
@@ -113,20 +106,26 @@ class Worker:
             said, follow = self.carry_out(follow.claim, follow)
         return said
 
-    def carry_out(self, claim: Claim, handed: Locked | None = None) -> tuple[str, Locked | None]:
-        """Carry out one claimed request; return what happened and what follows under the same lock."""
+    def carry_out(
+        self, claim: Claim, handed: Locked | None = None, started: Started | None = None
+    ) -> tuple[str, Locked | None]:
+        """Carry out one claimed request; return what happened and what follows here under the same lock."""
         request = claim.request
         what = f"{request.event} of node {request.node}"
         began = self.clock.monotonic()
         try:
             locked, decision = self.prepared(claim, handed)
-            context = self.context(locked, decision)
+            context = self.context(locked, decision, None if started is None else started.watch)
+            if started is not None:
+                started.carries(context)
             outcome = self.run_task(context, decision) if isinstance(decision, Run) else self.refuse(context, decision)
             if isinstance(outcome, Fail) and claim.request.event is Event.INSPECT:
                 eject_quietly(context)
             follow = self.end(context, decision, outcome)
         except NotFoundError:
             return f"found no node for {what}: {self.give_up(claim)}", None
+        except UnknownStateError as exc:
+            return f"left {what} alone: {exc}; {self.give_up(claim, _LEFT_ALONE)}", None
         except ClaimLostError:
             self.meter.carried_out(request.event, "lost", self.clock.monotonic() - began)
             return f"lost {what} to another worker", None
@@ -139,13 +138,23 @@ class Worker:
         """Commit what the attempt led to; a MAC or a name that was taken meanwhile makes it start over."""
         # Losing the record of a mere move to a power failure only repeats it; data must not be lost.
         durable = bool(context.parts)
+        follows = what_follows(context, outcome, self.tasks)
+        onward = None if follows is None else self.reserve(context.request.event, follows)
+        kept = None
         try:
-            return self.persist(lambda tx: self.conclude(tx, context, decision, outcome), durable=durable)
+            kept = self.persist(
+                lambda tx: self.conclude(tx, context, decision, outcome, follows, keep=onward is not None),
+                durable=durable,
+            )
         except ConflictError as exc:
             # Of a node's own unique fields only rules write one: its name.
             reason = Reason.PORT_CONFLICT if exc.field == "address" else Reason.NAME_TAKEN
             retry = again(context, reason, str(exc))
-            return self.persist(lambda tx: self.conclude(tx, context, decision, retry), durable=False)
+            self.persist(lambda tx: self.conclude(tx, context, decision, retry), durable=False)
+        finally:
+            if onward is not None and kept is None:
+                onward.release()
+        return kept if onward is None or kept is None else onward.take(kept)
 
     def prepared(self, claim: Claim, handed: Locked | None) -> tuple[Locked, Decision]:
         """Return what is locked and what to do; what was handed over is locked and saved already."""
@@ -162,10 +171,12 @@ class Worker:
             present = locked.node.state
             saved = Transition(source=present, event=claim.request.event, target=present, strict=True)
             return locked, Run(saved, rerun=claim.request.attempt > 1)
-        decision = self.decide(locked.node, claim.request)
+        decision = self.decide(
+            locked.node, claim.request, overdue=still_overdue(tx, locked, self.settings.inspector.timeout)
+        )
         return self.save(tx, locked, decision), decision
 
-    def context(self, locked: Locked, decision: Decision) -> TaskContext:
+    def context(self, locked: Locked, decision: Decision, watch: Watch | None = None) -> TaskContext:
         """Return what the task works on."""
         return TaskContext(
             claim=locked.claim,
@@ -179,6 +190,7 @@ class Worker:
             stop=self.stop,
             process=self.process,
             archive=self.archive,
+            watch=watch,
         )
 
     # The seven steps.
@@ -190,44 +202,45 @@ class Worker:
     def lock(self, tx: Transaction, claim: Claim) -> Locked:
         """Lock the claim's node against everybody else's writes; return it with its newest inspection."""
         node = tx.nodes.get(claim.request.node, lock=True)
+        if not isinstance(node.state, State):
+            raise UnknownStateError(f"its node's state {node.state} is that of a newer release")
         inspection = tx.inspections.get(node.inspection) if node.inspection else None
         return Locked(claim, node, inspection)
 
-    def decide(self, node: Node, request: Request) -> Decision:
+    def decide(self, node: Node, request: Request, *, overdue: bool = True) -> Decision:
         """Let the machine take the event."""
-        return decide(node, request, self.settings.worker.delivery())
+        return decide(node, request, self.settings.worker.delivery(), overdue=overdue)
 
     def save(self, tx: Transaction, locked: Locked, decision: Decision) -> Locked:
         """Make sure that the claim is still mine, and save a strict event's target before its task runs.
 
         Reentrant events are saved after their task, with its results.
         """
-        if not isinstance(decision, Run) or not decision.transition.strict:
-            tx.requests.hold(locked.claim)
+        claim = locked.claim
+        strict = isinstance(decision, Run) and decision.transition.strict
+        tx.requests.hold(claim, begun=strict)
+        if not isinstance(decision, Run):
             return locked
-        tx.requests.hold(locked.claim, begun=True)
-        if locked.claim.request.begun or decision.transition.target is locked.node.state:
-            return locked  # saved before: by an earlier attempt, or with the request
-        node = transition.apply(tx, locked.node, decision.transition)
-        return msgspec.structs.replace(locked, node=node)
+        # Else it was saved before: by an earlier attempt, or with the request.
+        if strict and not claim.request.begun and decision.transition.target is not locked.node.state:
+            return msgspec.structs.replace(locked, node=transition.apply(tx, locked.node, decision.transition))
+        if claim.request.event in CLOCKED and locked.inspection is not None:
+            tx.inspections.update(locked.inspection.uuid, clock_since=tx.now)
+            clocked = msgspec.structs.replace(locked.inspection, clock_since=tx.now)
+            return msgspec.structs.replace(locked, inspection=clocked)
+        return locked
 
     def run_task(self, context: TaskContext, decision: Run) -> Outcome:
         """Run the task; every failure becomes an outcome."""
         return attempt(self.tasks[context.request.event], context, rerun=decision.rerun)
 
-    def follow(self, tx: Transaction, context: TaskContext, event: Event, pending: Sequence[Request]) -> Claim | None:
-        """Put the event that follows on the queue; mine at once, unless others wait for this node."""
-        node = context.before
-        request = Request(node=node.uuid, event=event, inspection=node.inspection)
-        if len(pending) == 1:
-            return tx.requests.put(request, instead_of=context.claim)
-        tx.requests.consume(context.claim)
-        tx.requests.put(request)
-        return None
-
     def refuse(self, context: TaskContext, decision: Drop | Fail) -> Outcome:
-        """A request that is not carried out; where it ends an inspection, its machine is powered off."""
-        if isinstance(decision, Fail) and context.before.state in ACTIVE:
+        """A request that is not carried out; where it ends an inspection, its machine is powered off.
+
+        Not by who computes (see ``onward.what_follows``), and not where stored data was processed.
+        """
+        mine = context.before.state in ACTIVE and context.before.state is not State.REAPPLYING
+        if isinstance(decision, Fail) and mine and lane_of(context.request.event) is Lane.BMC:
             try:
                 power_off_quietly(context)
             except StoppedError:
@@ -237,6 +250,8 @@ class Worker:
     def retry(self, tx: Transaction, context: TaskContext, outcome: Retry) -> None:
         """Leave the request for later and release the node."""
         tx.requests.retry(context.claim, outcome.after, counted=outcome.counted)
+        if context.request.event in CLOCKED and context.request.inspection is not None:
+            tx.inspections.update(context.request.inspection, clock_since=None)
         if outcome.counted:
             detail = {"after": outcome.after}
             context.note("retry", outcome.message, severity=Severity.WARNING, reason=outcome.reason, detail=detail)
@@ -248,7 +263,16 @@ class Worker:
 
     # What the steps are made of.
 
-    def conclude(self, tx: Transaction, context: TaskContext, decision: Decision, outcome: Outcome) -> Locked | None:
+    def conclude(
+        self,
+        tx: Transaction,
+        context: TaskContext,
+        decision: Decision,
+        outcome: Outcome,
+        follows: Request | None = None,
+        *,
+        keep: bool = False,
+    ) -> Locked | None:
         """Commit all that an attempt led to: changes, state, what follows, the request's end."""
         noted = len(context.notes)
         claim = None
@@ -256,7 +280,6 @@ class Worker:
             if isinstance(outcome, Retry):
                 self.retry(tx, context, outcome)
                 return None
-            follows = outcome.event if isinstance(outcome, Next) and outcome.event in self.tasks else None
             finishes = context.request.event is Event.FINISH and not isinstance(outcome, Drop)
             pending = tx.requests.pending(context.before.uuid) if follows or finishes else ()
             if follows and aborted(context, pending):
@@ -266,19 +289,25 @@ class Worker:
                 # The other callback's own request ends the inspection, as it does while hooks work.
                 outcome = Drop(Reason.CONFLICTING_CALLBACK, "a different callback came meanwhile")
             if follows:
-                claim = self.follow(tx, context, follows, pending)
+                claim = follow(tx, context, follows, pending, keep=keep)
             else:
                 self.consume(tx, context.claim)
-            node = settle(tx, context, decision, outcome, self.tasks)
+            if follows and isinstance(outcome, Fail):
+                node = tx.nodes.get(context.before.uuid, lock=True)
+            else:
+                node = settle(tx, context, decision, outcome, self.tasks)
             context.save_notes(tx)
         finally:
             del context.notes[noted:]  # the transaction may be run again
         return None if claim is None else Locked(claim, node, context.inspection)
 
-    def give_up(self, claim: Claim) -> str:
-        """An unknown node: try again later, in the end consume the request."""
+    def give_up(self, claim: Claim, leave_for: float = 0.0) -> str:
+        """An unknown node: try again later, in the end consume the request; or leave it for so many seconds."""
 
         def work(tx: Transaction) -> str:
+            if leave_for:
+                tx.requests.retry(claim, leave_for, counted=False)
+                return "it is for a newer release"
             if claim.request.attempt < self.settings.worker.max_attempts:
                 tx.requests.retry(claim, self.settings.worker.retry_delay)
                 return "will look again"

@@ -49,6 +49,7 @@ def _() -> Iterator[Any]:
     seeds=20,
     commands=0.9,
     slow_bmc=0.3,
+    worker={"bmc_slots": 1},
 )
 def _() -> Iterator[Any]:
     yield from _claiming(_oldest(_r.claimed_node.is_(None)).order_by(None).order_by(_r.id.desc()), queue._MINE)
@@ -56,14 +57,13 @@ def _() -> Iterator[Any]:
 
 def _oldest(*conditions: Any) -> Any:
     """Return what finds a request to claim, whatever else there is of its node."""
-    due = (_r.holder.is_(None), _r.due_at <= queue.db_now())
+    due = (_r.holder.is_(None), _r.due_at <= queue.db_now(), *queue._OF_LANE)
     return select(_r.id).where(*due, *conditions).order_by(_r.id).limit(1).with_for_update(skip_locked=True)
 
 
 def _claiming(found: Any, values: Any) -> Iterator[Any]:
-    yield queue, "_NEXT", found
-    claim = update(queue.schema.requests).where(_r.id == found.scalar_subquery()).values(values)
-    yield queue, "_CLAIM", claim.returning(*requests.REQUEST.columns)
+    yield queue, "_NEXT_OF_LANE", found
+    yield queue, "_CLAIM_OF_LANE", queue.claiming(found, values)
 
 
 @bug("node-stays-locked", "giving a request back leaves its node locked", rule="I1", seeds=20)

@@ -8,13 +8,13 @@ from typing import Any
 
 from ferroscope.adapters.sql import queue
 from ferroscope.ports.errors import StoreUnavailableError
-from ferroscope.worker import loop
+from ferroscope.worker import pool
 from tests.simulation.bugs.registry import bug
 
 
 @bug("takes-on", "a worker that was asked to stop goes on taking requests", rule="I8", seeds=20)
 def _() -> Iterator[Any]:
-    get, run = queue.SqlQueue.get, loop.Worker.run
+    get, run = queue.SqlQueue.get, pool.Dispatcher.run
 
     def go_on(self: Any) -> None:
         run(self)
@@ -25,6 +25,6 @@ def _() -> Iterator[Any]:
     yield (
         queue.SqlQueue,
         "get",
-        lambda self, holder, timeout, stop: get(self, holder, timeout, type(stop)(stop._kernel)),
+        lambda self, holder, timeout, stop, take: get(self, holder, timeout, type(stop)(stop._kernel), take),
     )
-    yield loop.Worker, "run", go_on
+    yield pool.Dispatcher, "run", go_on

@@ -69,7 +69,7 @@ class Ending:
         """Whether an error's reason is the inspection's own."""
         reason, uuid = row["reason"], row["uuid"]
         settings, name = self._world.scenario.settings, self._world.name_of(row["node"])
-        if reason == "timeout":
+        if reason in ("timeout", "start-timeout", "processing-timeout"):
             if settings.inspector.timeout < TIMEOUT:
                 return
             if self._answers.accepted[uuid]:

@@ -45,7 +45,7 @@ def test_the_configuration_page_has_every_option() -> None:
 
 def test_the_configuration_page_tells_types_limits_and_choices() -> None:
     page = render("config")
-    assert "| `timeout` | number, 0.1 to 900 | `900.0` |" in page
+    assert "| `timeout` | number, 0.1 to 86400 | `1800.0` |" in page
     assert "| `bare_metal_port` | port | `6385` |" in page
     assert "| `interrupted` | one of `rerun`, `error` | `rerun` |" in page
     assert "| `power_off` | true or false | `true` |" in page

@@ -9,12 +9,15 @@ import pytest
 
 from ferroscope.archive.couriers import Couriers
 from ferroscope.config.settings import ApiSettings, Settings, WorkerSettings
+from ferroscope.domain.lanes import Lane
 from ferroscope.domain.lease import DEFAULT
 from ferroscope.periodic.singleton import Singleton
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.http import HttpServer, bind
 from ferroscope.runtime.member import Membership
 from ferroscope.worker.loop import Worker
+from ferroscope.worker.pool import Dispatcher
+from ferroscope.worker.slots import Slots
 
 
 class End(BaseException):
@@ -43,10 +46,11 @@ def test_a_loop_that_ends_sets_the_stop_flag(what: str) -> None:
         settings = WorkerSettings(heartbeat_interval=0.001)
         run = Membership(anything, settings, role="worker", stop=stop, clock=clock)._run
     elif what == "worker":
-        run = Worker(
+        worker = Worker(
             store=anything, queue=anything, tasks={}, drivers={}, settings=Settings(), clock=clock, stop=stop,
             member="me", process="me",
-        ).run  # fmt: skip
+        )  # fmt: skip
+        run = Dispatcher(Lane.COMPUTE, Slots(1, clock=clock, stop=stop), worker).run
     else:
         run = Singleton(
             lambda: anything, anything, keep=anything, profile=DEFAULT, bus=anything, clock=clock, stop=stop

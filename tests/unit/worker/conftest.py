@@ -154,6 +154,9 @@ class Service:
         )
 
     def submit(self, event: Event, payload: dict[str, Any] | None = None) -> None:
+        """Queue the event; a time-out when it is time for one."""
+        if event is Event.TIMEOUT:
+            self.clock.now += self.settings.inspector.timeout + 1.0
         self.store.write(lambda tx: transition.submit(tx, tx.nodes.get(NODE), event, process="api", payload=payload))
 
     def call_back(self, inventory: Any = INVENTORY, **unprocessed: Any) -> None:

@@ -210,10 +210,10 @@ def test_a_machine_that_never_calls_back_times_out_and_is_powered_off(service: S
     service.start()
     service.work()
     service.clock.now += 100.0
-    assert "0 overdue" in overdue(service, 900.0)
-    service.clock.now += 900.0
-    assert "1 overdue" in overdue(service, 900.0)
-    overdue(service, 900.0)
+    assert "0 overdue" in overdue(service, 1800.0)
+    service.clock.now += 1800.0
+    assert "1 overdue" in overdue(service, 1800.0)
+    overdue(service, 1800.0)
     assert len(service.pending) == 1
     service.work()
     assert service.inspection.reason == "timeout"
@@ -223,9 +223,9 @@ def test_a_machine_that_never_calls_back_times_out_and_is_powered_off(service: S
 def test_a_callback_that_wins_the_race_against_the_time_out_finishes(service: Service) -> None:
     service.start()
     service.work()
-    service.clock.now += 1000.0
+    service.clock.now += 2000.0
     service.call_back()
-    overdue(service, 900.0)
+    overdue(service, 1800.0)
     service.work()
     assert service.node.state in (State.FINISHED, State.ERROR)
     assert service.pending == []

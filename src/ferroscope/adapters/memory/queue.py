@@ -10,6 +10,7 @@ from ferroscope.adapters.memory.store import MemoryStore
 from ferroscope.domain.model import Claim
 from ferroscope.ports.bus import Bus, Channel
 from ferroscope.ports.clock import Clock, StopFlag
+from ferroscope.ports.queue import EVERYTHING, Take
 
 
 class MemoryQueue:
@@ -25,12 +26,12 @@ class MemoryQueue:
         self._clock = clock
         self._poll_interval = poll_interval
 
-    def get(self, holder: str, timeout: float, stop: StopFlag) -> Claim | None:
+    def get(self, holder: str, timeout: float, stop: StopFlag, take: Take = EVERYTHING) -> Claim | None:
         deadline = self._clock.monotonic() + timeout
         seen = 0
         while not stop.is_set():
             seen = self._bus.wait(Channel.REQUESTS, seen, 0.0)
-            claim = self._store.claim(holder)
+            claim = self._store.claim(holder, take)
             remaining = deadline - self._clock.monotonic()
             if claim is not None or remaining <= 0:
                 return claim

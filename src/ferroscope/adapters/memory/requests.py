@@ -9,8 +9,11 @@ import msgspec
 
 from ferroscope.adapters.memory.rows import RequestRow, Rows
 from ferroscope.adapters.memory.tables import copy
-from ferroscope.domain.model import Claim, Request
+from ferroscope.domain.lanes import OVERTAKING, lane_of, priority_of
+from ferroscope.domain.model import REQUEST_VERSION, Claim, Request
+from ferroscope.domain.states import Event
 from ferroscope.ports.errors import ClaimLostError
+from ferroscope.ports.queue import Take
 
 
 class MemoryRequests:
@@ -68,13 +71,33 @@ class MemoryRequests:
         rows = (self._rows.requests.get(number) for number in sorted(self._rows.requests_of_node.of(node)))
         return [copy(row.request) for row in rows if row is not None]
 
-    def claim(self, holder: str) -> Claim | None:
-        """Claim the oldest request that is due and whose node is free; None where there is none."""
-        for number in sorted(self._rows.requests):
-            row = self._rows.requests.get(number)
-            if row is not None and row.request.due_at <= self._now and self._free(row.request.node):
-                return self._take(row.request, holder)
+    def claim(self, holder: str, take: Take) -> Claim | None:
+        """Claim a request; see ``Queue.get``. None where there is none."""
+        found = [row.request for row in self._rows.requests.values() if self._matches(row.request, take)]
+        for request in sorted(found, key=lambda one: (priority_of(one.event), one.id)):
+            if self._free(request.node) and not self._is_behind(request):
+                return self._take(request, holder)
         return None
+
+    def _matches(self, request: Request, take: Take) -> bool:
+        return (
+            request.due_at <= self._now
+            and request.version <= REQUEST_VERSION
+            and isinstance(request.event, Event)
+            and take.lane in (None, lane_of(request.event))
+            and (request.network is None or request.network not in take.without)
+        )
+
+    def _is_behind(self, request: Request) -> bool:
+        """Whether an older request of its node, other than a start that it may overtake, is due too."""
+        older = (self._rows.requests.get(number) for number in self._rows.requests_of_node.of(request.node))
+        return any(
+            row.request.id < request.id
+            and row.request.due_at <= self._now
+            and not (row.request.event is Event.INSPECT and request.event in OVERTAKING)
+            for row in older
+            if row is not None
+        )
 
     def _take(self, request: Request, holder: str) -> Claim:
         dead = self._rows.claimed.get(request.node)

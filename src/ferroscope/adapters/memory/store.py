@@ -30,6 +30,7 @@ from ferroscope.domain.states import Transition
 from ferroscope.ports.bus import Bus, Channel
 from ferroscope.ports.clock import Clock
 from ferroscope.ports.meter import SILENT, Meter
+from ferroscope.ports.queue import Take
 from ferroscope.ports.store import Transaction
 
 T = TypeVar("T")
@@ -115,11 +116,11 @@ class MemoryStore:
         with self._alone():
             return work(self._transaction())
 
-    def claim(self, holder: str) -> Claim | None:
+    def claim(self, holder: str, take: Take) -> Claim | None:
         """Claim a request for the member ``holder``: the store's half of ``Queue.get``."""
         with self._alone():
             self._log.begin()
-            claim = self._transaction().requests.claim(holder)
+            claim = self._transaction().requests.claim(holder, take)
             self._log.commit()
             return claim
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from sqlalchemy import func, select
 
@@ -28,6 +28,14 @@ _BACKLOG = (
 )
 
 
+E = TypeVar("E", State, Provision, Event)
+
+
+def _known(kind: type[E], value: str) -> E:
+    """Return the member of this value; what only a newer release knows stays a text."""
+    return kind(value) if value in kind.__members__.values() else cast("E", value)
+
+
 class SqlFigures:
     """See ``ports.store.Figures``."""
 
@@ -36,11 +44,11 @@ class SqlFigures:
 
     def nodes(self) -> Sequence[Population]:
         rows = self._tx.connection.execute(_NODES)
-        return [Population(state=State(a), provision_state=Provision(b), nodes=count) for a, b, count in rows]
+        return [Population(state=_known(State, a), provision_state=_known(Provision, b), nodes=n) for a, b, n in rows]
 
     def backlog(self) -> Sequence[Backlog]:
         rows = self._tx.connection.execute(_BACKLOG)
         return [
-            Backlog(event=Event(event), waiting=total - claimed, claimed=claimed, oldest=oldest)
+            Backlog(event=_known(Event, event), waiting=total - claimed, claimed=claimed, oldest=oldest)
             for event, total, claimed, oldest in rows
         ]

@@ -7,46 +7,91 @@ fails in the database itself, whatever the two saw before.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import Engine, Update, and_, bindparam, exists, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Engine,
+    Select,
+    Update,
+    and_,
+    bindparam,
+    exists,
+    literal,
+    not_,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.sql.dml import ReturningUpdate
 
 from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.dialect import db_now
 from ferroscope.adapters.sql.requests import REQUEST
 from ferroscope.adapters.sql.store import SqlStore, SqlTransaction
-from ferroscope.domain.model import Claim
+from ferroscope.domain.lanes import OVERTAKING
+from ferroscope.domain.model import REQUEST_VERSION, Claim
+from ferroscope.domain.states import Event
 from ferroscope.ports.bus import Bus, Channel
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.errors import StoreUnavailableError
+from ferroscope.ports.queue import EVERYTHING, MOST_WITHOUT, Take
 
 _r = schema.requests.c
+
+
+def _one_of(events: Iterable[Event]) -> ColumnElement[bool]:
+    return _r.event.in_([literal(event.value) for event in sorted(events)])
+
+
 _m = schema.members.c
 # A claimer passes over rows that another one is just claiming, so that a request must not only
-# find its node free but also be the oldest of it: else the second would overtake the first.
+# find its node free but also be the oldest of it: else the second would overtake the first. Only the
+# operator's end of an inspection may overtake its start.
 _sibling = schema.requests.alias("sibling")
+_OVERTAKEN = and_(_sibling.c.event == Event.INSPECT.value, _one_of(OVERTAKING))
 _IN_THE_WAY = exists().where(
     _sibling.c.node == _r.node,
     or_(
         _sibling.c.claimed_node.is_not(None),
-        and_(_sibling.c.id < _r.id, _sibling.c.due_at <= db_now()),
+        and_(_sibling.c.id < _r.id, _sibling.c.due_at <= db_now(), not_(_OVERTAKEN)),
     ),
 )
+# What a newer release has put is left for those that know it.
 _NEXT = (
     select(_r.id)
-    .where(_r.holder.is_(None), _r.due_at <= db_now(), ~_IN_THE_WAY)
-    .order_by(_r.id)
+    .where(
+        _r.holder.is_(None),
+        _r.due_at <= db_now(),
+        _r.version <= REQUEST_VERSION,
+        _one_of(Event),
+        ~_IN_THE_WAY,
+    )
+    .order_by(_r.priority, _r.id)
     .limit(1)
     .with_for_update(skip_locked=True)
 )
+_OF_LANE = (
+    _r.lane == bindparam("_lane"),
+    or_(_r.network.is_(None), _r.network.not_in([bindparam(f"_without_{n}") for n in range(MOST_WITHOUT)])),
+)
+_NEXT_OF_LANE = _NEXT.where(*_OF_LANE)
 _MINE = {
     "holder": bindparam("_holder"),
     "token": bindparam("_token"),
     "attempt": _r.attempt + 1,
     "claimed_node": _r.node,
 }
-_CLAIM = update(schema.requests).where(_r.id == _NEXT.scalar_subquery()).values(_MINE).returning(*REQUEST.columns)
+
+
+def claiming(found: Select[Any], values: Mapping[str, Any]) -> ReturningUpdate[Any]:
+    """Return the statement that claims what ``found`` finds, and returns it."""
+    return update(schema.requests).where(_r.id == found.scalar_subquery()).values(values).returning(*REQUEST.columns)
+
+
+_CLAIM, _CLAIM_OF_LANE = claiming(_NEXT, _MINE), claiming(_NEXT_OF_LANE, _MINE)
 _CLAIM_ID = update(schema.requests).where(_r.id == bindparam("_id"), _r.holder.is_(None)).values(_MINE)
 _BY_ID = select(*REQUEST.columns).where(_r.id == bindparam("_id"))
 _ALIVE = exists().where(_m.id == _r.holder, _m.expires_at > db_now())
@@ -80,26 +125,26 @@ class SqlQueue:
         # Tokens of claims whose commit was not answered: they may hold a node in our own name.
         self._doubtful: set[str] = set()
 
-    def get(self, holder: str, timeout: float, stop: StopFlag) -> Claim | None:
+    def get(self, holder: str, timeout: float, stop: StopFlag, take: Take = EVERYTHING) -> Claim | None:
         deadline = self._clock.monotonic() + timeout
         while not stop.is_set():
             seen = self._bus.wait(Channel.REQUESTS, 0, 0.0)
             self._free_doubtful()
             self._free_orphans(holder)
-            claim = self._claim(holder)
+            claim = self._claim(holder, take)
             remaining = deadline - self._clock.monotonic()
             if claim is not None or remaining <= 0:
                 return claim
             self._bus.wait(Channel.REQUESTS, seen, min(remaining, self._poll_interval))
         return None
 
-    def _claim(self, holder: str) -> Claim | None:
+    def _claim(self, holder: str, take: Take) -> Claim | None:
         token = str(uuid.uuid4())
         values = {"_holder": holder, "_token": token}
         row = None
         self._store.claims.add(token)
         try:
-            row = self._store.write(lambda tx: self._take(tx, values), durable=False)
+            row = self._store.write(lambda tx: self._take(tx, values, take), durable=False)
         except IntegrityError:  # another request of this node was claimed at this moment
             return None
         except StoreUnavailableError:
@@ -110,10 +155,14 @@ class SqlQueue:
                 self._store.claims.discard(token)
         return None if row is None else Claim(request=REQUEST.from_row(row), holder=holder, token=token)
 
-    def _take(self, tx: SqlTransaction, values: dict[str, Any]) -> Any:
+    def _take(self, tx: SqlTransaction, values: dict[str, Any], take: Take) -> Any:
+        found: dict[str, Any] = {}
+        if take.lane is not None:
+            without = (*take.without, *[""] * MOST_WITHOUT)[:MOST_WITHOUT]
+            found = {"_lane": take.lane} | {f"_without_{n}": network for n, network in enumerate(without)}
         if self._returning:
-            return tx.run(_CLAIM, values).first()
-        ident = tx.run(_NEXT).first()
+            return tx.run(_CLAIM if take.lane is None else _CLAIM_OF_LANE, values | found).first()
+        ident = tx.run(_NEXT if take.lane is None else _NEXT_OF_LANE, found).first()
         if ident is None or tx.run(_CLAIM_ID, values | {"_id": ident[0]}).rowcount == 0:
             return None
         return tx.run(_BY_ID, {"_id": ident[0]}).first()

@@ -15,6 +15,7 @@ from sqlalchemy import bindparam, delete, insert, select, update
 
 from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.rows import Mapper
+from ferroscope.domain.lanes import lane_of, priority_of
 from ferroscope.domain.model import Claim, Request
 from ferroscope.ports.bus import Channel
 from ferroscope.ports.errors import ClaimLostError
@@ -56,6 +57,10 @@ _TURN = (
         inspection=bindparam("_inspection"),
         payload=bindparam("_payload"),
         version=bindparam("_version"),
+        lane=bindparam("_lane"),
+        priority=bindparam("_priority"),
+        bmc=bindparam("_bmc"),
+        network=bindparam("_network"),
         attempt=1,
         begun=False,
         progress="{}",
@@ -79,6 +84,7 @@ class SqlRequests:
         del row["id"]
         row["created_at"] = request.created_at or self._tx.now
         row["touched"] = 0
+        row["lane"], row["priority"] = lane_of(request.event), priority_of(request.event)
         self._tx.run(_INSERT, row)
         self._tx.wake(Channel.REQUESTS)
         return None
@@ -110,6 +116,10 @@ class SqlRequests:
             _inspection=request.inspection,
             _payload=msgspec.json.encode(request.payload).decode(),
             _version=request.version,
+            _lane=lane_of(request.event),
+            _priority=priority_of(request.event),
+            _bmc=request.bmc,
+            _network=request.network,
             _now=now,
         )
         turned = msgspec.structs.replace(

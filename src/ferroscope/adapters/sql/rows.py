@@ -1,6 +1,9 @@
 """Rows to structs and back: documents are JSON text, enums are their values, and
 where the database has no booleans these are numbers.
 
+A value that the enum does not have was written by a newer release: it stays the text that it is, so that
+one such row keeps nobody from reading the others.
+
 A column and its field are called the same. Rows are read by position, in the order of ``columns``.
 """
 
@@ -27,7 +30,7 @@ class Mapper(Generic[S]):
         kinds = [field.type for field in msgspec.structs.fields(struct)]
         self._documents = [i for i, kind in enumerate(kinds) if getattr(kind, "__origin__", None) in (dict, list)]
         self._booleans = [i for i, kind in enumerate(kinds) if kind is bool]
-        self._enums = [(i, kind) for i, kind in enumerate(kinds) if _is_enum(kind)]
+        self._enums = [(i, {str(one): one for one in kind}) for i, kind in enumerate(kinds) if _is_enum(kind)]
 
     def to_row(self, item: S) -> dict[str, Any]:
         """Return the column values of ``item`` by name."""
@@ -45,8 +48,8 @@ class Mapper(Generic[S]):
             values[index] = {} if text in ("{}", None) else _decode(text)
         for index in self._booleans:
             values[index] = bool(values[index])
-        for index, kind in self._enums:
-            values[index] = kind(values[index])
+        for index, known in self._enums:
+            values[index] = known.get(values[index], values[index])
         return self.struct(**dict(zip(self.fields, values, strict=True)))
 
 

@@ -117,6 +117,7 @@ inspections = Table(
     Column("digest", String(64)),
     Column("manage_boot", Boolean, nullable=False),
     Column("reapplies", _UUID),
+    Column("clock_since", Double, index=True),
     Index("ix_inspections_node", "node", "started_at"),
     **_OPTIONS,
 )
@@ -141,7 +142,11 @@ requests = Table(
     Column("token", _UUID),
     Column("claimed_node", _UUID, unique=True),
     Column("touched", _SERIAL, nullable=False, server_default="0"),
-    Index("ix_requests_holder", "holder", "id"),
+    Column("lane", String(8), nullable=False, server_default="bmc"),
+    Column("priority", Integer, nullable=False, server_default="1"),
+    Column("bmc", String(255)),
+    Column("network", String(64)),
+    Index("ix_requests_queue", "holder", "lane", "priority", "id"),
     **_SEQUENCE,
 )
 

@@ -110,7 +110,11 @@ INSPECTOR: Final = (
         help="Read the hardware from the BMC too, before the ramdisk boots, and store both with their sources.",
     ),
     cfg.FloatOpt(
-        "timeout", default=900.0, min=0.1, max=900.0, help="Seconds that an inspection may stay in one state."
+        "timeout",
+        default=1800.0,
+        min=0.1,
+        max=86400.0,
+        help="Seconds for the BMC to start the machine, for the ramdisk to call back, and for processing: each.",
     ),
     cfg.FloatOpt("timeout_period", default=30.0, min=0.0, help="Seconds between two looks for overdue ones; 0: never."),
     cfg.BoolOpt(

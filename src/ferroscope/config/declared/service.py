@@ -116,7 +116,18 @@ DATABASE: Final = (
 
 
 WORKER: Final = (
-    cfg.IntOpt("threads", default=0, min=0, help="Worker threads of one process; 0: the number of processors."),
+    cfg.IntOpt(
+        "threads",
+        default=0,
+        min=0,
+        help="Threads of one process that compute (hooks and rules on callbacks); 0: the number of processors.",
+    ),
+    cfg.IntOpt(
+        "bmc_slots",
+        default=0,
+        min=0,
+        help="How many requests of one process wait for BMCs at the same time; 0: 128 for each processor.",
+    ),
     cfg.FloatOpt("get_timeout", default=3.0, min=0.01, help="Seconds to wait for a request before asking again."),
     cfg.IntOpt("max_attempts", default=3, min=1, help="Deliveries of one request before its inspection fails."),
     cfg.StrOpt(

@@ -28,6 +28,7 @@ def build(
         Event.CONTINUE: run_hooks,
         Event.REAPPLY: run_hooks,
         Event.FINISH: finish.run,
+        Event.FAIL: abort.fail,
         Event.ABORT: abort.run,
         Event.TIMEOUT: timeout.run,
         Event.DELETE: delete.run,

@@ -1,7 +1,8 @@
 """Process what the ramdisk sent, or process stored data again: hooks and rules on copies, nothing else.
 
 Their changes, the plugin data and the new state are committed together by the loop, so a worker
-that is killed in here leaves nothing behind and the request is simply run again.
+that is killed in here leaves nothing behind and the request is simply run again. No BMC is asked
+here: who fails lets the loop ask for it (event ``fail``), for nothing that computes waits for a BMC.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from ferroscope.rules.engine import RuleSet
 from ferroscope.rules.errors import RuleFailedError
 from ferroscope.worker import out_of_band
 from ferroscope.worker.context import TaskContext
-from ferroscope.worker.power import power_off_quietly
 from ferroscope.worker.rules import RuleStep
 
 
@@ -43,7 +43,7 @@ class ProcessTask:
             inventory = json_bounds.decode(parts["inventory"])
             unprocessed = json_bounds.decode(parts.get("unprocessed", b"{}"))
         except json_bounds.TooManyContainersError as exc:
-            return self._fail(context, Fail(Reason.DATA_TOO_LARGE, f"the inspection data is not processed: {exc}"))
+            return Fail(Reason.DATA_TOO_LARGE, f"the inspection data is not processed: {exc}")
         from_bmc = out_of_band.stored(parts)
         if from_bmc is not None:
             unprocessed |= {
@@ -51,22 +51,18 @@ class ProcessTask:
                 out_of_band.HARDWARE: out_of_band.beside(inventory, from_bmc),
             }
         try:
-            plugin_data = self._pipeline.run(context, inventory, unprocessed, owned=True)
+            plugin_data = self._pipeline.run(context, inventory, unprocessed, owned=True, begins=context.begins)
+            context.begins("", "the rules")
             with _held_notes(context):
                 self._rules.apply(context, rules, inventory, plugin_data)
             context.parts["plugin_data"] = encode(plugin_data)
             context.learn(inventory, plugin_data)
         except HookError as exc:
-            return self._fail(context, Fail(exc.reason, str(exc)))
+            return Fail(exc.reason, str(exc))
         except RuleFailedError as exc:
-            return self._fail(context, Fail(exc.reason, exc.message))
+            return Fail(exc.reason, exc.message)
         context.note("processed", f"processed by the hooks {', '.join(self._pipeline.names)}")
         return Next(Event.FINISH)
-
-    def _fail(self, context: TaskContext, failure: Fail) -> Fail:
-        if context.request.event is Event.CONTINUE:
-            power_off_quietly(context)
-        return failure
 
     def _load(self, tx: Transaction, inspection: str, node: str) -> tuple[dict[Part, bytes], list[Port], RuleSet]:
         """Read all that hooks and rules work on, and the rules, at one moment."""

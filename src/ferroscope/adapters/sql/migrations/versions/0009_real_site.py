@@ -1,4 +1,7 @@
-"""What a site with slow BMCs, attackers and daily use needs to be known of nodes, inspections and requests."""
+"""What a site with slow BMCs, attackers and daily use needs to be known of nodes, inspections and requests.
+
+A process of the release before puts requests without a lane: they come in the one that may take longest.
+"""
 
 from __future__ import annotations
 
@@ -39,3 +42,11 @@ def upgrade() -> None:
     op.add_column("inspections", sa.Column("reapplies", sa.String(length=36), nullable=True))
     # Since when the attached registry has not had a node.
     op.add_column("nodes", sa.Column("orphaned_at", sa.Double()))
+    op.add_column("inspections", sa.Column("clock_since", sa.Double(), nullable=True))
+    op.create_index("ix_inspections_clock_since", "inspections", ["clock_since"])
+    op.add_column("requests", sa.Column("lane", sa.String(length=8), nullable=False, server_default="bmc"))
+    op.add_column("requests", sa.Column("priority", sa.Integer(), nullable=False, server_default="1"))
+    op.add_column("requests", sa.Column("bmc", sa.String(length=255), nullable=True))
+    op.add_column("requests", sa.Column("network", sa.String(length=64), nullable=True))
+    op.create_index("ix_requests_queue", "requests", ["holder", "lane", "priority", "id"])
+    op.drop_index("ix_requests_holder", table_name="requests")

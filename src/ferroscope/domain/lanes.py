@@ -1,0 +1,111 @@
+"""Which lane of a worker carries out a request, what goes first there, and whose BMC it needs. Pure.
+
+Computing and waiting for BMCs never share a thread: a callback must not wait behind a BMC that is slow.
+Everything here follows from the request's event and from its node's driver_info; no name is resolved.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from enum import StrEnum
+from functools import lru_cache
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from ferroscope.domain.states import COMMANDS, Event
+
+MAX_BMC: Final = 255
+
+
+class Lane(StrEnum):
+    """``compute`` has as many threads as there are processors, ``bmc`` many that wait for BMCs."""
+
+    COMPUTE = "compute"
+    BMC = "bmc"
+
+
+_COMPUTE: Final = frozenset({Event.CONTINUE, Event.REAPPLY, Event.DELETE})
+# They end what is under way, which makes room and lets machines be off: before anything new begins.
+ENDING: Final = frozenset({Event.FINISH, Event.FAIL, Event.ABORT, Event.TIMEOUT})
+# An operator's end of an inspection need not wait for its own start to come off the queue first.
+OVERTAKING: Final = frozenset({Event.ABORT, Event.DELETE})
+
+
+def lane_of(event: str) -> Lane:
+    """Return the lane of an event; whatever another release calls its events, they may need a BMC."""
+    return Lane.COMPUTE if event in _COMPUTE else Lane.BMC
+
+
+def priority_of(event: str) -> int:
+    """Return the place of an event in its lane: what has the lowest one is claimed first."""
+    if event in ENDING or event in _COMPUTE:
+        return 0
+    return 1 if event in COMMANDS else 2
+
+
+class BmcAddress(msgspec.Struct, frozen=True):
+    """A BMC as one thing that answers one command after the other, and the address range that it is in.
+
+    ``network`` is the /24 or the /64; None of a host name, and of loopback, which is a tunnel's or a simulator's.
+    """
+
+    bmc: str
+    network: str | None
+
+
+def bmc_of(driver: str, driver_info: dict[str, object]) -> BmcAddress | None:
+    """Return where the node's BMC is; None where driver_info does not say.
+
+    The driver's own ``*_address`` counts, else the first one. A simulator has a BMC for each of its machines.
+    """
+    key = f"{driver}_address"
+    if not _is_text(driver_info.get(key)):
+        keys = sorted(name for name, value in driver_info.items() if name.endswith("_address") and _is_text(value))
+        if not keys:
+            return None
+        key = keys[0]
+    prefix = key.removesuffix("_address")
+    port, machine = driver_info.get(f"{prefix}_port"), driver_info.get("sim_node") if prefix == "sim" else None
+    found = _parsed(str(driver_info[key]), str(port) if isinstance(port, int | str) else "")
+    if machine is None:
+        return found
+    return msgspec.structs.replace(found, bmc=f"{found.bmc} {machine}"[:MAX_BMC])
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and bool(value)
+
+
+@lru_cache(maxsize=16384)
+def _parsed(text: str, port: str) -> BmcAddress:
+    host = text.strip().lower()
+    try:
+        address = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        try:
+            parts = urlsplit(host if "//" in host else f"//{host}")
+            host, port = parts.hostname or host, str(parts.port or port)
+        except ValueError:  # the driver will say what is wrong with it
+            return BmcAddress(host[:MAX_BMC], None)
+        try:
+            address = ipaddress.ip_address(host)
+        except ValueError:
+            return BmcAddress(_joined(host.rstrip("."), port), None)
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return BmcAddress(
+        _joined(f"[{address}]" if address.version == 6 and port else str(address), port), _network(address)
+    )
+
+
+def _joined(host: str, port: str) -> str:
+    return (f"{host}:{port}" if port else host)[:MAX_BMC]
+
+
+def _network(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str | None:
+    if address.is_loopback or address.is_unspecified:
+        return None
+    length = 24 if address.version == 4 else 64
+    return str(ipaddress.ip_network(f"{str(address).partition('%')[0]}/{length}", strict=False))
