@@ -64,7 +64,7 @@ fuzz: setup servers ## Send a million mutilated callbacks to a service of its ow
 compare: setup ## Run the golden corpus through the hooks of the published Ironic, and explain each difference
 	@.venv/bin/python tools/compare_with_ironic.py
 
-demo: setup ## Inspect a simulated fleet of 50, and lose a worker half way
+demo: setup ## Inspect a simulated fleet of 50, and lose a worker at work
 	@.venv/bin/ferroscope demo
 
 demo-pxe: setup pxe ## Boot two virtual machines through the open one of three PXE gates, and lose that gate (needs root)

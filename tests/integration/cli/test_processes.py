@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from ferroscope.cli.demo.command import GO_ON, called
 from ferroscope.cli.exits import Exit
 from tests.integration.cli.console import Shell
 from tests.support.processes import free_port, until
@@ -26,16 +28,15 @@ FERROSCOPE = [sys.executable, "-m", "ferroscope"]
 class Program:
     """``ferroscope`` with ``arguments``, killed at the end whatever happened."""
 
-    def __init__(self, directory: Path, *arguments: str) -> None:
+    def __init__(self, directory: Path, *arguments: str, **environment: str) -> None:
         self.out, self.err = directory / "out", directory / "err"
-        environment = {**os.environ, "TMPDIR": str(directory)}
         with self.out.open("wb") as out, self.err.open("wb") as err:
             self.process = subprocess.Popen(
                 [*FERROSCOPE, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
-                env=environment,
+                env={**os.environ, "TMPDIR": str(directory), **environment},
                 cwd=directory,
             )
 
@@ -57,9 +58,9 @@ def programs(tmp_path: Path) -> Iterator[list[Program]]:
         program.process.wait()
 
 
-def start(programs: list[Program], directory: Path, *arguments: str) -> Program:
+def start(programs: list[Program], directory: Path, *arguments: str, **environment: str) -> Program:
     directory.mkdir(exist_ok=True)
-    programs.append(Program(directory, *arguments))
+    programs.append(Program(directory, *arguments, **environment))
     return programs[-1]
 
 
@@ -75,6 +76,36 @@ def test_the_simulator_enrols_its_fleet_and_counts(running: Shell, programs: lis
     assert sim.process.wait(10) == 0
     counted = json.loads(sim.out.read_text())
     assert (counted["pxe_boots"], counted["callbacks_accepted"]) == (2, 2)
+
+
+def test_a_second_simulator_leaves_the_machines_of_the_first_one_alone(
+    running: Shell, programs: list[Program], tmp_path: Path
+) -> None:
+    def fleet(nodes: int) -> Program:
+        arguments = ("--nodes", str(nodes), "--first", "951", "--port", "0", "--boot-delay", "0.2")
+        return start(programs, tmp_path / str(nodes), "sim", "--api", running.url, "--enroll", *arguments)
+
+    first = fleet(2)
+    assert until(lambda: first.said("enrolled: 2 new"), seconds=20), first.err.read_text()
+    second = fleet(3)
+    assert until(lambda: second.said("enrolled: 1 new, 0 were there already, 2 failed"), seconds=20)
+    running("inspect", "sim-0951", "sim-0952", "sim-0953", "--wait", "--timeout", "20", check=0)
+    running("node", "delete", "sim-0951", "sim-0952", "sim-0953", check=0)
+
+
+def test_a_simulator_takes_a_free_port_where_the_usual_one_is_in_use() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        usual = taken.getsockname()[1]
+        program = f"import ferroscope.cli.sim as cli; cli._PORT = {usual}; cli.sim(['--nodes', '1'])"
+        with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            said = process.stdout.readline() + process.stdout.readline()
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(10) == 0
+    assert f"port {usual} is in use" in said
+    found = re.search(r"1 machines at 127\.0\.0\.1:(\d+)", said)
+    assert found is not None
+    assert int(found[1]) != usual
 
 
 def test_a_simulator_whose_port_is_taken_says_so(running: Shell) -> None:
@@ -108,6 +139,56 @@ def test_the_demo_shows_what_the_killed_worker_held_and_leaves_nothing(programs:
     assert "ferroscope inspect --all --watch" in said
     assert demo.err.read_text() == ""
     assert sorted(path.name for path in tmp_path.iterdir()) == ["err", "out"]
+
+
+@pytest.mark.parametrize("nodes", [1, 5])
+def test_the_demo_kills_a_worker_at_work_in_a_small_fleet_too(
+    programs: list[Program], tmp_path: Path, nodes: int
+) -> None:
+    demo = start(programs, tmp_path, "demo", "--nodes", str(nodes))
+    assert demo.process.wait(60) == 0, demo.out.read_text() + demo.err.read_text()
+    assert re.search(
+        rf"SIGKILL to worker-\d \(pid \d+\) with 0 of {nodes} done. It held \d+ request", demo.out.read_text()
+    )
+    assert demo.said(f"{nodes} boots for {nodes} inspections.")
+
+
+def test_the_commands_to_go_on_with_work_as_they_are_printed(programs: list[Program], tmp_path: Path) -> None:
+    """Only the ports and the place of the database are the test's."""
+    lines = GO_ON.format(ferroscope="ferroscope").splitlines()
+    serve, sim, *commands = [line.split()[1:] for line in lines if line.startswith("    ferroscope ")]
+    port = str(free_port())
+    settings = {
+        "OS_API__BARE_METAL_PORT": port,
+        "OS_API__INTROSPECTION_PORT": str(free_port()),
+        "OS_DATABASE__CONNECTION": f"sqlite:///{tmp_path}/f.db",
+        "OS_DRIVERS__COMMAND_TIMEOUT": "0.5",
+        "FERROSCOPE_URL": f"http://127.0.0.1:{port}",
+    }
+    fleet = start(programs, tmp_path / "sim", *sim, "--port", "0", "--boot-delay", "0.2", **settings)
+    start(programs, tmp_path / "all", *serve, **settings)
+    assert until(lambda: fleet.said("enrolled: 50 new"), seconds=60), fleet.err.read_text()
+    assert "Retrying" not in fleet.err.read_text()
+    for number, command in enumerate(commands):
+        program = start(programs, tmp_path / str(number), *command, **settings)
+        if command[0] == "sim":
+            assert until(lambda program=program: program.said("enrolled: 2 new"), seconds=20), program.err.read_text()
+            continue
+        bad = "sim-power-fail-2" in command
+        assert program.process.wait(90) == (Exit.FAILURE if bad else 0), program.err.read_text()
+    assert program.said("bmc-unreachable")
+    assert program.said("bmc-refused")
+
+
+def test_the_program_is_named_as_it_can_be_started_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ours = tmp_path / "ferroscope"
+    ours.write_text("#!/bin/sh\n")
+    ours.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert called(str(ours)) == "ferroscope"
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert called(".venv/bin/ferroscope") == ".venv/bin/ferroscope"
+    assert called("/usr/lib/ferroscope/__main__.py").endswith(" -m ferroscope")
 
 
 def test_a_demo_that_fails_says_why_and_keeps_its_logs(programs: list[Program], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import signal
 import sys
@@ -15,29 +16,35 @@ import click
 
 from ferroscope.cli.exits import Exit, Failure
 
-_GO_ON: Final = """
+GO_ON: Final = """
 Go on with a service that stays:
 
-    ferroscope all --simulator                  # api, worker and periodic tasks in one process, on SQLite
-    ferroscope sim --nodes 50 --enroll          # in another terminal: a fleet to play with
-    ferroscope inspect --all --watch            # in a third one
-    ferroscope status
-    ferroscope node list
-    ferroscope node inventory sim-0001 -o json
-    ferroscope node timeline sim-0001
-    ferroscope sim --special sim-timeout-1 --special sim-power-fail-2 --enroll    # machines that fail
+    # api, worker and periodic tasks in one process, on SQLite
+    {ferroscope} all --simulator
+    # in a second terminal: a fleet to play with
+    {ferroscope} sim --nodes 50 --enroll
+    # in a third one
+    {ferroscope} inspect --all --watch
+    {ferroscope} status
+    {ferroscope} node list
+    {ferroscope} node inventory sim-0001 -o json
+    {ferroscope} node timeline sim-0001
+    # in a fourth one: machines that fail
+    {ferroscope} sim --special sim-bmc-dead-1 --special sim-power-fail-2 --enroll
+    # and in the third one again
+    {ferroscope} inspect sim-bmc-dead-1 sim-power-fail-2 --watch
 
-Your own machine: ferroscope node create NAME --port MAC, boot ironic-python-agent on it with
-ipa-inspection-callback-url=http://HOST:6385/v1/continue_inspection, and: ferroscope inspect NAME --watch
+Your own machines: see {ferroscope} node create --help. Their ramdisks have to reach the api: set [api] host,
+and boot them with ipa-inspection-callback-url=http://HOST:6385/v1/continue_inspection
 """
 
 
 @click.command()
-@click.option("--nodes", type=click.IntRange(2, 500), default=50, show_default=True, help="How many machines.")
+@click.option("--nodes", type=click.IntRange(1, 500), default=50, show_default=True, help="How many machines.")
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same machines.")
 @click.option("--stay", is_flag=True, help="Leave the service running afterwards, until Ctrl-C.")
 def demo(nodes: int, seed: int, stay: bool) -> None:
-    """Show the service at work: inspect a simulated fleet, and kill a worker half way.
+    """Show the service at work: inspect a simulated fleet, and kill a worker at work.
 
     Starts the service on SQLite in a temporary directory, with an api process and two worker processes,
     and removes everything at its end.
@@ -73,7 +80,17 @@ def demo(nodes: int, seed: int, stay: bool) -> None:
     screen.print(
         f"\nDone in {time.monotonic() - began:.1f} s; the service is stopped, its files are removed.", style="bold"
     )
-    click.echo(_GO_ON, nl=False)
+    click.echo(GO_ON.format(ferroscope=called(sys.argv[0])), nl=False)
+
+
+def called(argv0: str) -> str:
+    """Return how to start this program once more from where it was started: its name alone only where that finds it."""
+    found = shutil.which("ferroscope")
+    if Path(argv0).name == "__main__.py":
+        return f"{shlex.quote(sys.executable)} -m ferroscope"
+    if found is not None and Path(found).resolve() == Path(argv0).resolve():
+        return "ferroscope"
+    return shlex.quote(argv0)
 
 
 def _stay(url: str) -> None:

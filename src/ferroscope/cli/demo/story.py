@@ -10,7 +10,7 @@ import msgspec
 
 from ferroscope.cli.client import Api, Json, node_path
 from ferroscope.cli.demo.stage import MEMBER_TTL, Player, Stage
-from ferroscope.cli.demo.victim import Held, Killing, kill_one
+from ferroscope.cli.demo.victim import Held, Killer, Killing
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.node import summary, timeline
 from ferroscope.cli.output import table
@@ -89,7 +89,7 @@ class Story:
 
     def _enrol(self, fleet: FleetThread) -> list[Target]:
         count = self._settings.nodes
-        self._head(f"The fleet: {count} simulated machines, each with a BMC, NICs, disks and a ramdisk")
+        self._head(f"The fleet: {_count(count, 'simulated machine')}, each with a BMC, NICs, disks and a ramdisk")
         try:
             done = enroll(roster(self._settings), api_url=self._stage.url, sim_address=fleet.bmcs)
         except BareMetalError as exc:
@@ -102,22 +102,20 @@ class Story:
         return [Target(node["uuid"], node["name"]) for node in nodes]
 
     def _inspect(self, targets: list[Target], workers: tuple[Player, ...]) -> Watch:
-        self._head(f"The inspections: all {len(targets)} at once, and half way a worker is killed")
+        self._head(f"The inspections: {_count(len(targets), 'machine')} at once, and a worker is killed at work")
         watch = Watch(self._api, targets)
         timeout = _SECONDS + _SECONDS_A_NODE * len(targets)
-        with display() as shown:
-            follow(watch, shown, timeout=timeout, also=lambda: self._act(watch, workers, shown))
+        with Killer(workers, self._stage.database, len(targets)) as killer, display() as shown:
+            follow(watch, shown, timeout=timeout, also=lambda: self._tell(watch, killer, shown))
         return watch
 
-    def _act(self, watch: Watch, workers: tuple[Player, ...], shown: Display) -> None:
+    def _tell(self, watch: Watch, killer: Killer, shown: Display) -> None:
         self._stage.check()
-        if self._killing is not None or len(watch.ended) * 2 < watch.total:
+        if self._killing is not None or killer.killing is None:
             return
-        self._killing = killing = kill_one(workers, self._stage.database)
-        if killing is None:
-            return
+        self._killing = killing = killer.killing
         shown.say(
-            f"SIGKILL to {killing.worker} (pid {killing.pid}) with {len(watch.ended)} of {watch.total} done. "
+            f"SIGKILL to {killing.worker} (pid {killing.pid}) with {killing.done} of {watch.total} done. "
             f"It held {_count(len(killing.held), 'request')}:",
             style="bold yellow",
         )
@@ -132,7 +130,7 @@ class Story:
         if bad:
             raise Failure(f"{len(bad)} of {watch.total} did not finish, for example {bad[0].node}: {bad[0].error}")
         if self._killing is None:
-            raise Failure("no worker held a request from half way on, so that none could be killed at work")
+            raise Failure("no worker held a request when one was to be killed; run the demo again")
         self._say(f"All {watch.total} finished.", style="bold green")
         return self._killing
 
