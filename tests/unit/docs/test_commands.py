@@ -90,7 +90,7 @@ def test_a_command_or_an_option_that_does_not_exist_is_found() -> None:
 
 def test_the_readme_begins_with_commands_that_make_knows() -> None:
     first = next(block for block in page("README.md").blocks if block.language == "console")
-    assert list(typed(first)) == ["make demo", "make test"]
+    assert list(typed(first)) == ["make demo"]
 
 
 @pytest.mark.parametrize(("name", "line"), [*_typed("make"), *_mentioned("make")])
