@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
 import pytest
 
 from ferroscope.domain.lease import Lease
 from ferroscope.domain.model import Member
 from ferroscope.ports.errors import LeaseHeldError, LeaseLostError
 from ferroscope.ports.store import Store
-from tests.conformance.conftest import Adapter
+from tests.conformance.conftest import Adapter, Open
 
 LONG = 1000.0
 # Expired as soon as it was acquired, by the database's own clock.
@@ -110,3 +115,63 @@ def test_what_a_member_held_is_free_when_it_leaves(store: Store) -> None:
     assert acquire(store, "m3").epoch == 2
     with pytest.raises(LeaseHeldError):
         acquire(store, "m3", name="other")
+
+
+def test_a_name_is_forgotten_only_while_nobody_holds_it_and_its_epochs_never_come_back(store: Store) -> None:
+    for _ in range(3):
+        lease = acquire(store)
+        assert not store.write(lambda tx, lease=lease: tx.leases.forget(lease))  # type: ignore[misc]
+        store.write(lambda tx, lease=lease: tx.leases.release(lease))  # type: ignore[misc]
+    old = msgspec.structs.replace(lease, epoch=2)
+    assert not store.write(lambda tx: tx.leases.forget(old)), "that was another epoch"
+    assert store.write(lambda tx: tx.leases.forget(lease))
+    assert store.read(lambda tx: tx.leases.list()) == []
+    with pytest.raises(LeaseLostError):
+        store.write(lambda tx: tx.leases.renew(lease, LONG))
+    with pytest.raises(LeaseLostError):
+        store.write(lambda tx: tx.leases.hold(lease))
+    assert acquire(store).epoch == 4
+    assert acquire(store, name="another").epoch == 4
+
+
+def test_an_expired_name_is_forgotten_and_its_holder_finds_out(store: Store) -> None:
+    lease = acquire(store, duration=NO_TIME)
+    assert store.write(lambda tx: tx.leases.forget(lease))
+    with pytest.raises(LeaseLostError):
+        store.write(lambda tx: tx.leases.renew(lease, LONG))
+
+
+def test_unused_names_are_those_that_nobody_held_for_so_long_oldest_first(store: Store) -> None:
+    for name, duration in (("b", -500.0), ("a", -900.0), ("held", LONG), ("new", -1.0)):
+        acquire(store, name=name, duration=duration)
+    assert [lease.name for lease in store.read(lambda tx: tx.leases.unused(100.0, 10))] == ["a", "b"]
+    assert [lease.name for lease in store.read(lambda tx: tx.leases.unused(100.0, 1))] == ["a"]
+
+
+def test_a_brief_list_has_no_data_and_says_where_names_come_from(store: Store) -> None:
+    store.write(lambda tx: tx.leases.acquire("x", "me", LONG, data="much", source="192.0.2.7"))
+    (full,) = store.read(lambda tx: tx.leases.list())
+    (brief,) = store.read(lambda tx: tx.leases.list(brief=True))
+    assert (full.data, brief.data) == ("much", "")
+    assert full.source == brief.source == "192.0.2.7"
+
+
+def test_a_name_that_is_made_while_it_is_forgotten_begins_above_it(open_adapter: Open) -> None:
+    """Many who make and forget one name at once: its epochs only grow."""
+    adapters = [open_adapter() for _ in range(3)]
+    seen: list[int] = []
+    lock = threading.Lock()
+
+    def work(adapter: Adapter) -> None:
+        for _ in range(15):
+            with contextlib.suppress(LeaseHeldError, LeaseLostError):
+                lease = adapter.write(lambda tx: tx.leases.acquire("office", "me", LONG))
+                with lock:  # while it is held nobody else can have one
+                    seen.append(lease.epoch)
+                adapter.write(lambda tx, lease=lease: tx.leases.release(lease))  # type: ignore[misc]
+                adapter.write(lambda tx, lease=lease: tx.leases.forget(lease))  # type: ignore[misc]
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(work, adapters))
+    assert seen
+    assert seen == sorted(set(seen))

@@ -15,6 +15,10 @@ from ferroscope.api.scalars import shown
 
 MAX_DURATION: Final = 86400
 MAX_NAMES: Final = 1000
+MAX_NAMES_PER_SOURCE: Final = 250
+# A name that nobody has held for so long goes where room is needed, and one for so long in any case.
+IDLE: Final = 3600.0
+FORGOTTEN: Final = 7 * 86400.0
 
 _MAX_NAME: Final = 200
 _NAME: Final = re.compile(r"[A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*\Z", re.ASCII)

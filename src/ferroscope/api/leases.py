@@ -8,12 +8,12 @@ Source: the proposal for leases of highly available components in Kubernetes.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ferroscope.api import errors, lease_input
+from ferroscope.api import callers, errors, lease_input
 from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.lease_input import Acquisition, LeaseListQuery, Release, ReleaseQuery, Renewal
@@ -21,6 +21,10 @@ from ferroscope.api.times import iso_exact
 from ferroscope.domain.lease import Lease
 from ferroscope.ports.errors import LeaseHeldError, LeaseLostError
 from ferroscope.ports.store import Transaction
+
+# Names that go at once, and our own among those that are looked at, which never go.
+_FORGET: Final = 100
+_OWN: Final = 32
 
 
 class LeaseView(msgspec.Struct, frozen=True):
@@ -73,10 +77,13 @@ def acquire_lease(context: ApiContext, call: Call[NoQuery, Acquisition]) -> Repl
     """Take a lease that is free or has expired; 409 with its holder where somebody has it."""
     name, asked = lease_input.foreign(lease_input.name_of(call.path)), call.body
 
+    source = callers.group(call.source)
+
     def work(tx: Transaction) -> Lease:
-        lease = tx.leases.acquire(name, asked.holder, asked.duration, data=asked.data)
-        if lease.epoch == 1:
-            _bound(tx)
+        new = not any(lease.name == name for lease in tx.leases.list(name, brief=True))
+        lease = tx.leases.acquire(name, asked.holder, asked.duration, data=asked.data, source=source)
+        if new:
+            _bound(tx, source)
         return lease
 
     try:
@@ -120,6 +127,15 @@ def release_lease(context: ApiContext, call: Call[ReleaseQuery, Release | None])
     return Reply(204)
 
 
+def forget_lease(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """Delete the name of a lease that nobody holds; 409 where somebody does. Its epochs are not given out again."""
+    name = lease_input.foreign(lease_input.name_of(call.path))
+    if not context.store.write(lambda tx: tx.leases.forget(_stored(tx, name))):
+        return _refused(context, name, f"{name} is held, and only what is free can be deleted")
+    context.log.info("lease name deleted", name=name, source=call.source)
+    return Reply(204)
+
+
 def view(lease: Lease, *, told: bool = False) -> LeaseView:
     """Return the lease as callers see it; ``told``: with its term."""
     return LeaseView(
@@ -144,14 +160,34 @@ def _stored(tx: Transaction, name: str) -> Lease:
     raise errors.MissingError(f"Nobody has ever taken the lease {name}; POST to it to be the first.")
 
 
-def _bound(tx: Transaction) -> None:
-    """Refuse one name too many: names are kept for ever, because an epoch must never go back."""
-    foreign = sum(not lease_input.is_own(lease.name) for lease in tx.leases.list())
-    if foreign > lease_input.MAX_NAMES:
+def _bound(tx: Transaction, source: str) -> None:
+    """Refuse one name too many, of all and of this source; names that were not used for long make room first."""
+    _make_room(tx, lease_input.FORGOTTEN, _FORGET)
+    foreign = _foreign(tx)
+    if len(foreign) > lease_input.MAX_NAMES and _make_room(tx, lease_input.IDLE, 1):
+        foreign = _foreign(tx)
+    if len(foreign) > lease_input.MAX_NAMES:
         raise errors.ForbiddenError(
-            f"There are {lease_input.MAX_NAMES} leases already, and no more are kept: use one of those names. "
+            f"There are {lease_input.MAX_NAMES} leases already, and no more are kept: use one of those names, or "
+            "delete one that nobody needs: DELETE /v1/lease_names/NAME. "
             "A lease is for an office that is taken again and again, not for a single task."
         )
+    mine = sum(lease.source == source for lease in foreign) if source else 0
+    if mine > lease_input.MAX_NAMES_PER_SOURCE:
+        raise errors.ForbiddenError(
+            f"{source} has {lease_input.MAX_NAMES_PER_SOURCE} leases already, and no more are kept for one address: "
+            "use one of those names, or delete one that nobody needs: DELETE /v1/lease_names/NAME."
+        )
+
+
+def _foreign(tx: Transaction) -> list[Lease]:
+    return [lease for lease in tx.leases.list(brief=True) if not lease_input.is_own(lease.name)]
+
+
+def _make_room(tx: Transaction, seconds: float, names: int) -> int:
+    """Forget names that nobody has held for so long; return how many went. Epochs that they had are not used again."""
+    unused = (lease for lease in tx.leases.unused(seconds, names + _OWN) if not lease_input.is_own(lease.name))
+    return sum(tx.leases.forget(lease) for lease in list(unused)[:names])
 
 
 def _refused(context: ApiContext, name: str, why: str) -> Reply:

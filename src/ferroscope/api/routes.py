@@ -84,6 +84,8 @@ ROUTES: Final[tuple[Route, ...]] = (
              conflict=leases.LeaseConflict),
     _service(f"DELETE {_LEASE}", leases.release_lease, "ferroscope:lease:hold", 204,
              conflict=leases.LeaseConflict),
+    _service("DELETE /v1/lease_names/{name:path}", leases.forget_lease, "ferroscope:lease:forget", 204,
+             conflict=leases.LeaseConflict),
 
     _bare_metal("GET /v1/search", searching.search, "ferroscope:search", 200, searching.SearchResult),
 

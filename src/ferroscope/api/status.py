@@ -15,6 +15,7 @@ import msgspec
 from ferroscope import __version__
 from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
+from ferroscope.api.lease_input import is_own
 from ferroscope.api.leases import LeaseView, view
 from ferroscope.api.times import iso_exact
 from ferroscope.config.settings import NO_MACHINE
@@ -66,7 +67,8 @@ class QueueView(msgspec.Struct, frozen=True):
 class StatusView(msgspec.Struct, frozen=True):
     """``problems``: each with a code, what it is and what to do; none of verdict ``wrong`` where all is well.
 
-    Members that died and have a successor are left out.
+    Members that died and have a successor are left out. ``leases`` are Ferroscope's own, and a few of others, without
+    their data; ``leases_total`` counts all.
     """
 
     at: str | None
@@ -75,6 +77,7 @@ class StatusView(msgspec.Struct, frozen=True):
     database: DatabaseView
     members: list[MemberView]
     leases: list[LeaseView]
+    leases_total: int
     gates: list[GateView]
     queue: list[QueueView]
     nodes: dict[str, int]
@@ -97,6 +100,7 @@ class GateView(msgspec.Struct, frozen=True):
     backends: list[str]
 
 
+_FOREIGN_LEASES: Final = 50
 _INBOX: Final = Query(filters={"inbox": True}, limit=1)
 _ORPHANS: Final = Query(before={"orphaned_at": 1e15}, limit=1)
 
@@ -124,7 +128,7 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
             now=tx.now,
             skew=skew,
             members=tx.members.list(),
-            leases=tx.leases.list(),
+            leases=_leases(tx),
             backlog=tx.figures.backlog(),
             nodes=tx.figures.nodes(),
             inbox=context.settings.auto_discovery.enabled and bool(tx.nodes.list(_INBOX)),
@@ -148,7 +152,8 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
             version=__version__,
             database=DatabaseView(facts.kind, facts.schema, facts.schema_needed, round(seen.skew, 4)),
             members=[_member(member, seen.now) for member in shown],
-            leases=[_lease(lease, names) for lease in seen.leases],
+            leases=[_lease(lease, names) for lease in _shown(seen.leases)],
+            leases_total=len(seen.leases),
             gates=[_gate(lease, names) for lease in seen.leases if lease.name.startswith(LEASE_PREFIX)],
             queue=[_queue(row, seen.now) for row in seen.backlog],
             nodes=dict(counts),
@@ -178,6 +183,19 @@ def problems(seen: Seen, process: str) -> list[Finding]:
     if seen.unreached:
         found.append(finding.API_ON_LOOPBACK)
     return found
+
+
+def _leases(tx: Transaction) -> list[Lease]:
+    """Return all leases; only those of PXE gates with their data, for the others may hold a great deal."""
+    gates = {lease.name: lease for lease in tx.leases.list(LEASE_PREFIX)}
+    return [gates.get(lease.name, lease) for lease in tx.leases.list(brief=True)]
+
+
+def _shown(leases: Sequence[Lease]) -> list[Lease]:
+    """Return our own leases and some of others: who leads here is the question."""
+    foreign = [lease.name for lease in sorted(leases, key=lambda one: not one.held) if not is_own(lease.name)]
+    left_out = set(foreign[_FOREIGN_LEASES:])
+    return [lease for lease in leases if lease.name not in left_out]
 
 
 def _member(member: Member, now: float) -> MemberView:

@@ -13,7 +13,8 @@ class Lease(msgspec.Struct, kw_only=True, frozen=True):
     """``epoch`` grows by one with every new holder; ``term`` is random for every acquisition.
 
     ``holder`` is None, and ``remaining`` 0, where the lease is free. ``remaining`` is in seconds,
-    by the database's clock when it was read. ``data`` is whatever the holder wants to be known.
+    by the database's clock when it was read. ``data`` is whatever the holder wants to be known; ``source``
+    is from where somebody took it by the API.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Lease(msgspec.Struct, kw_only=True, frozen=True):
     expires_at: float
     remaining: float = 0.0
     data: str = ""
+    source: str | None = None
 
     @property
     def held(self) -> bool:

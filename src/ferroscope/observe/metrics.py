@@ -220,7 +220,7 @@ def _members(members: list[Member], now: float) -> Metric:
 def _leases(tx: Transaction) -> list[Metric]:
     held, epoch = _gauge("ferroscope_lease_held"), _gauge("ferroscope_lease_epoch")
     remaining = _gauge("ferroscope_lease_remaining_seconds")
-    for lease in tx.leases.list():
+    for lease in tx.leases.list(brief=True):
         held.add_metric((lease.name,), lease.held)
         epoch.add_metric((lease.name,), lease.epoch)
         remaining.add_metric((lease.name,), lease.remaining)

@@ -12,8 +12,10 @@ from ferroscope.domain.model import Member
 class Leases(Protocol):
     """Named rights of one holder at a time; time is the database's."""
 
-    def acquire(self, name: str, holder: str, duration: float, *, data: str = "") -> Lease:
+    def acquire(self, name: str, holder: str, duration: float, *, data: str = "", source: str = "") -> Lease:
         """Take the lease where it is free or expired: a new epoch, a new term.
+
+        The first epoch of a name is greater than any of a name that was forgotten, so none ever goes back.
 
         ``LeaseHeldError`` where somebody, the same holder too, has it.
         """
@@ -33,8 +35,14 @@ class Leases(Protocol):
         It *writes* the lease's row; a leader's transaction begins with this. ``LeaseLostError``.
         """
 
-    def list(self, prefix: str = "") -> Sequence[Lease]:
-        """Return the leases whose name begins with ``prefix``, free ones too, by name."""
+    def list(self, prefix: str = "", *, brief: bool = False) -> Sequence[Lease]:
+        """Return the leases whose name begins with ``prefix``, free ones too, by name; ``brief``: without data."""
+
+    def forget(self, lease: Lease) -> bool:
+        """Delete this lease if it is free, or expired, in this epoch still; whether it was."""
+
+    def unused(self, seconds: float, limit: int) -> Sequence[Lease]:
+        """Return leases that nobody has held for so long, in brief, those not used for longest first."""
 
 
 class Members(Protocol):

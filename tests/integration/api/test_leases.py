@@ -11,6 +11,7 @@ import pytest
 from ferroscope.api import lease_input
 from ferroscope.config.settings import LeaseSettings
 from ferroscope.election import Candidate
+from ferroscope.ports.store import Transaction
 from ferroscope.runtime.clock import SystemClock
 from tests.integration.api.service import Client, Service, fault
 
@@ -188,3 +189,49 @@ def test_names_are_bounded_in_number(service: Service, monkeypatch: pytest.Monke
     assert client.get("/v1/leases/c").status_code == 404
     assert client.delete(f"/v1/leases/b?epoch=1&term={lease['term']}").status_code == 204
     assert _take(client, "/v1/leases/b")["epoch"] == 2
+
+
+def test_an_operator_deletes_a_name_and_its_epochs_do_not_come_back(everywhere: Service) -> None:
+    client, name = everywhere.bare_metal, "/v1/lease_names/backup/nightly"
+    lease = _take(client)
+    refused = client.delete(name)
+    assert (refused.status_code, refused.json["lease"]["holder"]) == (409, "me")
+    assert client.delete(f"{NAME}?epoch=1&term={lease['term']}").status_code == 204
+    assert client.delete(name).status_code == 204
+    assert client.get(NAME).status_code == 404
+    assert client.delete(name).status_code == 404
+    assert _take(client)["epoch"] == 2
+    assert client.delete("/v1/lease_names/periodic/timeouts").status_code == 403
+
+
+def test_one_source_cannot_use_up_the_names_and_unused_ones_make_room(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease_input, "MAX_NAMES", 6)
+    monkeypatch.setattr(lease_input, "MAX_NAMES_PER_SOURCE", 4)
+    client = service.bare_metal
+
+    def take(name: str, source: str, duration: float = 60) -> int:
+        body = {"holder": "x", "duration": duration, "data": "x" * 4096}
+        return int(client.post(f"/v1/leases/{name}", body, remote_addr=source).status_code)
+
+    assert [take(f"atk/{n}", "192.0.2.66") for n in range(6)] == [201] * 4 + [403] * 2
+    assert [take(f"prod/{n}", "192.0.2.7") for n in range(3)] == [201, 201, 403]
+    monkeypatch.setattr(lease_input, "IDLE", -100.0)  # those taken for 60 s were not used for so long
+    assert take("prod/2", "192.0.2.7") == 403, "they are held"
+    held = service.store.read(lambda tx: tx.leases.list("atk/"))[0]
+    service.store.write(lambda tx: tx.leases.release(held))
+    assert take("prod/2", "192.0.2.7") == 201
+    assert client.get(f"/v1/leases/{held.name}").status_code == 404
+
+
+def test_the_status_has_no_data_of_others_and_stays_small(service: Service) -> None:
+    def fill(tx: Transaction) -> None:
+        for number in range(400):
+            tx.leases.acquire(f"atk/{number}", "x", 60, data="x" * 4096)
+
+    service.store.write(fill)
+    answer = service.bare_metal.get("/v1/status")
+    assert len(answer.content) < 40_000
+    assert answer.json["leases_total"] == 400
+    assert len(answer.json["leases"]) == 50

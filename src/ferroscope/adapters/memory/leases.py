@@ -20,20 +20,21 @@ class MemoryLeases:
         self._identifier = identifier
         self.released = False
 
-    def acquire(self, name: str, holder: str, duration: float, *, data: str = "") -> Lease:
+    def acquire(self, name: str, holder: str, duration: float, *, data: str = "", source: str = "") -> Lease:
         present = self._rows.leases.get(name)
         if present is not None and present.holder is not None and present.expires_at > self._now:
             raise LeaseHeldError(self._seen(present))
         lease = Lease(
             name=name,
             holder=holder,
-            epoch=present.epoch + 1 if present else 1,
+            epoch=(present.epoch if present else self._rows.lease_floor.get(0) or 0) + 1,
             term=self._identifier(),
             duration=duration,
             acquired_at=self._now,
             renewed_at=self._now,
             expires_at=self._now + duration,
             data=data,
+            source=source or None,
         )
         return self._put(lease)
 
@@ -55,9 +56,22 @@ class MemoryLeases:
     def hold(self, lease: Lease) -> None:
         self._put(self._mine(lease))
 
-    def list(self, prefix: str = "") -> Sequence[Lease]:
+    def list(self, prefix: str = "", *, brief: bool = False) -> Sequence[Lease]:
         found = [lease for lease in self._rows.leases.values() if lease.name.startswith(prefix)]
-        return [self._seen(lease) for lease in sorted(found, key=lambda lease: lease.name)]
+        seen = [self._seen(lease) for lease in sorted(found, key=lambda lease: lease.name)]
+        return [msgspec.structs.replace(lease, data="") for lease in seen] if brief else seen
+
+    def unused(self, seconds: float, limit: int) -> Sequence[Lease]:
+        free = [lease for lease in self.list(brief=True) if lease.expires_at < self._now - seconds]
+        return sorted(free, key=lambda lease: lease.expires_at)[:limit]
+
+    def forget(self, lease: Lease) -> bool:
+        present = self._rows.leases.get(lease.name)
+        if present is None or present.epoch != lease.epoch or self._seen(present).held:
+            return False
+        self._rows.lease_floor.put(0, max(present.epoch, self._rows.lease_floor.get(0) or 0))
+        self._rows.leases.drop(lease.name)
+        return True
 
     def free(self, holder: str) -> None:
         """Free whatever ``holder`` has."""

@@ -54,6 +54,7 @@ class Rows:
         self.bmc_addresses: Index[str, str] = Index(log)
         self.nodes_of_bmc: Index[str, str] = Index(log)
         self.leases: Table[str, Lease] = Table(log)
+        self.lease_floor: Table[int, int] = Table(log)
         self.members: Table[str, Member] = Table(log)
         self.rules: Table[str, Rule] = Table(log)
         self.rule_revision: Table[int, int] = Table(log)

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import Double, bindparam, case, insert, or_, select, update
+from sqlalchemy import Double, bindparam, case, delete, insert, literal, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from ferroscope.adapters.sql import schema
@@ -32,6 +32,14 @@ _REMAINING = case((_l.holder.is_(None), 0.0), else_=_l.expires_at - db_now()).la
 _SELECT = select(*_STORED, _REMAINING)
 _ONE = _SELECT.where(_l.name == bindparam("_name"))
 _LISTED = _SELECT.where(_l.name.like(bindparam("pattern"), escape="/")).order_by(_l.name)
+_BRIEFLY = [literal("").label("data") if column.name == "data" else column for column in _STORED]
+_LISTED_BRIEFLY = select(*_BRIEFLY, _REMAINING).where(_l.name.like(bindparam("pattern"), escape="/")).order_by(_l.name)
+_UNUSED = (
+    select(*_BRIEFLY, _REMAINING)
+    .where(_l.expires_at < bindparam("_before", type_=Double()))
+    .order_by(_l.expires_at)
+    .limit(bindparam("page_limit"))
+)
 _ESCAPED: Final = re.compile("[%_/]")
 _TAKEN = {
     "holder": bindparam("_holder"),
@@ -41,13 +49,32 @@ _TAKEN = {
     "renewed_at": db_now(),
     "expires_at": _LATER,
     "data": bindparam("_data"),
+    "source": bindparam("_source"),
 }
 _TAKE = (
     update(schema.leases)
     .where(_l.name == bindparam("_name"), or_(_l.holder.is_(None), _l.expires_at <= db_now()))
     .values(_TAKEN | {"epoch": _l.epoch + 1})
 )
-_CREATE = insert(schema.leases).values(_TAKEN | {"name": bindparam("_name"), "epoch": 1, "touched": 0})
+_CREATE = insert(schema.leases).values(
+    _TAKEN | {"name": bindparam("_name"), "epoch": bindparam("_first"), "touched": 0}
+)
+# Whoever makes a name, or forgets one, writes this row first: so one waits for the other, and reads what it left.
+_e = schema.lease_epochs.c
+_FLOOR_ID: Final = 1
+_HOLD_FLOOR = update(schema.lease_epochs).where(_e.id == bindparam("_id")).values(touched=_e.touched + 1)
+_FLOOR = select(_e.epoch).where(_e.id == bindparam("_id"))
+_RAISE_FLOOR = (
+    update(schema.lease_epochs)
+    .where(_e.id == bindparam("_id"), _e.epoch < bindparam("_epoch"))
+    .values(epoch=bindparam("_epoch"))
+)
+_MAKE_FLOOR = insert(schema.lease_epochs)
+_FORGET = delete(schema.leases).where(
+    _l.name == bindparam("_name"),
+    _l.epoch == bindparam("_epoch"),
+    or_(_l.holder.is_(None), _l.expires_at <= db_now()),
+)
 _RENEW = (
     update(schema.leases)
     .where(*_MINE, _l.holder.is_not(None))
@@ -64,8 +91,9 @@ class SqlLeases:
     def __init__(self, tx: SqlTransaction) -> None:
         self._tx = tx
 
-    def acquire(self, name: str, holder: str, duration: float, *, data: str = "") -> Lease:
+    def acquire(self, name: str, holder: str, duration: float, *, data: str = "", source: str = "") -> Lease:
         values = {"_name": name, "_holder": holder, "_duration": duration, "_data": data, "_term": str(uuid.uuid4())}
+        values["_source"] = source or None
         if self._tx.run(_TAKE, values).rowcount == 0:
             present = self._get(name)
             if present is not None:
@@ -92,12 +120,31 @@ class SqlLeases:
     def hold(self, lease: Lease) -> None:
         self._mine(_TOUCH, lease, {})
 
-    def list(self, prefix: str = "") -> Sequence[Lease]:
-        return [_lease(row) for row in self._tx.run(_LISTED, {"pattern": _ESCAPED.sub(r"/\g<0>", prefix) + "%"})]
+    def list(self, prefix: str = "", *, brief: bool = False) -> Sequence[Lease]:
+        statement = _LISTED_BRIEFLY if brief else _LISTED
+        return [_lease(row) for row in self._tx.run(statement, {"pattern": _ESCAPED.sub(r"/\g<0>", prefix) + "%"})]
+
+    def unused(self, seconds: float, limit: int) -> Sequence[Lease]:
+        given = {"_before": self._tx.now - seconds, "page_limit": limit}
+        return [_lease(row) for row in self._tx.run(_UNUSED, given)]
+
+    def forget(self, lease: Lease) -> bool:
+        self._floor()
+        self._tx.run(_RAISE_FLOOR, {"_id": _FLOOR_ID, "_epoch": lease.epoch})
+        return self._tx.run(_FORGET, {"_name": lease.name, "_epoch": lease.epoch}).rowcount > 0
+
+    def _floor(self) -> int:
+        """Return the epoch that none may begin with; nobody else can raise it until this transaction's end."""
+        if self._tx.run(_HOLD_FLOOR, {"_id": _FLOOR_ID}).rowcount == 0:
+            try:
+                self._tx.run(_MAKE_FLOOR, {"id": _FLOOR_ID, "epoch": 0, "touched": 0})
+            except IntegrityError as exc:
+                raise LeaseLostError("the first lease of all is being made at this moment") from exc
+        return int(self._tx.run(_FLOOR, {"_id": _FLOOR_ID}).scalars()[0])
 
     def _create(self, values: dict[str, Any]) -> None:
         try:
-            self._tx.run(_CREATE, values)
+            self._tx.run(_CREATE, values | {"_first": self._floor() + 1})
         except IntegrityError as exc:  # created by somebody else at this moment
             raise LeaseHeldError(_unknown(values["_name"])) from exc
 

@@ -274,6 +274,17 @@ leases = Table(
     Column("expires_at", Double, nullable=False),
     Column("touched", _SERIAL, nullable=False),
     Column("data", _LONG_TEXT, nullable=False),
+    Column("source", String(64)),
+    **_OPTIONS,
+)
+
+# One row: no name that is new may begin with an epoch up to this one, which a forgotten name has had.
+lease_epochs = Table(
+    "lease_epochs",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("epoch", _SERIAL, nullable=False),
+    Column("touched", _SERIAL, nullable=False),
     **_OPTIONS,
 )
 
@@ -335,6 +346,7 @@ __all__ = [
     "inspection_data",
     "inspections",
     "journal",
+    "lease_epochs",
     "leases",
     "mac_changes",
     "machine_macs",

@@ -38,6 +38,15 @@ def upgrade() -> None:
         **OPTIONS,
     )
     op.create_index("ix_callers_node", "callers", ["node"])
+    # Names of leases may be forgotten, and epochs never go back.
+    op.add_column("leases", sa.Column("source", sa.String(64)))
+    op.create_table(
+        "lease_epochs",
+        sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column("epoch", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        sa.Column("touched", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        **OPTIONS,
+    )
     # Whose data an inspection processes once more.
     op.add_column("inspections", sa.Column("reapplies", sa.String(length=36), nullable=True))
     # Since when the attached registry has not had a node.
