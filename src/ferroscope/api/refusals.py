@@ -133,7 +133,7 @@ def tell(
         node=uuid,
         inspection=node.inspection if node.state in ACTIVE and node.state is not State.REAPPLYING else None,
         step=step,
-        message=message,
+        message=message if not source or source in message else f"{message} (from {source})",
         process=context.process,
         severity=Severity.INFO if reason is None else Severity.WARNING,
         reason=None if reason is None else str(reason),

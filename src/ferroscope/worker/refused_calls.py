@@ -34,8 +34,7 @@ def amended(context: TaskContext, failure: Fail) -> Fail:
     refused, other = context.store.read(read)
     if refused is not None:
         when = f"{datetime.fromtimestamp(refused.at, UTC):%Y-%m-%d %H:%M:%S} UTC"
-        source = f" (from {refused.detail['source']})" if refused.detail.get("source") else ""
-        message = f"{failure.message}; its last callback was refused at {when}{source}: {refused.message[:_MESSAGE]}"
+        message = f"{failure.message}; its last callback was refused at {when}: {refused.message[:_MESSAGE]}"
         return Fail(Reason.CALLBACK_REFUSED, message)
     if other is not None:
         message = f"{failure.message}; a machine with its BMC address waits in the inbox as node {other.uuid}"

@@ -379,7 +379,7 @@ def test_a_time_out_says_that_the_machine_called_and_why_it_was_refused(service:
     service.start()
     service.work()
     _refused(service, "HTTP 400: first")
-    _refused(service, "HTTP 400: no interfaces", detail={"source": "192.0.2.7"}, reason="callback-invalid")
+    _refused(service, "HTTP 400: no interfaces (from 192.0.2.7)", reason="callback-invalid")
     service.submit(Event.TIMEOUT)
     service.work()
     assert service.inspection.reason == "callback-refused"
