@@ -64,6 +64,9 @@ class Balancer:
         ports = iter(zip(*apis, strict=True))
         head, *backends = re.split(r"(?=^backend )", text, flags=re.MULTILINE)
         for backend in backends:
+            if _SERVERS.search(backend) is None:  # a table
+                head += backend
+                continue
             servers = iter(["".join(f"    server api{n} 127.0.0.1:{port}\n" for n, port in enumerate(next(ports), 1))])
             head += _SERVERS.sub(lambda _, servers=servers: next(servers, ""), backend)
         return head

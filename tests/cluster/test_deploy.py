@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import configparser
+import contextlib
+import http.client
 import os
 import signal
 import socket
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bench.service import executable
-from ferroscope.config.settings import Settings
-from tests.cluster.balancer import SHIPPED, program
+from ferroscope.config.settings import ApiSettings, Settings
+from ferroscope.runtime.http import HttpServer, bind
+from tests.cluster.balancer import SHIPPED, Balancer, program
 from tests.support.processes import free_port, spawn, until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -28,6 +33,49 @@ def test_haproxy_takes_the_shipped_configuration() -> None:
     assert checked.returncode == 0, said
     assert "WARNING" not in said
     assert "ALERT" not in said
+
+
+def test_haproxy_tells_who_called_and_gives_one_address_a_part_of_its_connections(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
+        seen.append(environ.get("HTTP_X_FORWARDED_FOR", ""))
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        return [b"ok"]
+
+    listeners = [bind("127.0.0.1", 0) for _ in range(2)]
+    server = HttpServer(app, ApiSettings(trusted_proxies=("127.0.0.1",)), listeners)
+    server.start()
+    ports = [listener.getsockname()[1] for listener in listeners]
+    balancer = Balancer(tmp_path, [(ports[0], ports[1])])
+    greedy: list[socket.socket] = []
+
+    def get(source: str) -> int:
+        connection = http.client.HTTPConnection("127.0.0.1", balancer.bare_metal, 5, source_address=(source, 0))
+        try:
+            connection.request("GET", "/mine", headers={"X-Forwarded-For": "192.0.2.99"})
+            return connection.getresponse().status
+        except OSError:
+            return 0
+        finally:
+            connection.close()
+
+    try:
+        balancer.wait_ready()
+        assert until(lambda: get("127.0.0.1") == 200, seconds=10)
+        assert until(lambda: get("127.0.0.3") == 200, seconds=10)
+        assert "127.0.0.3" in seen
+        assert "192.0.2.99" not in "".join(seen)
+        for _ in range(600):
+            with contextlib.suppress(ConnectionError):
+                greedy.append(socket.create_connection(("127.0.0.1", balancer.bare_metal), 5))
+        assert until(lambda: get("127.0.0.1") == 0, seconds=10)
+        assert get("127.0.0.3") == 200
+    finally:
+        for one in greedy:
+            one.close()
+        balancer.close()
+        server.stop(1)
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
@@ -85,6 +133,7 @@ def test_a_unit_restarts_what_ended_and_waits_for_a_graceful_end(unit: Path) -> 
     role = unit.stem.removeprefix("ferroscope-")
     assert service["ExecStart"] == f"/opt/ferroscope/bin/ferroscope {role}"
     assert (service["Type"], service["Restart"], service["NoNewPrivileges"]) == ("notify", "always", "yes")
+    assert int(service["LimitNOFILE"]) > Settings().api.max_connections
     # The supervisor gives its children five seconds more.
     assert int(service["TimeoutStopSec"]) > Settings().worker.graceful_timeout + 5 + 5
 

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from bench.databases import NAMES, database
-from tests.fuzz import flatness
+from tests.fuzz import flatness, odd
 from tests.fuzz.drill import Plan, drill
 from tests.fuzz.mutate import Mutator
 
@@ -24,6 +24,14 @@ def main() -> int:
         )
         sys.stdout.buffer.write(f"{callback.framing} {callback.version} {callback.query}\n".encode() + callback.body)
         return 0
+    if options.odd:
+        with (
+            tempfile.TemporaryDirectory(prefix="ferroscope-odd-", dir=options.directory) as name,
+            database(options.database, Path(name)) as base,
+        ):
+            seen = odd.run(Path(name), base.url)
+        print(seen.told(), *seen.faults, sep="\n")
+        return 1 if seen.faults else 0
     plan = Plan(callbacks=options.callbacks, seed=options.seed, connections=options.connections, progress=20_000)
     with tempfile.TemporaryDirectory(prefix="ferroscope-fuzz-", dir=options.directory) as name:
         directory = Path(name)
@@ -45,6 +53,7 @@ def _options() -> argparse.Namespace:
         "--rise", type=float, default=1.0, help="MiB by which a process may grow in 100,000 callbacks (%(default)s)"
     )
     parser.add_argument("--directory", default="/var/tmp", help="where database and logs go (%(default)s)")
+    parser.add_argument("--odd", action="store_true", help="instead: every odd request to every route, once")
     parser.add_argument("--show", type=int, metavar="N", help="only print callback N of the seed")
     return parser.parse_args()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.fuzz import flatness
+from tests.fuzz import flatness, odd
 from tests.fuzz.drill import Plan, drill
 from tests.fuzz.mutate import Mutator
 
@@ -26,3 +26,9 @@ def test_a_callback_can_be_made_again() -> None:
     first, again = Mutator(7, machines), Mutator(7, machines)
     assert [first.make(number) for number in range(50)] == [again.make(number) for number in range(50)]
     assert first.make(1).body != Mutator(8, machines).make(1).body
+
+
+def test_no_odd_request_harms_the_service_or_is_left_without_an_answer(tmp_path: Path) -> None:
+    seen = odd.run(tmp_path, f"sqlite:///{tmp_path / 'ferroscope.db'}", every=7)
+    assert seen.faults == []
+    assert seen.asked > 1000

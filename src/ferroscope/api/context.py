@@ -45,6 +45,7 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     flood asks of the store.
     ``sources`` counts what each source has had discovered.
     ``callers`` tells where calls come from, and bounds how often one source may guess.
+    ``can_write`` says whether this process has written its heartbeat of late.
     ``draining`` is set once the process shall get no new callers from a load balancer.
     """
 
@@ -68,4 +69,5 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     callers: Callers = msgspec.field(default_factory=Callers)
     sources: PerMinute = msgspec.field(default_factory=PerMinute)
     valve: Valve = msgspec.field(default_factory=Valve)
+    can_write: Callable[[], bool] = lambda: True
     draining: StopFlag = msgspec.field(default_factory=threading.Event)

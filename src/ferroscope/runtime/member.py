@@ -67,6 +67,7 @@ class Membership:
         self._retries = retries
         self._lost = lost
         self._missed = 0
+        self._beaten = clock.monotonic()
         self.cut_off = False
         self._loops: dict[str, Callable[[], str]] = {}
         self._problems: dict[str, Callable[[], Finding | None]] = {}
@@ -86,6 +87,10 @@ class Membership:
         self._beat()
         self._store.write(_forget, durable=False)
         self._thread.start()
+
+    def can_write(self) -> bool:
+        """Whether a heartbeat was written of late: else the disk is full, or somebody holds the database's lock."""
+        return self._clock.monotonic() - self._beaten < self._settings.member_ttl
 
     def leave(self) -> None:
         """Free at once whatever this process still holds."""
@@ -108,6 +113,7 @@ class Membership:
             return ahead
 
         self._skew = self._store.write(work, durable=False)
+        self._beaten = self._clock.monotonic()
 
     def _miss(self, exc: StoreUnavailableError) -> None:
         self._missed += 1

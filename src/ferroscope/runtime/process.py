@@ -195,6 +195,7 @@ class Process:
             draining=self._draining,
             meter=meter,
             stop=self._stop,
+            can_write=membership.can_write,
         )
         server = HttpServer(app, settings.api, sockets, failed=self._stop.set)
         server.start()

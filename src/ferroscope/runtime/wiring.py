@@ -131,6 +131,7 @@ def build_app(
     draining: StopFlag | None = None,
     meter: Metrics | None = None,
     stop: StopFlag | None = None,
+    can_write: Callable[[], bool] = lambda: True,
 ) -> Callable[..., Iterable[bytes]]:
     """Return the WSGI application of the api role; its health check fails once ``draining`` is set."""
     from ferroscope.api.app import create_app
@@ -155,6 +156,7 @@ def build_app(
         pipeline=lru_cache(maxsize=1)(lambda: from_settings(settings.inspector)),
         meter=meter or SILENT,
         callers=Callers(settings.api),
+        can_write=can_write,
         metrics=None if meter is None or not settings.api.enable_metrics else _renderer(meter, backend),
     )
     return create_app(context)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -92,5 +93,30 @@ def test_a_process_that_is_stopped_drains_before_it_closes(
         assert time.monotonic() - began > 1.3
         assert process.wait(10) == 0, (tmp_path / "log").read_text()
     finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_process_that_cannot_write_fails_its_health_check_until_it_can(sqlite_url: str, tmp_path: Path) -> None:
+    port = free_port()
+    file = tmp_path / "ferroscope.conf"
+    file.write_text(
+        f"[api]\nhost = 127.0.0.1\nbare_metal_port = {port}\nintrospection_port = 0\n"
+        f"[database]\nconnection = {sqlite_url}\nbusy_timeout = 0.5\n"
+        "[worker]\nmember_ttl = 2\nheartbeat_interval = 0.2\n"
+    )
+    command = [sys.executable, "-m", "ferroscope", "api", "-c", str(file)]
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=log)
+    other = sqlite3.connect(sqlite_url.removeprefix("sqlite:///"), isolation_level=None)
+    try:
+        assert until(lambda: _status(port, "/healthcheck") == 200, seconds=30)
+        other.execute("BEGIN IMMEDIATE")
+        assert until(lambda: _status(port, "/healthcheck") == 503, seconds=20)
+        assert _status(port, "/v1/nodes") == 200
+        other.execute("ROLLBACK")
+        assert until(lambda: _status(port, "/healthcheck") == 200, seconds=20)
+    finally:
+        other.close()
         process.kill()
         process.wait()
