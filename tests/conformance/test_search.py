@@ -52,9 +52,22 @@ def joined(inner: st.SearchStrategy[search.Query]) -> st.SearchStrategy[search.Q
 
 parts = st.recursive(leaves, joined, max_leaves=4)
 some = st.builds(search.Some, st.sampled_from(("node", "nic")), st.none() | parts)
-queries = st.recursive(
-    some | st.builds(search.Count, some, operators, st.sampled_from((0.0, 1.0, 2.0))), joined, max_leaves=4
+own = st.one_of(
+    st.builds(search.Number, st.sampled_from(("maintenance", "created_at")), operators, st.sampled_from((0.0, 1.0))),
+    st.builds(search.Text, st.just("owner"), st.just(("a", "ab")), st.booleans()),
+    st.builds(search.Glob, st.sampled_from(("name", "owner")), patterns),
+    st.builds(search.Known, st.sampled_from(("owner", "last_error"))),
 )
+themselves = st.builds(search.Own, st.recursive(own, joined, max_leaves=3))
+bare = st.builds(search.Word, st.sampled_from(("a", "b", "a_b", "%", "!", "n1", "ä")))
+queries = st.recursive(
+    some | themselves | bare | st.builds(search.Count, some, operators, st.sampled_from((0.0, 1.0, 2.0))),
+    joined,
+    max_leaves=4,
+)
+
+
+OWNERS = (None, "A", "ab", "a_b")
 
 
 def store(adapter: Adapter, machines: list[list[Fact]]) -> dict[str, list[Fact]]:
@@ -65,7 +78,8 @@ def store(adapter: Adapter, machines: list[list[Fact]]) -> dict[str, list[Fact]]
             tx.nodes.remove(node.uuid)
         stored = {}
         for number, listed in enumerate(machines):
-            node = examples.node(facts="digest", name=f"n{number}")
+            owned = {"owner": OWNERS[number % 4], "maintenance": number % 2 == 0}
+            node = examples.node(facts="digest", name=f"N{number}", created_at=number + 1, **owned)
             numbered = [msgspec.structs.replace(fact, position=place) for place, fact in enumerate(listed)]
             tx.nodes.add(node)
             tx.facts.replace(node.uuid, numbered, had=False)
@@ -81,13 +95,18 @@ def test_every_adapter_finds_what_the_definition_finds(
     adapter: Adapter, machines: list[list[Fact]], asked: list[search.Query]
 ) -> None:
     stored = store(adapter, machines)
+    nodes = {node.uuid: node for node in adapter.read(lambda tx: tx.nodes.list(Query()))}
     found = adapter.read(lambda tx: [{match.uuid for match in tx.facts.search(query, 100)} for query in asked])
-    assert found == [{uuid for uuid, facts in stored.items() if search.matches(query, facts)} for query in asked]
+    assert found == [
+        {uuid for uuid, facts in stored.items() if search.matches(query, facts, nodes[uuid])} for query in asked
+    ]
 
 
 def test_nodes_that_were_never_inspected_match_nothing(adapter: Adapter) -> None:
     adapter.node()
     assert adapter.read(lambda tx: tx.facts.search(parse("not has gpu"), 10)) == []
+    assert adapter.read(lambda tx: tx.facts.search(parse("state == enroll and not has gpu"), 10)) == []
+    assert len(adapter.read(lambda tx: tx.facts.search(parse("state == enroll"), 10))) == 1
 
 
 def test_pages_go_by_uuid(adapter: Adapter) -> None:
@@ -127,6 +146,10 @@ def test_a_real_inventory_is_found_by_what_it_has(adapter: Adapter) -> None:
         "vendor == dell": False,
         "vendor != dell": False,
         "nic[link == no] and cpu.count == 64": True,
+        "state == enroll and maintenance == no": True,
+        "mellanox": True,
+        "mellanox nvme0n1": True,
+        "mellanox broadcom": False,
     }.items():
         found = adapter.read(lambda tx, text=text: tx.facts.search(parse(text), 10))
         assert bool(found) is expected, text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -13,7 +13,8 @@ from ferroscope.api.context import ApiContext
 from ferroscope.api.documented import Limit, Uuid
 from ferroscope.api.errors import BadRequestError
 from ferroscope.domain.facts import Fact, number, text
-from ferroscope.domain.query import QueryError, parse
+from ferroscope.domain.query import parse
+from ferroscope.domain.query_values import QueryError
 from ferroscope.ports.facts import Match
 from ferroscope.ports.store import Transaction
 
@@ -29,10 +30,12 @@ class SearchQuery(msgspec.Struct, frozen=True):
 
 
 class FoundNode(msgspec.Struct, frozen=True):
-    """A node that fits, and what it is in short; texts are in lower case, as searches see them."""
+    """A node that fits, and what it is in short; texts are as the machine spells them."""
 
     uuid: str
     name: str | None
+    provision_state: str
+    maintenance: bool
     vendor: str | None = None
     product: str | None = None
     serial: str | None = None
@@ -41,6 +44,7 @@ class FoundNode(msgspec.Struct, frozen=True):
     cpu: str | None = None
     cpus: int | None = None
     arch: str | None = None
+    hardware: dict[str, Any] = {}
 
 
 class SearchResult(msgspec.Struct, frozen=True):
@@ -62,7 +66,8 @@ def search(context: ApiContext, call: Call[SearchQuery, None]) -> Reply:
 
     def work(tx: Transaction) -> tuple[list[Match], dict[str, list[Fact]]]:
         found = list(tx.facts.search(query, size + 1, after=after))
-        return found, tx.facts.some([one.uuid for one in found[:size]], ("node", "cpu")) if found else {}
+        older = [one.uuid for one in found[:size] if not one.hardware]
+        return found, tx.facts.some(older, ("node", "cpu")) if older else {}
 
     found, facts = context.store.read(work)
     nodes = [_view(one, facts.get(one.uuid, [])) for one in found[:size]]
@@ -71,18 +76,25 @@ def search(context: ApiContext, call: Call[SearchQuery, None]) -> Reply:
 
 
 def _view(match: Match, facts: list[Fact]) -> FoundNode:
-    node = next((fact for fact in facts if fact.kind == "node"), Fact("node", 0))
-    cpu = next((fact for fact in facts if fact.kind == "cpu"), Fact("cpu", 0))
-    memory, cpus = number(node, "memory"), number(cpu, "count")
+    known = match.hardware or _older(facts)
+    memory = known.get("memory")
     return FoundNode(
         uuid=match.uuid,
         name=match.name,
-        vendor=text(node, "vendor"),
-        product=text(node, "product"),
-        serial=text(node, "serial"),
+        provision_state=match.provision_state,
+        maintenance=match.maintenance,
         memory_gb=None if memory is None else round(memory / _GIB, 3),
-        storage=number(node, "storage"),
-        cpu=text(cpu, "model"),
-        cpus=None if cpus is None else int(cpus),
-        arch=text(cpu, "arch"),
+        **{name: known.get(name) for name in ("vendor", "product", "serial", "storage", "cpu", "cpus", "arch")},
+        hardware=known,
     )
+
+
+def _older(facts: list[Fact]) -> dict[str, Any]:
+    """Return the summary of a node that was inspected before there were any; its texts are in lower case."""
+    node = next((fact for fact in facts if fact.kind == "node"), Fact("node", 0))
+    cpu = next((fact for fact in facts if fact.kind == "cpu"), Fact("cpu", 0))
+    known: dict[str, Any] = {name: text(node, name) for name in ("vendor", "product", "serial", "firmware")}
+    known |= {"cpu": text(cpu, "model"), "arch": text(cpu, "arch")}
+    numbers = {"cpus": number(cpu, "count"), "memory": number(node, "memory"), "storage": number(node, "storage")}
+    known |= {name: int(value) for name, value in numbers.items() if value is not None}
+    return {name: value for name, value in known.items() if value is not None}

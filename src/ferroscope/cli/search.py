@@ -1,62 +1,74 @@
-"""``ferroscope search``: find nodes by their hardware."""
+"""``ferroscope search``: find nodes by their hardware, by what they are and by any word."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Final
 
 import click
 
-from ferroscope.cli.client import Api, ApiError
+from ferroscope.cli.client import Api, ApiError, Json
 from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.listing import Listing
 from ferroscope.cli.lookup import label
-from ferroscope.cli.output import Output, table, with_api
+from ferroscope.cli.node import columns
+from ferroscope.cli.output import Output, table, with_api_and_lists
+from ferroscope.domain.names import natural
+
+_TITLES: Final = frozenset(
+    {
+        "NAME",
+        "STATE",
+        "MAINT",
+        "MODEL",
+        "SERIAL",
+        "CPUS",
+        "MEMORY",
+        "DISKS",
+        "VENDOR",
+        "CPU",
+        "GPUS",
+        "NICS",
+        "FIRMWARE",
+        "UUID",
+    }
+)
+_COLUMNS: Final = tuple(column for column in columns.NODES if column.title in _TITLES)
+_SPARE: Final = ("MAINT", "DISKS", "CPUS", "STATE", "MEMORY", "SERIAL", "MODEL")
 
 
 @click.command(
     epilog="Examples: 'memory_gb >= 512 and nic.speed >= 25G', 'nic[speed >= 25G and vendor == mellanox]', "
-    "'count(disk[type == nvme]) >= 4 and not has gpu', 'disk.serial == S3BSNX0J800427', 'product ~ \"*r740*\"'. "
-    "Exit code 0: some were found. 1: none, or the query cannot be understood."
+    "'count(disk[type == nvme]) >= 4 and not has gpu', 'state == available and product ~ \"*r740*\"', 9YPX7M2. "
+    "Exit code 0: some were found. 1: none. 2: the query cannot be understood."
 )
-@click.argument("query", required=False)
+@click.argument("query", nargs=-1)
 @click.option("--limit", type=click.IntRange(min=1), help="At the most so many nodes.")
 @click.option("--fields", "explain", is_flag=True, help="List the fields of queries instead.")
-@with_api
-def search(api: Api, out: Output, *, query: str | None, limit: int | None, explain: bool) -> None:
-    """Find the nodes whose last inventory fits QUERY.
+@with_api_and_lists
+def search(api: Api, out: Output, *, query: tuple[str, ...], limit: int | None, explain: bool) -> None:
+    """Find the nodes that QUERY fits: by their last inventory, by what they are, or by a word.
 
     A condition is a FIELD, a comparison (==, !=, <, <=, >, >=, ~ with * and ?, in) and a value with its unit;
-    conditions are joined by and, or, not and parentheses.
+    conditions are joined by and, or, not and parentheses. A word alone is looked for everywhere.
     """
     if explain:
         _list_fields(out)
         return
     if not query:
-        raise click.UsageError("what shall be searched for? An example: ferroscope search 'memory_gb >= 512'")
+        raise click.UsageError("no query given; an example: ferroscope search 'memory_gb >= 512'")
     try:
-        found = list(api.pages("/v1/search", "nodes", limit=limit, q=query))
+        found = list(api.pages("/v1/search", "nodes", q=" ".join(query)))
     except ApiError as exc:
         if exc.status != 400:
             raise
-        raise Failure(exc.message, advice="list the fields: ferroscope search --fields") from None
-    rows = [
-        (
-            label(node),
-            node["product"],
-            _gib(node["memory_gb"]),
-            node["cpus"],
-            node["cpu"],
-            _size(node["storage"]),
-            node["serial"],
-        )
-        for node in found
-    ]
-    titles = ("NAME", "PRODUCT", "MEMORY", "CPUS", "CPU", "DISKS", "SERIAL")
-    spare = ("SERIAL", "CPUS", "CPU", "DISKS", "MEMORY", "PRODUCT")
-    out.show(found, lambda screen: screen.print(Listing(titles, rows, spare=spare)))
+        raise Failure(exc.message, exit_code=Exit.USAGE, advice="list the fields: ferroscope search --fields") from None
+    found.sort(key=lambda node: natural(label(node)))
+    shown: list[Json] = found[:limit]
+    columns.show(out, shown, _COLUMNS, _SPARE, below=None)
     if not found:
-        out.say("no node fits")
+        out.say("No matching nodes.")
         raise click.exceptions.Exit(Exit.FAILURE)
+    more = f" of {len(found):,}" if len(shown) < len(found) else ""
+    out.note(f"{len(shown):,}{more} {'node' if len(found) == 1 else 'nodes'}")
 
 
 def _list_fields(out: Output) -> None:
@@ -66,13 +78,3 @@ def _list_fields(out: Output) -> None:
     names = ("field", "type", "unit", "about")
     titles = [name.upper() for name in names]
     out.show([dict(zip(names, one, strict=True)) for one in known], lambda screen: screen.print(table(titles, known)))
-
-
-def _gib(value: float | None) -> str | None:
-    return None if value is None else f"{value:g} GiB"
-
-
-def _size(value: Any) -> str | None:
-    from ferroscope.domain.diff import shown
-
-    return None if value is None else shown("node", "storage", value)

@@ -2,7 +2,8 @@
 
 A row is one part (see ``hardware``); its columns ``t1`` … and ``n1`` … mean what ``KINDS`` says.
 Texts are folded: lower case, single spaces, 255 characters, well-known PCI vendors by their
-name; a query's texts are folded in the same way, so that all databases compare alike.
+name; a query's texts are folded in the same way, so that all databases compare alike. What is
+shown is the summary, where texts are as the machine spells them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import msgspec
 
 from ferroscope.domain import hardware
 from ferroscope.domain.hardware import Kind
+from ferroscope.domain.vendors import VENDORS
 
 VERSION: Final = b"2"
 """Part of the digest: a release that derives other facts from the same data raises it."""
@@ -42,7 +44,10 @@ class Fact(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Field(msgspec.Struct, frozen=True):
-    """A field of a part: its column, what it is; ``factor``: a query's number times this is in ``unit``."""
+    """A field of a part: its column, what it is; ``factor``: a query's number times this is in ``unit``.
+
+    ``own``: it is no part's but one of the node itself, whose column is a field of ``domain.model.Node``.
+    """
 
     column: str
     about: str
@@ -50,10 +55,12 @@ class Field(msgspec.Struct, frozen=True):
     factor: float = 1.0
     boolean: bool = False
     vendor: bool = False
+    moment: bool = False
+    own: bool = False
 
     @property
     def is_text(self) -> bool:
-        return self.column.startswith("t")
+        return not (self.boolean or self.moment) if self.own else self.column.startswith("t")
 
 
 _GIB: Final = float(2**30)
@@ -115,13 +122,21 @@ KINDS: Final[Mapping[Kind, Mapping[str, Field]]] = {
     },
 }
 
-# Ids from the public PCI ID database.
-VENDORS: Final = {
-    "15b3": "mellanox", "8086": "intel", "14e4": "broadcom", "10de": "nvidia", "1002": "amd", "1022": "amd",
-    "1077": "qlogic", "1924": "solarflare", "1425": "chelsio", "19e5": "huawei", "1dd8": "pensando", "177d": "cavium",
-    "10ec": "realtek", "1d6a": "aquantia", "1137": "cisco", "1af4": "virtio", "144d": "samsung", "1344": "micron",
-    "1c5c": "hynix", "1179": "toshiba", "10df": "emulex", "1d0f": "amazon", "9005": "adaptec", "1000": "lsi",
-}  # fmt: skip
+OWN: Final[Mapping[str, Field]] = {
+    "name": Field("name", "The node's name", own=True),
+    "uuid": Field("uuid", "The node's UUID", own=True),
+    "state": Field("provision_state", "Its provision state, such as available or 'inspect failed'", own=True),
+    "power": Field("power_state", "'power on' or 'power off'", own=True),
+    "driver": Field("driver", "How its BMC is spoken to", own=True),
+    "owner": Field("owner", "Who owns it", own=True),
+    "resource_class": Field("resource_class", "Its resource class", own=True),
+    "error": Field("last_error", "What went wrong last", own=True),
+    "maintenance": Field("maintenance", "Whether it is in maintenance", own=True, boolean=True),
+    "discovered": Field("auto_discovered", "Whether it was discovered", own=True, boolean=True),
+    "created": Field("created_at", "When it was enrolled", own=True, moment=True),
+    "inspected": Field("inspection_finished_at", "When its last inspection ended", own=True, moment=True),
+}
+"""What can be asked of a node itself, whether it was inspected or not."""
 
 
 def fold(text: str, *, vendor: bool = False) -> str:

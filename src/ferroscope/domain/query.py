@@ -11,16 +11,17 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from ferroscope.domain.facts import KINDS, Field, fold
+from ferroscope.domain.facts import KINDS, OWN, Field, fold
 from ferroscope.domain.hardware import Kind
-from ferroscope.domain.search import COMPARE, All, Any, Count, Glob, Known, Not, Number, Query, Some, Text
+from ferroscope.domain.query_values import QueryError, number, texts
+from ferroscope.domain.search import COMPARE, All, Any, Count, Glob, Known, Not, Number, Own, Query, Some, Text, Word
 
 MAX_LENGTH: Final = 2000
 MAX_CONDITIONS: Final = 50
 MAX_DEPTH: Final = 20
 MAX_STARS: Final = 5
+MAX_WORDS: Final = 5
 
-_UNITS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _TOKEN: Final = re.compile(
     r"""\s*(?:
         (?P<op>==|!=|<=|>=|=|<|>|~|\(|\)|\[|\]|,)
@@ -29,19 +30,7 @@ _TOKEN: Final = re.compile(
     )""",
     re.VERBOSE,
 )
-_NUMBER: Final = re.compile(
-    r"(?P<digits>-?\d+(?:\.\d+)?)(?P<unit>[kmgtp]?)(?P<binary>i?)(?P<rest>b|bps|bit/s|hz|t/s|)\Z", re.IGNORECASE
-)
 _RESERVED: Final = frozenset({"and", "or", "not", "has", "count", "in"})
-_YES: Final = {"yes": 1.0, "true": 1.0, "up": 1.0, "1": 1.0, "no": 0.0, "false": 0.0, "down": 0.0, "0": 0.0}
-
-
-class QueryError(ValueError):
-    """The query cannot be understood; ``position`` is where, counted from 0."""
-
-    def __init__(self, message: str, position: int) -> None:
-        self.position = position
-        super().__init__(f"{message} (at character {position + 1})")
 
 
 class _Token(msgspec.Struct, frozen=True):
@@ -82,6 +71,7 @@ class _Parser:
         self._tokens = tokens
         self._next = 0
         self._conditions = 0
+        self._words = 0
 
     def any_of(self, kind: Kind | None, depth: int) -> Query:
         """Parse conditions that are joined by ``or``."""
@@ -93,9 +83,9 @@ class _Parser:
         return found[0] if len(found) == 1 else Any(tuple(found))
 
     def all_of(self, kind: Kind | None, depth: int) -> Query:
-        """Parse conditions that are joined by ``and``, which binds closer."""
+        """Parse conditions that are joined by ``and``, which binds closer; between bare words it may be left out."""
         found = [self.one(kind, depth)]
-        while self._take_word("and"):
+        while self._take_word("and") or (isinstance(found[-1], Word) and self._is_bare(kind)):
             found.append(self.one(kind, depth))
         return found[0] if len(found) == 1 else All(tuple(found))
 
@@ -123,9 +113,11 @@ class _Parser:
             return self._count(depth)
         if kind is None and self._word() in KINDS and self._tokens[self._next + 1].text == "[":
             return self._parts(depth)
+        if self._is_bare(kind):
+            return self._bare()
         part, field, written = self._field(kind)
         test = self._comparison(field, written)
-        return test if kind is not None else Some(part, test)
+        return test if kind is not None else _about(part, test)
 
     def expect_end(self) -> None:
         """Raise where something follows that no condition needs."""
@@ -136,7 +128,28 @@ class _Parser:
         if kind is None and self._word() in KINDS:
             return self._parts(depth)
         part, field, _ = self._field(kind)
-        return Known(field.column) if kind is not None else Some(part, Known(field.column))
+        return Known(field.column) if kind is not None else _about(part, Known(field.column))
+
+    def _is_bare(self, kind: Kind | None) -> bool:
+        """Whether a word follows that is compared with nothing, and is no field or kind of part."""
+        token = self._token
+        if kind is not None or token.kind not in ("word", "quoted"):
+            return False
+        if token.kind == "word" and (self._word() in _RESERVED or _known(self._word())):
+            return False
+        following = self._tokens[self._next + 1]
+        joined = following.kind == "op" and following.text not in ("(", ")")
+        return not joined and not (following.kind == "word" and following.text.lower() == "in")
+
+    def _bare(self) -> Word:
+        self._words += 1
+        if self._words > MAX_WORDS:
+            self._fail(f"a query has {MAX_WORDS} bare words at the most")
+        at = self._token.at
+        text = fold(self._value())
+        if not text:
+            raise QueryError("there is nothing between the quotation marks", at)
+        return Word(text)
 
     def _parts(self, depth: int) -> Some:
         word, at = self._word(), self._token.at
@@ -159,12 +172,15 @@ class _Parser:
             self._fail("a count is compared with ==, !=, <, <=, > or >=")
         return Count(some, op, self._number("count", Field("n1", "")))  # type: ignore[arg-type]
 
-    def _field(self, kind: Kind | None) -> tuple[Kind, Field, str]:
+    def _field(self, kind: Kind | None) -> tuple[Kind | None, Field, str]:
+        """Return the field that follows, the kind of part that has it (None: the node itself), and as it is written."""
         token = self._token
         word = self._word()
         if token.kind != "word" or word in _RESERVED:
             self._fail(f"expected a field, found {token.text or 'the end'}")
         self._next += 1
+        if kind is None and word in OWN:
+            return None, OWN[word], word
         named, _, name = word.rpartition(".") if kind is None else ("", "", word)
         part = kind or next((known for known in KINDS if known == (named or "node")), None)
         if part is None or name not in KINDS[part]:
@@ -180,7 +196,7 @@ class _Parser:
                 self._fail(f"{written} is a number; ~ is for texts")
             return Number(field.column, op, self._number(written, field))  # type: ignore[arg-type]
         if op in ("==", "!="):
-            return Text(field.column, (fold(self._value(), vendor=field.vendor),), negated=op == "!=")
+            return Text(field.column, texts(field, self._value()), negated=op == "!=")
         if op != "~":
             self._fail(f"{written} is text; compare it with ==, !=, ~ or in")
         pattern = fold(self._value())
@@ -192,12 +208,14 @@ class _Parser:
         if not self._take("("):
             self._fail("expected ( and a list of values after in")
         values: list[str | float] = []
+        count = 0
         while True:
-            values.append(fold(self._value(), vendor=field.vendor) if field.is_text else self._number(written, field))
+            values += texts(field, self._value()) if field.is_text else (self._number(written, field),)
+            count += 1
             if not self._take(","):
                 break
         self._close(")")
-        self._conditions += len(values) - 1
+        self._conditions += count - 1
         if self._conditions > MAX_CONDITIONS:
             self._fail(f"a query has {MAX_CONDITIONS} conditions at the most, and each value counts as one")
         if field.is_text:
@@ -220,18 +238,7 @@ class _Parser:
 
     def _number(self, written: str, field: Field) -> float:
         at = self._token.at
-        text = self._value().strip()
-        if field.boolean:
-            if text.lower() not in _YES:
-                raise QueryError(f"{written} is yes or no, not {text[:20]}", at)
-            return _YES[text.lower()]
-        match = _NUMBER.match(text)
-        if match is None or len(match["digits"]) > 20:
-            raise QueryError(f"{written} is compared with a number, such as 512, 25G or 1.5TiB; not {text[:20]}", at)
-        base = 1024.0 if match["binary"] else 1000.0
-        if match["binary"] and not match["unit"]:
-            raise QueryError(f"there is no such unit: {text[:20]}", at)
-        return float(match["digits"]) * base ** _UNITS[match["unit"].lower()] * field.factor
+        return number(self._value().strip(), written, field, at)
 
     @property
     def _token(self) -> _Token:
@@ -261,9 +268,23 @@ class _Parser:
         raise QueryError(message, self._token.at)
 
 
+def _about(part: Kind | None, test: Query) -> Query:
+    return Own(test) if part is None else Some(part, test)
+
+
+def _fields() -> list[str]:
+    return [*OWN, *(name if part == "node" else f"{part}.{name}" for part, names in KINDS.items() for name in names)]
+
+
+def _known(word: str) -> bool:
+    """Whether the word is a field, a kind of part, or is meant as a field of one."""
+    kind, dot, _ = word.partition(".")
+    return word in KINDS or word in OWN or word in KINDS["node"] or bool(dot and kind in KINDS)
+
+
 def _hint(word: str, kind: Kind | None) -> str:
     if kind is not None:
         return f" in {kind}; there are: {', '.join(KINDS[kind])}"
-    known = [name if part == "node" else f"{part}.{name}" for part, names in KINDS.items() for name in names]
+    known = _fields()
     near = difflib.get_close_matches(word[:40], known, n=3, cutoff=0.5)
     return f"; did you mean {', '.join(near)}?" if near else "; the reference of the query language lists all"

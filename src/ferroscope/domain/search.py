@@ -3,7 +3,8 @@
 A query is a condition on a node. ``nic.speed >= 25G`` means that some NIC of the node is that
 fast; ``nic[speed >= 25G and vendor == intel]`` that one and the same NIC is both;
 ``count(disk[type == nvme]) >= 4`` counts. What is not known satisfies no comparison, neither
-``==`` nor ``!=``; ``not`` is plain negation. This module is also the reference: ``matches``.
+``==`` nor ``!=``; ``not`` is plain negation. ``state == available`` asks the node itself, a bare
+word everything that is known of it. This module is also the reference: ``matches``.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from __future__ import annotations
 import fnmatch
 import operator
 from collections.abc import Callable, Sequence
+from typing import Any as Found
 from typing import Final, Literal
 
 import msgspec
 
-from ferroscope.domain.facts import KINDS, Fact
+from ferroscope.domain.facts import KINDS, OWN, Fact
 from ferroscope.domain.hardware import Kind
+from ferroscope.domain.model import Node
 
 Comparison = Literal["==", "!=", "<", "<=", ">", ">="]
 COMPARE: Final[dict[str, Callable[[float, float], bool]]] = {
@@ -86,18 +89,49 @@ class Count(msgspec.Struct, frozen=True, tag=True):
     value: float
 
 
-Query = Number | Text | Glob | Known | Not | All | Any | Some | Count
+class Own(msgspec.Struct, frozen=True, tag=True):
+    """The node itself is so: its columns are the fields of ``Node``; texts are compared in lower case."""
+
+    of: Query
 
 
-def matches(query: Query, facts: Sequence[Fact]) -> bool:
+class Word(msgspec.Struct, frozen=True, tag=True):
+    """The text is somewhere in what is known: in a text of some part, in ``WORDS`` of the node, or begins its UUID."""
+
+    text: str
+
+
+Query = Number | Text | Glob | Known | Not | All | Any | Some | Count | Own | Word
+
+TEXTS: Final = ("t1", "t2", "t3", "t4", "t5", "t6", "t7")
+WORDS: Final = ("name", "owner", "resource_class", "driver")
+
+
+def about_hardware(query: Query) -> bool:
+    """Whether the query asks for parts; then nodes that were never inspected do not fit, whatever it says."""
+    match query:
+        case Not(of):
+            return about_hardware(of)
+        case All(of) | Any(of):
+            return any(about_hardware(one) for one in of)
+    return isinstance(query, Some | Count)
+
+
+def matches(query: Query, facts: Sequence[Fact], node: Node) -> bool:
     """Whether the query holds for a node with these facts: the meaning to which every store is held."""
     match query:
         case Not(of):
-            return not matches(of, facts)
+            return not matches(of, facts, node)
         case All(of):
-            return all(matches(one, facts) for one in of)
+            return all(matches(one, facts, node) for one in of)
         case Any(of):
-            return any(matches(one, facts) for one in of)
+            return any(matches(one, facts, node) for one in of)
+        case Own(of):
+            return _holds(of, lambda column: _own(node, column))
+        case Word(text):
+            texts = [getattr(fact, column) for fact in facts for column in TEXTS]
+            texts += [str(getattr(node, name) or "").lower() for name in WORDS]
+            return node.uuid.startswith(text) or any(text in one for one in texts if one)
         case Some():
             return any(_is(query, fact) for fact in facts)
         case Count(some, op, value):
@@ -106,20 +140,25 @@ def matches(query: Query, facts: Sequence[Fact]) -> bool:
 
 
 def _is(some: Some, fact: Fact) -> bool:
-    return fact.kind == some.kind and (some.of is None or _holds(some.of, fact))
+    return fact.kind == some.kind and (some.of is None or _holds(some.of, lambda column: getattr(fact, column)))
 
 
-def _holds(query: Query, fact: Fact) -> bool:
+def _own(node: Node, column: str) -> object:
+    value = getattr(node, column)
+    return value.lower() if isinstance(value, str) else value
+
+
+def _holds(query: Query, of_it: Callable[[str], Found]) -> bool:
     match query:
         case Not(of):
-            return not _holds(of, fact)
+            return not _holds(of, of_it)
         case All(of):
-            return all(_holds(one, fact) for one in of)
+            return all(_holds(one, of_it) for one in of)
         case Any(of):
-            return any(_holds(one, fact) for one in of)
-        case Some() | Count():
+            return any(_holds(one, of_it) for one in of)
+        case Some() | Count() | Own() | Word():
             raise TypeError("parts have no parts")
-    value = getattr(fact, query.column)
+    value = of_it(query.column)
     if value is None or isinstance(query, Known):
         return value is not None
     match query:
@@ -139,4 +178,7 @@ def fields() -> list[tuple[str, str, str, str]]:
             written = name if kind == "node" else f"{kind}.{name}"
             type_ = "text" if field.is_text else "yes or no" if field.boolean else "number"
             found.append((written, type_, "" if field.factor != 1.0 else field.unit, field.about))
+    for name, field in OWN.items():
+        type_ = "text" if field.is_text else "yes or no" if field.boolean else "time"
+        found.append((name, type_, "", field.about))
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -12,10 +12,13 @@ from ferroscope.domain.facts import Fact
 
 
 class Match(msgspec.Struct, frozen=True):
-    """A node that a search found."""
+    """A node that a search found; ``hardware`` is the summary of its last inventory (see ``domain.facts``)."""
 
     uuid: str
     name: str | None
+    provision_state: str
+    maintenance: bool
+    hardware: dict[str, Any]
 
 
 class Facts(Protocol):
@@ -28,9 +31,10 @@ class Facts(Protocol):
         """Return the node's rows, by kind and position."""
 
     def search(self, query: search.Query, limit: int, *, after: str = "") -> Sequence[Match]:
-        """Return nodes that have facts for which the query holds, by UUID, from there on.
+        """Return nodes for which the query holds, by UUID, from there on.
 
-        What the query means is ``domain.search.matches``; every adapter agrees with it.
+        What the query means is ``domain.search.matches``; every adapter agrees with it. Where it is
+        ``about_hardware``, a node that has no facts never fits.
         """
 
     def some(self, nodes: Sequence[str], kinds: Sequence[str]) -> dict[str, list[Fact]]:

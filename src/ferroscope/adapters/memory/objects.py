@@ -87,11 +87,11 @@ class MemoryFacts:
 
     def search(self, query: search.Query, limit: int, *, after: str = "") -> Sequence[Match]:
         found = [
-            Match(node.uuid, node.name)
+            Match(node.uuid, node.name, str(node.provision_state), node.maintenance, dict(node.hardware))
             for node in self._rows.nodes.values()
-            if node.facts is not None
+            if (node.facts is not None or not search.about_hardware(query))
             and node.uuid > after
-            and search.matches(query, self._rows.facts.get(node.uuid) or ())
+            and search.matches(query, self._rows.facts.get(node.uuid) or (), node)
         ]
         return sorted(found, key=lambda match: match.uuid)[:limit]
 

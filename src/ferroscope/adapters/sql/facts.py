@@ -53,12 +53,17 @@ class SqlFacts:
 
     def search(self, query: search.Query, limit: int, *, after: str = "") -> Sequence[Match]:
         statement = (
-            select(_n.uuid, _n.name)
-            .where(_n.facts.is_not(None), _n.uuid > after, condition(query))
+            select(_n.uuid, _n.name, _n.provision_state, _n.maintenance, _n.hardware)
+            .where(_n.uuid > after, condition(query))
             .order_by(_n.uuid)
             .limit(limit)
         )
-        return [Match(uuid, name) for uuid, name in self._tx.connection.execute(statement)]
+        if search.about_hardware(query):
+            statement = statement.where(_n.facts.is_not(None))
+        return [
+            Match(uuid, name, state, bool(maintenance), msgspec.json.decode(hardware or "{}"))
+            for uuid, name, state, maintenance, hardware in self._tx.connection.execute(statement)
+        ]
 
     def some(self, nodes: Sequence[str], kinds: Sequence[str]) -> dict[str, list[Fact]]:
         statement = (

@@ -6,16 +6,18 @@ third truth value comes into it.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, and_, exists, func, not_, or_, select
+from sqlalchemy import Boolean, ColumnElement, String, and_, case, exists, func, not_, or_, select
 
 from ferroscope.adapters.sql import schema
 from ferroscope.domain import search
 from ferroscope.domain.search import COMPARE
 
 _ESCAPE: Final = "!"
-_LIKE: Final = str.maketrans({_ESCAPE: _ESCAPE * 2, "%": f"{_ESCAPE}%", "_": f"{_ESCAPE}_", "*": "%", "?": "_"})
+_EXACT: Final = str.maketrans({_ESCAPE: _ESCAPE * 2, "%": f"{_ESCAPE}%", "_": f"{_ESCAPE}_"})
+_LIKE: Final = _EXACT | str.maketrans({"*": "%", "?": "_"})
 
 
 def condition(query: search.Query) -> ColumnElement[bool]:
@@ -32,27 +34,49 @@ def condition(query: search.Query) -> ColumnElement[bool]:
         case search.Count(some, op, value):
             number = select(func.count()).where(_parts(some)).scalar_subquery()
             return COMPARE[op](number, value)  # type: ignore[arg-type,return-value]
+        case search.Own(of):
+            return _holds(of, _own)
+        case search.Word(text):
+            return _anywhere(text)
     raise TypeError(f"{type(query).__name__} is a condition on a part, not on a node")
+
+
+def _own(name: str) -> ColumnElement[Any]:
+    """Return a column of the node as it is compared: texts in lower case, booleans as numbers."""
+    column = schema.nodes.c[name]
+    if isinstance(column.type, Boolean):
+        return case((column, 1.0), else_=0.0)
+    return func.lower(column) if isinstance(column.type, String) else column
+
+
+def _anywhere(text: str) -> ColumnElement[bool]:
+    """Return whether the text is in one of the node's or in one of any of its parts."""
+    table, node = schema.facts.c, schema.nodes.c
+    within = f"%{text.translate(_EXACT)}%"
+    own = [func.lower(func.coalesce(node[name], "")).like(within, escape=_ESCAPE) for name in search.WORDS]
+    parts = [table[name].like(within, escape=_ESCAPE) for name in search.TEXTS]
+    begins = node.uuid.like(f"{text.translate(_EXACT)}%", escape=_ESCAPE)
+    return or_(begins, *own, exists().where(and_(table.node == node.uuid, or_(*parts))))
 
 
 def _parts(some: search.Some) -> ColumnElement[bool]:
     """Return which of the facts are such parts of the node at hand."""
     table = schema.facts.c
     mine = and_(table.node == schema.nodes.c.uuid, table.kind == some.kind)
-    return mine if some.of is None else and_(mine, _holds(some.of))
+    return mine if some.of is None else and_(mine, _holds(some.of, lambda name: table[name]))
 
 
-def _holds(query: search.Query) -> ColumnElement[bool]:
+def _holds(query: search.Query, column_of: Callable[[str], ColumnElement[Any]]) -> ColumnElement[bool]:
     match query:
         case search.Not(of):
-            return not_(_holds(of))
+            return not_(_holds(of, column_of))
         case search.All(of):
-            return and_(*(_holds(one) for one in of))
+            return and_(*(_holds(one, column_of) for one in of))
         case search.Any(of):
-            return or_(*(_holds(one) for one in of))
-        case search.Some() | search.Count():
+            return or_(*(_holds(one, column_of) for one in of))
+        case search.Some() | search.Count() | search.Own() | search.Word():
             raise TypeError("parts have no parts")
-    column = schema.facts.c[query.column]
+    column = column_of(query.column)
     known: ColumnElement[bool] = column.is_not(None)
     match query:
         case search.Number(_, op, value):
