@@ -81,6 +81,14 @@ class RamdiskBoot(Protocol):
         """Take ``image`` out again where it is inserted, and nothing else; return whether it was."""
 
 
+@runtime_checkable
+class ResetTime(Protocol):
+    """A driver whose BMC may tell when it has last reset the machine. Errors and deadlines as of ``Bmc``."""
+
+    def last_reset(self, node: Node) -> str | None:
+        """Return the time of the last reset or power-on, only to be compared with another one; None: not known."""
+
+
 class OutOfBandNic(msgspec.Struct, frozen=True):
     """A NIC as the BMC knows it; ``mac`` in lower case."""
 

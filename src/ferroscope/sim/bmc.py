@@ -55,7 +55,12 @@ class Bmcs:
         if machine is None:
             return Reply(refuse(f"there is no machine named {call.node!r} here"))
         machine.tally.count(Effect.BMC_CALLS)
-        return self._spoiled(machine) or Reply(self._ops[call.op](machine, call), self._delay(machine))
+        spoiled = self._spoiled(machine)
+        if spoiled is not None:
+            return spoiled
+        # A reset is answered when it is done, and done also where nobody waits for the answer any more.
+        working = machine.member.outcome.resets_after * self._settings.time_scale if call.power == RESET else 0.0
+        return Reply(self._ops[call.op](machine, call), working + self._delay(machine))
 
     def _spoiled(self, machine: Machine) -> Reply | None:
         """Return the reply of a BMC that does not do what it is told, this time."""

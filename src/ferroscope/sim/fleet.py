@@ -100,6 +100,7 @@ class Fleet:
             later=self._loop.call_later,
             start=self._boot,
             lag=None if lag is None else lag * self.settings.time_scale,
+            reset_lag=member.outcome.resets_after * self.settings.time_scale,
         )
 
     def _boot(self, machine: Machine) -> RamdiskRun:

@@ -37,7 +37,8 @@ class RefusedError(Exception):
 class Machine:
     """``later(seconds, call)`` calls back in time; ``start(machine)`` boots the ramdisk.
 
-    ``lag`` is the number of seconds until the power state follows a command, None for never.
+    ``lag`` is the number of seconds until the power state follows a command, None for never;
+    ``reset_lag`` that until a reset is carried out.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Machine:
         later: Callable[[float, Callable[[], None]], Handle],
         start: Callable[[Machine], Ramdisk],
         lag: float | None = 0.0,
+        reset_lag: float = 0.0,
     ) -> None:
         self.member = member
         self.tally = tally
@@ -55,6 +57,7 @@ class Machine:
         self._later = later
         self._start = start
         self._lag = lag
+        self._reset_lag = reset_lag
         self._coming: tuple[Power, Handle] | None = None
         self._once: BootDevice | None = None
         self._always = BootDevice.DISK
@@ -80,7 +83,11 @@ class Machine:
             self.tally.note(Effect.POWER_REFUSALS, power)
             raise RefusedError(f"the machine refuses to {power}")
         if power == RESET and self.power is Power.ON:
-            self._reset()
+            # Each that is taken is carried out, as BMCs do it: two at once boot the machine twice.
+            if self._reset_lag:
+                self._later(self._reset_lag, self._reset)
+            else:
+                self._reset()
         elif wanted is not self._destination():
             self._go(wanted)
 
@@ -120,6 +127,8 @@ class Machine:
             self._cut()
 
     def _reset(self) -> None:
+        if self.power is not Power.ON:
+            return
         self.tally.note(Effect.REBOOTS)
         self._cut()
         self._boot()

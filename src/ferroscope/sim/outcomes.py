@@ -24,7 +24,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     ``sentence`` says what it does, ``ends`` what an inspection of it comes to. BMC: ``bmc`` is how it
     answers at all (``refused`` and ``black-hole``: at a port of its own), ``answer_delay`` seconds before
     each answer, ``fails_every`` so many calls one fails for now (0: none), ``refuses`` the power state it
-    refuses, ``follows_after`` the seconds until the power state follows a command (None: never).
+    refuses, ``follows_after`` the seconds until the power state follows a command (None: never),
+    ``resets_after`` those until a reset is carried out.
     Ramdisk: ``calls_back``; ``boot_factor`` times the usual boot delay; ``copies`` of the callback at
     once; ``conflicting``: a second, different one with it; ``body`` and ``delivery`` of the callback.
     Seconds are multiplied by ``time_scale``.
@@ -38,6 +39,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     fails_every: int = 0
     refuses: Literal["power on", "power off"] | None = None
     follows_after: float | None = 0.0
+    resets_after: float = 0.0
     calls_back: bool = True
     boot_factor: float = 1.0
     copies: int = 1
@@ -160,6 +162,12 @@ TABLE: Final = (
         sentence="The power state follows two seconds after the command.",
         ends="finished",
         follows_after=2.0,
+    ),
+    Outcome(
+        name="slow-reset",
+        sentence="A reset is carried out three seconds after the command.",
+        ends="finished",
+        resets_after=3.0,
     ),
     Outcome(
         name="power-stuck",

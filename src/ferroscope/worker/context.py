@@ -148,14 +148,15 @@ class TaskContext:
             entry = msgspec.structs.replace(entry, inspection=None)
         self.notes.append((self.clock.monotonic(), entry))
 
-    def intend(self, effect: str, fence: Fence | None = None) -> None:
-        """Record, durably and fenced, that ``effect`` on the world is about to happen.
+    def intend(self, effect: str, fence: Fence | None = None, *, seen: Document | None = None) -> None:
+        """Record, durably and fenced, that ``effect`` on the world is about to happen, and when.
 
-        ``fence`` is that of an office under which it happens, beside the claim's own.
+        ``fence`` is that of an office under which it happens, beside the claim's own. ``seen`` is what
+        a later attempt has to know of the world before.
         """
-        self.progress[effect] = "intent"
 
         def work(tx: Transaction) -> None:
+            self.progress[effect] = {**(seen or {}), "at": tx.now}
             tx.requests.hold(self.claim, progress=self.progress)
             if fence is not None:
                 fence(tx)

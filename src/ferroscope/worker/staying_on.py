@@ -2,8 +2,10 @@
 
 A power state tells whether an earlier attempt's power-on took effect; of a reboot it tells nothing.
 The boot device does: it is set for one boot just before, so where the BMC still has it, the machine
-has not booted from it yet, and another reboot interrupts nothing. Source: the node field of that
-name in the Bare Metal API, version 1.95.
+has not booted from it yet. But it may be about to: a BMC takes seconds to carry a reset out, and a
+second one in that time would let the machine boot twice, the second time from disk. So a BMC is given
+its time before anything is repeated, and asked when it has last reset the machine, if it can tell.
+Source: the node field of that name in the Bare Metal API, version 1.95.
 """
 
 from __future__ import annotations
@@ -14,14 +16,18 @@ from typing import Final
 import structlog
 
 from ferroscope.domain.boot import Boot
-from ferroscope.domain.model import Node, Severity
-from ferroscope.domain.states import State
-from ferroscope.ports.bmc import BootDevice, Power
+from ferroscope.domain.model import Document, Node, Severity
+from ferroscope.domain.outcome import Next, Retry
+from ferroscope.domain.reasons import Reason
+from ferroscope.domain.states import Event, State
+from ferroscope.ports.bmc import BootDevice, Power, ResetTime
 from ferroscope.ports.errors import BmcError
 from ferroscope.worker.context import TaskContext
 
 REBOOT: Final = "reboot"
 _OUT: Final = "reboot out of the ramdisk"
+# Seconds until the next look at a machine that may be about to reboot.
+_LOOK_AGAIN: Final = 5.0
 
 _log = structlog.get_logger(__name__)
 
@@ -41,11 +47,42 @@ def reboot(context: TaskContext, *, confirm: Callable[[], None] = lambda: None) 
     context.node.power_state, context.node.target_power_state = Power.ON, None
 
 
-def has_rebooted(context: TaskContext, way: Boot) -> bool:
-    """Whether an earlier attempt's reboot took effect; a BMC that does not say counts as yes."""
+def seen(context: TaskContext) -> Document:
+    """Return what tells afterwards whether a reboot took effect."""
+    driver = context.driver()
+    return {"last_reset": driver.last_reset(context.node) if isinstance(driver, ResetTime) else None}
+
+
+def earlier_reboot(context: TaskContext, way: Boot) -> Next | Retry | None:
+    """Return what follows from an earlier attempt's reboot; None where it may be, or has to be, repeated.
+
+    ``Next``: it took effect, as far as anybody can tell. ``Retry``: the BMC may still be at it.
+    """
     if not context.intended(REBOOT):
-        return False
+        return None
+    before = context.progress[REBOOT]
+    if _has_rebooted(context, way, before.get("last_reset")):
+        return Next(Event.WAIT)
+    now = context.store.read(lambda tx: tx.now)
+    if now < before["at"]:  # the database's clock was set back: the BMC has its time from now on
+        context.intend(REBOOT, seen=before)
+        now = context.progress[REBOOT]["at"]
+    left = context.progress[REBOOT]["at"] + context.settings.drivers.power_timeout - now
+    if left <= 0:
+        return None
+    return Retry(
+        min(left, _LOOK_AGAIN), Reason.POWER_FAILED, "the BMC may still carry out an earlier reset", counted=False
+    )
+
+
+def _has_rebooted(context: TaskContext, way: Boot, last_reset: str | None) -> bool:
+    """Whether the machine was reset since then; a BMC that says nothing at all counts as yes."""
+    latest = seen(context)["last_reset"]
+    if latest is not None and last_reset is not None and latest != last_reset:
+        return True
     device, persistent = context.driver().get_boot_device(context.node)
+    if device is None:
+        return last_reset is None or latest is None
     wanted = BootDevice.CDROM if way is Boot.VIRTUAL_MEDIA else BootDevice.PXE
     return device is not wanted or persistent is True
 

@@ -123,6 +123,57 @@ def test_a_worker_killed_before_the_reboot_is_replaced_and_the_machine_boots(ser
     assert service.machine.commands == ["boot pxe", "boot pxe", "reboot"]
 
 
+def killed_while_the_bmc_is_at_it(service: Service) -> None:
+    """The worker dies at its reboot, which the BMC has taken and not carried out."""
+    die_at_reboot(kept_on(service), before=True)
+    service.start()
+    with pytest.raises(KilledError):
+        service.work()
+    take_over(service)
+
+
+def test_a_bmc_that_may_still_be_at_an_earlier_reset_is_given_its_time(service: Service) -> None:
+    killed_while_the_bmc_is_at_it(service)
+    service.worker.step()
+    assert service.machine.commands == ["boot pxe"]
+    assert service.node.state is State.STARTING
+    service.machine.reboot(service.node)  # at last
+    service.work()
+    assert service.node.state is State.WAITING
+    assert service.machine.commands == ["boot pxe", "reboot"]
+
+
+def test_a_callback_goes_before_the_second_look_at_a_reset(service: Service) -> None:
+    killed_while_the_bmc_is_at_it(service)
+    service.worker.step()
+    service.machine.reboot(service.node)
+    service.call_back()
+    service.work()
+    assert service.node.state is State.FINISHED
+    assert service.machine.commands == ["boot pxe", "reboot", "reboot"]
+
+
+def test_a_bmc_that_tells_when_it_has_reset_the_machine_is_believed(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = iter(("10:00", "10:01"))
+    monkeypatch.setattr(type(service.machine), "last_reset", lambda *_: next(told), raising=False)
+    killed_while_the_bmc_is_at_it(service)
+    service.work()  # the boot device is still what was set, as some BMCs keep it until the machine has booted
+    assert service.node.state is State.WAITING
+    assert service.machine.commands == ["boot pxe"]
+
+
+def test_a_databases_clock_that_was_set_back_gives_a_bmc_its_time_once_more(service: Service) -> None:
+    killed_while_the_bmc_is_at_it(service)
+    service.clock.now -= 20.0  # four times what a BMC is given here
+    again = service.clock.now
+    service.work()
+    assert service.machine.commands == ["boot pxe", "boot pxe", "reboot"]
+    (reset,) = (entry.at for entry in service.journal if entry.step == "reboot")
+    assert 5.0 <= reset - again < 40.0
+
+
 def test_a_bmc_that_does_not_tell_the_boot_device_gets_no_second_reboot(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -95,6 +95,11 @@ class RedfishBmc:
         )
         return known
 
+    def last_reset(self, node: Node) -> str | None:
+        """Return the system's ``LastResetTime``; None where the BMC has none."""
+        known: str | None = self._call(node, "last reset", lambda commands, system: commands.last_reset(system))
+        return known
+
     def insert_ramdisk(self, node: Node, image: Image) -> str | None:
         """Insert the image and boot from it once; return a remark where the parameters found no place."""
         mode = wanted_boot_mode(node)

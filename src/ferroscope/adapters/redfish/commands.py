@@ -86,6 +86,12 @@ def boot_device(system: Any) -> tuple[BootDevice | None, bool | None]:
     return _NAMES.get(target), persistent
 
 
+def last_reset(system: Any) -> str | None:
+    """Return when the system was last reset, as its BMC words it."""
+    found = system.json.get("LastResetTime")
+    return found if isinstance(found, str) and found else None
+
+
 def insert(system: Any, image: Image, mode: str | None) -> str | None:
     """Insert the ramdisk's image, its parameters where there is a second drive, and boot from it once."""
     drives = _drives(system)

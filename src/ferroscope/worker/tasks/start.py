@@ -21,7 +21,7 @@ from ferroscope.worker.bmc_addresses import resolve
 from ferroscope.worker.boot_gate import BootGate
 from ferroscope.worker.context import TaskContext
 from ferroscope.worker.power import boot_from_network, ensure_power
-from ferroscope.worker.staying_on import REBOOT, has_rebooted, reboot, stays_on
+from ferroscope.worker.staying_on import REBOOT, earlier_reboot, reboot, seen, stays_on
 from ferroscope.worker.throttle import RebootThrottle, ThrottledError
 
 _POWER_ON = "power on"
@@ -44,10 +44,12 @@ class StartTask:
         if way is Boot.OUT_OF_BAND:
             return out_of_band.inspect(context)
         boot.note(context, way)
-        if _has_taken_effect(context, way):
+        early = Next(Event.WAIT) if _is_powered_on(context) else earlier_reboot(context, way)
+        if isinstance(early, Next):
             context.note("already on", "an earlier attempt powered it on")
             context.node.power_state = Power.ON
-            return Next(Event.WAIT)
+        if early is not None:
+            return early
         if not context.intended(_POWER_ON):
             out_of_band.prepare(context)  # the gate opens for the ports that this makes
             if way is Boot.NETWORK and (early := self._gate(context)) is not None:
@@ -75,7 +77,10 @@ class StartTask:
         with self._throttle.turn(context) as turn:
             reboots = stays_on(context.node) and context.driver().get_power(context.node) is Power.ON
             try:
-                context.intend(REBOOT if reboots else _POWER_ON, turn.fence)
+                if reboots:
+                    context.intend(REBOOT, turn.fence, seen=seen(context))
+                else:
+                    context.intend(_POWER_ON, turn.fence)
             except LeaseLostError as exc:
                 raise ThrottledError(0.0) from exc
             if reboots:
@@ -84,8 +89,6 @@ class StartTask:
                 ensure_power(context, Power.ON, confirm=turn.confirm)
 
 
-def _has_taken_effect(context: TaskContext, way: Boot) -> bool:
+def _is_powered_on(context: TaskContext) -> bool:
     # The intent is recorded when the machine is off, so if it is on now, we did it.
-    if context.intended(_POWER_ON) and context.driver().get_power(context.node) is Power.ON:
-        return True
-    return has_rebooted(context, way)
+    return context.intended(_POWER_ON) and context.driver().get_power(context.node) is Power.ON
