@@ -27,6 +27,7 @@ MAX_INTERFACES: Final = 2048
 # The longest text of an IPv6 address has 45 characters; a scope may be as long as its sender likes.
 _MAX_ADDRESS: Final = 64
 _MAC: Final = re.compile(rb'"mac_address"\s{0,9}:\s{0,9}"([0-9A-Fa-f:-]{17})"')
+_BMC: Final = re.compile(rb'"bmc_(?:v6)?address"\s{0,9}:\s{0,9}"([0-9A-Fa-f:./]{3,50})"')
 _LOOKED_AT: Final = 256 * 1024
 _MOST_TRACES: Final = 64
 
@@ -110,8 +111,14 @@ def split(raw: bytes, *, max_depth: int) -> tuple[dict[Part, bytes], CallbackInv
 
 def traces(raw: bytes, node_uuid: str | None) -> Evidence:
     """Return what a body that is no callback, or only the beginning of one, says of its machine."""
-    found = (macs.telling(text.decode()) for text in _MAC.findall(raw[:_LOOKED_AT])[:_MOST_TRACES])
-    return Evidence(uuid=node_uuid, macs=tuple(dict.fromkeys(filter(None, found))))
+    begins = raw[:_LOOKED_AT]
+    found = (macs.telling(text.decode()) for text in _MAC.findall(begins)[:_MOST_TRACES])
+    bmcs = (_address(text.decode()) for text in _BMC.findall(begins)[:2])
+    return Evidence(
+        uuid=node_uuid,
+        macs=tuple(dict.fromkeys(filter(None, found))),
+        bmc_addresses=tuple(dict.fromkeys(filter(None, bmcs))),
+    )
 
 
 def _boot_mac(parts: dict[Part, bytes], inventory: CallbackInventory, evidence: Evidence) -> str | None:

@@ -209,6 +209,14 @@ def test_a_call_that_says_nothing_of_itself_is_told_by_where_it_comes_from(servi
     assert steps(service, other) == []
 
 
+def test_an_inventory_without_nics_is_told_by_its_bmc_address(service: Service) -> None:
+    ident = service.enrol(driver_info={"ipmi_address": "10.99.1.7"})
+    service.wait(ident)
+    body = {"inventory": {"interfaces": [], "bmc_address": "10.99.1.7"}}
+    assert service.bare_metal.post("/v1/continue_inspection", body, remote_addr="192.0.2.9").status_code == 400
+    assert steps(service, ident) == [("callback-refused", "callback-invalid", "192.0.2.9")]
+
+
 def test_two_machines_behind_one_address_are_not_confused(service: Service) -> None:
     idents = [service.enrol(), service.enrol()]
     for ident in idents:
