@@ -5,7 +5,13 @@ from __future__ import annotations
 import threading
 import time
 
+import msgspec
+import pytest
+
+from ferroscope.domain.lanes import Lane
+from ferroscope.domain.model import REQUEST_VERSION, Claim, Request
 from ferroscope.domain.states import Event
+from ferroscope.ports.queue import Take
 from tests.conformance.conftest import Adapter, Open
 from tests.support import examples
 
@@ -207,3 +213,82 @@ def test_a_request_of_a_rolled_back_transaction_is_never_delivered(adapter: Adap
         assert adapter.claim("worker", 0.2) is None
     else:
         raise AssertionError("the exception of the work should have come out")
+
+
+def _take(adapter: Adapter, take: Take) -> Claim | None:
+    return adapter.queue.get("worker", 0.0, adapter.stop, take)
+
+
+def test_each_lane_gets_its_own_requests(adapter: Adapter) -> None:
+    adapter.join("worker")
+    for event in Event:
+        adapter.put(examples.request(adapter.node(), event))
+    got: dict[Lane, set[str]] = {lane: set() for lane in Lane}
+    for lane, events in got.items():
+        while (claim := _take(adapter, Take(lane))) is not None:
+            events.add(claim.request.event)
+    assert got[Lane.COMPUTE] == {Event.CONTINUE, Event.REAPPLY, Event.DELETE}
+    assert got[Lane.BMC] == set(Event) - got[Lane.COMPUTE]
+
+
+def test_what_ends_goes_first_then_commands_then_starts(adapter: Adapter) -> None:
+    adapter.join("worker")
+    events = [Event.INSPECT, Event.SET_POWER, Event.TIMEOUT, Event.INSPECT, Event.FINISH]
+    for event in events:
+        adapter.put(examples.request(adapter.node(), event))
+    claims = [_take(adapter, Take(Lane.BMC)) for _ in events]
+    assert [claim.request.event for claim in claims if claim] == [
+        Event.TIMEOUT, Event.FINISH, Event.SET_POWER, Event.INSPECT, Event.INSPECT
+    ]  # fmt: skip
+
+
+def test_what_is_turned_into_another_event_changes_its_lane(adapter: Adapter) -> None:
+    adapter.join("worker")
+    node = adapter.node()
+    adapter.put(examples.request(node, Event.CONTINUE))
+    claim = _take(adapter, Take(Lane.COMPUTE))
+    assert claim is not None
+    finish = examples.request(node, Event.FINISH)
+    turned = adapter.write(lambda tx: tx.requests.put(finish, instead_of=claim))
+    assert turned is not None
+    adapter.write(lambda tx: tx.requests.retry(turned, 0.0, counted=False))
+    assert _take(adapter, Take(Lane.COMPUTE)) is None
+    again = _take(adapter, Take(Lane.BMC))
+    assert again is not None
+    assert (again.request.event, again.request.attempt) == (Event.FINISH, 1)
+
+
+def test_crowded_networks_are_left_out(adapter: Adapter) -> None:
+    adapter.join("worker")
+    networks = ["192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", None]
+    for network in networks:
+        request = examples.request(adapter.node(), Event.INSPECT)
+        adapter.put(msgspec.structs.replace(request, bmc="b", network=network))
+    first, second = networks[:2]
+    left = [_take(adapter, Take(Lane.BMC, (str(first), str(second)))) for _ in networks]
+    assert [claim.request.network for claim in left if claim] == networks[2:]
+    one = _take(adapter, Take(Lane.BMC, (str(second),)))
+    assert one is not None
+    assert (one.request.network, one.request.bmc) == (first, "b")
+
+
+@pytest.mark.parametrize("event", [Event.ABORT, Event.DELETE, Event.TIMEOUT])
+def test_an_operator_s_end_overtakes_a_start_that_waits(adapter: Adapter, event: Event) -> None:
+    adapter.join("worker")
+    node = adapter.node()
+    adapter.put(examples.request(node, Event.INSPECT))
+    adapter.put(examples.request(node, event))
+    claim = adapter.must_claim("worker")
+    assert claim.request.event is (Event.INSPECT if event is Event.TIMEOUT else event)
+
+
+def test_a_request_of_a_newer_release_is_left_and_blocks_its_own_node_alone(adapter: Adapter) -> None:
+    adapter.join("worker")
+    blocked, free = adapter.node(), adapter.node()
+    newer: Request = msgspec.structs.replace(examples.request(blocked), version=REQUEST_VERSION + 1)
+    adapter.put(newer)
+    adapter.put(examples.request(blocked))
+    adapter.put(examples.request(free))
+    assert adapter.must_claim("worker").request.node == free.uuid
+    assert adapter.claim("worker") is None
+    assert [request.attempt for request in adapter.pending(blocked)] == [0, 0]

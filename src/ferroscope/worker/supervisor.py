@@ -102,8 +102,7 @@ def give_back(worker: Worker, slot: Slot) -> None:
     _log.warning(
         "still running at the end of [worker] graceful_timeout; given back",
         request=request.id,
-        event=str(request.event),
-        node=request.node,
+        what=slot.what,
         attempt=request.attempt,
     )
 

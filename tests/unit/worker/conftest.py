@@ -21,6 +21,7 @@ from ferroscope.hooks.pipeline import from_settings
 from ferroscope.ports.bmc import BootDevice, Power
 from ferroscope.ports.errors import BmcError
 from ferroscope.ports.store import Query, Transaction
+from ferroscope.runtime.clock import SystemClock
 from ferroscope.worker.boot_gate import BootGate
 from ferroscope.worker.loop import Worker
 from ferroscope.worker.tasks import build
@@ -103,10 +104,10 @@ class Machine:
 class Service:
     """What a test drives: operator, ramdisk and worker in one object."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, real_time: bool = False) -> None:
         self.settings = settings
-        self.clock = ManualClock()
-        self.stop = ManualStop(self.clock)
+        self.clock: Any = SystemClock() if real_time else ManualClock()
+        self.stop: Any = threading.Event() if real_time else ManualStop(self.clock)
         self.bus = LocalBus()
         self.store = MemoryStore(bus=self.bus, clock=self.clock)
         self.queue = MemoryQueue(self.store, bus=self.bus, clock=self.clock, poll_interval=0.0)
