@@ -15,6 +15,7 @@ from rich.console import Console
 from bench import callbacks, ha, hooks, hot, machine, show, versus
 from bench import cycle as cycles
 from bench import gate as gates
+from bench import idle as idles
 from bench import lists as listings
 from bench import reads as readings
 from bench import rules as rule_costs
@@ -196,6 +197,7 @@ def rules(found: tuple[Report, Path], number: int = 20, size: int = 40_000, runs
 
 
 main.add_command(callbacks.callback)
+main.add_command(idles.command)
 main.add_command(ha.failover)
 main.add_command(ha.lookup)
 main.add_command(ha.scaleout)

@@ -385,3 +385,20 @@ def _accepts(port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+@pytest.mark.parametrize("unit", [b"[],", b'{"a":{}},', b"[" * 22 + b"]" * 22 + b",", b"1.5,", b'"aa",'])
+def test_bodies_that_are_dear_to_decode_leave_others_their_answers(
+    start: Start, sqlite_url: str, request: pytest.FixtureRequest, unit: bytes
+) -> None:
+    service = Service(sqlite_url, failure_rate=0.0)
+    request.addfinalizer(service.close)
+    running = start(service.app, threads=4)
+    head = b'{"inventory":{"interfaces":[{"mac_address":"52:54:00:de:ad:01"}]},"x":['
+    body = head + unit * (2_000_000 // len(unit)) + b"0]}"
+    asked = [running.connect(b"POST /v1/continue_inspection HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+                             b"Content-Length: %d\r\n\r\n" % len(body) + body) for _ in range(8)]  # fmt: skip
+    began = time.monotonic()
+    assert running.get("/healthcheck") == 200
+    assert time.monotonic() - began < 5  # it took that long for one of 16 MiB; now some tens of milliseconds
+    assert {_statuses(_rest(one, 30))[0] for one in asked} <= {400, 404}
