@@ -72,15 +72,15 @@ class CrowdDriver:
         self._names = {uuid: name for name, uuid in uuids.items()}
         self._healthy = {name for name, machine in fleet.machines.items() if machine.member.outcome.name == "ok"}
 
-    async def run(self, patience: float, look_every: float) -> Crowd:
-        """Inspect everybody; wait until all are at rest, for at most ``patience`` seconds."""
+    async def run(self, patience: float, look_every: float, others: float) -> Crowd:
+        """Inspect everybody, within ``patience`` seconds, and ``others`` more for those that are not healthy."""
         late: list[float] = []
         beat = asyncio.create_task(_beat(late))
         try:
             began = time.monotonic()
             await self._start()
             started = time.monotonic() - began
-            ends = await self._watch(began, patience, look_every)
+            ends = await self._watch(began, patience, look_every, others)
             took = time.monotonic() - began
         finally:
             beat.cancel()
@@ -98,16 +98,16 @@ class CrowdDriver:
 
         await asyncio.gather(*(slot() for _ in range(_STARTS_AT_ONCE)))
 
-    async def _watch(self, began: float, patience: float, look_every: float) -> dict[str, float]:
+    async def _watch(self, began: float, patience: float, look_every: float, others: float) -> dict[str, float]:
         """Return when each machine was first seen at rest; those that are still busy in the end are left out."""
         ends: dict[str, float] = {}
-        while len(ends) < len(self._names):
-            now = time.monotonic() - began
-            if now > patience:
-                break
+        over = patience
+        while len(ends) < len(self._names) and time.monotonic() - began <= over:
             busy = {name for name, state in (await self._states()).items() if state in _BUSY}
             now = time.monotonic() - began
             ends |= {name: now for name in self._names.values() if name not in ends and name not in busy}
+            if over == patience and self._healthy <= ends.keys():
+                over = now + others
             await asyncio.sleep(look_every)
         return ends
 

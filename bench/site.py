@@ -31,6 +31,7 @@ _LONG_BOOT: Final = (60.0, 300.0)
 _TIMEOUT: Final = 1800.0
 _DEAD: Final = 0.03
 _FLAPPING: Final = 0.02
+_OTHERS: Final = 120.0
 
 
 class Inspected(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,10 +55,10 @@ class Site:
         self._patience = patience
         self._look_every = look_every
 
-    def inspect(self) -> Inspected:
-        """Inspect everybody."""
+    def inspect(self, *, others: float = _OTHERS) -> Inspected:
+        """Inspect everybody; wait ``others`` seconds longer for those that are not healthy."""
         before = cpu_seconds(self._role.pid), self._beside.cpu()
-        crowd = self._beside.do("crowd", Crowd, patience=self._patience, look_every=self._look_every)
+        crowd = self._beside.do("crowd", Crowd, patience=self._patience, look_every=self._look_every, others=others)
         after = cpu_seconds(self._role.pid), self._beside.cpu()
         return Inspected(
             title=self._title,
@@ -103,7 +104,7 @@ def beside_silent(directory: Path, nodes: int, silent: int, *, patience: float, 
         plan = Plan(url="", nodes=nodes, boot=_BOOT, jitter=0.5, bmc=_BMC, special=special)
         title = f"{nodes} machines" + (f" and {count} silent" if count else ", all healthy")
         with site(title, directory, plan, patience=patience, extra=extra) as built:
-            found.append(built.inspect())
+            found.append(built.inspect(others=0.0))
     return found
 
 
@@ -115,7 +116,7 @@ def large(directory: Path, nodes: int, shorter: float, *, patience: float, extra
     limit = f"[inspector]\ntimeout = {_TIMEOUT / shorter:g}\n"
     title = f"{nodes} machines, time / {shorter:g}"
     with site(title, directory, plan, patience=patience, look_every=5.0, extra=limit + extra) as built:
-        return built.inspect()
+        return built.inspect(others=0.0)
 
 
 def show(report: Report, found: list[Inspected]) -> None:

@@ -59,6 +59,16 @@ def silence(handler: _Handler) -> None:
         handler.connection.recv(1)
 
 
+def late(seconds: float) -> Fault:
+    """Let the request through, and answer after ``seconds`` only."""
+
+    def act(handler: _Handler) -> None:
+        if not handler.proxy.closing.wait(seconds):
+            handler.answer(*handler.forwarded())
+
+    return act
+
+
 def trickle(handler: _Handler) -> None:
     """Send an answer that never ends, a byte at a time, so that no time-out between two bytes helps."""
     with contextlib.suppress(OSError):

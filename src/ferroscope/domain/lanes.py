@@ -17,6 +17,9 @@ import msgspec
 from ferroscope.domain.states import COMMANDS, Event
 
 MAX_BMC: Final = 255
+# The rest of 127.0.0.0/8 has networks like any other: simulated sites are spread over it.
+_TUNNELS: Final = ipaddress.ip_network("127.0.0.0/24")
+_LOOPBACK_6: Final = ipaddress.ip_address("::1")
 
 
 class Lane(StrEnum):
@@ -48,7 +51,7 @@ def priority_of(event: str) -> int:
 class BmcAddress(msgspec.Struct, frozen=True):
     """A BMC as one thing that answers one command after the other, and the address range that it is in.
 
-    ``network`` is the /24 or the /64; None of a host name, and of loopback, which is a tunnel's or a simulator's.
+    ``network`` is the /24 or the /64; None of a host name, and of 127.0.0.0/24 and ::1, which are tunnels'.
     """
 
     bmc: str
@@ -105,7 +108,7 @@ def _joined(host: str, port: str) -> str:
 
 
 def _network(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str | None:
-    if address.is_loopback or address.is_unspecified:
+    if address.is_unspecified or address == _LOOPBACK_6 or address in _TUNNELS:
         return None
     length = 24 if address.version == 4 else 64
     return str(ipaddress.ip_network(f"{str(address).partition('%')[0]}/{length}", strict=False))

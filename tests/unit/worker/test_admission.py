@@ -171,6 +171,7 @@ def test_breakers_do_not_add_up_for_ever() -> None:
         ("fe80::1%eth0", "fe80::1%eth0", "fe80::/64"),
         ("https://BMC-7.example.com.", "bmc-7.example.com", None),
         ("127.0.0.1:6390", "127.0.0.1:6390", None),
+        ("127.0.3.7:6390", "127.0.3.7:6390", "127.0.3.0/24"),
         ("http://[::1", "http://[::1", None),
         ("x" * 400, "x" * 255, None),
     ],
