@@ -48,7 +48,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     delivery: Delivery = "whole"
 
 
-_REFUSED: Final = "error: timeout, after a refused callback"
+_REFUSED: Final = "error: callback-refused"
+_NOBODYS: Final = "error: timeout, after a callback that was refused as nobody's"
 
 TABLE: Final = (
     Outcome(name="ok", sentence="Everything works.", ends="finished"),
@@ -99,7 +100,7 @@ TABLE: Final = (
     Outcome(
         name="no-nics",
         sentence="The inventory has no network interface.",
-        ends=_REFUSED,
+        ends=_NOBODYS,
         body="no-nics",
     ),
     Outcome(
@@ -123,7 +124,7 @@ TABLE: Final = (
     Outcome(
         name="unknown-macs",
         sentence="The machine has none of the MACs and BMC addresses that were enrolled.",
-        ends=_REFUSED,
+        ends=_NOBODYS,
         body="unknown-macs",
     ),
     Outcome(

@@ -9,6 +9,8 @@ import pytest
 
 from ferroscope.sim.bodies import RAMDISK_ERROR
 from ferroscope.sim.inventory import generate, pxe_mac
+from ferroscope.sim.roster import roster
+from ferroscope.sim.settings import FleetSettings
 from ferroscope.sim.tally import Effect
 from tests.integration.sim.driving import driving
 from tests.integration.sim.receiver import Receiver
@@ -91,7 +93,8 @@ def test_an_error_of_the_ramdisk_comes_with_its_inventory() -> None:
         drive.until(Effect.CALLBACKS_ACCEPTED)
         (document,) = receiver.documents()
         assert document["error"] == RAMDISK_ERROR
-        assert pxe_mac(1) in {interface["mac_address"] for interface in document["inventory"]["interfaces"]}
+        booted = pxe_mac(roster(FleetSettings(nodes=0, special=("sim-ramdisk-error-1",)))[0].number)
+        assert booted in {interface["mac_address"] for interface in document["inventory"]["interfaces"]}
 
 
 def test_repeated_callbacks_are_on_the_wire_at_once_and_the_same() -> None:

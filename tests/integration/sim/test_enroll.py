@@ -129,9 +129,12 @@ def ending(api: Api) -> Ending:
         boot_delay=0.2,
         boot_jitter=0.1,
         time_scale=0.1,
+        bmc_faults=False,
     )
     with FleetThread(settings) as fleet:
         enroll(roster(settings), api_url=api.url, sim_address=fleet.bmcs)
+        with FleetClient(fleet.address) as client:
+            client.faults(on=True)
         for name in special:
             api.call("PUT", f"/v1/nodes/{name}/states/provision", {"target": "inspect"})
 
@@ -139,13 +142,11 @@ def ending(api: Api) -> Ending:
             page = api.call("GET", "/v1/nodes?fields=name,provision_state,last_error")
             return {node["name"]: node for node in page["nodes"] if node["name"] in special}
 
-        def rest() -> bool:
+        def busy() -> list[str]:
             time.sleep(0.1)
-            return not any(
-                str(node["provision_state"]).startswith(("inspecting", "inspect wait")) for node in nodes().values()
-            )
+            return [name for name, node in nodes().items() if node["provision_state"] in ("inspecting", "inspect wait")]
 
-        assert until(rest, seconds=60), nodes()
+        assert until(lambda: not busy(), seconds=120), busy()
         with FleetClient(fleet.address) as client:
             return Ending(nodes(), client.status())
 
