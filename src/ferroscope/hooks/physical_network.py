@@ -12,7 +12,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 import msgspec
 
 from ferroscope.config.settings import InspectorSettings
-from ferroscope.domain.model import Document
+from ferroscope.domain.model import Document, Port
 from ferroscope.hooks import nics, port_edits
 from ferroscope.hooks.base import HookTask, InspectionHook
 from ferroscope.hooks.errors import HookSetupError
@@ -21,7 +21,10 @@ _Mapped = tuple[IPv4Network | IPv6Network, str]
 
 
 class PhysicalNetworkHook(InspectionHook):
-    """Sets `physical_network` of the node's ports by `physical_network_cidr_map`."""
+    """Sets `physical_network` of the node's ports by `physical_network_cidr_map`.
+
+    For other logic, derive from it and override ``physical_network``; everything else stays.
+    """
 
     dependencies = ("validate-interfaces",)
 
@@ -32,18 +35,22 @@ class PhysicalNetworkHook(InspectionHook):
         self._networks = tuple(_mapped(text) for text in settings.physical_network_cidr_map)
 
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
-        if not self._networks:
-            return
         ports = port_edits.current(task)
         for nic in nics.of(inventory, plugin_data):
             port = ports.get(nic.mac)
-            network = self._network(nic.record) if port is not None else None
-            if port is None or network is None or port.physical_network == network:
+            if port is None:
+                continue
+            network = self.physical_network(port, nic.name, nic.record, plugin_data)
+            if network is None or port.physical_network == network:
                 continue
             ports[nic.mac] = changed = msgspec.structs.replace(port, physical_network=network)
             port_edits.save(task, changed)
 
-    def _network(self, record: Document) -> str | None:
+    def physical_network(self, port: Port, interface: str, record: Document, plugin_data: Document) -> str | None:
+        """Return the port's network, None where it shall stay as it is.
+
+        ``interface`` is the NIC's name in the ramdisk, ``record`` what the inventory says of it. ``HookError``.
+        """
         for address in _addresses(record):
             for network, name in self._networks:
                 if address in network:

@@ -14,6 +14,7 @@ from ferroscope.domain.reasons import Reason
 from ferroscope.hooks import loader
 from ferroscope.hooks.base import InspectionHook
 from ferroscope.hooks.errors import HookError
+from ferroscope.hooks.parse_lldp import ParseLldpHook
 from ferroscope.hooks.ports import PortsHook
 from ferroscope.hooks.validate_interfaces import ValidateInterfacesHook
 from ferroscope.sim import inventory as sim
@@ -60,3 +61,18 @@ def test_the_guide_shows_how_to_change_ports() -> None:
     result = inspected(81)
     exec(compile(blocks("python")[1], "example.py", "exec"), {"task": result.context})
     assert {port.physical_network for port in result.ports().values()} == {"rack-network"}
+
+
+def test_the_guide_shows_another_rule_for_physical_networks() -> None:
+    module: dict[str, Any] = {"__name__": "by_switch"}
+    exec(compile(blocks("python")[-1], "by_switch.py", "exec"), module)
+    body = sim.document(81)
+    inventory = body.pop("inventory")
+    hooks = {
+        "validate-interfaces": ValidateInterfacesHook(),
+        "ports": PortsHook(),
+        "parse-lldp": ParseLldpHook(),
+        "by-switch": module["BySwitch"](),
+    }
+    result = run_objects(hooks, inventory, body)
+    assert {port.physical_network for port in result.ports().values()} == {"net-leaf1-r0002.sim.example"}
