@@ -27,6 +27,7 @@ from ferroscope.ports.store import Store, Transaction
 _log = structlog.get_logger(__name__)
 
 _FORGOTTEN_AFTER: Final = 3600.0
+_FORGET_EVERY: Final = 600.0
 
 
 def _forget(tx: Transaction) -> None:
@@ -68,6 +69,7 @@ class Membership:
         self._lost = lost
         self._missed = 0
         self._beaten = clock.monotonic()
+        self._forget_at = clock.monotonic() + _FORGET_EVERY
         self.cut_off = False
         self._loops: dict[str, Callable[[], str]] = {}
         self._problems: dict[str, Callable[[], Finding | None]] = {}
@@ -85,7 +87,7 @@ class Membership:
     def start(self) -> None:
         """Announce this process, then go on doing so; ``StoreUnavailableError``."""
         self._beat()
-        self._store.write(_forget, durable=False)
+        self._forget()
         self._thread.start()
 
     def can_write(self) -> bool:
@@ -115,6 +117,11 @@ class Membership:
         self._skew = self._store.write(work, durable=False)
         self._beaten = self._clock.monotonic()
 
+    def _forget(self) -> None:
+        """Also where nobody is ever started again."""
+        self._store.write(_forget, durable=False)
+        self._forget_at = self._clock.monotonic() + _FORGET_EVERY
+
     def _miss(self, exc: StoreUnavailableError) -> None:
         self._missed += 1
         if self._missed == self._retries:
@@ -135,6 +142,8 @@ class Membership:
                         return
                     self._beat()
                     self._missed = 0
+                    if self._clock.monotonic() >= self._forget_at:
+                        self._forget()
                 except StoreUnavailableError as exc:
                     self._miss(exc)
         except Exception:

@@ -7,10 +7,14 @@ from typing import Any
 
 import pytest
 
+from ferroscope.adapters.memory.bus import LocalBus
+from ferroscope.adapters.memory.store import MemoryStore
 from ferroscope.config.settings import WorkerSettings
 from ferroscope.ports.errors import StoreUnavailableError
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.member import Membership
+from tests.support import examples
+from tests.unit.worker.conftest import ManualClock
 
 
 class Store:
@@ -65,3 +69,20 @@ def test_it_stops_when_as_many_heartbeats_in_a_row_were_missed() -> None:
 def test_it_goes_on_after_fewer_or_where_it_is_told_to(answers: list[bool], retries: int) -> None:
     member, _ = heart(answers, retries=retries)
     assert not member.cut_off
+
+
+def test_members_that_died_long_ago_are_forgotten_though_nobody_is_started() -> None:
+    clock = ManualClock()
+    store = MemoryStore(bus=LocalBus(), clock=clock)
+    for ident in ("dead", "other"):
+        store.write(lambda tx, ident=ident: tx.members.beat(examples.member(ident), 6.0))  # type: ignore[misc]
+
+    class Passing(Flag):
+        def wait(self, timeout: float | None = None) -> bool:
+            clock.now += timeout or 0.0
+            return super().wait(timeout)
+
+    flag = Passing(3700)
+    settings = WorkerSettings(heartbeat_interval=1.5)
+    Membership(store, settings, role="worker", stop=flag, clock=clock, ident="me")._run()
+    assert [member.id for member in store.read(lambda tx: tx.members.list())] == ["me"]
