@@ -18,6 +18,7 @@ from ferroscope.domain.outcome import Fail
 from ferroscope.domain.provision import AT_REST, INSPECTABLE, OF_STATE, Provision
 from ferroscope.domain.reasons import hint
 from ferroscope.domain.states import COMMANDS, MAY_BOOT, RESTING, Event, State, Transition
+from ferroscope.ports.meter import Moved
 from ferroscope.ports.store import Transaction
 
 # Several of these at once are one: the node ends up where the caller wants it anyway.
@@ -95,12 +96,17 @@ def request_for(node: Node, event: Event, payload: Document | None = None) -> Re
     return Request(node=node.uuid, event=event, inspection=inspection, payload=payload or {}, bmc=bmc, network=network)
 
 
-def apply(tx: Transaction, node: Node, transition: Transition, *, failure: Fail | None = None) -> Node:
-    """Save the target state of ``transition`` on the node and on its inspection; return the node."""
+def apply(
+    tx: Transaction, node: Node, transition: Transition, *, failure: Fail | None = None, queued: float | None = None
+) -> Node:
+    """Save the target state of ``transition`` on the node and on its inspection; return the node.
+
+    ``queued``: for how many seconds the inspection has waited for workers until now, where that is known anew.
+    """
     node = tx.nodes.update(_moved(node, transition, tx.now, failure))
-    _moved_on(tx, node, transition)
     if node.inspection is not None:
-        _save_inspection(tx, node.inspection, transition.target, failure)
+        _save_inspection(tx, node.inspection, transition.target, failure, queued)
+    _moved_on(tx, node, transition)
     return node
 
 
@@ -126,8 +132,10 @@ def _add(tx: Transaction, node: Node, transition: Transition, new: Inspection) -
 
 
 def _moved_on(tx: Transaction, node: Node, transition: Transition) -> None:
-    """Count the transition; tell the PXE gates where from now on the machine may boot, or may not."""
-    tx.moved(transition)
+    """Tell of the transition; tell the PXE gates where from now on the machine may boot, or may not."""
+    told = transition.source in RESTING or transition.target in RESTING
+    inspection = tx.inspections.get(node.inspection) if told and node.inspection else None
+    tx.moved(Moved(transition, node, inspection))
     booting = transition.target in MAY_BOOT
     if booting is not (transition.source in MAY_BOOT):
         tx.macs.changed(node.uuid, booting=booting)
@@ -205,16 +213,20 @@ def step(
     )
 
 
-def _save_inspection(tx: Transaction, inspection: str, target: State, failure: Fail | None) -> None:
+def _save_inspection(
+    tx: Transaction, inspection: str, target: State, failure: Fail | None, queued: float | None = None
+) -> None:
     changes: dict[str, Any] = {"state": target, "clock_since": None}
     if target is State.WAITING:
         changes["waiting_since"] = tx.now
         if tx.inspections.get(inspection).digest is None:  # else its callback is here already
             changes["clock_since"] = tx.now
     if target is State.PROCESSING:
-        changes["clock_since"] = tx.now
+        changes["clock_since"] = changes["processing_since"] = tx.now
     if target in (State.FINISHED, State.ERROR):
         changes["finished_at"] = tx.now
+    if queued is not None:
+        changes["queued"] = queued
     changes["reason"] = str(failure.reason) if failure else None
     changes["error"] = failure.message if failure else None
     tx.inspections.update(inspection, **changes)

@@ -93,7 +93,7 @@ class Inspection(msgspec.Struct, kw_only=True):
     where no machine was asked: the UUID of the inspection whose data is processed once more, or
     ``GIVEN``, where the data came with the request. ``clock_since``: since when the time that its present
     phase may take is running; None while it is not, because the inspection waits for us and not for its
-    machine or its BMC.
+    machine or its BMC. ``queued``: for how many seconds it has waited for workers.
     """
 
     uuid: str
@@ -108,6 +108,8 @@ class Inspection(msgspec.Struct, kw_only=True):
     manage_boot: bool = True
     reapplies: str | None = None
     clock_since: float | None = None
+    queued: float = 0.0
+    processing_since: float | None = None
 
 
 class Request(msgspec.Struct, kw_only=True, frozen=True):

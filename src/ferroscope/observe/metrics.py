@@ -14,10 +14,12 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from ferroscope.domain.model import Member
-from ferroscope.domain.states import TRANSITIONS, Event, Transition
+from ferroscope.domain.states import TRANSITIONS, Event
+from ferroscope.observe import inspections
 from ferroscope.ports.clock import Clock
 from ferroscope.ports.errors import StoreUnavailableError
 from ferroscope.ports.figures import Backlog, Population
+from ferroscope.ports.meter import Moved
 from ferroscope.ports.store import Store, Transaction
 
 _WORK_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -86,8 +88,10 @@ class Metrics:
                     suffix = "_total" if family.type == "counter" else ""
                     yield family.name + suffix, family.type, one._labelnames, family.documentation
 
-    def moved(self, transition: Transition) -> None:
+    def moved(self, moved: Moved) -> None:
+        transition = moved.transition
         self._transitions.labels(transition.source, transition.event, transition.target).inc()
+        inspections.tell(moved)
 
     def carried_out(self, event: Event, outcome: str, seconds: float) -> None:
         self._requests.labels(event, outcome).inc()

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from typing import Final, Literal, Protocol
 
+import msgspec
+
+from ferroscope.domain.model import Inspection, Node
 from ferroscope.domain.states import Event, Transition
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """A transition, and what it made of the node; its inspection too, where that has begun or ended with it."""
+
+    transition: Transition
+    node: Node
+    inspection: Inspection | None = None
 
 
 class Meter(Protocol):
     """Told by whoever does the thing, after it was done; durations are in seconds."""
 
-    def moved(self, transition: Transition) -> None:
+    def moved(self, moved: Moved) -> None:
         """A node's transition was committed."""
 
     def carried_out(self, event: Event, outcome: str, seconds: float) -> None:
@@ -38,7 +49,7 @@ class Meter(Protocol):
 class Silent:
     """A ``Meter`` that counts nothing."""
 
-    def moved(self, transition: Transition) -> None: ...
+    def moved(self, moved: Moved) -> None: ...
 
     def carried_out(self, event: Event, outcome: str, seconds: float) -> None: ...
 

@@ -14,13 +14,13 @@ import msgspec
 
 from ferroscope.domain.lookup import Candidates, Evidence
 from ferroscope.domain.model import Claim, Entry, Inspection, Node, Port, Request
-from ferroscope.domain.states import Transition
 from ferroscope.ports.coordination import Leases, Members
 from ferroscope.ports.data import InspectionData, Objects
 from ferroscope.ports.discovery import Discoveries, Rejections
 from ferroscope.ports.facts import Facts
 from ferroscope.ports.figures import Figures
 from ferroscope.ports.macs import Macs
+from ferroscope.ports.meter import Moved
 from ferroscope.ports.rules import Rules
 
 T = TypeVar("T")
@@ -191,8 +191,8 @@ class Addresses(Protocol):
 class Transaction(Protocol):
     """One unit of work; ``now`` is the database's clock, in seconds since the epoch."""
 
-    def moved(self, transition: Transition) -> None:
-        """Count this transition of a node when, and only when, the transaction commits."""
+    def moved(self, moved: Moved) -> None:
+        """Tell of this transition of a node when, and only when, the transaction commits."""
 
     @property
     def now(self) -> float: ...

@@ -26,10 +26,9 @@ from ferroscope.adapters.memory.rows import Rows
 from ferroscope.adapters.memory.rules import MemoryRules
 from ferroscope.adapters.memory.tables import UndoLog
 from ferroscope.domain.model import Claim
-from ferroscope.domain.states import Transition
 from ferroscope.ports.bus import Bus, Channel
 from ferroscope.ports.clock import Clock
-from ferroscope.ports.meter import SILENT, Meter
+from ferroscope.ports.meter import SILENT, Meter, Moved
 from ferroscope.ports.queue import Take
 from ferroscope.ports.store import Transaction
 
@@ -61,11 +60,11 @@ class MemoryTransaction:
         self.rejections = MemoryRejections(rows, now)
         self.figures = MemoryFigures(rows)
         self.rules = MemoryRules(rows, now)
-        self.transitions: list[Transition] = []
+        self.transitions: list[Moved] = []
 
-    def moved(self, transition: Transition) -> None:
+    def moved(self, moved: Moved) -> None:
         """See ``ports.store.Transaction``."""
-        self.transitions.append(transition)
+        self.transitions.append(moved)
 
 
 class MemoryStore:

@@ -118,6 +118,8 @@ inspections = Table(
     Column("manage_boot", Boolean, nullable=False),
     Column("reapplies", _UUID),
     Column("clock_since", Double, index=True),
+    Column("queued", Double, nullable=False, server_default="0"),
+    Column("processing_since", Double),
     Index("ix_inspections_node", "node", "started_at"),
     **_OPTIONS,
 )

@@ -40,11 +40,10 @@ from ferroscope.adapters.sql.statements import Answer, Parameters, Statements
 from ferroscope.adapters.sql.trouble import cannot_answer
 from ferroscope.adapters.sql.turnstile import Turnstile
 from ferroscope.config.settings import DatabaseSettings
-from ferroscope.domain.states import Transition
 from ferroscope.ports.bus import Bus
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.errors import StoreUnavailableError
-from ferroscope.ports.meter import SILENT, Meter
+from ferroscope.ports.meter import SILENT, Meter, Moved
 
 T = TypeVar("T")
 
@@ -79,7 +78,7 @@ class SqlTransaction:
         self.connection = connection
         self.now = now
         self.woken: set[str] = set()
-        self.transitions: list[Transition] = []
+        self.transitions: list[Moved] = []
         self.claims = claims
         self.begun: set[str] = set()
         self.ended: set[str] = set()
@@ -96,9 +95,9 @@ class SqlTransaction:
         for name in _REPOSITORIES & present.keys():
             del present[name]
 
-    def moved(self, transition: Transition) -> None:
+    def moved(self, moved: Moved) -> None:
         """See ``ports.store.Transaction``."""
-        self.transitions.append(transition)
+        self.transitions.append(moved)
 
     def wake(self, channel: str) -> None:
         """Publish on ``channel`` when, and only when, this transaction commits; a message may follow it."""
@@ -160,8 +159,8 @@ class SqlStore:
             except BaseException:
                 session.rollback(connection)
                 raise
-            for transition in transaction.transitions:
-                self._meter.moved(transition)
+            for moved in transaction.transitions:
+                self._meter.moved(moved)
             return result, transaction
 
     def _commit(self, connection: Connection, transaction: SqlTransaction) -> None:

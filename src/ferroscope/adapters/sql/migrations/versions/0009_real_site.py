@@ -59,3 +59,6 @@ def upgrade() -> None:
     op.add_column("requests", sa.Column("network", sa.String(length=64), nullable=True))
     op.create_index("ix_requests_queue", "requests", ["holder", "lane", "priority", "id"])
     op.drop_index("ix_requests_holder", table_name="requests")
+    # How its time was spent.
+    op.add_column("inspections", sa.Column("queued", sa.Double(), nullable=False, server_default="0"))
+    op.add_column("inspections", sa.Column("processing_since", sa.Double(), nullable=True))
