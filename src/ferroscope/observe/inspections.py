@@ -22,7 +22,7 @@ _BEGUN: Final = {
     State.ENROLLING: "inspection of data that nobody asked for",
     State.REAPPLYING: "stored data is processed again",
 }
-_ENDED_BY: Final = {Reason.ABORTED: "inspection aborted", Reason.TIMEOUT: "inspection timed out"}
+_ENDED_BY: Final[dict[str, str]] = {Reason.ABORTED: "inspection aborted", Reason.TIMEOUT: "inspection timed out"}
 
 
 def tell(moved: Moved) -> None:
@@ -36,7 +36,7 @@ def tell(moved: Moved) -> None:
     elif target is State.FINISHED:
         _log.info("inspection finished", **who, **phases(one))
     elif target is State.ERROR:
-        event = _ENDED_BY.get(Reason(one.reason), "inspection failed") if one.reason else "inspection failed"
+        event = _ENDED_BY.get(one.reason or "", "inspection failed")
         level = _log.info if one.reason == Reason.ABORTED else _log.warning
         level(event, **who, reason=one.reason, error=one.error, **phases(one))
 

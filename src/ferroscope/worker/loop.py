@@ -216,17 +216,19 @@ class Worker:
 
         Reentrant events are saved after their task, with its results.
         """
-        claim = locked.claim
+        claim, queued = locked.claim, _queued(tx, locked)
         strict = isinstance(decision, Run) and decision.transition.strict
         tx.requests.hold(claim, begun=strict)
         if not isinstance(decision, Run):
             return locked
         # Else it was saved before: by an earlier attempt, or with the request.
         if strict and not claim.request.begun and decision.transition.target is not locked.node.state:
-            return msgspec.structs.replace(locked, node=transition.apply(tx, locked.node, decision.transition))
+            node = transition.apply(tx, locked.node, decision.transition, queued=queued)
+            return msgspec.structs.replace(locked, node=node)
         if claim.request.event in CLOCKED and locked.inspection is not None:
-            tx.inspections.update(locked.inspection.uuid, clock_since=tx.now)
-            clocked = msgspec.structs.replace(locked.inspection, clock_since=tx.now)
+            changes = {"clock_since": tx.now} if queued is None else {"clock_since": tx.now, "queued": queued}
+            tx.inspections.update(locked.inspection.uuid, **changes)
+            clocked = msgspec.structs.replace(locked.inspection, **changes)
             return msgspec.structs.replace(locked, inspection=clocked)
         return locked
 
@@ -340,3 +342,11 @@ class Worker:
 def _is_strict(decision: Decision) -> bool:
     """Whether the target state has to be saved before the task runs."""
     return isinstance(decision, Run) and decision.transition.strict and not decision.rerun
+
+
+def _queued(tx: Transaction, locked: Locked) -> float | None:
+    """Return for how long the inspection has waited for workers, with this request's wait; None where that is old."""
+    request, inspection = locked.claim.request, locked.inspection
+    if inspection is None or request.inspection != inspection.uuid or request.attempt > 1:
+        return None
+    return inspection.queued + max(0.0, tx.now - request.created_at)

@@ -13,6 +13,7 @@ from ferroscope.adapters.memory import LocalBus, MemoryStore
 from ferroscope.domain.states import TRANSITIONS, Event, State
 from ferroscope.observe.metrics import LABELS, OVERVIEW, Metrics, Overview, render
 from ferroscope.ports.errors import StoreUnavailableError
+from ferroscope.ports.meter import Moved
 from ferroscope.ports.store import Store
 from ferroscope.runtime.clock import SystemClock
 from tests.support import examples
@@ -29,7 +30,7 @@ def test_every_row_of_the_table_is_counted_from_zero() -> None:
     for row in TRANSITIONS:
         labels = {"source": row.source, "event": row.event, "target": row.target}
         assert _value(meter.registry, "ferroscope_transitions_total", **labels) == 0
-    meter.moved(TRANSITIONS[0])
+    meter.moved(Moved(TRANSITIONS[0], examples.node()))
     assert (
         _value(meter.registry, "ferroscope_transitions_total", source="none", event="inspect", target="starting") == 1
     )
@@ -52,9 +53,9 @@ def test_what_is_told_is_counted() -> None:
 def test_a_rolled_back_transition_is_not_counted() -> None:
     meter = Metrics(CollectorRegistry())
     store = MemoryStore(bus=LocalBus(), clock=SystemClock(), meter=meter)
-    store.write(lambda tx: tx.moved(TRANSITIONS[0]))
+    store.write(lambda tx: tx.moved(Moved(TRANSITIONS[0], examples.node())))
     with contextlib.suppress(ZeroDivisionError):
-        store.write(lambda tx: (tx.moved(TRANSITIONS[0]), 1 / 0))
+        store.write(lambda tx: (tx.moved(Moved(TRANSITIONS[0], examples.node())), 1 / 0))
     labels = {"source": "none", "event": "inspect", "target": "starting"}
     assert _value(meter.registry, "ferroscope_transitions_total", **labels) == 1
 
