@@ -53,6 +53,7 @@ class MemberView(msgspec.Struct, frozen=True):
     clock_skew: float | None
     sentence: str
     loops: dict[str, str]
+    lanes: dict[str, dict[str, int]]
 
 
 class QueueView(msgspec.Struct, frozen=True):
@@ -103,6 +104,10 @@ class GateView(msgspec.Struct, frozen=True):
 _FOREIGN_LEASES: Final = 50
 _INBOX: Final = Query(filters={"inbox": True}, limit=1)
 _ORPHANS: Final = Query(before={"orphaned_at": 1e15}, limit=1)
+
+
+# Seconds after which a request is old; a burst of starts takes a few minutes.
+_OLD_REQUEST: Final = 300.0
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -170,6 +175,7 @@ def problems(seen: Seen, process: str) -> list[Finding]:
         waiting = sum(row.waiting for row in seen.backlog)
         said = f"no worker is alive; requests that wait: {waiting}" if waiting else "no worker is alive"
         found.insert(0, Finding("no-worker", "wrong", said, "start one: ferroscope worker"))
+    found += [_old(row, seen.now) for row in seen.backlog if row.waiting and seen.now - row.oldest > _OLD_REQUEST]
     if abs(seen.skew) > finding.MAX_SKEW:
         found.append(finding.skew_of(process, seen.skew))
     found += [_closed(lease) for lease in seen.leases if _is_closed(lease)]
@@ -216,6 +222,7 @@ def _member(member: Member, now: float) -> MemberView:
         clock_skew=float(skew) if isinstance(skew, int | float) else None,
         sentence=member.sentence,
         loops=party.loops_of(member),
+        lanes=party.lanes_of(member),
     )
 
 
@@ -259,6 +266,11 @@ def _has_machines(context: ApiContext, tx: Transaction) -> bool:
     """Whether there is a node with a BMC of its own, which boots elsewhere than on this host."""
     real = [name for name in context.drivers if name not in NO_MACHINE]
     return any(tx.nodes.list(Query(filters={"driver": name}, limit=1)) for name in real)
+
+
+def _old(row: Backlog, now: float) -> Finding:
+    said = f"{row.event} requests that wait: {row.waiting}; the oldest is {now - row.oldest:.0f} s old"
+    return Finding("queue-old", "note", said, "see how busy the workers' slots are; start more workers")
 
 
 def _queue(row: Backlog, now: float) -> QueueView:

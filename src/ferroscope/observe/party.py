@@ -102,5 +102,14 @@ def loops_of(member: Member) -> dict[str, str]:
     return {str(name): str(text) for name, text in _dict(member.detail.get("loops")).items()}
 
 
+def lanes_of(member: Member) -> dict[str, dict[str, int]]:
+    """Return how full each lane of the member's worker is, in numbers."""
+    lanes = _dict(member.detail.get("lanes"))
+    return {
+        str(lane): {str(name): number for name, number in _dict(counts).items() if isinstance(number, int)}
+        for lane, counts in lanes.items()
+    }
+
+
 def _dict(value: Any) -> dict[Any, Any]:
     return value if isinstance(value, dict) else {}

@@ -11,7 +11,7 @@ import socket
 import threading
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import structlog
@@ -72,6 +72,7 @@ class Membership:
         self._forget_at = clock.monotonic() + _FORGET_EVERY
         self.cut_off = False
         self._loops: dict[str, Callable[[], str]] = {}
+        self._values: dict[str, Callable[[], Any]] = {}
         self._problems: dict[str, Callable[[], Finding | None]] = {}
         self._skew: float | None = None
         self.member = Member(id=ident or str(uuid.uuid4()), host=socket.gethostname(), pid=os.getpid(), role=role)
@@ -83,6 +84,10 @@ class Membership:
         """Publish, from the next heartbeat on, what this loop says of itself, and what somebody should look into."""
         self._loops = self._loops | {loop: sentence}
         self._problems = self._problems | {loop: problem}
+
+    def tell(self, name: str, value: Callable[[], Any]) -> None:
+        """Publish, from the next heartbeat on, this value among what the member tells of itself."""
+        self._values = self._values | {name: value}
 
     def start(self) -> None:
         """Announce this process, then go on doing so; ``StoreUnavailableError``."""
@@ -105,6 +110,8 @@ class Membership:
     def _beat(self) -> None:
         said = {name: sentence() for name, sentence in self._loops.items()}
         detail = {} if self._tell is None else self._tell(self._skew, said)
+        if self._values:
+            detail = detail | {name: value() for name, value in self._values.items()}
         if problems := [found for problem in self._problems.values() if (found := problem()) is not None]:
             detail = detail | {"problems": [msgspec.to_builtins(found) for found in problems]}
         member = msgspec.structs.replace(self.member, sentence=party.summary(said), detail=detail)

@@ -159,7 +159,8 @@ class Process:
         )
         pool.start()
         for name, sentence in pool.loops().items():
-            membership.watch(name, sentence)
+            membership.watch(name, sentence, pool.problems()[name])
+        membership.tell("lanes", pool.lanes)
         self._ending.append(lambda: pool.join(settings.worker.graceful_timeout))
 
     def _play_periodic(self, backend: Backend, membership: Membership, clock: Clock, meter: Meter) -> None:

@@ -18,6 +18,7 @@ from ferroscope.config.settings import WorkerSettings
 from ferroscope.domain.lanes import Lane, lane_of
 from ferroscope.domain.model import Claim, Request, Severity
 from ferroscope.domain.states import Event
+from ferroscope.observe.finding import Finding
 from ferroscope.ports.errors import ClaimLostError, NotFoundError, StoreUnavailableError
 from ferroscope.ports.queue import Take
 from ferroscope.ports.store import Transaction
@@ -164,6 +165,14 @@ class WorkerPool:
     def loops(self) -> Mapping[str, Callable[[], str]]:
         """Return, by the name of each lane's loop, what says what it is at."""
         return {f"worker-{lane}": partial(getattr, one, "sentence") for lane, one in self._lanes.items()}
+
+    def problems(self) -> Mapping[str, Callable[[], Finding | None]]:
+        """Return, by the same names, what says what somebody should look into."""
+        return {f"worker-{lane}": one.slots.problem for lane, one in self._lanes.items()}
+
+    def lanes(self) -> dict[str, dict[str, int]]:
+        """Return how full each lane is, by its name."""
+        return {str(lane): one.slots.counts() for lane, one in self._lanes.items()}
 
     def start(self) -> None:
         for thread in self._mains:

@@ -12,6 +12,7 @@ from typing import Final
 
 from ferroscope.domain.model import Claim, Request
 from ferroscope.domain.reasons import Reason
+from ferroscope.observe.finding import Finding
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.worker.admission import Admission, Breakers, Refusal, Visit
 from ferroscope.worker.bmc_calls import Watch
@@ -132,6 +133,20 @@ class Slots:
             said += f", {len(stuck)} given up that do not return ({stuck[0].what}, for {ago:.0f} s)"
         return said
 
+    def counts(self) -> dict[str, int]:
+        """Return how many slots there are, and how many of them are busy; ``given_up`` run on without one."""
+        with self.changed:
+            return {"slots": self.number, "busy": len(self._busy), "given_up": len(self._abandoned)}
+
+    def problem(self) -> Finding | None:
+        """Return what somebody should look into."""
+        with self.changed:
+            stuck = sorted(self._abandoned, key=lambda slot: slot.since)
+        if not stuck:
+            return None
+        said = f"given up because it does not return: {stuck[0].what}" + _and_more(len(stuck) - 1)
+        return Finding("attempt-hangs", "wrong", said, "correct the hook, and restart this worker to end its thread")
+
 
 class BmcSlots(Slots):
     """Of the lane that waits for BMCs: see ``Admission``."""
@@ -163,9 +178,28 @@ class BmcSlots(Slots):
             said += f", {silent} wait for BMCs that are silent"
         if left_alone:
             named = ", ".join(f"{bmc} ({pause:.0f} s)" for bmc, pause in left_alone[:_NAMED])
-            more = f" and {len(left_alone) - _NAMED} more" if len(left_alone) > _NAMED else ""
+            more = _and_more(len(left_alone) - _NAMED)
             said += f"; BMCs that did not answer, and when they are asked again: {named}{more}"
         return said
+
+    def counts(self) -> dict[str, int]:
+        """``silent_bmcs`` are those that are left alone for a while, because they did not answer."""
+        with self.changed:
+            silent = len(list(self.breakers.open(self.clock.monotonic())))
+        return super().counts() | {"silent_bmcs": silent}
+
+    def problem(self) -> Finding | None:
+        with self.changed:
+            silent = sorted(bmc for bmc, _ in self.breakers.open(self.clock.monotonic()))
+        if not silent:
+            return super().problem()
+        said = f"BMCs that do not answer, and are left alone for a while: {', '.join(silent[:_NAMED])}"
+        more = _and_more(len(silent) - _NAMED)
+        return Finding("bmc-silent", "note", said + more, "look at the network and at the BMCs; others are not delayed")
+
+
+def _and_more(number: int) -> str:
+    return f" and {number} more" if number > 0 else ""
 
 
 class _BmcWatch:

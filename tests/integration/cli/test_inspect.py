@@ -98,6 +98,10 @@ def test_status_counts_nodes_by_state_and_shows_the_newest_failures(running: She
     assert status["failures"][0]["name"] == names[0]
     assert [lease["own"] for lease in status["leases"]] == [True, True]
     assert status["members"][0]["loops"]
+    assert {lane: counts["busy"] <= counts["slots"] for lane, counts in status["members"][0]["lanes"].items()} == {
+        "bmc": True,
+        "compute": True,
+    }
     shown = running("status", check=0).stdout
     assert "aborted" in shown
     assert re.search(r"periodic/timeouts +all@\S+ +1 +\d\.\d s", shown)

@@ -98,6 +98,11 @@ def test_members_that_tell_nothing_or_nonsense_do_no_harm() -> None:
     assert finding.drift(odd) == []
     assert finding.skewed(odd) == []
     assert party.loops_of(odd[1]) == {}
+    assert party.lanes_of(odd[1]) == {}
+    nonsense = Member(
+        id="c", host="c", pid=1, role="worker", detail={"lanes": {"bmc": {"busy": "x", "slots": 4}, "y": 7}}
+    )
+    assert party.lanes_of(nonsense) == {"bmc": {"slots": 4}, "y": {}}
 
 
 def test_loops_are_told_in_bounded_length() -> None:
