@@ -13,6 +13,7 @@ from ferroscope.sim.enroll import enroll
 from ferroscope.sim.roster import roster
 from ferroscope.sim.run import FleetThread
 from tests.integration.cli.console import Shell
+from tests.support.processes import until
 
 
 @pytest.fixture
@@ -90,6 +91,7 @@ def test_status_counts_nodes_by_state_and_shows_the_newest_failures(running: She
     running("inspect", *names, check=0)
     running("node", "abort", names[0], check=0)
     running("inspect", *names[1:], "--join", "--wait", check=0)
+    assert until(lambda: running.json("status")["members"][0]["loops"], seconds=10), "told with a heartbeat"
     status = running.json("status")
     assert sum(status["nodes"].values()) >= 3
     said = Api(running.url).get("/v1/status")
@@ -97,7 +99,6 @@ def test_status_counts_nodes_by_state_and_shows_the_newest_failures(running: She
     assert (set(status) - set(said), said["nodes"]) == ({"url", "api_version", "failures"}, status["nodes"])
     assert status["failures"][0]["name"] == names[0]
     assert [lease["own"] for lease in status["leases"]] == [True, True]
-    assert status["members"][0]["loops"]
     assert {lane: counts["busy"] <= counts["slots"] for lane, counts in status["members"][0]["lanes"].items()} == {
         "bmc": True,
         "compute": True,
