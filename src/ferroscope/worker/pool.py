@@ -46,7 +46,7 @@ class Dispatcher:
         self.slots = slots
         self._worker = worker
         self._threads = Threads(f"worker-{lane}", failed=worker.stop.set)
-        self._said = "has not asked for a request yet"
+        self._said = "idle"
 
     @property
     def sentence(self) -> str:
@@ -84,7 +84,7 @@ class Dispatcher:
         take = Take(self.lane, without)
         claim = worker.queue.get(worker.member, min(_ROOM, timeout) if without else timeout, worker.stop, take)
         if claim is None:
-            return "found no request that is due"
+            return "idle"
         what = f"{claim.request.event} of node {claim.request.node}"
         slot = self.slots.enter(claim.request, claimed=True)
         if isinstance(slot, Refusal):
