@@ -7,6 +7,7 @@ inventory of ironic-python-agent.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import ipaddress
 import re
@@ -97,7 +98,7 @@ def split(raw: bytes, *, max_depth: int) -> tuple[dict[Part, bytes], CallbackInv
     """
     json_body.decode(raw, dict[str, Any], max_depth=max_depth)
     document: dict[str, Any] = _decode_parts(raw)
-    inventory = document.pop("inventory", None)
+    inventory, logs = document.pop("inventory", None), _logs(document.pop("logs", None))
     if inventory is None:
         raise BadRequestError("The body has no inventory. It must be an object with at least the key inventory.")
     try:
@@ -106,7 +107,19 @@ def split(raw: bytes, *, max_depth: int) -> tuple[dict[Part, bytes], CallbackInv
         raise BadRequestError(f"The inventory does not fit: {exc}. GET /openapi.json has its schema.") from None
     if not decoded.interfaces:
         raise BadRequestError("The inventory has no interfaces; a machine needs at least one.")
-    return {"inventory": bytes(inventory), "unprocessed": _encode(document)}, decoded
+    parts: dict[Part, bytes] = {"inventory": bytes(inventory), "unprocessed": _encode(document)}
+    return parts | ({"logs": logs} if logs else {}), decoded
+
+
+def _logs(sent: bytes | None) -> bytes:
+    """Return what the ramdisk logged: an archive, in base64 as it comes; anything else as it is."""
+    text = msgspec.json.decode(sent) if sent is not None else None
+    if not isinstance(text, str):
+        return b"" if text is None else bytes(sent or b"")
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        return text.encode()
 
 
 def traces(raw: bytes, node_uuid: str | None) -> Evidence:

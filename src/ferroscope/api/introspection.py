@@ -75,9 +75,12 @@ def start_introspection(context: ApiContext, call: Call[StartQuery, None]) -> Re
     ident = introspected_ident(call)
 
     def work(tx: Transaction) -> None:
+        node = tx.nodes.get(ident, lock=True)
+        if call.query.manage_boot:
+            provision.check_power(context, node)
         transition.start(
             tx,
-            tx.nodes.get(ident, lock=True),
+            node,
             inspection=context.new_uuid(),
             process=context.process,
             manage_boot=call.query.manage_boot,

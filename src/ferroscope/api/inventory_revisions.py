@@ -11,12 +11,13 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from ferroscope.api import scalars, stored_data
+from ferroscope.api import documented, scalars, stored_data
 from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import BadRequestError, MissingError
 from ferroscope.api.idents import node_ident
 from ferroscope.api.times import iso
+from ferroscope.archive.reading import Found, locate
 from ferroscope.domain import diff, json_bounds
 from ferroscope.domain.model import Inspection
 from ferroscope.ports.data import Part
@@ -101,6 +102,33 @@ def load(context: ApiContext, ident: str, revision: str) -> dict[Part, bytes]:
         raise MissingError(f"The inventory of inspection {one.inspection} was removed just now.")
     parts.setdefault("plugin_data", b"{}")
     return parts
+
+
+class LogQuery(msgspec.Struct, frozen=True):
+    """Query of GET /v1/nodes/{node}/log; by default of the newest inspection that has one."""
+
+    inspection: documented.Uuid | None = None
+
+
+def get_log(context: ApiContext, call: Call[LogQuery, None]) -> Reply:
+    """Return what the ramdisk of an inspection logged, as it sent it: a tar archive, as a rule."""
+    ident, wanted = node_ident(call), call.query.inspection
+    if wanted is not None:
+        wanted = scalars.uuid("inspection", wanted)
+
+    def find(tx: Transaction) -> Found | None:
+        node = tx.nodes.get(ident)
+        of = {one.inspection for one in tx.data.of_node(node.uuid) if one.part == "logs"}
+        of |= {one.inspection for one in tx.objects.of_node(node.uuid) if one.part == "logs"}
+        query = Query(filters={"node": node.uuid}, sort_key="started_at", descending=True)
+        newest = (one.uuid for one in tx.inspections.list(query) if one.uuid in of and wanted in (None, one.uuid))
+        chosen = next(newest, None)
+        return None if chosen is None else locate(tx, chosen, ("logs",))
+
+    found = context.store.read(find)
+    if found is None:
+        raise MissingError(f"No ramdisk's log of node {ident} is kept. [inspector] logs_retention says for how long.")
+    return Reply(200, context.archive.fetch(found)["logs"])
 
 
 def pick(known: list[RevisionView], text: str) -> RevisionView:

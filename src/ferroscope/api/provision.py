@@ -91,7 +91,19 @@ def _resting_target(node: Node, verb: str) -> Provision:
 def _inspect(context: ApiContext, tx: Transaction, node: Node) -> None:
     if "inspect" not in allowed_verbs(node):
         raise _refusal(node, "inspect")
+    check_power(context, node)
     transition.start(tx, node, inspection=context.new_uuid(), process=context.process)
+
+
+def check_power(context: ApiContext, node: Node) -> None:
+    """Raise ``BadRequestError`` where the driver could not switch the power; no BMC is asked.
+
+    A driver that is not enabled in this process is the workers' matter.
+    """
+    driver = context.drivers.get(node.driver)
+    problem = driver.validate(node) if driver is not None and node.state is not State.STARTING else None
+    if problem is not None:
+        raise BadRequestError(f"Node {node.uuid} cannot be inspected: {problem}.")
 
 
 def abort(context: ApiContext, tx: Transaction, node: Node) -> None:

@@ -29,6 +29,7 @@ def submit(context: ApiContext, ident: str, raw: bytes) -> None:
     """
     if raw.strip():
         parts, _inventory = callback.split(raw, max_depth=context.settings.api.max_json_depth)
+        parts.pop("logs", None)
         context.store.write(lambda tx: _begin(context, tx, introspected(tx, ident, lock=True)[0], GIVEN, parts))
         return
     node, found = context.store.read(lambda tx: _stored(tx, ident))

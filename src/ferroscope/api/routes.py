@@ -124,6 +124,8 @@ ROUTES: Final[tuple[Route, ...]] = (
                 "baremetal:node:inventory:get", 200, inventory_revisions.RevisionList),
     _bare_metal(f"GET {_NODE}/inventory/diff", inventory_revisions.get_diff,
                 "baremetal:node:inventory:get", 200, inventory_revisions.DiffView),
+    _bare_metal(f"GET {_NODE}/log", inventory_revisions.get_log,
+                "baremetal:node:inventory:get", 200, str, media=BINARY),
     _bare_metal(f"GET {_NODE}/history", history.list_history,
                 "baremetal:node:history:get", 200, history.History, since=78),
     _bare_metal(f"GET {_NODE}/history/{{event}}", history.get_history_event,

@@ -6,6 +6,7 @@ Ferroscope's own addition to the Bare Metal API.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
@@ -101,7 +102,7 @@ def get_timeline(context: ApiContext, call: Call[PageQuery, None]) -> Reply:
         node = tx.nodes.get(ident)
         found, more = _page(tx, call, node.uuid, size)
         steps = _grouped(tx, node.uuid, [item.uuid for item in found])
-        views = [_view(item, steps[item.uuid]) for item in found]
+        views = [_view(item, _in_order(steps[item.uuid], item.started_at)) for item in found]
         timeline = Timeline(
             node=node.uuid, provision_state=str(node.provision_state), inspections=views, entries=_others(tx, node.uuid)
         )
@@ -125,26 +126,38 @@ def _next(call: Call[PageQuery, None], path: str, size: int, found: list[Inspect
 def _others(tx: Transaction, node: str) -> list[TimelineEntry]:
     """Return the newest of the steps that belong to no inspection, oldest first."""
     query = Query(filters={"node": node, "inspection": None}, sort_key="id", descending=True, limit=_CHUNK)
-    return [_step(entry) for entry in reversed(tx.journal.list(query))]
+    return _in_order(reversed(tx.journal.list(query)))
 
 
-def _grouped(tx: Transaction, node: str, inspections: list[str]) -> dict[str | None, list[TimelineEntry]]:
-    groups: dict[str | None, list[TimelineEntry]] = defaultdict(list)
+def _grouped(tx: Transaction, node: str, inspections: list[str]) -> dict[str | None, list[Entry]]:
+    groups: dict[str | None, list[Entry]] = defaultdict(list)
     marker: Uuid | None = None
     while True:
         filters = {"node": node, "inspection": tuple(inspections)}
         page = tx.journal.list(Query(filters=filters, sort_key="id", limit=_CHUNK, marker=marker))
         for entry in page:
-            groups[entry.inspection].append(_step(entry))
+            groups[entry.inspection].append(entry)
         if len(page) < _CHUNK:
             return groups
         marker = page[-1].uuid
 
 
-def _step(entry: Entry) -> TimelineEntry:
+def _in_order(entries: Iterable[Entry], since: float = 0.0) -> list[TimelineEntry]:
+    """Return the steps with times that never go back: one that waited for a lock was begun before it was written.
+
+    So were those before a clock of the database's was set back.
+    """
+    steps = []
+    for entry in entries:
+        since = max(since, entry.at)
+        steps.append(_step(entry, since))
+    return steps
+
+
+def _step(entry: Entry, at: float) -> TimelineEntry:
     return TimelineEntry(
         uuid=entry.uuid,
-        at=iso_exact(entry.at),
+        at=iso_exact(at),
         step=entry.step,
         message=entry.message,
         severity=str(entry.severity),

@@ -59,6 +59,13 @@ class Api:
         """Return the decoded answer of GET; ``query`` without those that are None."""
         return self.call("GET", _with_query(path, query))
 
+    def fetch(self, path: str, **query: Any) -> bytes:
+        """Return the bytes of an answer that is no JSON; raise ``Failure``."""
+        answer = self._send("GET", _with_query(path, query), None)
+        if answer.status >= 300:
+            raise ApiError(answer.status, _message(answer), advice=_advice(answer.status))
+        return bytes(answer.data)
+
     def post(self, path: str, body: Json = None) -> Json:
         return self.call("POST", path, body)
 

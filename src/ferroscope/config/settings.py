@@ -136,6 +136,7 @@ class InspectorSettings(msgspec.Struct, frozen=True, kw_only=True):
     permit_active: bool = False
     retention: float = 7_776_000.0
     retention_number: int = 20
+    logs_retention: float = 1_209_600.0
     retention_period: float = 30.0
 
 

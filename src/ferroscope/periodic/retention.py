@@ -26,16 +26,19 @@ _STEPS_EVERY: Final = 3600.0
 class Retention:
     """A ``PeriodicTask``; ``threshold`` is how many seconds an ended inspection is kept (0: for ever).
 
-    ``number`` is how many a node has at the most (0: any).
+    ``number`` is how many a node has at the most (0: any), ``logs`` the seconds for ramdisks' logs (0: as the rest).
     """
 
     name = "periodic/retention"
 
-    def __init__(self, store: Store, *, threshold: float, number: int = 0, period: float, clock: Clock) -> None:
+    def __init__(
+        self, store: Store, *, threshold: float, number: int = 0, logs: float = 0.0, period: float, clock: Clock
+    ) -> None:
         self.period = period
         self._store = store
         self._threshold = threshold
         self._number = number
+        self._logs = logs
         self._clock = clock
         self._until = 0.0
         self._steps_from = float("-inf")  # when the journal is next looked through
@@ -46,7 +49,7 @@ class Retention:
         removed = 0
         if self._threshold:
             removed += self._all(leadership, lambda tx: tx.inspections.remove_ended(tx.now - self._threshold, _BATCH))
-            self._remove_steps(leadership)
+        self._remove_steps(leadership)
         if self._number:
             removed += self._all(leadership, lambda tx: tx.inspections.remove_surplus(self._number, _BATCH))
         changes = self._all(leadership, lambda tx: tx.macs.forget(tx.now - _CHANGES_KEPT))
@@ -59,7 +62,10 @@ class Retention:
     def _remove_steps(self, leadership: Leadership) -> None:
         if self._clock.monotonic() < self._steps_from:
             return
-        self._all(leadership, lambda tx: tx.journal.remove_old(tx.now - self._threshold, _BATCH))
+        if self._threshold:
+            self._all(leadership, lambda tx: tx.journal.remove_old(tx.now - self._threshold, _BATCH))
+        if self._logs:
+            self._all(leadership, lambda tx: tx.data.remove_logs(tx.now - self._logs, _BATCH))
         if not self._is_over():  # else the next run goes on with it
             self._steps_from = self._clock.monotonic() + _STEPS_EVERY
 

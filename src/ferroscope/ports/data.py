@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-Part = Literal["inventory", "unprocessed", "plugin_data", "out_of_band"]
+Part = Literal["inventory", "unprocessed", "plugin_data", "out_of_band", "logs"]
 
 
 class InspectionData(Protocol):
@@ -15,6 +15,7 @@ class InspectionData(Protocol):
 
     ``inventory`` is never changed; ``unprocessed`` is everything else that came with it;
     ``plugin_data`` is that after the hooks; ``out_of_band`` is what the BMC said of the hardware.
+    ``logs`` is what the ramdisk logged, as it sent it: a tar archive, no JSON.
     """
 
     def save(self, inspection: str, node: str, parts: dict[Part, bytes]) -> None:
@@ -28,6 +29,12 @@ class InspectionData(Protocol):
 
     def of_node(self, node: str) -> Sequence[Held]:
         """Return every part of the node that is stored here, without their content."""
+
+    def remove_logs(self, before: float, limit: int) -> int:
+        """Delete the ``logs`` of up to ``limit`` inspections that were stored before this time; how many went.
+
+        Objects with logs of that age are discarded. It looks at all data: not for every second.
+        """
 
     def drop(self, held: Held) -> bool:
         """Delete this part if it is still the one that was read; whether it was."""

@@ -277,6 +277,7 @@ def build_singletons(
             backend.store,
             threshold=inspector.retention,
             number=inspector.retention_number,
+            logs=inspector.logs_retention,
             period=inspector.retention_period,
             clock=clock,
         ),

@@ -79,6 +79,7 @@ class TaskContext:
         self.facts: list[facts.Fact] | None = None
         self.bmc_addresses: frozenset[str] | None = None
         self.notes: list[tuple[float, Entry]] = []  # when, by the monotonic clock, and what
+        self.began_at: float | None = None  # when, by that clock, the transaction began that writes them
         self.rerun = rerun
         self.store = store
         self.archive = archive or Archive(store, {})
@@ -162,10 +163,10 @@ class TaskContext:
                 fence(tx)
             self.save_notes(tx)
 
-        asked_at = self.clock.monotonic()
+        asked_at = self.began_at = self.clock.monotonic()
         self.store.write(work)
         self._confirmed_at = asked_at
-        self.notes = []
+        self.notes, self.began_at = [], None
         self.bmc_addresses = None
 
     def confirm(self) -> None:
@@ -203,8 +204,12 @@ class TaskContext:
 
     def save_notes(self, tx: Transaction) -> None:
         """Write what was noted so far: journal entries and the node's BMC addresses."""
-        now = self.clock.monotonic()
-        tx.journal.append(msgspec.structs.replace(entry, at=tx.now - (now - noted)) for noted, entry in self.notes)
+        # The transaction's time is that of its beginning. What is noted since then happens at that time;
+        # whatever the transaction has taken, nothing moves before what was written earlier.
+        began = self.began_at if self.began_at is not None else self.clock.monotonic()
+        tx.journal.append(
+            msgspec.structs.replace(entry, at=tx.now - max(0.0, began - noted)) for noted, entry in self.notes
+        )
         if self.bmc_addresses is not None:
             tx.addresses.set_bmc(self.node.uuid, self.bmc_addresses)
 

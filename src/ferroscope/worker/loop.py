@@ -138,6 +138,7 @@ class Worker:
         """Commit what the attempt led to; a MAC or a name that was taken meanwhile makes it start over."""
         # Losing the record of a mere move to a power failure only repeats it; data must not be lost.
         durable = bool(context.parts)
+        context.began_at = self.clock.monotonic()
         follows = what_follows(context, outcome, self.tasks)
         onward = None if follows is None else self.reserve(context.request.event, follows)
         kept = None

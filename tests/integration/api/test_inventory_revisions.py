@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 
 from ferroscope.domain import facts
 from ferroscope.domain.states import Event
-from tests.integration.api.service import Service, fault
+from tests.integration.api.service import Service, callback_body, fault
 from tests.support import examples
 
 
@@ -199,3 +201,29 @@ def test_inventories_of_too_many_parts_are_not_compared(service: Service, inspec
     answer = service.bare_metal.get("/v1/nodes/n/inventory/diff")
     assert (answer.status_code, "50000" in fault(answer)) == (400, True)
     assert service.bare_metal.get("/v1/nodes/n/inventory").status_code == 200
+
+
+def test_a_ramdisks_log_is_kept_apart_also_where_its_inspection_failed(service: Service) -> None:
+    ident = service.enrol(name="n")
+    mac = service.wait(ident)
+    body = callback_body(mac) | {"logs": base64.b64encode(b"an archive").decode()}
+    assert service.bare_metal.post("/v1/continue_inspection", body, version="1.1").status_code == 202
+    service.fail(ident)
+    answer = service.bare_metal.get("/v1/nodes/n/log")
+    assert (answer.status_code, answer.content) == (200, b"an archive")
+    inspection = service.node(ident).inspection
+    assert service.bare_metal.get(f"/v1/nodes/n/log?inspection={inspection}").content == b"an archive"
+    assert service.bare_metal.get(f"/v1/nodes/n/log?inspection={ident}").status_code == 404
+    unprocessed = service.introspection.get(f"/v1/introspection/{ident}/data/unprocessed").json
+    assert "logs" not in unprocessed
+    later = service.store.read(lambda tx: tx.now) + 1.0
+    assert service.store.write(lambda tx: tx.data.remove_logs(later, 10)) == 1
+    assert service.bare_metal.get("/v1/nodes/n/log").status_code == 404
+
+
+@pytest.mark.parametrize("logs", ["no base64 at all!", 5, None, {"a": 1}])
+def test_a_log_that_is_no_archive_fails_nothing(service: Service, logs: Any) -> None:
+    ident = service.enrol()
+    body = callback_body(service.wait(ident)) | {"logs": logs}
+    assert service.bare_metal.post("/v1/continue_inspection", body, version="1.1").status_code == 202
+    assert service.bare_metal.get(f"/v1/nodes/{ident}/log").status_code == (404 if logs is None else 200)

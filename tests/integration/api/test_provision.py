@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ferroscope.domain.states import Event, State
-from tests.integration.api.service import Service, fault
+from tests.integration.api.service import DRIVERS, Service, fault
 
 
 def put(service: Service, ident: str, target: str, version: str = "1.95") -> Any:
@@ -263,3 +263,14 @@ def test_what_is_refused_during_an_inspection_says_what_a_caller_can_do(service:
     service.fail(ident)
     again = service.introspection.post(f"/v1/introspection/{ident}/abort")
     assert "allowed now: inspect" in again.text
+
+
+def test_a_node_whose_power_its_driver_could_not_switch_is_not_inspected(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(DRIVERS["sim"]), "validate", lambda *_: "driver_info needs an address")
+    ident = service.enrol(driver="sim", driver_info={})
+    assert service.bare_metal.put(f"/v1/nodes/{ident}/states/provision", {"target": "inspect"}).status_code == 400
+    assert service.introspection.post(f"/v1/introspection/{ident}").status_code == 400
+    assert (service.node(ident).state, service.pending(ident)) == (State.NONE, [])
+    assert service.introspection.post(f"/v1/introspection/{ident}?manage_boot=false").status_code == 202

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -135,3 +138,19 @@ def inspected(service: Service) -> str:
     service.work()
     assert service.node.state is State.FINISHED
     return service.node.inspection or ""
+
+
+def test_the_times_of_steps_never_go_back_however_long_a_transaction_takes(service: Service) -> None:
+    write = service.store.write
+
+    def slow(work: Callable[[Transaction], Any], **options: Any) -> Any:
+        def slowly(tx: Transaction) -> Any:
+            service.clock.now += 7.0
+            return work(tx)
+
+        return write(slowly, **options)
+
+    service.store.write = slow  # type: ignore[method-assign,assignment]
+    inspected(service)
+    times = [entry.at for entry in service.journal]
+    assert times == sorted(times)

@@ -133,6 +133,16 @@ class MemoryInspectionData:
     def of_node(self, node: str) -> Sequence[Held]:
         return [self._held(key, node) for key in sorted(self._rows.data_of_node.of(node))]
 
+    def remove_logs(self, before: float, limit: int) -> int:
+        for one in self._rows.objects.values():
+            if one.part == "logs" and one.state == "stored" and one.at < before:
+                MemoryObjects(self._rows, self._now).discard(one.inspection, ("logs",))
+        old = [key for key in self._rows.data if key[1] == "logs" and (self._rows.data_at.get(key) or 0.0) < before]
+        for key in old[:limit]:
+            inspection = self._rows.inspections.get(key[0])
+            self.drop(self._held(key, inspection.node if inspection is not None else ""))
+        return len(old[:limit])
+
     def drop(self, held: Held) -> bool:
         key = (held.inspection, held.part)
         if self._rows.data_at.get(key) != held.at:

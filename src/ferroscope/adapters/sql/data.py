@@ -44,6 +44,18 @@ _HELD_OF_NODE = _HELD.where(_d.node == bindparam("node"))
 _DROP = delete(schema.inspection_data).where(
     _d.inspection == bindparam("inspection"), _d.part == bindparam("part"), _d.created_at == bindparam("at")
 )
+_OLD_LOGS = (
+    select(_d.inspection).where(_d.part == "logs", _d.created_at < bindparam("before")).limit(bindparam("limit"))
+)
+_DELETE_LOGS = delete(schema.inspection_data).where(
+    _d.part == "logs", _d.inspection.in_(bindparam("uuids", expanding=True))
+)
+_o = schema.objects.c
+_DISCARD_LOGS = (
+    update(schema.objects)
+    .where(_o.part == "logs", _o.state == "stored", _o.at < bindparam("before"))
+    .values(state="discarded", at=bindparam("_now"))
+)
 
 
 @lru_cache(maxsize=16)
@@ -88,6 +100,14 @@ class SqlInspectionData:
 
     def of_node(self, node: str) -> Sequence[Held]:
         return [_held(row) for row in self._tx.run(_HELD_OF_NODE, {"node": node})]
+
+    def remove_logs(self, before: float, limit: int) -> int:
+        execute = self._tx.connection.execute
+        execute(_DISCARD_LOGS, {"before": before, "_now": self._tx.now})
+        uuids = list(execute(_OLD_LOGS, {"before": before, "limit": limit}).scalars())
+        if uuids:
+            execute(_DELETE_LOGS, {"uuids": uuids})
+        return len(uuids)
 
     def drop(self, held: Held) -> bool:
         given = {"inspection": held.inspection, "part": held.part, "at": held.at}

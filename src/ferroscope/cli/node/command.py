@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ferroscope.cli.lookup import NODE_HELP
-from ferroscope.cli.node import cables, inbox, look, verbs, write
+from ferroscope.cli.node import cables, inbox, log, look, verbs, write
 
 
 @click.group(help=f"Enrol, list, show and change nodes.\n\n{NODE_HELP}")
@@ -27,6 +27,7 @@ for _command in (
     look.inventory,
     cables.lldp,
     look.show_timeline,
+    log.log,
     look.validate,
     inbox.inbox,
     inbox.approve,

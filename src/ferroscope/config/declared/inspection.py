@@ -135,6 +135,12 @@ INSPECTOR: Final = (
         min=0,
         help="How many ended inspections of one node are kept at the most, the newest (good) one included. 0: any.",
     ),
+    cfg.FloatOpt(
+        "logs_retention",
+        default=1_209_600.0,
+        min=0.0,
+        help="Seconds for which a ramdisk's log is kept (ferroscope node log). 0: as long as its inspection.",
+    ),
     cfg.FloatOpt("retention_period", default=30.0, min=0.0, help="Seconds between two looks for old ones; 0: never."),
 )
 
