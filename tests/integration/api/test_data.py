@@ -46,7 +46,11 @@ def test_history_is_the_journal_in_the_references_words(service: Service) -> Non
     ident = service.enrol()
     service.inspect(ident)
     events = service.bare_metal.get(f"/v1/nodes/{ident}/history").json["history"]
-    assert [event["event"] for event in events] == ["inspection requested", "continue requested"]
+    assert [event["event"] for event in events] == [
+        "inspection requested",
+        "the machine called back",
+        "continue requested",
+    ]
     assert set(events[0]) == {"uuid", "created_at", "severity", "event", "links"}
     detail = service.bare_metal.get(f"/v1/nodes/{ident}/history?detail=True").json["history"][0]
     assert (detail["event_type"], detail["conductor"], detail["user"]) == ("requested", "api-test", None)
@@ -55,7 +59,7 @@ def test_history_is_the_journal_in_the_references_words(service: Service) -> Non
     page = service.bare_metal.get(f"/v1/nodes/{ident}/history?limit=1").json
     rest = service.bare_metal.get(page["next"][page["next"].index("/v1/") :]).json
     assert page["history"] + rest["history"] == events
-    assert service.bare_metal.get(f"/v1/nodes/{ident}/history?sort_dir=desc").json["history"][0] == events[1]
+    assert service.bare_metal.get(f"/v1/nodes/{ident}/history?sort_dir=desc").json["history"][0] == events[-1]
 
 
 def test_events_of_other_nodes_are_not_found(service: Service) -> None:
@@ -89,7 +93,7 @@ def test_timeline_groups_steps_by_inspection_newest_first(service: Service) -> N
     assert (failed["state"], failed["reason"], failed["error"]) == ("error", "timeout", "nothing was heard")
     assert "PXE" in failed["hint"]
     assert (finished["state"], finished["reason"]) == ("finished", None)
-    assert [entry["step"] for entry in finished["entries"]] == ["requested", "requested"]
+    assert [entry["step"] for entry in finished["entries"]] == ["requested", "callback", "requested"]
     assert finished["finished_at"] >= finished["started_at"]
     page = service.bare_metal.get(f"/v1/nodes/{ident}/timeline?limit=1").json
     assert [item["uuid"] for item in page["inspections"]] == [failed["uuid"]]
