@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope import __version__
-from ferroscope.config.settings import Settings, told_by_discovery
+from ferroscope.config.settings import NO_MACHINE, Settings, told_by_discovery
 from ferroscope.domain.model import Document, Member
 
 _SENTENCE: Final = 255
@@ -42,6 +42,8 @@ def fingerprints(settings: Settings) -> dict[str, str]:
         local = _LOCAL.get(section, frozenset())
         if section == "pxe_filter" and values["unknown_hosts"] == told_by_discovery(settings):
             values["unknown_hosts"] = "discovery"  # it follows another section, which is compared for itself
+        if section == "drivers":  # ferroscope all --simulator has more of these, and that is no mistake
+            values["enabled"] = [name for name in values["enabled"] if name not in NO_MACHINE]
         shared = {name: _public(value) for name, value in values.items() if name not in local and not _secret(name)}
         found[section] = hashlib.sha256(msgspec.json.encode(shared, order="sorted")).hexdigest()[:12]
     return found

@@ -10,6 +10,7 @@ from ferroscope.config.options import load
 from ferroscope.config.settings import (
     ApiSettings,
     DatabaseSettings,
+    DriverSettings,
     LeaseSettings,
     PxeFilterSettings,
     RegistrySettings,
@@ -32,6 +33,13 @@ def test_members_with_the_same_settings_do_not_drift() -> None:
         worker=WorkerSettings(threads=9),
     )
     assert finding.drift([_member("a"), _member("b", own)]) == [], "these may differ from process to process"
+
+
+def test_the_simulators_drivers_are_no_difference() -> None:
+    simulated = Settings(drivers=DriverSettings(enabled=("redfish", "ipmi", "sim", "fake-hardware")))
+    assert finding.drift([_member("a"), _member("b", simulated)]) == []
+    (said,) = finding.drift([_member("a"), _member("b"), _member("c", Settings(drivers=DriverSettings(enabled=())))])
+    assert "[drivers]" in said.summary
 
 
 def test_a_member_with_other_settings_is_named_with_its_section() -> None:
