@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+from sqlalchemy import text
+
+from ferroscope.domain.model import ClockStep
+from ferroscope.domain.states import Event, State
+from ferroscope.ports.errors import ConflictError
 from tests.conformance.conftest import Adapter
 from tests.support import examples
 
@@ -46,3 +52,48 @@ def test_dead_members_are_listed_and_those_who_left_are_not(adapter: Adapter) ->
         "dead": False,
         "alive": True,
     }
+
+
+@pytest.mark.parametrize("seconds", [86_400.0, 1200.0, -86_400.0])
+def test_when_the_clock_was_set_the_clocks_of_inspections_go_on(adapter: Adapter, seconds: float) -> None:
+    """One number is noted once; what was written since, or is over, stays as it is."""
+    now = adapter.read(lambda tx: tx.now)
+    before = now - seconds - 100.0  # 100 s before, by the clock as it was then
+    waiting = adapter.node(state=State.WAITING, provision_updated_at=before)
+    fresh = adapter.node(state=State.WAITING, provision_updated_at=now)
+    over = adapter.node(state=State.FINISHED, provision_updated_at=before)
+    step = ClockStep(id=1, seconds=seconds, process="me")
+    adapter.write(lambda tx: tx.clock_steps.record(step, 30.0))
+    with pytest.raises(ConflictError):
+        adapter.write(lambda tx: tx.clock_steps.record(step, 30.0))
+    assert adapter.get(waiting.uuid).provision_updated_at == pytest.approx(now - 100.0)
+    assert adapter.get(fresh.uuid).provision_updated_at == pytest.approx(now)
+    assert adapter.get(over.uuid).provision_updated_at == pytest.approx(before)
+    (noted,) = adapter.read(lambda tx: tx.clock_steps.list())
+    assert (noted.id, noted.seconds, noted.process) == (1, seconds, "me")
+    assert noted.at == pytest.approx(now, abs=60)
+
+
+def test_nothing_lasts_for_a_day_because_the_clock_was_a_day_ahead(adapter: Adapter) -> None:
+    if not hasattr(adapter.store, "engine"):
+        pytest.skip("its rows cannot be changed from outside")
+    node = adapter.node()
+    adapter.join("dead", ttl=6.0)
+    lease = adapter.write(lambda tx: tx.leases.acquire("office", "dead", 6.0))
+    adapter.put(examples.request(node, Event.VERIFY))
+    adapter.write(lambda tx: tx.rejections.add(node.uuid, ["52:54:00:00:00:01"]))
+    later = ("leases SET expires_at = expires_at", "members SET expires_at = expires_at", "requests SET due_at = 4e9")
+    with adapter.store.engine.connect() as connection:
+        for what in (*later, "rejections SET rejected_at = rejected_at"):
+            connection.execute(text(f"UPDATE {what} + 86400"))
+    assert not adapter.members()["dead"].is_alive(adapter.read(lambda tx: tx.now))
+    adapter.write(lambda tx: tx.clock_steps.shorten())
+    now = adapter.read(lambda tx: tx.now)
+    (held,) = adapter.read(lambda tx: tx.leases.list())
+    assert (held.epoch, held.term) == (lease.epoch, lease.term)
+    assert 0 < held.remaining <= 6.0
+    assert now - 6.0 < adapter.members()["dead"].expires_at <= now + 6.0
+    (rejection,) = adapter.read(lambda tx: tx.rejections.list())
+    assert rejection.rejected_at <= now
+    adapter.join("worker-1")
+    assert adapter.must_claim("worker-1").request.node == node.uuid

@@ -21,7 +21,7 @@ from ferroscope.api.times import iso_exact
 from ferroscope.config.settings import NO_MACHINE
 from ferroscope.domain.gate import LEASE_PREFIX, decode_record
 from ferroscope.domain.lease import Lease
-from ferroscope.domain.model import Member
+from ferroscope.domain.model import ClockStep, Member
 from ferroscope.observe import finding, party
 from ferroscope.observe.finding import Finding
 from ferroscope.ports.figures import Backlog, Population
@@ -121,6 +121,7 @@ class Seen(msgspec.Struct, frozen=True):
     nodes: Sequence[Population]
     inbox: bool = False
     unreached: bool = False
+    clock_steps: Sequence[ClockStep] = ()
     orphans: bool = False
 
 
@@ -138,6 +139,7 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
             nodes=tx.figures.nodes(),
             inbox=context.settings.auto_discovery.enabled and bool(tx.nodes.list(_INBOX)),
             unreached=context.settings.hidden_from_ramdisks and _has_machines(context, tx),
+            clock_steps=tx.clock_steps.list(),
             orphans=bool(context.settings.registry.url) and bool(tx.nodes.list(_ORPHANS)),
         )
 
@@ -179,7 +181,12 @@ def problems(seen: Seen, process: str) -> list[Finding]:
     if abs(seen.skew) > finding.MAX_SKEW:
         found.append(finding.skew_of(process, seen.skew))
     found += [_closed(lease) for lease in seen.leases if _is_closed(lease)]
-    found += finding.told(alive) + finding.skewed(alive) + finding.drift(alive)
+    found += (
+        finding.clock_steps(seen.clock_steps, seen.now)
+        + finding.told(alive)
+        + finding.skewed(alive)
+        + finding.drift(alive)
+    )
     if seen.inbox:
         said, advice = "discovered nodes wait in the inbox", "approve or reject them: ferroscope node inbox"
         found.append(Finding("inbox", "note", said, advice))

@@ -172,8 +172,17 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True):
     uuid: str = ""
 
 
+class ClockStep(msgspec.Struct, kw_only=True, frozen=True):
+    """The database's clock was set by ``seconds``; ``at`` is when, by the clock after it. ``process`` noticed."""
+
+    id: int
+    seconds: float
+    at: float = 0.0
+    process: str = ""
+
+
 class Member(msgspec.Struct, kw_only=True, frozen=True):
-    """A running process; alive while ``expires_at`` lies ahead by the database's clock.
+    """A running process; alive while ``expires_at`` lies ahead by the database's clock, by ``ttl`` seconds at most.
 
     ``sentence`` says what it did last; ``detail`` is what else it tells of itself (see
     ``observe.party``): a reader must bear with anything missing there.
@@ -185,6 +194,7 @@ class Member(msgspec.Struct, kw_only=True, frozen=True):
     role: str
     started_at: float = 0.0
     expires_at: float = 0.0
+    ttl: float = 600.0
     sentence: str = ""
     detail: Document = {}
 
@@ -194,5 +204,5 @@ class Member(msgspec.Struct, kw_only=True, frozen=True):
         return self.role in ("all", "worker")
 
     def is_alive(self, now: float) -> bool:
-        """Whether it was heard of lately; ``now`` by the database's clock."""
-        return self.expires_at > now
+        """Whether it was heard of lately; ``now`` by the database's clock, which may have been set back."""
+        return now < self.expires_at <= now + self.ttl + 1.0

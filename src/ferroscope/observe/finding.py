@@ -13,12 +13,13 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from ferroscope.domain.model import Member
+from ferroscope.domain.model import ClockStep, Member
 from ferroscope.observe.party import name_of
 
 Verdict = Literal["ok", "note", "wrong"]
 
 MAX_SKEW: Final = 1.0
+_LATELY: Final = 86400.0
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -69,6 +70,16 @@ def told(members: Iterable[Member]) -> list[Finding]:
             with suppress(msgspec.ValidationError):
                 found.append(msgspec.convert(problem, Finding))
     return found
+
+
+def clock_steps(steps: Iterable[ClockStep], now: float) -> list[Finding]:
+    """Return a finding where the database's clock was set within a day."""
+    lately = [step for step in steps if abs(now - step.at) < _LATELY]
+    if not lately:
+        return []
+    by = ", ".join(f"{step.seconds:+.0f} s" for step in lately[-3:])
+    summary = f"the database's clock stepped: {by}; leases, heartbeats and inspections were moved along"
+    return [Finding("clock-stepped", "wrong", summary, "synchronize the clock of the database's host (chrony, NTP)")]
 
 
 def skewed(members: Iterable[Member]) -> list[Finding]:

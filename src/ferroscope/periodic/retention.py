@@ -46,10 +46,12 @@ class Retention:
     def step(self, leadership: Leadership) -> str:
         """Delete one batch after the other, each in a transaction of its own."""
         self._until = self._clock.monotonic() + _RUN
-        removed = 0
+        removed, ahead = 0, self._store.read(_ahead)
         if self._threshold:
-            removed += self._all(leadership, lambda tx: tx.inspections.remove_ended(tx.now - self._threshold, _BATCH))
-        self._remove_steps(leadership)
+            removed += self._all(
+                leadership, lambda tx: tx.inspections.remove_ended(tx.now - self._threshold - ahead, _BATCH)
+            )
+        self._remove_steps(leadership, ahead)
         if self._number:
             removed += self._all(leadership, lambda tx: tx.inspections.remove_surplus(self._number, _BATCH))
         changes = self._all(leadership, lambda tx: tx.macs.forget(tx.now - _CHANGES_KEPT))
@@ -59,13 +61,13 @@ class Retention:
     def _is_over(self) -> bool:
         return self._clock.monotonic() >= self._until
 
-    def _remove_steps(self, leadership: Leadership) -> None:
+    def _remove_steps(self, leadership: Leadership, ahead: float) -> None:
         if self._clock.monotonic() < self._steps_from:
             return
         if self._threshold:
-            self._all(leadership, lambda tx: tx.journal.remove_old(tx.now - self._threshold, _BATCH))
+            self._all(leadership, lambda tx: tx.journal.remove_old(tx.now - self._threshold - ahead, _BATCH))
         if self._logs:
-            self._all(leadership, lambda tx: tx.data.remove_logs(tx.now - self._logs, _BATCH))
+            self._all(leadership, lambda tx: tx.data.remove_logs(tx.now - self._logs - ahead, _BATCH))
         if not self._is_over():  # else the next run goes on with it
             self._steps_from = self._clock.monotonic() + _STEPS_EVERY
 
@@ -82,3 +84,8 @@ class Retention:
             if not batch:
                 break
         return removed
+
+
+def _ahead(tx: Transaction) -> float:
+    """Return by how much the clock may be ahead, because somebody has set it: nothing is too old by that."""
+    return max(0.0, sum(step.seconds for step in tx.clock_steps.list()))

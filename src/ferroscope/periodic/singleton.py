@@ -64,6 +64,7 @@ class Singleton:
     ``build`` makes the task, and makes it anew where a step of the one before hangs. ``keep`` watches over a
     tenure from threads of its own until it is over (see ``runtime``), and calls what it is given where the work
     has not stopped by then; ``bus`` tells of a released lease where the database can.
+    ``not_now`` says why a run has to be left out, if so.
     """
 
     def __init__(
@@ -76,9 +77,11 @@ class Singleton:
         bus: Bus,
         clock: Clock,
         stop: StopFlag,
+        not_now: Callable[[], str] = str,
         new_flag: Callable[[], StopFlag] = threading.Event,
     ) -> None:
         self.task = build()
+        self._not_now = not_now
         self._build = build
         self._candidate = candidate
         self._keep = keep
@@ -155,13 +158,16 @@ class Singleton:
         """Run the task once a period while in office."""
         while tenure.may_act() and not self._stop.is_set():
             try:
-                self._say(number, f"{self._candidate.sentence}; {task.step(_Office(tenure, self._stop))}")
+                self._say(number, f"{self._candidate.sentence}; {self._step(task, tenure)}")
             except LeaseLostError as exc:
                 self._say(number, f"was deposed: {exc}")
                 return
             except _StoppingError:
                 return
             self._rest(tenure, reset)
+
+    def _step(self, task: PeriodicTask, tenure: Tenure) -> str:
+        return self._not_now() or task.step(_Office(tenure, self._stop))
 
     def _say(self, number: int, sentence: str) -> None:
         if number == self._hung:

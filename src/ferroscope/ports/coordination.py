@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ferroscope.domain.lease import Lease
-from ferroscope.domain.model import Member
+from ferroscope.domain.model import ClockStep, Member
 
 
 class Leases(Protocol):
@@ -56,3 +56,20 @@ class Members(Protocol):
 
     def list(self) -> Sequence[Member]:
         """Return all members, dead ones too until they are swept."""
+
+
+class ClockSteps(Protocol):
+    """The times when the database's clock was set, as members noticed, the last hundred of them."""
+
+    def list(self) -> Sequence[ClockStep]:
+        """Return them in their order; numbers go up by one."""
+
+    def record(self, step: ClockStep, recent: float) -> None:
+        """Note that the clock was set, and move along what would be wrong by that; then the same as ``shorten``.
+
+        The clocks of unfinished inspections go on as if it had not been set; those that were written less than
+        ``recent`` seconds ago are right. ``ConflictError`` where somebody else has noted a step of this number.
+        """
+
+    def shorten(self) -> None:
+        """Let nothing last for longer from now on than it was meant to: leases, heartbeats, pauses, rejections."""

@@ -14,7 +14,7 @@ import msgspec
 
 from ferroscope.domain.lookup import Candidates, Evidence
 from ferroscope.domain.model import Claim, Entry, Inspection, Node, Port, Request
-from ferroscope.ports.coordination import Leases, Members
+from ferroscope.ports.coordination import ClockSteps, Leases, Members
 from ferroscope.ports.data import InspectionData, Objects
 from ferroscope.ports.discovery import Discoveries, Rejections
 from ferroscope.ports.facts import Facts
@@ -222,6 +222,8 @@ class Transaction(Protocol):
     def leases(self) -> Leases: ...
     @property
     def members(self) -> Members: ...
+    @property
+    def clock_steps(self) -> ClockSteps: ...
     @property
     def figures(self) -> Figures: ...
     @property

@@ -100,7 +100,7 @@ def _database(settings: Settings, backend: Backend) -> Iterator[Finding]:
         yield Finding("schema", "wrong", *schema_problem(schema))
         return
     yield Finding("schema", "ok", f"the schema is {migrate.HEAD}, which is this release's")
-    yield from _guarded("clock", lambda: [_clock(backend)])
+    yield from _guarded("clock", lambda: [_clock(backend), *_steps(backend)])
     yield from _guarded("writing", lambda: [_writing(backend)])
     yield from _guarded("members", lambda: list(_members(settings, backend)))
 
@@ -120,6 +120,11 @@ def _clock(backend: Backend) -> Finding:
     if abs(skew) > finding.MAX_SKEW:
         return finding.skew_of(socket.gethostname(), skew)
     return Finding("clock", "ok", f"this host's clock is within {max(abs(skew), 0.01):.2f} s of the database's")
+
+
+def _steps(backend: Backend) -> list[Finding]:
+    steps, now = backend.store.read(lambda tx: (tx.clock_steps.list(), tx.now))
+    return finding.clock_steps(steps, now)
 
 
 def _writing(backend: Backend) -> Finding:

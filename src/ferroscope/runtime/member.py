@@ -17,12 +17,13 @@ import msgspec
 import structlog
 
 from ferroscope.config.settings import WorkerSettings
-from ferroscope.domain.model import Document, Member
+from ferroscope.domain.model import ClockStep, Document, Member
 from ferroscope.observe import party
 from ferroscope.observe.finding import Finding
 from ferroscope.ports.clock import Clock, StopFlag
-from ferroscope.ports.errors import StoreUnavailableError
+from ferroscope.ports.errors import ConflictError, StoreUnavailableError
 from ferroscope.ports.store import Store, Transaction
+from ferroscope.runtime.clock import DatabaseClock
 
 _log = structlog.get_logger(__name__)
 
@@ -35,6 +36,11 @@ def _forget(tx: Transaction) -> None:
     for member in tx.members.list():
         if member.expires_at < tx.now - _FORGOTTEN_AFTER:
             tx.members.leave(member.id)
+    tx.clock_steps.shorten()  # the clock may have been set while nobody ran
+
+
+def _newest_step(tx: Transaction) -> int:
+    return max((step.id for step in tx.clock_steps.list()), default=0)
 
 
 class Membership:
@@ -75,6 +81,8 @@ class Membership:
         self._values: dict[str, Callable[[], Any]] = {}
         self._problems: dict[str, Callable[[], Finding | None]] = {}
         self._skew: float | None = None
+        self._database_clock = DatabaseClock()
+        self._clock_steps = 0  # the number of the last one that is known here
         self.member = Member(id=ident or str(uuid.uuid4()), host=socket.gethostname(), pid=os.getpid(), role=role)
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
@@ -93,6 +101,7 @@ class Membership:
         """Announce this process, then go on doing so; ``StoreUnavailableError``."""
         self._beat()
         self._forget()
+        self._clock_steps = self._store.read(_newest_step)
         self._thread.start()
 
     def can_write(self) -> bool:
@@ -116,13 +125,37 @@ class Membership:
             detail = detail | {"problems": [msgspec.to_builtins(found) for found in problems]}
         member = msgspec.structs.replace(self.member, sentence=party.summary(said), detail=detail)
 
-        def work(tx: Transaction) -> float:
+        def work(tx: Transaction) -> tuple[float, float]:
             ahead = self._clock.time() - tx.now  # at the most a round trip too much
             tx.members.beat(member, self._settings.member_ttl)
-            return ahead
+            return ahead, tx.now
 
-        self._skew = self._store.write(work, durable=False)
+        asked_at = self._clock.monotonic()
+        self._skew, now = self._store.write(work, durable=False)
         self._beaten = self._clock.monotonic()
+        self._database_clock.look(now, asked_at, self._beaten)
+        if self._database_clock.set_by:
+            self._record_step()
+
+    def in_doubt(self) -> str:
+        """Say why nothing that goes by the database's clock should be done now; ``StoreUnavailableError``."""
+        asked_at = self._clock.monotonic()
+        now = self._store.read(lambda tx: tx.now)
+        self._database_clock.look(now, asked_at, self._clock.monotonic())
+        seconds = self._database_clock.set_by
+        return f"waits, because the database's clock was set by {seconds:+.0f} s" if seconds else ""
+
+    def _record_step(self) -> None:
+        """Note that the database's clock was set: the first of all members that notices moves along what has to be."""
+        seconds, name = self._database_clock.set_by, party.name_of(self.member)
+        step = ClockStep(id=self._clock_steps + 1, seconds=seconds, process=name[:128])
+        try:
+            self._store.write(lambda tx: tx.clock_steps.record(step, self._database_clock.window))
+            _log.warning("the database's clock was set; leases and inspections go on", seconds=round(seconds, 1))
+        except ConflictError:
+            _log.debug("somebody else has noticed that the database's clock was set")
+        self._clock_steps = self._store.read(_newest_step)
+        self._database_clock.settled(seconds)
 
     def _forget(self) -> None:
         """Also where nobody is ever started again."""

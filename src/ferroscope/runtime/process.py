@@ -173,6 +173,7 @@ class Process:
             member=membership.member.id,
             process=self.name,
             meter=meter,
+            not_now=membership.in_doubt,
         )
         for one in singletons:
             one.start()

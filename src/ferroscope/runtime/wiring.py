@@ -258,8 +258,9 @@ def build_singletons(
     member: str,
     process: str,
     meter: Meter = SILENT,
+    not_now: Callable[[], str] = str,
 ) -> list[Singleton]:
-    """Return the periodic singletons, each to be run by a thread of its own."""
+    """Return the periodic singletons, each to be run by a thread of its own; ``not_now`` as of ``Singleton``."""
     from ferroscope.election import Candidate
     from ferroscope.periodic.registry_sync import RegistrySync
     from ferroscope.periodic.retention import Retention
@@ -289,6 +290,8 @@ def build_singletons(
 
     def single(build: Callable[[], PeriodicTask]) -> Singleton:
         candidate = Candidate(build().name, member, store=backend.lease_store, clock=clock, profile=profile)
-        return Singleton(build, candidate, keep=keep, profile=profile, bus=backend.bus, clock=clock, stop=stop)
+        return Singleton(
+            build, candidate, keep=keep, profile=profile, bus=backend.bus, clock=clock, stop=stop, not_now=not_now
+        )
 
     return [single(build) for build in tasks]

@@ -14,7 +14,7 @@ from ferroscope.adapters.memory.bus import LocalBus
 from ferroscope.adapters.memory.store import MemoryStore
 from ferroscope.config.settings import RegistrySettings
 from ferroscope.domain.lease import DEFAULT
-from ferroscope.domain.model import Entry, Inspection, Node, Port
+from ferroscope.domain.model import ClockStep, Entry, Inspection, Node, Port
 from ferroscope.domain.states import Event, State
 from ferroscope.election import Candidate, Tenure
 from ferroscope.periodic.registry_sync import RegistrySync
@@ -434,6 +434,37 @@ def test_a_run_of_retention_is_bounded_and_the_next_one_goes_on() -> None:
     for _ in range(5):
         task.step(leadership)
     assert party.store.read(lambda tx: tx.inspections.list(Query())) == []
+
+
+def test_nothing_is_too_old_because_the_clock_was_set() -> None:
+    party = Party()
+    enrolled(party, "n1")
+    party.clock.now = 10 * DAY
+    now = party.clock.now
+    ended = Inspection(uuid="i", node="n1", state=State.ERROR, started_at=now - 2, finished_at=now - 1)
+    party.store.write(lambda tx: tx.inspections.add(ended))
+    party.clock.now += 100 * DAY
+    task = Retention(party.store, threshold=DAY, period=30.0, clock=party.clock)
+    party.store.write(lambda tx: tx.clock_steps.record(ClockStep(id=1, seconds=100 * DAY), 1.0))
+    task.step(examples.UNLED)
+    assert len(party.store.read(lambda tx: tx.inspections.list(Query()))) == 1
+    party.clock.now += 2 * DAY
+    task.step(examples.UNLED)
+    assert party.store.read(lambda tx: tx.inspections.list(Query())) == []
+
+
+def test_a_run_is_left_out_while_there_is_a_reason_not_to() -> None:
+    party, task = Party(), Task()
+    reasons = iter(["the clock was set", ""])
+    one = party.singleton("a", task)
+    one._not_now = lambda: next(reasons, "")
+    one.stand()
+    assert task.runs == 0
+    assert "the clock was set" in one.sentence
+    one._not_now = lambda: ""
+    party.clock.now += 2 * DEFAULT.ttl
+    one.stand()
+    assert task.runs == 1
 
 
 def test_retention_forgets_old_changes_of_macs_even_where_inspections_are_kept_for_ever() -> None:

@@ -72,7 +72,7 @@ class MemoryMembers:
     def beat(self, member: Member, ttl: float) -> None:
         known = self._rows.members.get(member.id)
         started_at = known.started_at if known else self._now
-        alive = msgspec.structs.replace(member, started_at=started_at, expires_at=self._now + ttl)
+        alive = msgspec.structs.replace(member, started_at=started_at, expires_at=self._now + ttl, ttl=ttl)
         self._rows.members.put(member.id, alive)
 
     def leave(self, ident: str) -> None:

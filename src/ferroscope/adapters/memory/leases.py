@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
 
 import msgspec
 
 from ferroscope.adapters.memory.rows import Rows
 from ferroscope.domain.lease import Lease
-from ferroscope.ports.errors import LeaseHeldError, LeaseLostError
+from ferroscope.domain.model import ClockStep
+from ferroscope.domain.states import ACTIVE
+from ferroscope.ports.errors import ConflictError, LeaseHeldError, LeaseLostError
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+_LONGEST_RETRY: Final = 600.0  # seconds; no request is put off for as long
 
 
 class MemoryLeases:
@@ -92,3 +99,48 @@ class MemoryLeases:
     def _seen(self, lease: Lease) -> Lease:
         remaining = max(0.0, lease.expires_at - self._now) if lease.holder else 0.0
         return msgspec.structs.replace(lease, remaining=remaining)
+
+
+class MemoryClockSteps:
+    """``ports.store.ClockSteps``; ``now`` is the transaction's time."""
+
+    def __init__(self, rows: Rows, now: float) -> None:
+        self._rows = rows
+        self._now = now
+
+    def list(self) -> Sequence[ClockStep]:
+        return sorted(self._rows.clock_steps.values(), key=lambda step: step.id)
+
+    def record(self, step: ClockStep, recent: float) -> None:
+        if step.id in self._rows.clock_steps:
+            raise ConflictError("id", str(step.id))
+        self._rows.clock_steps.put(step.id, msgspec.structs.replace(step, at=self._now))
+        for node in self._rows.nodes.values():
+            if node.state in ACTIVE:
+                self._rows.nodes.put(node.uuid, self._moved(node, "provision_updated_at", step.seconds, recent))
+        for one in self._rows.inspections.values():
+            for name in ("waiting_since", "clock_since"):
+                if one.finished_at is None:
+                    self._rows.inspections.put(one.uuid, self._moved(one, name, step.seconds, recent))
+        self.shorten()
+
+    def shorten(self) -> None:
+        rows, now = self._rows, self._now
+        for lease in rows.leases.values():
+            until = min(lease.expires_at, now + lease.duration)
+            rows.leases.put(lease.name, msgspec.structs.replace(lease, expires_at=until))
+        for member in rows.members.values():
+            until = min(member.expires_at, now + member.ttl)
+            rows.members.put(member.id, msgspec.structs.replace(member, expires_at=until))
+        for row in rows.requests.values():
+            due_at = row.request.due_at if row.request.due_at <= now + _LONGEST_RETRY else now
+            row = msgspec.structs.replace(row, request=msgspec.structs.replace(row.request, due_at=due_at))
+            rows.requests.put(row.request.id, row)
+        for one in rows.rejections.values():
+            rows.rejections.put(one.address, msgspec.structs.replace(one, rejected_at=min(one.rejected_at, now)))
+
+    def _moved(self, row: T, name: str, seconds: float, recent: float) -> T:
+        value = getattr(row, name)
+        if value is None or self._now - recent < value <= self._now:
+            return row
+        return msgspec.structs.replace(row, **{name: value + seconds})

@@ -9,7 +9,7 @@ from ferroscope.domain.discovery import Rejection
 from ferroscope.domain.facts import Fact
 from ferroscope.domain.gate import MacChange
 from ferroscope.domain.lease import Lease
-from ferroscope.domain.model import Entry, Inspection, Member, Node, Port, Request
+from ferroscope.domain.model import ClockStep, Entry, Inspection, Member, Node, Port, Request
 from ferroscope.domain.rule import Rule
 from ferroscope.ports.data import Part, StoredObject
 
@@ -56,6 +56,7 @@ class Rows:
         self.leases: Table[str, Lease] = Table(log)
         self.lease_floor: Table[int, int] = Table(log)
         self.members: Table[str, Member] = Table(log)
+        self.clock_steps: Table[int, ClockStep] = Table(log)
         self.rules: Table[str, Rule] = Table(log)
         self.rule_revision: Table[int, int] = Table(log)
         self.mac_changes: Table[int, MacChangeRow] = Table(log)

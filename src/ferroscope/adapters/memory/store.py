@@ -16,7 +16,7 @@ from ferroscope.adapters.memory.discovery import MemoryDiscoveries, MemoryReject
 from ferroscope.adapters.memory.figures import MemoryFigures
 from ferroscope.adapters.memory.inspections import MemoryInspectionData, MemoryInspections
 from ferroscope.adapters.memory.journal import MemoryJournal, MemoryMembers
-from ferroscope.adapters.memory.leases import MemoryLeases
+from ferroscope.adapters.memory.leases import MemoryClockSteps, MemoryLeases
 from ferroscope.adapters.memory.macs import MemoryMacs
 from ferroscope.adapters.memory.nodes import MemoryAddresses, MemoryNodes
 from ferroscope.adapters.memory.objects import MemoryFacts, MemoryObjects
@@ -56,6 +56,7 @@ class MemoryTransaction:
         self.addresses = MemoryAddresses(rows)
         self.leases = MemoryLeases(rows, now, identifier)
         self.members = MemoryMembers(rows, now, self.leases)
+        self.clock_steps = MemoryClockSteps(rows, now)
         self.discoveries = MemoryDiscoveries(rows)
         self.rejections = MemoryRejections(rows, now)
         self.figures = MemoryFigures(rows)

@@ -26,6 +26,7 @@ _BEAT = {
     "expires_at": db_now() + bindparam("_ttl", type_=Double()),
     "sentence": bindparam("_sentence"),
     "detail": bindparam("_detail"),
+    "ttl": bindparam("_ttl", type_=Double()),
 }
 _STILL_HERE = update(schema.members).where(_m.id == bindparam("_id")).values(_BEAT)
 _JOIN = insert(schema.members).values({one.name: bindparam(f"_{one.name}") for one in schema.members.c} | _BEAT)

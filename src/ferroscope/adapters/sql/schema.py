@@ -311,6 +311,18 @@ members = Table(
     Column("expires_at", Double, nullable=False),
     Column("sentence", String(255), nullable=False),
     Column("detail", _LONG_TEXT),
+    Column("ttl", Double, nullable=False, server_default="600"),
+    **_OPTIONS,
+)
+
+# When the database's clock was set: each number is taken once, whoever notices.
+clock_steps = Table(
+    "clock_steps",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("at", Double, nullable=False),
+    Column("seconds", Double, nullable=False),
+    Column("process", String(128), nullable=False),
     **_OPTIONS,
 )
 
@@ -344,6 +356,7 @@ rule_revisions = Table(
 __all__ = [
     "bmc_addresses",
     "callers",
+    "clock_steps",
     "facts",
     "inspection_data",
     "inspections",

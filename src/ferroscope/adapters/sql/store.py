@@ -21,6 +21,7 @@ from sqlalchemy.sql.elements import ClauseElement
 
 from ferroscope.adapters.sql import dialect, session
 from ferroscope.adapters.sql.addresses import SqlAddresses
+from ferroscope.adapters.sql.clock_steps import SqlClockSteps
 from ferroscope.adapters.sql.data import SqlInspectionData
 from ferroscope.adapters.sql.discovery import SqlDiscoveries, SqlRejections
 from ferroscope.adapters.sql.facts import SqlFacts
@@ -68,6 +69,7 @@ class SqlTransaction:
     addresses = cached_property(SqlAddresses)
     leases = cached_property(SqlLeases)
     members = cached_property(SqlMembers)
+    clock_steps = cached_property(SqlClockSteps)
     macs = cached_property(SqlMacs)
     discoveries = cached_property(SqlDiscoveries)
     rejections = cached_property(SqlRejections)

@@ -62,3 +62,13 @@ def upgrade() -> None:
     # How its time was spent.
     op.add_column("inspections", sa.Column("queued", sa.Double(), nullable=False, server_default="0"))
     op.add_column("inspections", sa.Column("processing_since", sa.Double(), nullable=True))
+    # For how long a heartbeat counts (the release before does not say), and when the database's clock was set.
+    op.add_column("members", sa.Column("ttl", sa.Double(), nullable=False, server_default="600"))
+    op.create_table(
+        "clock_steps",
+        sa.Column("id", sa.Integer(), primary_key=True, autoincrement=False),
+        sa.Column("at", sa.Double(), nullable=False),
+        sa.Column("seconds", sa.Double(), nullable=False),
+        sa.Column("process", sa.String(length=128), nullable=False),
+        **OPTIONS,
+    )

@@ -1,0 +1,86 @@
+"""What is moved along when the database's clock is set, and the list of the times when it was.
+
+Nothing that the service keeps may last for a day because the clock was a day ahead when it was written, and no
+inspection is overdue because the clock has jumped over its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import Double, bindparam, delete, insert, literal, or_, select, update
+from sqlalchemy.exc import IntegrityError
+
+from ferroscope.adapters.sql import schema
+from ferroscope.adapters.sql.dialect import db_now
+from ferroscope.adapters.sql.rows import Mapper
+from ferroscope.domain.model import ClockStep
+from ferroscope.domain.states import ACTIVE
+from ferroscope.ports.errors import ConflictError
+
+if TYPE_CHECKING:
+    from ferroscope.adapters.sql.store import SqlTransaction
+
+_STEP = Mapper(ClockStep, schema.clock_steps)
+_KEPT: Final = 100
+_LONGEST_RETRY: Final = 600.0  # seconds; no request is put off for as long
+
+_c, _l, _m, _r = schema.clock_steps.c, schema.leases.c, schema.members.c, schema.requests.c
+_LIST = select(*_STEP.columns).order_by(_c.id)
+_ADD = insert(schema.clock_steps)
+_TRIM = delete(schema.clock_steps).where(_c.id <= bindparam("_oldest"))
+_SHORTEN: Final = (
+    update(schema.leases).where(_l.expires_at > db_now() + _l.duration).values(expires_at=db_now() + _l.duration),
+    update(schema.members).where(_m.expires_at > db_now() + _m.ttl).values(expires_at=db_now() + _m.ttl),
+    update(schema.requests).where(_r.due_at > db_now() + _LONGEST_RETRY).values(due_at=db_now()),
+    update(schema.rejections).where(schema.rejections.c.rejected_at > db_now()).values(rejected_at=db_now()),
+)
+
+
+def _moved(table: Any, column: Any, *where: Any) -> Any:
+    """Return what moves the clock in ``column`` along; what was written a moment ago is right already."""
+    step: Any = bindparam("_seconds", type_=Double())
+    recent: Any = bindparam("_recent", type_=Double())
+    return (
+        update(table)
+        .where(*where, column.is_not(None), or_(column > db_now(), column <= db_now() - recent))
+        .values({column.name: column + step})
+    )
+
+
+_MOVE: Final = (
+    _moved(
+        schema.nodes,
+        schema.nodes.c.provision_updated_at,
+        schema.nodes.c.state.in_([literal(str(state)) for state in sorted(ACTIVE)]),
+    ),
+    *(
+        _moved(schema.inspections, schema.inspections.c[name], schema.inspections.c.finished_at.is_(None))
+        for name in ("waiting_since", "clock_since")
+    ),
+)
+
+
+class SqlClockSteps:
+    """See ``ports.coordination.ClockSteps``."""
+
+    def __init__(self, tx: SqlTransaction) -> None:
+        self._tx = tx
+
+    def list(self) -> Sequence[ClockStep]:
+        return [_STEP.from_row(row) for row in self._tx.run(_LIST)]
+
+    def record(self, step: ClockStep, recent: float) -> None:
+        try:
+            self._tx.run(_ADD, _STEP.to_row(step) | {"at": self._tx.now})
+        except IntegrityError as exc:
+            raise ConflictError("id", str(step.id)) from exc
+        self._tx.run(_TRIM, {"_oldest": step.id - _KEPT})
+        for statement in _MOVE:
+            self._tx.run(statement, {"_seconds": step.seconds, "_recent": recent})
+        self.shorten()
+
+    def shorten(self) -> None:
+        for statement in _SHORTEN:
+            self._tx.run(statement)
