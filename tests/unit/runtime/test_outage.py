@@ -23,10 +23,10 @@ class Store:
     def __init__(self, answers: Iterator[bool]) -> None:
         self._answers = answers
 
-    def write(self, _work: object, *, durable: bool = True) -> float:
+    def write(self, _work: object, *, durable: bool = True) -> tuple[float, float]:
         if not next(self._answers):
             raise StoreUnavailableError("the database is away")
-        return 0.0
+        return 0.0, 1000.0  # how far our clock is ahead, and what the database's says
 
     read = write
 
