@@ -179,7 +179,8 @@ def fail_command(tx: Transaction, node: Node, failure: Fail) -> Node:
 
 def explain(failure: Fail) -> str:
     """Return the failure as operators read it in ``last_error``: what, the code, what to do."""
-    return f"{failure.message} ({failure.reason}). {hint(failure.reason)}"
+    code = f" ({failure.reason})"
+    return f"{failure.message}{'' if code in failure.message else code}. {hint(failure.reason)}"
 
 
 def rest(tx: Transaction, node: Node, provision_state: Provision, target: str | None = None) -> Node:

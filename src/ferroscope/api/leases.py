@@ -89,7 +89,7 @@ def acquire_lease(context: ApiContext, call: Call[NoQuery, Acquisition]) -> Repl
     try:
         lease = context.store.write(work)
     except (LeaseHeldError, LeaseLostError):
-        return _refused(context, name, f"{name} is taken")
+        return _refused(context, name, f"the lease {name} is taken")
     return Reply(201, view(lease, told=True))
 
 

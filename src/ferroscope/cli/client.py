@@ -6,6 +6,7 @@ safe to retry: a 503 that says when, and reads whose connection broke.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from typing import Any, Final
@@ -19,7 +20,15 @@ _VERSION_HEADER: Final = "X-OpenStack-Ironic-API-Version"
 _CONNECT_SECONDS: Final = 5.0
 _ANSWER_SECONDS: Final = 60.0
 _LONGEST_PAUSE: Final = 5.0
-_CODES: Final = {404: Exit.NOT_FOUND, 409: Exit.CONFLICT, 502: Exit.UNREACHABLE, 503: Exit.UNREACHABLE}
+_CODES: Final = {400: Exit.USAGE, 404: Exit.NOT_FOUND, 409: Exit.CONFLICT, 502: Exit.UNREACHABLE, 503: Exit.UNREACHABLE}
+
+# What the API's messages tell its callers to call, as whoever types commands does it.
+_AS_COMMANDS: Final = (
+    (re.compile(r"POST /v1/nodes/([^/\s]+)/approve"), r"ferroscope node approve \1"),
+    (re.compile(r'PUT /v1/nodes/([^/\s]+)/states/provision with \{"target": "(\w+)"\}'), r"ferroscope node \2 \1"),
+    (re.compile(r"GET /v1/drivers/(\S+)/properties"), r"'ferroscope driver properties'"),
+    (re.compile(r"GET /v1/drivers"), "'ferroscope driver list'"),
+)
 
 Json = Any
 
@@ -201,10 +210,17 @@ def _message(answer: Any) -> str:
         if "error_message" in body:
             inner = body["error_message"]
             fault = msgspec.json.decode(inner) if isinstance(inner, str) else inner
-            return str(fault["faultstring"])
-        return str(body["error"]["message"])
+            return as_commands(str(fault["faultstring"]))
+        return as_commands(str(body["error"]["message"]))
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):
         return f"the service answered {answer.status} {answer.reason or ''}".rstrip()
+
+
+def as_commands(message: str) -> str:
+    """Return a message of the API with commands for the calls that it tells to make."""
+    for call, command in _AS_COMMANDS:
+        message = call.sub(command, message)
+    return message
 
 
 def _advice(status: int) -> str:

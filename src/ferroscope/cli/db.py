@@ -5,9 +5,10 @@ from __future__ import annotations
 import click
 
 from ferroscope.cli.configured import config_option, database_option, settings_of
+from ferroscope.cli.output import Group
 
 
-@click.group()
+@click.group(cls=Group)
 def db() -> None:
     """Look after the database's schema, and the data of inspections."""
 

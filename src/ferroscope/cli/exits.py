@@ -30,7 +30,7 @@ class Exit(IntEnum):
 MEANINGS: Final[dict[Exit, str]] = {
     Exit.OK: "Done; with --wait or --watch: everything that was waited for succeeded.",
     Exit.FAILURE: "It failed, or an inspection that was waited for ended in error.",
-    Exit.USAGE: "The command was not written as it must be.",
+    Exit.USAGE: "The command, or a value in it, was not written as it must be: nothing was done.",
     Exit.NOT_FOUND: "There is no such node, or it has nothing of that kind.",
     Exit.CONFLICT: "The present state does not permit it, or something else has that name or address already.",
     Exit.UNREACHABLE: "The service cannot be reached, or cannot answer at present.",

@@ -156,7 +156,8 @@ def _again(wanted: Wanted, watch: Watch) -> str:
         names = [watch.label(uuid) for uuid in watch.active]
         nodes = names if len(names) <= _NAMED else ["--all"]
     context = click.get_current_context()
-    url = ["--url", context.params["url"]] if context.get_parameter_source("url") == ParameterSource.COMMANDLINE else []
+    typed = context.get_parameter_source("url") == ParameterSource.COMMANDLINE or context.find_root().params.get("url")
+    url = ["--url", context.params["url"]] if typed else []
     return shlex.join(["ferroscope", "inspect", *nodes, "--join", "--watch", *url])
 
 

@@ -12,7 +12,7 @@ from ferroscope.cli import stored
 from ferroscope.cli.client import Api, Json, node_path
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.lookup import find, node_argument
-from ferroscope.cli.output import Output, table, with_api
+from ferroscope.cli.output import Group, Output, table, with_api
 from ferroscope.cli.times import ago
 from ferroscope.domain import names
 
@@ -20,7 +20,7 @@ _NUMBER: Final = re.compile(r"-?[0-9]+\Z", re.ASCII)
 _REVISION = "REV is the UUID of an inspection or a number: 1 is the oldest that is kept, -1 the newest."
 
 
-@click.group()
+@click.group(cls=Group)
 def inventory() -> None:
     """Show, save and compare what inspections found."""
 

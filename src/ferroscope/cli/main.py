@@ -22,15 +22,18 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "sim": ("ferroscope.cli.sim:sim", "Run a simulated fleet."),
     "demo": ("ferroscope.cli.demo.command:demo", "Show the service at work on a simulated fleet."),
     "node": ("ferroscope.cli.node.command:node", "Enrol, list, show and change nodes."),
-    "rule": ("ferroscope.cli.rule.command:rule", "Make, show, try and change inspection rules."),
+    "driver": ("ferroscope.cli.driver:driver", "Show how BMCs can be spoken to."),
+    "rule": ("ferroscope.cli.rule.command:rule", "Create, show, try and change inspection rules."),
     "inspect": ("ferroscope.cli.inspect:inspect", "Inspect nodes and watch them finish."),
     "inventory": ("ferroscope.cli.inventory:inventory", "Show, save and compare what inspections found."),
-    "search": ("ferroscope.cli.search:search", "Find nodes by their hardware."),
+    "search": ("ferroscope.cli.search:search", "Find nodes by their hardware, or by any word."),
     "status": ("ferroscope.cli.status:status", "Show how the service is doing."),
     "doctor": ("ferroscope.cli.doctor:doctor", "Check that everything is in place, and say what is not."),
     "docs": ("ferroscope.cli.docs.command:docs", "Generate the reference pages of the documentation."),
 }
 
+# For those who write the documentation, not for those who read it.
+_HIDDEN: Final = frozenset({"docs"})
 # What they leave in their log is read by supervisors and by us: a traceback belongs there.
 _SERVICES: Final = frozenset({"all", "api", "worker", "pxe-filter"})
 
@@ -64,11 +67,35 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, help_text) for name, (_, help_text) in COMMANDS.items()])
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items() if name not in _HIDDEN])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[:1] == ["help"]:
+            return "help", _help(self, args[1:]), []
+        return super().resolve_command(ctx, args)
+
+
+def _help(group: click.Group, words: list[str]) -> click.Command:
+    """Return a command that shows what ``--help`` of these words does."""
+
+    def show() -> None:
+        found: click.Command = group
+        context = click.get_current_context().find_root()
+        for word in words:
+            below = found.get_command(context, word) if isinstance(found, click.Group) else None
+            if below is None:
+                raise click.UsageError(f"No such command {word!r}.")
+            context, found = click.Context(below, info_name=word, parent=context), below
+        click.echo(found.get_help(context))
+
+    return click.Command("help", callback=show, help="Show the help of a command.")
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="ferroscope")
+@click.version_option(__version__, "-V", "--version", prog_name="ferroscope")
+@click.option("--url", help="Address of the Bare Metal API, for whatever command follows.")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error that nobody expected.")
-def main(*, debug: bool) -> None:  # read by the group itself
+def main(*, url: str | None, debug: bool) -> None:  # both are read elsewhere: from the context
     """Ferroscope: highly available bare-metal inspection."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 import click
+from click.core import ParameterSource
 
 from ferroscope.cli.client import DEFAULT_URL, Api
 from ferroscope.cli.text import clean
@@ -38,8 +39,17 @@ STYLES: Final = {
     "power on": "green",
 }
 
+
+def _url(context: click.Context, _param: click.Parameter, value: str) -> str:
+    """Return the address that was given: to the command, else before it, else by the environment."""
+    if context.get_parameter_source("url") == ParameterSource.COMMANDLINE:
+        return value
+    return context.find_root().params.get("url") or value
+
+
 url_option = click.option(
     "--url",
+    callback=_url,
     envvar="FERROSCOPE_URL",
     default=DEFAULT_URL,
     show_default=True,
@@ -114,6 +124,16 @@ class Output:
         """Print what people like to know besides, such as a count: where standard output is piped, not into it."""
         if not self.for_programs:
             click.echo(text, err=not sys.stdout.isatty())
+
+
+class Group(click.Group):
+    """A group that lists its commands with their whole first sentences."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
+        rows = [(name, one.get_short_help_str(200)) for name, one in commands.items() if one and not one.hidden]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
 
 def with_api(function: Callable[..., None]) -> Callable[..., None]:

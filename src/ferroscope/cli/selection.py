@@ -7,6 +7,7 @@ should not be done are left out and counted, and a terminal is asked before mach
 from __future__ import annotations
 
 import functools
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Container, Iterable
@@ -21,11 +22,14 @@ from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import NODE_HELP, complete_names, find, label
 from ferroscope.cli.output import Output, table
 from ferroscope.cli.text import many
-from ferroscope.domain.names import natural
+from ferroscope.domain.names import is_name, natural
 from ferroscope.domain.provision import Provision
 
 FIELDS: Final = ("uuid", "name", "provision_state", "maintenance", "maintenance_reason", "instance_uuid", "inbox")
+_FIELDS_IN_THE_INBOX: Final = (*FIELDS, "hardware")
 
+_NO_LETTERS: Final = re.compile(r"[^A-Za-z0-9._~]+")
+_LONGEST_NAME: Final = 63
 _PATTERN: Final = frozenset("*?[")
 _SHOWN: Final = 6
 
@@ -155,13 +159,13 @@ def resolve(
         choose(node for node in fleet if state is None or node["provision_state"] == state)
     for ident in wanted.idents:
         if is_pattern(ident):
-            fitting = [node for node in fleet if fnmatchcase(node["name"] or "", ident)]
+            fitting = [node for node in fleet if fnmatchcase(node["name"] or suggested(node) or "", ident)]
             if not fitting:
                 found[ident] = _nobody(ident)
             choose(fitting)
             continue
         try:
-            node = find(api, ident, fields=FIELDS)
+            node = find(api, ident, fields=_FIELDS_IN_THE_INBOX if only_inbox else FIELDS)
         except Failure as exc:
             if exc.exit_code not in (Exit.NOT_FOUND, Exit.CONFLICT):
                 raise
@@ -195,8 +199,15 @@ def left_out(chosen: Selection) -> str:
 
 def every(api: Api, *, inbox: bool | None = None) -> list[Json]:
     """Return all nodes, or all that wait in the ``inbox`` or do not, in the order of their names."""
-    found = api.pages("/v1/nodes", "nodes", fields=FIELDS, inbox=inbox)
+    found = api.pages("/v1/nodes", "nodes", fields=_FIELDS_IN_THE_INBOX if inbox else FIELDS, inbox=inbox)
     return sorted(found, key=lambda node: natural(label(node)))
+
+
+def suggested(node: Json) -> str | None:
+    """Return a name for a machine that has none, of its serial number; None where that is not known."""
+    serial = (node.get("hardware") or {}).get("serial")
+    name = _NO_LETTERS.sub("-", str(serial or "")).strip("-.").lower()[:_LONGEST_NAME]
+    return name if name and is_name(name) else None
 
 
 def is_pattern(ident: str) -> bool:

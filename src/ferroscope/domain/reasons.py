@@ -78,7 +78,7 @@ HINTS: Final[dict[Reason, str]] = {
     Reason.BMC_CREDENTIALS: "The BMC rejected user name or password; correct them in driver_info before it locks out.",
     Reason.BMC_CERTIFICATE: "The BMC's certificate is not trusted; set redfish_verify_ca to its CA's file.",
     Reason.BMC_NOT_ALLOWED: "Approve the node or give its BMC's address yourself; see also [drivers] bmc_networks.",
-    Reason.DRIVER_INFO_INVALID: "Correct driver_info; GET /v1/drivers/{driver}/properties says what the driver reads.",
+    Reason.DRIVER_INFO_INVALID: "Correct driver_info; see what the driver reads: ferroscope driver properties DRIVER.",
     Reason.UNMANAGED_BOOT: "Give the node what its driver boots the ramdisk from, or set require_managed_boot = False.",
     Reason.DRIVER_UNKNOWN: "The node's driver is not enabled; add it to [drivers] enabled, or set another driver.",
     Reason.DRIVER_INCOMPLETE: "The worker's host lacks what the driver needs; see there: ferroscope doctor.",

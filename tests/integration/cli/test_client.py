@@ -104,7 +104,7 @@ def test_the_message_of_an_error_is_found_in_any_form(serve: Serve, body: bytes,
 
 @pytest.mark.parametrize(
     ("status", "code"),
-    [(400, Exit.FAILURE), (404, Exit.NOT_FOUND), (406, Exit.FAILURE), (409, Exit.CONFLICT), (502, Exit.UNREACHABLE)],
+    [(400, Exit.USAGE), (404, Exit.NOT_FOUND), (406, Exit.FAILURE), (409, Exit.CONFLICT), (502, Exit.UNREACHABLE)],
 )
 def test_the_status_decides_the_exit_code(serve: Serve, status: int, code: Exit) -> None:
     with pytest.raises(ApiError) as failure:

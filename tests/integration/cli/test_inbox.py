@@ -53,6 +53,19 @@ def test_the_inbox_shows_what_came_and_is_emptied_by_approval(service: Service, 
     assert [node["uuid"] for node in shell.json("node", "list", "--auto-discovered")] == [ident]
 
 
+def test_many_are_approved_by_a_pattern_of_the_suggested_names(service: Service, shell: Shell) -> None:
+    idents = {}
+    for serial in ("DY4/1", "DY4/2", "X9"):
+        idents[serial] = discover(service, examples.mac())
+        service.learn(idents[serial], {"system_vendor": {"serial_number": serial}})
+    assert {node["suggested_name"] for node in shell.json("node", "inbox")} == {"dy4-1", "dy4-2", "x9"}
+    assert len(shell.json("node", "approve", "dy4-*", "--suggested-names")) == 2
+    assert shell.json("node", "show", "dy4-1")["uuid"] == idents["DY4/1"]
+    assert [node["uuid"] for node in shell.json("node", "inbox")] == [idents["X9"]]
+    assert shell.json("node", "approve", "--all")[0]["uuid"] == idents["X9"]
+    assert shell.json("node", "inbox") == []
+
+
 def test_machines_without_a_proper_inventory_are_shown_too(service: Service, shell: Shell) -> None:
     discover(service, examples.mac(), system_vendor=["nonsense"])
     assert shell.json("node", "inbox")[0]["machine"] is None

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from click.shell_completion import ShellComplete
 
 from ferroscope.cli import stored
 from ferroscope.cli.exits import Exit
+from ferroscope.cli.main import main
 from tests.integration.api.service import Service, callback_body
 from tests.integration.cli.console import Shell
 from tests.support import examples
@@ -72,7 +74,7 @@ def test_a_taken_name_is_a_conflict(shell: Shell) -> None:
 
 
 def test_an_unknown_driver_is_a_failure_that_names_the_known_ones(shell: Shell) -> None:
-    assert "enabled: fake-hardware" in shell("node", "create", "n1", "--driver", "magic", check=Exit.FAILURE).stderr
+    assert "enabled: fake-hardware" in shell("node", "create", "n1", "--driver", "magic", check=Exit.USAGE).stderr
 
 
 @pytest.mark.parametrize("spelling", ["name", "uuid", "mac", "mac-dashes", "bmc", "bmc-port"])
@@ -159,7 +161,7 @@ def test_fields_are_those_that_are_asked_for_in_their_order(shell: Shell) -> Non
     shell("node", "create", "--driver", "fake-hardware", "n1", "-p", "cpus:=8", check=0)
     assert shell.json("node", "list", "--fields", "properties,name") == [{"properties": {"cpus": 8}, "name": "n1"}]
     assert shell.lines("node", "list", "--fields", "properties,name") == ["PROPERTIES  NAME", "cpus = 8    n1"]
-    assert "not valid" in shell("node", "list", "--fields", "colour", check=Exit.FAILURE).stderr
+    assert "not valid" in shell("node", "list", "--fields", "colour", check=Exit.USAGE).stderr
 
 
 def test_an_empty_list_tells_people_how_to_begin(shell: Shell) -> None:
@@ -255,6 +257,41 @@ def test_ports_and_validation_are_shown(shell: Shell) -> None:
     shell("node", "create", "--driver", "fake-hardware", "n1", "--port", mac, check=0)
     assert shell.lines("node", "ports", "n1")[1].split()[0] == mac
     assert shell.json("node", "validate", "n1")["inspect"]["result"] is True
+    assert [line.split()[0] for line in shell.lines("node", "validate", "n1")[1:]] == ["inspect", "management", "power"]
+    assert len(shell.lines("node", "validate", "n1", "--all")) > 10
+
+
+@pytest.mark.parametrize(
+    "wrong", [("node", "create", "a b", "--driver", "fake-hardware"), ("node", "list", "--sort", "colour")]
+)
+def test_a_value_that_cannot_be_is_a_usage_error(shell: Shell, wrong: tuple[str, ...]) -> None:
+    shell(*wrong, check=Exit.USAGE)
+
+
+def test_drivers_and_what_they_read_are_listed(shell: Shell) -> None:
+    drivers = shell.json("driver", "list")
+    assert "fake-hardware" in [one["name"] for one in drivers]
+    for one in drivers:
+        assert isinstance(shell.json("driver", "properties", one["name"]), dict)
+    shell("driver", "properties", "magic", check=Exit.NOT_FOUND)
+
+
+def test_the_address_may_be_given_before_the_command(shell: Shell) -> None:
+    other = Shell("http://127.0.0.1:1")
+    assert other.json("--url", shell.url, "node", "list") == []
+    other("--url", "http://127.0.0.1:1", "node", "list", "--url", shell.url, check=0)
+    other("node", "list", check=Exit.UNREACHABLE)
+
+
+def test_names_of_nodes_are_completed(shell: Shell, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("rack1-10", "rack1-9", "other"):
+        service.enrol(name=name)
+    monkeypatch.setenv("FERROSCOPE_URL", shell.url)
+    complete = ShellComplete(main, {}, "ferroscope", "_FERROSCOPE_COMPLETE")
+    found = complete.get_completions(["node", "show"], "rack")
+    assert [item.value for item in found] == ["rack1-9", "rack1-10"]
+    states = complete.get_completions(["node", "list", "--state"], "inspect")
+    assert {item.value for item in states} == {"inspecting", "inspect-wait", "inspect-failed"}
 
 
 def test_an_inventory_is_summarised_printed_whole_or_saved(shell: Shell, service: Service, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_what_is_wrong_with_a_file_is_said(shell: Shell, tmp_path: Path) -> None
     result = shell("rule", "check", str(wrong), check=Exit.FAILURE)
     assert "rule 1: actions[0]: op 'explode' is unknown" in result.stdout
     assert shell.json("rule", "check", str(wrong), check=Exit.FAILURE)["valid"] is False
-    assert "op 'explode' is unknown" in shell("rule", "create", str(wrong), check=Exit.FAILURE).stderr
+    assert "op 'explode' is unknown" in shell("rule", "create", str(wrong), check=Exit.USAGE).stderr
     wrong.write_text("{actions: [{op: set-attribute, args: {path: extra/a, value: .nan}}]}")
     assert "holds what JSON cannot" in shell("rule", "create", str(wrong), check=Exit.USAGE).stderr
     wrong.write_text("just a text")
@@ -75,7 +75,7 @@ def test_what_is_wrong_with_a_file_is_said(shell: Shell, tmp_path: Path) -> None
 def test_the_rules_of_a_file_are_created_together_or_not_at_all(shell: Shell, tmp_path: Path) -> None:
     several = tmp_path / "several.yaml"
     several.write_text(json.dumps([RULE, RULE, RULE | {"actions": [{"op": "explode", "args": {}}]}]))
-    told = shell("rule", "create", str(several), check=Exit.FAILURE).stderr
+    told = shell("rule", "create", str(several), check=Exit.USAGE).stderr
     assert f"{several}, rule 3: " in told
     assert "No rule was created." in told
     assert shell.json("rule", "list") == []

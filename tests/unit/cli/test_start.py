@@ -44,3 +44,17 @@ def test_an_unknown_command_is_a_usage_error() -> None:
 def test_the_package_runs_as_a_module() -> None:
     done = subprocess.run([sys.executable, "-m", "ferroscope", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("ferroscope, version ")
+
+
+def test_the_version_and_help_are_where_they_are_looked_for() -> None:
+    assert run("-V").exit_code == 0
+    assert run("help", "node", "list").output == run("node", "list", "--help").output
+    assert run("help").output == run("--help").output
+    assert run("help", "nothing").exit_code == 2
+    assert "docs" not in [line.split()[0] for line in run("--help").output.splitlines() if line.strip()]
+
+
+def test_the_commands_of_a_group_are_listed_with_whole_sentences() -> None:
+    shown = run("node", "--help").output
+    assert '"why is it stuck?"' in " ".join(shown.split())
+    assert not any(line.endswith("...") for line in shown.partition("Commands")[2].splitlines())

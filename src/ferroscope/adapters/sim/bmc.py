@@ -8,6 +8,7 @@ The other side is ``ferroscope.sim``; the two share the protocol, not code, as w
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
@@ -17,6 +18,14 @@ from ferroscope.adapters.sim.pool import BrokenError, GarbledError, Pool, Silent
 from ferroscope.domain.model import Document, Node
 from ferroscope.ports.bmc import BootDevice, Power
 from ferroscope.ports.errors import BmcError
+
+# The commands of the protocol, as messages name them.
+_DOES: Final = {
+    "get_power": "reading the power state of",
+    "set_power": "setting the power state of",
+    "get_boot_device": "reading the boot device of",
+    "set_boot_device": "setting the boot device of",
+}
 
 
 class Command(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -106,12 +115,14 @@ class SimBmc:
         try:
             answer = self._pool.exchange(endpoint, line, self._decoder.decode, timeout=self._timeout)
         except (SilentError, BrokenError) as error:
-            raise BmcError(f"{op} of {name} at the simulator {endpoint.text}: {error}", transient=True) from error
+            raise BmcError(
+                f"{_DOES[op]} {name} failed, the simulator is at {endpoint.text}: {error}", transient=True
+            ) from error
         except (GarbledError, msgspec.DecodeError, UnicodeDecodeError) as error:
-            message = f"{op} of {name}: {endpoint.text} does not speak the simulator's protocol: {error}"
+            message = f"{_DOES[op]} {name} failed: {endpoint.text} does not speak the simulator's protocol: {error}"
             raise BmcError(message, transient=False) from error
         if not answer.ok:
-            raise BmcError(f"{op} of {name}: {answer.error}", transient=answer.transient)
+            raise BmcError(f"{_DOES[op]} {name} failed: {answer.error}", transient=answer.transient)
         return answer
 
 

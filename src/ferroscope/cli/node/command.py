@@ -6,9 +6,10 @@ import click
 
 from ferroscope.cli.lookup import NODE_HELP
 from ferroscope.cli.node import cables, inbox, log, look, verbs, write
+from ferroscope.cli.output import Group
 
 
-@click.group(help=f"Enrol, list, show and change nodes.\n\n{NODE_HELP}")
+@click.group(cls=Group, help=f"Enrol, list, show and change nodes.\n\n{NODE_HELP}")
 def node() -> None:
     """Has no options of its own."""
 

@@ -11,9 +11,9 @@ from ferroscope.cli.client import Api, ApiError, Json, node_path, segment
 from ferroscope.cli.listing import Listing
 from ferroscope.cli.node.bulk import each
 from ferroscope.cli.output import Output, table, with_api
-from ferroscope.cli.selection import Selection, Wanted, resolve, selectors, settle
+from ferroscope.cli.selection import Selection, Wanted, resolve, selectors, settle, suggested
 from ferroscope.cli.text import many, short
-from ferroscope.cli.times import ago
+from ferroscope.cli.times import age, ago
 from ferroscope.domain.hardware import mapping, text
 
 _LISTED: Final = (
@@ -25,6 +25,7 @@ _LISTED: Final = (
     "created_at",
     "last_error",
     "provision_state",
+    "hardware",
 )
 
 
@@ -36,20 +37,29 @@ def inbox(api: Api, out: Output) -> None:
     for node in nodes:
         ports = api.pages("/v1/ports", "ports", node=node["uuid"], fields=("uuid", "address"))
         node["ports"] = [port["address"] for port in ports]
-        node["machine"] = _machine(api, node["uuid"])
+        node["machine"] = _words(node["hardware"]) or _machine(api, node["uuid"])
+        node["suggested_name"] = suggested(node)
         node["discovery"] = mapping(node.pop("driver_internal_info", None)).get("discovery") or {}
     out.show(nodes, lambda screen: screen.print(_listing(nodes)))
     if not nodes:
         out.say("the inbox is empty")
 
 
-@click.command("approve")
+@click.command("approve", epilog="Patterns are of names, and of the names that the inbox suggests.")
 @selectors
+@click.option("--suggested-names", is_flag=True, help="Give nodes without a name the one that the inbox suggests.")
 @with_api
-def approve(api: Api, out: Output, *, wanted: Wanted) -> None:
+def approve(api: Api, out: Output, *, wanted: Wanted, suggested_names: bool) -> None:
     """Approve discovered nodes: from then on they are like enrolled ones."""
     chosen = _waiting(api, out, wanted, "approve")
-    each(out, chosen, lambda node: api.post(node_path(node["uuid"], "approve")), done="approved")
+
+    def act(node: Json) -> None:
+        name = suggested(node) if suggested_names and not node["name"] else None
+        if name:
+            api.patch(node_path(node["uuid"]), [{"op": "add", "path": "/name", "value": name}])
+        api.post(node_path(node["uuid"], "approve"))
+
+    each(out, chosen, act, done="approved")
 
 
 @click.command("reject")
@@ -99,18 +109,19 @@ def _listing(nodes: list[Json]) -> Any:
     rows = (
         (
             node["uuid"],
+            node["name"] or (f"({node['suggested_name']}?)" if node["suggested_name"] else ""),
             node["machine"] or "",
             ", ".join(node["ports"][:2]) + (" ..." if len(node["ports"]) > 2 else ""),
             short(str(next(iter(node["driver_info"].values()), ""))),
             _source(node),
-            ago(node["created_at"]),
+            age(node["created_at"]),
             node["last_error"] or "",
         )
         for node in nodes
     )
-    titles = ("UUID", "MACHINE", "PORTS", "BMC", "SOURCE", "DISCOVERED", "ERROR")
+    titles = ("UUID", "NAME", "MACHINE", "PORTS", "BMC", "SOURCE", "AGE", "ERROR")
     return Listing(
-        titles, rows, spare=("ERROR", "PORTS", "DISCOVERED", "BMC", "SOURCE"), wraps="MACHINE", below="ERROR"
+        titles, rows, spare=("ERROR", "PORTS", "AGE", "BMC", "SOURCE", "NAME"), wraps="MACHINE", below="ERROR"
     )
 
 
@@ -131,5 +142,10 @@ def _machine(api: Api, uuid: str) -> str | None:
             raise
         return None
     vendor = mapping(mapping(inventory).get("system_vendor"))
-    words = (vendor.get(key) for key in ("manufacturer", "product_name", "serial_number"))
+    keys = {"vendor": "manufacturer", "product": "product_name", "serial": "serial_number"}
+    return _words({name: vendor.get(key) for name, key in keys.items()})
+
+
+def _words(hardware: Any) -> str | None:
+    words = (mapping(hardware).get(key) for key in ("vendor", "product", "serial"))
     return " ".join(short(known) for word in words if (known := text(word))) or None

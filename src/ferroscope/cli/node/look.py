@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from ferroscope.cli import stored
-from ferroscope.cli.client import Api, Json, node_path
+from ferroscope.cli.client import Api, Json, as_commands, node_path
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.lookup import find, label, node_argument
 from ferroscope.cli.node import columns, summary, timeline
@@ -202,11 +202,13 @@ def show_timeline(api: Api, out: Output, *, ident: str, everything: bool, watch:
 
 @click.command("validate")
 @node_argument
+@click.option("--all", "everything", is_flag=True, help="Also what this service has no interfaces for.")
 @with_api
-def validate(api: Api, out: Output, *, ident: str) -> None:
+def validate(api: Api, out: Output, *, ident: str, everything: bool) -> None:
     """Say what is missing before a node can be powered and inspected; exit code 1 where something is."""
     found = api.get(node_path(find(api, ident)["uuid"], "validate"))
-    rows = [(name, check["result"], check.get("reason") or "") for name, check in found.items()]
+    shown = {name: check for name, check in found.items() if everything or check["result"] is not None}
+    rows = [(name, check["result"], as_commands(check.get("reason") or "")) for name, check in shown.items()]
     out.show(found, lambda screen: screen.print(table(("INTERFACE", "VALID", "REASON"), rows)))
     if any(check["result"] is False for check in found.values()):
         raise click.exceptions.Exit(Exit.FAILURE)

@@ -90,7 +90,7 @@ def abort(api: Api, out: Output, *, wanted: Wanted, wait: bool, timeout: float) 
 @timeout_option
 @with_api
 def power(api: Api, out: Output, *, wanted: Wanted, wait: bool, timeout: float) -> None:
-    """Show the power states of nodes, or change them: NODE... on, off or reboot as the last word."""
+    """Show the power states of nodes, or change them: the nodes, then on, off or reboot."""
     target = None
     if wanted.idents and wanted.idents[-1] in _TARGETS:
         target = wanted.idents[-1]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
+from ferroscope.cli.output import Group
 from ferroscope.cli.pxe.config import config
 from ferroscope.cli.pxe.gate import clean, ruleset
 
 
-@click.group()
+@click.group(cls=Group)
 def pxe() -> None:
     """Look after the PXE gate of this host and its boot configuration."""
 

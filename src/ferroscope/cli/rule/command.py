@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
+from ferroscope.cli.output import Group
 from ferroscope.cli.rule import explain, write
 
 
-@click.group()
+@click.group(cls=Group)
 def rule() -> None:
     """Make, show, try and change inspection rules.
 
