@@ -44,7 +44,8 @@ class Listing:
         right: Sequence[str] = (),
     ) -> None:
         self._titles = list(titles)
-        self._rows = [[plain(value) for value in row] for row in rows]
+        self._styled: dict[str, str] = {}
+        self._rows = [[self._text(value) for value in row] for row in rows]
         self._spare = spare
         self._wraps = wraps or self._titles[0]
         self._below = below
@@ -68,12 +69,19 @@ class Listing:
         from rich.segment import Segment
         from rich.style import Style
 
-        styles = {name: Style.parse(style) for name, style in STYLES.items()}
+        styles = {name: Style.parse(style) for name, style in (STYLES | self._styled).items()}
         head = Style(bold=True)
         for number, cells in enumerate(self._lines(options.max_width)):
             for text in cells:
                 yield Segment(text, head if not number else styles.get(text.strip()))
             yield Segment.line()
+
+    def _text(self, value: Any) -> str:
+        """Return a cell as it is shown; a text of rich's keeps its style."""
+        text = plain(value)
+        if (style := getattr(value, "style", None)) and text:
+            self._styled[text] = str(style)
+        return text
 
     def _all(self) -> Iterator[_Row]:
         """Yield the titles and the rows, where a cell has one line only."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.output import console
-from ferroscope.cli.text import clean
+from ferroscope.cli.text import clean, with_reason
 from ferroscope.cli.watch import FINISHED, Ended, Watch
 
 if TYPE_CHECKING:
@@ -169,7 +169,6 @@ def shown_result(end: Ended) -> str:
 
 def failure(end: Ended) -> str:
     """Return what became of a node, why, and what to do."""
-    reason = f" ({end.reason})" if end.reason else ""
-    result = shown_result(end)
-    text = f"{end.node}: {result}: {end.error}{reason}" if end.error else f"{end.node}: {result}{reason}"
+    why = with_reason(end.error, end.reason).strip()
+    text = f"{end.node}: {shown_result(end)}: {why}" if why else f"{end.node}: {shown_result(end)}"
     return clean(f"{text}\n    {end.hint}" if end.hint else text)

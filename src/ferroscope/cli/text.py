@@ -25,6 +25,12 @@ def width_of(text: str) -> int:
     return max(map(cell_len, text.split("\n")))
 
 
+def with_reason(message: str | None, reason: str | None) -> str:
+    """Return a message with the code of its reason, once."""
+    text, code = message or "", f" ({reason})"
+    return text if not reason or code in f" {text}" else f"{text}{code}"
+
+
 def many(count: int, noun: str, plural: str | None = None) -> str:
     """Return ``1 node``, ``2,000 nodes``."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"

@@ -58,3 +58,9 @@ def test_the_commands_of_a_group_are_listed_with_whole_sentences() -> None:
     shown = run("node", "--help").output
     assert '"why is it stuck?"' in " ".join(shown.split())
     assert not any(line.endswith("...") for line in shown.partition("Commands")[2].splitlines())
+
+
+def test_a_command_that_is_almost_one_is_suggested() -> None:
+    result = run("nodes", "list")
+    assert result.exit_code == 2
+    assert "Did you mean node" in result.stderr

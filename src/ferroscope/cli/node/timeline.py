@@ -9,7 +9,7 @@ from ferroscope.cli.client import Api, Json, node_path
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.listing import Listing
 from ferroscope.cli.output import console
-from ferroscope.cli.text import clean
+from ferroscope.cli.text import clean, with_reason
 from ferroscope.cli.times import parse
 
 if TYPE_CHECKING:
@@ -53,9 +53,11 @@ def watch(api: Api, uuid: str) -> None:
             raise Failure("this node was never inspected", exit_code=Exit.NOT_FOUND)
         newest = found[0]
         for step in newest["entries"][told:]:
-            reason = f" ({step['reason']})" if step["reason"] else ""
             after = _offset(step["at"], newest)
-            screen.print(clean(f"{after:>10}  {step['step']:<15}  {step['message']}{reason}"), soft_wrap=True)
+            screen.print(
+                clean(f"{after:>10}  {step['step']:<15}  {with_reason(step['message'], step['reason'])}"),
+                soft_wrap=True,
+            )
         told = len(newest["entries"])
         if newest["state"] in ("finished", "error"):
             screen.print(newest["hint"] or f"the inspection is {newest['state']}")
@@ -69,7 +71,7 @@ def _inspection(screen: Console, inspection: Json) -> None:
     rows = [_row(step, _offset(step["at"], inspection)) for step in inspection["entries"]]
     screen.print(_listing("AFTER", rows))
     if inspection["reason"]:
-        screen.print(clean(f"why: {inspection['error']} ({inspection['reason']})"), style="red")
+        screen.print(clean(f"why: {with_reason(inspection['error'], inspection['reason'])}"), style="red")
         screen.print(f"     {inspection['hint'] or ''}")
 
 
@@ -81,8 +83,7 @@ def _row(step: Json, at: Any) -> tuple[Any, ...]:
     from rich.text import Text
 
     style = {"ERROR": "bold red", "WARNING": "yellow"}.get(step["severity"], "")
-    reason = f" ({step['reason']})" if step["reason"] else ""
-    return at, Text(clean(step["step"]), style=style), f"{step['message']}{reason}", step["process"]
+    return at, Text(clean(step["step"]), style=style), with_reason(step["message"], step["reason"]), step["process"]
 
 
 def _offset(at: str | None, inspection: Json) -> str:
