@@ -14,7 +14,8 @@ from ferroscope.ports.errors import BmcError
 
 T = TypeVar("T")
 
-PAUSES: Final = (0.25, 0.5, 1.0)
+TRIES: Final = 4
+_PAUSE: Final = 0.25
 
 
 def until_it_works(
@@ -34,8 +35,8 @@ def until_it_works(
     return attempt()
 
 
-def while_there_is_time(attempt: Callable[[], T], left: Callable[[], float], stop: StopFlag) -> T:
-    """Return what ``attempt`` returns, which asks a BMC and is called four times at the most; its last ``BmcError``.
+def while_there_is_time(attempt: Callable[[], T], left: Callable[[], float], stop: StopFlag, tries: int = TRIES) -> T:
+    """Return what ``attempt`` returns, which asks a BMC, at most ``tries`` times; its last ``BmcError``.
 
     ``left`` returns the seconds until the deadline, 0 after it.
     """
@@ -43,7 +44,7 @@ def while_there_is_time(attempt: Callable[[], T], left: Callable[[], float], sto
     def hope(error: Exception, pause: float) -> bool:
         return isinstance(error, BmcError) and error.transient and left() > pause
 
-    return until_it_works(attempt, pauses=PAUSES, hope=hope, stop=stop)
+    return until_it_works(attempt, pauses=doubled(_PAUSE, tries - 1), hope=hope, stop=stop)
 
 
 def doubled(first: float, times: int) -> list[float]:

@@ -40,3 +40,11 @@ def test_it_is_not_tried_again_without_hope_or_time_or_a_process(
     with pytest.raises(BmcError):
         while_there_is_time(bmc, lambda: left, stop)
     assert bmc.asked == 1
+
+
+@pytest.mark.parametrize("tries", [1, 3])
+def test_it_is_tried_as_often_as_is_configured(tries: int) -> None:
+    bmc = Bmc(transient=True)
+    with pytest.raises(BmcError):
+        while_there_is_time(bmc, lambda: 60.0, threading.Event(), tries)
+    assert bmc.asked == tries

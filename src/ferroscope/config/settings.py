@@ -224,6 +224,7 @@ class DriverSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     enabled: tuple[str, ...] = ("redfish", "ipmi")
     command_timeout: float = 10.0
+    command_tries: int = 4
     inventory_timeout: float = 60.0
     power_timeout: float = 60.0
     power_poll_interval: float = 0.05

@@ -74,12 +74,15 @@ def build_drivers(settings: Settings, stop: StopFlag | None = None) -> Mapping[s
         "fake-hardware": lambda: fake,
         "fake": lambda: fake,
         "sim": lambda: SimBmc(timeout=settings.drivers.command_timeout, limits=limits),
-        "ipmi": lambda: IpmiBmc(timeout=settings.drivers.command_timeout, stop=stop, limits=limits),
+        "ipmi": lambda: IpmiBmc(
+            timeout=settings.drivers.command_timeout, stop=stop, limits=limits, tries=settings.drivers.command_tries
+        ),
         "redfish": lambda: RedfishBmc(
             timeout=settings.drivers.command_timeout,
             inventory_timeout=settings.drivers.inventory_timeout,
             stop=stop,
             limits=limits,
+            tries=settings.drivers.command_tries,
         ),
     }
     unknown = [name for name in settings.drivers.enabled if name not in known]

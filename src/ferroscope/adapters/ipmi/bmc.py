@@ -24,7 +24,7 @@ from ferroscope.net.resolver import ForbiddenAddressError, UnresolvedError, reso
 from ferroscope.ports.bmc import BootDevice, Power
 from ferroscope.ports.clock import StopFlag
 from ferroscope.ports.errors import BmcError
-from ferroscope.tries import while_there_is_time
+from ferroscope.tries import TRIES, while_there_is_time
 
 # Best first; 17 is SHA-256, 3 the SHA-1 of older BMCs.
 _CIPHERS: Final = (17, 3)
@@ -56,7 +56,15 @@ class IpmiBmc:
 
     properties: Mapping[str, str] = info.PROPERTIES
 
-    def __init__(self, *, timeout: float = 10.0, stop: StopFlag | None = None, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        timeout: float = 10.0,
+        stop: StopFlag | None = None,
+        limits: Limits | None = None,
+        tries: int = TRIES,
+    ) -> None:
+        self._tries = tries
         self._timeout = timeout
         self._limits = limits or Limits()
         self._stop = stop or threading.Event()
@@ -140,7 +148,7 @@ class IpmiBmc:
             access = self._at_allowed(named, left())
             return self._attempt(access, words, what, left())
 
-        return while_there_is_time(attempt, left, self._stop)
+        return while_there_is_time(attempt, left, self._stop, self._tries)
 
     def _attempt(self, access: Access, words: tuple[str, ...], what: str, seconds: float) -> str:
         if access.cipher is not None:

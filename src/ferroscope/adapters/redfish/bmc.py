@@ -23,7 +23,7 @@ from ferroscope.net.resolver import ForbiddenAddressError
 from ferroscope.ports.bmc import BootDevice, Image, OutOfBandNic, Power
 from ferroscope.ports.clock import StopFlag
 from ferroscope.ports.errors import BmcError
-from ferroscope.tries import while_there_is_time
+from ferroscope.tries import TRIES, while_there_is_time
 
 if TYPE_CHECKING:
     from ferroscope.adapters.redfish.clients import Clients
@@ -46,7 +46,9 @@ class RedfishBmc:
         inventory_timeout: float = 60.0,
         stop: StopFlag | None = None,
         limits: Limits | None = None,
+        tries: int = TRIES,
     ) -> None:
+        self._tries = tries
         self._timeout = timeout
         self._limits = limits or Limits()
         self._stop = stop or threading.Event()
@@ -142,7 +144,7 @@ class RedfishBmc:
             clients = self._clients
         with Deadline(seconds or self._timeout) as deadline:
             attempt = partial(self._attempt, clients, access, what, work, deadline)
-            return while_there_is_time(attempt, deadline.remaining, self._stop)
+            return while_there_is_time(attempt, deadline.remaining, self._stop, self._tries)
 
     def _attempt(
         self, clients: Clients, access: info.Access, what: str, work: Callable[[Any, Any], T], deadline: Deadline

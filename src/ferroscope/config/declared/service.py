@@ -203,6 +203,13 @@ DRIVERS: Final = (
         "a BMC that agrees to everything and does nothing.",
     ),
     cfg.FloatOpt("command_timeout", default=10.0, min=0.1, help="Hard deadline of one BMC command, in seconds."),
+    cfg.IntOpt(
+        "command_tries",
+        default=4,
+        min=1,
+        max=100,
+        help="How often a Redfish or IPMI BMC is asked at most within one command, where trying again may help.",
+    ),
     cfg.FloatOpt(
         "inventory_timeout",
         default=60.0,
