@@ -106,7 +106,8 @@ class Membership:
 
     def can_write(self) -> bool:
         """Whether a heartbeat was written of late: else the disk is full, or somebody holds the database's lock."""
-        return self._clock.monotonic() - self._beaten < self._settings.member_ttl
+        # Twice: where the host is merely busy, a load balancer must not take out one process after the other.
+        return self._clock.monotonic() - self._beaten < 2 * self._settings.member_ttl
 
     def leave(self) -> None:
         """Free at once whatever this process still holds."""
