@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from ferroscope.domain.states import State
+from ferroscope.ports.data import Part
 from ferroscope.ports.store import Query
 from tests.conformance.conftest import Adapter
 from tests.support import examples
@@ -30,3 +31,17 @@ def test_surplus_inspections_go_but_never_the_newest_good_one(adapter: Adapter, 
     adapter.write(lambda tx: tx.inspections.remove_surplus(number, 100))
     kept = {one.uuid for one in adapter.read(lambda tx: tx.inspections.list(Query()))}
     assert {place for place, one in enumerate(made) if one.uuid in kept} == left
+
+
+def test_old_logs_of_ramdisks_go_and_leave_the_data(adapter: Adapter) -> None:
+    node = adapter.node()
+    some = [examples.inspection(node) for _ in range(2)]
+    for one in some:
+        parts: dict[Part, bytes] = {"inventory": b"{}", "logs": b"\x1f\x8bnot JSON"}
+        adapter.write(lambda tx, one=one, parts=parts: tx.data.save(one.uuid, node.uuid, parts))  # type: ignore[misc]
+    later = adapter.read(lambda tx: tx.now) + 60.0
+    for before, removed in ((0.0, 0), (later, 1), (later, 1), (later, 0)):
+        assert adapter.write(lambda tx, before=before: tx.data.remove_logs(before, 1)) == removed  # type: ignore[misc]
+    for one in some:
+        left = adapter.read(lambda tx, one=one: tx.data.load(one.uuid, ("inventory", "logs")))  # type: ignore[misc]
+        assert left == {"inventory": b"{}"}

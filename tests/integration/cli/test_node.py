@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import csv
+import io
 import json
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -361,6 +364,28 @@ def test_a_node_without_an_inventory_says_how_to_get_one(shell: Shell, service: 
     result = shell("node", "inventory", "n1", check=Exit.NOT_FOUND)
     assert "n1 has no inventory" in result.stderr
     assert "ferroscope inspect n1 --watch" in result.stderr
+
+
+def test_of_a_failed_first_inspection_it_is_shown_what_it_brought_and_what_its_ramdisk_logged(
+    shell: Shell, service: Service, tmp_path: Path
+) -> None:
+    uuid = service.enrol(name="n1")
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w:gz") as tar:
+        member = tarfile.TarInfo("../journal")
+        member.size = 5
+        tar.addfile(member, io.BytesIO(b"kaput"))
+    body = callback_body(service.wait(uuid)) | {"logs": base64.b64encode(archive.getvalue()).decode()}
+    assert service.bare_metal.post("/v1/continue_inspection", body, version="1.1").status_code == 202
+    service.fail(uuid)
+    assert shell.json("node", "inventory", "n1")["inventory"] == body["inventory"]
+    assert "CPU            8 x x86_64" in shell.lines("node", "inventory", "n1")
+    assert shell.json("node", "log", "n1") == [{"name": "../journal", "text": "kaput"}]
+    assert shell.json("node", "log", "n1", "--file", "other") == []
+    file = tmp_path / "log.tar.gz"
+    shell("node", "log", "n1", "--save", str(file), check=0)
+    assert file.read_bytes() == archive.getvalue()
+    shell("node", "log", service.enrol(name="n2"), check=Exit.NOT_FOUND)
 
 
 def test_a_timeline_shows_the_newest_inspection_or_all_of_them(shell: Shell, service: Service) -> None:

@@ -88,4 +88,4 @@ def _row(step: Json, at: Any) -> tuple[Any, ...]:
 
 def _offset(at: str | None, inspection: Json) -> str:
     began, then = parse(inspection["started_at"]), parse(at)
-    return f"{(then - began).total_seconds():.2f} s" if began and then else ""
+    return f"{max(0.0, (then - began).total_seconds()):.2f} s" if began and then else ""
