@@ -9,7 +9,7 @@ import pytest
 from ferroscope.domain.model import Node
 from ferroscope.domain.states import Event, State
 from ferroscope.ports.bmc import Power
-from tests.unit.worker.conftest import Service, settings
+from tests.unit.worker.conftest import Machine, Service, settings
 from tests.unit.worker.test_boot import able, fails_with, set_field
 from tests.unit.worker.test_delivery import KilledError, take_over
 
@@ -153,11 +153,14 @@ def test_a_callback_goes_before_the_second_look_at_a_reset(service: Service) -> 
     assert service.machine.commands == ["boot pxe", "reboot", "reboot"]
 
 
-def test_a_bmc_that_tells_when_it_has_reset_the_machine_is_believed(
-    service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bmc_that_tells_when_it_has_reset_the_machine_is_believed(service: Service) -> None:
     told = iter(("10:00", "10:01"))
-    monkeypatch.setattr(type(service.machine), "last_reset", lambda *_: next(told), raising=False)
+
+    class Telling(Machine):
+        def last_reset(self, _node: Node) -> str:
+            return next(told)
+
+    service.machine.__class__ = Telling
     killed_while_the_bmc_is_at_it(service)
     service.work()  # the boot device is still what was set, as some BMCs keep it until the machine has booted
     assert service.node.state is State.WAITING
