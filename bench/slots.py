@@ -1,0 +1,76 @@
+"""``python -m bench.slots [NUMBER ...]``: the memory of a worker of which so many requests wait for a BMC at once.
+
+A process of its own for each number: a worker's pool over the store in memory, and one listener that accepts
+connections and never answers. Prints the number, its threads, and its resident memory in MiB.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from typing import Final
+
+from bench.usage import memory
+from ferroscope import transition
+from ferroscope.adapters.memory.bus import LocalBus
+from ferroscope.adapters.memory.queue import MemoryQueue
+from ferroscope.adapters.memory.store import MemoryStore
+from ferroscope.adapters.sim.bmc import SimBmc
+from ferroscope.config.settings import Settings, WorkerSettings
+from ferroscope.domain.model import Member, Node
+from ferroscope.domain.provision import Provision
+from ferroscope.hooks.pipeline import from_settings
+from ferroscope.runtime.clock import SystemClock
+from ferroscope.worker.boot_gate import BootGate
+from ferroscope.worker.loop import Worker
+from ferroscope.worker.pool import WorkerPool
+from ferroscope.worker.tasks import build
+from ferroscope.worker.throttle import RebootThrottle
+from tests.support.processes import until
+
+_NUMBERS: Final = (1, 64, 256)
+
+
+def measure(number: int) -> None:
+    """Let ``number`` requests wait for silent BMCs, and print what that takes."""
+    settings = Settings(worker=WorkerSettings(bmc_slots=number))
+    clock, bus, stop = SystemClock(), LocalBus(), threading.Event()
+    store = MemoryStore(bus=bus, clock=clock)
+    listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
+    address = f"127.0.0.1:{listener.getsockname()[1]}"
+    throttle = RebootThrottle(0.0, holder="m", store=store, clock=clock, profile=settings.lease.numbers())
+    store.write(lambda tx: tx.members.beat(Member(id="m", host="h", pid=1, role="worker"), 600.0))
+    worker = Worker(
+        store=store,
+        queue=MemoryQueue(store, bus=bus, clock=clock, poll_interval=0.25),
+        tasks=build(from_settings(settings.inspector), throttle, BootGate(0.0)),
+        drivers={"sim": SimBmc(timeout=600.0)},
+        settings=settings,
+        clock=clock,
+        stop=stop,
+        member="m",
+        process="bench",
+    )
+    for one in range(number):
+        uuid = f"11111111-1111-4111-8111-{one:012d}"
+        info = {"sim_address": address, "sim_node": str(one)}
+        node = Node(uuid=uuid, driver="sim", driver_info=info, provision_state=Provision.MANAGEABLE)
+        store.write(lambda tx, node=node: tx.nodes.add(node))  # type: ignore[misc]
+        store.write(lambda tx, node=node: transition.start(tx, node, inspection=node.uuid, process="bench"))  # type: ignore[misc]
+    idle = memory(os.getpid()).rss
+    WorkerPool(worker).start()
+    busy = lambda: sum(one.name.startswith("worker-bmc-") for one in threading.enumerate())  # noqa: E731
+    until(lambda: busy() >= number, seconds=60)
+    threading.Event().wait(1.0)
+    print(f"{number} waiting: {busy()} threads, {memory(os.getpid()).rss:.1f} MB, {idle:.1f} MB before", flush=True)
+    os._exit(0)  # nobody waits for the BMCs
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 2:
+        measure(int(sys.argv[1]))
+    for asked in [int(text) for text in sys.argv[1:]] or _NUMBERS:
+        subprocess.run([sys.executable, "-m", "bench.slots", str(asked)], check=True)  # ourselves
