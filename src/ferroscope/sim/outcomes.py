@@ -49,7 +49,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _REFUSED: Final = "error: callback-refused"
-_NOBODYS: Final = "error: timeout, after a callback that was refused as nobody's"
+_NOBODYS: Final = "error: callback-refused, or error: timeout where nothing in it tells whose it was"
 
 TABLE: Final = (
     Outcome(name="ok", sentence="Everything works.", ends="finished"),
