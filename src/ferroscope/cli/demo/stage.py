@@ -22,7 +22,7 @@ from ferroscope.cli.exits import Failure
 
 MEMBER_TTL: Final = 2.0
 
-_START_SECONDS: Final = 20.0
+_START_SECONDS: Final = 60.0
 _STOP_SECONDS: Final = 10.0
 _PR_SET_PDEATHSIG: Final = 1
 _CONFIGURATION: Final = """\
@@ -88,7 +88,12 @@ class Stage:
     def run(self, *arguments: str) -> None:
         """Run a command of ``ferroscope`` to its end."""
         player = self._spawn(arguments[0], *arguments)
-        if player.process.wait(_START_SECONDS) != 0:
+        try:
+            code = player.process.wait(_START_SECONDS)
+        except subprocess.TimeoutExpired:
+            player.kill()
+            raise Failure(f"ferroscope {' '.join(arguments)} took longer than {_START_SECONDS:g} s") from None
+        if code != 0:
             raise _failed(player)
 
     def start(self, name: str, role: str) -> Player:
