@@ -22,6 +22,7 @@ from ferroscope.worker.context import TaskContext
 _LOOK_EVERY: Final = 0.02
 _PATIENCE: Final = 0.3
 _AGAIN: Final = 0.25
+_REMEMBERED: Final = 10_000
 # So many seconds after no gate was known at all none is looked for again: the first of a service reads everything.
 _ABSENT: Final = 1.0
 # A network whose gate ended without saying goodbye, this long ago, is no longer waited for.
@@ -29,7 +30,7 @@ _GIVEN_UP: Final = 300.0
 
 
 class _Seen(msgspec.Struct, frozen=True):
-    """The networks with a gate, those not ready, how long the inspection has waited; ``known``: there ever was one.
+    """The networks with a gate, those not ready; ``known``: there ever was one.
 
     ``strict`` are those that let no machine pass of which they know no port, if this one has none.
     """
@@ -37,15 +38,18 @@ class _Seen(msgspec.Struct, frozen=True):
     gates: list[str]
     behind: list[str]
     strict: list[str]
-    waited: float
     known: bool
 
 
 class BootGate:
-    """``timeout`` in seconds from the start of the inspection; 0: never wait."""
+    """``timeout`` in seconds from the first look at the gate for an inspection; 0: never wait.
+
+    Each process counts for itself: what an inspection has waited for us before is not the gate's time.
+    """
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
+        self._waiting: dict[str, float] = {}  # by inspection, since when by the monotonic clock
         self._look_at = 0.0  # by the monotonic clock
 
     def __call__(self, context: TaskContext) -> Retry | None:
@@ -54,13 +58,18 @@ class BootGate:
         if not self._timeout or now < self._look_at:
             return None
         until = now + _PATIENCE
+        inspection = context.request.inspection or ""
+        since = self._waiting.pop(inspection, now)
         while (seen := self._look(context)).behind:
             names = ", ".join(seen.behind)
-            if seen.waited >= self._timeout:
+            if context.clock.monotonic() - since >= self._timeout:
                 message = f"powered on although the PXE gate is not open, or is behind: {names}"
                 context.note("pxe gate", message, severity=Severity.WARNING, reason=Reason.GATE_CLOSED)
                 return None
             if context.clock.monotonic() >= until:
+                if len(self._waiting) >= _REMEMBERED:
+                    self._waiting.clear()
+                self._waiting[inspection] = since
                 return Retry(_AGAIN, Reason.GATE_CLOSED, f"waits for the PXE gate of {names}", counted=False)
             context.pause(_LOOK_EVERY)
         if not seen.known:
@@ -76,7 +85,7 @@ class BootGate:
         return None
 
     def _look(self, context: TaskContext) -> _Seen:
-        node, inspection = context.node.uuid, context.inspection
+        node = context.node.uuid
 
         def work(tx: Transaction) -> _Seen:
             known = tx.leases.list(LEASE_PREFIX)
@@ -86,7 +95,6 @@ class BootGate:
                 gates=[_said(lease) for lease in leases],
                 behind=[_network(lease) for lease in leases if not _lets_pass(lease, newest)],
                 strict=[_network(lease) for lease in leases if not newest and not decode_record(lease.data).unknown],
-                waited=tx.now - (inspection.started_at if inspection else 0.0),
                 known=bool(known),
             )
 

@@ -11,7 +11,7 @@ from sqlalchemy import bindparam, select, update
 from ferroscope import election
 from ferroscope.adapters.sql import leases, requests
 from ferroscope.ports.errors import ClaimLostError
-from tests.simulation.bugs.registry import BUSY_LEADERS, DEPOSED, FROZEN, OVERTAKEN, bug, without
+from tests.simulation.bugs.registry import DEPOSED, FROZEN, OVERTAKEN, bug, without
 
 _r = requests._r
 _l = leases._l
@@ -48,7 +48,7 @@ def _() -> Iterator[Any]:
     yield requests.SqlRequests, "hold", hold
 
 
-@bug("no-fence", "a leader writes without any fence", rule="I3", seeds=40, **BUSY_LEADERS)
+@bug("no-fence", "a leader writes without any fence", rule="I3", seeds=40, **DEPOSED)
 def _() -> Iterator[Any]:
     yield election.Tenure, "fence", lambda _self, _tx: None
 

@@ -96,7 +96,7 @@ def _() -> Iterator[Any]:
     rule="I1",
     seeds=60,
     faults=("broken connections",),
-    mean_between_faults=3.0,
+    mean_between_faults=0.8,
 )
 def _() -> Iterator[Any]:
     yield loop.Worker, "_has_begun", lambda _self, _tx, _claim: False

@@ -70,12 +70,6 @@ FROZEN: dict[str, Any] = {
     "faults": ("pause in transaction", "pause in transaction", "deaf heart", "deaf heart", "pause"),
     "mean_between_faults": 2.0,
 }
-# And leaders have something to write all the time.
-BUSY_LEADERS: dict[str, Any] = {
-    **FROZEN,
-    "dumb": 0.7,
-    "inspector": {"timeout": 6.0, "timeout_period": 1.0, "retention": 5.0, "retention_period": 1.0},
-}
 # Only what makes a worker wake up in a transaction of a claim that somebody else has got since.
 OVERTAKEN: dict[str, Any] = {
     "faults": ("pause in transaction", "pause in transaction", "deaf heart", "deaf heart"),

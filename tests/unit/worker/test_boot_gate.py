@@ -95,6 +95,16 @@ def test_a_gate_that_never_opens_delays_a_power_on_for_a_bounded_time(gated: Ser
     assert [entry.reason for entry in gated.journal if entry.step == "pxe gate"] == [Reason.GATE_CLOSED]
 
 
+def test_what_a_start_waited_for_a_worker_is_not_the_gates_time(gated: Service) -> None:
+    open_gate(gated, applied=0)
+    gated.start()
+    gated.clock.now += 900.0
+    for _ in range(3):
+        gated.worker.step()
+        gated.clock.now += 0.3
+    assert POWER_ON not in gated.machine.commands
+
+
 def test_a_network_whose_gates_were_stopped_or_gave_no_sign_for_long_is_not_waited_for(gated: Service) -> None:
     lease = open_gate(gated, applied=0)
     gated.store.write(lambda tx: tx.leases.release(lease))
