@@ -26,8 +26,19 @@ _log = structlog.get_logger(__name__)
 class Tenure:
     """One holder's time in office, from a won election to its end."""
 
-    def __init__(self, lease: Lease, *, asked_at: float, profile: LeaseProfile, clock: Clock, store: Store) -> None:
+    def __init__(
+        self,
+        lease: Lease,
+        *,
+        asked_at: float,
+        profile: LeaseProfile,
+        clock: Clock,
+        store: Store,
+        alone_from: float = -math.inf,
+    ) -> None:
         self.lease = lease
+        # From when on, by the monotonic clock, no earlier holder can trust its lease any more.
+        self.alone_from = alone_from
         self._profile = profile
         self._clock = clock
         self._store = store
@@ -122,6 +133,8 @@ class Candidate:
         self._profile = profile
         self.sentence = f"has not stood for {name} yet"
         self._remaining = 0.0  # seconds that the present holder's lease had left when it was last asked for
+        # How far the database's clock was ahead of ours, at most, when somebody else's lease was last seen.
+        self._ahead: float | None = None
 
     def stand(self) -> Tenure | None:
         """Try once to win; None where somebody else holds the office. ``StoreUnavailableError``."""
@@ -131,6 +144,8 @@ class Candidate:
         except LeaseHeldError as exc:
             self.sentence = f"follows: {exc}"
             self._remaining = exc.lease.remaining
+            if exc.lease.remaining:
+                self._ahead = exc.lease.expires_at - exc.lease.remaining - asked_at
             return None
         except LeaseLostError:
             self.sentence = f"lost the election for {self.name} by a moment"
@@ -138,7 +153,25 @@ class Candidate:
             return None
         self.sentence = f"leads {self.name} in epoch {lease.epoch}"
         _log.info("leads", lease=self.name, epoch=lease.epoch)
-        return Tenure(lease, asked_at=asked_at, profile=self._profile, clock=self._clock, store=self._store)
+        return Tenure(
+            lease,
+            asked_at=asked_at,
+            profile=self._profile,
+            clock=self._clock,
+            store=self._store,
+            alone_from=self._alone_from(lease),
+        )
+
+    def _alone_from(self, lease: Lease) -> float:
+        """Return from when on nobody else trusts this lease: at once, unless the database's clock was set ahead.
+
+        Then the lease may have expired although its holder has just renewed it, and trusts it by a clock of its own.
+        """
+        now = self._clock.monotonic()
+        if self._ahead is None or lease.acquired_at - now - self._ahead < self._profile.margin / 2:
+            return now
+        _log.warning("the database's clock was set ahead; an earlier leader may not know", lease=self.name)
+        return now + self._profile.ttl
 
     def wait(
         self,

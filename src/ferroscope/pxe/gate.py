@@ -147,7 +147,7 @@ class Gate:
         try:
             self._load(tenure)
             tenure.progress()
-            reset.wait(max(0.0, won_at + self._settings.guard - self._clock.monotonic()))
+            self._wait_until(max(won_at, tenure.alone_from) + self._settings.guard, tenure, reset)
             if self._stop.is_set():
                 return
             opening.start()
@@ -159,6 +159,13 @@ class Gate:
             if not self.left_open:
                 tenure.resign()
             # Else the office must not pass on before it has closed: it ends with its lease, and so does this process.
+
+    def _wait_until(self, opens_at: float, tenure: Tenure, reset: StopFlag) -> None:
+        """Wait, showing signs of life, while an earlier leader's gate may be open, or until this office ends."""
+        while (left := opens_at - self._clock.monotonic()) > 0 and not self._stop.is_set():
+            if reset.wait(min(left, self.period)):
+                return
+            tenure.progress()
 
     def _load(self, tenure: Tenure) -> None:
         self._feed.whole(tenure.progress)

@@ -194,6 +194,47 @@ def test_a_gate_whose_process_was_told_to_stop_while_the_guard_passed_does_not_o
     assert network.tenure.resigned
 
 
+def test_after_the_databases_clock_was_set_ahead_a_gate_opens_only_when_the_earlier_one_has_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    network = Network()
+    clock, step = network.clock, [0.0]
+    clock.time = lambda: clock.now + step[0]  # type: ignore[method-assign]
+    earlier = Candidate("pxe/net", "b", store=network.store, clock=clock, profile=DEFAULT).stand()
+    assert earlier is not None
+    moved = network.bus.wait
+
+    def waited(channel: str, seen: int, timeout: float) -> int:
+        clock.now += timeout
+        return moved(channel, seen, 0.0)
+
+    network.bus.wait = waited  # type: ignore[method-assign]
+    network.gate.stand()  # sees that the lease is somebody else's
+    assert network.looks == 0
+    earlier.progress()
+    assert earlier.renew()
+    step[0] = 1200.0
+    opened: list[bool] = []
+    hold = network.firewall.hold
+
+    def held(until: float) -> float:
+        opened.append(earlier.may_act())
+        return hold(until)
+
+    progress = Tenure.progress
+
+    def renewed(tenure: Tenure) -> None:
+        progress(tenure)
+        tenure.renew()
+
+    monkeypatch.setattr(Tenure, "progress", renewed)
+    network.firewall.hold = held  # type: ignore[method-assign]
+    network.at = {3: network.stop.set}
+    network.gate.stand()
+    assert opened
+    assert not any(opened), "two gates were open"
+
+
 def test_long_changes_give_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
     network = Network()
     network.firewall.steps = 5
