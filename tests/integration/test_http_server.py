@@ -7,9 +7,12 @@ import json
 import resource
 import socket
 import statistics
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -342,24 +345,47 @@ def test_many_connections_that_do_nothing_leave_it_answering(start: Start) -> No
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_no_file_descriptors_left_is_survived_and_logged_once(start: Start, capfd: pytest.CaptureFixture[str]) -> None:
-    running = start()
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    clients = [socket.socket() for _ in range(40)]
-    used = max(one.fileno() for one in clients)
+# A server in a process of its own, which says its port: a limit of descriptors is for all threads of a process.
+_ALONE = """
+import signal
+from ferroscope.config.settings import ApiSettings
+from ferroscope.runtime.http import HttpServer, bind
+
+def app(environ, start_response):
+    start_response("200 OK", [("Content-Length", "0")])
+    return []
+
+listener = bind("127.0.0.1", 0)
+HttpServer(app, ApiSettings(host="127.0.0.1"), [listener]).start()
+print(listener.getsockname()[1], flush=True)
+signal.pause()
+"""
+
+
+def test_no_file_descriptors_left_is_survived_and_logged_once(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with log.open("wb") as stderr:
+        server = subprocess.Popen([sys.executable, "-c", _ALONE], stdout=subprocess.PIPE, stderr=stderr, text=True)
+    clients: list[socket.socket] = []
     try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (used + 8, hard))
-        for one in clients:
-            one.settimeout(10)
-            one.connect(("127.0.0.1", running.port))
+        assert server.stdout is not None
+        address = ("127.0.0.1", int(server.stdout.readline()))
+        used = max(int(one.name) for one in Path(f"/proc/{server.pid}/fd").iterdir())
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (used + 8, limits[1]))
+        clients += [socket.create_connection(address, 10) for _ in range(40)]
+        clients[-1].sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert _statuses(_rest(clients[-1])) == [200]
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, limits)
+        clients.append(socket.create_connection(address, 10))
         clients[-1].sendall(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
         assert _statuses(_rest(clients[-1])) == [200]
     finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         for one in clients:
             one.close()
-    assert capfd.readouterr().err.count("Too many open files") <= 1
-    assert running.get() == 200
+        server.kill()
+        server.communicate()
+    assert log.read_text().count("Too many open files") == 1
 
 
 def test_a_stop_waits_for_answers_and_not_for_idle_connections(start: Start) -> None:

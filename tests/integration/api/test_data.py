@@ -56,7 +56,7 @@ def test_history_is_the_journal_in_the_references_words(service: Service) -> Non
     assert (detail["event_type"], detail["conductor"], detail["user"]) == ("requested", "api-test", None)
     one = service.bare_metal.get(f"/v1/nodes/{ident}/history/{events[0]['uuid']}").json
     assert one == detail
-    page = service.bare_metal.get(f"/v1/nodes/{ident}/history?limit=1").json
+    page = service.bare_metal.get(f"/v1/nodes/{ident}/history?limit=2").json
     rest = service.bare_metal.get(page["next"][page["next"].index("/v1/") :]).json
     assert page["history"] + rest["history"] == events
     assert service.bare_metal.get(f"/v1/nodes/{ident}/history?sort_dir=desc").json["history"][0] == events[-1]
