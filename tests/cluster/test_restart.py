@@ -85,6 +85,7 @@ def test_a_rolling_restart_of_all_processes_under_load_fails_no_request(postgres
     assert failed == []
     assert callbacks.callbacks_failed == 0
     assert found.violations == []
+    assert found.power_ons == found.inspections == operator.ended
     assert codes == {0: 7}
 
 
