@@ -104,6 +104,7 @@ class Cluster(Installation):
             executable(), "sim", "--nodes", str(plan.nodes), *special, "--port", str(port), "--api", self.url,
             "--boot-delay", str(plan.boot), "--boot-jitter", str(plan.boot / 2),
             "--bmc-delay", str(plan.bmc), "--bmc-jitter", str(plan.bmc / 2),
+            "--subnet", "0",  # elsewhere than at 127.0.0.1 the port is that of forwarders
         ]  # fmt: skip
         fleet = self.play("fleet", command)
         self.fleet_pid = fleet.pid

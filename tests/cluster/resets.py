@@ -24,7 +24,7 @@ from tests.cluster.chaos import private
 from tests.cluster.cluster import Cluster, Plan, pool
 from tests.support.processes import until
 
-_OPTIONS: Final = "[worker]\nthreads = 20\nget_timeout = 0.5\nretry_delay = 0.3\n"
+_OPTIONS: Final = "[worker]\nget_timeout = 0.5\nretry_delay = 0.3\n"
 _KILLED_AFTER: Final = 1.0  # seconds of the three
 _RESETS: Final = text(
     "SELECT COUNT(*) FROM requests WHERE event = 'inspect' AND holder IS NOT NULL AND progress LIKE '%\"reboot\"%'"

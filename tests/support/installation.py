@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Sequence
@@ -51,12 +52,13 @@ class Played:
 
     def wait_ready(self, word: str = "ready") -> None:
         """Return when it has logged this."""
-        until(lambda: not self.alive or word in self.said(), seconds=_READY)
-        if word not in self.said():
+        until(lambda: not self.alive or self.ready(word), seconds=_READY)
+        if not self.ready(word):
             raise RuntimeError(f"{self.name} did not become ready:\n{self.said()[-3000:]}")
 
-    def ready(self) -> bool:
-        return "ready" in self.said()
+    def ready(self, word: str = "ready") -> bool:
+        """Tell whether it has logged this as a word: an address that is already in use says something else."""
+        return re.search(rf"\b{re.escape(word)}\b", self.said()) is not None
 
     def said(self) -> str:
         """Return what it has logged since it was last started."""

@@ -126,7 +126,9 @@ def sim(
             out.say(f"port {_PORT} is in use, by another simulator perhaps; taking a free one")
             counted = msgspec.to_builtins(run(msgspec.structs.replace(settings, port=0), ready=ready))
     except (ValueError, OSError) as exc:
-        raise Failure(f"the fleet cannot run: {exc}", advice="see: ferroscope sim --help") from None
+        taken = isinstance(exc, OSError) and exc.errno == errno.EADDRINUSE
+        advice = "choose another --port, or --subnet 0, which needs it at one address" if taken else None
+        raise Failure(f"the fleet cannot run: {exc}", advice=advice or "see: ferroscope sim --help") from None
     out.show(counted, lambda screen: screen.print(facts(counted)))
 
 

@@ -93,5 +93,7 @@ def _bound(host: str, port: int, *, spread: bool) -> socket.socket:
         bound.bind(address)
     except OSError as error:
         bound.close()
-        raise OSError(error.errno, f"{error.strerror}: {host} port {port}") from None
+        # The kernel counts every address of this host, those of other devices too, where a port is taken for a device.
+        where = f"port {port} of all addresses, as BMCs with one each need it" if spread else f"{host} port {port}"
+        raise OSError(error.errno, f"{error.strerror}: {where}") from None
     return bound

@@ -116,6 +116,22 @@ def test_a_simulator_whose_port_is_taken_says_so(running: Shell) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(("subnet", "starts"), [("20", False), ("0", True)])
+def test_bmcs_with_an_address_each_need_their_port_at_every_address(subnet: str, starts: bool) -> None:
+    with socket.create_server(("127.0.0.2", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        command = [*FERROSCOPE, "sim", "--nodes", "1", "--port", port, "--subnet", subnet]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            if starts:
+                assert process.stdout is not None
+                assert f"127.0.0.1:{port}" in process.stdout.readline()
+                process.send_signal(signal.SIGTERM)
+            told = process.communicate(timeout=20)[1]
+    assert process.returncode == (0 if starts else Exit.FAILURE)
+    assert (f"port {port} of all addresses" in told) is not starts
+    assert ("--subnet 0" in told) is not starts
+
+
 def test_the_demo_shows_what_the_killed_worker_held_and_leaves_nothing(programs: list[Program], tmp_path: Path) -> None:
     demo = start(programs, tmp_path, "demo", "--nodes", "12")
     assert demo.process.wait(60) == 0, demo.out.read_text() + demo.err.read_text()
