@@ -24,6 +24,19 @@ def test_machines_are_counted_from_none_in_each_period(adapter: Adapter) -> None
     assert adapter.write(lambda tx: tx.discoveries.made(7)) == 0
 
 
+def test_who_began_in_the_minute_before_does_not_have_all_counted_anew(adapter: Adapter) -> None:
+    def make(period: int) -> int:
+        def work(tx: Transaction) -> int:
+            made = tx.discoveries.made(period)
+            tx.discoveries.add(examples.uuid(), [examples.mac()])
+            return made
+
+        return adapter.write(work)
+
+    assert [make(period) for period in (7, 8, 7, 8, 7)] == [0, 0, 1, 2, 3]
+    assert make(2) == 0  # the clock was set back
+
+
 def test_what_is_rolled_back_was_not_made(adapter: Adapter) -> None:
     mac = examples.mac()
 

@@ -12,7 +12,7 @@ class Discoveries(Protocol):
     """Machines that became nodes by calling; whoever makes one asks ``made`` first."""
 
     def made(self, period: int) -> int:
-        """Return how many were made in this period, counted from 0 in each.
+        """Return how many were made in this period, counted from 0 in each; in the next one where that has begun.
 
         From here to the end of the transaction nobody else can make one. ``ConflictError`` where
         somebody did at this very moment: look again, in a new transaction.

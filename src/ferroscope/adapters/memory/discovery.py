@@ -18,6 +18,8 @@ class MemoryDiscoveries:
 
     def made(self, period: int) -> int:
         last, made = self._rows.tallies.get("discovery") or (period, 0)
+        if last == period + 1:  # who began in the period before and waited does not count from 0 again
+            return made
         if last != period:
             made = 0
         self._rows.tallies.put("discovery", (period, made))

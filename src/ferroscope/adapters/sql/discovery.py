@@ -24,12 +24,15 @@ _REJECTION = Mapper(Rejection, schema.rejections)
 _DISCOVERY: Final = "discovery"
 
 _n, _m, _r, _t = schema.nodes.c, schema.machine_macs.c, schema.rejections.c, schema.tallies.c
+# Who began in the minute before and waited for the row does not count from 0 again; a clock that was set back does.
+_LATE: Final = _t.period == bindparam("_next")
 # In this order: MariaDB assigns from left to right, and sees its own new values.
 _TURN = (
     update(schema.tallies)
     .where(_t.name == bindparam("_name"))
     .ordered_values(
-        (_t.made, case((_t.period == bindparam("_period"), _t.made), else_=0)), (_t.period, bindparam("_period"))
+        (_t.made, case((_t.period == bindparam("_period"), _t.made), (_LATE, _t.made), else_=0)),
+        (_t.period, case((_LATE, _t.period), else_=bindparam("_period"))),
     )
 )
 _START = insert(schema.tallies)
@@ -59,7 +62,7 @@ class SqlDiscoveries:
         self._tx = tx
 
     def made(self, period: int) -> int:
-        if self._tx.run(_TURN, {"_name": _DISCOVERY, "_period": period}).rowcount == 0:
+        if self._tx.run(_TURN, {"_name": _DISCOVERY, "_period": period, "_next": period + 1}).rowcount == 0:
             try:
                 self._tx.run(_START, {"name": _DISCOVERY, "period": period, "made": 0})
             except IntegrityError as exc:
