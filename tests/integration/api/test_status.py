@@ -165,7 +165,7 @@ def test_what_a_process_finds_wrong_is_a_problem_as_long_as_it_lives(everywhere:
 
 
 def test_orphans_are_a_problem_listed_and_shown(sqlite_url: str) -> None:
-    service = Service(sqlite_url, sections={"registry": RegistrySettings(url="http://registry.example")})
+    service = Service(sqlite_url, sections={"registry": RegistrySettings(url="http://ironic.example")})
     _beat(service, examples.member("a", detail=_told()))
     service.enrol(name="kept")
     assert "orphans" not in [problem["code"] for problem in _status(service)["problems"]]
