@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import text
 
 from ferroscope.domain.model import ClockStep
-from ferroscope.domain.states import Event, State
+from ferroscope.domain.states import State
 from ferroscope.ports.errors import ConflictError
-from tests.conformance.conftest import ADAPTERS, Adapter
+from tests.conformance.conftest import Adapter
 from tests.support import examples
 
 
@@ -72,28 +71,3 @@ def test_when_the_clock_was_set_the_clocks_of_inspections_go_on(adapter: Adapter
     (noted,) = adapter.read(lambda tx: tx.clock_steps.list())
     assert (noted.id, noted.seconds, noted.process) == (1, seconds, "me")
     assert noted.at == pytest.approx(now, abs=60)
-
-
-# The store in memory has no rows that could be changed from outside.
-@pytest.mark.parametrize("open_adapter", ADAPTERS[1:], indirect=True)
-def test_nothing_lasts_for_a_day_because_the_clock_was_a_day_ahead(adapter: Adapter) -> None:
-    node = adapter.node()
-    adapter.join("dead", ttl=6.0)
-    lease = adapter.write(lambda tx: tx.leases.acquire("office", "dead", 6.0))
-    adapter.put(examples.request(node, Event.VERIFY))
-    adapter.write(lambda tx: tx.rejections.add(node.uuid, ["52:54:00:00:00:01"]))
-    later = ("leases SET expires_at = expires_at", "members SET expires_at = expires_at", "requests SET due_at = 4e9")
-    with adapter.store.engine.connect() as connection:
-        for what in (*later, "rejections SET rejected_at = rejected_at"):
-            connection.execute(text(f"UPDATE {what} + 86400"))
-    assert not adapter.members()["dead"].is_alive(adapter.read(lambda tx: tx.now))
-    adapter.write(lambda tx: tx.clock_steps.shorten())
-    now = adapter.read(lambda tx: tx.now)
-    (held,) = adapter.read(lambda tx: tx.leases.list())
-    assert (held.epoch, held.term) == (lease.epoch, lease.term)
-    assert 0 < held.remaining <= 6.0
-    assert now - 6.0 < adapter.members()["dead"].expires_at <= now + 6.0
-    (rejection,) = adapter.read(lambda tx: tx.rejections.list())
-    assert rejection.rejected_at <= now
-    adapter.join("worker-1")
-    assert adapter.must_claim("worker-1").request.node == node.uuid
