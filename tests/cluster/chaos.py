@@ -34,7 +34,6 @@ from tests.support.servers import KeeperProcess, Server
 FAST: Final = """
 [worker]
 threads = 4
-bmc_slots = 8
 member_ttl = 3
 heartbeat_interval = 0.5
 retry_delay = 0.3
