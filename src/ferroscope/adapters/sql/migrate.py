@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 from ferroscope.adapters.sql.trouble import cannot_answer, told
 from ferroscope.ports.errors import StoreUnavailableError
 
-HEAD: Final = "0009"
+HEAD: Final = "0001"
 
 
 def current(engine: Engine) -> str | None:
