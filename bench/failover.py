@@ -27,7 +27,7 @@ from bench.leader import OFFICE
 from bench.quantiles import Spread, spread
 from bench.service import configure, upgrade
 from ferroscope.adapters.sql import dialect
-from ferroscope.config.options import load
+from ferroscope.config.load import load
 from ferroscope.domain.lease import DEFAULT, FAST
 from tests.support.processes import signal_tree, spawn, until
 

@@ -27,7 +27,7 @@ from bench.service import service
 from bench.usage import memory
 from ferroscope.adapters.gate.nftables import NftablesGate
 from ferroscope.adapters.gate.ruleset import GateRules
-from ferroscope.config.settings import DatabaseSettings, Settings
+from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.domain.macsets import SetChange
 from ferroscope.ports.store import Store
 from ferroscope.pxe.feed import Feed

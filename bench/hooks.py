@@ -17,7 +17,7 @@ import msgspec
 from bench.figures import Figure
 from bench.quantiles import Spread, spread
 from bench.report import Report
-from ferroscope.config.settings import InspectorSettings
+from ferroscope.config.options import InspectorSettings
 from ferroscope.domain.model import Document, Node, Port, Severity
 from ferroscope.hooks.loader import LoadedHook, load
 from ferroscope.hooks.pipeline import Pipeline, encode

@@ -13,8 +13,8 @@ from typing import Final
 
 import structlog
 
-from ferroscope.config.options import load
-from ferroscope.config.settings import Settings
+from ferroscope.config.load import load
+from ferroscope.config.options import Settings
 from ferroscope.election import Candidate
 from ferroscope.observe import log
 from ferroscope.periodic.singleton import Singleton

@@ -21,7 +21,7 @@ from bench.quantiles import middle
 from bench.search import fill
 from bench.service import executable, service
 from bench.usage import cpu_seconds
-from ferroscope.config.settings import DatabaseSettings, Settings
+from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.clock import SystemClock
 

@@ -21,7 +21,7 @@ from bench.databases import database
 from bench.quantiles import middle
 from ferroscope.adapters.sql.dialect import build_engine
 from ferroscope.api.accept import look_up
-from ferroscope.config.settings import DatabaseSettings, Settings
+from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.domain.lookup import Evidence, Found
 from ferroscope.domain.model import Node, Port
 from ferroscope.domain.provision import Provision

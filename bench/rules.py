@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.config.settings import InspectorSettings
+from ferroscope.config.options import InspectorSettings
 from ferroscope.domain.model import Document, Node
 from ferroscope.domain.rule import Rule
 from ferroscope.hooks.pipeline import from_settings

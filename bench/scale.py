@@ -19,7 +19,7 @@ from bench.cycle import Load, Round, field, median_round, one_round, scratch
 from bench.databases import database
 from bench.quantiles import middle
 from bench.service import Service, service
-from ferroscope.config.options import load as read_settings
+from ferroscope.config.load import load as read_settings
 from ferroscope.domain.model import Inspection, Node, Port
 from ferroscope.domain.provision import Provision
 from ferroscope.domain.states import State

@@ -18,7 +18,7 @@ import msgspec
 from bench.cycle import scratch
 from bench.databases import database
 from bench.quantiles import middle
-from ferroscope.config.settings import DatabaseSettings, Settings
+from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.domain import facts
 from ferroscope.domain.facts import Fact, Learned
 from ferroscope.domain.model import Node

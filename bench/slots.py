@@ -19,7 +19,7 @@ from ferroscope.adapters.memory.bus import LocalBus
 from ferroscope.adapters.memory.queue import MemoryQueue
 from ferroscope.adapters.memory.store import MemoryStore
 from ferroscope.adapters.sim.bmc import SimBmc
-from ferroscope.config.settings import Settings, WorkerSettings
+from ferroscope.config.options import Settings, WorkerSettings
 from ferroscope.domain.model import Member, Node
 from ferroscope.domain.provision import Provision
 from ferroscope.hooks.pipeline import from_settings

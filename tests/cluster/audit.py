@@ -13,7 +13,7 @@ import msgspec
 from sqlalchemy import text
 
 from ferroscope.adapters.sql import dialect
-from ferroscope.config.settings import DatabaseSettings
+from ferroscope.config.options import DatabaseSettings
 from ferroscope.sim.outcomes import outcome_of
 from tests.cluster.cluster import Cluster
 from tests.cluster.operator import Operator

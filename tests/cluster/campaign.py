@@ -20,7 +20,7 @@ from sqlalchemy import Connection, bindparam, text
 
 from bench.quantiles import Spread, spread
 from ferroscope.adapters.sql import dialect
-from ferroscope.config.settings import DatabaseSettings
+from ferroscope.config.options import DatabaseSettings
 from tests.cluster.audit import Audit, audit
 from tests.cluster.cluster import Cluster
 from tests.cluster.operator import Operator

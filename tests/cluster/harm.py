@@ -16,7 +16,7 @@ import msgspec
 from sqlalchemy import text
 
 from ferroscope.adapters.sql import dialect
-from ferroscope.config.settings import DatabaseSettings
+from ferroscope.config.options import DatabaseSettings
 from tests.cluster.cluster import Cluster
 from tests.support.installation import Played, with_suppressed_kill
 from tests.support.processes import until

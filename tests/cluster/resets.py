@@ -19,7 +19,7 @@ import msgspec
 from sqlalchemy import text
 
 from ferroscope.adapters.sql import dialect
-from ferroscope.config.settings import DatabaseSettings
+from ferroscope.config.options import DatabaseSettings
 from tests.cluster.chaos import private
 from tests.cluster.cluster import Cluster, Plan, pool
 from tests.support.processes import until

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from bench.service import executable
-from ferroscope.config.settings import ApiSettings, Settings
+from ferroscope.config.options import ApiSettings, Settings
 from ferroscope.runtime.http import HttpServer, bind
 from tests.cluster.balancer import SHIPPED, Balancer, program
 from tests.support.processes import free_port, spawn, until

@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Engine, text
 from ferroscope.adapters.memory.bus import LocalBus
 from ferroscope.adapters.sql import dialect, leases, session
 from ferroscope.adapters.sql.store import SqlStore
-from ferroscope.config.settings import DatabaseSettings
+from ferroscope.config.options import DatabaseSettings
 from ferroscope.domain.lease import Lease
 from ferroscope.ports.errors import LeaseHeldError, StoreUnavailableError
 from ferroscope.runtime.clock import SystemClock

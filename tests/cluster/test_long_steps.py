@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ferroscope.adapters.memory.bus import LocalBus
-from ferroscope.config.settings import DatabaseSettings, Settings
+from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.domain.lease import FAST, LeaseProfile
 from ferroscope.domain.model import Entry
 from ferroscope.domain.states import State

@@ -13,7 +13,7 @@ import urllib3
 from sqlalchemy import text
 
 from ferroscope.adapters.sql import dialect
-from ferroscope.config.settings import DatabaseSettings
+from ferroscope.config.options import DatabaseSettings
 from tests.cluster.audit import audit
 from tests.cluster.chaos import FAST
 from tests.cluster.cluster import Cluster, Plan, pool

@@ -19,7 +19,7 @@ import pytest
 from sqlalchemy import Connection, text
 
 from ferroscope.adapters.sql.dialect import build_engine
-from ferroscope.config.settings import DatabaseSettings
+from ferroscope.config.options import DatabaseSettings
 from tests.support import examples
 from tests.support.installation import ROOT, Played
 from tests.support.processes import free_port, until

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from ferroscope.adapters.memory import LocalBus, MemoryQueue, MemoryStore
-from ferroscope.config.settings import DatabaseSettings, Settings
+from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.domain.model import Claim, Member, Node, Request
 from ferroscope.ports.queue import Queue
 from ferroscope.ports.store import Store, Transaction

@@ -11,7 +11,7 @@ import pytest
 
 from ferroscope import transition
 from ferroscope.adapters.fake.bmc import FakeBmc
-from ferroscope.config.settings import InspectorSettings, Settings, WorkerSettings
+from ferroscope.config.options import InspectorSettings, Settings, WorkerSettings
 from ferroscope.domain.model import Document, Inspection, Node, Port
 from ferroscope.domain.outcome import Next
 from ferroscope.domain.provision import Provision

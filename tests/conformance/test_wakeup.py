@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ferroscope.config.settings import DatabaseSettings, Settings
+from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.domain.model import Request
 from ferroscope.domain.states import Event
 from ferroscope.runtime.backend import Backend, open_backend

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from sqlalchemy import make_url, text
 
-from ferroscope.config.settings import DatabaseSettings, Settings
+from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.ports.errors import StoreUnavailableError
 from ferroscope.runtime.backend import Backend, ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock

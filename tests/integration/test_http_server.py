@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ferroscope.config.settings import ApiSettings
+from ferroscope.config.options import ApiSettings
 from ferroscope.runtime.http import HttpServer, bind
 from tests.integration.api.service import Service
 from tests.support.processes import until
@@ -348,7 +348,7 @@ def test_many_connections_that_do_nothing_leave_it_answering(start: Start) -> No
 # A server in a process of its own, which says its port: a limit of descriptors is for all threads of a process.
 _ALONE = """
 import signal
-from ferroscope.config.settings import ApiSettings
+from ferroscope.config.options import ApiSettings
 from ferroscope.runtime.http import HttpServer, bind
 
 def app(environ, start_response):

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from ferroscope import transition
-from ferroscope.config.settings import DatabaseSettings, DriverSettings, Settings, WorkerSettings
+from ferroscope.config.options import DatabaseSettings, DriverSettings, Settings, WorkerSettings
 from ferroscope.domain.model import Node
 from ferroscope.domain.provision import Provision
 from ferroscope.domain.states import State

@@ -14,7 +14,7 @@ import pytest
 
 from ferroscope.adapters.ironic import source
 from ferroscope.adapters.ironic.source import IronicSource
-from ferroscope.config.settings import ApiSettings
+from ferroscope.config.options import ApiSettings
 from ferroscope.domain.model import Node
 from ferroscope.ports.registry import RegistryUnavailableError
 from ferroscope.runtime.http import HttpServer, bind

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from ferroscope.adapters.web.client import WebClient
-from ferroscope.config.settings import InspectionRuleSettings
+from ferroscope.config.options import InspectionRuleSettings
 from ferroscope.domain.states import State
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.worker.boot_gate import BootGate

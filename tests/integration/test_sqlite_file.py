@@ -8,7 +8,7 @@ from pathlib import Path
 from sqlalchemy import text
 
 from ferroscope.adapters.sql.dialect import build_engine
-from ferroscope.config.settings import DatabaseSettings
+from ferroscope.config.options import DatabaseSettings
 
 
 def held(file: Path) -> int:

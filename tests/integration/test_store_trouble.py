@@ -16,7 +16,7 @@ import psycopg
 import pymysql
 import pytest
 
-from ferroscope.config.settings import DatabaseSettings, Settings
+from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.ports.errors import NotFoundError, StoreUnavailableError
 from ferroscope.ports.store import Query
 from ferroscope.runtime.backend import Backend, open_backend
@@ -211,7 +211,7 @@ def test_every_write_that_returned_survives_the_death_of_its_process_on_sqlite(
 ) -> None:
     program = (
         "import sys, threading\n"
-        "from ferroscope.config.settings import DatabaseSettings, Settings\n"
+        "from ferroscope.config.options import DatabaseSettings, Settings\n"
         "from ferroscope.runtime.backend import open_backend\n"
         "from ferroscope.runtime.clock import SystemClock\n"
         "from tests.support import examples\n"

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ferroscope.adapters.sql.turnstile import Turnstile
-from ferroscope.config.settings import DatabaseSettings, Settings
+from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.clock import SystemClock
 from tests.support import examples

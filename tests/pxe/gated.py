@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from bench.service import executable
 from ferroscope import transition
-from ferroscope.config.settings import DatabaseSettings, Settings
+from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.domain.gate import GateRecord, decode_record
 from ferroscope.domain.lease import Lease
 from ferroscope.domain.model import Node

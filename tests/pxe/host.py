@@ -14,7 +14,7 @@ import msgspec
 
 from bench.service import executable
 from ferroscope.boot import dnsmasq, ipxe
-from ferroscope.config.settings import BootSettings, InspectorSettings, PxeFilterSettings
+from ferroscope.config.options import BootSettings, InspectorSettings, PxeFilterSettings
 from tests.pxe.netns import Netns
 from tests.support.installation import Played
 

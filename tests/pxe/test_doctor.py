@@ -10,7 +10,7 @@ import pytest
 
 from ferroscope.adapters.gate.build import build_gate, rules_of
 from ferroscope.adapters.gate.ruleset import ruleset
-from ferroscope.config.settings import BootSettings, PxeFilterSettings, Settings
+from ferroscope.config.options import BootSettings, PxeFilterSettings, Settings
 from ferroscope.observe.finding import Finding
 from ferroscope.runtime import gate_checks
 from ferroscope.runtime.clock import SystemClock

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from falcon import testing
 
-from ferroscope.config.settings import ApiSettings, DatabaseSettings
+from ferroscope.config.options import ApiSettings, DatabaseSettings
 from ferroscope.ports.errors import StoreUnavailableError
 from ferroscope.runtime.life import StartError
 from ferroscope.runtime.process import Process

@@ -45,7 +45,7 @@ import ferroscope.worker.slots
 import ferroscope.worker.threads
 from ferroscope.adapters.sql import migrate
 from ferroscope.adapters.sql.statements import Statements
-from ferroscope.config.settings import DatabaseSettings, InspectorSettings, Settings
+from ferroscope.config.options import DatabaseSettings, InspectorSettings, Settings
 from tests.simulation import ledger
 from tests.simulation.cluster import HttpServer
 from tests.simulation.database import dialects, driver

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ferroscope.config.settings import (
+from ferroscope.config.options import (
     DatabaseSettings,
     DriverSettings,
     InspectorSettings,

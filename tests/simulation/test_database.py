@@ -17,7 +17,7 @@ from ferroscope.adapters.memory.bus import LocalBus
 from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.queue import SqlQueue
 from ferroscope.adapters.sql.store import SqlStore
-from ferroscope.config.settings import DatabaseSettings
+from ferroscope.config.options import DatabaseSettings
 from ferroscope.runtime.clock import SystemClock
 from tests.conformance import conftest as conformance
 from tests.conformance.test_addresses import *  # noqa: F403

@@ -20,7 +20,7 @@ import psycopg
 import pymysql
 
 from ferroscope.adapters.sql import dialect, migrate
-from ferroscope.config.settings import DatabaseSettings
+from ferroscope.config.options import DatabaseSettings
 from tests.support.servers import Server, run_directory
 
 _TEMPLATE: Final = "template_migrated"

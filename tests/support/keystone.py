@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from ferroscope.config.settings import SwiftSettings
+from ferroscope.config.options import SwiftSettings
 from tests.support.daemons import MissingServerError, Swift
 from tests.support.processes import free_port, spawn, until
 

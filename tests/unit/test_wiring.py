@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.config.settings import (
+from ferroscope.config.options import (
     DiscoverySettings,
     DriverSettings,
     InspectionRuleSettings,

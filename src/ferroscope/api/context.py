@@ -14,7 +14,7 @@ import msgspec
 from ferroscope.api.callers import Callers
 from ferroscope.api.quiet import PerMinute, QuietLog, Valve
 from ferroscope.archive.reading import Archive
-from ferroscope.config.settings import Settings
+from ferroscope.config.options import Settings
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.ports.bmc import Bmc
 from ferroscope.ports.clock import Clock, StopFlag

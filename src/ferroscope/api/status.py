@@ -18,7 +18,7 @@ from ferroscope.api.context import ApiContext
 from ferroscope.api.lease_input import is_own
 from ferroscope.api.leases import LeaseView, view
 from ferroscope.api.times import iso_exact
-from ferroscope.config.settings import NO_MACHINE
+from ferroscope.config.options import NO_MACHINE
 from ferroscope.domain.gate import LEASE_PREFIX, decode_record
 from ferroscope.domain.lease import Lease
 from ferroscope.domain.model import ClockStep, Member

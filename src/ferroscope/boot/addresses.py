@@ -15,7 +15,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from ferroscope.boot.pools import Address, parse_all
-from ferroscope.config.settings import BootSettings
+from ferroscope.config.options import BootSettings
 
 HOST: Final = "{host}"
 

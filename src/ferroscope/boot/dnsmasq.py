@@ -11,7 +11,7 @@ from typing import Final
 
 from ferroscope.boot.addresses import base_url, literal, own
 from ferroscope.boot.pools import Address, Range, parse_all
-from ferroscope.config.settings import BootSettings, PxeFilterSettings
+from ferroscope.config.options import BootSettings, PxeFilterSettings
 
 # What a client says it is -> the tag of it.
 _ARCHITECTURES: Final = {

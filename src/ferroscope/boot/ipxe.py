@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ferroscope.boot.addresses import HOST, base_url, literal, own
-from ferroscope.config.settings import BootSettings, InspectorSettings
+from ferroscope.config.options import BootSettings, InspectorSettings
 from ferroscope.domain.kernel_params import kernel_params
 
 

@@ -6,8 +6,8 @@ import contextlib
 
 import click
 
-from ferroscope.config.options import ConfigurationError, load, warnings
-from ferroscope.config.settings import Settings
+from ferroscope.config.load import ConfigurationError, load, unknown_options
+from ferroscope.config.options import Settings
 
 config_option = click.option(
     "-c",
@@ -32,6 +32,6 @@ def settings_of(files: tuple[str, ...], database: str | None = None) -> Settings
     except ConfigurationError as exc:
         raise click.ClickException(f"the configuration cannot be used: {exc}") from exc
     with contextlib.suppress(OSError):  # whoever cannot be warned can still be served
-        for sentence in warnings(list(files) or None):
+        for sentence in unknown_options(list(files) or None):
             click.echo(f"Warning: {sentence}", err=True)
     return settings

@@ -9,7 +9,7 @@ import click
 from ferroscope.cli.configured import config_option, database_option, read
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.output import Output, output_option, table
-from ferroscope.config.options import ConfigurationError, warnings
+from ferroscope.config.load import ConfigurationError, unknown_options
 
 if TYPE_CHECKING:
     from ferroscope.observe.finding import Finding
@@ -49,17 +49,17 @@ def _checks(files: tuple[str, ...], database: str | None) -> list[dict[str, str]
         found = [Finding("configuration", "wrong", f"the configuration cannot be used: {exc}", "correct it")]
     else:
         source = ", ".join(files) or "the defaults, and /etc/ferroscope/ferroscope.conf where it exists"
-        found = _misspelt(files) or [Finding("configuration", "ok", f"the configuration is right ({source})")]
+        found = _unknown_options(files) or [Finding("configuration", "ok", f"the configuration is right ({source})")]
         found += readable_files(list(files) or None)
         found += examine(settings)
     return [msgspec.structs.asdict(check) for check in found]
 
 
-def _misspelt(files: tuple[str, ...]) -> list[Finding]:
+def _unknown_options(files: tuple[str, ...]) -> list[Finding]:
     """Return what is written down but does not exist, and so does nothing."""
     from ferroscope.observe.finding import Finding
 
-    return [Finding("misspelt", "note", one.summary, one.advice) for one in warnings(list(files) or None)]
+    return [Finding("unknown-option", "note", one.summary, one.advice) for one in unknown_options(list(files) or None)]
 
 
 def _row(check: dict[str, str]) -> tuple[str, str, str]:

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from ferroscope.cli.configured import config_option, database_option, settings_of
-from ferroscope.config.settings import Settings
+from ferroscope.config.options import Settings
 
 # What --simulator enables, as [drivers] enabled would.
 SIMULATED: Final = ("sim", "fake-hardware")

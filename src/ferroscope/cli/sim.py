@@ -93,7 +93,7 @@ def sim(
     """
     import msgspec
 
-    from ferroscope.config.settings import LogSettings
+    from ferroscope.config.options import LogSettings
     from ferroscope.domain.kernel_params import CALLBACK_PATH
     from ferroscope.observe import log
     from ferroscope.sim.run import run

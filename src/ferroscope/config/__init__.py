@@ -1,1 +1,1 @@
-"""Configuration: declared once as oslo.config options, read once into frozen settings."""
+"""Configuration: each option is declared once in a frozen struct, and read once into it by ``load``."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from ferroscope.config.settings import InspectorSettings
+from ferroscope.config.options import InspectorSettings
 from ferroscope.domain.model import Document
 from ferroscope.hooks import pci
 from ferroscope.hooks.base import HookTask, InspectionHook

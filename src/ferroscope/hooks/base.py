@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol
 
 import msgspec
 
-from ferroscope.config.settings import InspectorSettings
+from ferroscope.config.options import InspectorSettings
 from ferroscope.domain.model import Document, Node, Port, Severity
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ferroscope.config.settings import InspectorSettings
+from ferroscope.config.options import InspectorSettings
 from ferroscope.domain.model import Document
 from ferroscope.hooks import capabilities
 from ferroscope.hooks.base import HookTask, InspectionHook

@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 import msgspec
 import structlog
 
-from ferroscope.config.settings import InspectorSettings
+from ferroscope.config.options import InspectorSettings
 from ferroscope.hooks.base import InspectionHook
 from ferroscope.hooks.errors import HookSetupError
 from ferroscope.hooks.names import Wanted, expand, parse, resolve

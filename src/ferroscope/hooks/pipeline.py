@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from ferroscope.config.settings import InspectorSettings
+from ferroscope.config.options import InspectorSettings
 from ferroscope.domain.model import Document, Severity
 from ferroscope.domain.reasons import Reason
 from ferroscope.hooks.base import HookContext, HookTask, InspectionHook

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from ferroscope.config.settings import InspectorSettings
+from ferroscope.config.options import InspectorSettings
 from ferroscope.domain.model import Document, Node, Port, Severity
 from ferroscope.hooks.base import HookContext, PortChanges
 from ferroscope.hooks.documents import copied

@@ -18,7 +18,7 @@ from typing import Any, Final, TextIO
 
 import structlog
 
-from ferroscope.config.settings import LogSettings
+from ferroscope.config.options import LogSettings
 from ferroscope.domain.text import clean, one_line
 
 MAX_VALUE: Final = 200

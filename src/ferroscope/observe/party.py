@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope import __version__
-from ferroscope.config.settings import NO_MACHINE, Settings, told_by_discovery
+from ferroscope.config.options import NO_MACHINE, Settings
 from ferroscope.domain.model import Document, Member
 
 _SENTENCE: Final = 255
@@ -40,7 +40,7 @@ def fingerprints(settings: Settings) -> dict[str, str]:
             continue
         values = msgspec.structs.asdict(getattr(settings, section))
         local = _LOCAL.get(section, frozenset())
-        if section == "pxe_filter" and values["unknown_hosts"] == told_by_discovery(settings):
+        if section == "pxe_filter" and values["unknown_hosts"] == settings.unknown_hosts_by_discovery:
             values["unknown_hosts"] = "discovery"  # it follows another section, which is compared for itself
         if section == "drivers":  # ferroscope all --simulator has more of these, and that is no mistake
             values["enabled"] = [name for name in values["enabled"] if name not in NO_MACHINE]

@@ -17,7 +17,7 @@ import structlog
 
 from ferroscope import transition
 from ferroscope.archive.couriers import Couriers
-from ferroscope.config.settings import RegistrySettings
+from ferroscope.config.options import RegistrySettings
 from ferroscope.domain.model import Entry, Node, Severity
 from ferroscope.domain.reasons import Reason
 from ferroscope.domain.states import ACTIVE, Event

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import msgspec
 import structlog
 
-from ferroscope.config.settings import PxeFilterSettings
+from ferroscope.config.options import PxeFilterSettings
 from ferroscope.domain.gate import GateRecord
 from ferroscope.domain.lease import LeaseProfile
 from ferroscope.domain.macsets import SetChange

@@ -15,7 +15,7 @@ from ferroscope.adapters.sql.queue import SqlQueue
 from ferroscope.adapters.sql.store import SqlStore
 from ferroscope.adapters.sql.trouble import DatabaseUrlError
 from ferroscope.adapters.sql.wakeup import start_watcher
-from ferroscope.config.settings import DatabaseSettings, Settings
+from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.ports.bus import Bus
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.meter import SILENT, Meter

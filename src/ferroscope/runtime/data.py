@@ -14,7 +14,7 @@ import msgspec
 
 from ferroscope.archive.moving import Carried, Mover
 from ferroscope.archive.reading import Archive, newest
-from ferroscope.config.settings import Settings
+from ferroscope.config.options import Settings
 from ferroscope.domain import facts
 from ferroscope.domain.model import Node
 from ferroscope.ports.data import Held, Part, StoredObject

@@ -13,7 +13,8 @@ from typing import Any
 from sqlalchemy import make_url
 
 from ferroscope.adapters.sql.trouble import DatabaseUrlError, checked
-from ferroscope.config.settings import DatabaseSettings
+from ferroscope.config import load
+from ferroscope.config.options import DatabaseSettings
 
 
 def file_of(settings: DatabaseSettings) -> Path | None:
@@ -43,20 +44,16 @@ def place(settings: DatabaseSettings) -> str:
 
 def make_directory(settings: DatabaseSettings) -> None:
     """Make the directory of the default place, where it is missing; ``OSError``."""
-    from ferroscope.config.options import STATE_DIRECTORY, default_database  # too much for those who only watch
-
     file = file_of(settings)
-    if file is not None and file == default_database():
+    if file is not None and file == load.default_database():
         # The system's is shared with what boot hosts serve; the file itself is for its owner alone.
-        file.parent.mkdir(mode=0o755 if file.parent == STATE_DIRECTORY else 0o700, parents=True, exist_ok=True)
+        file.parent.mkdir(mode=0o755 if file.parent == load.STATE_DIRECTORY else 0o700, parents=True, exist_ok=True)
 
 
 def left_behind(settings: DatabaseSettings) -> Path | None:
     """Return the file in the working directory that earlier releases used by default, where it is not the one used."""
-    from ferroscope.config.options import DATABASE_NAME, default_database
-
-    file, old = file_of(settings), Path(DATABASE_NAME).absolute()
-    if file is None or file != default_database() or not old.is_file():
+    file, old = file_of(settings), Path(load.DATABASE_NAME).absolute()
+    if file is None or file != load.default_database() or not old.is_file():
         return None
     return None if file.exists() and file.samefile(old) else old
 

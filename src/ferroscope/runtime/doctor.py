@@ -16,7 +16,7 @@ from typing import Final
 from sqlalchemy.exc import SQLAlchemyError
 
 from ferroscope.adapters.sql import migrate
-from ferroscope.config.settings import Settings
+from ferroscope.config.options import Settings
 from ferroscope.domain.model import Member
 from ferroscope.observe import finding, party
 from ferroscope.observe.finding import Finding

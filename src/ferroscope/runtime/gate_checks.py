@@ -16,7 +16,7 @@ from ferroscope.adapters.gate.command import Command
 from ferroscope.adapters.gate.ruleset import GateRules, ruleset
 from ferroscope.adapters.gate.tables import Tables
 from ferroscope.boot.hosts import own_name
-from ferroscope.config.settings import PxeFilterSettings, Settings
+from ferroscope.config.options import PxeFilterSettings, Settings
 from ferroscope.observe.finding import Finding
 from ferroscope.ports.gate import GateError
 from ferroscope.runtime import boot_checks

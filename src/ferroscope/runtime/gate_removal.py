@@ -9,7 +9,7 @@ import msgspec
 
 from ferroscope.adapters.gate.build import build_gate
 from ferroscope.adapters.gate.watchdog import PREFIX
-from ferroscope.config.settings import PxeFilterSettings, Settings
+from ferroscope.config.options import PxeFilterSettings, Settings
 from ferroscope.ports.gate import GateError
 from ferroscope.runtime import sole, strangers
 from ferroscope.runtime.clock import SystemClock

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import msgspec
 
-from ferroscope.config.settings import Settings
+from ferroscope.config.options import Settings
 
 
 def become(module: str, settings: Settings) -> NoReturn:

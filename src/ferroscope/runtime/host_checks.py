@@ -13,8 +13,8 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from ferroscope.config.options import files_with_secrets
-from ferroscope.config.settings import Settings
+from ferroscope.config.load import files_with_secrets
+from ferroscope.config.options import Settings
 from ferroscope.observe.finding import API_ON_LOOPBACK, Finding
 from ferroscope.runtime import storage, wiring
 from ferroscope.runtime.http import addresses, bind

@@ -20,7 +20,7 @@ import structlog
 
 from ferroscope.api.callers import Trusted
 from ferroscope.api.quiet import QuietLog
-from ferroscope.config.settings import ApiSettings
+from ferroscope.config.options import ApiSettings
 from ferroscope.runtime.http_connection import Connection, Host
 from ferroscope.runtime.http_limits import Crowd, limits
 from ferroscope.runtime.life import SetupError

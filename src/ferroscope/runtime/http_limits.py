@@ -13,7 +13,7 @@ from typing import Final, Protocol
 import msgspec
 
 from ferroscope.api.callers import Trusted, group
-from ferroscope.config.settings import ApiSettings
+from ferroscope.config.options import ApiSettings
 
 # Files that a process needs apart from its clients' connections: the database, BMCs, logs.
 _OTHER_FILES: Final = 256

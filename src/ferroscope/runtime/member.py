@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from ferroscope.config.settings import WorkerSettings
+from ferroscope.config.options import WorkerSettings
 from ferroscope.domain.model import ClockStep, Document, Member
 from ferroscope.observe import party
 from ferroscope.observe.finding import Finding

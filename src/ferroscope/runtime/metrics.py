@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, make_wsgi_app
 
-from ferroscope.config.settings import ApiSettings, MetricsSettings
+from ferroscope.config.options import ApiSettings, MetricsSettings
 from ferroscope.observe.metrics import Metrics
 from ferroscope.runtime.http import BACKLOG, HttpServer, bind
 

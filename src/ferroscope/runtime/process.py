@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import structlog
 
-from ferroscope.config.settings import Settings
+from ferroscope.config.options import Settings
 from ferroscope.observe import log, party
 from ferroscope.observe.finding import Finding
 from ferroscope.observe.metrics import Metrics

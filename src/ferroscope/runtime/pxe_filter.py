@@ -18,7 +18,7 @@ from typing import Final
 import structlog
 
 from ferroscope.adapters.gate.build import BACKENDS, build_gate, rules_of
-from ferroscope.config.settings import PxeFilterSettings, Settings
+from ferroscope.config.options import PxeFilterSettings, Settings
 from ferroscope.domain.gate import LEASE_PREFIX
 from ferroscope.election import Candidate
 from ferroscope.observe import log, party

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Final, cast
 
-from ferroscope.config.settings import Settings
+from ferroscope.config.options import Settings
 from ferroscope.runtime.handover import inherited
 
 _NEVER: Final = ("rich", "greenlet")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ferroscope.archive.reading import Archive
-from ferroscope.config.settings import Settings
+from ferroscope.config.options import Settings
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.objects import ObjectStore
 from ferroscope.runtime.backend import Backend

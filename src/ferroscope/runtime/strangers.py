@@ -12,7 +12,7 @@ import structlog
 from ferroscope.adapters.gate.build import rules_of
 from ferroscope.adapters.gate.ruleset import PREFIX
 from ferroscope.adapters.gate.tables import Tables
-from ferroscope.config.settings import PxeFilterSettings
+from ferroscope.config.options import PxeFilterSettings
 from ferroscope.ports.gate import GateError
 from ferroscope.runtime import sole
 

@@ -21,7 +21,7 @@ from ferroscope.adapters.fake.bmc import FakeBmc
 from ferroscope.adapters.ipmi.bmc import IpmiBmc
 from ferroscope.adapters.redfish.bmc import RedfishBmc
 from ferroscope.adapters.sim.bmc import SimBmc
-from ferroscope.config.settings import Settings
+from ferroscope.config.options import Settings
 from ferroscope.net.resolver import Networks
 from ferroscope.ports.bmc import Bmc
 from ferroscope.ports.clock import Clock, StopFlag

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope.archive.reading import Archive, previous
-from ferroscope.config.settings import Settings
+from ferroscope.config.options import Settings
 from ferroscope.domain import bmc_access, facts
 from ferroscope.domain.lanes import ENDING
 from ferroscope.domain.model import Claim, Document, Entry, Inspection, Node, Port, Request, Severity

@@ -16,7 +16,7 @@ import structlog
 
 from ferroscope import transition
 from ferroscope.archive.reading import Archive
-from ferroscope.config.settings import Settings
+from ferroscope.config.options import Settings
 from ferroscope.domain.decision import Decision, Run, decide
 from ferroscope.domain.lanes import Lane, lane_of
 from ferroscope.domain.model import Claim, Node, Request, Severity

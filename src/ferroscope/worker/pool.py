@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from ferroscope.config.settings import WorkerSettings
+from ferroscope.config.options import WorkerSettings
 from ferroscope.domain.lanes import Lane, lane_of
 from ferroscope.domain.model import Claim, Request, Severity
 from ferroscope.domain.states import Event

@@ -14,7 +14,7 @@ import msgspec
 
 from ferroscope import transition
 from ferroscope.adapters.fake.bmc import FakeBmc
-from ferroscope.config.settings import ApiSettings, DatabaseSettings, Settings
+from ferroscope.config.options import ApiSettings, DatabaseSettings, Settings
 from ferroscope.domain import facts
 from ferroscope.domain.machine import advance
 from ferroscope.domain.model import Node, Request

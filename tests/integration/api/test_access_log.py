@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from structlog.testing import capture_logs
 
-from ferroscope.config.settings import LogSettings
+from ferroscope.config.options import LogSettings
 from tests.integration.api.service import Service
 
 

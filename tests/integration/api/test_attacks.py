@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.config.settings import DiscoverySettings
+from ferroscope.config.options import DiscoverySettings
 from ferroscope.domain.states import Event
 from tests.integration.api.service import Service, fault
 from tests.support import examples

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import structlog.testing
 
-from ferroscope.config.settings import DiscoverySettings, InspectorSettings
+from ferroscope.config.options import DiscoverySettings, InspectorSettings
 from ferroscope.domain.model import Node
 from ferroscope.domain.outcome import Fail
 from ferroscope.domain.provision import Provision

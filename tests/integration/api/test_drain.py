@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.config.settings import ApiSettings
+from ferroscope.config.options import ApiSettings
 from ferroscope.runtime import wiring
 from ferroscope.runtime.http import HttpServer, bind
 from tests.integration.api.service import DRIVERS, Service

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ferroscope.api import lease_input
-from ferroscope.config.settings import LeaseSettings
+from ferroscope.config.options import LeaseSettings
 from ferroscope.election import Candidate
 from ferroscope.ports.store import Transaction
 from ferroscope.runtime.clock import SystemClock

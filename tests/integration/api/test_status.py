@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from ferroscope.adapters.fake.bmc import FakeBmc
-from ferroscope.config.settings import LeaseSettings, RegistrySettings, Settings
+from ferroscope.config.options import LeaseSettings, RegistrySettings, Settings
 from ferroscope.domain.gate import GateRecord
 from ferroscope.domain.model import Member
 from ferroscope.observe import party

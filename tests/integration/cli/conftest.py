@@ -13,7 +13,7 @@ import pytest
 
 from ferroscope.cli.client import Api
 from ferroscope.cli.exits import Failure
-from ferroscope.config.settings import ApiSettings
+from ferroscope.config.options import ApiSettings
 from ferroscope.runtime.http import HttpServer, bind
 from ferroscope.sim.run import FleetThread
 from ferroscope.sim.settings import FleetSettings

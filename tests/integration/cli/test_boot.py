@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from ferroscope.cli.client import Api
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.main import main
-from ferroscope.config.options import load
+from ferroscope.config.load import load
 from ferroscope.observe.finding import Finding
 from ferroscope.runtime import boot_checks
 

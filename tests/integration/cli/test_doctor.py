@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.main import main
-from ferroscope.config.options import load
+from ferroscope.config.load import load
 from ferroscope.observe import party
 from ferroscope.runtime.backend import ensure_schema
 from tests.integration.api.service import Service
@@ -59,9 +59,9 @@ def doctor(tmp_path: Path, sqlite_url: str) -> Doctor:
     return Doctor(tmp_path, sqlite_url)
 
 
-def test_what_is_misspelt_is_mentioned(doctor: Doctor) -> None:
+def test_an_option_that_does_not_exist_is_mentioned(doctor: Doctor) -> None:
     doctor.settings["api"]["hots"] = "x"
-    found = doctor(check=Exit.OK)["misspelt"]
+    found = doctor(check=Exit.OK)["unknown-option"]
     assert found["verdict"] == "note"
     assert found["summary"].endswith("[api] has no option hots")
     assert found["advice"] == "did you mean host?"

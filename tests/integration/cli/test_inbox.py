@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ferroscope.cli.exits import Exit
-from ferroscope.config.settings import DiscoverySettings
+from ferroscope.config.options import DiscoverySettings
 from ferroscope.domain.states import Event
 from tests.integration.api.service import Service, callback_body
 from tests.integration.cli.console import Shell

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.config.settings import ApiSettings
+from ferroscope.config.options import ApiSettings
 from ferroscope.runtime.http import HttpServer, bind
 from tests.integration.api.service import Service
 from tests.support.processes import until

@@ -12,7 +12,7 @@ import pytest
 from ferroscope.adapters.objects.http import Patience
 from ferroscope.adapters.objects.s3 import S3Store
 from ferroscope.adapters.objects.swift import SwiftStore
-from ferroscope.config.settings import S3Settings, SwiftSettings
+from ferroscope.config.options import S3Settings, SwiftSettings
 from ferroscope.ports.objects import ObjectStore
 from tests.support.servers import Server
 

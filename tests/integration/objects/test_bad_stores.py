@@ -15,7 +15,7 @@ from ferroscope.adapters.objects.http import Patience
 from ferroscope.adapters.objects.s3 import S3Store
 from ferroscope.adapters.objects.swift import SwiftStore
 from ferroscope.adapters.web.client import WebClient
-from ferroscope.config.settings import S3Settings, SwiftSettings
+from ferroscope.config.options import S3Settings, SwiftSettings
 from ferroscope.ports.objects import ObjectStoreError
 from ferroscope.ports.web import WebError
 from tests.support.bad_server import a_server_that, one_by_one

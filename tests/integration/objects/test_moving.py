@@ -20,7 +20,7 @@ from ferroscope.adapters.objects.swift import SwiftStore
 from ferroscope.archive.moving import Mover
 from ferroscope.archive.reading import Archive, locate
 from ferroscope.cli.db import db
-from ferroscope.config.settings import DatabaseSettings, S3Settings, Settings, StorageSettings, SwiftSettings
+from ferroscope.config.options import DatabaseSettings, S3Settings, Settings, StorageSettings, SwiftSettings
 from ferroscope.domain.model import Inspection, Node
 from ferroscope.domain.states import State
 from ferroscope.periodic.archiving import Archiving, newest_inventory

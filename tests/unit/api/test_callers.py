@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ferroscope.api.callers import Callers, group
-from ferroscope.config.settings import ApiSettings
+from ferroscope.config.options import ApiSettings
 
 
 @pytest.mark.parametrize(

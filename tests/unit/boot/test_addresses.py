@@ -7,7 +7,7 @@ import ipaddress
 import pytest
 
 from ferroscope.boot.addresses import AddressError, base_url, literal, own
-from ferroscope.config.settings import BootSettings
+from ferroscope.config.options import BootSettings
 
 
 def _own(*addresses: str, ranges: tuple[str, ...] = ("10.0.0.50-10.0.0.99",)) -> dict[int, str]:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from ferroscope.boot import dnsmasq, ipxe
-from ferroscope.config.settings import BootSettings, InspectorSettings, PxeFilterSettings
+from ferroscope.config.options import BootSettings, InspectorSettings, PxeFilterSettings
 
 ADDRESSES = tuple(f"boot{number} 10.0.0.{number} fd00::{number}" for number in (1, 2, 3))
 INSPECTOR = InspectorSettings()

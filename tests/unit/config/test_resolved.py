@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.config import options
-from ferroscope.config.options import load
+from ferroscope.config import load as loading
+from ferroscope.config.load import load
 from ferroscope.runtime import database_file
 
 
@@ -32,7 +32,7 @@ def test_unknown_machines_boot_where_they_are_discovered_unless_the_gate_is_told
 @pytest.fixture
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return where the system's own service would have its state; we are an ordinary user with a home directory."""
-    monkeypatch.setattr(options, "STATE_DIRECTORY", tmp_path / "var")
+    monkeypatch.setattr(loading, "STATE_DIRECTORY", tmp_path / "var")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("HOME", str(tmp_path / "me@corp"))
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
@@ -44,14 +44,14 @@ def test_without_a_connection_each_user_has_one_database_wherever_a_command_is_r
 ) -> None:
     assert load([]).database.connection == f"sqlite:///{tmp_path}/me@corp/.local/state/ferroscope/ferroscope.db"
     monkeypatch.setenv("XDG_STATE_HOME", "relative")
-    assert options.default_database() == tmp_path / "me@corp/.local/state/ferroscope/ferroscope.db"
+    assert loading.default_database() == tmp_path / "me@corp/.local/state/ferroscope/ferroscope.db"
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg"))
-    assert options.default_database() == tmp_path / "xdg/ferroscope/ferroscope.db"
+    assert loading.default_database() == tmp_path / "xdg/ferroscope/ferroscope.db"
     state.mkdir()  # as the service's user, whose directory this is
-    assert options.default_database() == state / "ferroscope.db"
+    assert loading.default_database() == state / "ferroscope.db"
     state.rmdir()
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert options.default_database() == state / "ferroscope.db"
+    assert loading.default_database() == state / "ferroscope.db"
 
 
 def test_a_database_of_an_earlier_release_in_this_directory_is_named_and_not_used(

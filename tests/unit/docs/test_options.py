@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.config.options import SECTIONS, ConfigurationError, load
+from ferroscope.config.load import OPTIONS, ConfigurationError, load
 from tests.unit.docs.pages import pages
 
 _NAMED = re.compile(r"\[([a-z_]+)\] ([a-z_]+)")
@@ -17,7 +17,7 @@ _ENVIRONMENT = re.compile(r"\bOS_([A-Z]+)__([A-Z_]+)\b")
 # What stands for any section and option.
 _PLACEHOLDERS = {("section", "option")}
 
-OPTIONS = {(section, option.dest) for section, (options, _) in SECTIONS.items() for option in options}
+NAMES = {(section, option.dest) for section, options in OPTIONS.items() for option in options}
 
 
 def _parser() -> configparser.ConfigParser:
@@ -38,7 +38,7 @@ def _examples() -> Iterator[tuple[str, str]]:
     """Yield page and text of each example of our own configuration file."""
     for source in pages():
         for block in source.blocks:
-            if block.language == "ini" and _sections(block.text) & SECTIONS.keys():
+            if block.language == "ini" and _sections(block.text) & OPTIONS.keys():
                 yield source.name, block.text
 
 
@@ -50,7 +50,7 @@ def _sections(text: str) -> set[str]:
 
 @pytest.mark.parametrize(("name", "section", "option"), list(_named()))
 def test_options_that_are_named_exist(name: str, section: str, option: str) -> None:
-    assert (section, option) in OPTIONS, f"{name} names [{section}] {option}"
+    assert (section, option) in NAMES, f"{name} names [{section}] {option}"
 
 
 @pytest.mark.parametrize(("name", "text"), list(_examples()))
@@ -58,7 +58,7 @@ def test_examples_have_known_options_and_can_be_loaded(name: str, text: str, tmp
     parser = _parser()
     parser.read_string(text)
     used = {(section, option) for section in parser.sections() for option in parser[section]}
-    assert used <= OPTIONS, f"{name}: {used - OPTIONS}"
+    assert used <= NAMES, f"{name}: {used - NAMES}"
     file = tmp_path / "ferroscope.conf"
     file.write_text(text, encoding="utf-8")
     load([str(file)])

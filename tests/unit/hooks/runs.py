@@ -14,7 +14,7 @@ import msgspec
 
 from ferroscope.adapters.memory.bus import LocalBus
 from ferroscope.adapters.memory.store import MemoryStore
-from ferroscope.config.settings import InspectorSettings, Settings
+from ferroscope.config.options import InspectorSettings, Settings
 from ferroscope.domain.model import Claim, Entry, Node, Port, Request
 from ferroscope.domain.states import Event, State
 from ferroscope.hooks import loader, port_edits

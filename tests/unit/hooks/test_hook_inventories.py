@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ferroscope.config.settings import InspectorSettings
+from ferroscope.config.options import InspectorSettings
 from ferroscope.domain import macs
 from ferroscope.hooks import loader
 from ferroscope.hooks.pipeline import Pipeline, encode

@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint
 import pytest
 import structlog.testing
 
-from ferroscope.config.settings import InspectorSettings
+from ferroscope.config.options import InspectorSettings
 from ferroscope.hooks import loader
 from ferroscope.hooks.base import InspectionHook
 from ferroscope.hooks.errors import HookSetupError

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import structlog.testing
 
-from ferroscope.config.options import ConfigurationError, load
-from ferroscope.config.settings import InspectorSettings
+from ferroscope.config.load import ConfigurationError, load
+from ferroscope.config.options import InspectorSettings
 from ferroscope.hooks import loader
 from ferroscope.hooks.errors import HookSetupError
 from tests.unit.hooks.runs import installed, machine, run

@@ -12,7 +12,7 @@ import structlog.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.config.settings import InspectorSettings
+from ferroscope.config.options import InspectorSettings
 from ferroscope.domain.model import Severity
 from ferroscope.domain.reasons import Reason
 from ferroscope.hooks import port_edits

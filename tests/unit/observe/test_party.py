@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from ferroscope.config.options import load
-from ferroscope.config.settings import (
+from ferroscope.config.load import load
+from ferroscope.config.options import (
     ApiSettings,
     DatabaseSettings,
     DriverSettings,

@@ -12,7 +12,7 @@ import pytest
 
 from ferroscope.adapters.memory.bus import LocalBus
 from ferroscope.adapters.memory.store import MemoryStore
-from ferroscope.config.settings import RegistrySettings
+from ferroscope.config.options import RegistrySettings
 from ferroscope.domain.lease import DEFAULT
 from ferroscope.domain.model import ClockStep, Entry, Inspection, Node, Port
 from ferroscope.domain.states import Event, State

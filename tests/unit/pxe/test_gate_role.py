@@ -12,7 +12,7 @@ import pytest
 from ferroscope import transition
 from ferroscope.adapters.memory.bus import LocalBus
 from ferroscope.adapters.memory.store import MemoryStore
-from ferroscope.config.settings import PxeFilterSettings
+from ferroscope.config.options import PxeFilterSettings
 from ferroscope.domain.gate import GateRecord, decode_record
 from ferroscope.domain.lease import DEFAULT
 from ferroscope.domain.macsets import SetChange

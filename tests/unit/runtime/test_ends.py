@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 import pytest
 
 from ferroscope.archive.couriers import Couriers
-from ferroscope.config.settings import ApiSettings, Settings, WorkerSettings
+from ferroscope.config.options import ApiSettings, Settings, WorkerSettings
 from ferroscope.domain.lanes import Lane
 from ferroscope.domain.lease import DEFAULT
 from ferroscope.periodic.singleton import Singleton

@@ -9,7 +9,7 @@ import pytest
 
 from ferroscope.adapters.memory.bus import LocalBus
 from ferroscope.adapters.memory.store import MemoryStore
-from ferroscope.config.settings import WorkerSettings
+from ferroscope.config.options import WorkerSettings
 from ferroscope.ports.errors import StoreUnavailableError
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.member import Membership

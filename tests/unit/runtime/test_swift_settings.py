@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from ferroscope.adapters.objects.tokens import Access, problem
-from ferroscope.config.settings import Settings, SwiftSettings
+from ferroscope.config.options import Settings, SwiftSettings
 from ferroscope.runtime.life import SetupError
 from ferroscope.runtime.storage import build_shelves
 

@@ -13,7 +13,7 @@ from ferroscope import transition
 from ferroscope.adapters.memory.bus import LocalBus
 from ferroscope.adapters.memory.queue import MemoryQueue
 from ferroscope.adapters.memory.store import MemoryStore
-from ferroscope.config.settings import DriverSettings, InspectorSettings, Settings, WorkerSettings
+from ferroscope.config.options import DriverSettings, InspectorSettings, Settings, WorkerSettings
 from ferroscope.domain.model import GIVEN, Entry, Inspection, Member, Node, Request
 from ferroscope.domain.provision import Provision
 from ferroscope.domain.states import Event, State

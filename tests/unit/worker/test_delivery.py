@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ferroscope.config.settings import Settings, WorkerSettings
+from ferroscope.config.options import Settings, WorkerSettings
 from ferroscope.domain.states import Event, State
 from ferroscope.periodic.timeouts import Timeouts
 from ferroscope.ports.bmc import Power

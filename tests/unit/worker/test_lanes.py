@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from ferroscope import transition
-from ferroscope.config.settings import Settings
+from ferroscope.config.options import Settings
 from ferroscope.domain.lanes import Lane
 from ferroscope.domain.model import Inspection, Node
 from ferroscope.domain.provision import Provision

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ferroscope.config.settings import Settings
+from ferroscope.config.options import Settings
 from ferroscope.domain.rule import Rule
 from ferroscope.domain.states import State
 from ferroscope.ports.bmc import Power

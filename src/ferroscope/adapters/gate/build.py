@@ -10,7 +10,7 @@ from ferroscope.adapters.gate.nftables import NftablesGate
 from ferroscope.adapters.gate.noop import NoopGate
 from ferroscope.adapters.gate.ruleset import GateRules
 from ferroscope.adapters.gate.several import SeveralGates
-from ferroscope.config.settings import PxeFilterSettings
+from ferroscope.config.options import PxeFilterSettings
 from ferroscope.ports.clock import Clock
 from ferroscope.ports.gate import GateBackend
 

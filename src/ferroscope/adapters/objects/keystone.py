@@ -15,7 +15,7 @@ from keystoneauth1.session import Session
 
 from ferroscope.adapters.objects.http import Patience
 from ferroscope.adapters.objects.tokens import Access
-from ferroscope.config.settings import SwiftSettings
+from ferroscope.config.options import SwiftSettings
 from ferroscope.net.bounded_http import BoundedSession
 from ferroscope.net.deadline import Deadline
 from ferroscope.ports.objects import ObjectStoreError

@@ -15,7 +15,7 @@ from typing import Final
 from urllib.parse import quote, urlsplit
 
 from ferroscope.adapters.objects.http import Answer, Http, Patience
-from ferroscope.config.settings import S3Settings
+from ferroscope.config.options import S3Settings
 from ferroscope.ports.objects import ObjectMissingError
 
 _ALGORITHM: Final = "AWS4-HMAC-SHA256"

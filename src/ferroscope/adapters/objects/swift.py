@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from ferroscope.adapters.objects.http import Answer, Http, Patience
 from ferroscope.adapters.objects.tokens import Access
-from ferroscope.config.settings import SwiftSettings
+from ferroscope.config.options import SwiftSettings
 from ferroscope.ports.objects import ObjectMissingError, ObjectStoreError
 
 # What Keystone's users meet, by Swift's answer.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ferroscope.config.settings import SwiftSettings
+from ferroscope.config.options import SwiftSettings
 
 
 class Access(msgspec.Struct, frozen=True):

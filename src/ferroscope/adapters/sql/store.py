@@ -40,7 +40,7 @@ from ferroscope.adapters.sql.staleness import Staleness
 from ferroscope.adapters.sql.statements import Answer, Parameters, Statements
 from ferroscope.adapters.sql.trouble import cannot_answer
 from ferroscope.adapters.sql.turnstile import Turnstile
-from ferroscope.config.settings import DatabaseSettings
+from ferroscope.config.options import DatabaseSettings
 from ferroscope.ports.bus import Bus
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.errors import StoreUnavailableError

@@ -52,7 +52,7 @@ def demo(nodes: int, seed: int, stay: bool) -> None:
     from ferroscope.cli.demo.stage import Stage
     from ferroscope.cli.demo.story import Story
     from ferroscope.cli.output import console
-    from ferroscope.config.settings import LogSettings
+    from ferroscope.config.options import LogSettings
     from ferroscope.observe import log
     from ferroscope.sim.settings import FleetSettings
 

@@ -38,15 +38,16 @@ def render() -> str:
 
 
 def _lines() -> Iterator[str]:
+    from ferroscope.config.load import OPTIONS
     from ferroscope.config.options import SECTIONS
 
-    for section, (options, struct) in SECTIONS.items():
+    for section, struct in SECTIONS.items():
         yield f"\n## [{section}]\n"
         yield _purpose(struct)
         yield "\n| option | type | default | meaning |"
         yield "|---|---|---|---|"
-        for option in options:
-            yield f"| `{option.name}` | {_kind(option)} | {_default(option)} | {_escaped(option.help)} |"
+        for option in OPTIONS[section]:
+            yield f"| `{option.name}` | {_kind(option)} | {_default(option)} | {_escaped(option.help or '')} |"
 
 
 def _purpose(struct: type) -> str:

@@ -33,7 +33,7 @@ def render() -> str:
 
 
 def _hooks() -> Iterator[str]:
-    from ferroscope.config.settings import InspectorSettings
+    from ferroscope.config.options import InspectorSettings
     from ferroscope.hooks.loader import available
 
     defaults = InspectorSettings().default_hooks

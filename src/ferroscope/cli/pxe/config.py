@@ -11,7 +11,7 @@ import click
 from ferroscope.cli.configured import config_option, settings_of
 
 if TYPE_CHECKING:
-    from ferroscope.config.settings import ApiSettings
+    from ferroscope.config.options import ApiSettings
 
 
 @click.command("config")
@@ -31,7 +31,7 @@ def config(files: tuple[str, ...], host: str | None, directory: Path | None, ins
     """
     from ferroscope.boot import dnsmasq, ipxe
     from ferroscope.boot.hosts import own_name
-    from ferroscope.config.settings import is_loopback
+    from ferroscope.config.options import is_loopback
     from ferroscope.domain.kernel_params import CALLBACK_PATH
 
     if directory is not None and install:

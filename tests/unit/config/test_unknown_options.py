@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.config.options import ConfigurationError, load, warnings
+from ferroscope.config.load import ConfigurationError, load, unknown_options
 
 
 def written(place: Path, text: str) -> list[str]:
@@ -16,23 +16,23 @@ def written(place: Path, text: str) -> list[str]:
 
 
 def test_nothing_is_said_of_what_exists(tmp_path: Path) -> None:
-    assert warnings(written(tmp_path, "[worker]\nthreads = 2\n[inspector]\nhooks = memory\n")) == []
+    assert unknown_options(written(tmp_path, "[worker]\nthreads = 2\n[inspector]\nhooks = memory\n")) == []
 
 
 def test_a_misspelt_option_is_named_with_the_closest_one(tmp_path: Path) -> None:
-    (said,) = warnings(written(tmp_path, "[worker]\nreboot_throtle = 2\n"))
+    (said,) = unknown_options(written(tmp_path, "[worker]\nreboot_throtle = 2\n"))
     assert str(said).endswith("[worker] has no option reboot_throtle; did you mean reboot_throttle?")
 
 
 def test_a_misspelt_section_is_named_with_the_closest_one(tmp_path: Path) -> None:
-    (said,) = warnings(written(tmp_path, "[workers]\nthreads = 2\n"))
+    (said,) = unknown_options(written(tmp_path, "[workers]\nthreads = 2\n"))
     assert str(said).endswith("there is no section [workers]; did you mean [worker]?")
 
 
 def test_a_misspelt_variable_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OS_WORKER__THREDS", "2")
     monkeypatch.setenv("OS_AUTH_URL", "http://elsewhere")
-    assert [str(said) for said in warnings(written(tmp_path, ""))] == [
+    assert [str(said) for said in unknown_options(written(tmp_path, ""))] == [
         "OS_WORKER__THREDS: [worker] has no option threds; did you mean threads?"
     ]
 

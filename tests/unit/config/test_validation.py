@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.config.options import ConfigurationError, load
+from ferroscope.config.load import ConfigurationError, load
 
 
 def _refusal(tmp_path: Path, text: str) -> str:

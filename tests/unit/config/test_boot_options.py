@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.config.options import ConfigurationError, load
-from ferroscope.config.settings import BootSettings
+from ferroscope.config.load import ConfigurationError, load
+from ferroscope.config.options import BootSettings
 
 
 def _boot(place: Path, text: str) -> BootSettings:
