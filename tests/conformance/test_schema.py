@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Inspector, inspect, text
 
 from ferroscope.adapters.sql import migrate, schema
 from ferroscope.adapters.sql.dialect import build_engine
-from ferroscope.config.settings import DatabaseSettings
+from ferroscope.config.options import DatabaseSettings
 
 # What SQLAlchemy does not tell of a table: on SQLite whether it gives a number twice, elsewhere how it is stored.
 _STORAGE: Final = {
