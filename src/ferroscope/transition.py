@@ -12,21 +12,27 @@ from typing import Any
 import msgspec
 
 from ferroscope.domain.lanes import bmc_of
-from ferroscope.domain.machine import IllegalEventError, advance
+from ferroscope.domain.machine import IllegalEventError, Refused, advance, check_inspectable, take
 from ferroscope.domain.model import Document, Entry, Inspection, Node, Request, Severity
 from ferroscope.domain.outcome import Fail
-from ferroscope.domain.provision import AT_REST, INSPECTABLE, OF_STATE, Provision
+from ferroscope.domain.provision import AT_REST, Provision
 from ferroscope.domain.reasons import hint
-from ferroscope.domain.states import COMMANDS, MAY_BOOT, RESTING, Event, State, Transition
+from ferroscope.domain.states import (
+    CLEARS_ERROR,
+    COMMANDS,
+    MAY_BOOT,
+    OF_STATE,
+    RESTING,
+    TERMINAL,
+    Event,
+    State,
+    Transition,
+)
 from ferroscope.ports.meter import Moved
 from ferroscope.ports.store import Transaction
 
 # Several of these at once are one: the node ends up where the caller wants it anyway.
 _MERGED = frozenset({Event.ABORT, Event.TIMEOUT, Event.DELETE})
-
-
-class Refused(Exception):  # noqa: N818  # an answer, not a fault
-    """The node's provision state does not permit the verb; the message says what would."""
 
 
 def start(tx: Transaction, node: Node, *, inspection: str, process: str, manage_boot: bool = True) -> Node:
@@ -35,14 +41,9 @@ def start(tx: Transaction, node: Node, *, inspection: str, process: str, manage_
     ``inspection`` is the UUID for a new one. A node that is starting already is returned as it
     is: any number of starts at once are one. Raises ``IllegalEventError`` or ``Refused``.
     """
-    transition = _taken(node, Event.INSPECT)
+    transition = check_inspectable(node)
     if node.state is State.STARTING:
         return node
-    if node.inbox:
-        raise Refused(f"node {node.uuid} waits in the inbox; approve it first: ferroscope node approve {node.uuid}")
-    if node.provision_state not in INSPECTABLE:
-        allowed = ", ".join(sorted(INSPECTABLE))
-        raise Refused(f"a node that is {node.provision_state} cannot be inspected; bring it to one of: {allowed}")
     node = _begin(tx, node, transition, inspection, manage_boot=manage_boot)
     tx.requests.put(request_for(node, Event.INSPECT))
     tx.journal.append([step(node, "requested", "inspection requested", process=process)])
@@ -54,7 +55,7 @@ def enroll(tx: Transaction, node: Node, what: str, *, inspection: str, process: 
 
     The node's provision state stays as it is until the end. Raises ``IllegalEventError``.
     """
-    transition = _taken(node, Event.ENROLL)
+    transition = take(node, Event.ENROLL)
     node = _begin(tx, node, transition, inspection, manage_boot=False)
     tx.journal.append([step(node, "called", what, process=process)])
     return node
@@ -65,7 +66,7 @@ def reapply(tx: Transaction, node: Node, new: Inspection, *, process: str) -> No
 
     Its data is stored by the caller. Raises ``IllegalEventError``, or ``Refused`` while another one is under way.
     """
-    transition = _taken(node, Event.REAPPLY)
+    transition = take(node, Event.REAPPLY)
     if node.state is State.REAPPLYING:
         raise Refused(f"stored data of node {node.uuid} is being processed already; wait for the end of that")
     node = _add(tx, node, transition, new)
@@ -79,7 +80,7 @@ def submit(tx: Transaction, node: Node, event: Event, *, process: str, payload: 
 
     The state itself is changed by the worker that carries it out. Raises ``IllegalEventError``.
     """
-    _taken(node, event)
+    take(node, event)
     if event in _MERGED and any(request.event is event for request in tx.requests.pending(node.uuid)):
         return
     request = request_for(node, event, payload)
@@ -108,11 +109,6 @@ def apply(
         _save_inspection(tx, node.inspection, transition.target, failure, queued)
     _moved_on(tx, node, transition)
     return node
-
-
-def _taken(node: Node, event: Event) -> Transition:
-    """Return the transition that ``event`` causes in the node; raise ``IllegalEventError``."""
-    return advance(node.state, event, verifying=node.provision_state is Provision.VERIFYING)
 
 
 def _begin(tx: Transaction, node: Node, transition: Transition, inspection: str, *, manage_boot: bool) -> Node:
@@ -148,11 +144,11 @@ def _moved(node: Node, transition: Transition, now: float, failure: Fail | None 
     if target in OF_STATE and not unasked:
         changes["provision_state"] = OF_STATE[target]
         changes["target_provision_state"] = None if target is State.FINISHED else str(Provision.MANAGEABLE)
-    if target in (State.FINISHED, State.ERROR):
+    if target in TERMINAL:
         changes["inspection_finished_at"] = now
     if failure is not None:
         changes["last_error"] = explain(failure)
-    elif target in (State.STARTING, State.FINISHED):
+    elif target in CLEARS_ERROR:
         changes["last_error"] = None
     return msgspec.structs.replace(node, **changes)
 
@@ -224,7 +220,7 @@ def _save_inspection(
             changes["clock_since"] = tx.now
     if target is State.PROCESSING:
         changes["clock_since"] = changes["processing_since"] = tx.now
-    if target in (State.FINISHED, State.ERROR):
+    if target in TERMINAL:
         changes["finished_at"] = tx.now
     if queued is not None:
         changes["queued"] = queued

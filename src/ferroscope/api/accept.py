@@ -21,7 +21,7 @@ from ferroscope.api.errors import LOOKUP_FAILED, MissingError, UnavailableError
 from ferroscope.domain import lookup
 from ferroscope.domain.model import Inspection, Node, Request, Severity
 from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import TAKES_CALLBACK, Event, State
+from ferroscope.domain.states import MAY_CALL, TAKES_CALLBACK, Event
 from ferroscope.ports.errors import ConflictError, NotFoundError
 from ferroscope.ports.store import Query, Transaction
 
@@ -150,7 +150,7 @@ def _submit(
     context: ApiContext, tx: Transaction, node: Node, inspection: Inspection, parsed: Parsed, source: str
 ) -> lookup.Refused | None:
     """Queue the ``continue`` of a callback that is not known yet, or say why not."""
-    if node.state is not State.PROCESSING and node.state not in TAKES_CALLBACK:
+    if node.state not in MAY_CALL:
         return refusals.not_waiting(node)
     queued = _continues(tx, node) if inspection.digest is not None else []
     if any(request.payload.get("digest") == parsed.digest for request in queued) or len(queued) >= _CONTRADICTION:

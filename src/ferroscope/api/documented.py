@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from ferroscope.domain.provision import Provision
-from ferroscope.domain.states import State
+from ferroscope.domain.states import INSPECTED
 from ferroscope.ports.bmc import BootDevice, Power
 
 
@@ -31,7 +31,7 @@ Limit = Annotated[int, _says(minimum=1)]
 LimitOrZero = Annotated[int, _says(minimum=0)]
 SortDir = Annotated[str, one_of("asc", "desc")]
 ProvisionState = Annotated[str, one_of(*map(str, Provision))]
-IntrospectionState = Annotated[str, one_of(*(str(state) for state in State if state is not State.NONE))]
+IntrospectionState = Annotated[str, one_of(*map(str, INSPECTED))]
 Verb = Annotated[str, one_of("abort", "inspect", "manage", "provide")]
 PowerState = Annotated[str, one_of(*map(str, Power), REBOOT)]
 Device = Annotated[str, one_of(*map(str, BootDevice))]

@@ -11,11 +11,10 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.domain.machine import IllegalEventError
+from ferroscope.domain.machine import IllegalEventError, Refused
 from ferroscope.domain.states import RESTING, Event
 from ferroscope.ports.errors import ConflictError, NotFoundError, StaleError, StoreUnavailableError
 from ferroscope.ports.objects import ObjectMissingError, ObjectStoreError
-from ferroscope.transition import Refused
 
 INTERNAL_MESSAGE: Final = "Ferroscope failed to answer this; its log says why. Try again, and report it if it stays."
 LOOKUP_FAILED: Final = "Resource could not be found."

@@ -20,10 +20,10 @@ from ferroscope.api.idents import introspected_ident
 from ferroscope.api.links import Link, own
 from ferroscope.api.times import iso
 from ferroscope.domain.model import Node
-from ferroscope.domain.states import State
+from ferroscope.domain.states import INSPECTED, State
 from ferroscope.ports.store import Query, Transaction
 
-_INTROSPECTED: Final = tuple(str(state) for state in State if state is not State.NONE)
+_INTROSPECTED: Final = tuple(map(str, INSPECTED))
 
 
 class StartQuery(msgspec.Struct, frozen=True):

@@ -18,8 +18,9 @@ from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import BadRequestError, NotAcceptableError, StateConflictError
 from ferroscope.api.idents import node_ident
 from ferroscope.api.scalars import shown
+from ferroscope.domain.machine import is_inspectable
 from ferroscope.domain.model import Node
-from ferroscope.domain.provision import INSPECTABLE, RESTING_VERBS, Provision
+from ferroscope.domain.provision import RESTING_VERBS, Provision
 from ferroscope.domain.states import ACTIVE, Event, State
 from ferroscope.ports.store import Transaction
 
@@ -61,7 +62,7 @@ def allowed_verbs(node: Node) -> list[str]:
     if node.inbox:
         return ["abort"] if node.state in ACTIVE else []
     verbs = [verb for verb, moves in RESTING_VERBS.items() if node.provision_state in moves]
-    if node.state is State.STARTING or (node.state not in ACTIVE and node.provision_state in INSPECTABLE):
+    if is_inspectable(node):
         verbs.append("inspect")
     if node.state in ACTIVE:
         verbs.append("abort")

@@ -13,9 +13,8 @@ from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import MissingError
 from ferroscope.api.introspection import introspected
 from ferroscope.archive.reading import Found, newest
-from ferroscope.domain.machine import advance
+from ferroscope.domain.machine import take
 from ferroscope.domain.model import GIVEN, Inspection, Node
-from ferroscope.domain.provision import Provision
 from ferroscope.domain.states import Event, State
 from ferroscope.ports.data import Part
 from ferroscope.ports.errors import StaleError
@@ -60,7 +59,7 @@ def _stored(tx: Transaction, ident: str) -> tuple[Node, Found | None]:
     node = introspected(tx, ident)[0]
     if _is_queued(tx, node):
         return node, None
-    advance(node.state, Event.REAPPLY, verifying=node.provision_state is Provision.VERIFYING)
+    take(node, Event.REAPPLY)
     found = newest(tx, node, stored_data.UNPROCESSED)
     if found is None:
         raise _nothing(node)

@@ -19,7 +19,7 @@ from ferroscope.api.errors import LOOKUP_FAILED, ApiError, MissingError
 from ferroscope.domain import lookup
 from ferroscope.domain.model import Document, Entry, Node, Severity
 from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import ACTIVE, State
+from ferroscope.domain.states import ACTIVE, MACHINE
 from ferroscope.ports.errors import NotFoundError, StoreUnavailableError
 from ferroscope.ports.store import Query, Transaction
 
@@ -131,7 +131,7 @@ def tell(
     said: dict[str, Any] = {"source": source} if source else {}
     entry = Entry(
         node=uuid,
-        inspection=node.inspection if node.state in ACTIVE and node.state is not State.REAPPLYING else None,
+        inspection=node.inspection if node.state in MACHINE else None,
         step=step,
         message=message if not source or source in message else f"{message} (from {source})",
         process=context.process,

@@ -14,14 +14,14 @@ from ferroscope.cli.lookup import find, label, node_argument
 from ferroscope.cli.output import Output, table, with_api
 from ferroscope.cli.selection import Selection, Wanted, resolve, selectors, settle
 from ferroscope.cli.text import many
+from ferroscope.domain.provision import INSPECTABLE
+from ferroscope.domain.states import UNDER_WAY
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from ferroscope.cli.watch import Ended, Watch
 
-_STARTABLE: Final = ("enroll", "manageable", "inspect failed")
-_UNDER_WAY: Final = ("inspecting", "inspect wait")
 _NAMED: Final = 50
 
 
@@ -99,7 +99,7 @@ def inspect(
     waits = watch or wait or join or limit is not None
     if timeout is not None and not waits:
         raise click.UsageError("--timeout needs --watch or --wait")
-    chosen = resolve(api, wanted, states=_UNDER_WAY if join else _STARTABLE, spares=not join, inbox=join)
+    chosen = resolve(api, wanted, states=UNDER_WAY if join else INSPECTABLE, spares=not join, inbox=join)
     settle(out, wanted, chosen, does="follow" if join else "power-cycle and inspect", asks=not join)
     if not join:
         _mention_maintenance(out, chosen)

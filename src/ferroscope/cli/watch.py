@@ -16,15 +16,15 @@ import msgspec
 
 from ferroscope.cli.client import Api, ApiError, Json, node_path
 from ferroscope.cli.exits import Exit
+from ferroscope.domain.states import TERMINAL, UNDER_WAY, State
 
-FINISHED: Final = "finished"
-ERROR: Final = "error"
+FINISHED: Final = str(State.FINISHED)
+ERROR: Final = str(State.ERROR)
 ACCEPTED: Final = "accepted"
 REFUSED: Final = "refused"
 STILL_RUNNING: Final = "still running"
 NOT_STARTED: Final = "not started"
 
-_ACTIVE: Final = ("inspecting", "inspect wait")
 _FEW: Final = 8
 _STARTS_A_STEP: Final = 50
 
@@ -116,7 +116,7 @@ class Watch:
                 continue
             self._targets[target.uuid] = target
             self._began[target.uuid] = self._clock()
-            self.active[target.uuid] = _ACTIVE[0]
+            self.active[target.uuid] = str(UNDER_WAY[0])
 
     def _start(self, target: Target) -> ApiError | None:
         """Start an inspection; return why that was not possible."""
@@ -156,10 +156,10 @@ class Watch:
         """Return the provision states of those that are surely under way."""
         if len(self.active) <= _FEW:
             seen = {uuid: self._state(uuid) for uuid in self.active}
-            return {uuid: state for uuid, state in seen.items() if state in _ACTIVE}
+            return {uuid: state for uuid, state in seen.items() if state in UNDER_WAY}
         return {
             node["uuid"]: state
-            for state in _ACTIVE
+            for state in UNDER_WAY
             for node in self._api.pages("/v1/nodes", "nodes", provision_state=state, fields=("uuid",))
         }
 
@@ -185,7 +185,7 @@ class Watch:
             self._end(target, REFUSED, error="it was never inspected, so there is nothing to join", code=Exit.CONFLICT)
             return
         newest: Json = found[0] if found else {"state": ERROR, "error": "its inspection was deleted"}
-        if newest["state"] not in (FINISHED, ERROR):
+        if newest["state"] not in TERMINAL:
             return
         del self.active[uuid]
         if newest["state"] == FINISHED:

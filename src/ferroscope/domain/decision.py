@@ -14,12 +14,10 @@ from ferroscope.domain.model import Inspection, Node, Request
 from ferroscope.domain.outcome import Drop, Fail
 from ferroscope.domain.provision import Provision
 from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import BEGUN_IN, COMMANDS, Event, State, Transition
+from ferroscope.domain.states import BEGINS, BEGUN_IN, COMMANDS, Event, State, Transition
 
 # They concern the node itself, whichever inspection is its newest by now.
 _OF_THE_NODE: Final = COMMANDS | {Event.DELETE}
-# The api has saved this state together with the request.
-_REQUESTED_IN: Final = {Event.INSPECT: State.STARTING, Event.REAPPLY: State.REAPPLYING}
 
 
 class DeliveryPolicy(msgspec.Struct, frozen=True):
@@ -65,7 +63,8 @@ def decide(node: Node, request: Request, policy: DeliveryPolicy, *, overdue: boo
         return Drop(Reason.STALE_REQUEST, f"{request.event} belongs to an inspection that is over")
     if request.event is Event.TIMEOUT and not overdue:
         return Drop(Reason.STALE_REQUEST, "the inspection is no longer overdue: it has gone on meanwhile")
-    if node.state is not _REQUESTED_IN.get(request.event, node.state):
+    # The api has saved this state together with the request.
+    if node.state is not BEGINS.get(request.event, node.state):
         return Drop(Reason.STALE_REQUEST, f"{request.event} is no longer wanted: the inspection is {node.state}")
     if request.event is Event.CONTINUE and node.state is State.PROCESSING and not request.begun:
         return Fail(Reason.CONFLICTING_CALLBACK, "a second, different callback came while the first was processed")

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from ferroscope.domain.model import Node
+from ferroscope.domain.provision import INSPECTABLE, Provision
 from ferroscope.domain.states import ACTIVE, RESTING, TRANSITIONS, Event, State, Transition
 
 _BY_PAIR: Final = {(row.source, row.event): row for row in TRANSITIONS}
@@ -26,6 +28,40 @@ class IllegalEventError(Exception):
         options = ", ".join(self.allowed) or "nothing"
         where = "the node is being verified" if verifying else f"the inspection is {state}"
         super().__init__(f"{event} is not possible while {where}; allowed: {options}")
+
+
+class Refused(Exception):  # noqa: N818  # an answer, not a fault
+    """The node does not permit what its inspection's state would; the message says what it needs."""
+
+
+def check_inspectable(node: Node) -> Transition:
+    """Return the transition by which an inspection of the machine begins: the one answer to "may it be inspected?".
+
+    A node that is starting already may be asked again. Raises ``IllegalEventError`` or ``Refused``.
+    """
+    transition = take(node, Event.INSPECT)
+    if node.state in ACTIVE:
+        return transition
+    if node.inbox:
+        raise Refused(f"node {node.uuid} waits in the inbox; approve it first: ferroscope node approve {node.uuid}")
+    if node.provision_state not in INSPECTABLE:
+        options = ", ".join(sorted(INSPECTABLE))
+        raise Refused(f"a node that is {node.provision_state} cannot be inspected; bring it to one of: {options}")
+    return transition
+
+
+def is_inspectable(node: Node) -> bool:
+    """Whether ``check_inspectable`` would return."""
+    try:
+        check_inspectable(node)
+    except (IllegalEventError, Refused):
+        return False
+    return True
+
+
+def take(node: Node, event: Event) -> Transition:
+    """Return the transition that ``event`` causes in the node; raise ``IllegalEventError``."""
+    return advance(node.state, event, verifying=node.provision_state is Provision.VERIFYING)
 
 
 def advance(state: State, event: Event, *, verifying: bool = False) -> Transition:

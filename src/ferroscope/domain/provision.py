@@ -1,5 +1,7 @@
 """Provision states of the Bare Metal API: another name for the machine's states, not a second machine.
 
+Which one a state of an inspection is shown as stands in the table of ``states``.
+
 Source: the Bare Metal API reference, and the states that its clients wait for.
 """
 
@@ -7,8 +9,6 @@ from __future__ import annotations
 
 from enum import StrEnum
 from typing import Final
-
-from ferroscope.domain.states import State
 
 
 class Provision(StrEnum):
@@ -22,16 +22,6 @@ class Provision(StrEnum):
     INSPECT_WAIT = "inspect wait"
     INSPECT_FAILED = "inspect failed"
 
-
-OF_STATE: Final[dict[State, Provision]] = {
-    State.STARTING: Provision.INSPECTING,
-    State.WAITING: Provision.INSPECT_WAIT,
-    State.PROCESSING: Provision.INSPECTING,
-    State.REAPPLYING: Provision.INSPECTING,
-    State.ENROLLING: Provision.INSPECTING,
-    State.FINISHED: Provision.MANAGEABLE,
-    State.ERROR: Provision.INSPECT_FAILED,
-}
 
 # From where an inspection may start; everything else must be brought there first.
 INSPECTABLE: Final = frozenset({Provision.ENROLL, Provision.MANAGEABLE, Provision.INSPECT_FAILED})

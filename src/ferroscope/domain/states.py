@@ -1,7 +1,8 @@
 """The one table of inspection states and events; code, docs, metrics and tests all read this.
 
-It must stay the single statement of what may follow what, and of what holds in a state; every set
-of states elsewhere is one of those below. It decides nothing by itself: see ``machine``. Source: the
+It must stay the single statement of what may follow what, and of what holds in a state. Every set of
+states elsewhere is one of those below (a test sees to it): a new state is a member, a line of ``STATES`` and its
+transitions, here, and the code that brings it about. It decides nothing by itself: see ``machine``. Source: the
 transition function of the HA specification for ironic-inspector, extended by ``fail``, ``abort``,
 ``timeout``, ``reapply``, ``enroll``, ``delete`` and the commands.
 """
@@ -12,6 +13,8 @@ from enum import StrEnum
 from typing import Final
 
 import msgspec
+
+from ferroscope.domain.provision import Provision
 
 
 class State(StrEnum):
@@ -46,70 +49,135 @@ class Event(StrEnum):
     SET_BOOT_DEVICE = "set-boot-device"
 
 
-# What holds of a machine while its node is in the state. May boot: it may get an address from our boot
-# servers. Ramdisk: one that we have booted may be running on it.
-STATES: Final = """
-none       |
-enrolling  | may boot
-starting   | may boot, ramdisk
-waiting    | may boot, ramdisk
-processing | may boot, ramdisk
-reapplying |
-finished   |
-error      |
-"""
+class Holds(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds of a node while it is in a state.
 
-# Flags: "*" initial, "+" terminal (on states); "~" automatic, "!" strict (on events).
+    ``provision``: its name in the Bare Metal API; None: as the node rests. ``active``: an inspection is under way;
+    ``terminal``: it has ended. ``machine``: it is the machine that is inspected, not data that was stored, so
+    whoever ends the inspection powers it off. ``may_boot``: it may get an address from our boot servers.
+    ``ramdisk``: one that we have booted may be running on it. ``clears_error``: what went wrong before is over.
+    ``log``: what the log says of an inspection that begins in this state.
+    """
+
+    meaning: str
+    provision: Provision | None = None
+    initial: bool = False
+    active: bool = False
+    terminal: bool = False
+    machine: bool = False
+    may_boot: bool = False
+    ramdisk: bool = False
+    clears_error: bool = False
+    log: str | None = None
+
+
+STATES: Final[dict[State, Holds]] = {
+    State.NONE: Holds(meaning="The node has never been inspected."),
+    State.STARTING: Holds(
+        meaning="The inspection is accepted; the machine is being powered on to boot the ramdisk.",
+        provision=Provision.INSPECTING,
+        initial=True,
+        active=True,
+        machine=True,
+        may_boot=True,
+        ramdisk=True,
+        clears_error=True,
+        log="inspection started",
+    ),
+    State.WAITING: Holds(
+        meaning="The machine boots; the ramdisk's callback is awaited.",
+        provision=Provision.INSPECT_WAIT,
+        active=True,
+        machine=True,
+        may_boot=True,
+        ramdisk=True,
+    ),
+    State.PROCESSING: Holds(
+        meaning="The callback came; hooks work on its data.",
+        provision=Provision.INSPECTING,
+        active=True,
+        machine=True,
+        may_boot=True,
+        ramdisk=True,
+    ),
+    State.REAPPLYING: Holds(
+        meaning="Hooks work on data that was stored before, or given; the machine is not touched.",
+        provision=Provision.INSPECTING,
+        active=True,
+        log="stored data is processed again",
+    ),
+    State.ENROLLING: Holds(
+        meaning="An unknown machine called back and becomes a node.",
+        provision=Provision.INSPECTING,
+        active=True,
+        machine=True,
+        may_boot=True,
+        log="inspection of data that nobody asked for",
+    ),
+    State.FINISHED: Holds(
+        meaning="The inspection succeeded; its results are stored.",
+        provision=Provision.MANAGEABLE,
+        terminal=True,
+        clears_error=True,
+    ),
+    State.ERROR: Holds(
+        meaning="The inspection failed; the reason is on the node and on its timeline.",
+        provision=Provision.INSPECT_FAILED,
+        terminal=True,
+    ),
+}
+
+# Flags of events: "~" automatic, "!" strict.
 TABLE: Final = """
-none        | inspect    | starting
-none        | enroll     | enrolling
-enrolling   | continue ! | processing
-starting *  | inspect    | starting
-starting *  | wait ~     | waiting
-starting *  | continue ! | processing
-waiting     | wait ~     | waiting
-waiting     | continue ! | processing
-processing  | continue ! | error
-processing  | finish ~   | finished
-finished +  | inspect    | starting
-finished +  | reapply !  | reapplying
-finished +  | abort      | error
-finished +  | enroll     | enrolling
-error +     | inspect    | starting
-error +     | reapply !  | reapplying
-error +     | enroll     | enrolling
-reapplying  | reapply !  | reapplying
-reapplying  | finish ~   | finished
-starting *  | timeout    | error
-waiting     | timeout    | error
-processing  | timeout    | error
-starting *  | abort      | error
-waiting     | abort      | error
-processing  | abort      | error
-reapplying  | abort      | error
-enrolling   | abort      | error
-starting *  | fail       | error
-waiting     | fail       | error
-processing  | fail       | error
-reapplying  | fail       | error
-enrolling   | fail       | error
-none        | delete     | none
-enrolling   | delete     | none
-starting *  | delete     | none
-waiting     | delete     | none
-processing  | delete     | none
-reapplying  | delete     | none
-finished +  | delete     | none
-error +     | delete     | none
-none        | verify     | none
-finished +  | verify     | finished
-error +     | verify     | error
-none        | set-power  | none
-finished +  | set-power  | finished
-error +     | set-power  | error
-none        | set-boot-device | none
-finished +  | set-boot-device | finished
-error +     | set-boot-device | error
+none       | inspect         | starting
+none       | enroll          | enrolling
+enrolling  | continue !      | processing
+starting   | inspect         | starting
+starting   | wait ~          | waiting
+starting   | continue !      | processing
+waiting    | wait ~          | waiting
+waiting    | continue !      | processing
+processing | continue !      | error
+processing | finish ~        | finished
+finished   | inspect         | starting
+finished   | reapply !       | reapplying
+finished   | abort           | error
+finished   | enroll          | enrolling
+error      | inspect         | starting
+error      | reapply !       | reapplying
+error      | enroll          | enrolling
+reapplying | reapply !       | reapplying
+reapplying | finish ~        | finished
+starting   | timeout         | error
+waiting    | timeout         | error
+processing | timeout         | error
+starting   | abort           | error
+waiting    | abort           | error
+processing | abort           | error
+reapplying | abort           | error
+enrolling  | abort           | error
+starting   | fail            | error
+waiting    | fail            | error
+processing | fail            | error
+reapplying | fail            | error
+enrolling  | fail            | error
+none       | delete          | none
+enrolling  | delete          | none
+starting   | delete          | none
+waiting    | delete          | none
+processing | delete          | none
+reapplying | delete          | none
+finished   | delete          | none
+error      | delete          | none
+none       | verify          | none
+finished   | verify          | finished
+error      | verify          | error
+none       | set-power       | none
+finished   | set-power       | finished
+error      | set-power       | error
+none       | set-boot-device | none
+finished   | set-boot-device | finished
+error      | set-boot-device | error
 """
 
 
@@ -143,30 +211,38 @@ def _parse(table: str) -> tuple[Transition, ...]:
     return tuple(rows)
 
 
-def _flagged(table: str, flag: str) -> frozenset[State]:
-    sources = (line.split("|")[0].split() for line in table.strip().splitlines())
-    return frozenset(State(cell[0]) for cell in sources if flag in cell)
+def _where(flag: str) -> frozenset[State]:
+    return frozenset(state for state, holds in STATES.items() if getattr(holds, flag))
 
 
-def _where(holds: str) -> frozenset[State]:
-    rows = (line.split("|") for line in STATES.strip().splitlines())
-    return frozenset(State(state.strip()) for state, flags in rows if holds in flags)
-
-
-def _sources(event: Event, target: State) -> frozenset[State]:
-    return frozenset(row.source for row in TRANSITIONS if row.event is event and row.target is target)
+def _sources(event: Event, target: State | None = None) -> frozenset[State]:
+    rows = (row for row in TRANSITIONS if row.event is event)
+    return frozenset(row.source for row in rows if target in (None, row.target))
 
 
 TRANSITIONS: Final = _parse(TABLE)
-INITIAL: Final = _flagged(TABLE, "*")
-TERMINAL: Final = _flagged(TABLE, "+")
-RESTING: Final = TERMINAL | {State.NONE}
-ACTIVE: Final = frozenset(State) - RESTING
-MAY_BOOT: Final = _where("may boot")
+INITIAL: Final = _where("initial")
+ACTIVE: Final = _where("active")
+TERMINAL: Final = _where("terminal")
+RESTING: Final = frozenset(State) - ACTIVE
+MACHINE: Final = _where("machine")
+MAY_BOOT: Final = _where("may_boot")
 RAMDISK: Final = _where("ramdisk")
+CLEARS_ERROR: Final = _where("clears_error")
+# In the order of their declaration; the Introspection API knows no node that was never inspected.
+INSPECTED: Final = tuple(state for state in State if state is not State.NONE)
+OF_STATE: Final = {state: holds.provision for state, holds in STATES.items() if holds.provision is not None}
+# The provision states in which an inspection is under way, that of its beginning first.
+UNDER_WAY: Final = tuple(dict.fromkeys(provision for state, provision in OF_STATE.items() if state in ACTIVE))
+# A callback may come: the first one, or one more, which contradicts the first.
+MAY_CALL: Final = _sources(Event.CONTINUE)
 TAKES_CALLBACK: Final = _sources(Event.CONTINUE, State.PROCESSING)
 AWAITED: Final = RAMDISK & TAKES_CALLBACK  # we have booted, or are booting, the machine that shall call
 TIMES_OUT: Final = _sources(Event.TIMEOUT, State.ERROR)
+# A worker is at it, or a request waits for a worker; while ``waiting`` it is the machine that is waited for.
+WORKED_ON: Final = TIMES_OUT - {State.WAITING}
+# The state in which an inspection begins that is asked for by this event.
+BEGINS: Final = {row.event: row.target for row in TRANSITIONS if row.source in RESTING and row.target in ACTIVE}
 # In which state a strict event has begun.
 BEGUN_IN: Final = {row.event: row.target for row in TRANSITIONS if row.strict and row.target not in TERMINAL}
 # They concern the machine, not its inspection, and leave the state alone.

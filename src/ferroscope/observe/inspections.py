@@ -12,16 +12,12 @@ import structlog
 
 from ferroscope.domain.model import Inspection
 from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import State
+from ferroscope.domain.states import STATES, State
 from ferroscope.ports.meter import Moved
 
 _log = structlog.get_logger(__name__)
 
-_BEGUN: Final = {
-    State.STARTING: "inspection started",
-    State.ENROLLING: "inspection of data that nobody asked for",
-    State.REAPPLYING: "stored data is processed again",
-}
+_BEGUN: Final = {state: holds.log for state, holds in STATES.items() if holds.log is not None}
 _ENDED_BY: Final[dict[str, str]] = {Reason.ABORTED: "inspection aborted", Reason.TIMEOUT: "inspection timed out"}
 
 

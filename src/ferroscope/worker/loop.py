@@ -22,7 +22,7 @@ from ferroscope.domain.lanes import Lane, lane_of
 from ferroscope.domain.model import Claim, Node, Request, Severity
 from ferroscope.domain.outcome import Drop, Fail, Outcome, Retry
 from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import ACTIVE, Event, State, Transition
+from ferroscope.domain.states import MACHINE, Event, State, Transition
 from ferroscope.ports.bmc import Bmc
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.errors import (
@@ -242,7 +242,7 @@ class Worker:
 
         Not by who computes (see ``onward.what_follows``), and not where stored data was processed.
         """
-        mine = context.before.state in ACTIVE and context.before.state is not State.REAPPLYING
+        mine = context.before.state in MACHINE
         if isinstance(decision, Fail) and mine and lane_of(context.request.event) is Lane.BMC:
             try:
                 power_off_quietly(context)

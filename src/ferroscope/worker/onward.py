@@ -15,7 +15,7 @@ from ferroscope import transition
 from ferroscope.domain.decision import is_overdue
 from ferroscope.domain.model import Claim, Inspection, Node, Request
 from ferroscope.domain.outcome import Fail, Next, Outcome
-from ferroscope.domain.states import Event, State
+from ferroscope.domain.states import WORKED_ON, Event, State
 from ferroscope.ports.store import Transaction
 from ferroscope.worker.bmc_calls import Watch
 from ferroscope.worker.context import TaskContext
@@ -106,7 +106,7 @@ def still_overdue(tx: Transaction, locked: Locked, timeout: float) -> bool:
         return True
     if is_overdue(inspection, tx.now, timeout):
         return True
-    if locked.node.state not in (State.STARTING, State.PROCESSING):
+    if locked.node.state not in WORKED_ON:
         return False
     # Whoever was at it has left it to this request: nobody else would end it.
     others = tx.requests.pending(locked.node.uuid)

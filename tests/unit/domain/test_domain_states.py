@@ -8,20 +8,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.domain.machine import IllegalEventError, advance, allowed
+from ferroscope.domain.machine import IllegalEventError, Refused, advance, allowed, check_inspectable, is_inspectable
+from ferroscope.domain.model import Node
+from ferroscope.domain.provision import Provision
 from ferroscope.domain.states import (
     ACTIVE,
     AWAITED,
+    BEGINS,
     BEGUN_IN,
+    CLEARS_ERROR,
     COMMANDS,
     INITIAL,
+    INSPECTED,
+    MACHINE,
     MAY_BOOT,
+    MAY_CALL,
     RAMDISK,
     RESTING,
     TAKES_CALLBACK,
     TERMINAL,
     TIMES_OUT,
     TRANSITIONS,
+    WORKED_ON,
     Event,
     State,
     Transition,
@@ -101,6 +109,12 @@ def test_every_set_of_states_follows_from_the_tables() -> None:
     assert {State.STARTING, State.WAITING, State.PROCESSING} == RAMDISK == TIMES_OUT
     assert {State.STARTING, State.WAITING, State.ENROLLING} == TAKES_CALLBACK
     assert {State.STARTING, State.WAITING} == AWAITED
+    assert {State.STARTING, State.WAITING, State.PROCESSING, State.ENROLLING} == MACHINE == MAY_CALL
+    assert {State.STARTING, State.PROCESSING} == WORKED_ON
+    assert {State.STARTING, State.FINISHED} == CLEARS_ERROR
+    assert set(INSPECTED) == set(State) - {State.NONE}
+    begins = {"inspect": "starting", "enroll": "enrolling", "reapply": "reapplying"}
+    assert begins == BEGINS
     assert {Event.CONTINUE: State.PROCESSING, Event.REAPPLY: State.REAPPLYING} == BEGUN_IN
     assert {Event.VERIFY, Event.SET_POWER, Event.SET_BOOT_DEVICE} == COMMANDS
 
@@ -184,3 +198,18 @@ def test_an_inspection_that_has_begun_is_never_as_if_it_had_not(events: list[Eve
         except IllegalEventError:
             continue
         assert state is not State.NONE
+
+
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("provision_state", Provision)
+@pytest.mark.parametrize("inbox", [False, True])
+def test_whether_a_node_may_be_inspected_has_one_answer(state: State, provision_state: Provision, inbox: bool) -> None:
+    node = Node(uuid="u", driver="sim", state=state, provision_state=provision_state, inbox=inbox)
+    rests = state in RESTING and provision_state in ("enroll", "manageable", "inspect failed") and not inbox
+    may = rests or state is State.STARTING
+    assert is_inspectable(node) is may
+    if may:
+        assert check_inspectable(node).target is State.STARTING
+    else:
+        with pytest.raises((IllegalEventError, Refused)):
+            check_inspectable(node)

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferroscope.domain import booleans, macs
-from ferroscope.domain.provision import INSPECTABLE, OF_STATE, RESTING_VERBS, Provision
+from ferroscope.domain.provision import INSPECTABLE, RESTING_VERBS, Provision
 from ferroscope.domain.reasons import HINTS, Reason, hint
-from ferroscope.domain.states import ACTIVE, TRANSITIONS, State
+from ferroscope.domain.states import ACTIVE, OF_STATE, TERMINAL, TRANSITIONS, UNDER_WAY, State
 
 OCTETS = st.lists(st.integers(0, 255), min_size=6, max_size=6)
 STORED = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}\Z")
@@ -85,6 +85,7 @@ def test_every_state_but_none_has_a_provision_state() -> None:
 
 def test_an_active_inspection_is_seen_as_one_and_a_resting_node_is_not() -> None:
     busy = {Provision.INSPECTING, Provision.INSPECT_WAIT}
+    assert UNDER_WAY == ("inspecting", "inspect wait")
     assert {state for state, provision in OF_STATE.items() if provision in busy} == ACTIVE
     assert not busy & INSPECTABLE
     for moves in RESTING_VERBS.values():
@@ -98,7 +99,7 @@ def test_a_node_can_be_brought_from_every_resting_state_to_one_that_can_be_inspe
 
 
 def test_an_inspection_ends_where_the_next_one_can_begin() -> None:
-    ends = {OF_STATE[row.target] for row in TRANSITIONS if row.target in (State.FINISHED, State.ERROR)}
+    ends = {OF_STATE[row.target] for row in TRANSITIONS if row.target in TERMINAL}
     assert ends <= INSPECTABLE
 
 

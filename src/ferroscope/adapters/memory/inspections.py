@@ -12,7 +12,7 @@ from ferroscope.adapters.memory.pages import ordering, page
 from ferroscope.adapters.memory.rows import Rows
 from ferroscope.adapters.memory.tables import copy
 from ferroscope.domain.model import Inspection
-from ferroscope.domain.states import State
+from ferroscope.domain.states import TERMINAL, State
 from ferroscope.ports.data import Held, Part
 from ferroscope.ports.errors import ConflictError, NotFoundError
 from ferroscope.ports.store import Query
@@ -124,7 +124,7 @@ class MemoryInspectionData:
         found = []
         for key in later:
             inspection = self._rows.inspections.get(key[0])
-            if inspection is not None and inspection.state in (State.FINISHED, State.ERROR):
+            if inspection is not None and inspection.state in TERMINAL:
                 found.append(self._held(key, inspection.node))
             if len(found) == limit:
                 break

@@ -12,7 +12,7 @@ from sqlalchemy import LargeBinary, Select, and_, bindparam, delete, or_, select
 from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.dialect import largest_value, upsert
 from ferroscope.adapters.sql.query import one_of, several
-from ferroscope.domain.states import State
+from ferroscope.domain.states import TERMINAL
 from ferroscope.ports.data import Held, Part
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _HELD = select(_d.inspection, _d.part, _d.node, _d.created_at).order_by(_d.inspe
 _HELD_OF_ENDED = (
     _HELD.join(schema.inspections, _i.uuid == _d.inspection)
     .where(
-        or_(_i.state == State.FINISHED.value, _i.state == State.ERROR.value),
+        or_(*(_i.state == state.value for state in sorted(TERMINAL))),
         or_(
             _d.inspection > bindparam("inspection"),
             and_(_d.inspection == bindparam("inspection"), _d.part > bindparam("part")),

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ferroscope.domain.provision import INSPECTABLE, OF_STATE, RESTING_VERBS
+from ferroscope.domain.provision import INSPECTABLE, RESTING_VERBS
 from ferroscope.domain.states import (
     ACTIVE,
     COMMANDS,
     INITIAL,
     MAY_BOOT,
+    OF_STATE,
+    STATES,
     TAKES_CALLBACK,
     TERMINAL,
     TIMES_OUT,
@@ -19,17 +21,6 @@ from ferroscope.domain.states import (
     State,
     Transition,
 )
-
-_STATES: Final = {
-    State.NONE: "The node has never been inspected.",
-    State.STARTING: "The inspection is accepted; the machine is being powered on to boot the ramdisk.",
-    State.WAITING: "The machine boots; the ramdisk's callback is awaited.",
-    State.PROCESSING: "The callback came; hooks work on its data.",
-    State.REAPPLYING: "Hooks work on data that was stored before, or given; the machine is not touched.",
-    State.ENROLLING: "An unknown machine called back and becomes a node.",
-    State.FINISHED: "The inspection succeeded; its results are stored.",
-    State.ERROR: "The inspection failed; the reason is on the node and on its timeline.",
-}
 
 _INTRODUCTION: Final = """\
 # States of an inspection
@@ -113,7 +104,7 @@ def _states() -> Iterator[str]:
     yield from _table_head("state", "kind", "meaning")
     for state in State:
         kinds = [name for name, states in _KINDS.items() if state in states]
-        yield _row(f"`{state}`", ", ".join(kinds), _STATES[state])
+        yield _row(f"`{state}`", ", ".join(kinds), STATES[state].meaning)
 
 
 def _transitions() -> Iterator[str]:

@@ -11,6 +11,7 @@ from ferroscope.cli.listing import Listing
 from ferroscope.cli.output import console
 from ferroscope.cli.text import clean, with_reason
 from ferroscope.cli.times import parse
+from ferroscope.domain.states import TERMINAL
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,7 +60,7 @@ def watch(api: Api, uuid: str) -> None:
                 soft_wrap=True,
             )
         told = len(newest["entries"])
-        if newest["state"] in ("finished", "error"):
+        if newest["state"] in TERMINAL:
             screen.print(newest["hint"] or f"the inspection is {newest['state']}")
             return
         time.sleep(_LOOK_EVERY)

@@ -6,7 +6,7 @@ The service answers at once and does it later; ``--wait`` waits for the end.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Final
 
 import click
@@ -18,11 +18,11 @@ from ferroscope.cli.lookup import label
 from ferroscope.cli.node.bulk import each
 from ferroscope.cli.output import Output, table, with_api
 from ferroscope.cli.selection import Selection, Wanted, resolve, selectors, settle
-from ferroscope.domain.provision import RESTING_VERBS
+from ferroscope.domain.provision import RESTING_VERBS, Provision
+from ferroscope.domain.states import UNDER_WAY
 
 _POLL: Final = 0.25
 _TARGETS: Final = {"on": "power on", "off": "power off", "reboot": "rebooting"}
-_ACTIVE: Final = ("inspecting", "inspect wait")
 _STATES: Final = ("uuid", "name", "provision_state", "power_state", "target_power_state", "last_error")
 
 wait_option = click.option("--wait", is_flag=True, help="Wait until it is so.")
@@ -50,11 +50,11 @@ def manage(api: Api, out: Output, *, wanted: Wanted, wait: bool, timeout: float)
     patience = Patience(api, timeout)
 
     def managed(node: Json) -> None:
-        now = patience.until(node, lambda now: now["provision_state"] != "verifying")
-        if now["provision_state"] != "manageable":
+        now = patience.until(node, lambda now: now["provision_state"] != Provision.VERIFYING)
+        if now["provision_state"] != Provision.MANAGEABLE:
             raise Failure(now["last_error"] or f"{label(node)} is {now['provision_state']}")
 
-    chosen = _chosen(api, out, wanted, "manage", frozenset(map(str, RESTING_VERBS["manage"])))
+    chosen = _chosen(api, out, wanted, "manage", RESTING_VERBS["manage"])
     _ask(api, out, chosen, "manage", done="manageable", wait=managed if wait else None)
 
 
@@ -63,7 +63,7 @@ def manage(api: Api, out: Output, *, wanted: Wanted, wait: bool, timeout: float)
 @with_api
 def provide(api: Api, out: Output, *, wanted: Wanted) -> None:
     """Hand manageable nodes over for use: they become 'available'."""
-    chosen = _chosen(api, out, wanted, "provide", frozenset(map(str, RESTING_VERBS["provide"])))
+    chosen = _chosen(api, out, wanted, "provide", RESTING_VERBS["provide"])
     each(out, chosen, lambda node: provision(api, node, "provide"), done="available")
 
 
@@ -77,9 +77,9 @@ def abort(api: Api, out: Output, *, wanted: Wanted, wait: bool, timeout: float) 
     patience = Patience(api, timeout)
 
     def ended(node: Json) -> None:
-        patience.until(node, lambda now: now["provision_state"] not in _ACTIVE)
+        patience.until(node, lambda now: now["provision_state"] not in UNDER_WAY)
 
-    chosen = resolve(api, wanted, states=_ACTIVE, inbox=True)
+    chosen = resolve(api, wanted, states=UNDER_WAY, inbox=True)
     settle(out, wanted, chosen, does="abort the inspection of", asks=True)
     _ask(api, out, chosen, "abort", done="aborted", wait=ended if wait else None)
 
@@ -129,7 +129,7 @@ def _show_power(api: Api, out: Output, wanted: Wanted) -> None:
     out.show(shown, lambda screen: screen.print(table(("NODE", "POWER", "TARGET", "ERROR"), rows)))
 
 
-def _chosen(api: Api, out: Output, wanted: Wanted, verb: str, states: frozenset[str]) -> Selection:
+def _chosen(api: Api, out: Output, wanted: Wanted, verb: str, states: Container[str]) -> Selection:
     chosen = resolve(api, wanted, states=states)
     settle(out, wanted, chosen, does=verb, asks=False)
     return chosen

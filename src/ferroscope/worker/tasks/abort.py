@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ferroscope.domain.outcome import Fail, Outcome
 from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import ACTIVE, State
+from ferroscope.domain.states import MACHINE
 from ferroscope.worker.context import TaskContext
 from ferroscope.worker.power import power_off_quietly
 
@@ -26,5 +26,5 @@ def fail(context: TaskContext) -> Outcome:
 
 
 def _power_off(context: TaskContext) -> None:
-    if context.before.state in ACTIVE and context.before.state is not State.REAPPLYING:
+    if context.before.state in MACHINE:
         power_off_quietly(context)
