@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import contextlib
 import http.client
 import os
@@ -20,11 +19,9 @@ from ferroscope.config.options import ApiSettings, Settings
 from ferroscope.runtime.http import HttpServer, bind
 from tests.cluster.balancer import SHIPPED, Balancer, program
 from tests.support.processes import free_port, spawn, until
+from tests.support.units import DAEMONS, TEMPLATES, UNITS, parsed
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
-TEMPLATES = [unit for unit in UNITS if unit.stem.endswith("@")]
-DAEMONS = [unit for unit in UNITS if unit.stem != "ferroscope-pxe-closed" and unit not in TEMPLATES]
 
 
 def test_haproxy_takes_the_shipped_configuration() -> None:
@@ -126,10 +123,7 @@ def test_a_watchdog_is_not_killed_with_the_gate_that_it_watches() -> None:
 
 @pytest.mark.parametrize("unit", DAEMONS, ids=lambda unit: unit.stem)
 def test_a_unit_restarts_what_ended_and_waits_for_a_graceful_end(unit: Path) -> None:
-    parser = configparser.ConfigParser(interpolation=None, strict=False)
-    parser.optionxform = str  # type: ignore[assignment,method-assign]
-    parser.read(unit)
-    service = parser["Service"]
+    service = parsed(unit)["Service"]
     role = unit.stem.removeprefix("ferroscope-")
     assert service["ExecStart"] == f"/opt/ferroscope/bin/ferroscope {role}"
     assert (service["Type"], service["Restart"], service["NoNewPrivileges"]) == ("notify", "always", "yes")

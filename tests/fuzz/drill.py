@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 import urllib3
 
-from bench.service import Service, service
+from bench.service import ROLES, Service, executable, service
 from bench.usage import memory
 from ferroscope.hooks.loader import available
 from ferroscope.sim.inventory import pxe_mac
@@ -26,6 +26,7 @@ from tests.fuzz.flatness import Sample
 from tests.fuzz.mutate import Mutator
 from tests.fuzz.wire import NO_ANSWER, Wire
 from tests.support.processes import until
+from tests.support.units import environment
 
 _REST_SECONDS: Final = 90.0
 _ENDED: Final = frozenset({"manageable", "inspect failed", "available"})
@@ -65,7 +66,8 @@ class Outcome(msgspec.Struct, kw_only=True):
 
 def drill(plan: Plan, directory: Path, database_url: str) -> Outcome:
     """Run it, and return what was seen."""
-    with service(directory, database_url, extra=_settings()) as running:
+    commands = {role: ["env", *_environment(role), executable()] for role in ROLES}
+    with service(directory, database_url, commands=commands, extra=_settings()) as running:
         http = urllib3.PoolManager(headers={"X-OpenStack-Ironic-API-Version": "1.95"}, retries=False)
         herd = Herd(http, running.url, plan.nodes)
         mutator = Mutator(plan.seed, herd.machines)
@@ -82,6 +84,11 @@ def drill(plan: Plan, directory: Path, database_url: str) -> Outcome:
         http.clear()
     outcome.faults += [line for role in running.roles.values() for line in role.faults()][:20]
     return outcome
+
+
+def _environment(role: str) -> list[str]:
+    """Return the variables of the role's unit: without them glibc keeps what was freed, and memory is not flat."""
+    return [f"{name}={value}" for name, value in environment(role).items()]
 
 
 def _settings() -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, NoReturn
 
 import click
 import msgspec
@@ -66,16 +67,22 @@ def run_pxe_filter(files: tuple[str, ...], database: str | None) -> None:
 
     Needs the right to change the host's firewall (CAP_NET_ADMIN).
     """
-    from ferroscope.runtime.handover import become
+    from ferroscope.runtime.pxe_filter import run
 
-    become("ferroscope.runtime.slim", settings_of(files, database))
+    _exit_with(run, settings_of(files, database))
 
 
 def _run(settings: Settings, roles: tuple[Any, ...], *, upgrade: bool = False, processes: int = 0) -> None:
-    from ferroscope.runtime.life import StartError
     from ferroscope.runtime.process import run
 
+    _exit_with(run, settings, roles, upgrade=upgrade, processes=processes)
+
+
+def _exit_with(run: Callable[..., int], *args: Any, **options: Any) -> NoReturn:
+    """Run it, and leave with its exit code; where it cannot begin, with a message."""
+    from ferroscope.runtime.life import StartError
+
     try:
-        sys.exit(run(settings, roles, upgrade=upgrade, processes=processes))
+        sys.exit(run(*args, **options))
     except StartError as exc:
         raise click.ClickException(str(exc)) from exc

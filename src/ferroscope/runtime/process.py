@@ -24,7 +24,7 @@ from ferroscope.ports.bus import Channel
 from ferroscope.ports.clock import Clock
 from ferroscope.ports.errors import StoreUnavailableError
 from ferroscope.ports.meter import Meter
-from ferroscope.runtime import allocator, database_file, signals, wiring
+from ferroscope.runtime import database_file, signals, wiring
 from ferroscope.runtime.backend import Backend, ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.http import BACKLOG, HttpServer, announce, listeners
@@ -246,7 +246,6 @@ def run(settings: Settings, roles: tuple[Role, ...], *, upgrade: bool = False, p
 
 
 def _play(settings: Settings, roles: tuple[Role, ...], **options: Any) -> int:
-    allocator.restrain()
     process = Process(settings, roles, **options)
     log.configure(settings.log, process=process.name)
     return process.run()

@@ -1,7 +1,6 @@
 """The process beside a host's DHCP and TFTP service: closed from its first moment to after its last.
 
-Apart from ``runtime.process``, because it shares nothing with the other roles but the database,
-and because it has to be small: the command line hands over to it, by way of ``slim``.
+Apart from ``runtime.process``, because it shares nothing with the other roles but the database.
 """
 
 from __future__ import annotations

@@ -1,19 +1,22 @@
-"""What a process holds after large blocks have come and gone on many threads, as request bodies do."""
+"""What a process holds after large blocks have come and gone on many threads, as in a process of its unit."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Final
+
+import pytest
+
+from tests.support.units import DAEMONS, environment
 
 # Each thread frees what is large and keeps something small from the same time.
 _CHURN: Final = """
 import os, random, threading
 from bench.usage import memory
-from ferroscope.runtime.allocator import restrain
 
-print(restrain())
 kept = []
 
 def work(seed):
@@ -34,24 +37,19 @@ print(memory(os.getpid()).rss - before)
 """
 
 
-def _churn(**variables: str) -> tuple[str, float]:
-    """Return whether the limits were set, and by how many MiB the process has grown."""
+def _growth(variables: dict[str, str]) -> float:
+    """Return by how many MiB a process with these variables has grown."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("MALLOC_", "GLIBC_"))}
     done = subprocess.run(
         [sys.executable, "-c", _CHURN], env=plain | variables, capture_output=True, text=True, check=True
     )
-    said, grown = done.stdout.split()
-    return said, float(grown)
+    return float(done.stdout)
 
 
-def test_what_was_large_goes_back_to_the_kernel() -> None:
-    said, grown = _churn()
-    assert said == "True"
-    assert grown < 10.0
+@pytest.mark.parametrize("unit", DAEMONS, ids=lambda unit: unit.stem)
+def test_with_the_variables_of_its_unit_what_was_large_goes_back_to_the_kernel(unit: Path) -> None:
+    assert _growth(environment(unit.stem.removeprefix("ferroscope-"))) < 10.0
 
 
-def test_whoever_starts_the_process_may_say_otherwise() -> None:
-    said, grown = _churn(MALLOC_ARENA_MAX="64")
-    assert said == "False"
-    assert grown > 30.0, "glibc does it by itself now: the limits are not needed any more"
-    assert _churn(GLIBC_TUNABLES="glibc.malloc.arena_max=64")[0] == "False"
+def test_without_them_it_does_not() -> None:
+    assert _growth({}) > 30.0, "glibc does it by itself now: the variables are not needed any more"
