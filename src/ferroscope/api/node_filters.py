@@ -7,102 +7,108 @@ with 406.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from ferroscope.api import scalars
 from ferroscope.api.documented import Limit, ProvisionState, SortDir, Uuid
 from ferroscope.api.errors import BadRequestError, NotAcceptableError
-from ferroscope.api.node_fields import NodeField, NodeSortKey
+from ferroscope.api.node_fields import FieldName, NodeSortKey
 from ferroscope.domain.model import Node
+from ferroscope.domain.node import NODE_FIELDS, Form, NodeField
 from ferroscope.domain.provision import Provision
 
+# Parameters that are no field of a node, or no plain comparison with one: type, and microversion where not any.
+_OTHERS: Final[dict[str, tuple[Any, int]]] = {
+    "associated": (bool, 1),
+    "conductor": (str, 49),
+    "description_contains": (str, 51),
+    "detail": (bool, 1),
+    "fault": (str, 42),
+    "fields": (list[FieldName], 1),
+    "include_children": (bool, 83),
+    "limit": (Limit, 1),
+    "marker": (Uuid, 1),
+    "orphaned": (bool, 84),
+    "project": (str, 1),
+    "shard": (list[str], 82),
+    "sharded": (bool, 82),
+}
+_FILTERS: Final = {field.name: field for field in NODE_FIELDS if field.filters is not None}
 
-class NodeListQuery(msgspec.Struct, frozen=True):
+
+def _kind(field: NodeField) -> Any:
+    """Return the type of the parameter that narrows a list by this field."""
+    if field.plain is Provision:
+        return ProvisionState
+    return Uuid if field.form is Form.UUID else field.plain
+
+
+_PARAMETERS: Final = sorted(
+    [(name, kind, since) for name, (kind, since) in _OTHERS.items()]
+    + [(name, _kind(field), field.filters or 1) for name, field in _FILTERS.items()],
+    key=lambda one: one[0],
+)
+
+if TYPE_CHECKING:
+
+    class _Parameters(msgspec.Struct, frozen=True):
+        """What is made below; type checkers cannot follow."""
+
+        def __getattr__(self, name: str) -> Any: ...
+
+else:
+    _Parameters = msgspec.defstruct(
+        "_Parameters",
+        [
+            *((name, kind | None, None) for name, kind, _ in _PARAMETERS),
+            ("sort_dir", SortDir, "asc"),
+            ("sort_key", NodeSortKey, "id"),
+        ],
+        frozen=True,
+    )
+
+
+class NodeListQuery(_Parameters, frozen=True):
     """Query of GET /v1/nodes."""
 
-    associated: bool | None = None
-    auto_discovered: bool | None = None
-    conductor: str | None = None
-    conductor_group: str | None = None
-    description_contains: str | None = None
-    detail: bool | None = None
-    driver: str | None = None
-    fault: str | None = None
-    fields: list[NodeField] | None = None
-    inbox: bool | None = None
-    include_children: bool | None = None
-    instance_uuid: Uuid | None = None
-    lessee: str | None = None
-    limit: Limit | None = None
-    maintenance: bool | None = None
-    marker: Uuid | None = None
-    orphaned: bool | None = None
-    owner: str | None = None
-    parent_node: str | None = None
-    project: str | None = None
-    provision_state: ProvisionState | None = None
-    resource_class: str | None = None
-    retired: bool | None = None
-    shard: list[str] | None = None
-    sharded: bool | None = None
-    sort_dir: SortDir = "asc"
-    sort_key: NodeSortKey = "id"
-
-
-_SINCE: Final = {
-    "auto_discovered": 84,
-    "conductor": 49,
-    "conductor_group": 46,
-    "description_contains": 51,
-    "driver": 16,
-    "fault": 42,
-    "inbox": 84,
-    "include_children": 83,
-    "lessee": 65,
-    "orphaned": 84,
-    "owner": 50,
-    "parent_node": 83,
-    "provision_state": 9,
-    "resource_class": 21,
-    "retired": 61,
-    "shard": 82,
-    "sharded": 82,
-}
 
 Keep = Callable[[Node], bool]
 
 
 def check_versions(query: NodeListQuery, minor: int) -> None:
     """Refuse parameters that the call's microversion does not know."""
-    for name, since in _SINCE.items():
+    for name, _, since in _PARAMETERS:
         if minor < since and getattr(query, name) is not None:
             raise NotAcceptableError(f"The parameter {name} needs API version 1.{since}.")
 
 
 def stored(query: NodeListQuery) -> dict[str, Any]:
     """Return the filters that the store applies."""
-    filters: dict[str, Any] = {
-        name: value
-        for name in ("auto_discovered", "driver", "inbox", "maintenance", "owner", "resource_class")
-        if (value := getattr(query, name)) is not None
+    return {
+        name: _as_stored(field, value)
+        for name, field in _FILTERS.items()
+        if field.stored and (value := getattr(query, name)) is not None
     }
-    if query.conductor_group is not None:
-        filters["conductor_group"] = query.conductor_group.lower()
-    if query.instance_uuid is not None:
-        filters["instance_uuid"] = scalars.uuid("instance_uuid", query.instance_uuid)
-    if query.provision_state is not None:
-        filters["provision_state"] = _provision_state(query.provision_state)
-    return filters
+
+
+def _as_stored(field: NodeField, value: Any) -> Any:
+    if field.plain is Provision:
+        return _provision_state(value)
+    if field.form is Form.GROUP:
+        return value.lower()
+    return scalars.uuid(field.name, value) if field.form is Form.UUID else value
 
 
 def kept(query: NodeListQuery) -> Keep:
     """Return the test for everything else; nodes with a parent are shown on request only."""
-    tests: list[Keep] = []
-    if query.parent_node is not None:
-        tests.append(_equals("parent_node", query.parent_node))
-    elif not query.include_children:
+    tests: list[Keep] = [
+        _equals(name, value)
+        for name, field in _FILTERS.items()
+        if not field.stored and (value := getattr(query, name)) is not None
+    ]
+    if query.parent_node is None and not query.include_children:
         tests.append(lambda node: not node.attributes.get("parent_node"))
     if query.associated is not None:
         tests.append(lambda node: (node.instance_uuid is not None) == query.associated)
@@ -113,12 +119,8 @@ def kept(query: NodeListQuery) -> Keep:
         tests.append(lambda node: wanted in str(node.attributes.get("description") or "").lower())
     if query.orphaned is not None:
         tests.append(lambda node: (node.orphaned_at is not None) == query.orphaned)
-    if query.lessee is not None:
-        tests.append(_equals("lessee", query.lessee))
     if query.project is not None:
         tests.append(lambda node: query.project in (node.owner, node.attributes.get("lessee")))
-    if query.retired is not None:
-        tests.append(lambda node: bool(node.attributes.get("retired")) == query.retired)
     if query.shard is not None:
         shards = frozenset(query.shard)
         tests.append(lambda node: node.attributes.get("shard") in shards)
@@ -127,7 +129,9 @@ def kept(query: NodeListQuery) -> Keep:
     return lambda node: all(test(node) for test in tests)
 
 
-def _equals(attribute: str, value: str) -> Keep:
+def _equals(attribute: str, value: bool | str) -> Keep:
+    if isinstance(value, bool):
+        return lambda node: bool(node.attributes.get(attribute)) == value
     return lambda node: node.attributes.get(attribute) == value
 
 

@@ -6,8 +6,8 @@ Fields that nothing interprets are kept in the node's ``attributes``, under thei
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import Annotated, Any, Final
+from collections.abc import Collection, Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -18,53 +18,42 @@ from ferroscope.api.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.node_fields import BY_NAME
 from ferroscope.api.patch import Operation
 from ferroscope.domain import bmc_access, masking
-from ferroscope.domain.model import Document, Node
+from ferroscope.domain.node import SETTABLE, Document, Form, Node, NodeField
 from ferroscope.first_use import ready
 
-Text = Annotated[str, Meta(max_length=255)] | None | UnsetType
-Flag = bool | str | None | UnsetType
-Object = Document | None | UnsetType
+
+def _kind(field: NodeField) -> Any:
+    """Return what the decoder takes for a field; words for true and false, and spellings, are looked at below."""
+    if field.required:
+        return Annotated[str, Meta(min_length=1, max_length=field.length)]
+    if field.plain is bool:
+        return bool | str | None | UnsetType
+    if field.form is Form.UUID:
+        return Uuid | UnsetType | None
+    kind = Annotated[str, Meta(max_length=field.length)] if field.plain is str else field.plain
+    return kind | None | UnsetType
 
 
-class NodeSettable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+def _fields() -> Iterator[tuple[str, Any] | tuple[str, Any, Any]]:
+    for stored in (True, False):
+        for field in SETTABLE.values():
+            if field.stored is stored:
+                yield (field.name, _kind(field)) if field.required else (field.name, _kind(field), UNSET)
+        if stored:
+            yield "chassis_uuid", str | UnsetType | None, UNSET  # only to be told that there is none
+
+
+if TYPE_CHECKING:
+
+    class _Fields(msgspec.Struct, kw_only=True):
+        """What is made below; type checkers cannot follow."""
+
+else:
+    _Fields = msgspec.defstruct("_Fields", _fields(), kw_only=True)
+
+
+class NodeSettable(_Fields, kw_only=True, forbid_unknown_fields=True):
     """Every field of a node that a caller may set; ``driver`` is the only one that is needed."""
-
-    driver: Annotated[str, Meta(min_length=1, max_length=255)]
-    name: Text = UNSET
-    driver_info: Object = UNSET
-    properties: Object = UNSET
-    extra: Object = UNSET
-    instance_info: Object = UNSET
-    instance_uuid: Uuid | UnsetType | None = UNSET
-    maintenance: Flag = UNSET
-    resource_class: Annotated[str, Meta(max_length=80)] | UnsetType | None = UNSET
-    conductor_group: Text = UNSET
-    owner: Text = UNSET
-    chassis_uuid: str | UnsetType | None = UNSET
-    automated_clean: Flag = UNSET
-    bios_interface: Text = UNSET
-    boot_interface: Text = UNSET
-    console_interface: Text = UNSET
-    deploy_interface: Text = UNSET
-    description: Annotated[str, Meta(max_length=4096)] | UnsetType | None = UNSET
-    disable_power_off: Flag = UNSET
-    firmware_interface: Text = UNSET
-    inspect_interface: Text = UNSET
-    lessee: Text = UNSET
-    management_interface: Text = UNSET
-    network_data: Object = UNSET
-    network_interface: Text = UNSET
-    parent_node: Text = UNSET
-    power_interface: Text = UNSET
-    protected: Flag = UNSET
-    protected_reason: Text = UNSET
-    raid_interface: Text = UNSET
-    rescue_interface: Text = UNSET
-    retired: Flag = UNSET
-    retired_reason: Text = UNSET
-    shard: Text = UNSET
-    storage_interface: Text = UNSET
-    vendor_interface: Text = UNSET
 
 
 class NodeCreate(NodeSettable, kw_only=True, forbid_unknown_fields=True):
@@ -76,20 +65,17 @@ class NodeCreate(NodeSettable, kw_only=True, forbid_unknown_fields=True):
 ready(NodeSettable)
 PATCHABLE: Final = NodeSettable.__struct_fields__
 
-_FLAGS: Final = frozenset({"automated_clean", "disable_power_off", "protected", "retired"})
-_DOCUMENTS: Final = frozenset({"driver_info", "properties", "extra", "instance_info"})
-# Shown with masks in place of secrets.
-_MASKED: Final = frozenset({"driver_info", "instance_info"})
-_COLUMNS: Final = frozenset(
-    {"driver", "name", "instance_uuid", "maintenance", "resource_class", "conductor_group", "owner"} | _DOCUMENTS
-)
-_OPAQUE: Final = frozenset(PATCHABLE) - _COLUMNS - {"chassis_uuid"}
+# Flags with a reason beside them.
+_REASONED: Final = tuple(name for name in SETTABLE if f"{name}_reason" in BY_NAME)
 
 
 def settable(node: Node) -> Document:
     """Return the node as a JSON patch sees it: every settable field, with nothing masked."""
-    values = {name: getattr(node, name) if name in _COLUMNS else node.attributes.get(name) for name in PATCHABLE}
-    return values | {"network_data": node.attributes.get("network_data", {})}
+    values: Document = dict.fromkeys(PATCHABLE)
+    for name, field in SETTABLE.items():
+        missing = field.default if field.plain is Document else None
+        values[name] = getattr(node, name) if field.stored else node.attributes.get(name, missing)
+    return values
 
 
 def changes(body: NodeSettable, node: Node | None, drivers: Collection[str]) -> dict[str, Any]:
@@ -97,21 +83,36 @@ def changes(body: NodeSettable, node: Node | None, drivers: Collection[str]) -> 
     given = {name: value for name in PATCHABLE if (value := getattr(body, name)) is not UNSET}
     if given.pop("chassis_uuid", None) is not None:
         raise BadRequestError("chassis_uuid cannot be set: this service manages no chassis.")
-    changed: dict[str, Any] = {name: given[name] for name in _COLUMNS & given.keys()}
-    for name in _DOCUMENTS & changed.keys():
-        changed[name] = changed[name] or {}
-    for name in _MASKED & changed.keys():
-        changed[name] = _unmasked(name, changed[name], node)
-    _check_driver(changed, node, drivers)
-    _check_scalars(changed, node)
+    _check_driver(given, node, drivers)
+    values = {name: _value(SETTABLE[name], value, node) for name, value in given.items()}
+    changed = {name: value for name, value in values.items() if SETTABLE[name].stored}
     attributes = dict(node.attributes) if node is not None else {}
-    attributes.update({name: _opaque(name, given[name]) for name in _OPAQUE & given.keys()})
+    attributes.update({name: value for name, value in values.items() if not SETTABLE[name].stored})
     # What ends takes its reason along, as in the reference's service.
-    for flag in ("maintenance", "protected", "retired"):
-        if flag in given and not changed.get(flag, attributes.get(flag)):
+    for flag in _REASONED:
+        if flag in given and not values[flag]:
             attributes.pop(f"{flag}_reason", None)
     changed["attributes"] = {name: value for name, value in attributes.items() if value not in (None, {})}
     return changed
+
+
+def _value(field: NodeField, given: Any, node: Node | None) -> Any:
+    """Return what is stored where a caller gives this; ``BadRequestError``."""
+    value = given if field.nullable else given or field.default
+    if value is None:
+        return None
+    if field.masked:
+        return _unmasked(field.name, value, node)
+    if field.plain is bool:
+        return scalars.boolean(field.name, value)
+    match field.form:
+        case Form.UUID:
+            return scalars.uuid(field.name, value)
+        case Form.GROUP:
+            return scalars.group(field.name, value)
+        case Form.NAME if node is None or value != getattr(node, field.name):
+            return scalars.name(field.name, value)
+    return value
 
 
 def _unmasked(name: str, given: Document, node: Node | None) -> Document:
@@ -165,25 +166,8 @@ def check_versions(names: Collection[str], body: NodeSettable, minor: int) -> No
             raise NotAcceptableError(f"The field {name} needs API version 1.{BY_NAME[name].since}.")
 
 
-def _check_driver(changed: dict[str, Any], node: Node | None, drivers: Collection[str]) -> None:
-    driver = changed.get("driver")
+def _check_driver(given: dict[str, Any], node: Node | None, drivers: Collection[str]) -> None:
+    driver = given.get("driver")
     if driver not in drivers and (node is None or driver != node.driver):
         offered = ", ".join(sorted(drivers)) or "none"
         raise BadRequestError(f"The driver {scalars.shown(driver)} is not enabled here; enabled: {offered}.")
-
-
-def _check_scalars(changed: dict[str, Any], node: Node | None) -> None:
-    if changed.get("name") is not None and (node is None or changed["name"] != node.name):
-        changed["name"] = scalars.name("name", changed["name"])
-    if changed.get("instance_uuid") is not None:
-        changed["instance_uuid"] = scalars.uuid("instance_uuid", changed["instance_uuid"])
-    if "maintenance" in changed:
-        changed["maintenance"] = scalars.boolean("maintenance", changed["maintenance"] or False)
-    if "conductor_group" in changed:
-        changed["conductor_group"] = scalars.conductor_group(changed["conductor_group"] or "")
-
-
-def _opaque(name: str, value: Any) -> Any:
-    if name in _FLAGS and value is not None:
-        return scalars.boolean(name, value)
-    return value

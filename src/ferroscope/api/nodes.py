@@ -12,7 +12,7 @@ from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import BadRequestError, ForbiddenError, NotAcceptableError, StateConflictError
 from ferroscope.api.idents import node_ident
-from ferroscope.api.node_fields import BY_NAME, SORT_FIELDS, Field, NodeField
+from ferroscope.api.node_fields import BY_NAME, SORT_FIELDS, Field, FieldName
 from ferroscope.api.node_filters import NodeListQuery
 from ferroscope.api.node_input import NodeCreate, NodeSettable
 from ferroscope.api.node_view import DEFAULT_FIELDS, check_known, chosen_fields, render, select
@@ -30,7 +30,7 @@ _ENROLL_SINCE = 11
 class NodeQuery(msgspec.Struct, frozen=True):
     """Query of GET /v1/nodes/{node}."""
 
-    fields: list[NodeField] | None = None
+    fields: list[FieldName] | None = None
 
 
 class NodePatchQuery(msgspec.Struct, frozen=True):

@@ -54,12 +54,12 @@ def name(field: str, value: str) -> str:
     return value
 
 
-def conductor_group(value: str) -> str:
+def group(field: str, value: str) -> str:
     """Return the group's name in lower case; it may be empty."""
-    group = value.lower()
-    if not names.is_group(group):
-        raise BadRequestError(f"conductor_group {shown(value)} may hold only letters, digits, '-', '.' and '_'.")
-    return group
+    name_in_lower_case = value.lower()
+    if not names.is_group(name_in_lower_case):
+        raise BadRequestError(f"{field} {shown(value)} may hold only letters, digits, '-', '.' and '_'.")
+    return name_in_lower_case
 
 
 def mac(field: str, value: str) -> str:

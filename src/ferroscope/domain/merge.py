@@ -10,24 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.domain.model import Document, Node
+from ferroscope.domain.node import STORED, Document, Node
 
 # Owned by ``transition`` and the store, never taken from a task's copy.
-_NOT_MERGED: Final = frozenset(
-    {
-        "uuid",
-        "state",
-        "provision_state",
-        "target_provision_state",
-        "provision_updated_at",
-        "inspection",
-        "inspection_started_at",
-        "inspection_finished_at",
-        "created_at",
-        "updated_at",
-        "version",
-    }
-)
+_NOT_MERGED: Final = frozenset(field.name for field in STORED if not field.merged)
 
 
 def three_way(before: Node, after: Node, current: Node) -> Node:

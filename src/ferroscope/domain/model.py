@@ -1,4 +1,4 @@
-"""The data that everything shares: nodes, ports, inspections, requests, claims, journal entries.
+"""The data that everything shares: nodes (see ``node``), ports, inspections, requests, claims, journal entries.
 
 msgspec structs are the only carriers: SQL rows, request bodies and answers are built from these.
 Times are seconds since the Unix epoch by the database's clock; addresses are lower case.
@@ -7,64 +7,17 @@ Times are seconds since the Unix epoch by the database's clock; addresses are lo
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
 
 import msgspec
 
-from ferroscope.domain.provision import Provision
+from ferroscope.domain.node import Document as Document
+from ferroscope.domain.node import Node as Node
 from ferroscope.domain.states import Event, State
-
-Document = dict[str, Any]
 
 REQUEST_VERSION = 1
 
 # What an inspection ``reapplies`` whose data an operator gave.
 GIVEN = "given"
-
-
-class Node(msgspec.Struct, kw_only=True):
-    """A bare-metal machine.
-
-    ``state`` is the machine's, ``provision_state`` its other name; only ``transition`` writes
-    them. ``inspection`` is the UUID of the newest inspection. ``internal`` is what drivers and
-    the service note for themselves, ``attributes`` every settable field that nothing here
-    interprets. ``version`` grows with each save and guards against lost updates. ``facts`` is the
-    digest of what is stored for searches, ``hardware`` the summary of it (see ``domain.facts``). ``inbox``: it
-    was discovered and waits to be approved. ``orphaned_at``: since when the attached registry has not had it.
-    """
-
-    uuid: str
-    name: str | None = None
-    driver: str
-    state: State = State.NONE
-    provision_state: Provision = Provision.ENROLL
-    target_provision_state: str | None = None
-    provision_updated_at: float | None = None
-    power_state: str | None = None
-    target_power_state: str | None = None
-    inspection: str | None = None
-    inspection_started_at: float | None = None
-    inspection_finished_at: float | None = None
-    last_error: str | None = None
-    auto_discovered: bool = False
-    maintenance: bool = False
-    resource_class: str | None = None
-    conductor_group: str = ""
-    owner: str | None = None
-    instance_uuid: str | None = None
-    driver_info: Document = {}
-    properties: Document = {}
-    extra: Document = {}
-    instance_info: Document = {}
-    internal: Document = {}
-    attributes: Document = {}
-    created_at: float = 0.0
-    updated_at: float | None = None
-    version: int = 0
-    facts: str | None = None
-    inbox: bool = False
-    hardware: Document = {}
-    orphaned_at: float | None = None
 
 
 class Port(msgspec.Struct, kw_only=True):

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from ferroscope.domain import booleans, names
 from ferroscope.domain.model import Document, Node, Port
+from ferroscope.domain.node import SETTABLE, Form, NodeField
 from ferroscope.rules.errors import InvalidRuleError, RuleError
 from ferroscope.rules.limits import MAX_PATH
 
@@ -48,35 +49,17 @@ def _document(value: Any) -> str | None:
     return None if isinstance(value, dict) else "must be an object"
 
 
-NODE_FIELDS: Final[dict[str, Check]] = {
-    "driver": _text(255, empty=True),
-    "name": _name,
-    "driver_info": _document,
-    "properties": _document,
-    "extra": _document,
-    "instance_info": _document,
-    "maintenance": _flag,
-    "resource_class": _text(80),
-    "conductor_group": _group,
-    "owner": _text(255),
-    "description": _text(4096),
-    "lessee": _text(255),
-    "shard": _text(255),
-    "protected": _flag_or_none,
-    "protected_reason": _text(255),
-    "retired": _flag_or_none,
-    "retired_reason": _text(255),
-    "automated_clean": _flag_or_none,
-    "disable_power_off": _flag_or_none,
-    "network_data": _document,
-    **{
-        f"{kind}_interface": _text(255)
-        for kind in (
-            "bios", "boot", "console", "deploy", "firmware", "inspect", "management",
-            "network", "power", "raid", "rescue", "storage", "vendor",
-        )
-    },
-}  # fmt: skip
+def _check(field: NodeField) -> Check:
+    if field.plain is bool:
+        return _flag_or_none if field.nullable else _flag
+    if field.plain is Document:
+        return _document
+    of_form = {Form.NAME: _name, Form.GROUP: _group}.get(field.form)
+    return of_form or _text(field.length or 0, empty=not field.nullable)
+
+
+_OF_NODES: Final = tuple(field for field in SETTABLE.values() if field.rules)
+NODE_FIELDS: Final[dict[str, Check]] = {field.name: _check(field) for field in _OF_NODES}
 
 PORT_FIELDS: Final[dict[str, Check]] = {
     "name": _name,
@@ -92,7 +75,9 @@ PORT_FIELDS: Final[dict[str, Check]] = {
 _DOCUMENTS: Final = frozenset(
     {name for table in (NODE_FIELDS, PORT_FIELDS) for name in table if table[name] is _document}
 )
-_EMPTY: Final[dict[str, Any]] = {"conductor_group": "", "maintenance": False, "pxe_enabled": True}
+_EMPTY: Final[dict[str, Any]] = {field.name: field.default for field in _OF_NODES if field.stored} | {
+    "pxe_enabled": True
+}
 
 
 def path(text: Any) -> list[str]:

@@ -23,7 +23,7 @@ def test_any_text_is_understood_or_refused(text: str) -> None:
         lambda: scalars.name("f", text),
         lambda: scalars.mac("f", text),
         lambda: scalars.ident("node", text),
-        lambda: scalars.conductor_group(text),
+        lambda: scalars.group("conductor_group", text),
     ):
         with contextlib.suppress(BadRequestError, MissingError):
             parse()

@@ -6,6 +6,7 @@ is rolled out.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 from sqlalchemy import Engine, inspect, text
@@ -14,7 +15,9 @@ from sqlalchemy.exc import DBAPIError
 from ferroscope.adapters.sql.trouble import cannot_answer, told
 from ferroscope.ports.errors import StoreUnavailableError
 
-HEAD: Final = "0001"
+_VERSIONS: Final = Path(__file__).parent / "migrations" / "versions"
+# Of the newest migration; their files are called by their numbers.
+HEAD: Final = max(found.name for found in _VERSIONS.glob("[0-9]*.py")).partition("_")[0]
 
 
 def current(engine: Engine) -> str | None:

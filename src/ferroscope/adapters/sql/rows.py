@@ -9,7 +9,7 @@ A column and its field are called the same. Rows are read by position, in the or
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_type_hints
 
 import msgspec
 from sqlalchemy import Column, Table
@@ -27,7 +27,8 @@ class Mapper(Generic[S]):
         self.struct = struct
         self.fields = struct.__struct_fields__
         self.columns: tuple[Column[Any], ...] = tuple(table.c[name] for name in self.fields)
-        kinds = [field.type for field in msgspec.structs.fields(struct)]
+        hints = get_type_hints(struct)
+        kinds = [hints[name] for name in self.fields]
         self._documents = [i for i, kind in enumerate(kinds) if getattr(kind, "__origin__", None) in (dict, list)]
         self._booleans = [i for i, kind in enumerate(kinds) if kind is bool]
         self._enums = [(i, {str(one): one for one in kind}) for i, kind in enumerate(kinds) if _is_enum(kind)]

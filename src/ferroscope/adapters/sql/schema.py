@@ -25,6 +25,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import mysql
 
+from ferroscope.domain.node import STORED, NodeField
+
 metadata = MetaData(
     naming_convention={
         "pk": "pk_%(table_name)s",
@@ -42,43 +44,25 @@ _OPTIONS: dict[str, Any] = {"mysql_charset": "utf8mb4", "mysql_collate": "utf8mb
 _OFTEN_UPDATED: dict[str, Any] = {**_OPTIONS, "postgresql_with": {"fillfactor": 60}}
 _SEQUENCE: dict[str, Any] = {**_OPTIONS, "sqlite_autoincrement": True}
 
+_TYPES: dict[Any, Any] = {bool: Boolean, int: Integer, float: Double}
+
+
+def _node_column(field: NodeField) -> Column[Any]:
+    """Return the column of a node's field; ``uuid`` is the key."""
+    kind = _TYPES.get(field.plain) or (String(field.length) if field.length else _LONG_TEXT)
+    if field.name == "uuid":
+        return Column(field.name, kind, primary_key=True)
+    default = false() if field.absent and field.plain is bool else None
+    nullable = field.nullable or (field.absent and default is None)
+    return Column(field.name, kind, nullable=nullable, unique=field.unique or None, server_default=default)
+
+
 # Nothing that a transition changes is indexed: on PostgreSQL such an update stays on its page and
 # touches no index, and lists of 10,000 nodes are filtered in milliseconds all the same.
 nodes = Table(
     "nodes",
     metadata,
-    Column("uuid", _UUID, primary_key=True),
-    Column("name", String(255), unique=True),
-    Column("driver", String(255), nullable=False),
-    Column("state", String(16), nullable=False),
-    Column("provision_state", String(16), nullable=False),
-    Column("target_provision_state", String(16)),
-    Column("provision_updated_at", Double),
-    Column("power_state", String(16)),
-    Column("target_power_state", String(16)),
-    Column("inspection", _UUID),
-    Column("inspection_started_at", Double),
-    Column("inspection_finished_at", Double),
-    Column("last_error", _LONG_TEXT),
-    Column("auto_discovered", Boolean, nullable=False),
-    Column("maintenance", Boolean, nullable=False),
-    Column("resource_class", String(80)),
-    Column("conductor_group", String(255), nullable=False),
-    Column("owner", String(255)),
-    Column("instance_uuid", _UUID, unique=True),
-    Column("driver_info", _LONG_TEXT, nullable=False),
-    Column("properties", _LONG_TEXT, nullable=False),
-    Column("extra", _LONG_TEXT, nullable=False),
-    Column("instance_info", _LONG_TEXT, nullable=False),
-    Column("internal", _LONG_TEXT, nullable=False),
-    Column("attributes", _LONG_TEXT, nullable=False),
-    Column("created_at", Double, nullable=False),
-    Column("updated_at", Double),
-    Column("version", Integer, nullable=False),
-    Column("facts", String(64)),
-    Column("inbox", Boolean, nullable=False, server_default=false()),
-    Column("hardware", _LONG_TEXT),
-    Column("orphaned_at", Double),
+    *(_node_column(field) for field in STORED),
     Index("ix_nodes_created_at", "created_at", "uuid"),
     Index("ix_nodes_auto_discovered", "auto_discovered"),
     **_OFTEN_UPDATED,

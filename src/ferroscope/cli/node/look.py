@@ -15,6 +15,7 @@ from ferroscope.cli.node import columns, summary, timeline
 from ferroscope.cli.output import Output, facts, table, with_api, with_api_and_lists
 from ferroscope.cli.selection import StateType
 from ferroscope.domain.names import natural
+from ferroscope.domain.node import SETTABLE
 from ferroscope.domain.provision import Provision
 
 _LISTED: Final = (
@@ -63,6 +64,11 @@ _SHOWN_LAST: Final = {
     "inspection_started_at": "Inspection began",
     "inspection_finished_at": "Inspection ended",
 }
+
+# What else an operator may have set.
+_OTHERS: Final = tuple(
+    name for name, field in SETTABLE.items() if field.stored and name not in (*_SHOWN_FIRST, *_SHOWN_LAST)
+)
 
 
 @click.command("list")
@@ -143,8 +149,13 @@ def show(api: Api, out: Output, *, ident: str) -> None:
     shown = {title: value for title, value in shown.items() if value is not False or title == "Maintenance"}
     shown |= columns.machine(node.get("hardware") or {})
     shown |= {title: node.get(name) for name, title in _SHOWN_LAST.items() if node.get(name) is not False}
+    shown |= {_title(name): value for name in _OTHERS if (value := node.get(name))}
     shown["Ports"] = [port["address"] for port in node["ports"]]
     out.show(node, lambda screen: screen.print(facts(shown)))
+
+
+def _title(name: str) -> str:
+    return name.capitalize().replace("_", " ").replace("uuid", "UUID")
 
 
 @click.command("ports")

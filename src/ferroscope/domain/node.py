@@ -1,0 +1,184 @@
+"""A node: every field that callers know, with all that is said of it anywhere; the one declaration of each.
+
+The columns, the representation and its schema, what callers may set, what lists are narrowed and sorted by, and
+what rules may write follow from the annotations here: a stored field is a line of ``Node`` and a migration, one
+that is kept among the ``attributes`` is a line of ``NodeAttributes``. What the Bare Metal API shows without anything
+being stored is in ``api.node_fields``. Source of the microversions: the Bare Metal API reference; 84 is that of the
+specification which merged the inspector into the Bare Metal service, and of what is Ferroscope's own.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from types import NoneType
+from typing import Annotated, Any, Final, get_args
+
+import msgspec
+
+from ferroscope.domain.provision import Provision
+from ferroscope.domain.states import State
+
+Document = dict[str, Any]
+
+
+class Form(StrEnum):
+    """How a text is spelled: anyhow, or by a rule of ``names``; one that has another spelling is brought into this."""
+
+    TEXT = "text"
+    NAME = "name"
+    GROUP = "group"
+    UUID = "uuid"
+
+
+class NodeField(msgspec.Struct, frozen=True, kw_only=True):
+    """What the type and the default of a field do not say.
+
+    ``since``: the microversion from which it is shown and may be set; None: it is not shown. ``shown_as``: by this
+    name; ``masked``: with masks in place of secrets. ``settable``: by callers, and by ``rules`` as well. ``filters``:
+    the microversion from which lists may be narrowed by it; ``sorts``: they may be ordered by it. ``length``: of the
+    longest text. ``merged``: a task that changed it on its copy changes the node; else ``transition`` and the store
+    do. ``absent``: a release that does not know the field may have written the row. The rest is what the
+    annotated line itself says; ``stored``: in a column of its own, else among the ``attributes``.
+    """
+
+    since: int | None = None
+    shown_as: str | None = None
+    masked: bool = False
+    settable: bool = False
+    rules: bool = True
+    filters: int | None = None
+    sorts: bool = False
+    form: Form = Form.TEXT
+    length: int | None = None
+    unique: bool = False
+    merged: bool = True
+    absent: bool = False
+    name: str = ""
+    type: Any = None
+    default: Any = None
+    required: bool = False
+    stored: bool = True
+
+    @property
+    def plain(self) -> Any:
+        """The type of a value that is there."""
+        return next((one for one in get_args(self.type) if one is not NoneType), None) if self._optional else self.type
+
+    @property
+    def nullable(self) -> bool:
+        """Whether it may be None; what is not stored in a column is then not stored at all."""
+        return self._optional or not self.stored
+
+    @property
+    def _optional(self) -> bool:
+        return NoneType in get_args(self.type)
+
+
+class Node(msgspec.Struct, kw_only=True):
+    """A bare-metal machine.
+
+    ``state`` is the machine's, ``provision_state`` its other name; only ``transition`` writes
+    them. ``inspection`` is the UUID of the newest inspection. ``internal`` is what drivers and
+    the service note for themselves, ``attributes`` every settable field that nothing here
+    interprets. ``version`` grows with each save and guards against lost updates. ``facts`` is the
+    digest of what is stored for searches, ``hardware`` the summary of it (see ``domain.facts``). ``inbox``: it
+    was discovered and waits to be approved. ``orphaned_at``: since when the attached registry has not had it.
+    """
+
+    uuid: Annotated[str, NodeField(since=1, length=36, sorts=True, merged=False)]
+    driver: Annotated[str, NodeField(since=1, length=255, settable=True, filters=16, sorts=True)]
+    name: Annotated[
+        str | None, NodeField(since=5, form=Form.NAME, length=255, unique=True, settable=True, sorts=True)
+    ] = None
+    driver_info: Annotated[Document, NodeField(since=1, masked=True, settable=True)] = {}
+    properties: Annotated[Document, NodeField(since=1, settable=True)] = {}
+    extra: Annotated[Document, NodeField(since=1, settable=True)] = {}
+    instance_info: Annotated[Document, NodeField(since=1, masked=True, settable=True)] = {}
+    instance_uuid: Annotated[
+        str | None,
+        NodeField(since=1, form=Form.UUID, length=36, unique=True, settable=True, rules=False, filters=1, sorts=True),
+    ] = None
+    maintenance: Annotated[bool, NodeField(since=1, settable=True, filters=1, sorts=True)] = False
+    resource_class: Annotated[str | None, NodeField(since=21, length=80, settable=True, filters=21, sorts=True)] = None
+    conductor_group: Annotated[
+        str, NodeField(since=46, form=Form.GROUP, length=255, settable=True, filters=46, sorts=True)
+    ] = ""
+    owner: Annotated[str | None, NodeField(since=50, length=255, settable=True, filters=50, sorts=True)] = None
+
+    state: Annotated[State, NodeField(length=16, merged=False)] = State.NONE
+    provision_state: Annotated[Provision, NodeField(since=1, length=16, filters=9, sorts=True, merged=False)] = (
+        Provision.ENROLL
+    )
+    target_provision_state: Annotated[str | None, NodeField(since=1, length=16, sorts=True, merged=False)] = None
+    provision_updated_at: Annotated[float | None, NodeField(since=1, sorts=True, merged=False)] = None
+    power_state: Annotated[str | None, NodeField(since=1, length=16, sorts=True)] = None
+    target_power_state: Annotated[str | None, NodeField(since=1, length=16, sorts=True)] = None
+    inspection: Annotated[str | None, NodeField(length=36, merged=False)] = None
+    inspection_started_at: Annotated[float | None, NodeField(since=6, sorts=True, merged=False)] = None
+    inspection_finished_at: Annotated[float | None, NodeField(since=6, sorts=True, merged=False)] = None
+    last_error: Annotated[str | None, NodeField(since=1)] = None
+    auto_discovered: Annotated[bool, NodeField(since=84, filters=84, sorts=True)] = False
+    inbox: Annotated[bool, NodeField(since=84, filters=84, absent=True)] = False
+    orphaned_at: Annotated[float | None, NodeField(since=84)] = None
+    hardware: Annotated[Document, NodeField(since=84, absent=True)] = {}
+    facts: Annotated[str | None, NodeField(length=64)] = None
+    internal: Annotated[Document, NodeField(since=3, shown_as="driver_internal_info", masked=True)] = {}
+    attributes: Annotated[Document, NodeField()] = {}
+    created_at: Annotated[float, NodeField(since=1, sorts=True, merged=False)] = 0.0
+    updated_at: Annotated[float | None, NodeField(since=1, sorts=True, merged=False)] = None
+    version: Annotated[int, NodeField(merged=False)] = 0
+
+
+def _interface(since: int) -> NodeField:
+    return NodeField(since=since, length=255, settable=True)
+
+
+class NodeAttributes(msgspec.Struct, kw_only=True):
+    """What a node's ``attributes`` may hold, and as what it is shown while it is not there. It has no instances."""
+
+    automated_clean: Annotated[bool | None, NodeField(since=47, settable=True)] = None
+    bios_interface: Annotated[str | None, _interface(40)] = None
+    boot_interface: Annotated[str | None, _interface(31)] = None
+    console_interface: Annotated[str | None, _interface(31)] = None
+    deploy_interface: Annotated[str | None, _interface(31)] = None
+    description: Annotated[str | None, NodeField(since=51, length=4096, settable=True)] = None
+    disable_power_off: Annotated[bool, NodeField(since=95, settable=True)] = False
+    firmware_interface: Annotated[str | None, _interface(86)] = None
+    inspect_interface: Annotated[str | None, _interface(31)] = "agent"
+    lessee: Annotated[str | None, NodeField(since=65, length=255, settable=True, filters=65)] = None
+    maintenance_reason: Annotated[str | None, NodeField(since=1)] = None
+    management_interface: Annotated[str | None, _interface(31)] = None
+    network_data: Annotated[Document, NodeField(since=66, settable=True)] = {}
+    network_interface: Annotated[str | None, _interface(20)] = None
+    parent_node: Annotated[str | None, NodeField(since=83, length=255, settable=True, rules=False, filters=83)] = None
+    power_interface: Annotated[str | None, _interface(31)] = None
+    protected: Annotated[bool, NodeField(since=48, settable=True)] = False
+    protected_reason: Annotated[str | None, NodeField(since=48, length=255, settable=True)] = None
+    raid_interface: Annotated[str | None, _interface(31)] = None
+    rescue_interface: Annotated[str | None, _interface(38)] = None
+    retired: Annotated[bool, NodeField(since=61, settable=True, filters=61)] = False
+    retired_reason: Annotated[str | None, NodeField(since=61, length=255, settable=True)] = None
+    shard: Annotated[str | None, NodeField(since=82, length=255, settable=True)] = None
+    storage_interface: Annotated[str | None, _interface(33)] = None
+    traits: Annotated[list[str], NodeField(since=37)] = []
+    vendor_interface: Annotated[str | None, _interface(31)] = None
+
+
+def _declared(struct: type[msgspec.Struct], *, stored: bool) -> tuple[NodeField, ...]:
+    found = []
+    for field in msgspec.structs.fields(struct):
+        hint, said = get_args(field.type)
+        made = field.default_factory is not msgspec.NODEFAULT
+        default = field.default_factory() if made else None if field.required else field.default
+        found.append(
+            msgspec.structs.replace(
+                said, name=field.name, type=hint, default=default, required=field.required, stored=stored
+            )
+        )
+    return tuple(found)
+
+
+STORED: Final = _declared(Node, stored=True)
+ATTRIBUTES: Final = _declared(NodeAttributes, stored=False)
+NODE_FIELDS: Final = STORED + ATTRIBUTES
+SETTABLE: Final = {field.name: field for field in NODE_FIELDS if field.settable}
