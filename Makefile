@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: compare help setup servers pxe clients emulators swift test lint format bench chaos chaos-pxe fuzz demo demo-pxe docs lock clean
+.PHONY: compare help setup dev servers pxe clients emulators swift test lint format bench chaos chaos-pxe fuzz demo demo-pxe docs lock clean
 
 # Words for pytest, such as: make test TESTS="tests/unit -k lookup"
 TESTS ?=
@@ -18,8 +18,11 @@ PXE_CHAOS ?= --database postgresql --seed 1 --minutes 60
 help: ## Show what there is
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
 
-setup: ## Install Ferroscope and its tools into .venv
+setup: ## Install Ferroscope into .venv
 	@tools/setup.sh venv
+
+dev: ## Install Ferroscope into .venv, and what checks and tests it
+	@tools/setup.sh dev
 
 servers: ## Install PostgreSQL, MariaDB and HAProxy for the tests, where they are missing; starts nothing
 	@tools/setup.sh servers
@@ -36,38 +39,38 @@ swift: ## Install OpenStack Swift and Keystone, which the tests of object stores
 emulators: ## Install the BMC emulators that the driver tests speak to into .emulators-venv
 	@tools/setup.sh emulators
 
-test: setup servers pxe clients emulators swift lint ## Check everything: style, types, imports, then all tests
+test: dev servers pxe clients emulators swift lint ## Check everything: style, types, imports, then all tests
 	@.venv/bin/python -m pytest --numprocesses $(JOBS) $(TESTS)
 
-lint: setup ## Check style, types and imports
+lint: dev ## Check style, types and imports
 	@.venv/bin/ruff check
 	@.venv/bin/ruff format --check
 	@.venv/bin/mypy
 	@.venv/bin/lint-imports --no-logo
 
-format: setup ## Bring the source into the one form
+format: dev ## Bring the source into the one form
 	@.venv/bin/ruff check --fix
 	@.venv/bin/ruff format
 
-bench: setup servers ## Measure against the figures to reach
+bench: dev servers ## Measure against the figures to reach
 	@.venv/bin/python -m bench
 
-chaos: setup servers ## Kill, freeze and cut off processes for half an hour; count what was lost or done twice
+chaos: dev servers ## Kill, freeze and cut off processes for half an hour; count what was lost or done twice
 	@.venv/bin/python -m tests.cluster.chaos $(CHAOS)
 
-chaos-pxe: setup servers pxe ## Kill, freeze and cut off the open PXE gate for an hour; count two open ones (needs root)
+chaos-pxe: dev servers pxe ## Kill, freeze and cut off the open PXE gate for an hour; count two open ones (needs root)
 	@.venv/bin/python -m tests.pxe.chaos $(PXE_CHAOS)
 
-fuzz: setup servers ## Send a million mutilated callbacks to a service of its own; nothing may break, stick or grow
+fuzz: dev servers ## Send a million mutilated callbacks to a service of its own; nothing may break, stick or grow
 	@.venv/bin/python -m tests.fuzz $(FUZZ)
 
-compare: setup ## Run the golden corpus through the hooks of the published Ironic, and explain each difference
+compare: dev ## Run the golden corpus through the hooks of the published Ironic, and explain each difference
 	@.venv/bin/python tools/compare_with_ironic.py
 
 demo: setup ## Inspect a simulated fleet of 50, and lose a worker at work
 	@.venv/bin/ferroscope demo
 
-demo-pxe: setup pxe ## Boot two virtual machines through the open one of three PXE gates, and lose that gate (needs root)
+demo-pxe: dev pxe ## Boot two virtual machines through the open one of three PXE gates, and lose that gate (needs root)
 	@.venv/bin/python -m tests.pxe.demo
 
 docs: setup ## Generate the reference pages anew

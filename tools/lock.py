@@ -38,7 +38,7 @@ def write(path: Path, what: str, packages: dict[str, str]) -> None:
 
 
 def main() -> None:
-    write(CONSTRAINTS, "Everything that .venv contains.", resolve("-e", ".[postgresql,mysql,dev]"))
+    write(CONSTRAINTS, "Everything that .venv contains.", resolve("-e", ".[dev]"))
     write(CLIENT_CONSTRAINTS, "Everything that .clients-venv contains.", resolve("-r", str(CLIENTS)))
     write(EMULATOR_CONSTRAINTS, "Everything that .emulators-venv contains.", resolve("-r", str(EMULATORS)))
 

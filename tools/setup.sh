@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Brings a fresh Debian 12 that has python3.11, git and make to where this tree runs and is tested.
 #
-#   tools/setup.sh venv      .venv with Ferroscope and its tools, as constraints.txt pins them
+#   tools/setup.sh venv      .venv with Ferroscope and the drivers of all databases, as constraints.txt pins them
+#   tools/setup.sh dev       the same, and with what checks and tests it
 #   tools/setup.sh clients   .clients-venv with the published clients that the acceptance tests drive
 #   tools/setup.sh emulators .emulators-venv with the BMC emulators, and ipmi_sim, ipmitool, openssl, mtools
 #   tools/setup.sh swift     .swift-venv with OpenStack Swift and Keystone, for the tests of object stores
@@ -81,12 +82,18 @@ make_venv() {
     "$python" -m venv "$environment"
 }
 
-# Installs into the environment $1, with pip's arguments from $3 on, unless nothing of the files $2 has changed since.
-install() {
-    local environment=$1 files=$2 stamp
-    shift 2
+# Prints the file that says that $3 has been installed into the environment $1 since the files $2 were changed.
+stamp() {
     # shellcheck disable=SC2086  # several files
-    stamp="$environment/.installed-$(cat $files tools/setup.sh | sha256sum | cut -c 1-16)"
+    printf '%s/.installed-%s-%s' "$1" "$3" "$(cat $2 tools/setup.sh | sha256sum | cut -c 1-16)"
+}
+
+# Installs into the environment $1, with pip's arguments from $4 on, unless nothing of the files $2 has changed since it
+# was done; $3 is a word for what is installed, where an environment may have more or less.
+install() {
+    local environment=$1 stamp
+    stamp=$(stamp "$1" "$2" "$3")
+    shift 3
     [ -e "$stamp" ] && return
     say "Installing into $environment; the first time takes a minute or two ..."
     "$environment/bin/python" -m pip install -qq --disable-pip-version-check "$@" >&2 ||
@@ -96,20 +103,27 @@ install() {
 }
 
 setup_venv() {
+    local files="pyproject.toml constraints.txt"
     make_venv .venv
-    install .venv "pyproject.toml constraints.txt" -c constraints.txt -e '.[postgresql,mysql,dev]'
+    [ -e "$(stamp .venv "$files" dev)" ] && return # has all of it
+    install .venv "$files" user -c constraints.txt -e '.[postgresql,mysql]'
+}
+
+setup_dev() {
+    make_venv .venv
+    install .venv "pyproject.toml constraints.txt" dev -c constraints.txt -e '.[dev]'
 }
 
 setup_clients() {
     local wanted=tests/acceptance/clients.txt pins=tests/acceptance/clients-constraints.txt
     make_venv .clients-venv
-    install .clients-venv "$wanted $pins" -c "$pins" -r "$wanted"
+    install .clients-venv "$wanted $pins" all -c "$pins" -r "$wanted"
 }
 
 setup_emulators() {
     local wanted=tests/support/emulators/emulators.txt pins=tests/support/emulators/emulators-constraints.txt missing=()
     make_venv .emulators-venv
-    install .emulators-venv "$wanted $pins" -c "$pins" -r "$wanted"
+    install .emulators-venv "$wanted $pins" all -c "$pins" -r "$wanted"
     command -v ipmi_sim >/dev/null || missing+=(openipmi)
     command -v ipmitool >/dev/null || missing+=(ipmitool)
     command -v openssl >/dev/null || missing+=(openssl)
@@ -120,7 +134,7 @@ setup_emulators() {
 setup_swift() {
     local wanted=tests/support/swift/swift.txt pins=tests/support/swift/swift-constraints.txt
     make_venv .swift-venv
-    install .swift-venv "$wanted $pins" -c "$pins" -r "$wanted"
+    install .swift-venv "$wanted $pins" all -c "$pins" -r "$wanted"
 }
 
 setup_servers() {
@@ -185,10 +199,10 @@ fetch_kernel() {
     touch .boot-kernel/complete
 }
 
-[ $# -gt 0 ] || fail "what shall be set up? venv, clients, emulators, swift, servers, pxe"
+[ $# -gt 0 ] || fail "what shall be set up? venv, dev, clients, emulators, swift, servers, pxe"
 for what in "$@"; do
     case $what in
-        venv | clients | emulators | swift | servers | pxe) "setup_$what" ;;
-        *) fail "there is nothing called $what; there are venv, clients, emulators, swift, servers, pxe" ;;
+        venv | dev | clients | emulators | swift | servers | pxe) "setup_$what" ;;
+        *) fail "there is nothing called $what; there are venv, dev, clients, emulators, swift, servers, pxe" ;;
     esac
 done
