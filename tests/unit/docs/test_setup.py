@@ -38,7 +38,11 @@ def test_what_contributors_call_installs_them_first(target: str) -> None:
 
 
 def _names(requirements: list[str]) -> set[str]:
-    return {re.split(r"[^A-Za-z0-9._-]", one)[0].lower() for one in requirements}
+    return {_plain(re.split(r"[^A-Za-z0-9._-]", one)[0]) for one in requirements}
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _imported() -> Iterator[tuple[str, str]]:
@@ -63,7 +67,5 @@ def test_what_is_shipped_imports_what_is_declared_for_users() -> None:
     origin = packages_distributions()
     found = list(_imported())
     assert len(found) > 50
-    undeclared = {
-        (file, top) for file, top in found if not allowed.intersection(name.lower() for name in origin.get(top, [top]))
-    }
+    undeclared = {(file, top) for file, top in found if not allowed.intersection(map(_plain, origin.get(top, [top])))}
     assert not undeclared
