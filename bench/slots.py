@@ -1,7 +1,7 @@
 """``python -m bench.slots [NUMBER ...]``: the memory of a worker of which so many requests wait for a BMC at once.
 
-A process of its own for each number: a worker's pool over the store in memory, and one listener that accepts
-connections and never answers. Prints the number, its threads, and its resident memory in MiB.
+A process of its own for each number: a worker's pool over SQLite, and one listener that accepts connections and
+never answers. Prints the number, its threads, and its resident memory in MiB.
 """
 
 from __future__ import annotations
@@ -10,19 +10,18 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from typing import Final
 
 from bench.usage import memory
 from ferroscope import transition
-from ferroscope.adapters.memory.bus import LocalBus
-from ferroscope.adapters.memory.queue import MemoryQueue
-from ferroscope.adapters.memory.store import MemoryStore
 from ferroscope.adapters.sim.bmc import SimBmc
-from ferroscope.config.options import Settings, WorkerSettings
+from ferroscope.config.options import DatabaseSettings, Settings, WorkerSettings
 from ferroscope.domain.model import Member, Node
 from ferroscope.domain.provision import Provision
 from ferroscope.hooks.pipeline import from_settings
+from ferroscope.runtime.backend import ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.worker.boot_gate import BootGate
 from ferroscope.worker.loop import Worker
@@ -32,20 +31,22 @@ from ferroscope.worker.throttle import RebootThrottle
 from tests.support.processes import until
 
 _NUMBERS: Final = (1, 64, 256)
+_ME: Final = "BENCH_SLOTS_DATABASE"
 
 
-def measure(number: int) -> None:
+def measure(number: int, url: str) -> None:
     """Let ``number`` requests wait for silent BMCs, and print what that takes."""
-    settings = Settings(worker=WorkerSettings(bmc_slots=number))
-    clock, bus, stop = SystemClock(), LocalBus(), threading.Event()
-    store = MemoryStore(bus=bus, clock=clock)
+    settings = Settings(database=DatabaseSettings(connection=url), worker=WorkerSettings(bmc_slots=number))
+    clock, stop = SystemClock(), threading.Event()
+    backend = open_backend(settings, clock=clock, stop=stop, listen=False)
+    store = backend.store
     listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
     address = f"127.0.0.1:{listener.getsockname()[1]}"
     throttle = RebootThrottle(0.0, holder="m", store=store, clock=clock, profile=settings.lease.numbers())
     store.write(lambda tx: tx.members.beat(Member(id="m", host="h", pid=1, role="worker"), 600.0))
     worker = Worker(
         store=store,
-        queue=MemoryQueue(store, bus=bus, clock=clock, poll_interval=0.25),
+        queue=backend.queue,
         tasks=build(from_settings(settings.inspector), throttle, BootGate(0.0)),
         drivers={"sim": SimBmc(timeout=600.0)},
         settings=settings,
@@ -70,7 +71,11 @@ def measure(number: int) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 2:
-        measure(int(sys.argv[1]))
+    if _ME in os.environ:
+        measure(int(sys.argv[1]), os.environ[_ME])
     for asked in [int(text) for text in sys.argv[1:]] or _NUMBERS:
-        subprocess.run([sys.executable, "-m", "bench.slots", str(asked)], check=True)  # ourselves
+        with tempfile.TemporaryDirectory() as directory:
+            url = f"sqlite:///{directory}/slots.db"
+            ensure_schema(Settings(database=DatabaseSettings(connection=url)), upgrade=True)
+            command = [sys.executable, "-m", "bench.slots", str(asked)]
+            subprocess.run(command, check=True, env={**os.environ, _ME: url})  # ourselves

@@ -87,9 +87,9 @@ def mariadb_url(shared_mariadb: Server) -> Iterator[str]:
 
 
 @pytest.fixture
-def sqlite_url(tmp_path: Path, migrated_sqlite: Path) -> str:
+def sqlite_url(tmp_path: Path) -> str:
     """Return the URL of a new, migrated SQLite database."""
-    return databases.sqlite(tmp_path, migrated_sqlite)
+    return databases.sqlite(tmp_path)
 
 
 @pytest.fixture(params=DATABASES)
@@ -107,12 +107,6 @@ def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterat
         return
     with databases.fresh(request.getfixturevalue(f"shared_{request.param}"), migrated=False) as url:
         yield url
-
-
-@pytest.fixture(scope="session")
-def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return where the migrated SQLite database lies that tests get copies of."""
-    return tmp_path_factory.mktemp("template") / "migrated.db"
 
 
 def _own_server(kind: str) -> Iterator[Server]:

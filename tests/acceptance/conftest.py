@@ -29,8 +29,8 @@ def clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clients]:
 
 
 @pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory, migrated_sqlite: Path, clients: Clients) -> Iterator[Site]:
+def site(tmp_path_factory: pytest.TempPathFactory, clients: Clients) -> Iterator[Site]:
     """Give the installation that the tests share."""
     directory = tmp_path_factory.mktemp("site")
-    with run_site(directory, databases.sqlite(directory, migrated_sqlite), clients) as place:
+    with run_site(directory, databases.sqlite(directory), clients) as place:
         yield place

@@ -15,9 +15,9 @@ import click
 import msgspec
 from sqlalchemy import text
 
-from ferroscope.adapters.memory.bus import LocalBus
 from ferroscope.adapters.sql import dialect
 from ferroscope.adapters.sql.store import SqlStore
+from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.domain.lease import Lease
 from ferroscope.ports.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError

@@ -16,9 +16,9 @@ import msgspec
 import pytest
 from sqlalchemy import Connection, Engine, text
 
-from ferroscope.adapters.memory.bus import LocalBus
 from ferroscope.adapters.sql import dialect, leases, session
 from ferroscope.adapters.sql.store import SqlStore
+from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.domain.lease import Lease
 from ferroscope.ports.errors import LeaseHeldError, StoreUnavailableError

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.adapters.memory.bus import LocalBus
+from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.domain.lease import FAST, LeaseProfile
 from ferroscope.domain.model import Entry

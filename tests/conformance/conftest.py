@@ -1,4 +1,4 @@
-"""The adapters under test: the store in memory, and the one in SQL on each of the databases."""
+"""The store and the queue under test, on each of the databases."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
-from ferroscope.adapters.memory import LocalBus, MemoryQueue, MemoryStore
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.domain.model import Claim, Member, Node, Request
 from ferroscope.ports.queue import Queue
@@ -21,7 +20,7 @@ from tests.support import examples
 
 T = TypeVar("T")
 
-ADAPTERS = ("memory", "sqlite", "postgresql", "mariadb")
+ADAPTERS = ("sqlite", "postgresql", "mariadb")
 
 
 class Adapter:
@@ -76,27 +75,13 @@ Open = Callable[..., Adapter]
 def open_adapter(request: pytest.FixtureRequest) -> Iterator[Open]:
     """Give a function that opens the same store once more, as another process would; options are of ``[database]``."""
     with ExitStack() as stack:
-        if request.param == "memory":
-            yield _memory(stack)
-        else:
-            yield _sql(stack, request.getfixturevalue(f"{request.param}_url"))
+        yield _sql(stack, request.getfixturevalue(f"{request.param}_url"))
 
 
 @pytest.fixture
 def adapter(open_adapter: Open) -> Adapter:
     """Return a store and its queue."""
     return open_adapter()
-
-
-def _memory(stack: ExitStack) -> Open:
-    clock, bus, stop = SystemClock(), LocalBus(), threading.Event()
-    store = MemoryStore(bus=bus, clock=clock)
-    stack.callback(bus.close)
-
-    def open_memory(*, poll_interval: float = 0.05, **_options: Any) -> Adapter:
-        return Adapter(store, MemoryQueue(store, bus=bus, clock=clock, poll_interval=poll_interval), stop)
-
-    return open_memory
 
 
 def _sql(stack: ExitStack, url: str) -> Open:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
-from ferroscope.adapters.memory import LocalBus
+from ferroscope.bus.local import LocalBus
 from ferroscope.ports.bus import Bus
 
-ADAPTERS: dict[str, Callable[[], Bus]] = {"memory": LocalBus}
 
-
-@pytest.fixture(params=list(ADAPTERS))
-def bus(request: pytest.FixtureRequest) -> Iterator[Bus]:
-    opened = ADAPTERS[request.param]()
+@pytest.fixture
+def bus() -> Iterator[Bus]:
+    opened = LocalBus()
     yield opened
     opened.close()
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
 from sqlalchemy import text
 
 from ferroscope.domain.states import Event
-from tests.conformance.conftest import ADAPTERS, Adapter
+from tests.conformance.conftest import Adapter
 from tests.support import examples
 
 
-# The store in memory has no rows that could be changed from outside.
-@pytest.mark.parametrize("open_adapter", ADAPTERS[1:], indirect=True)
 def test_nothing_lasts_for_a_day_because_the_clock_was_a_day_ahead(adapter: Adapter) -> None:
     node = adapter.node()
     adapter.join("dead", ttl=6.0)

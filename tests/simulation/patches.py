@@ -20,9 +20,9 @@ import structlog
 
 import ferroscope.adapters.gate.nftables
 import ferroscope.adapters.gate.timed
-import ferroscope.adapters.memory.bus
 import ferroscope.adapters.sql.dialect
 import ferroscope.adapters.sql.store
+import ferroscope.bus.local
 import ferroscope.election
 import ferroscope.hooks.pipeline
 import ferroscope.observe.party
@@ -88,7 +88,7 @@ def installed(world: World) -> Iterator[None]:
             stack.enter_context(mock.patch.dict(function.__kwdefaults__, values))
 
         for module in (
-            _product.adapters.memory.bus,
+            _product.bus.local,
             _product.periodic.singleton,
             _product.worker.pool,
             _product.worker.slots,

@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from ferroscope.adapters.memory.bus import LocalBus
 from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.queue import SqlQueue
 from ferroscope.adapters.sql.store import SqlStore
+from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.runtime.clock import SystemClock
 from tests.conformance import conftest as conformance

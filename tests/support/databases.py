@@ -13,6 +13,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +22,7 @@ import pymysql
 
 from ferroscope.adapters.sql import dialect, migrate
 from ferroscope.config.options import DatabaseSettings
-from tests.support.servers import Server, run_directory
+from tests.support.servers import Server, memory_directory, run_directory
 
 _TEMPLATE: Final = "template_migrated"
 _COLUMNS: Final = (
@@ -40,13 +41,24 @@ def upgrade(url: str) -> None:
         engine.dispose()
 
 
-def sqlite(directory: Path, template: Path) -> str:
+def sqlite(directory: Path) -> str:
     """Return the URL of a new, migrated SQLite database in ``directory``."""
-    if not template.exists():
-        upgrade(f"sqlite:///{template}")
     path = directory / "ferroscope.db"
-    shutil.copyfile(template, path)
+    shutil.copyfile(_sqlite_template(), path)
     return f"sqlite:///{path}"
+
+
+@cache
+def _sqlite_template() -> Path:
+    """Return a migrated database, made once for all processes of the test run."""
+    template = memory_directory() / "migrated.db"
+    with template.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not template.exists():
+            half = template.with_suffix(".half")
+            upgrade(f"sqlite:///{half}")
+            half.rename(template)
+    return template
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.daemons import KINDS, Daemon
-from tests.support.processes import adopt_orphans, free_port, reap, signal_tree, spawn, until
+from tests.support.processes import IN_MEMORY, adopt_orphans, free_port, reap, signal_tree, spawn, until
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 30.0
@@ -115,6 +115,7 @@ class Keeper:
     def end(self) -> None:
         for server in self._servers.values():
             server.kill()
+        shutil.rmtree((self._base / IN_MEMORY).resolve(), ignore_errors=True)
         shutil.rmtree(self._base, ignore_errors=True)
 
     def _server(self, name: str, kind: str) -> Kept:

@@ -14,8 +14,11 @@ import tempfile
 from pathlib import Path
 from typing import Any, Final
 
+from tests.support.processes import IN_MEMORY
+
 _ROOT: Final = Path(__file__).parents[2]
 _SOCKET: Final = "FERROSCOPE_TEST_KEEPER"
+_SHARED_MEMORY: Final = Path("/dev/shm")  # Linux's own place for files in memory
 
 
 def run_directory() -> Path:
@@ -23,11 +26,18 @@ def run_directory() -> Path:
     return Path(os.environ[_SOCKET]).parent
 
 
+def memory_directory() -> Path:
+    """Return such a directory for small files that come and go; in memory, where the system has a place there."""
+    return run_directory() / IN_MEMORY
+
+
 class KeeperProcess:
     """The keeper, as the process sees it that started it; that is the one that controls the test run."""
 
     def __init__(self) -> None:
         base = _common_directory()
+        fast = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else base
+        (base / IN_MEMORY).symlink_to(tempfile.mkdtemp(prefix="ferroscope-tests-", dir=fast))
         path = str(base / "socket")
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(path)

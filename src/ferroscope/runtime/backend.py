@@ -9,12 +9,12 @@ from typing import Final
 import msgspec
 from sqlalchemy import Engine
 
-from ferroscope.adapters.memory.bus import LocalBus
 from ferroscope.adapters.sql import dialect, migrate
 from ferroscope.adapters.sql.queue import SqlQueue
 from ferroscope.adapters.sql.store import SqlStore
 from ferroscope.adapters.sql.trouble import DatabaseUrlError
 from ferroscope.adapters.sql.wakeup import start_watcher
+from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.ports.bus import Bus
 from ferroscope.ports.clock import Clock, StopFlag

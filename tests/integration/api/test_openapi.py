@@ -70,9 +70,9 @@ class Seeded:
 
 
 @pytest.fixture(scope="module")
-def seeded(tmp_path_factory: pytest.TempPathFactory, migrated_sqlite: Any) -> Iterator[Seeded]:
+def seeded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seeded]:
     """Give the seeded service; one for all routes, because what one does the next has to bear."""
-    world = Seeded(databases.sqlite(tmp_path_factory.mktemp("openapi"), migrated_sqlite))
+    world = Seeded(databases.sqlite(tmp_path_factory.mktemp("openapi")))
     yield world
     world.service.close()
 

@@ -12,8 +12,6 @@ from typing import Any
 
 import msgspec
 
-from ferroscope.adapters.memory.bus import LocalBus
-from ferroscope.adapters.memory.store import MemoryStore
 from ferroscope.config.options import InspectorSettings, Settings
 from ferroscope.domain.model import Claim, Entry, Node, Port, Request
 from ferroscope.domain.states import Event, State
@@ -23,6 +21,7 @@ from ferroscope.hooks.loader import LoadedHook
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.worker.context import TaskContext
+from tests.support.stores import open_store
 
 NODE = "11111111-1111-4111-8111-111111111111"
 OTHER = "22222222-2222-4222-8222-222222222222"
@@ -65,7 +64,7 @@ def context(
     properties: dict[str, Any] | None = None,
 ) -> TaskContext:
     """Return the context of a node with these ports; ``elsewhere`` maps MACs to the nodes that have them."""
-    store = MemoryStore(bus=LocalBus(), clock=SystemClock())
+    store = open_store()
     others = [port(mac, node=node) for mac, node in (elsewhere or {}).items()]
     node = Node(
         uuid=NODE, driver="fake", state=State.PROCESSING, properties={"old": 1} if properties is None else properties

@@ -9,14 +9,13 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from ferroscope.adapters.memory import LocalBus, MemoryStore
 from ferroscope.domain.states import TRANSITIONS, Event, State
 from ferroscope.observe.metrics import LABELS, OVERVIEW, Metrics, Overview, render
-from ferroscope.ports.errors import StoreUnavailableError
 from ferroscope.ports.meter import Moved
 from ferroscope.ports.store import Store
 from ferroscope.runtime.clock import SystemClock
 from tests.support import examples
+from tests.support.stores import open_store
 
 _DASHBOARD = Path(__file__).parents[3] / "deploy" / "grafana" / "ferroscope.json"
 
@@ -52,7 +51,7 @@ def test_what_is_told_is_counted() -> None:
 
 def test_a_rolled_back_transition_is_not_counted() -> None:
     meter = Metrics(CollectorRegistry())
-    store = MemoryStore(bus=LocalBus(), clock=SystemClock(), meter=meter)
+    store = open_store(meter=meter)
     store.write(lambda tx: tx.moved(Moved(TRANSITIONS[0], examples.node())))
     with contextlib.suppress(ZeroDivisionError):
         store.write(lambda tx: (tx.moved(Moved(TRANSITIONS[0], examples.node())), 1 / 0))
@@ -61,7 +60,7 @@ def test_a_rolled_back_transition_is_not_counted() -> None:
 
 
 def test_the_overview_shows_the_whole_service() -> None:
-    store: Store = MemoryStore(bus=LocalBus(), clock=SystemClock())
+    store: Store = open_store()
     node = examples.node(state=State.WAITING)
     store.write(lambda tx: tx.nodes.add(node))
     store.write(lambda tx: tx.requests.put(examples.request(node, Event.ABORT)))
@@ -84,12 +83,10 @@ def test_the_overview_shows_the_whole_service() -> None:
 
 
 def test_without_its_database_the_overview_says_just_that() -> None:
-    class Gone(MemoryStore):
-        def read(self, work: object) -> object:  # type: ignore[override]
-            raise StoreUnavailableError("gone")
-
+    store = open_store()
+    Path(str(store.engine.url.database)).unlink()
     registry = CollectorRegistry()
-    registry.register(Overview(Gone(bus=LocalBus(), clock=SystemClock()), SystemClock()))
+    registry.register(Overview(store, SystemClock()))
     assert _value(registry, "ferroscope_database_up") == 0
     assert _value(registry, "ferroscope_clock_skew_seconds") is None
 

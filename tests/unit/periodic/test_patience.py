@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from ferroscope.adapters.memory import LocalBus, MemoryStore
+from ferroscope.bus.local import LocalBus
 from ferroscope.domain.lease import DEFAULT
 from ferroscope.election import Candidate
 from ferroscope.periodic.singleton import Singleton
 from ferroscope.ports.clock import StopFlag
+from tests.support.stores import open_store
 from tests.unit.worker.conftest import ManualClock, ManualStop
 
 
@@ -38,7 +39,7 @@ class Waits(LocalBus):
 
 def follow(clock: ManualClock, bus: LocalBus, *, passed: float, stop: StopFlag | None = None) -> float:
     """Return for how long a candidate waits ``passed`` seconds after somebody else was elected."""
-    store = MemoryStore(bus=bus, clock=clock)
+    store = open_store(bus=bus, clock=clock)
     assert Candidate("office", "a", store=store, clock=clock, profile=DEFAULT).stand() is not None
     clock.now += passed
     began = clock.now

@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ferroscope.adapters.memory.bus import LocalBus
-from ferroscope.adapters.memory.store import MemoryStore
+from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import RegistrySettings
 from ferroscope.domain.lease import DEFAULT
 from ferroscope.domain.model import ClockStep, Entry, Inspection, Node, Port
@@ -26,6 +25,7 @@ from ferroscope.ports.registry import RegistryUnavailableError
 from ferroscope.ports.store import Leadership, Query
 from ferroscope.runtime.keeper import LeaseKeeper
 from tests.support import examples
+from tests.support.stores import open_store
 from tests.unit.worker.conftest import ManualClock, ManualStop
 
 
@@ -52,7 +52,7 @@ class Party:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.stop = ManualStop(self.clock)
-        self.store = MemoryStore(bus=LocalBus(), clock=self.clock)
+        self.store = open_store(clock=self.clock)
         self.tenures: list[Tenure] = []
 
     def singleton(self, holder: str, task: Task) -> Singleton:
@@ -305,7 +305,7 @@ def orphans(party: Party) -> set[str]:
     return {uuid for uuid, since in party.store.read(lambda tx: tx.nodes.orphans()).items() if since is not None}
 
 
-FLEET = [f"n{number}" for number in range(10)]
+FLEET = [f"11111111-1111-4111-8111-{number:012d}" for number in range(10)]
 DAY = 86400.0
 
 
@@ -314,10 +314,10 @@ def test_a_node_that_is_missing_is_an_orphan_for_days_before_it_gets_one_delete_
     enrolled(party, *FLEET)
     sync = sync_of(party, *[FLEET[1:]] * 4)
     sync.step(examples.UNLED)
-    assert orphans(party) == {"n0"}
+    assert orphans(party) == {FLEET[0]}
     party.clock.now += 2.9 * DAY
     sync.step(examples.UNLED)
-    assert deletions(party, "n0") == 0
+    assert deletions(party, FLEET[0]) == 0
     party.clock.now += 0.2 * DAY
     sync.step(examples.UNLED)
     sync.step(examples.UNLED)
@@ -334,8 +334,8 @@ def test_an_orphan_that_is_tracked_again_is_none_any_more_and_its_timeline_says_
     sync.step(examples.UNLED)
     assert orphans(party) == set()
     sync.step(examples.UNLED)
-    assert deletions(party, "n0") == 0
-    steps = party.store.read(lambda tx: tx.journal.list(Query(filters={"node": "n0"}, sort_key="id")))
+    assert deletions(party, FLEET[0]) == 0
+    steps = party.store.read(lambda tx: tx.journal.list(Query(filters={"node": FLEET[0]}, sort_key="id")))
     assert [step.reason for step in steps] == ["not-tracked", None, "not-tracked"]
 
 
@@ -347,13 +347,13 @@ def test_an_orphan_that_is_tracked_again_is_none_any_more_and_its_timeline_says_
 def test_an_orphan_that_somebody_needs_is_never_deleted(fields: dict[str, Any]) -> None:
     party = Party()
     enrolled(party, *FLEET[1:])
-    party.store.write(lambda tx: tx.nodes.add(Node(uuid="n0", driver="fake", **fields)))
+    party.store.write(lambda tx: tx.nodes.add(Node(uuid=FLEET[0], driver="fake", **fields)))
     sync = sync_of(party, *[FLEET[1:]] * 3)
     for _ in range(3):
         sync.step(examples.UNLED)
         party.clock.now += 4 * DAY
-    assert orphans(party) == {"n0"}
-    assert deletions(party, "n0") == 0
+    assert orphans(party) == {FLEET[0]}
+    assert deletions(party, FLEET[0]) == 0
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ import msgspec
 import pytest
 
 from ferroscope import transition
-from ferroscope.adapters.memory.bus import LocalBus
-from ferroscope.adapters.memory.store import MemoryStore
+from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import PxeFilterSettings
 from ferroscope.domain.gate import GateRecord, decode_record
 from ferroscope.domain.lease import DEFAULT
@@ -26,6 +25,7 @@ from ferroscope.ports.meter import Silent
 from ferroscope.pxe.feed import Feed
 from ferroscope.pxe.gate import Gate
 from tests.support import examples
+from tests.support.stores import open_store
 from tests.unit.worker.conftest import ManualClock, ManualStop
 
 
@@ -103,7 +103,7 @@ class Network:
         self.clock = ManualClock()
         self.stop = ManualStop(self.clock)
         self.bus = LocalBus()
-        self.store = MemoryStore(bus=self.bus, clock=self.clock)
+        self.store = open_store(bus=self.bus, clock=self.clock)
         self.firewall = Firewall(self.clock)
         self.records: list[GateRecord] = []
         self.at: dict[int, Callable[[], object]] = {}

@@ -9,12 +9,11 @@ from functools import partial
 import pytest
 
 from ferroscope.adapters.gate.timed import TimedOpening
-from ferroscope.adapters.memory.bus import LocalBus
-from ferroscope.adapters.memory.store import MemoryStore
 from ferroscope.domain.lease import DEFAULT, FAST, LeaseProfile
 from ferroscope.election import Candidate
 from ferroscope.ports.gate import GateError
 from ferroscope.pxe.opening import Opening
+from tests.support.stores import open_store
 from tests.unit.worker.conftest import ManualClock, ManualStop
 
 # How long a renewal takes; a program that tells the kernel takes as long on an idle host.
@@ -114,7 +113,7 @@ def lead(
     The first renewal comes after the part ``phase`` of the time between two; between the seconds ``silent`` none does.
     """
     clock = kernel.clock
-    store = MemoryStore(bus=LocalBus(), clock=clock)
+    store = open_store(clock=clock)
     tenure = Candidate("pxe/net", "a", store=store, clock=clock, profile=profile).stand()
     assert tenure is not None
     won, every = clock.now, profile.renew + _RUN

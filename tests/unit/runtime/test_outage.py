@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from ferroscope.adapters.memory.bus import LocalBus
-from ferroscope.adapters.memory.store import MemoryStore
 from ferroscope.config.options import WorkerSettings
 from ferroscope.ports.errors import StoreUnavailableError
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.member import Membership
 from tests.support import examples
+from tests.support.stores import open_store
 from tests.unit.worker.conftest import ManualClock
 
 
@@ -73,7 +72,7 @@ def test_it_goes_on_after_fewer_or_where_it_is_told_to(answers: list[bool], retr
 
 def test_members_that_died_long_ago_are_forgotten_though_nobody_is_started() -> None:
     clock = ManualClock()
-    store = MemoryStore(bus=LocalBus(), clock=clock)
+    store = open_store(clock=clock)
     for ident in ("dead", "other"):
         store.write(lambda tx, ident=ident: tx.members.beat(examples.member(ident), 6.0))  # type: ignore[misc]
 

@@ -10,9 +10,7 @@ import msgspec
 import pytest
 
 from ferroscope import transition
-from ferroscope.adapters.memory.bus import LocalBus
-from ferroscope.adapters.memory.queue import MemoryQueue
-from ferroscope.adapters.memory.store import MemoryStore
+from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DriverSettings, InspectorSettings, Settings, WorkerSettings
 from ferroscope.domain.model import GIVEN, Entry, Inspection, Member, Node, Request
 from ferroscope.domain.provision import Provision
@@ -26,6 +24,7 @@ from ferroscope.worker.boot_gate import BootGate
 from ferroscope.worker.loop import Worker
 from ferroscope.worker.tasks import build
 from ferroscope.worker.throttle import RebootThrottle
+from tests.support.stores import open_queue, open_store
 
 NODE = "11111111-1111-4111-8111-111111111111"
 INVENTORY: dict[str, Any] = {
@@ -109,8 +108,8 @@ class Service:
         self.clock: Any = SystemClock() if real_time else ManualClock()
         self.stop: Any = threading.Event() if real_time else ManualStop(self.clock)
         self.bus = LocalBus()
-        self.store = MemoryStore(bus=self.bus, clock=self.clock)
-        self.queue = MemoryQueue(self.store, bus=self.bus, clock=self.clock, poll_interval=0.0)
+        self.store = open_store(bus=self.bus, clock=self.clock)
+        self.queue = open_queue(self.store, bus=self.bus, clock=self.clock, poll_interval=0.0)
         self.machine = Machine()
         self._inspections = 0
         self.worker = self.new_worker("m1")

@@ -10,10 +10,9 @@ from typing import TypeVar
 
 import pytest
 
-from ferroscope.adapters.memory.store import MemoryStore
 from ferroscope.domain.states import State
 from ferroscope.ports.errors import StoreUnavailableError
-from ferroscope.ports.store import Transaction
+from ferroscope.ports.store import Store, Transaction
 from tests.unit.worker.conftest import Service
 
 T = TypeVar("T")
@@ -22,7 +21,7 @@ T = TypeVar("T")
 class Forgetful:
     """A store that commits the write number ``lost``, and then says that it cannot be reached."""
 
-    def __init__(self, store: MemoryStore, lost: int) -> None:
+    def __init__(self, store: Store, lost: int) -> None:
         self._store = store
         self._left = lost
 

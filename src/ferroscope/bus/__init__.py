@@ -1,0 +1,1 @@
+"""How threads that wait hear of changes: the other side of ``ports.bus``."""

@@ -1,0 +1,76 @@
+"""The store that is shipped, for tests that need no server: SQLite on a file in memory, on the clock of the test.
+
+SQLite's clock is this host's. In these stores the one expression that asks for it (``dialect.NOW``) is replaced by a
+function that asks the test's, so that leases, heartbeats and time-outs pass when the test says so, and in no real time.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import tempfile
+import threading
+import weakref
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import Engine, event
+
+from ferroscope.adapters.sql.dialect import NOW, build_engine
+from ferroscope.adapters.sql.queue import SqlQueue
+from ferroscope.adapters.sql.statements import Statements
+from ferroscope.adapters.sql.store import SqlStore
+from ferroscope.bus.local import LocalBus
+from ferroscope.config.options import DatabaseSettings
+from ferroscope.ports.bus import Bus
+from ferroscope.ports.clock import Clock
+from ferroscope.ports.meter import SILENT, Meter
+from ferroscope.runtime.clock import SystemClock
+from tests.support import databases
+from tests.support.servers import memory_directory
+
+_ASKED: Final = NOW["sqlite"]
+# Compiled statements depend on the dialect alone: no test waits for what another one has compiled.
+_compiled: list[Statements] = []
+
+
+def open_store(*, clock: Clock | None = None, bus: Bus | None = None, meter: Meter = SILENT) -> SqlStore:
+    """Return an empty store; its file is gone with it."""
+    clock = clock or SystemClock()
+    directory = Path(tempfile.mkdtemp(dir=memory_directory()))
+    settings = DatabaseSettings(connection=databases.sqlite(directory))
+    engine = build_engine(settings)
+    event.listen(engine, "do_connect", _on_the_tests_clock)
+    event.listen(engine, "connect", lambda connection, _: connection.create_function("tests_clock", 0, clock.time))
+    store = SqlStore(engine, settings=settings, bus=bus or LocalBus(), clock=clock, stop=threading.Event(), meter=meter)
+    _compiled[:] = _compiled or [Statements(engine)]
+    store._statements = _compiled[0]
+    weakref.finalize(store, _remove, engine, directory)
+    return store
+
+
+def open_queue(store: SqlStore, *, clock: Clock, bus: Bus, poll_interval: float = 0.0) -> SqlQueue:
+    """Return the queue of this store."""
+    return SqlQueue(store, store.engine, bus=bus, clock=clock, poll_interval=poll_interval)
+
+
+class _Cursor(sqlite3.Cursor):
+    def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
+        return super().execute(sql.replace(_ASKED, "tests_clock()"), *parameters)
+
+    def executemany(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
+        return super().executemany(sql.replace(_ASKED, "tests_clock()"), *parameters)
+
+
+class _Connection(sqlite3.Connection):
+    def cursor(self, *_: Any) -> sqlite3.Cursor:
+        return super().cursor(_Cursor)
+
+
+def _on_the_tests_clock(_dialect: Any, _record: Any, _arguments: Any, parameters: dict[str, Any]) -> None:
+    parameters["factory"] = _Connection
+
+
+def _remove(engine: Engine, directory: Path) -> None:
+    engine.dispose()
+    shutil.rmtree(directory, ignore_errors=True)

@@ -1,1 +1,0 @@
-"""The store in memory, where it is more than its port."""
