@@ -16,7 +16,8 @@ from typing import Final
 
 from bench.usage import memory
 from ferroscope import transition
-from ferroscope.adapters.sim.bmc import SimBmc
+from ferroscope.bmc.options import DriverOptions
+from ferroscope.bmc.sim.driver import SimBmc
 from ferroscope.config.options import DatabaseSettings, Settings, WorkerSettings
 from ferroscope.domain.model import Member, Node
 from ferroscope.domain.provision import Provision
@@ -48,7 +49,7 @@ def measure(number: int, url: str) -> None:
         store=store,
         queue=backend.queue,
         tasks=build(from_settings(settings.inspector), throttle, BootGate(0.0)),
-        drivers={"sim": SimBmc(timeout=600.0)},
+        drivers={"sim": SimBmc(DriverOptions(command_timeout=600.0))},
         settings=settings,
         clock=clock,
         stop=stop,

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from ferroscope import transition
-from ferroscope.adapters.fake.bmc import FakeBmc
+from ferroscope.bmc.fake import FakeBmc
 from ferroscope.config.options import InspectorSettings, Settings, WorkerSettings
 from ferroscope.domain.model import Document, Inspection, Node, Port
 from ferroscope.domain.outcome import Next

@@ -21,6 +21,7 @@ from ferroscope.domain.model import Document, Node
 from ferroscope.domain.provision import Provision
 from ferroscope.domain.reasons import Reason
 from ferroscope.domain.states import ACTIVE, State
+from ferroscope.ports.bmc import Discovers
 from ferroscope.ports.data import Part
 from ferroscope.ports.store import Query, Transaction
 
@@ -61,7 +62,7 @@ def make(context: ApiContext, tx: Transaction, parsed: Parsed, source: str) -> N
     node = Node(
         uuid=context.new_uuid(),
         driver=settings.driver,
-        driver_info=discovery.driver_info(settings.driver, evidence.bmc_addresses),
+        driver_info=_driver_info(context, settings.driver, evidence.bmc_addresses),
         auto_discovered=True,
         inbox=settings.approve == "manual",
         internal={_KEY: {"source": source, "mac": parsed.boot_mac or evidence.macs[0]}},
@@ -75,6 +76,14 @@ def make(context: ApiContext, tx: Transaction, parsed: Parsed, source: str) -> N
     tx.addresses.called(node.uuid, source)
     what = "an unknown machine called" + (", and waits in the inbox" if node.inbox else "")
     return transition.enroll(tx, node, what, inspection=context.new_uuid(), process=context.process)
+
+
+def _driver_info(context: ApiContext, name: str, bmc_addresses: Sequence[str]) -> Document:
+    """Return what the machine says of its BMC, as its driver wants it; the first address wins."""
+    if not bmc_addresses:
+        return {}
+    driver, address = context.drivers[name], bmc_addresses[0]
+    return driver.driver_info(address) if isinstance(driver, Discovers) else {f"{name}_address": address}
 
 
 def connect(context: ApiContext, tx: Transaction, node: Node, owners: Sequence[Node], source: str) -> None:

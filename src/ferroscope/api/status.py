@@ -18,12 +18,12 @@ from ferroscope.api.context import ApiContext
 from ferroscope.api.lease_input import is_own
 from ferroscope.api.leases import LeaseView, view
 from ferroscope.api.times import iso_exact
-from ferroscope.config.options import NO_MACHINE
 from ferroscope.domain.gate import LEASE_PREFIX, decode_record
 from ferroscope.domain.lease import Lease
 from ferroscope.domain.model import ClockStep, Member
 from ferroscope.observe import finding, party
 from ferroscope.observe.finding import Finding
+from ferroscope.ports.bmc import Simulated
 from ferroscope.ports.figures import Backlog, Population
 from ferroscope.ports.store import Query, Transaction
 
@@ -271,7 +271,7 @@ def _closed(lease: Lease) -> Finding:
 
 def _has_machines(context: ApiContext, tx: Transaction) -> bool:
     """Whether there is a node with a BMC of its own, which boots elsewhere than on this host."""
-    real = [name for name in context.drivers if name not in NO_MACHINE]
+    real = [name for name, driver in context.drivers.items() if not isinstance(driver, Simulated)]
     return any(tx.nodes.list(Query(filters={"driver": name}, limit=1)) for name in real)
 
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 import click
 import msgspec
 
 from ferroscope.cli.configured import config_option, database_option, settings_of
-from ferroscope.config.options import Settings
-
-# What --simulator enables, as [drivers] enabled would.
-SIMULATED: Final = ("sim", "fake-hardware")
+from ferroscope.config.options import SIMULATED, Settings
 
 processes_option = click.option(
     "--processes",

@@ -23,7 +23,7 @@ from ferroscope.config.inspection_options import (
     SwiftSettings,
 )
 from ferroscope.config.service_options import (
-    NO_MACHINE,
+    SIMULATED,
     ApiSettings,
     DatabaseSettings,
     DriverSettings,
@@ -35,8 +35,8 @@ from ferroscope.config.service_options import (
 )
 
 __all__ = [
-    "NO_MACHINE",
     "SECTIONS",
+    "SIMULATED",
     "ApiSettings",
     "BootSettings",
     "DatabaseSettings",

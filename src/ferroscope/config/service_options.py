@@ -14,8 +14,8 @@ from ferroscope.domain.lease import DEFAULT, FAST, LeaseProfile
 
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
-# Drivers behind which there is no machine, or none that is commanded.
-NO_MACHINE: Final = frozenset({"sim", "fake-hardware", "fake"})
+# What ``ferroscope all --simulator`` enables besides.
+SIMULATED: Final = ("sim", "fake-hardware")
 
 
 def is_loopback(host: str) -> bool:
@@ -195,7 +195,7 @@ class DriverSettings(msgspec.Struct, frozen=True, kw_only=True):
         tuple[str, ...],
         Opt(
             "The drivers that nodes may have: redfish, ipmi; sim for the simulator; fake-hardware (or fake), a BMC "
-            "that agrees to everything and does nothing."
+            "that agrees to everything and does nothing; and those of other installed packages."
         ),
     ] = ("redfish", "ipmi")
     command_timeout: Annotated[float, Opt("Hard deadline of one BMC command, in seconds.", ge=0.1)] = 10.0

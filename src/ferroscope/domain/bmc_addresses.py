@@ -18,9 +18,10 @@ _MAX_HOST: Final = 253
 
 def hosts(info: Document) -> Iterator[tuple[str, str]]:
     """Yield field and host of every ``*_address``; a BMC that is behind another one has none of the latter's."""
-    bridged = info.get("ipmi_bridging") not in (None, "", "no")
     for key, value in info.items():
-        if not key.endswith("_address") or not isinstance(value, str) or (bridged and key.startswith("ipmi_")):
+        if not key.endswith("_address") or not isinstance(value, str):
+            continue
+        if info.get(f"{key.removesuffix('_address')}_bridging") not in (None, "", "no"):
             continue
         host = _host(value)
         if host and len(host) <= _MAX_HOST:

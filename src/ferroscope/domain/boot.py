@@ -8,13 +8,14 @@ merged the inspector into the Bare Metal service (managed and unmanaged inspecti
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import StrEnum
 from typing import Final
 
 from ferroscope.domain.model import Node
 
 AGENT: Final = "agent"
-VIRTUAL_MEDIA_INTERFACES: Final = ("redfish-virtual-media",)
+_VIRTUAL_MEDIA: Final = "-virtual-media"
 
 
 class Boot(StrEnum):
@@ -33,6 +34,7 @@ class BootError(Exception):
 def choose(
     node: Node,
     *,
+    drivers: Collection[str],
     manage_boot: bool,
     iso: str,
     boots_itself: bool,
@@ -41,22 +43,24 @@ def choose(
 ) -> Boot:
     """Return how ``node`` shall be booted; ``BootError`` where that cannot be.
 
+    ``drivers``: all that nodes may have here; two interfaces of each have its name.
     ``manage_boot``: the caller leaves booting to us. ``iso``: the ramdisk's image, "" for none.
     ``boots_itself`` and ``knows_hardware``: what the node's driver can do.
     """
     inspect = node.attributes.get("inspect_interface") or AGENT
-    if inspect == node.driver and inspect != AGENT and knows_hardware:
-        return Boot.OUT_OF_BAND
-    if inspect in ("redfish", "ipmi"):
+    if inspect != AGENT and inspect in {*drivers, node.driver}:
+        if inspect == node.driver and knows_hardware:
+            return Boot.OUT_OF_BAND
         raise BootError(f"inspect_interface {inspect} does not go with the driver {node.driver}; set it to agent")
     if not manage_boot:
         return Boot.OPERATOR
     asked = node.attributes.get("boot_interface")
-    media = asked in VIRTUAL_MEDIA_INTERFACES
-    if (media or asked is None) and boots_itself and iso:
+    own = f"{node.driver}{_VIRTUAL_MEDIA}"
+    if asked in (own, None) and boots_itself and iso:
         return Boot.VIRTUAL_MEDIA
-    if media:
-        lacking = "a driver that can" if not boots_itself else "driver_info deploy_iso or [inspector] ramdisk_iso"
+    if asked in {own, *(f"{driver}{_VIRTUAL_MEDIA}" for driver in drivers)}:
+        able = boots_itself and asked == own
+        lacking = "driver_info deploy_iso or [inspector] ramdisk_iso" if able else "a driver that can"
         raise BootError(f"boot_interface {asked} needs {lacking}")
     if require_managed:
         raise BootError(

@@ -11,13 +11,10 @@ from typing import Final
 import msgspec
 
 from ferroscope.domain.lookup import Evidence, Refused
-from ferroscope.domain.model import Document
 from ferroscope.domain.reasons import Reason
 
 # Machines are counted by the minute of the database's clock.
 PERIOD: Final = 60.0
-
-_NO_BMC: Final = frozenset({"fake-hardware", "fake"})
 
 
 class Rejection(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,13 +60,3 @@ def rejected(rejections: Sequence[Rejection], since: float) -> Refused | None:
             message = f"{rejection.address} belongs to a machine that was rejected when it was node {rejection.node}"
             return Refused(Reason.DISCOVERY_REJECTED, message)
     return None
-
-
-def driver_info(driver: str, bmc_addresses: Sequence[str]) -> Document:
-    """Return what the inventory says of the BMC, as ``driver`` wants it; the first address wins."""
-    if not bmc_addresses:
-        return {}
-    address = bmc_addresses[0]
-    if driver == "redfish":
-        address = f"https://[{address}]" if ":" in address else f"https://{address}"
-    return {"bmc_address" if driver in _NO_BMC else f"{driver}_address": address}

@@ -61,7 +61,8 @@ class BmcAddress(msgspec.Struct, frozen=True):
 def bmc_of(driver: str, driver_info: dict[str, object]) -> BmcAddress | None:
     """Return where the node's BMC is; None where driver_info does not say.
 
-    The driver's own ``*_address`` counts, else the first one. A simulator has a BMC for each of its machines.
+    The driver's own ``*_address`` counts, else the first one. Several BMCs may be at one address, as those of a
+    simulator are: ``*_node`` says which one it is.
     """
     key = f"{driver}_address"
     if not _is_text(driver_info.get(key)):
@@ -70,7 +71,7 @@ def bmc_of(driver: str, driver_info: dict[str, object]) -> BmcAddress | None:
             return None
         key = keys[0]
     prefix = key.removesuffix("_address")
-    port, machine = driver_info.get(f"{prefix}_port"), driver_info.get("sim_node") if prefix == "sim" else None
+    port, machine = driver_info.get(f"{prefix}_port"), driver_info.get(f"{prefix}_node")
     found = _parsed(str(driver_info[key]), str(port) if isinstance(port, int | str) else "")
     if machine is None:
         return found

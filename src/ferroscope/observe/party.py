@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope import __version__
-from ferroscope.config.options import NO_MACHINE, Settings
+from ferroscope.config.options import SIMULATED, Settings
 from ferroscope.domain.model import Document, Member
 
 _SENTENCE: Final = 255
@@ -43,7 +43,7 @@ def fingerprints(settings: Settings) -> dict[str, str]:
         if section == "pxe_filter" and values["unknown_hosts"] == settings.unknown_hosts_by_discovery:
             values["unknown_hosts"] = "discovery"  # it follows another section, which is compared for itself
         if section == "drivers":  # ferroscope all --simulator has more of these, and that is no mistake
-            values["enabled"] = [name for name in values["enabled"] if name not in NO_MACHINE]
+            values["enabled"] = [name for name in values["enabled"] if name not in SIMULATED]
         shared = {name: _public(value) for name, value in values.items() if name not in local and not _secret(name)}
         found[section] = hashlib.sha256(msgspec.json.encode(shared, order="sorted")).hexdigest()[:12]
     return found

@@ -10,12 +10,13 @@ import importlib.util
 import shutil
 import stat
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from ferroscope.config.load import files_with_secrets
 from ferroscope.config.options import Settings
 from ferroscope.observe.finding import API_ON_LOOPBACK, Finding
+from ferroscope.ports.bmc import Requirements
 from ferroscope.runtime import storage, wiring
 from ferroscope.runtime.http import addresses, bind
 from ferroscope.runtime.life import SetupError
@@ -23,9 +24,6 @@ from ferroscope.runtime.life import SetupError
 SERVED: Final = "port-served"
 
 _ANSWER_SECONDS: Final = 3.0
-# What a driver needs beside this package's own dependencies, or a packager may have left out of them.
-_PACKAGES: Final[Mapping[str, tuple[str, ...]]] = {"redfish": ("sushy", "requests")}
-_PROGRAMS: Final[Mapping[str, tuple[str, ...]]] = {"ipmi": ("ipmitool",)}
 
 
 def examine(settings: Settings) -> Iterator[Finding]:
@@ -60,9 +58,11 @@ def _drivers(settings: Settings) -> Iterator[Finding]:
         yield Finding("drivers", "wrong", exc.summary, exc.advice or "correct [drivers] enabled")
         return
     incomplete = set()
-    for name in drivers:
-        packages = [one for one in _PACKAGES.get(name, ()) if importlib.util.find_spec(one) is None]
-        programs = [one for one in _PROGRAMS.get(name, ()) if shutil.which(one) is None]
+    for name, driver in drivers.items():
+        if not isinstance(driver, Requirements):
+            continue
+        packages = [one for one in driver.packages if importlib.util.find_spec(one) is None]
+        programs = [one for one in driver.programs if shutil.which(one) is None]
         advice = f"install it on all hosts with workers, or take {name} out of [drivers] enabled"
         if packages:
             said = f"the driver {name} needs the Python package {packages[0]}, which is not installed"

@@ -16,14 +16,11 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from ferroscope.adapters.driver_info import Limits
-from ferroscope.adapters.fake.bmc import FakeBmc
-from ferroscope.adapters.ipmi.bmc import IpmiBmc
-from ferroscope.adapters.redfish.bmc import RedfishBmc
-from ferroscope.adapters.sim.bmc import SimBmc
+from ferroscope.bmc import loader
+from ferroscope.bmc.options import DriverOptions, Limits
 from ferroscope.config.options import Settings
 from ferroscope.net.resolver import Networks
-from ferroscope.ports.bmc import Bmc
+from ferroscope.ports.bmc import Bmc, KeepsConnections
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.meter import SILENT, Meter
 from ferroscope.ports.registry import NodeSource
@@ -64,34 +61,24 @@ def preload(roles: Iterable[str]) -> None:
 
 def build_drivers(settings: Settings, stop: StopFlag | None = None) -> Mapping[str, Bmc]:
     """Return the enabled drivers by name, whose waits ``stop`` ends; ``SetupError``."""
-    fake = FakeBmc()
-    limits = Limits(
-        networks=Networks(settings.drivers.bmc_networks),
-        http_passwords=settings.drivers.allow_http_passwords,
-        ca_directory=posixpath.normpath(settings.drivers.ca_directory),
+    offered = settings.drivers
+    options = DriverOptions(
+        command_timeout=offered.command_timeout,
+        command_tries=offered.command_tries,
+        inventory_timeout=offered.inventory_timeout,
+        limits=Limits(
+            networks=Networks(offered.bmc_networks),
+            http_passwords=offered.allow_http_passwords,
+            ca_directory=posixpath.normpath(offered.ca_directory),
+        ),
+        stop=stop or threading.Event(),
     )
-    known: dict[str, Callable[[], Bmc]] = {
-        "fake-hardware": lambda: fake,
-        "fake": lambda: fake,
-        "sim": lambda: SimBmc(timeout=settings.drivers.command_timeout, limits=limits),
-        "ipmi": lambda: IpmiBmc(
-            timeout=settings.drivers.command_timeout, stop=stop, limits=limits, tries=settings.drivers.command_tries
-        ),
-        "redfish": lambda: RedfishBmc(
-            timeout=settings.drivers.command_timeout,
-            inventory_timeout=settings.drivers.inventory_timeout,
-            stop=stop,
-            limits=limits,
-            tries=settings.drivers.command_tries,
-        ),
-    }
-    unknown = [name for name in settings.drivers.enabled if name not in known]
-    if unknown:
-        raise SetupError(
-            f"[drivers] enabled has the unknown driver {unknown[0]!r}", f"the drivers are: {', '.join(known)}"
-        )
+    try:
+        drivers = loader.load(offered.enabled, options)
+    except loader.DriverSetupError as exc:
+        raise SetupError(str(exc), exc.advice) from exc
     _check_discovery(settings)
-    return {name: known[name]() for name in settings.drivers.enabled}
+    return drivers
 
 
 def _check_discovery(settings: Settings) -> None:
@@ -119,10 +106,9 @@ def _check_discovery(settings: Settings) -> None:
 
 def close_drivers(drivers: Mapping[str, Bmc]) -> None:
     """Close the connections that drivers keep."""
-    for driver in {id(driver): driver for driver in drivers.values()}.values():
-        close = getattr(driver, "close", None)
-        if close is not None:
-            close()
+    for driver in drivers.values():
+        if isinstance(driver, KeepsConnections):
+            driver.close()
 
 
 def build_app(

@@ -7,23 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from inspect import isfunction
 from typing import Any, Final, Protocol, cast
 
 from ferroscope.domain.reasons import Reason
-from ferroscope.ports.bmc import Bmc
+from ferroscope.ports.bmc import Bmc, OutOfBand, RamdiskBoot, ResetTime
 from ferroscope.ports.errors import BmcError
 
-# Of ``Bmc``, ``RamdiskBoot`` and ``OutOfBand``: all that asks a BMC. A driver has some of the latter, or none.
-_CALLS: Final = (
-    "get_power",
-    "set_power",
-    "reboot",
-    "set_boot_device",
-    "get_boot_device",
-    "insert_ramdisk",
-    "eject_ramdisk",
-    "nics",
-    "inventory",
+# All that asks a BMC; a driver has those of ``Bmc``, and of the others some or none.
+_CALLS: Final = tuple(
+    name
+    for abilities in (Bmc, RamdiskBoot, ResetTime, OutOfBand)
+    for name, member in vars(abilities).items()
+    if isfunction(member) and not name.startswith("_") and name != "validate"
 )
 
 

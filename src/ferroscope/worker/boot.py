@@ -32,6 +32,7 @@ def how(context: TaskContext) -> Boot:
     try:
         return choose(
             context.node,
+            drivers=context.settings.drivers.enabled,
             manage_boot=context.inspection is None or context.inspection.manage_boot,
             iso=_iso(context),
             boots_itself=isinstance(driver, RamdiskBoot),

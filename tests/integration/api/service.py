@@ -13,7 +13,7 @@ import falcon.testing
 import msgspec
 
 from ferroscope import transition
-from ferroscope.adapters.fake.bmc import FakeBmc
+from ferroscope.bmc.fake import FakeBmc
 from ferroscope.config.options import ApiSettings, DatabaseSettings, Settings
 from ferroscope.domain import facts
 from ferroscope.domain.machine import advance

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ferroscope.adapters.fake.bmc import FakeBmc
+from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.config.options import LeaseSettings, RegistrySettings, Settings
 from ferroscope.domain.gate import GateRecord
 from ferroscope.domain.model import Member
@@ -119,7 +119,7 @@ def test_an_api_that_no_ramdisk_can_reach_is_worth_knowing_where_there_are_real_
     service.enrol(driver="sim")
     assert _status(service)["problems"] == []
     service.store.write(lambda tx: tx.nodes.add(examples.node(driver="redfish")))
-    app = wiring.build_app(service.settings, service.backend, DRIVERS | {"redfish": FakeBmc()}, process="api")
+    app = wiring.build_app(service.settings, service.backend, DRIVERS | {"redfish": RedfishBmc()}, process="api")
     client = service.client()
     client._client.app = app
     (found,) = client.get("/v1/status").json["problems"]

@@ -7,8 +7,8 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from ferroscope.adapters.driver_info import Limits
-from ferroscope.adapters.redfish.bmc import RedfishBmc
+from ferroscope.bmc.options import DriverOptions, Limits
+from ferroscope.bmc.redfish.driver import RedfishBmc
 from tests.support.faulty_proxy import FaultyProxy, proxy_to
 from tests.support.redfish import Emulator, emulator
 
@@ -46,7 +46,7 @@ def make_bmc() -> Iterator[MakeBmc]:
     with ExitStack() as stack:
 
         def make(*, timeout: float = 5.0, inventory_timeout: float = 10.0, limits: Limits = LAX) -> RedfishBmc:
-            bmc = RedfishBmc(timeout=timeout, inventory_timeout=inventory_timeout, limits=limits)
+            bmc = RedfishBmc(DriverOptions(command_timeout=timeout, inventory_timeout=inventory_timeout, limits=limits))
             return stack.enter_context(closing(bmc))
 
         yield make

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from ferroscope.adapters.driver_info import Limits
-from ferroscope.adapters.ipmi import tool
-from ferroscope.adapters.ipmi.bmc import IpmiBmc
+from ferroscope.bmc.ipmi import tool
+from ferroscope.bmc.ipmi.driver import IpmiBmc
+from ferroscope.bmc.options import DriverOptions, Limits
 from ferroscope.domain.reasons import Reason
 from ferroscope.net.resolver import Networks
 from ferroscope.ports.bmc import BootDevice, Power
@@ -54,11 +54,14 @@ def test_power_follows_the_command(bmc_at: Simulator) -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_a_bmc_outside_of_its_networks_is_not_asked(bmc_at: Simulator, host: str) -> None:
     node, before = bmc_at.node(ipmi_address=host), list(bmc_at.commands)
-    elsewhere = IpmiBmc(limits=Limits(networks=Networks(["192.0.2.0/24"])))
+    elsewhere = IpmiBmc(DriverOptions(limits=Limits(networks=Networks(["192.0.2.0/24"]))))
     error = fails(lambda: elsewhere.set_power(node, Power.ON), within=1)
     assert (error.transient, error.reason) == (False, Reason.BMC_NOT_ALLOWED)
     assert bmc_at.commands == before
-    assert IpmiBmc(limits=Limits(networks=Networks(["127.0.0.0/8"]))).get_power(node) in (Power.ON, Power.OFF)
+    assert IpmiBmc(DriverOptions(limits=Limits(networks=Networks(["127.0.0.0/8"])))).get_power(node) in (
+        Power.ON,
+        Power.OFF,
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,7 +118,7 @@ def test_a_bmc_that_never_answers_ends_by_the_deadline(bmc_at: Simulator) -> Non
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind(("127.0.0.1", 0))
         node = bmc_at.node(ipmi_port=silent.getsockname()[1])
-        error = fails(lambda: IpmiBmc(timeout=1.5).get_power(node), within=1.5)
+        error = fails(lambda: IpmiBmc(DriverOptions(command_timeout=1.5)).get_power(node), within=1.5)
     assert (error.transient, error.reason) == (True, Reason.BMC_UNREACHABLE)
 
 
@@ -147,7 +150,7 @@ def test_a_machine_behind_another_bmc_is_commanded_and_not_the_one_before(
 
 def test_a_bmc_that_is_not_there_behind_another_one_is_an_error(bmc_at: Simulator) -> None:
     node = bmc_at.node(ipmi_cipher_suite=3, **BRIDGED | {"ipmi_target_address": 0x40})
-    error = fails(lambda: IpmiBmc(timeout=3).get_power(node), within=4)
+    error = fails(lambda: IpmiBmc(DriverOptions(command_timeout=3)).get_power(node), within=4)
     assert (error.transient, error.reason) == (True, Reason.BMC_UNREACHABLE)
 
 

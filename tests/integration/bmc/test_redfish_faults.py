@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ferroscope.adapters.driver_info import Limits
+from ferroscope.bmc.options import Limits
 from ferroscope.domain.model import Node
 from ferroscope.domain.reasons import Reason
 from ferroscope.net import resolver

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.adapters.sim.bmc import SimBmc
+from ferroscope.bmc.options import DriverOptions
+from ferroscope.bmc.sim.driver import SimBmc
 from ferroscope.domain.model import Node
 from ferroscope.ports.bmc import Bmc, BootDevice, Power
 from ferroscope.ports.errors import BmcError
@@ -34,7 +35,7 @@ def make_bmc() -> Iterator[MakeBmc]:
     with ExitStack() as stack:
 
         def make(*, timeout: float = TIMEOUT, idle: int = 8) -> SimBmc:
-            return stack.enter_context(closing(SimBmc(timeout=timeout, idle=idle)))
+            return stack.enter_context(closing(SimBmc(DriverOptions(command_timeout=timeout), idle=idle)))
 
         yield make
 
@@ -287,7 +288,7 @@ def test_no_more_connections_are_kept_than_asked_for(make_bmc: MakeBmc) -> None:
 
 def test_no_more_connections_are_kept_than_a_process_can_have() -> None:
     settings = FleetSettings(nodes=12, subnet=4)
-    with FleetThread(settings) as running, closing(SimBmc(timeout=TIMEOUT, most=5)) as bmc:
+    with FleetThread(settings) as running, closing(SimBmc(DriverOptions(command_timeout=TIMEOUT), most=5)) as bmc:
         nodes = [node_at(address, name) for name, address in running.bmcs.items()]
         for node in [*nodes, *nodes]:
             assert bmc.get_power(node) is Power.OFF

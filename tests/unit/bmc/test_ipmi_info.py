@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ferroscope.adapters.driver_info import problem
-from ferroscope.adapters.ipmi.info import read
+from ferroscope.bmc.driver_info import problem
+from ferroscope.bmc.ipmi.info import read
 
 ADDRESS = {"ipmi_address": "192.0.2.10"}
 SINGLE = {"ipmi_bridging": "single", "ipmi_target_channel": "0", "ipmi_target_address": "0x82"}

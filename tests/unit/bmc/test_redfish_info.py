@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from ferroscope.adapters.driver_info import Limits, problem
-from ferroscope.adapters.redfish.info import PROPERTIES, read, tls_context
+from ferroscope.bmc.driver_info import problem
+from ferroscope.bmc.options import Limits
+from ferroscope.bmc.redfish.info import PROPERTIES, read, tls_context
 from ferroscope.net.resolver import Networks
 
 ADDRESS = {"redfish_address": "https://192.0.2.10"}

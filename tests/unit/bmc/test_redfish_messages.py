@@ -11,10 +11,10 @@ import requests
 import sushy.exceptions
 from urllib3.exceptions import MaxRetryError
 
-from ferroscope.adapters.ipmi import tool
-from ferroscope.adapters.ipmi.info import read as read_ipmi
-from ferroscope.adapters.redfish.faults import translate
-from ferroscope.adapters.redfish.info import Access
+from ferroscope.bmc.ipmi import tool
+from ferroscope.bmc.ipmi.info import read as read_ipmi
+from ferroscope.bmc.redfish.faults import translate
+from ferroscope.bmc.redfish.info import Access
 from ferroscope.domain.reasons import Reason
 from ferroscope.net import bounded_connections
 from ferroscope.net.deadline import Deadline

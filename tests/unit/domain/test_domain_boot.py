@@ -16,6 +16,7 @@ def way(driver: str = "redfish", *, attributes: dict[str, Any] | None = None, **
     node = Node(uuid="x", driver=driver, attributes=attributes or {})
     able = driver == "redfish"
     known: dict[str, Any] = {
+        "drivers": ("redfish", "ipmi", "acme"),
         "manage_boot": True,
         "iso": ISO,
         "boots_itself": able,
@@ -53,6 +54,16 @@ def test_a_node_may_insist_on_virtual_media() -> None:
 def test_virtual_media_that_cannot_be_is_no_network_boot(driver: str, options: dict[str, Any], said: str) -> None:
     with pytest.raises(BootError, match=said):
         way(driver, attributes={"boot_interface": "redfish-virtual-media"}, **options)
+
+
+def test_the_interfaces_of_any_driver_have_its_name() -> None:
+    able: dict[str, Any] = {"boots_itself": True, "knows_hardware": True}
+    assert way("acme", attributes={"boot_interface": "acme-virtual-media"}, **able) is Boot.VIRTUAL_MEDIA
+    assert way("acme", attributes={"inspect_interface": "acme"}, **able) is Boot.OUT_OF_BAND
+    with pytest.raises(BootError, match="a driver that can"):
+        way("redfish", attributes={"boot_interface": "acme-virtual-media"})
+    with pytest.raises(BootError, match="set it to agent"):
+        way("redfish", attributes={"inspect_interface": "acme"})
 
 
 @pytest.mark.parametrize(("driver", "attributes"), [("ipmi", {}), ("redfish", {"boot_interface": "pxe"})])

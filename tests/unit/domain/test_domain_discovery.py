@@ -1,10 +1,10 @@
-"""Which unknown machine becomes a node, and what its driver learns of the BMC."""
+"""Which unknown machine becomes a node."""
 
 from __future__ import annotations
 
 import pytest
 
-from ferroscope.domain.discovery import Limits, Rejection, discoverable, driver_info, rejected, too_many
+from ferroscope.domain.discovery import Limits, Rejection, discoverable, rejected, too_many
 from ferroscope.domain.lookup import Evidence
 from ferroscope.domain.reasons import Reason
 
@@ -37,19 +37,3 @@ def test_a_rejection_counts_until_it_is_forgotten() -> None:
     assert refusal is not None
     assert (refusal.reason, refusal.nodes) == (Reason.DISCOVERY_REJECTED, ())
     assert rejected([], since=0.0) is None
-
-
-@pytest.mark.parametrize(
-    ("driver", "address", "expected"),
-    [
-        ("redfish", "192.0.2.7", {"redfish_address": "https://192.0.2.7"}),
-        ("redfish", "2001:db8::7", {"redfish_address": "https://[2001:db8::7]"}),
-        ("ipmi", "192.0.2.7", {"ipmi_address": "192.0.2.7"}),
-        ("ipmi", "2001:db8::7", {"ipmi_address": "2001:db8::7"}),
-        ("sim", "192.0.2.7", {"sim_address": "192.0.2.7"}),
-        ("fake-hardware", "192.0.2.7", {"bmc_address": "192.0.2.7"}),
-    ],
-)
-def test_the_bmc_is_written_down_as_the_driver_wants_it(driver: str, address: str, expected: dict[str, str]) -> None:
-    assert driver_info(driver, [address, "198.51.100.1"]) == expected
-    assert driver_info(driver, []) == {}

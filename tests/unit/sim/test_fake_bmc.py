@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.adapters.fake.bmc import FakeBmc
+from ferroscope.bmc.fake import FakeBmc
 from ferroscope.domain.model import Node
 from ferroscope.ports.bmc import Bmc, BootDevice, Power
 

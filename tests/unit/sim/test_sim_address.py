@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.adapters.sim.address import Endpoint, locate
-from ferroscope.adapters.sim.bmc import SimBmc
+from ferroscope.bmc.sim.address import Endpoint, locate
+from ferroscope.bmc.sim.driver import SimBmc
 from ferroscope.domain.model import Document, Node
 from ferroscope.domain.reasons import Reason
 from ferroscope.ports.errors import BmcError

@@ -188,4 +188,6 @@ def test_the_drivers_own_address_counts_and_each_simulated_machine_has_a_bmc() -
     assert getattr(bmc_of("redfish", info), "network", None) == "198.51.100.0/24"
     simulated: list[dict[str, object]] = [{"sim_address": "127.0.0.1:6390", "sim_node": name} for name in "ab"]
     assert len({bmc_of("sim", one) for one in simulated}) == 2
+    others: list[dict[str, object]] = [{"relay_address": "192.0.2.1", "relay_node": name} for name in "ab"]
+    assert len({bmc_of("relay", one) for one in others}) == 2
     assert bmc_of("fake-hardware", {}) is None

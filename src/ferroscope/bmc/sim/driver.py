@@ -12,9 +12,10 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.adapters.driver_info import Limits, check_place, problem
-from ferroscope.adapters.sim.address import PROPERTIES, Endpoint, locate
-from ferroscope.adapters.sim.pool import BrokenError, GarbledError, Pool, SilentError
+from ferroscope.bmc.driver_info import check_place, problem
+from ferroscope.bmc.options import DriverOptions
+from ferroscope.bmc.sim.address import PROPERTIES, Endpoint, locate
+from ferroscope.bmc.sim.pool import BrokenError, GarbledError, Pool, SilentError
 from ferroscope.domain.model import Document, Node
 from ferroscope.ports.bmc import BootDevice, Power
 from ferroscope.ports.errors import BmcError
@@ -50,16 +51,13 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class SimBmc:
-    """Thread-safe. ``timeout``: seconds that a call may take.
-
-    ``idle``: connections kept for each address, ``most`` in all.
-    """
+    """Thread-safe. ``idle``: connections kept for each address, ``most`` in all."""
 
     properties: Mapping[str, str] = PROPERTIES
+    simulated = True
 
-    def __init__(self, *, timeout: float = 10.0, idle: int = 8, most: int = 128, limits: Limits | None = None) -> None:
-        self._timeout = timeout
-        self._limits = limits or Limits()
+    def __init__(self, options: DriverOptions | None = None, *, idle: int = 8, most: int = 128) -> None:
+        self._options = options or DriverOptions()
         self._pool = Pool(idle=idle, most=most)
         self._encoder = msgspec.json.Encoder()
         self._decoder = msgspec.json.Decoder(Answer)
@@ -98,7 +96,7 @@ class SimBmc:
 
     def _locate(self, driver_info: Document) -> tuple[Endpoint, str]:
         endpoint, name = locate(driver_info)
-        check_place(endpoint.host, self._limits)
+        check_place(endpoint.host, self._options.limits)
         return endpoint, name
 
     def _call(
@@ -113,7 +111,7 @@ class SimBmc:
         endpoint, name = self._locate(node.driver_info)
         line = self._encoder.encode(Command(op, name, power, device, persistent)) + b"\n"
         try:
-            answer = self._pool.exchange(endpoint, line, self._decoder.decode, timeout=self._timeout)
+            answer = self._pool.exchange(endpoint, line, self._decoder.decode, timeout=self._options.command_timeout)
         except (SilentError, BrokenError) as error:
             raise BmcError(
                 f"{_DOES[op]} {name} failed, the simulator is at {endpoint.text}: {error}", transient=True

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from ferroscope.adapters.sim.address import Endpoint
+from ferroscope.bmc.sim.address import Endpoint
 
 _MAX_LINE: Final = 64 * 1024
 _CHUNK: Final = 16 * 1024

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import sushy
 
-from ferroscope.adapters.redfish import inventory as inventory
-from ferroscope.adapters.redfish.info import Access
+from ferroscope.bmc.redfish import inventory as inventory
+from ferroscope.bmc.redfish.info import Access
 from ferroscope.ports.bmc import BootDevice, Image, Power
 from ferroscope.ports.errors import BmcError
 

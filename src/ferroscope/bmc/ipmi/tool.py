@@ -11,7 +11,7 @@ import os
 import subprocess
 from typing import Final
 
-from ferroscope.adapters.ipmi.info import Access
+from ferroscope.bmc.ipmi.info import Access
 from ferroscope.domain.masking import MASK, WITHHELD, is_too_short
 from ferroscope.domain.reasons import Reason
 from ferroscope.ports.errors import BmcError

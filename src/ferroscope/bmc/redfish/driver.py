@@ -13,60 +13,51 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from ferroscope.adapters.driver_info import Limits, not_allowed, problem
-from ferroscope.adapters.redfish import info
+from ferroscope.bmc.driver_info import not_allowed, problem
+from ferroscope.bmc.options import DriverOptions
+from ferroscope.bmc.redfish import info
 from ferroscope.domain.capabilities import wanted_boot_mode
 from ferroscope.domain.model import Document, Node
 from ferroscope.domain.reasons import Reason
 from ferroscope.net.deadline import Deadline, DeadlineError
 from ferroscope.net.resolver import ForbiddenAddressError
 from ferroscope.ports.bmc import BootDevice, Image, OutOfBandNic, Power
-from ferroscope.ports.clock import StopFlag
 from ferroscope.ports.errors import BmcError
-from ferroscope.tries import TRIES, while_there_is_time
+from ferroscope.tries import while_there_is_time
 
 if TYPE_CHECKING:
-    from ferroscope.adapters.redfish.clients import Clients
+    from ferroscope.bmc.redfish.clients import Clients
 
 T = TypeVar("T")
 
 
 class RedfishBmc:
-    """Thread-safe. ``timeout``: seconds that a call may take; ``inventory_timeout``: those for all hardware.
-
-    ``stop`` ends the pauses between tries; ``limits`` are those of all BMCs.
-    """
+    """Thread-safe."""
 
     properties: Mapping[str, str] = info.PROPERTIES
+    packages: Sequence[str] = ("sushy", "requests")
+    programs: Sequence[str] = ()
 
-    def __init__(
-        self,
-        *,
-        timeout: float = 10.0,
-        inventory_timeout: float = 60.0,
-        stop: StopFlag | None = None,
-        limits: Limits | None = None,
-        tries: int = TRIES,
-    ) -> None:
-        self._tries = tries
-        self._timeout = timeout
-        self._limits = limits or Limits()
-        self._stop = stop or threading.Event()
-        self._inventory_timeout = inventory_timeout
+    def __init__(self, options: DriverOptions | None = None) -> None:
+        self._options = options or DriverOptions()
         self._opening = threading.Lock()
 
     @cached_property
     def _clients(self) -> Clients:
         try:
-            from ferroscope.adapters.redfish.clients import Clients
+            from ferroscope.bmc.redfish.clients import Clients
         except ModuleNotFoundError as exc:
             message = f"the redfish driver needs the Python package {exc.name}, which is not installed on this worker"
             raise BmcError(message, transient=False, reason=Reason.DRIVER_INCOMPLETE) from None
-        return Clients(allowed=self._limits.networks)
+        return Clients(allowed=self._options.limits.networks)
 
     def validate(self, node: Node) -> str | None:
         """Return what is wrong with ``driver_info``, in a sentence, or None. Asks no BMC."""
-        return problem(partial(info.read, limits=self._limits), node.driver_info)
+        return problem(partial(info.read, limits=self._options.limits), node.driver_info)
+
+    def driver_info(self, address: str) -> Document:
+        """Return the ``driver_info`` of a discovered machine whose BMC has this IP address."""
+        return {"redfish_address": f"https://[{address}]" if ":" in address else f"https://{address}"}
 
     def get_power(self, node: Node) -> Power:
         """Return the real power state; one that is changing counts as what it was."""
@@ -109,27 +100,33 @@ class RedfishBmc:
             node,
             "virtual media",
             lambda commands, system: commands.insert(system, image, mode),
-            self._inventory_timeout,
+            self._options.inventory_timeout,
         )
         return remark
 
     def eject_ramdisk(self, node: Node, image: Image) -> bool:
         """Take the image out again, if it is in; return whether it was."""
         was_in: bool = self._call(
-            node, "virtual media", lambda commands, system: commands.eject(system, image), self._inventory_timeout
+            node,
+            "virtual media",
+            lambda commands, system: commands.eject(system, image),
+            self._options.inventory_timeout,
         )
         return was_in
 
     def nics(self, node: Node) -> Sequence[OutOfBandNic]:
         """Return the NICs that the system's Ethernet interfaces name."""
         return self._call(
-            node, "NICs", lambda commands, system: commands.inventory.nics(system), self._inventory_timeout
+            node, "NICs", lambda commands, system: commands.inventory.nics(system), self._options.inventory_timeout
         )
 
     def inventory(self, node: Node) -> Document:
         """Return an inventory in the ramdisk's shape."""
         return self._call(
-            node, "inventory", lambda commands, system: commands.inventory.collect(system), self._inventory_timeout
+            node,
+            "inventory",
+            lambda commands, system: commands.inventory.collect(system),
+            self._options.inventory_timeout,
         )
 
     def close(self) -> None:
@@ -139,18 +136,18 @@ class RedfishBmc:
 
     def _call(self, node: Node, what: str, work: Callable[[Any, Any], T], seconds: float | None = None) -> T:
         """Do ``work`` on the node's system; try again what is transient, while there is time."""
-        access = info.read(node.driver_info, self._limits)
+        access = info.read(node.driver_info, self._options.limits)
         with self._opening:  # cached_property knows no threads
             clients = self._clients
-        with Deadline(seconds or self._timeout) as deadline:
+        with Deadline(seconds or self._options.command_timeout) as deadline:
             attempt = partial(self._attempt, clients, access, what, work, deadline)
-            return while_there_is_time(attempt, deadline.remaining, self._stop, self._tries)
+            return while_there_is_time(attempt, deadline.remaining, self._options.stop, self._options.command_tries)
 
     def _attempt(
         self, clients: Clients, access: info.Access, what: str, work: Callable[[Any, Any], T], deadline: Deadline
     ) -> T:
         """Try once; a session that the BMC has forgotten is replaced, and that is tried once too."""
-        from ferroscope.adapters.redfish import commands, faults
+        from ferroscope.bmc.redfish import commands, faults
 
         while True:
             client = clients.get(access)

@@ -6,25 +6,24 @@ It holds to the port's contract: each call ends by its deadline, retries include
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
-from ferroscope.adapters.driver_info import Limits, check_place, not_allowed, problem
-from ferroscope.adapters.ipmi import info
-from ferroscope.adapters.ipmi.info import Access
-from ferroscope.adapters.ipmi.tool import CipherError, run
+from ferroscope.bmc.driver_info import check_place, not_allowed, problem
+from ferroscope.bmc.ipmi import info
+from ferroscope.bmc.ipmi.info import Access
+from ferroscope.bmc.ipmi.tool import PROGRAM, CipherError, run
+from ferroscope.bmc.options import DriverOptions
 from ferroscope.domain.capabilities import wanted_boot_mode
 from ferroscope.domain.model import Document, Node
 from ferroscope.domain.reasons import Reason
 from ferroscope.net.resolver import ForbiddenAddressError, UnresolvedError, resolve
 from ferroscope.ports.bmc import BootDevice, Power
-from ferroscope.ports.clock import StopFlag
 from ferroscope.ports.errors import BmcError
-from ferroscope.tries import TRIES, while_there_is_time
+from ferroscope.tries import while_there_is_time
 
 # Best first; 17 is SHA-256, 3 the SHA-1 of older BMCs.
 _CIPHERS: Final = (17, 3)
@@ -49,25 +48,14 @@ _REMEMBERED: Final = 20_000
 
 
 class IpmiBmc:
-    """Thread-safe. ``timeout``: seconds that a call may take; ``stop`` ends the pauses between tries.
-
-    ``limits`` are those of all BMCs.
-    """
+    """Thread-safe."""
 
     properties: Mapping[str, str] = info.PROPERTIES
+    packages: Sequence[str] = ()
+    programs: Sequence[str] = (PROGRAM,)
 
-    def __init__(
-        self,
-        *,
-        timeout: float = 10.0,
-        stop: StopFlag | None = None,
-        limits: Limits | None = None,
-        tries: int = TRIES,
-    ) -> None:
-        self._tries = tries
-        self._timeout = timeout
-        self._limits = limits or Limits()
-        self._stop = stop or threading.Event()
+    def __init__(self, options: DriverOptions | None = None) -> None:
+        self._options = options or DriverOptions()
         self._ciphers: dict[tuple[str, int], int] = {}  # which one a BMC knows, where it is not the best
 
     def validate(self, node: Node) -> str | None:
@@ -122,15 +110,15 @@ class IpmiBmc:
 
     def _read(self, given: Document) -> Access:
         access = info.read(given)
-        check_place(access.host.partition("%")[0], self._limits)
+        check_place(access.host.partition("%")[0], self._options.limits)
         return access
 
     def _at_allowed(self, access: Access, seconds: float) -> Access:
         """Return where the BMC is at this moment, by its address: ipmitool would look its name up once more."""
-        if not self._limits.networks:
+        if not self._options.limits.networks:
             return access
         try:
-            return msgspec.structs.replace(access, host=resolve(access.host, seconds, self._limits.networks)[0])
+            return msgspec.structs.replace(access, host=resolve(access.host, seconds, self._options.limits.networks)[0])
         except ForbiddenAddressError:
             raise not_allowed(access.host) from None
         except UnresolvedError as exc:
@@ -139,7 +127,7 @@ class IpmiBmc:
     def _ask(self, node: Node, what: str, *words: str) -> str:
         """Run one command; try again what is transient, while there is time."""
         named = self._read(node.driver_info)
-        end = time.monotonic() + self._timeout
+        end = time.monotonic() + self._options.command_timeout
 
         def left() -> float:
             return max(0.0, end - time.monotonic())
@@ -148,7 +136,7 @@ class IpmiBmc:
             access = self._at_allowed(named, left())
             return self._attempt(access, words, what, left())
 
-        return while_there_is_time(attempt, left, self._stop, self._tries)
+        return while_there_is_time(attempt, left, self._options.stop, self._options.command_tries)
 
     def _attempt(self, access: Access, words: tuple[str, ...], what: str, seconds: float) -> str:
         if access.cipher is not None:

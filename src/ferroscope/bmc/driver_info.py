@@ -6,20 +6,10 @@ import ipaddress
 import posixpath
 from collections.abc import Callable
 
-import msgspec
-
+from ferroscope.bmc.options import Limits
 from ferroscope.domain.model import Document
 from ferroscope.domain.reasons import Reason
-from ferroscope.net.resolver import ANYWHERE, Networks
 from ferroscope.ports.errors import BmcError
-
-
-class Limits(msgspec.Struct, frozen=True):
-    """What operators allow of every BMC: ``[drivers]`` ``bmc_networks``, ``allow_http_passwords``, ``ca_directory``."""
-
-    networks: Networks = ANYWHERE
-    http_passwords: bool = False
-    ca_directory: str = "/etc/ferroscope/ca"
 
 
 def check_place(host: str, limits: Limits) -> None:

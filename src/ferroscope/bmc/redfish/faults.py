@@ -13,7 +13,7 @@ from typing import Final
 import requests
 from sushy import exceptions as sushy
 
-from ferroscope.adapters.redfish.info import Access
+from ferroscope.bmc.redfish.info import Access
 from ferroscope.domain.masking import MASK, WITHHELD, is_too_short
 from ferroscope.domain.reasons import Reason
 from ferroscope.net.bounded_http import TooLargeError

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ferroscope.domain.model import Node
+from ferroscope.bmc.options import DriverOptions
+from ferroscope.domain.model import Document, Node
 from ferroscope.ports.bmc import BootDevice, Power
 
 
@@ -18,13 +19,18 @@ class FakeBmc:
     """Thread-safe: each call reads or replaces one value. Raises no ``BmcError`` at all."""
 
     properties: Mapping[str, str] = {}
+    simulated = True
 
-    def __init__(self) -> None:
+    def __init__(self, _options: DriverOptions | None = None) -> None:
         self._devices: dict[str, tuple[BootDevice, bool]] = {}
 
     def validate(self, node: Node) -> str | None:
         """Return None: whatever ``driver_info`` says, nobody reads it."""
         return None
+
+    def driver_info(self, address: str) -> Document:
+        """Return what a discovered machine notes of its BMC, which nobody reads but people."""
+        return {"bmc_address": address}
 
     def get_power(self, node: Node) -> Power:
         """Return the stored power state; anything but ``power on`` counts as off."""

@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ferroscope.adapters.driver_info import Limits, ca_path, check_place, wrong
+from ferroscope.bmc.driver_info import ca_path, check_place, wrong
+from ferroscope.bmc.options import Limits
 from ferroscope.domain import booleans
 from ferroscope.domain.model import Document
 

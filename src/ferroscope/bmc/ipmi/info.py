@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.adapters.driver_info import wrong
-from ferroscope.adapters.ipmi import bridging
-from ferroscope.adapters.ipmi.numbers import number
+from ferroscope.bmc.driver_info import wrong
+from ferroscope.bmc.ipmi import bridging
+from ferroscope.bmc.ipmi.numbers import number
 from ferroscope.domain import booleans
 from ferroscope.domain.model import Document
 

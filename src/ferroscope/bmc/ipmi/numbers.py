@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ferroscope.adapters.driver_info import wrong
+from ferroscope.bmc.driver_info import wrong
 from ferroscope.domain.model import Document
 
 _NUMBER: Final = re.compile(r"(0x[0-9a-f]{1,8}|[0-9]{1,9})\Z", re.ASCII | re.IGNORECASE)

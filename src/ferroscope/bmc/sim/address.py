@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.adapters.driver_info import wrong
+from ferroscope.bmc.driver_info import wrong
 from ferroscope.domain.model import Document
 
 ADDRESS_KEY: Final = "sim_address"

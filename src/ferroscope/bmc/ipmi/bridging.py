@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ferroscope.adapters.driver_info import wrong
-from ferroscope.adapters.ipmi.numbers import number
+from ferroscope.bmc.driver_info import wrong
+from ferroscope.bmc.ipmi.numbers import number
 from ferroscope.domain.model import Document
 
 KINDS: Final = ("no", "single", "dual")

@@ -1,1 +1,0 @@
-"""The Bmc port without a BMC: commands succeed at once, and the stored node is the truth."""

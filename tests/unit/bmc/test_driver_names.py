@@ -1,0 +1,28 @@
+"""Nothing outside of a driver knows drivers by their names, but what is enabled by default."""
+
+from __future__ import annotations
+
+import ast
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from ferroscope.bmc import loader
+
+_SOURCE = Path(loader.__file__).parents[1]
+_NAMES = {point.name for point in entry_points(group=loader.GROUP)}
+# The default of [drivers] enabled, and what --simulator adds; the command line's group of that name, and a process's.
+_CHOSEN = {"config/service_options.py", "cli/main.py", "cli/sim.py"}
+
+
+def test_no_other_module_names_a_driver() -> None:
+    named = {str(path.relative_to(_SOURCE)) for path in _SOURCE.rglob("*.py") if _NAMES & _words(path)}
+    assert {name for name in named if not name.startswith(("bmc/", "sim/"))} == _CHOSEN
+
+
+def _words(path: Path) -> set[str]:
+    """Return the strings in the code; docstrings are longer than a name."""
+    return {
+        node.value
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }

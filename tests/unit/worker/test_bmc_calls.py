@@ -1,0 +1,53 @@
+"""A driver that is watched can do what it can do otherwise, and no more."""
+
+from __future__ import annotations
+
+import pytest
+
+from ferroscope.bmc.fake import FakeBmc
+from ferroscope.bmc.redfish.driver import RedfishBmc
+from ferroscope.domain.model import Node
+from ferroscope.ports.bmc import Bmc, BootDevice, OutOfBand, Power, RamdiskBoot, ResetTime
+from ferroscope.worker.bmc_calls import Watch, watched
+
+
+class Counted(Watch):
+    """Counts the calls."""
+
+    def __init__(self) -> None:
+        self.answers: list[bool] = []
+
+    def began(self) -> None: ...
+
+    def ended(self, *, answered: bool) -> None:
+        self.answers.append(answered)
+
+    def pause(self) -> float:
+        return 0.0
+
+
+@pytest.mark.parametrize("ability", [RamdiskBoot, ResetTime, OutOfBand])
+def test_a_watched_driver_keeps_its_abilities(ability: type) -> None:
+    able, unable = watched(RedfishBmc(), Counted()), watched(FakeBmc(), Counted())
+    assert isinstance(able, ability)
+    assert not isinstance(unable, ability)
+
+
+def test_each_call_to_a_bmc_is_watched_and_validate_is_none() -> None:
+    class Telling(FakeBmc):
+        def last_reset(self, node: Node) -> str | None:
+            return "10:00"
+
+    counted, node = Counted(), Node(uuid="1", driver="fake")
+    driver: Bmc | None = watched(Telling(), counted)
+    assert driver is not None
+    assert driver.validate(node) is None
+    assert counted.answers == []
+    driver.get_power(node)
+    driver.set_power(node, Power.ON)
+    driver.reboot(node)
+    driver.set_boot_device(node, BootDevice.PXE, persistent=False)
+    driver.get_boot_device(node)
+    assert isinstance(driver, ResetTime)
+    assert driver.last_reset(node) == "10:00"
+    assert counted.answers == [True] * 6
