@@ -18,13 +18,13 @@ import msgspec
 
 from bench.client import Api, ApiError
 from bench.quantiles import at
+from ferroscope.domain.states import UNDER_WAY
 from ferroscope.sim.fleet import Fleet
 from ferroscope.sim.tally import Effect
 
 _STARTS_AT_ONCE: Final = 8
 _READS_AT_ONCE: Final = 4
 _STARTABLE: Final = ("available", "manageable", "inspect failed")
-_BUSY: Final = ("inspecting", "inspect wait")
 _BEAT: Final = 0.05
 
 
@@ -103,7 +103,7 @@ class CrowdDriver:
         ends: dict[str, float] = {}
         over = patience
         while len(ends) < len(self._names) and time.monotonic() - began <= over:
-            busy = {name for name, state in (await self._states()).items() if state in _BUSY}
+            busy = {name for name, state in (await self._states()).items() if state in UNDER_WAY}
             now = time.monotonic() - began
             ends |= {name: now for name in self._names.values() if name not in ends and name not in busy}
             if over == patience and self._healthy <= ends.keys():

@@ -14,12 +14,12 @@ from collections.abc import Sequence
 import msgspec
 
 from bench.client import Api, ApiError
+from ferroscope.domain.states import UNDER_WAY
 from ferroscope.sim.fleet import Fleet
 
 _LOOK_EVERY = 0.002
 _FIRST_LOOK = 0.008  # what follows the power-off is a commit
 _GIVE_UP = 60.0
-_BUSY = ("inspecting", "inspect wait")
 
 
 class Flight(msgspec.Struct, frozen=True):
@@ -81,7 +81,7 @@ class Driver:
         for looks in range(1, 1000):
             await asyncio.sleep(_FIRST_LOOK * looks)
             state = (await self._api.get(f"/v1/nodes/{uuid}?fields=provision_state"))["provision_state"]
-            if state not in _BUSY:
+            if state not in UNDER_WAY:
                 return state, looks
         return state, looks
 
