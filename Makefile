@@ -2,12 +2,13 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: compare help setup dev servers pxe clients emulators swift test lint format bench chaos chaos-pxe fuzz demo demo-pxe docs lock clean
+.PHONY: compare help setup dev servers pxe clients emulators swift prepared test test-all lint format bench chaos chaos-pxe fuzz demo demo-pxe docs lock clean
 
 # Words for pytest, such as: make test TESTS="tests/unit -k lookup"
 TESTS ?=
-# How many tests run at once.
-JOBS ?= auto
+# How many tests run at once: more than there are processors, for tests wait more than they compute.
+JOBS ?= $(shell expr 2 '*' $$(nproc))
+PYTEST := .venv/bin/python -m pytest --numprocesses $(JOBS) --dist worksteal
 # Words for chaos, such as: make chaos CHAOS="--database mariadb --seed 7 --minutes 5"
 CHAOS ?= --database postgresql --seed 1 --minutes 30
 # Words for fuzz, such as: make fuzz FUZZ="--callbacks 100000 --seed 7 --database postgresql"
@@ -39,8 +40,19 @@ swift: ## Install OpenStack Swift and Keystone, which the tests of object stores
 emulators: ## Install the BMC emulators that the driver tests speak to into .emulators-venv
 	@tools/setup.sh emulators
 
-test: dev servers pxe clients emulators swift lint ## Check everything: style, types, imports, then all tests
-	@.venv/bin/python -m pytest --numprocesses $(JOBS) $(TESTS)
+test: prepared ## Check style, types and imports, then each behaviour once: in some minutes
+	@$(PYTEST) -m "not exhaustive" $(TESTS)
+
+test-all: test ## Check everything: the same, then the rest on all databases, and the campaigns; half an hour, needs root
+	@$(PYTEST) -m exhaustive $(TESTS)
+	@.venv/bin/python -m tests.simulation --seeds 400 --first 1000
+	@.venv/bin/python -m tests.simulation --seeds 100 --first 1000 --gates
+	@.venv/bin/python -m tests.cluster.chaos --database postgresql --minutes 3
+	@.venv/bin/python -m tests.cluster.chaos --database mariadb --minutes 3
+	@.venv/bin/python -m tests.pxe.chaos --profile fast --minutes 4
+	@.venv/bin/python -m tests.fuzz --callbacks 60000 --seed 2 --database postgresql
+
+prepared: dev servers pxe clients emulators swift lint
 
 lint: dev ## Check style, types and imports
 	@.venv/bin/ruff check

@@ -36,6 +36,15 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         config.stash[_KEEPER].close()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What runs on SQLite and PostgreSQL runs on MariaDB with ``make test-all`` only, unless it says that it has to."""
+    for item in items:
+        call = getattr(item, "callspec", None)
+        again = call is not None and "mariadb" in call.params.values()
+        if again and item.get_closest_marker("every_database") is None:
+            item.add_marker(pytest.mark.exhaustive)
+
+
 @pytest.fixture(scope="session")
 def shared_postgresql() -> Server:
     """Return the PostgreSQL of the whole test run: do it no harm."""

@@ -16,6 +16,7 @@ from tests.cluster.chaos import FAST
 from tests.cluster.cluster import Cluster, Plan, pool
 from tests.cluster.operator import Operator
 from tests.support.installation import Played
+from tests.support.processes import until
 
 DRAINING: Final = FAST + "[api]\ndrain_delay = 2\n"
 
@@ -62,7 +63,7 @@ def test_a_rolling_restart_of_all_processes_under_load_fails_no_request(postgres
         readers.append(Reader(f"http://127.0.0.1:{cluster.balancer.introspection}", "/v1/introspection?limit=5"))
         for thread in (operator, *readers):
             thread.start()
-        time.sleep(1)
+        assert until(lambda: operator.ended > 0 and all(reader.answered for reader in readers), seconds=30)
         codes: Counter[int] = Counter()
         for played in (*cluster.apis, *cluster.workers, *cluster.apis):
             codes[_restart(played)] += 1
@@ -94,16 +95,17 @@ def test_reloading_the_balancer_is_not_needed_when_an_api_dies(postgresql_url: s
         readers = [Reader(cluster.url, "/v1/nodes?limit=5") for _ in range(3)]
         for reader in readers:
             reader.start()
-        time.sleep(0.5)
+        answered = lambda: sum(reader.answered for reader in readers)  # noqa: E731
+        assert until(lambda: answered() > 50, seconds=30)
         victim = cluster.apis[0]
         victim.process.send_signal(signal.SIGKILL)
         victim.process.wait()
-        time.sleep(3)
-        before = sum(reader.answered for reader in readers)
+        before = answered()
+        assert until(lambda: answered() > before + 100, seconds=30), "nobody answers while it is dead"
         victim.start()
         victim.wait_ready()
-        time.sleep(1)
+        before = answered()
+        assert until(lambda: answered() > before + 50, seconds=30)
         for reader in readers:
             reader.end()
-    assert before > 50
     assert [failure for reader in readers for failure in reader.failed] == []

@@ -98,7 +98,7 @@ def test_a_stopped_api_answers_what_it_has_taken(postgresql_url: str, place: Pat
         threads = [threading.Thread(target=read) for _ in range(6)]
         for thread in threads:
             thread.start()
-        time.sleep(1)
+        assert until(lambda: len(statuses) > 100, seconds=30)
         assert refused == []
         assert api.stop(GRACE + 20) == 0
         stop.set()

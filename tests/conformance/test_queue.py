@@ -15,6 +15,8 @@ from ferroscope.ports.queue import Take
 from tests.conformance.conftest import Adapter, Open
 from tests.support import examples
 
+pytestmark = pytest.mark.every_database
+
 
 def _claim_soon(adapter: Adapter, seconds: float) -> list[float]:
     """Start a thread that waits for a request; return where it notes how long it waited."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import pytest
 from sqlalchemy import Connection, Inspector, inspect, text
 
 from ferroscope.adapters.sql import migrate, schema
 from ferroscope.adapters.sql.dialect import build_engine
 from ferroscope.config.options import DatabaseSettings
+
+pytestmark = pytest.mark.every_database
 
 # What SQLAlchemy does not tell of a table: on SQLite whether it gives a number twice, elsewhere how it is stored.
 _STORAGE: Final = {

@@ -14,6 +14,8 @@ from ferroscope.ports.store import Query, Transaction
 from tests.conformance.conftest import Adapter, Open
 from tests.support import examples
 
+pytestmark = pytest.mark.every_database
+
 
 class OutOfLuckError(Exception):
     """Raised by work that shall be undone."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +13,9 @@ from ferroscope.domain.states import Event
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.clock import SystemClock
 from tests.support import examples
+from tests.support.processes import until
+
+pytestmark = pytest.mark.every_database
 
 _SOON = 3.0  # tens of milliseconds, on a machine with nothing else to do
 
@@ -25,11 +27,10 @@ def pair(request: pytest.FixtureRequest) -> Iterator[tuple[Backend, Backend]]:
     stop = threading.Event()
     backends = [open_backend(settings, clock=SystemClock(), stop=stop, listen=listen) for listen in (True, False)]
     before = threading.active_count()
+    assert until(lambda: backends[0].bus.hears, seconds=10)
     yield backends[0], backends[1]
     stop.set()
-    deadline = time.monotonic() + 10
-    while threading.active_count() >= before and time.monotonic() < deadline:
-        time.sleep(0.02)
+    until(lambda: threading.active_count() < before, seconds=10)
     for backend in backends:
         backend.close()
 
@@ -43,11 +44,18 @@ def _woken(backend: Backend, channel: str, seen: int) -> bool:
     return backend.bus.wait(channel, seen, _SOON) > seen
 
 
+def _caught_up(pair: tuple[Backend, Backend]) -> None:
+    """Wait until the listening one has heard of everything that the other one has committed: it hears in that order."""
+    listening, other = pair
+    seen = _position(listening, "requests")
+    other.store.write(lambda tx: tx.requests.put(Request(node=examples.uuid(), event=Event.INSPECT)))
+    assert _woken(listening, "requests", seen)
+
+
 def test_a_new_request_wakes_other_processes_up(pair: tuple[Backend, Backend]) -> None:
     listening, other = pair
     node = examples.node()
     for _ in range(2):
-        time.sleep(0.3)  # until it listens
         seen = _position(listening, "requests")
         other.store.write(lambda tx: tx.requests.put(Request(node=node.uuid, event=Event.INSPECT)))
         assert _woken(listening, "requests", seen)
@@ -57,10 +65,10 @@ def test_a_released_lease_wakes_other_processes_up_and_a_held_one_does_not(pair:
     listening, other = pair
     for _ in range(2):
         lease = other.store.write(lambda tx: tx.leases.acquire("office", "somebody", 60.0))
-        time.sleep(0.3)
+        _caught_up(pair)
         seen = _position(listening, "leases")
         other.store.write(lambda tx, lease=lease: tx.leases.renew(lease, 60.0))  # type: ignore[misc]
-        time.sleep(0.3)
+        _caught_up(pair)
         assert _position(listening, "leases") == seen
         other.store.write(lambda tx, lease=lease: tx.leases.release(lease))  # type: ignore[misc]
         assert _woken(listening, "leases", seen)
@@ -70,7 +78,7 @@ def test_a_member_that_leaves_wakes_others_up_for_its_leases(pair: tuple[Backend
     listening, other = pair
     other.store.write(lambda tx: tx.members.beat(examples.member("leaving"), 60.0))
     other.store.write(lambda tx: tx.leases.acquire("office", "leaving", 60.0))
-    time.sleep(0.3)
+    _caught_up(pair)
     seen = _position(listening, "leases")
     other.store.write(lambda tx: tx.members.leave("leaving"))
     assert _woken(listening, "leases", seen)

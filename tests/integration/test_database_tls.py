@@ -20,6 +20,8 @@ from tests.support import databases, examples
 from tests.support.processes import account
 from tests.support.servers import Server
 
+pytestmark = pytest.mark.every_database
+
 # What an operator adds to the URL; %s is the file of the certificates to trust.
 _OPTIONS = {
     "postgresql": {"sslmode": "verify-full", "sslrootcert": "%s"},

@@ -13,6 +13,9 @@ from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.clock import SystemClock
 from tests.support import examples
+from tests.support.processes import until
+
+pytestmark = pytest.mark.every_database
 
 
 @contextmanager
@@ -34,7 +37,7 @@ def _process(url: str, *, listen: bool) -> Iterator[Backend]:
 def test_a_new_port_wakes_a_gate_in_another_process_at_once(request: pytest.FixtureRequest, database: str) -> None:
     url = request.getfixturevalue(f"{database}_url")
     with _process(url, listen=True) as gate, _process(url, listen=False) as api:
-        time.sleep(0.5)  # until it listens
+        assert until(lambda: gate.bus.hears, seconds=10)
         seen = gate.bus.wait_any(("allow", "deny"), 0, 0.0)
         node = examples.node()
         began = time.monotonic()

@@ -33,6 +33,8 @@ from tests.simulation.database import dialects, driver
 from tests.simulation.database.server import Server
 from tests.simulation.database.sessions import Limits
 
+pytestmark = pytest.mark.every_database  # there is no server, and all of it takes seconds
+
 
 @pytest.fixture(params=["postgresql", "mariadb"])
 def open_adapter(request: pytest.FixtureRequest) -> Iterator[conformance.Open]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,6 +13,7 @@ from ferroscope.election import Candidate
 from ferroscope.ports.store import Transaction
 from ferroscope.runtime.clock import SystemClock
 from tests.integration.api.service import Client, Service, fault
+from tests.support.processes import until
 
 NAME = "/v1/leases/backup/nightly"
 
@@ -86,8 +86,7 @@ def test_a_released_lease_is_free_and_its_next_epoch_is_greater(service: Service
 def test_an_expired_lease_is_free_and_may_be_taken_in_a_new_epoch(service: Service) -> None:
     client = service.bare_metal
     lease = _take(client, duration=1)
-    time.sleep(1.1)
-    assert client.get(NAME).json["holder"] is None
+    assert until(lambda: client.get(NAME).json["holder"] is None, seconds=10)
     assert _take(client, holder="other")["epoch"] == 2
     answer = client.put(NAME, {"epoch": 1, "term": lease["term"]})
     assert answer.status_code == 409

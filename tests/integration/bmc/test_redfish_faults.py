@@ -23,6 +23,7 @@ from ferroscope.ports.errors import BmcError
 from tests.integration.bmc.conftest import LAX, MakeBmc
 from tests.support import faulty_proxy as fault
 from tests.support.faulty_proxy import FaultyProxy
+from tests.support.processes import until
 from tests.support.redfish import PASSWORD, USER, Emulator, emulator, node_at, self_signed
 
 TIMEOUT = 1.0
@@ -152,10 +153,7 @@ def test_sessions_are_closed_in_the_end(session_proxy: FaultyProxy, make_bmc: Ma
     bmc = make_bmc()
     bmc.get_power(node_at(session_proxy.url))
     bmc.close()
-    deadline = time.monotonic() + 5
-    while not session_proxy.requests("DELETE", "/Sessions") and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert session_proxy.requests("DELETE", "/Sessions") == 1
+    assert until(lambda: session_proxy.requests("DELETE", "/Sessions") == 1, seconds=5)
 
 
 def test_a_command_whose_answer_got_lost_is_not_given_twice(
@@ -175,8 +173,7 @@ def test_a_power_state_that_lags_is_read_as_it_is(tmp_path: Path, make_bmc: Make
         bmc, node = make_bmc(), node_at(running.url)
         bmc.set_power(node, Power.ON)
         assert bmc.get_power(node) is Power.OFF
-        time.sleep(0.8)
-        assert bmc.get_power(node) is Power.ON
+        assert until(lambda: bmc.get_power(node) is Power.ON, seconds=10)
 
 
 def test_nobody_listens(make_bmc: MakeBmc) -> None:
