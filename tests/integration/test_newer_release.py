@@ -45,6 +45,7 @@ class Site:
             stop=self.stop,
             member=self.membership.member.id,
             process="worker",
+            sure=self.membership.sure,
         )
 
     def node(self) -> str:

@@ -15,6 +15,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
+from ferroscope.net import command_fence
 from ferroscope.net.deadline import current
 from ferroscope.net.resolver import ANYWHERE, Networks, UnresolvedError, resolve
 
@@ -62,6 +63,10 @@ class _Plain(HTTPConnection):
     def _new_conn(self) -> socket.socket:
         return _connect(self)
 
+    def send(self, data: Any) -> None:
+        _guard(self)
+        super().send(data)
+
     def request(self, *args: Any, **kwargs: Any) -> None:
         _watch_again(self)
         super().request(*args, **kwargs)
@@ -76,6 +81,10 @@ class _Secure(HTTPSConnection):
     def _new_conn(self) -> socket.socket:
         return _connect(self)
 
+    def send(self, data: Any) -> None:
+        _guard(self)
+        super().send(data)
+
     def request(self, *args: Any, **kwargs: Any) -> None:
         _watch_again(self)
         super().request(*args, **kwargs)
@@ -84,6 +93,13 @@ class _Secure(HTTPSConnection):
 def _place(connection: HTTPConnection) -> str:
     """Return how messages name the connection."""
     return f"{connection.host}:{connection.port}"
+
+
+def _guard(connection: HTTPConnection) -> None:
+    """Look at the fence when all that takes time is done: the connection and its handshake, the request's head."""
+    if connection.sock is None:
+        connection.connect()
+    command_fence.guard(connection.sock)
 
 
 def _watch_again(connection: HTTPConnection) -> None:

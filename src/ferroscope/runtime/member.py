@@ -6,6 +6,7 @@ beats whatever the workers do.
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import threading
@@ -27,6 +28,9 @@ from ferroscope.runtime.clock import DatabaseClock
 
 _log = structlog.get_logger(__name__)
 
+# The part of the time to live for which what a member holds is sure to be its own. The rest is for commands that are on
+# their way when that ends.
+_SURE: Final = 0.75
 _FORGOTTEN_AFTER: Final = 3600.0
 _FORGET_EVERY: Final = 600.0
 
@@ -76,6 +80,7 @@ class Membership:
         self._missed = 0
         self._beaten = clock.monotonic()
         self._forget_at = clock.monotonic() + _FORGET_EVERY
+        self._sure_between = -math.inf, -math.inf
         self.cut_off = False
         self._loops: dict[str, Callable[[], str]] = {}
         self._values: dict[str, Callable[[], Any]] = {}
@@ -109,6 +114,11 @@ class Membership:
         # Twice: where the host is merely busy, a load balancer must not take out one process after the other.
         return self._clock.monotonic() - self._beaten < 2 * self._settings.member_ttl
 
+    def sure(self, confirmed_at: float) -> float:
+        """Return for how many seconds from now on nobody else can have what was ours at that monotonic time; or 0."""
+        since, until = self._sure_between
+        return max(0.0, until - self._clock.monotonic()) if confirmed_at >= since else 0.0
+
     def leave(self) -> None:
         """Free at once whatever this process still holds."""
         self._thread.join(self._settings.heartbeat_interval)
@@ -134,6 +144,10 @@ class Membership:
         asked_at = self._clock.monotonic()
         self._skew, now = self._store.write(work, durable=False)
         self._beaten = self._clock.monotonic()
+        since, until = self._sure_between
+        # After a gap others may have taken what was confirmed before, though they count us as alive again.
+        since = since if self._beaten <= until else self._beaten
+        self._sure_between = since, asked_at + _SURE * self._settings.member_ttl
         self._database_clock.look(now, asked_at, self._beaten)
         if self._database_clock.set_by:
             self._record_step()

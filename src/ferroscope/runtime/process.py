@@ -155,6 +155,7 @@ class Process:
             stop=self._stop,
             member=membership.member.id,
             process=self.name,
+            sure=membership.sure,
             meter=meter,
         )
         pool.start()

@@ -168,9 +168,10 @@ def build_pool(
     stop: StopFlag,
     member: str,
     process: str,
+    sure: Callable[[float], float],
     meter: Meter = SILENT,
 ) -> WorkerPool:
-    """Return the worker role's pool; ``SetupError`` where the hooks cannot work as configured."""
+    """Return the worker role's pool, ``sure`` as of ``Worker``; ``SetupError`` where the hooks cannot work."""
     from ferroscope.adapters.web.client import WebClient
     from ferroscope.hooks.errors import HookSetupError
     from ferroscope.hooks.pipeline import from_settings
@@ -212,6 +213,7 @@ def build_pool(
         process=process,
         meter=meter,
         archive=archive,
+        sure=sure,
     )
     return WorkerPool(worker)
 

@@ -6,6 +6,7 @@ time-out, a failed start) takes out just that. Taking it out never fails an insp
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 import structlog
@@ -65,7 +66,7 @@ def insert(context: TaskContext) -> None:
     if not isinstance(driver, RamdiskBoot):
         raise TypeError(f"{type(driver).__name__} cannot boot a ramdisk")
     context.intend(_INSERT)
-    remark = driver.insert_ramdisk(context.node, image)
+    remark = context.command(partial(driver.insert_ramdisk, context.node, image))
     context.note("virtual media", f"inserted {image.iso}; the next boot comes from it")
     if not image.parameters:
         remark = "nobody told where the callback goes ([inspector] callback_endpoint_override); the image must know"
@@ -94,10 +95,8 @@ def eject_quietly(context: TaskContext) -> None:
 
 def _eject(context: TaskContext, image: Image) -> None:
     driver = context.driver()
-    if isinstance(driver, RamdiskBoot):
-        context.confirm()
-        if driver.eject_ramdisk(context.node, image):
-            context.note("virtual media", "took the ramdisk out")
+    if isinstance(driver, RamdiskBoot) and context.command(partial(driver.eject_ramdisk, context.node, image)):
+        context.note("virtual media", "took the ramdisk out")
     context.node.internal.pop(_INSERTED, None)
 
 

@@ -6,11 +6,13 @@ of it together with the new state and the request's end, or none of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
+import structlog
 
 from ferroscope.archive.reading import Archive, previous
 from ferroscope.config.options import Settings
@@ -20,6 +22,7 @@ from ferroscope.domain.model import Claim, Document, Entry, Inspection, Node, Po
 from ferroscope.domain.reasons import Reason
 from ferroscope.domain.states import COMMANDS, Event
 from ferroscope.hooks.base import PortChanges
+from ferroscope.net import command_fence
 from ferroscope.ports.bmc import Bmc
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.data import Part
@@ -29,8 +32,13 @@ from ferroscope.ports.store import Fence, Query, Store, Transaction
 from ferroscope.transition import step
 from ferroscope.worker.bmc_calls import Unwatched, Watch, watched
 
+T = TypeVar("T")
+
 # Seconds between two looks whether an inspection is still wanted.
 _LOOK_EVERY: Final = 1.0
+
+
+_log = structlog.get_logger(__name__)
 
 
 class StoppedError(Exception):
@@ -51,7 +59,8 @@ class TaskContext:
     ``node`` and ``ports`` are this task's own copies. ``rerun`` says that an earlier attempt may
     have had effects outside. ``parts`` is data to be stored with the inspection, ``facts`` what
     searches shall find, None where that has not changed. ``watch`` is told of the calls to the BMC, and
-    ``doing`` says what holds the attempt up, where it is somebody else's code.
+    ``doing`` says what holds the attempt up, where it is somebody else's code. ``confirmed_at`` and ``sure`` as of
+    ``Locked`` and ``Worker``.
     """
 
     def __init__(
@@ -69,6 +78,8 @@ class TaskContext:
         process: str,
         archive: Archive | None = None,
         watch: Watch | None = None,
+        confirmed_at: float | None = None,
+        sure: Callable[[float], float] = lambda _confirmed_at: math.inf,
     ) -> None:
         self.claim = claim
         self.before = node
@@ -91,7 +102,11 @@ class TaskContext:
         self.stop = stop
         self.process = process
         self.progress: Document = dict(claim.request.progress)
-        self._confirmed_at = self._looked_at = clock.monotonic()  # the claim was written a moment ago
+        self._looked_at = clock.monotonic()
+        # Before the claim was written, not now: in between this process may have been frozen, and been replaced.
+        self._confirmed_at = self._looked_at if confirmed_at is None else confirmed_at
+        self._sure = sure
+        self._given_back = False
 
     @property
     def request(self) -> Request:
@@ -169,15 +184,39 @@ class TaskContext:
         self.notes, self.began_at = [], None
         self.bmc_addresses = None
 
+    def command(self, call: Callable[[], T], *, confirm: Callable[[], None] = lambda: None) -> T:
+        """Let ``call`` command the machine; it is ``confirm``ed first, here and by the caller's ``confirm``.
+
+        The driver sends only while the claim is sure to be ours: it looks once more just before the bytes
+        (``net.command_fence``). Where it is not sure, nothing was sent, so who still has the claim begins again.
+        """
+        while True:
+            self.confirm()
+            confirm()
+            try:
+                with command_fence.fenced(self._left):
+                    return call()
+            except command_fence.TooLateError:
+                _log.warning("a command was not sent: the claim may be somebody else's", node=self.node.uuid)
+                self.pause(self.settings.worker.heartbeat_interval)
+
+    def give_back(self) -> None:
+        """Command nothing from now on: the claim is being given up, whatever this attempt is still at."""
+        self._given_back = True
+
+    def _left(self) -> float:
+        """Return for how many seconds the claim is sure to be ours, 0 where it may not be."""
+        return 0.0 if self._given_back else self._sure(self._confirmed_at)
+
     def confirm(self) -> None:
-        """Call just before a command to the machine: ``ClaimLostError`` where it is somebody else's by now.
+        """Call before an effect outside: ``ClaimLostError`` where it is somebody else's by now.
 
         Asks the store only where some time has passed since the claim was last written: this process
-        may have been frozen meanwhile, for so long that another one has taken its place. A BMC has
-        no fence, so what is left is the time that a command is on its way. ``SupersededError`` as of ``look``.
+        may have been frozen meanwhile, for so long that another one has taken its place.
+        ``SupersededError`` as of ``look``.
         """
         now = self.clock.monotonic()
-        if now - self._confirmed_at > self.settings.worker.heartbeat_interval:
+        if now - self._confirmed_at > self.settings.worker.heartbeat_interval or self._left() <= 0:
             self.store.write(lambda tx: tx.requests.hold(self.claim), durable=False)
             self._confirmed_at = now
         self.look()

@@ -8,6 +8,7 @@ Source: the HA worker of the HA specification for ironic-inspector.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
@@ -64,7 +65,8 @@ class Worker:
     """Carries requests out; it has no state of its own, so one serves all threads of a process.
 
     ``reserve`` returns a place for what follows from an event, None where there is none now: then it waits
-    on the queue for whoever is next.
+    on the queue for whoever is next. ``sure``: for how many seconds a claim is sure to be this member's that was
+    confirmed at that time of the monotonic clock.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class Worker:
         meter: Meter = SILENT,
         archive: Archive | None = None,
         reserve: Callable[[Event, Request], Onward | None] = lambda _event, _request: Here(),
+        sure: Callable[[float], float] = lambda _confirmed_at: math.inf,
     ) -> None:
         self.store = store
         self.archive = archive
@@ -95,6 +98,7 @@ class Worker:
         self.process = process
         self.meter = meter
         self.reserve = reserve
+        self.sure = sure
 
     def step(self) -> str:
         """Take one request, carry it and whatever follows from it out; return what happened."""
@@ -192,6 +196,8 @@ class Worker:
             process=self.process,
             archive=self.archive,
             watch=watch,
+            confirmed_at=locked.confirmed_at,
+            sure=self.sure,
         )
 
     # The seven steps.
@@ -202,11 +208,12 @@ class Worker:
 
     def lock(self, tx: Transaction, claim: Claim) -> Locked:
         """Lock the claim's node against everybody else's writes; return it with its newest inspection."""
+        now = self.clock.monotonic()
         node = tx.nodes.get(claim.request.node, lock=True)
         if not isinstance(node.state, State):
             raise UnknownStateError(f"its node's state {node.state} is that of a newer release")
         inspection = tx.inspections.get(node.inspection) if node.inspection else None
-        return Locked(claim, node, inspection)
+        return Locked(claim, node, inspection, now)
 
     def decide(self, node: Node, request: Request, *, overdue: bool = True) -> Decision:
         """Let the machine take the event."""
@@ -278,7 +285,7 @@ class Worker:
     ) -> Locked | None:
         """Commit all that an attempt led to: changes, state, what follows, the request's end."""
         noted = len(context.notes)
-        claim = None
+        claim, now = None, self.clock.monotonic()
         try:
             if isinstance(outcome, Retry):
                 self.retry(tx, context, outcome)
@@ -302,7 +309,7 @@ class Worker:
             context.save_notes(tx)
         finally:
             del context.notes[noted:]  # the transaction may be run again
-        return None if claim is None else Locked(claim, node, context.inspection)
+        return None if claim is None else Locked(claim, node, context.inspection, now)
 
     def give_up(self, claim: Claim, leave_for: float = 0.0) -> str:
         """An unknown node: try again later, in the end consume the request; or leave it for so many seconds."""

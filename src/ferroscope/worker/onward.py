@@ -29,11 +29,15 @@ class UnknownStateError(Exception):
 
 
 class Locked(msgspec.Struct, frozen=True):
-    """A node under a claim, as it was when it was locked, and its newest inspection."""
+    """A node under a claim, as it was when it was locked, and its newest inspection.
+
+    ``confirmed_at``: when, by the monotonic clock, that was still to come. The claim was written since then.
+    """
 
     claim: Claim
     node: Node
     inspection: Inspection | None
+    confirmed_at: float
 
 
 class Onward(Protocol):

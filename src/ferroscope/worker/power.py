@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import structlog
@@ -33,9 +34,7 @@ def ensure_power(context: TaskContext, power: Power, *, confirm: Callable[[], No
         if power is Power.OFF and stays_on(node):
             message = "it must not be powered off: disable_power_off is set on the node"
             raise BmcError(message, transient=False, reason=Reason.POWER_OFF_DISABLED)
-        context.confirm()
-        confirm()
-        bmc.set_power(node, power)
+        context.command(partial(bmc.set_power, node, power), confirm=confirm)
         context.note(str(power), f"commanded {power}")
         node.power_state = power  # all that a driver without a BMC can go by
         deadline = context.clock.monotonic() + drivers.power_timeout
@@ -87,6 +86,5 @@ def _powered_off(context: TaskContext) -> bool:
 def boot_from_network(context: TaskContext) -> None:
     """Let the next boot, and only that, come from the network."""
     bmc = context.driver()
-    context.confirm()
-    bmc.set_boot_device(context.node, BootDevice.PXE, persistent=False)
+    context.command(partial(bmc.set_boot_device, context.node, BootDevice.PXE, persistent=False))
     context.note("boot device", "the next boot comes from the network")

@@ -11,6 +11,7 @@ Source: the node field of that name in the Bare Metal API, version 1.95.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import structlog
@@ -40,9 +41,7 @@ def stays_on(node: Node) -> bool:
 def reboot(context: TaskContext, *, confirm: Callable[[], None] = lambda: None) -> None:
     """Let the machine boot anew without being off in between. Not idempotent. ``BmcError``, ``ClaimLostError``."""
     bmc = context.driver()
-    context.confirm()
-    confirm()
-    bmc.reboot(context.node)
+    context.command(partial(bmc.reboot, context.node), confirm=confirm)
     context.note("reboot", "commanded a reboot, for it must not be powered off")
     context.node.power_state, context.node.target_power_state = Power.ON, None
 

@@ -98,6 +98,8 @@ def give_back(worker: Worker, slot: Slot) -> None:
     claim = slot.claim
     if claim is None:
         return
+    if slot.context is not None:
+        slot.context.give_back()
     request = claim.request
     _log.warning(
         "still running at the end of [worker] graceful_timeout; given back",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -111,6 +112,7 @@ class Service:
         self.store = open_store(bus=self.bus, clock=self.clock)
         self.queue = open_queue(self.store, bus=self.bus, clock=self.clock, poll_interval=0.0)
         self.machine = Machine()
+        self.sure: Callable[[float], float] = lambda _confirmed_at: math.inf
         self._inspections = 0
         self.worker = self.new_worker("m1")
         node = Node(uuid=NODE, name="one", driver="machine", provision_state=Provision.MANAGEABLE)
@@ -136,6 +138,7 @@ class Service:
             stop=self.stop,
             member=member,
             process=f"worker {member}",
+            sure=self.sure,
         )
 
     def beat(self, member: str, ttl: float = 1e6) -> None:

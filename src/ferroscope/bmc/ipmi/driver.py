@@ -20,6 +20,7 @@ from ferroscope.bmc.options import DriverOptions
 from ferroscope.domain.capabilities import wanted_boot_mode
 from ferroscope.domain.model import Document, Node
 from ferroscope.domain.reasons import Reason
+from ferroscope.net import command_fence
 from ferroscope.net.resolver import ForbiddenAddressError, UnresolvedError, resolve
 from ferroscope.ports.bmc import BootDevice, Power
 from ferroscope.ports.errors import BmcError
@@ -114,8 +115,8 @@ class IpmiBmc:
         return access
 
     def _at_allowed(self, access: Access, seconds: float) -> Access:
-        """Return where the BMC is at this moment, by its address: ipmitool would look its name up once more."""
-        if not self._options.limits.networks:
+        """Return where the BMC is at this moment, by its address; no name is looked up for a second time."""
+        if not self._options.limits.networks and command_fence.limit() is None:
             return access
         try:
             return msgspec.structs.replace(access, host=resolve(access.host, seconds, self._options.limits.networks)[0])

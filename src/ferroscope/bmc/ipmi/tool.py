@@ -12,6 +12,7 @@ import subprocess
 from typing import Final
 
 from ferroscope.bmc.ipmi.info import Access
+from ferroscope.bmc.ipmi.relay import relayed
 from ferroscope.domain.masking import MASK, WITHHELD, is_too_short
 from ferroscope.domain.reasons import Reason
 from ferroscope.ports.errors import BmcError
@@ -53,8 +54,13 @@ class CipherError(BmcError):
 
 
 def run(access: Access, cipher: int, words: tuple[str, ...], what: str, seconds: float) -> str:
-    """Return what ipmitool prints for the command ``words``; ``BmcError``."""
-    command = [PROGRAM, "-v", "-I", access.interface, "-H", access.host, "-p", str(access.port), "-L", access.level]
+    """Return what ipmitool prints for the command ``words``; ``BmcError``, ``TooLateError``."""
+    with relayed(access.host, access.port) as (host, port):
+        return _run(access, host, port, cipher, words, what, seconds)
+
+
+def _run(access: Access, host: str, port: int, cipher: int, words: tuple[str, ...], what: str, seconds: float) -> str:
+    command = [PROGRAM, "-v", "-I", access.interface, "-H", host, "-p", str(port), "-L", access.level]
     if access.username is not None:
         command += ["-U", access.username]
     if access.interface == "lanplus":

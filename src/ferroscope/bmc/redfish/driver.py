@@ -19,6 +19,7 @@ from ferroscope.bmc.redfish import info
 from ferroscope.domain.capabilities import wanted_boot_mode
 from ferroscope.domain.model import Document, Node
 from ferroscope.domain.reasons import Reason
+from ferroscope.net.command_fence import TooLateError
 from ferroscope.net.deadline import Deadline, DeadlineError
 from ferroscope.net.resolver import ForbiddenAddressError
 from ferroscope.ports.bmc import BootDevice, Image, OutOfBandNic, Power
@@ -155,7 +156,7 @@ class RedfishBmc:
             try:
                 with client.use() as root:
                     return work(commands, commands.system(root, access))
-            except BmcError:
+            except (BmcError, TooLateError):
                 raise
             except ForbiddenAddressError:
                 raise not_allowed(urlsplit(access.url).hostname or "") from None

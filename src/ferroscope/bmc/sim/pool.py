@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from ferroscope.bmc.sim.address import Endpoint
+from ferroscope.net import command_fence
 
 _MAX_LINE: Final = 64 * 1024
 _CHUNK: Final = 16 * 1024
@@ -54,6 +55,7 @@ class Connection:
         heard = False
         try:
             self._socket.settimeout(_left(deadline))
+            command_fence.guard(self._socket)
             self._socket.sendall(line)
             answer = self._socket.recv(_CHUNK)
             while not answer.endswith(b"\n"):
@@ -100,7 +102,7 @@ class Pool:
 
         ``line`` must be harmless to repeat: where a waiting connection turns out to be closed by
         the other side, it is sent once more on a new one. Raises ``SilentError``,
-        ``BrokenError``, ``GarbledError``, or what ``parse`` raises.
+        ``BrokenError``, ``GarbledError``, ``TooLateError`` or what ``parse`` raises.
         """
         deadline = time.monotonic() + timeout
         waiting = self._take(endpoint)

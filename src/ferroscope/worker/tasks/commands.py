@@ -5,6 +5,8 @@ They leave the inspection's state alone; their failure is the node's ``last_erro
 
 from __future__ import annotations
 
+from functools import partial
+
 from ferroscope.domain.outcome import Done, Fail, Outcome
 from ferroscope.domain.reasons import Reason
 from ferroscope.ports.bmc import BootDevice, Power
@@ -46,7 +48,6 @@ def set_boot_device(context: TaskContext) -> Outcome:
     device = BootDevice(context.request.payload["boot_device"])
     persistent = bool(context.request.payload.get("persistent", False))
     bmc = context.driver()
-    context.confirm()
-    bmc.set_boot_device(context.node, device, persistent=persistent)
+    context.command(partial(bmc.set_boot_device, context.node, device, persistent=persistent))
     context.note("boot device", f"boots from {device}{' always' if persistent else ' once'}")
     return Done()
