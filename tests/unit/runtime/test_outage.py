@@ -85,3 +85,39 @@ def test_members_that_died_long_ago_are_forgotten_though_nobody_is_started() -> 
     settings = WorkerSettings(heartbeat_interval=1.5)
     Membership(store, settings, role="worker", stop=flag, clock=clock, ident="me")._run()
     assert [member.id for member in store.read(lambda tx: tx.members.list())] == ["me"]
+
+
+def test_after_a_gap_in_the_heartbeats_only_what_is_confirmed_anew_is_sure() -> None:
+    clock = ManualClock()
+    store = MemoryStore(bus=LocalBus(), clock=clock)
+    settings = WorkerSettings(member_ttl=6.0)
+    member = Membership(store, settings, role="worker", stop=Flag(10), clock=clock, ident="me")
+    confirmed_at = clock.now
+    assert member.sure(confirmed_at) == 0.0  # nobody counts on us yet
+    member._beat()
+    assert member.sure(confirmed_at) == 4.5
+    clock.now += 4.0
+    assert member.sure(confirmed_at) == 0.5
+    member._beat()
+    assert member.sure(confirmed_at) == 4.5
+    clock.now += 4.6
+    assert member.sure(clock.now) == 0.0
+    member._beat()  # it counts as alive again, and others may have taken what it held
+    assert member.sure(confirmed_at) == 0.0
+    assert member.sure(clock.now) == 4.5
+
+
+def test_a_heartbeat_that_was_answered_late_counts_from_when_it_was_sent() -> None:
+    clock = ManualClock()
+    store = MemoryStore(bus=LocalBus(), clock=clock)
+    write = store.write
+
+    def late(work: Any, *, durable: bool = True) -> Any:
+        answer = write(work, durable=durable)
+        clock.now += 4.0
+        return answer
+
+    member = Membership(store, WorkerSettings(), role="worker", stop=Flag(10), clock=clock, ident="me")
+    store.write = late  # type: ignore[method-assign]
+    member._beat()
+    assert member.sure(clock.now) == 0.5

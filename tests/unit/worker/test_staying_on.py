@@ -8,7 +8,8 @@ import pytest
 
 from ferroscope.domain.model import Node
 from ferroscope.domain.states import Event, State
-from ferroscope.ports.bmc import Power
+from ferroscope.ports.bmc import Power, ResetTime
+from ferroscope.worker.bmc_calls import Unwatched, watched
 from tests.unit.worker.conftest import Machine, Service, settings
 from tests.unit.worker.test_boot import able, fails_with, set_field
 from tests.unit.worker.test_delivery import KilledError, take_over
@@ -230,3 +231,14 @@ def test_commands_of_operators(service: Service, target: str, power: Power, comm
     assert (error is None) is bool(commands)
     if not commands:
         assert "disable_power_off" in error
+
+
+def test_a_watched_driver_can_do_what_the_driver_can() -> None:
+    class Telling(Machine):
+        def last_reset(self, _node: Node) -> str:
+            return "2026-11-22T13:00:00Z"
+
+    telling, silent = watched(Telling(), Unwatched()), watched(Machine(), Unwatched())
+    assert isinstance(telling, ResetTime)
+    assert telling.last_reset(Node(uuid="n", driver="machine")) == "2026-11-22T13:00:00Z"
+    assert not isinstance(silent, ResetTime)

@@ -1,6 +1,6 @@
 """The Bmc port over the simulator's protocol: one JSON object per line, over TCP.
 
-It holds to the port's contract: each call ends within the time-out and raises ``BmcError`` alone.
+It holds to the port's contract: each call ends within the time-out and raises ``BmcError``, or ``TooLateError``.
 All the commands are idempotent, so a stale connection is replaced and the command repeated once.
 The other side is ``ferroscope.sim``; the two share the protocol, not code, as with any BMC.
 """
