@@ -21,7 +21,7 @@ from typing import Any, Final
 from sqlalchemy import text
 
 from ferroscope.adapters.sql import dialect
-from ferroscope.config.settings import DatabaseSettings
+from ferroscope.config.options import DatabaseSettings
 from tests.cluster import network
 from tests.cluster.cluster import Cluster, Plan, pool
 from tests.pxe.netns import need_root

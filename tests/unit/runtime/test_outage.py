@@ -89,7 +89,7 @@ def test_members_that_died_long_ago_are_forgotten_though_nobody_is_started() -> 
 
 def test_after_a_gap_in_the_heartbeats_only_what_is_confirmed_anew_is_sure() -> None:
     clock = ManualClock()
-    store = MemoryStore(bus=LocalBus(), clock=clock)
+    store = open_store(clock=clock)
     settings = WorkerSettings(member_ttl=6.0)
     member = Membership(store, settings, role="worker", stop=Flag(10), clock=clock, ident="me")
     confirmed_at = clock.now
@@ -109,7 +109,7 @@ def test_after_a_gap_in_the_heartbeats_only_what_is_confirmed_anew_is_sure() -> 
 
 def test_a_heartbeat_that_was_answered_late_counts_from_when_it_was_sent() -> None:
     clock = ManualClock()
-    store = MemoryStore(bus=LocalBus(), clock=clock)
+    store = open_store(clock=clock)
     write = store.write
 
     def late(work: Any, *, durable: bool = True) -> Any:
