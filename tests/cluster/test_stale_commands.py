@@ -125,13 +125,14 @@ def state_of(timeline: dict[str, Any]) -> str:
 
 _COMMAND: Final = """
 import sys, time
-from ferroscope.adapters.sim.bmc import SimBmc
+from ferroscope.bmc.options import DriverOptions
+from ferroscope.bmc.sim.driver import SimBmc
 from ferroscope.domain.model import Node
 from ferroscope.net.command_fence import fenced
 from ferroscope.ports.bmc import Power
 from ferroscope.ports.errors import BmcError
 node = Node(uuid="n", driver="sim", driver_info={"sim_address": sys.argv[1], "sim_node": sys.argv[2]})
-bmc = SimBmc(timeout=4.0)
+bmc = SimBmc(DriverOptions(command_timeout=4.0))
 print(bmc.get_power(node), flush=True)
 sys.stdin.readline()
 until = time.monotonic() + 2.0

@@ -17,7 +17,8 @@ from typing import Any, Final
 
 import pytest
 
-from ferroscope.adapters.ipmi.bmc import IpmiBmc
+from ferroscope.bmc.ipmi.driver import IpmiBmc
+from ferroscope.bmc.options import DriverOptions
 from ferroscope.net.command_fence import TooLateError, fenced, guard
 from ferroscope.ports.bmc import BootDevice, Power
 from ferroscope.ports.errors import BmcError
@@ -80,7 +81,7 @@ def test_the_kernel_gives_up_what_it_cannot_deliver_when_the_claim_ends() -> Non
 
 
 def test_a_fenced_command_reaches_an_ipmi_bmc(bmc_at: Simulator) -> None:
-    bmc, node = IpmiBmc(), bmc_at.node()
+    bmc, node = IpmiBmc(DriverOptions()), bmc_at.node()
     with fenced(Claim().left):
         bmc.set_boot_device(node, BootDevice.PXE, persistent=False)
         bmc.set_power(node, Power.ON)
@@ -90,7 +91,7 @@ def test_a_fenced_command_reaches_an_ipmi_bmc(bmc_at: Simulator) -> None:
 
 def test_a_name_may_stand_for_an_ipmi_bmc_of_a_fenced_command(bmc_at: Simulator) -> None:
     with fenced(Claim().left):
-        IpmiBmc().set_power(bmc_at.node(ipmi_address="localhost", ipmi_cipher_suite=3), Power.ON)
+        IpmiBmc(DriverOptions()).set_power(bmc_at.node(ipmi_address="localhost", ipmi_cipher_suite=3), Power.ON)
     assert bmc_at.commands[-1] == "power 1"
 
 
@@ -98,7 +99,7 @@ def test_a_name_may_stand_for_an_ipmi_bmc_of_a_fenced_command(bmc_at: Simulator)
 def test_ipmi_commands_nothing_where_the_claim_ends_within_its_session(bmc_at: Simulator, looks: int) -> None:
     before = list(bmc_at.commands)
     with pytest.raises(TooLateError), fenced(Claim(looks=looks).left):
-        IpmiBmc().set_power(bmc_at.node(ipmi_cipher_suite=3), Power.OFF)
+        IpmiBmc(DriverOptions()).set_power(bmc_at.node(ipmi_cipher_suite=3), Power.OFF)
     assert bmc_at.commands == before
 
 
@@ -107,12 +108,13 @@ def test_a_bmc_that_does_not_listen_is_told_from_a_claim_that_ended(bmc_at: Simu
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
     with pytest.raises(BmcError), fenced(Claim().left):
-        IpmiBmc(timeout=2.0, tries=1).set_power(bmc_at.node(ipmi_port=port), Power.OFF)
+        IpmiBmc(DriverOptions(command_timeout=2.0, command_tries=1)).set_power(bmc_at.node(ipmi_port=port), Power.OFF)
 
 
 _COMMAND: Final = """
 import json, sys, time
-from ferroscope.adapters.ipmi.bmc import IpmiBmc
+from ferroscope.bmc.ipmi.driver import IpmiBmc
+from ferroscope.bmc.options import DriverOptions
 from ferroscope.domain.model import Node
 from ferroscope.net.command_fence import TooLateError, fenced
 from ferroscope.ports.bmc import Power
@@ -120,7 +122,7 @@ node = Node(uuid="n", driver="ipmi", driver_info=json.loads(sys.argv[1]))
 end = time.monotonic() + 2.0
 try:
     with fenced(lambda: end - time.monotonic()):
-        IpmiBmc().set_power(node, Power.OFF)
+        IpmiBmc(DriverOptions()).set_power(node, Power.OFF)
     print("sent")
 except TooLateError:
     print("too late")
