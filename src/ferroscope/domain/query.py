@@ -1,4 +1,4 @@
-"""Parses the query language of ``search``: a Pratt parser of few rules, which bounds what it accepts.
+"""Parses the query language of ``search``: a recursive descent parser that bounds what it accepts.
 
 Whatever is wrong is a ``QueryError`` that says where, what and what is possible.
 """
