@@ -67,7 +67,6 @@ class HttpServer:
         self._process = process
         self._app = app
         self.accepts = False
-        self.drained_at: float | None = None
         self._calls: dict[int, Callable[[Answer | None], object]] = {}
         self._number = 0
         self._idle = Flag(world.kernel)
@@ -84,7 +83,6 @@ class HttpServer:
         self.accepts = False
         if self._calls:
             self._idle.wait(timeout)
-        self.drained_at = self._world.kernel.now
 
     def take(self, method: str, path: str, body: bytes, reply: Callable[[Answer | None, Task | None], object]) -> None:
         """Serve a call in a thread of the process; ``reply`` gets None where the connection breaks."""
@@ -166,11 +164,6 @@ class SimulatedProcess:
         self.world.checks.stopping.exited(self)
         self.world.kernel.kill(self.owner)
         self.world.ended(self)
-
-    @property
-    def asked_to_stop_at(self) -> float | None:
-        """Since when it should take no more requests: an api answers its calls before the rest is stopped."""
-        return self.terminated_at if self.http is None else self.http.drained_at
 
     @property
     def stopped_in(self) -> float:

@@ -1,7 +1,7 @@
 """This process as a member of the party: it heartbeats, and leaves when it stops.
 
 What a member holds is free when its heartbeat has expired, so the heart has its own thread and
-beats whatever the workers do.
+beats whatever the workers do; also while a process that was asked to stop ends what is under way.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _newest_step(tx: Transaction) -> int:
 
 
 class Membership:
-    """Join with ``start``; after the stop flag is set, ``leave``.
+    """Join with ``start``; ``leave`` when nothing is under way any more. ``left`` is set by then, and ends the thread.
 
     ``tell(skew, loops)`` returns what else the member publishes of itself (``Member.detail``). After
     ``retries`` heartbeats in a row that were not answered it stops the process (0: never), and
@@ -69,10 +69,12 @@ class Membership:
         tell: Callable[[float | None, Mapping[str, str]], Document] | None = None,
         retries: int = 0,
         lost: Callable[[], str] = lambda: "",
+        left: StopFlag | None = None,
     ) -> None:
         self._store = store
         self._settings = settings
         self._stop = stop
+        self._left = left or threading.Event()
         self._clock = clock
         self._tell = tell
         self._retries = retries
@@ -121,6 +123,7 @@ class Membership:
 
     def leave(self) -> None:
         """Free at once whatever this process still holds."""
+        self._left.set()
         self._thread.join(self._settings.heartbeat_interval)
         try:
             self._store.write(lambda tx: tx.members.leave(self.member.id))
@@ -190,7 +193,8 @@ class Membership:
 
     def _run(self) -> None:
         try:
-            while not self._stop.wait(self._settings.heartbeat_interval):
+            # Not until the process is to stop: what it still works at would be taken from it, and be done twice.
+            while not self.cut_off and not self._left.wait(self._settings.heartbeat_interval):
                 try:
                     if why := self._lost():
                         self._cut_off(why)

@@ -56,7 +56,10 @@ class Process:
     ) -> None:
         self._settings = settings
         self._roles = roles
-        self._stop = threading.Event()
+        self._stop = threading.Event()  # nothing is begun any more
+        self._answered = threading.Event()  # no call waits any more, for an object store say
+        self._clock: Clock = SystemClock()
+        self._ends_at: float | None = None
         self._draining = threading.Event()
         self._ending: list[Callable[[], object]] = []
         name = "all" if len(roles) == 3 else roles[0]
@@ -66,9 +69,13 @@ class Process:
         self._member = member
         self._sockets = sockets
         self._membership: Membership | None = None
+        self._server: HttpServer | None = None
 
     def run(self) -> int:
-        """Start, wait for a signal, stop: no new requests, running ones end, leave the party."""
+        """Start, wait for a signal, stop: no new requests, running ones end, leave the party.
+
+        Calls, periodic steps and requests that are under way have the same ``[worker] graceful_timeout`` to end in.
+        """
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
             self._start_or_explain()
@@ -98,7 +105,7 @@ class Process:
 
     def _start(self) -> None:
         """Begin with what others rely on; ``_end`` goes through it the other way round."""
-        settings, clock = self._settings, SystemClock()
+        settings, clock = self._settings, self._clock
         sockets = self._sockets  # a port that is taken shall be known before anything works
         if sockets is None:
             sockets = listeners(settings.api) if "api" in self._roles else []
@@ -118,13 +125,13 @@ class Process:
         if settings.metrics.port:
             metrics = serve_metrics(settings.metrics, meter)
             self._ending.append(lambda: metrics.stop(0))
-        for channel in (Channel.REQUESTS, Channel.LEASES):  # who waits for either looks up
-            self._ending.append(partial(backend.bus.publish, channel))
-        self._ending.append(self._stop.set)
+        self._ending.append(self._answered.set)
         if "api" in self._roles:
             self._play_api(backend, drivers, membership, meter, sockets)
             if self._sockets is None:  # else the supervisor has said it
                 announce(settings.api, _log)
+        for channel in (Channel.REQUESTS, Channel.LEASES):  # who waits for either looks up
+            self._ending.append(partial(backend.bus.publish, channel))
 
     def _join_party(self, backend: Backend, schema: str, clock: Clock) -> Membership:
         membership = Membership(
@@ -162,7 +169,7 @@ class Process:
         for name, sentence in pool.loops().items():
             membership.watch(name, sentence, pool.problems()[name])
         membership.tell("lanes", pool.lanes)
-        self._ending.append(lambda: pool.join(settings.worker.graceful_timeout))
+        self._ending.append(lambda: pool.join(self._grace()))
 
     def _play_periodic(self, backend: Backend, membership: Membership, clock: Clock, meter: Meter) -> None:
         settings = self._settings
@@ -179,7 +186,7 @@ class Process:
         for one in singletons:
             one.start()
             membership.watch(one.task.name, _sentence_of(one), _problem_of(one))
-        self._ending.append(lambda: _join(singletons, settings.lease.numbers().ttl))
+        self._ending.append(lambda: self._join(singletons))
 
     def _play_api(
         self,
@@ -197,7 +204,7 @@ class Process:
             process=self.name,
             draining=self._draining,
             meter=meter,
-            stop=self._stop,
+            stop=self._answered,
             can_write=membership.can_write,
         )
         server = HttpServer(app, settings.api, sockets, failed=self._stop.set)
@@ -206,9 +213,8 @@ class Process:
             "http",
             lambda: "lets load balancers notice that it stops" if self._draining.is_set() else "answers calls",
         )
-        self._ending.append(lambda: server.stop(settings.worker.graceful_timeout))
-        if settings.api.drain_delay:
-            self._ending.append(lambda: self._drain(server))
+        self._ending.append(lambda: server.stop(self._grace()))
+        self._server = server
 
     def _drain(self, server: HttpServer) -> None:
         """Let the health check fail, and go on serving until load balancers have noticed; a second signal ends it."""
@@ -217,7 +223,21 @@ class Process:
         if not self._stop.is_set():
             signals.wait(_SIGNALS, self._settings.api.drain_delay)
 
+    def _grace(self) -> float:
+        """Return for how many seconds what is under way may still go on; all of it has the same deadline."""
+        now = self._clock.monotonic()
+        if self._ends_at is None:
+            self._ends_at = now + self._settings.worker.graceful_timeout
+        return max(0.0, self._ends_at - now)
+
+    def _join(self, singletons: Sequence[Singleton]) -> None:
+        for one in singletons:  # one that hangs for longer than a lease leads no more
+            one.join(min(self._settings.lease.numbers().ttl, self._grace()))
+
     def _end(self) -> None:
+        if self._server is not None and self._settings.api.drain_delay:
+            self._drain(self._server)
+        self._stop.set()
         while self._ending:
             self._ending.pop()()
 
@@ -258,8 +278,3 @@ def _sentence_of(loop: Singleton) -> Callable[[], str]:
 
 def _problem_of(one: Singleton) -> Callable[[], Finding | None]:
     return lambda: one.problem
-
-
-def _join(singletons: Sequence[Singleton], timeout: float) -> None:
-    for one in singletons:
-        one.join(timeout)

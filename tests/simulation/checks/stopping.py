@@ -21,7 +21,7 @@ class Stopping:
 
     def takes_request(self, task: Task) -> None:
         process = self._world.process_of.get(task.owner)
-        asked = None if process is None else process.asked_to_stop_at
+        asked = None if process is None else process.terminated_at
         if asked is not None and self._kernel.now > asked + 2.0 and not self._world.faults.slow_since(asked):
             self._fail("I8", f"{task} took a new request {self._kernel.now - asked:.1f} s after it was asked to stop")
 

@@ -52,7 +52,7 @@ def heart(answers: list[bool], *, retries: int) -> tuple[Membership, Flag]:
     flag = Flag(len(answers) + 1)
     store: Any = Store(iter(answers))
     member = Membership(
-        store, WorkerSettings(), role="worker", stop=flag, clock=SystemClock(), ident="me", retries=retries
+        store, WorkerSettings(), role="worker", stop=flag, clock=SystemClock(), ident="me", retries=retries, left=flag
     )
     member._run()
     return member, flag
@@ -83,7 +83,7 @@ def test_members_that_died_long_ago_are_forgotten_though_nobody_is_started() -> 
 
     flag = Passing(3700)
     settings = WorkerSettings(heartbeat_interval=1.5)
-    Membership(store, settings, role="worker", stop=flag, clock=clock, ident="me")._run()
+    Membership(store, settings, role="worker", stop=flag, clock=clock, ident="me", left=flag)._run()
     assert [member.id for member in store.read(lambda tx: tx.members.list())] == ["me"]
 
 
