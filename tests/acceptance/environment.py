@@ -61,6 +61,10 @@ class Running:
         self._socket.connect(str(path))
         self._socket.sendall(json.dumps(request).encode() + b"\n")
 
+    def close(self) -> None:
+        """Nobody waits for it any more."""
+        self._socket.close()
+
     def done(self) -> Done:
         """Wait for its end."""
         with self._socket, self._socket.makefile("rb") as stream:
@@ -75,6 +79,7 @@ class Clients:
     def __init__(self, directory: Path) -> None:
         check_installed()
         self.home = directory
+        self._begun: list[Running] = []
         self._path = directory / "runner.socket"
         self._log = directory / "runner.log"
         with socket.socket(socket.AF_UNIX) as listener, self._log.open("wb") as log:
@@ -95,18 +100,27 @@ class Clients:
             raise RuntimeError(f"the clients cannot be imported:\n{self._log.read_text(errors='replace')[-4000:]}")
 
     def close(self) -> None:
-        """End the runner; runs that are under way go on to their end."""
+        """End the runner; runs that are under way go on to their end, though nobody may have waited for them.
+
+        That happens where tests that share a run are distributed to several processes, or chosen with ``-k``.
+        """
+        for run in self._begun:
+            run.close()
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(60)
 
     def command(self, name: str, *words: str, seconds: int = _RUN_SECONDS) -> Running:
         """Start a command of the clients' environment; it is killed after ``seconds``."""
-        return Running(self._path, {"command": name, "words": [*words], "seconds": seconds})
+        return self._begin({"command": name, "words": [*words], "seconds": seconds})
 
     def function(self, name: str, arguments: dict[str, Any], *, seconds: int = _RUN_SECONDS) -> Running:
         """Start ``MODULE.FUNCTION`` of ``clients/``."""
-        return Running(self._path, {"function": name, "arguments": arguments, "seconds": seconds})
+        return self._begin({"function": name, "arguments": arguments, "seconds": seconds})
+
+    def _begin(self, request: dict[str, Any]) -> Running:
+        self._begun.append(Running(self._path, request))
+        return self._begun[-1]
 
     def program(self, name: str, *words: str, seconds: int = _RUN_SECONDS) -> Done:
         """Run the installed program itself, to its end."""
