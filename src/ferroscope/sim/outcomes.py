@@ -49,6 +49,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _REFUSED: Final = "error: callback-refused"
+# Where the BMC's address tells whose callback it is, the refusal ends the inspection; else only its time-out can.
 _NOBODYS: Final = "error: callback-refused, or error: timeout where nothing in it tells whose it was"
 
 TABLE: Final = (

@@ -22,7 +22,7 @@ from ferroscope.cli.exits import Failure
 
 MEMBER_TTL: Final = 2.0
 
-_START_SECONDS: Final = 60.0
+_START_SECONDS: Final = 60.0  # for what hangs; a busy machine needs half of that, a quiet one two seconds
 _STOP_SECONDS: Final = 10.0
 _PR_SET_PDEATHSIG: Final = 1
 _CONFIGURATION: Final = """\
