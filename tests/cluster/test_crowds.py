@@ -12,6 +12,7 @@ import msgspec
 import urllib3
 
 from ferroscope.sim.inventory import generate, macs, pxe_mac
+from ferroscope.sim.ramdisk import ATTEMPTS
 from tests.cluster.cluster import Cluster, Plan
 from tests.support.processes import until
 
@@ -20,6 +21,12 @@ _DISCOVERY = (
     "[inspector]\nhooks = $default_hooks,memory\n"
 )
 _CROWD = 100
+# A call waits for others for [database] busy_timeout; then the answer is a 503 that says when to come again, which
+# ramdisks and clients do. On a machine that is busy with other things that happens to some of a hundred.
+_AGAIN = urllib3.Retry(
+    connect=0, read=0, redirect=0, other=0, status=ATTEMPTS, status_forcelist=(503,), allowed_methods=None,
+    respect_retry_after_header=True, raise_on_status=False,
+)  # fmt: skip
 
 
 class Crowd:
@@ -27,7 +34,7 @@ class Crowd:
 
     def __init__(self, cluster: Cluster) -> None:
         self._url = cluster.url
-        self._http = urllib3.PoolManager(maxsize=_CROWD, retries=False, timeout=60.0)
+        self._http = urllib3.PoolManager(maxsize=_CROWD, retries=_AGAIN, timeout=60.0)
         self._threads = concurrent.futures.ThreadPoolExecutor(_CROWD)
 
     def __enter__(self) -> Crowd:
