@@ -2,16 +2,15 @@
 
 An object store that is away costs nothing but room in the database: what could not be moved is
 tried again, with pauses that grow, and the sentence and the node's timeline say so. A step
-is short whatever the store does, because couriers wait for it, not the leader.
+is short whatever the store does, because a pool of threads waits for it, not the leader.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Final
 
-from ferroscope.archive.couriers import Couriers
 from ferroscope.archive.moving import GIVEN_UP_AFTER, Carried, Mover
 from ferroscope.domain.states import State
 from ferroscope.ports.clock import Clock
@@ -19,7 +18,7 @@ from ferroscope.ports.data import Held, StoredObject
 from ferroscope.ports.objects import ObjectStoreError
 from ferroscope.ports.store import Fence, Leadership, Query, Store, Transaction
 
-_COURIERS: Final = 4
+_THREADS: Final = 4
 _BATCH: Final = 32
 _STEP: Final = 1.0  # seconds of one step, at the most
 _PAUSE: Final = 2.0  # seconds, the first one
@@ -62,7 +61,8 @@ class Archiving:
         self._clock = clock
         self._wanted = wanted
         self._longest = longest_pause
-        self._couriers: Couriers[_Result] = Couriers(_COURIERS)
+        self._pool = ThreadPoolExecutor(_THREADS, "archiving")
+        self._running: set[Future[_Result]] = set()
         self._after = ("", "")
         self._error = ""
         self._pause = 0.0
@@ -80,30 +80,39 @@ class Archiving:
         while (left := until - self._clock.monotonic()) > 0:
             leadership.keep_alive()
             sent = self._send(fence) if self._clock.monotonic() >= self._again_at else 0
-            results = self._couriers.collect(min(left, 0.2))
+            results = self._finished(min(left, 0.2))
             more, gone = self._settle(results, fence)
             moved, deleted = moved + more, deleted + gone
-            if not sent and not self._couriers.out:
+            if not sent and not self._running:
                 break
         return self._sentence(moved, deleted)
+
+    def close(self) -> None:
+        """Begin nothing more; what is on its way is in the table of objects as ``uploading``, and given up later."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _finished(self, timeout: float) -> list[_Result]:
+        """Return the results that there are, having waited for the first one."""
+        done, self._running = wait(self._running, timeout, FIRST_COMPLETED)
+        return [one.result() for one in done]
 
     def _give_up(self, tx: Transaction, fence: Fence) -> int:
         fence(tx)
         return tx.objects.give_up(tx.now - GIVEN_UP_AFTER)
 
     def _send(self, fence: Fence) -> int:
-        """Give the couriers something to do where they have little; while the store is away, one thing at a time."""
-        room = (1 if self._error else _BATCH) - self._couriers.out
+        """Give the pool something to do where it has little; while the store is away, one thing at a time."""
+        room = (1 if self._error else _BATCH) - len(self._running)
         if room <= 0:
             return 0
         discarded = self._store.read(lambda tx: tx.objects.list("discarded", room))
         fresh = [one for one in discarded if one.key not in self._under_way]
         for one in fresh:
             self._under_way.add(one.key)
-            self._couriers.send(partial(self._delete, one))
+            self._running.add(self._pool.submit(self._delete, one))
         waiting = self._waiting(room - len(fresh)) if self._keep in ("s3", "swift") else []
         for job in self._mover.plan(waiting, self._keep, fence) if waiting else []:
-            self._couriers.send(partial(self._mover.carry, job))
+            self._running.add(self._pool.submit(self._mover.carry, job))
         return len(fresh) + len(waiting)
 
     def _waiting(self, room: int) -> Sequence[Held]:

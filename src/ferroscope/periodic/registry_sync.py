@@ -9,14 +9,13 @@ deleted. A registry that cannot be asked changes nothing. Source: the synchroniz
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import Final
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Final, TypeVar
 
 import msgspec
 import structlog
 
 from ferroscope import transition
-from ferroscope.archive.couriers import Couriers
 from ferroscope.config.options import RegistrySettings
 from ferroscope.domain.model import Entry, Node, Severity
 from ferroscope.domain.reasons import Reason
@@ -25,6 +24,8 @@ from ferroscope.observe.finding import Finding
 from ferroscope.ports.errors import NotFoundError
 from ferroscope.ports.registry import NodeSource, RegistryUnavailableError
 from ferroscope.ports.store import Leadership, Store, Transaction
+
+T = TypeVar("T")
 
 _log = structlog.get_logger(__name__)
 
@@ -48,7 +49,8 @@ class RegistrySync:
         self._settings = settings
         self._process = process
         # Beside the leader, who has to go on showing signs of life: a registry may take as long as it likes.
-        self._courier: Couriers[frozenset[str] | RegistryUnavailableError] = Couriers(1)
+        self._pool = ThreadPoolExecutor(1, "registry")
+        self._asking: Future[frozenset[str] | RegistryUnavailableError] | None = None
 
     def step(self, leadership: Leadership) -> str:
         """Compare once; return what was found."""
@@ -70,15 +72,18 @@ class RegistrySync:
         missing = len(before.keys() - tracked)
         return f"{len(tracked)} nodes are tracked, {missing} of ours are orphans, {deleted} are being deleted"
 
+    def close(self) -> None:
+        """Ask no more."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
     def _asked(self, source: NodeSource, leadership: Leadership) -> frozenset[str] | RegistryUnavailableError:
         """Return the answer to a question that was put now: not one that was on its way when an office ended."""
-        while self._courier.out:
-            leadership.keep_alive()
-            self._courier.collect(_LOOK_EVERY)
-        self._courier.send(partial(_ask, source))
-        while not (answers := self._courier.collect(_LOOK_EVERY)):
-            leadership.keep_alive()
-        return answers[0]
+        if self._asking is not None:
+            _awaited(self._asking, leadership)
+        self._asking = self._pool.submit(_ask, source)
+        answer = _awaited(self._asking, leadership)
+        self._asking = None
+        return answer
 
     def _objection(self, ours: frozenset[str], tracked: frozenset[str] | RegistryUnavailableError) -> Finding | None:
         """Return why this answer must not change anything, if so."""
@@ -143,6 +148,13 @@ class RegistrySync:
             return False
         transition.submit(tx, node, Event.DELETE, process=self._process)
         return True
+
+
+def _awaited(asking: Future[T], leadership: Leadership) -> T:
+    """Return the answer, and show signs of life until it is there."""
+    while not wait([asking], _LOOK_EVERY).done:
+        leadership.keep_alive()
+    return asking.result()
 
 
 def _ask(source: NodeSource) -> frozenset[str] | RegistryUnavailableError:

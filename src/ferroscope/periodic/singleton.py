@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 import structlog
 
@@ -38,6 +38,14 @@ class PeriodicTask(Protocol):
 
     def step(self, leadership: Leadership) -> str:
         """Run once, however long, as ``Leadership`` asks for. Returns what was done, in a sentence."""
+
+
+@runtime_checkable
+class KeepsThreads(Protocol):
+    """A task that has work done by threads of its own."""
+
+    def close(self) -> None:
+        """Begin nothing more: the process stops, and waits for what these threads have begun."""
 
 
 class _StoppingError(Exception):
@@ -121,8 +129,9 @@ class Singleton:
 
     def run(self, number: int = 0) -> None:
         """Follow or lead until the process stops, or until a step has hung in this thread, of this ``number``."""
-        if not self.task.period:
-            self._said = f"{self.task.name} is disabled"
+        task = self.task
+        if not task.period:
+            self._said = f"{task.name} is disabled"
             return
         try:
             while not self._stop.is_set() and number == self._hung:
@@ -138,6 +147,8 @@ class Singleton:
         finally:
             if number == self._hung:
                 self._stop.set()  # a process without one of its tasks is to be started again
+            if isinstance(task, KeepsThreads):
+                task.close()
 
     def stand(self) -> None:
         """Try to win the office once and serve in it; otherwise wait for the next election."""

@@ -317,6 +317,48 @@ def configured(url: str, server: Server) -> Settings:
     return Settings(database=DatabaseSettings(connection=url), s3=s3, swift=swift_settings(server))
 
 
+class Busy:
+    """An object store that takes its time; ``begun`` counts what it was asked for."""
+
+    name = "s3"
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.goes_on = threading.Event()
+
+    def put(self, _key: str, _content: bytes) -> None:
+        self.begun += 1
+        assert self.goes_on.wait(60)
+
+    get = delete = close = None  # type: ignore[assignment]  # nothing of that is asked of it
+
+
+def test_a_process_that_stops_begins_no_other_upload(site: Site) -> None:
+    busy: Any = Busy()
+    site.archive.shelves = {"s3": busy}
+    ended = site.inspected(6)
+    task = site.task("s3")
+    task.step(examples.UNLED)
+    threads = busy.begun
+    assert 0 < threads < len(ended) * len(ALL)
+    task.close()
+    busy.goes_on.set()
+    time.sleep(0.3)
+    assert busy.begun == threads
+
+
+def test_what_no_object_store_raises_ends_the_task(site: Site) -> None:
+    class Broken(Busy):
+        def put(self, _key: str, _content: bytes) -> None:
+            raise RuntimeError("a bug")
+
+    broken: Any = Broken()
+    site.archive.shelves = {"s3": broken}
+    site.inspected(1)
+    with pytest.raises(RuntimeError, match="a bug"):
+        run(site.task("s3"), lambda: False)
+
+
 def test_data_goes_from_store_to_store_and_back(site: Site, shared_swift: Server, sqlite_url: str) -> None:
     settings = configured(sqlite_url, shared_swift)
     site.archive.shelves = _shelves(settings)

@@ -7,7 +7,6 @@ from typing import Any, NoReturn
 
 import pytest
 
-from ferroscope.archive.couriers import Couriers
 from ferroscope.config.options import ApiSettings, Settings, WorkerSettings
 from ferroscope.domain.lanes import Lane
 from ferroscope.domain.lease import DEFAULT
@@ -72,16 +71,3 @@ def test_a_server_whose_thread_ends_says_so(monkeypatch: pytest.MonkeyPatch) -> 
     server.start()
     assert failed.wait(10)
     server.stop(0)
-
-
-def test_what_a_courier_raises_is_raised_where_results_are_collected() -> None:
-    couriers: Couriers[int] = Couriers(1)
-
-    def fail() -> int:
-        raise LookupError("nobody thought of this")
-
-    couriers.send(fail)
-    with pytest.raises(LookupError, match="nobody"):
-        couriers.collect(10)
-    couriers.send(lambda: 7)
-    assert couriers.collect(10) == [7]

@@ -64,7 +64,7 @@ class IronicSource:
         """Return the UUIDs of all nodes there; ``RegistryUnavailableError`` where any page is missing."""
         found: set[str] = set()
         marker: str | None = None
-        while True:
+        while not self._stop.is_set():
             page = self._page(marker)
             fresh = {item.uuid for item in page.nodes} - found
             found |= fresh
@@ -75,6 +75,7 @@ class IronicSource:
             if len(found) > _MAX_NODES:
                 raise RegistryUnavailableError(f"its list does not end after {_MAX_NODES} nodes")
             marker = _marker(page.next) or page.nodes[-1].uuid
+        raise RegistryUnavailableError("its list was not read to the end, because this process is stopping")
 
     def _page(self, marker: str | None) -> _Page:
         try:
