@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import itertools
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -25,8 +26,15 @@ from ferroscope.config.options import DatabaseSettings
 from tests.support.servers import Server, memory_directory, run_directory
 
 _TEMPLATE: Final = "template_migrated"
-_COLUMNS: Final = (
-    "SELECT table_name, column_name, data_type FROM information_schema.columns WHERE table_schema = %s ORDER BY 1, 2"
+# One line for all columns: what it costs to compare them is paid after every test.
+_POSTGRESQL_SCHEMA: Final = (
+    "SELECT md5(string_agg(concat_ws(' ', c.relname, a.attname, a.atttypid, a.attnotnull), ',' "
+    "ORDER BY c.relname, a.attname)) FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid "
+    "WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped"
+)
+_MARIADB_SCHEMA: Final = (
+    "SELECT md5(group_concat(concat_ws(' ', table_name, column_name, column_type, is_nullable) "
+    "ORDER BY table_name, column_name)) FROM information_schema.columns WHERE table_schema = database()"
 )
 _numbers = itertools.count(1)
 _spare: dict[str, list[str]] = {}
@@ -70,8 +78,7 @@ def fresh(server: Server, *, migrated: bool = True) -> Iterator[str]:
     yield server.url(name)
     if server.pid is None:
         return
-    admin.disconnect(name)
-    if migrated and _empty(server, admin, name):
+    if _reset(server, admin, name, migrated=migrated):
         spare.append(name)
     else:
         admin.run("", f"DROP DATABASE {name}")
@@ -80,59 +87,71 @@ def fresh(server: Server, *, migrated: bool = True) -> Iterator[str]:
 class _Postgresql:
     """How databases of a PostgreSQL are made and cleared."""
 
+    schema = _POSTGRESQL_SCHEMA
+    tables = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'"
+
     def __init__(self, server: Server) -> None:
         self._conninfo = f"host=127.0.0.1 port={server.port} user=ferroscope connect_timeout=30"
 
-    def run(self, database: str, *statements: str, values: tuple[Any, ...] | None = None) -> list[Any]:
-        """Run the statements, each for itself, and return the rows of the last one."""
-        with psycopg.connect(f"{self._conninfo} dbname={database or 'postgres'}", autocommit=True) as connection:
+    def connect(self, database: str) -> Any:
+        """Return a connection, each of whose statements is a transaction."""
+        return psycopg.connect(f"{self._conninfo} dbname={database or 'postgres'}", autocommit=True)
+
+    def run(self, database: str, *statements: str) -> None:
+        """Run the statements, each for itself."""
+        with self.connect(database) as connection:
             for statement in statements:
-                cursor = connection.execute(statement, values)
-            return cursor.fetchall() if cursor.description else []
+                connection.execute(statement)
 
     def create(self, name: str, *, migrated: bool) -> None:
         self.run("", f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE if migrated else 'template0'}")
 
-    def disconnect(self, name: str) -> None:
-        """Cut every connection to the database; return when they are gone."""
-        terminate = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = %s"
-        self.run("", terminate, values=(name,))
-
-    def columns(self, name: str) -> list[Any]:
-        """Return table, column and type of everything in the database."""
-        return self.run(name, _COLUMNS, values=("public",))
+    def disconnect_others(self, cursor: Any) -> None:
+        """Cut every other connection to the cursor's database; return when they are gone."""
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
 
 
 class _Mariadb:
     """How databases of a MariaDB are made and cleared."""
 
+    schema = _MARIADB_SCHEMA
+    tables = "SELECT table_name FROM information_schema.tables WHERE table_schema = database()"
+
     def __init__(self, server: Server) -> None:
         self._port = server.port
 
-    def run(self, database: str, *statements: str, values: tuple[Any, ...] | None = None) -> list[Any]:
-        """Run the statements, each for itself, and return the rows of the last one."""
-        account = {"host": "127.0.0.1", "port": self._port, "user": "root", "autocommit": True}
-        with pymysql.connect(database=database or None, **account) as connection, connection.cursor() as cursor:
+    def connect(self, database: str) -> Any:
+        """Return a connection, each of whose statements is a transaction."""
+        return pymysql.connect(
+            host="127.0.0.1", port=self._port, user="root", database=database or None, autocommit=True
+        )
+
+    def run(self, database: str, *statements: str) -> None:
+        """Run the statements, each for itself."""
+        with self.connect(database) as connection, connection.cursor() as cursor:
             for statement in statements:
-                cursor.execute(statement, values)
-            return list(cursor.fetchall())
+                cursor.execute(statement)
 
     def create(self, name: str, *, migrated: bool) -> None:
         self.run("", f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
-        if migrated:
-            tables = sorted({row[0] for row in self.columns(_TEMPLATE)})
-            made = [self.run(_TEMPLATE, f"SHOW CREATE TABLE {table}")[0][1] for table in tables]
-            self.run(name, *made, *(f"INSERT INTO {table} SELECT * FROM {_TEMPLATE}.{table}" for table in tables))
+        if not migrated:
+            return
+        with self.connect(_TEMPLATE) as connection, connection.cursor() as cursor:
+            made = []
+            for table in _rows(cursor, self.tables):
+                cursor.execute(f"SHOW CREATE TABLE {table}")
+                made += [cursor.fetchone()[1], f"INSERT INTO {table} SELECT * FROM {_TEMPLATE}.{table}"]
+        self.run(name, *made)
 
-    def disconnect(self, name: str) -> None:
-        """Cut every connection to the database; what they wrote without a commit is undone."""
-        for (number,) in self.run("", "SELECT id FROM information_schema.processlist WHERE db = %s", values=(name,)):
+    def disconnect_others(self, cursor: Any) -> None:
+        """Cut every other connection to the cursor's database; what they wrote without a commit is undone."""
+        others = "SELECT id FROM information_schema.processlist WHERE db = database() AND id <> connection_id()"
+        for number in _rows(cursor, others):
             with suppress(pymysql.err.OperationalError):  # gone by itself
-                self.run("", f"KILL {number}")
-
-    def columns(self, name: str) -> list[Any]:
-        """Return table, column and type of everything in the database."""
-        return self.run("", _COLUMNS, values=(name,))
+                cursor.execute(f"KILL {number}")
 
 
 _Admin = _Postgresql | _Mariadb
@@ -154,24 +173,41 @@ def _prepare_template(server: Server, admin: _Admin) -> None:
         if not done.exists():
             admin.create(_TEMPLATE, migrated=False)
             upgrade(server.url(_TEMPLATE))
-            done.write_text(_schema(admin, _TEMPLATE))
+            # Nobody may look at it later on: PostgreSQL does not copy a database that is in use.
+            with admin.connect(_TEMPLATE) as connection, connection.cursor() as cursor:
+                tables = sorted(set(_rows(cursor, admin.tables)) - {"alembic_version"})
+                done.write_text(json.dumps([_schema(admin, cursor), tables]))
 
 
-def _empty(server: Server, admin: _Admin, name: str) -> bool:
-    """Delete every row but the schema's version; False where the schema is not that of the template."""
-    # Nobody may look at the template itself: PostgreSQL does not copy one that is in use.
-    if _schema(admin, name) != _mark(server).read_text():
-        return False
-    tables = sorted({row[0] for row in admin.columns(name)} - {"alembic_version"})
-    admin.run(name, "BEGIN", *(f"DELETE FROM {table}" for table in tables), "COMMIT")
+def _reset(server: Server, admin: _Admin, name: str, *, migrated: bool) -> bool:
+    """Throw everybody out and delete every row but the schema's version; False where the schema is another one."""
+    with admin.connect(name) as connection, connection.cursor() as cursor:
+        admin.disconnect_others(cursor)
+        if not migrated:
+            return False
+        expected, tables = json.loads(_mark(server).read_text())
+        if _schema(admin, cursor) != expected:
+            return False
+        cursor.execute("BEGIN")
+        for table in tables:
+            cursor.execute(f"DELETE FROM {table}")
+        cursor.execute("COMMIT")
     return True
 
 
-def _schema(admin: _Admin, name: str) -> str:
-    """Return the schema's version and all columns, to compare them."""
-    return repr((admin.run(name, "SELECT version_num FROM alembic_version"), admin.columns(name)))
+def _schema(admin: _Admin, cursor: Any) -> list[str]:
+    """Return the schema's version and a digest of all columns, to compare them; nothing where there is no version."""
+    if "alembic_version" not in _rows(cursor, admin.tables):
+        return []
+    return [*_rows(cursor, "SELECT version_num FROM alembic_version"), *_rows(cursor, admin.schema)]
+
+
+def _rows(cursor: Any, query: str) -> list[Any]:
+    """Return the first column of what the query answers."""
+    cursor.execute(query)
+    return [row[0] for row in cursor.fetchall()]
 
 
 def _mark(server: Server) -> Path:
-    """Return the file that exists once the server's template does; it contains the schema."""
+    """Return the file that exists once the server's template does; it has the schema and the tables."""
     return run_directory() / f"{server.name}.schema"

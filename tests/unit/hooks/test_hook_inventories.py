@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -45,15 +46,21 @@ def test_a_whole_inventory_gives_properties_and_ports(add_ports: str) -> None:
         assert msgspec.json.decode(encode(result.plugin_data))["macs"] == result.plugin_data["macs"]
 
 
-def test_the_default_hooks_take_well_under_a_millisecond_for_an_inventory_of_40_kilobytes() -> None:
+def test_the_default_hooks_cost_no_more_than_ten_copies_of_the_inventory_that_they_read() -> None:
+    """That is a millisecond for 40 KB where nothing else runs; on a busy machine both take longer."""
     settings = InspectorSettings()
     pipeline = Pipeline(loader.load(settings, installed()), settings)
     body = sim.document(7, size=40_000)
     inventory = body.pop("inventory")
-    costs = []
+    hooks, copies = [], []
     for _ in range(50):
         task = context()
-        before = time.thread_time()
-        pipeline.run(task, inventory, body)
-        costs.append(time.thread_time() - before)
-    assert min(costs) < 0.001
+        hooks.append(_cost(lambda task=task: pipeline.run(task, inventory, body)))  # type: ignore[misc]
+        copies.append(_cost(lambda: copy.deepcopy(inventory)))
+    assert min(hooks) < 10 * min(copies)
+
+
+def _cost(act: Callable[[], object]) -> float:
+    before = time.thread_time()
+    act()
+    return time.thread_time() - before
