@@ -1,13 +1,13 @@
-"""The answers of an HTTP/1.1 server, read piece by piece. Pure: bytes go in, an answer comes out.
+"""The answers of an HTTP/1.1 server, read piece by piece: bytes go in, an answer comes out.
 
-It reads what the callback's answers need (RFC 9112): lengths, chunks, bodies up to the end of the
-connection, interim answers. It is no general client, and it bounds what it keeps.
+httptools (llhttp) reads them; what is here is when an answer is whole, and the bounds of what is kept.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
+import httptools
 import msgspec
 
 MAX_HEAD: Final = 64 * 1024
@@ -26,109 +26,71 @@ class Answer(msgspec.Struct, frozen=True):
     seconds: float = 0.0
 
 
-class Head(msgspec.Struct, frozen=True):
-    """Status, how the body ends (``length`` None: see ``chunked``, else at the connection's end)."""
-
-    status: int
-    length: int | None
-    chunked: bool
-    keep_alive: bool
-
-
 class AnswerReader:
-    """Reads one answer; ``head`` is known before the body is."""
+    """Reads one answer, after any number of interim ones.
+
+    ``begun``: a byte of an answer has come. Once it is whole: ``keep_alive`` says whether the connection may be used
+    again, and ``more`` whether something has come after it.
+    """
 
     def __init__(self) -> None:
-        self.head: Head | None = None
-        self.leftover = b""
-        self._buffer = b""
-        self._body = b""
-
-    @property
-    def begun(self) -> bool:
-        """Whether any byte of an answer has come."""
-        return bool(self._buffer) or self.head is not None
+        self.begun = False
+        self.keep_alive = False
+        self.more = False
+        self._answer: Answer | None = None
+        self._head_size = 0
+        self._in_body = False
+        self._has_end = False
+        self._body = bytearray()
+        self._parser = httptools.HttpResponseParser(self)
 
     def feed(self, data: bytes) -> Answer | None:
         """Take more bytes; return the answer once it is whole. Raises ``MalformedError``."""
-        self._buffer += data
-        while self.head is None:
-            end = self._buffer.find(b"\r\n\r\n")
-            if end < 0:
-                if len(self._buffer) > MAX_HEAD:
-                    raise MalformedError(f"the answer's head is longer than {MAX_HEAD} bytes")
-                return None
-            head, self._buffer = _head(self._buffer[:end]), self._buffer[end + 4 :]
-            self.head = head if head.status >= 200 else None
-        return self._chunks(self.head) if self.head.chunked else self._rest(self.head)
+        self.begun = True
+        self._head_size += 0 if self._in_body else len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            raise MalformedError("the server wants to speak another protocol than HTTP") from None
+        except httptools.HttpParserError as exc:
+            if self._answer is None:
+                raise MalformedError(str(exc.__context__ or f"this is not an HTTP answer: {exc}")) from None
+            self.more = True
+        if self._head_size > MAX_HEAD and not self._in_body and self._answer is None:
+            raise MalformedError(f"the answer's head is longer than {MAX_HEAD} bytes")
+        return self._answer
 
     def end(self) -> Answer | None:
         """The connection has ended; return the answer where that completes it."""
-        head = self.head
-        if head is None or head.chunked or head.length is not None:
+        if not self._in_body or self._has_end:
             return None
-        return Answer(head.status, self._buffer)
+        return Answer(self._parser.get_status_code(), bytes(self._body))
 
-    def _rest(self, head: Head) -> Answer | None:
-        if max(len(self._buffer), head.length or 0) > MAX_BODY:
+    # What follows is called by the parser.
+
+    def on_message_begin(self) -> None:
+        self.more = self._answer is not None
+        self._has_end = False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        name = name.lower()
+        self._has_end = self._has_end or name in (b"content-length", b"transfer-encoding")
+        if name == b"content-length" and int(value) > MAX_BODY:
             raise MalformedError(f"the answer's body is longer than {MAX_BODY} bytes")
-        if head.length is None or len(self._buffer) < head.length:
-            return None
-        self.leftover = self._buffer[head.length :]
-        return Answer(head.status, self._buffer[: head.length])
 
-    def _chunks(self, head: Head) -> Answer | None:
-        while True:
-            line, found, after = self._buffer.partition(b"\r\n")
-            if not found:
-                return None
-            size = _number(line.split(b";")[0], 16)
-            if size == 0:
-                return self._trailer(head, after)
-            if len(self._body) + size > MAX_BODY:
-                raise MalformedError(f"the answer's body is longer than {MAX_BODY} bytes")
-            if len(after) < size + 2:
-                return None
-            self._body += after[:size]
-            self._buffer = after[size + 2 :]
+    def on_headers_complete(self) -> None:
+        self._in_body = True
+        self.keep_alive = self.keep_alive if self._answer is not None else self._parser.should_keep_alive()
 
-    def _trailer(self, head: Head, after: bytes) -> Answer | None:
-        while True:
-            line, found, after = after.partition(b"\r\n")
-            if not found:
-                return None
-            if not line:
-                self.leftover = after
-                return Answer(head.status, self._body)
+    def on_body(self, data: bytes) -> None:
+        if self._answer is not None:
+            return
+        self._body += data
+        if len(self._body) > MAX_BODY:
+            raise MalformedError(f"the answer's body is longer than {MAX_BODY} bytes")
 
-
-def _head(text: bytes) -> Head:
-    status_line, *lines = text.split(b"\r\n")
-    version, _, rest = status_line.partition(b" ")
-    if not version.startswith(b"HTTP/1."):
-        raise MalformedError(f"this is no HTTP answer: {status_line[:40]!r}")
-    status = _number(rest[:3], 10)
-    headers = {}
-    for line in lines:
-        name, _, value = line.partition(b":")
-        headers[name.lower()] = value.strip().lower()
-    chunked = headers.get(b"transfer-encoding", b"").endswith(b"chunked")
-    length = headers.get(b"content-length")
-    if status < 200 or status in (204, 304):
-        chunked, length = False, b"0"
-    return Head(
-        status=status,
-        chunked=chunked,
-        length=None if chunked or length is None else _number(length, 10),
-        keep_alive=headers.get(b"connection") != b"close" and not version.endswith(b"1.0"),
-    )
-
-
-def _number(text: bytes, base: int) -> int:
-    try:
-        value = int(text, base)
-    except ValueError:
-        raise MalformedError(f"this should be a number: {text[:20]!r}") from None
-    if value < 0:
-        raise MalformedError(f"this should not be below zero: {text[:20]!r}")
-    return value
+    def on_message_complete(self) -> None:
+        status = self._parser.get_status_code()
+        self._in_body = False
+        if status >= 200 and self._answer is None:
+            self._answer = Answer(status, bytes(self._body))

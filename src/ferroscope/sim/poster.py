@@ -93,8 +93,7 @@ class Wire(asyncio.Protocol):
             return
         if answer is None:
             return
-        head = self._reader.head
-        if head is None or not head.keep_alive or self._reader.leftover:
+        if not self._reader.keep_alive or self._reader.more:
             self.close()
         self._answer.set_result(answer)
 

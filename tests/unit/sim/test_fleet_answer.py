@@ -36,7 +36,7 @@ def test_an_answer_is_read_whole_however_it_is_cut_up(text: bytes, data: st.Data
         answer = reader.feed(text[at : at + size])
         at += size
     assert answer == CASES[text]
-    assert reader.leftover == b""
+    assert not reader.more
 
 
 def test_a_body_without_length_ends_with_the_connection() -> None:
@@ -54,10 +54,12 @@ def test_an_answer_that_ends_too_early_is_none(text: bytes) -> None:
         assert reader.end() is None
 
 
-def test_what_came_after_the_answer_is_kept_apart() -> None:
+@pytest.mark.parametrize("text", [WITH_LENGTH, SERVER_ERROR, EMPTY])
+@pytest.mark.parametrize("after", [b"HTTP/1.1 400", CHUNKED, b"SSH-2.0"])
+def test_what_came_after_the_answer_is_noticed_and_no_part_of_it(text: bytes, after: bytes) -> None:
     reader = AnswerReader()
-    assert reader.feed(WITH_LENGTH + b"HTTP/1.1 400") == Answer(202, b"{}")
-    assert reader.leftover == b"HTTP/1.1 400"
+    assert reader.feed(text + after) == CASES[text]
+    assert reader.more
 
 
 @pytest.mark.parametrize(
@@ -67,21 +69,21 @@ def test_what_came_after_the_answer_is_kept_apart() -> None:
 def test_it_says_whether_the_connection_may_be_used_again(text: bytes, *, keep_alive: bool) -> None:
     reader = AnswerReader()
     reader.feed(text)
-    assert reader.head is not None
-    assert reader.head.keep_alive is keep_alive
+    assert reader.keep_alive is keep_alive
 
 
 @pytest.mark.parametrize(
     "text",
     [
         b"SSH-2.0-OpenSSH\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n",
         b"HTTP/1.1 abc\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-4\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (MAX_BODY + 1),
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n" % (MAX_BODY + 1),
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n" % (MAX_BODY + 1) + b"x" * (MAX_BODY + 1),
         b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * (MAX_BODY + 1),
         b"HTTP/1.1 200 OK\r\nX: " + b"x" * MAX_HEAD,
     ],
