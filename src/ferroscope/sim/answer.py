@@ -50,11 +50,9 @@ class AnswerReader:
         self._head_size += 0 if self._in_body else len(data)
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            raise MalformedError("the server wants to speak another protocol than HTTP") from None
-        except httptools.HttpParserError as exc:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as exc:
             if self._answer is None:
-                raise MalformedError(str(exc.__context__ or f"this is not an HTTP answer: {exc}")) from None
+                raise MalformedError(str(exc.__context__ or f"this is not an HTTP answer: {exc!r}")) from None
             self.more = True
         if self._head_size > MAX_HEAD and not self._in_body and self._answer is None:
             raise MalformedError(f"the answer's head is longer than {MAX_HEAD} bytes")

@@ -16,6 +16,8 @@ INTERIM = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n
 EMPTY = b"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n"
 SERVER_ERROR = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
+SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"
+
 CASES = {
     WITH_LENGTH: Answer(202, b"{}"),
     CHUNKED: Answer(200, b'{"a":1}'),
@@ -55,7 +57,7 @@ def test_an_answer_that_ends_too_early_is_none(text: bytes) -> None:
 
 
 @pytest.mark.parametrize("text", [WITH_LENGTH, SERVER_ERROR, EMPTY])
-@pytest.mark.parametrize("after", [b"HTTP/1.1 400", CHUNKED, b"SSH-2.0"])
+@pytest.mark.parametrize("after", [b"HTTP/1.1 400", CHUNKED, b"SSH-2.0", SWITCHING])
 def test_what_came_after_the_answer_is_noticed_and_no_part_of_it(text: bytes, after: bytes) -> None:
     reader = AnswerReader()
     assert reader.feed(text + after) == CASES[text]
@@ -76,7 +78,7 @@ def test_it_says_whether_the_connection_may_be_used_again(text: bytes, *, keep_a
     "text",
     [
         b"SSH-2.0-OpenSSH\r\n\r\n",
-        b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n",
+        SWITCHING,
         b"HTTP/1.1 abc\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
