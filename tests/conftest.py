@@ -37,11 +37,11 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What runs on SQLite and PostgreSQL runs on MariaDB with ``make test-all`` only, unless it says that it has to."""
+    """What is there for PostgreSQL runs on MariaDB with ``make test-all`` only, unless it says that it has to."""
+    collected = {item.nodeid for item in items}
     for item in items:
-        call = getattr(item, "callspec", None)
-        again = call is not None and "mariadb" in call.params.values()
-        if again and item.get_closest_marker("every_database") is None:
+        other = item.nodeid.replace("mariadb", "postgresql")
+        if other != item.nodeid and other in collected and item.get_closest_marker("every_database") is None:
             item.add_marker(pytest.mark.exhaustive)
 
 
