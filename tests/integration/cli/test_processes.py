@@ -69,7 +69,7 @@ def test_the_simulator_enrols_its_fleet_and_counts(running: Shell, programs: lis
         programs, tmp_path, "sim", "--nodes", "2", "--first", "901", "--port", "0", "--api", running.url, "--enroll",
         "--boot-delay", "0.2", "--boot-jitter", "0", "-o", "json",
     )  # fmt: skip
-    assert until(lambda: sim.said("enrolled: 2 new, 0 were there already, 0 failed"), seconds=20), sim.err.read_text()
+    assert until(lambda: sim.said("enrolled: 2 new, 0 were there already, 0 failed"), seconds=60), sim.err.read_text()
     running("inspect", "sim-0901", "sim-0902", "--wait", "--timeout", "20", check=0)
     running("node", "delete", "sim-0901", "sim-0902", check=0)
     sim.process.send_signal(signal.SIGTERM)
@@ -86,9 +86,9 @@ def test_a_second_simulator_leaves_the_machines_of_the_first_one_alone(
         return start(programs, tmp_path / str(nodes), "sim", "--api", running.url, "--enroll", *arguments)
 
     first = fleet(2)
-    assert until(lambda: first.said("enrolled: 2 new"), seconds=20), first.err.read_text()
+    assert until(lambda: first.said("enrolled: 2 new"), seconds=60), first.err.read_text()
     second = fleet(3)
-    assert until(lambda: second.said("enrolled: 1 new, 0 were there already, 2 failed"), seconds=20)
+    assert until(lambda: second.said("enrolled: 1 new, 0 were there already, 2 failed"), seconds=60)
     running("inspect", "sim-0951", "sim-0952", "sim-0953", "--wait", "--timeout", "20", check=0)
     running("node", "delete", "sim-0951", "sim-0952", "sim-0953", check=0)
 
@@ -188,7 +188,7 @@ def test_the_commands_to_go_on_with_work_as_they_are_printed(programs: list[Prog
     for number, command in enumerate(commands):
         program = start(programs, tmp_path / str(number), *command, **settings)
         if command[0] == "sim":
-            assert until(lambda program=program: program.said("enrolled: 2 new"), seconds=20), program.err.read_text()
+            assert until(lambda program=program: program.said("enrolled: 2 new"), seconds=60), program.err.read_text()
             continue
         bad = "sim-power-fail-2" in command
         assert program.process.wait(90) == (Exit.FAILURE if bad else 0), program.err.read_text()
@@ -209,7 +209,7 @@ def test_the_program_is_named_as_it_can_be_started_again(monkeypatch: pytest.Mon
 
 def test_a_demo_that_fails_says_why_and_keeps_its_logs(programs: list[Program], tmp_path: Path) -> None:
     demo = start(programs, tmp_path, "demo", "--nodes", "12")
-    assert until(lambda: demo.said("answers at"), seconds=20)
+    assert until(lambda: demo.said("answers at"), seconds=60)
     victims = demo.children()
     os.kill(victims[-1], signal.SIGKILL)
     assert demo.process.wait(30) == Exit.FAILURE
@@ -225,7 +225,7 @@ def test_a_demo_that_fails_says_why_and_keeps_its_logs(programs: list[Program], 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_demo_cleans_up(programs: list[Program], tmp_path: Path, number: signal.Signals) -> None:
     demo = start(programs, tmp_path, "demo")
-    assert until(lambda: demo.said("answers at"), seconds=20)
+    assert until(lambda: demo.said("answers at"), seconds=60)
     players = demo.children()
     assert len(players) == 3
     demo.process.send_signal(number)
@@ -236,7 +236,7 @@ def test_an_interrupted_demo_cleans_up(programs: list[Program], tmp_path: Path, 
 
 def test_no_process_outlives_a_demo_that_is_killed(programs: list[Program], tmp_path: Path) -> None:
     demo = start(programs, tmp_path, "demo")
-    assert until(lambda: demo.said("answers at"), seconds=20)
+    assert until(lambda: demo.said("answers at"), seconds=60)
     players = demo.children()
     demo.process.kill()
     demo.process.wait()
@@ -247,9 +247,9 @@ def test_a_watch_survives_a_service_that_is_killed_and_started_again(programs: l
     url, service = _service(programs, tmp_path / "first")
     fleet = ("--nodes", "6", "--port", "0", "--api", url, "--enroll", "--boot-delay", "2", "--time-scale", "0.1")
     sim = start(programs, tmp_path / "sim", "sim", *fleet)
-    assert until(lambda: sim.said("enrolled: 6 new"), seconds=30), sim.err.read_text()
+    assert until(lambda: sim.said("enrolled: 6 new"), seconds=60), sim.err.read_text()
     watch = start(programs, tmp_path / "watch", "inspect", "--all", "--watch", "--timeout", "60", "--url", url)
-    assert until(lambda: watch.said("inspect wait"), seconds=20)
+    assert until(lambda: watch.said("inspect wait"), seconds=60)
     service.process.kill()
     service.process.wait()
     time.sleep(1)  # long enough for looks that find nobody, and for callbacks that do
@@ -262,7 +262,7 @@ def test_an_interrupted_watch_says_that_the_inspections_go_on(programs: list[Pro
     url, _ = _service(programs, tmp_path / "service")
     Shell(url)("node", "create", "--driver", "fake-hardware", "n1", check=0)
     watch = start(programs, tmp_path / "watch", "inspect", "n1", "--watch", "--url", url)
-    assert until(lambda: watch.said("inspect wait"), seconds=20)
+    assert until(lambda: watch.said("inspect wait"), seconds=60)
     watch.process.send_signal(signal.SIGINT)
     assert watch.process.wait(10) == Exit.INTERRUPTED
     assert "ferroscope inspect n1 --join --watch" in watch.err.read_text()
@@ -282,9 +282,9 @@ def test_a_terminal_gets_a_bar_and_colour(running: Shell) -> None:
 def test_a_watched_status_tells_of_each_change(programs: list[Program], tmp_path: Path) -> None:
     url, _ = _service(programs, tmp_path / "service")
     status = start(programs, tmp_path / "status", "status", "--watch", "--url", url)
-    assert until(lambda: status.said("no nodes"), seconds=10)
+    assert until(lambda: status.said("no nodes"), seconds=60)
     Shell(url)("node", "create", "--driver", "fake-hardware", "n1", check=0)
-    assert until(lambda: status.said("1 enroll"), seconds=10)
+    assert until(lambda: status.said("1 enroll"), seconds=60)
     status.process.send_signal(signal.SIGINT)
     assert status.process.wait(10) == Exit.INTERRUPTED
     assert [line.split("  ", 1)[1] for line in status.out.read_text().splitlines()] == ["no nodes", "1 enroll"]
@@ -301,7 +301,7 @@ def _service(programs: list[Program], directory: Path) -> tuple[str, Program]:
     )
     program = start(programs, directory, "all", "--simulator", "-c", str(configuration))
     url = f"http://127.0.0.1:{port}"
-    assert until(lambda: Shell(url)("status").exit_code == 0, seconds=30), program.err.read_text()
+    assert until(lambda: Shell(url)("status").exit_code == 0, seconds=60), program.err.read_text()
     return url, program
 
 
