@@ -9,6 +9,7 @@ import io
 import subprocess
 import sys
 import tarfile
+import tomllib
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,7 +46,9 @@ threads = 2
 def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the directory with the packages of the release before."""
     ancestor = subprocess.run(["git", "merge-base", "--is-ancestor", BEFORE, "HEAD"], cwd=ROOT, check=False)
-    packed = subprocess.run(["git", "archive", BEFORE, "src"], cwd=ROOT, capture_output=True, check=False)
+    packed = subprocess.run(
+        ["git", "archive", BEFORE, "src", "pyproject.toml"], cwd=ROOT, capture_output=True, check=False
+    )
     if packed.returncode:
         pytest.fail(
             f"the commit {BEFORE[:7]}, which stands for the release before, is not in this clone "
@@ -56,7 +59,20 @@ def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("before")
     with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
         archive.extractall(directory, filter="data")
+    _declare(directory)
     return directory / "src"
+
+
+def _declare(directory: Path) -> None:
+    """Let the release before have its own entry points: this one's may name modules that it does not know."""
+    project = tomllib.loads((directory / "pyproject.toml").read_text())["project"]
+    installed = directory / "src" / f"{project['name']}-0.dist-info"
+    installed.mkdir()
+    (installed / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: 0\n")
+    lines = []
+    for group, found in project.get("entry-points", {}).items():
+        lines += [f"[{group}]", *(f"{name} = {where}" for name, where in found.items())]
+    (installed / "entry_points.txt").write_text("\n".join(lines) + "\n")
 
 
 class Site:
