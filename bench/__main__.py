@@ -23,6 +23,7 @@ from bench import scale as scales
 from bench import search as searches
 from bench import site as sites
 from bench import start as starts
+from bench import trips as round_trips
 from bench.databases import NAMES
 from bench.report import Report
 from bench.service import lines
@@ -204,6 +205,7 @@ main.add_command(ha.scaleout)
 main.add_command(gates.gate)
 main.add_command(hooks.hooks)
 main.add_command(sites.command)
+main.add_command(round_trips.command)
 main.add_command(versus.versus)
 
 
