@@ -2,8 +2,8 @@
 
 Every thread but the main one is profiled. With the clock ``cpu`` time is that of the thread, so that
 waiting costs nothing; with ``events`` it is the number of calls and returns, by which the profiler's own
-cost can be taken off. SQL statements are counted. Each SIGUSR1 writes all that so far to the next file in
-DIRECTORY: two of them bound what is looked at.
+cost can be taken off. Messages to the database are counted, each of which may be several statements. Each SIGUSR1
+writes all that so far to the next file in DIRECTORY: two of them bound what is looked at.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from typing import Any
 import msgspec
 from sqlalchemy import Engine, event
 
-from ferroscope.adapters.sql.statements import Statements
+from ferroscope.adapters.sql import store
+from ferroscope.adapters.sql.senders import Sender
 
 Stats = dict[Any, tuple[int, int, float, float, dict[Any, Any]]]
 
@@ -60,21 +61,23 @@ class Profiler:
         profile.enable()
 
     def _watch_constants(self) -> None:
-        """Count the statements that go to the driver without SQLAlchemy, which so has no event for them."""
-        execute = Statements.execute
-        texts: dict[int, tuple[object, str]] = {}
+        """Count the messages that go to the driver without SQLAlchemy, which so has no event for them."""
+        choose = store.sender_for
 
-        def counted(constants: Statements, cursor: Any, statement: Any, given: Any) -> Any:
-            if id(statement) not in texts:
-                texts[id(statement)] = (statement, str(statement.compile(dialect=constants._dialect)))
-            text = texts[id(statement)][1]
-            began = time.perf_counter()
-            try:
-                return execute(constants, cursor, statement, given)
-            finally:
-                self._note(text, time.perf_counter() - began)
+        def watched(driver: str) -> Sender:
+            send = choose(driver)
 
-        Statements.execute = counted  # type: ignore[assignment, method-assign]
+            def counted(connection: Any, commands: Any) -> Any:
+                began = time.perf_counter()
+                try:
+                    return send(connection, commands)
+                finally:
+                    text = "; ".join(one.text for one in commands if not one.text.startswith("NOTIFY"))
+                    self._note(text, time.perf_counter() - began)
+
+            return counted
+
+        store.sender_for = watched  # type: ignore[assignment]
 
     def _note(self, text: str, seconds: float) -> None:
         numbers = self._statements[text]

@@ -98,16 +98,25 @@ def request_for(node: Node, event: Event, payload: Document | None = None) -> Re
 
 
 def apply(
-    tx: Transaction, node: Node, transition: Transition, *, failure: Fail | None = None, queued: float | None = None
+    tx: Transaction,
+    node: Node,
+    transition: Transition,
+    inspection: Inspection | None = None,
+    *,
+    failure: Fail | None = None,
+    queued: float | None = None,
 ) -> Node:
-    """Save the target state of ``transition`` on the node and on its inspection; return the node.
+    """Save the target state of ``transition`` on the node and on its present inspection; return the node.
 
-    ``queued``: for how many seconds the inspection has waited for workers until now, where that is known anew.
+    ``inspection`` is that one, where it has been read under the node's lock. ``queued``: for how many seconds it has
+    waited for workers until now, where that is known anew.
     """
+    if inspection is None and node.inspection is not None:
+        inspection = tx.inspections.get(node.inspection)
     node = tx.nodes.update(_moved(node, transition, tx.now, failure))
-    if node.inspection is not None:
-        _save_inspection(tx, node.inspection, transition.target, failure, queued)
-    _moved_on(tx, node, transition)
+    if inspection is not None:
+        inspection = _save_inspection(tx, inspection, transition.target, failure, queued)
+    _moved_on(tx, node, transition, inspection)
     return node
 
 
@@ -120,18 +129,18 @@ def _begin(tx: Transaction, node: Node, transition: Transition, inspection: str,
 
 
 def _add(tx: Transaction, node: Node, transition: Transition, new: Inspection) -> Node:
-    tx.inspections.add(msgspec.structs.replace(new, state=transition.target, started_at=tx.now))
+    new = msgspec.structs.replace(new, state=transition.target, started_at=tx.now)
+    tx.inspections.add(new)
     node = msgspec.structs.replace(node, inspection=new.uuid, inspection_started_at=tx.now, inspection_finished_at=None)
     node = tx.nodes.update(_moved(node, transition, tx.now))
-    _moved_on(tx, node, transition)
+    _moved_on(tx, node, transition, new)
     return node
 
 
-def _moved_on(tx: Transaction, node: Node, transition: Transition) -> None:
+def _moved_on(tx: Transaction, node: Node, transition: Transition, inspection: Inspection | None) -> None:
     """Tell of the transition; tell the PXE gates where from now on the machine may boot, or may not."""
     told = transition.source in RESTING or transition.target in RESTING
-    inspection = tx.inspections.get(node.inspection) if told and node.inspection else None
-    tx.moved(Moved(transition, node, inspection))
+    tx.moved(Moved(transition, node, inspection if told else None))
     booting = transition.target in MAY_BOOT
     if booting is not (transition.source in MAY_BOOT):
         tx.macs.changed(node.uuid, booting=booting)
@@ -153,13 +162,13 @@ def _moved(node: Node, transition: Transition, now: float, failure: Fail | None 
     return msgspec.structs.replace(node, **changes)
 
 
-def fail(tx: Transaction, node: Node, failure: Fail) -> Node:
+def fail(tx: Transaction, node: Node, failure: Fail, inspection: Inspection | None = None) -> Node:
     """End the node's inspection in error; where none is active, only the reason is noted."""
     try:
         transition = advance(node.state, Event.FAIL)
     except IllegalEventError:
         return fail_command(tx, node, failure)
-    return apply(tx, node, transition, failure=failure)
+    return apply(tx, node, transition, inspection, failure=failure)
 
 
 def fail_command(tx: Transaction, node: Node, failure: Fail) -> Node:
@@ -211,12 +220,12 @@ def step(
 
 
 def _save_inspection(
-    tx: Transaction, inspection: str, target: State, failure: Fail | None, queued: float | None = None
-) -> None:
+    tx: Transaction, inspection: Inspection, target: State, failure: Fail | None, queued: float | None
+) -> Inspection:
     changes: dict[str, Any] = {"state": target, "clock_since": None}
     if target is State.WAITING:
         changes["waiting_since"] = tx.now
-        if tx.inspections.get(inspection).digest is None:  # else its callback is here already
+        if inspection.digest is None:  # else its callback is here already
             changes["clock_since"] = tx.now
     if target is State.PROCESSING:
         changes["clock_since"] = changes["processing_since"] = tx.now
@@ -226,4 +235,5 @@ def _save_inspection(
         changes["queued"] = queued
     changes["reason"] = str(failure.reason) if failure else None
     changes["error"] = failure.message if failure else None
-    tx.inspections.update(inspection, **changes)
+    tx.inspections.update(inspection.uuid, **changes)
+    return msgspec.structs.replace(inspection, **changes)

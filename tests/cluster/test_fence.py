@@ -17,6 +17,8 @@ import pytest
 from sqlalchemy import Connection, Engine, text
 
 from ferroscope.adapters.sql import dialect, leases, session
+from ferroscope.adapters.sql.batch import Batch
+from ferroscope.adapters.sql.senders import sender_for
 from ferroscope.adapters.sql.store import SqlStore
 from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DatabaseSettings
@@ -55,7 +57,10 @@ class OldLeader:
     def __init__(self, engine: Engine, lease: Lease) -> None:
         self.connection = engine.connect()
         self.lease = lease
-        session.begin(self.connection, write=True, durable=True)
+        clock = time.time if engine.dialect.name == "sqlite" else None
+        opening = session.opening(self.connection, write=True, durable=True)
+        self._batch = Batch(self.connection, sender_for(engine.dialect.driver), opening, clock)
+        self._batch.flush()
 
     def write(self) -> int:
         """Write as a leader; return how many rows."""
@@ -69,8 +74,11 @@ class OldLeader:
         return int(self.connection.execute(text(statement), _mine(self.lease)).rowcount)
 
     def commit(self) -> None:
-        session.commit(self.connection, ())
+        self.end()
         self.connection.close()
+
+    def end(self) -> None:
+        self._batch.end(session.closing(self.connection, ()))
 
     def roll_back(self) -> None:
         session.rollback(self.connection)
@@ -232,7 +240,7 @@ def test_a_leader_stopped_in_its_fenced_transaction_blocks_the_takeover_no_longe
     assert waited < limit + TTL + 2.0
     assert _name(store) == "untouched"  # its session was ended, and its write undone
     with pytest.raises(Exception, match=r".") as refused:
-        session.commit(old.connection, ())
+        old.end()
     assert dialect.classify(refused.value) == "unavailable"  # type: ignore[arg-type]
     old.connection.invalidate()
     old.connection.close()

@@ -152,9 +152,10 @@ def test_a_claim_held_in_an_open_transaction_cannot_be_taken_over(open_adapter: 
 
     def work(tx: Transaction) -> None:
         tx.requests.hold(claim)
+        present = tx.nodes.get(node.uuid)  # with what is read goes what was written before
         holding.set()
         time.sleep(0.5)
-        tx.nodes.update(msgspec.structs.replace(tx.nodes.get(node.uuid), owner="mine"))
+        tx.nodes.update(msgspec.structs.replace(present, owner="mine"))
         tx.requests.consume(claim)
 
     thread = threading.Thread(target=take)

@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 def _matters(kind: str, sql: str) -> bool:
     """Whether a transaction of this kind of task is about something, not just a look at an empty queue."""
     if kind == "periodic/":
-        return "FOR UPDATE" in sql or sql.startswith(("INSERT", "DELETE"))
+        return any(word in sql for word in ("FOR UPDATE", "INSERT", "DELETE"))
     if kind == "worker-":
-        return not sql.startswith("BEGIN") and "SKIP LOCKED" not in sql and "NOT (EXISTS" not in sql
+        writes = any(word in sql for word in ("FOR UPDATE", "INSERT", "UPDATE", "DELETE"))
+        return writes and "SKIP LOCKED" not in sql and "NOT (EXISTS" not in sql
     return True
 
 
@@ -111,7 +112,7 @@ class Faults:
         process = self._world.process_of.get(session.task.owner)
         if process is None or not session.task.name.startswith(kind) or process.owner.paused or process.owner.dead:
             return
-        if session.transaction is not None and session.transaction.readonly:
+        if "READ ONLY" in sql or (session.transaction is not None and session.transaction.readonly):
             return
         if self._rng.random() < (0.4 if _matters(kind, sql) else 0.02):
             self._armed = None

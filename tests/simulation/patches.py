@@ -106,6 +106,7 @@ def installed(world: World) -> Iterator[None]:
             put(module, "random", kernel.rng("product"))
         put(sql.store, "time", Sleep(kernel))
         put(sql.store, "Statements", _compiled_once)
+        put(sql.store, "sender_for", lambda _driver: driver.send)
         put(_product.observe.party, "fingerprints", _fingerprints_once())
         for module in (runtime.process, runtime.pxe_filter):
             put(module, "signals", world.signals)

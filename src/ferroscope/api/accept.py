@@ -53,7 +53,7 @@ def accept(context: ApiContext, parsed: Parsed, *, with_token: bool, source: str
         if isinstance(verdict, lookup.Refused) and discovery.wanted(context, verdict, parsed.evidence):
             verdict, new = _discover(context, tx, parsed, source)
         taken = (
-            _take(context, tx, verdict.node, parsed, source, with_token=with_token)
+            _take(context, tx, verdict, parsed, source, with_token=with_token)
             if isinstance(verdict, lookup.Found)
             else verdict
         )
@@ -111,7 +111,8 @@ def look_up(tx: Transaction, evidence: lookup.Evidence) -> lookup.Verdict:
     if isinstance(verdict, lookup.Refused):
         return verdict
     try:
-        return lookup.Found(tx.nodes.get(verdict.node.uuid, lock=True))
+        node, inspection = tx.nodes.locked(verdict.node.uuid)
+        return lookup.Found(node, inspection=inspection)
     except NotFoundError:
         return lookup.Refused(Reason.LOOKUP_UNKNOWN, f"node {verdict.node.uuid} was deleted just now")
 
@@ -122,9 +123,11 @@ def has_macs(tx: Transaction, node: Node) -> bool:
 
 
 def _take(
-    context: ApiContext, tx: Transaction, node: Node, parsed: Parsed, source: str, *, with_token: bool
+    context: ApiContext, tx: Transaction, found: lookup.Found, parsed: Parsed, source: str, *, with_token: bool
 ) -> Accepted | lookup.Refused:
-    inspection = tx.inspections.get(node.inspection) if node.inspection is not None else None
+    node, inspection = found.node, found.inspection
+    if inspection is None and node.inspection is not None:  # the node has just been made
+        inspection = tx.inspections.get(node.inspection)
     if inspection is None or inspection.digest != parsed.digest:
         node = discovery.contest(context, tx, node, parsed, source)
         unasked = discovery.take_unasked(context, tx, node, source)

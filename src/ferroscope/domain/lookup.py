@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ferroscope.domain.model import Node
+from ferroscope.domain.model import Inspection, Node
 from ferroscope.domain.reasons import Reason
 
 
@@ -34,10 +34,14 @@ class Candidates(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """Exactly this node; ``bmc_alone``: by the address of its BMC and nothing else."""
+    """Exactly this node; ``bmc_alone``: by the address of its BMC and nothing else.
+
+    ``inspection`` is its present one, once the node was read anew and locked.
+    """
 
     node: Node
     bmc_alone: bool = False
+    inspection: Inspection | None = None
 
 
 class Refused(msgspec.Struct, frozen=True):

@@ -7,6 +7,8 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from ferroscope.ports.later import Later
+
 Part = Literal["inventory", "unprocessed", "plugin_data", "out_of_band", "logs"]
 
 
@@ -23,6 +25,9 @@ class InspectionData(Protocol):
 
     def load(self, inspection: str, parts: Sequence[Part]) -> dict[Part, bytes]:
         """Return those of the parts that are stored here; ``objects`` knows of those elsewhere."""
+
+    def load_later(self, inspection: str, parts: Sequence[Part]) -> Later[dict[Part, bytes]]:
+        """Ask for them; see ``ports.later``."""
 
     def held(self, limit: int, *, after: tuple[str, str] = ("", "")) -> Sequence[Held]:
         """Return parts of inspections that have ended, in the order of (inspection, part), from there on."""

@@ -19,6 +19,7 @@ from ferroscope.ports.data import InspectionData, Objects
 from ferroscope.ports.discovery import Discoveries, Rejections
 from ferroscope.ports.facts import Facts
 from ferroscope.ports.figures import Figures
+from ferroscope.ports.later import Later
 from ferroscope.ports.macs import Macs
 from ferroscope.ports.meter import Moved
 from ferroscope.ports.rules import Rules
@@ -55,6 +56,9 @@ class Nodes(Protocol):
         With ``lock`` nobody else may change it before this transaction ends.
         """
 
+    def locked(self, uuid: str) -> tuple[Node, Inspection | None]:
+        """Return the node of this UUID, locked, with its present inspection; ``NotFoundError``."""
+
     def update(self, node: Node) -> Node:
         """Save all fields and return the node with its new ``version`` and ``updated_at``.
 
@@ -89,6 +93,9 @@ class Ports(Protocol):
 
     def list(self, query: Query) -> Sequence[Port]:
         """Return one page of ports."""
+
+    def list_later(self, query: Query) -> Later[Sequence[Port]]:
+        """Ask for it; see ``ports.later``."""
 
 
 class Inspections(Protocol):
@@ -148,6 +155,9 @@ class Requests(Protocol):
 
     def pending(self, node: str) -> Sequence[Request]:
         """Return the requests of the node, oldest first, claimed or not."""
+
+    def pending_later(self, node: str) -> Later[Sequence[Request]]:
+        """Ask for them; see ``ports.later``."""
 
 
 class Journal(Protocol):
@@ -253,7 +263,11 @@ class Leadership(Protocol):
 
 
 class Store(Protocol):
-    """Runs units of work. Both calls raise ``StoreUnavailableError`` when the store cannot answer."""
+    """Runs units of work. Both calls raise ``StoreUnavailableError`` when the store cannot answer.
+
+    What a unit of work writes may go to the store only when it next reads, or at its end: then, and not where the
+    write stands, are its errors raised. They end the unit of work in any case.
+    """
 
     def write(self, work: Callable[[Transaction], T], *, durable: bool = True) -> T:
         """Run ``work`` in one transaction and commit it; any exception rolls all of it back.

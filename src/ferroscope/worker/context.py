@@ -172,11 +172,12 @@ class TaskContext:
         """
 
         def work(tx: Transaction) -> None:
-            self.progress[effect] = {**(seen or {}), "at": tx.now}
-            tx.requests.hold(self.claim, progress=self.progress)
+            tx.requests.hold(self.claim)
             if fence is not None:
                 fence(tx)
             self.save_notes(tx)
+            self.progress[effect] = {**(seen or {}), "at": tx.now}
+            tx.requests.hold(self.claim, progress=self.progress)
 
         asked_at = self.began_at = self.clock.monotonic()
         self.store.write(work)
@@ -245,12 +246,12 @@ class TaskContext:
         """Write what was noted so far: journal entries and the node's BMC addresses."""
         # The transaction's time is that of its beginning. What is noted since then happens at that time;
         # whatever the transaction has taken, nothing moves before what was written earlier.
+        if self.bmc_addresses is not None:
+            tx.addresses.set_bmc(self.node.uuid, self.bmc_addresses)
         began = self.began_at if self.began_at is not None else self.clock.monotonic()
         tx.journal.append(
             msgspec.structs.replace(entry, at=tx.now - max(0.0, began - noted)) for noted, entry in self.notes
         )
-        if self.bmc_addresses is not None:
-            tx.addresses.set_bmc(self.node.uuid, self.bmc_addresses)
 
     def intended(self, effect: str) -> bool:
         """Whether an earlier attempt recorded the intent of ``effect``."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -32,6 +32,7 @@ from ferroscope.ports.errors import (
     NotFoundError,
     StoreUnavailableError,
 )
+from ferroscope.ports.later import Later
 from ferroscope.ports.meter import SILENT, Meter
 from ferroscope.ports.queue import Queue
 from ferroscope.ports.store import Store, Transaction
@@ -170,9 +171,9 @@ class Worker:
 
     def prepare(self, tx: Transaction, claim: Claim, *, repeated: bool = False) -> tuple[Locked, Decision]:
         """Lock, decide and save, in one transaction; ``repeated``: an earlier try may have been committed."""
+        tx.requests.hold(claim)
         locked = self.lock(tx, claim)
         if repeated and self._has_begun(tx, claim):
-            tx.requests.hold(claim)
             present = locked.node.state
             saved = Transition(source=present, event=claim.request.event, target=present, strict=True)
             return locked, Run(saved, rerun=claim.request.attempt > 1)
@@ -209,10 +210,9 @@ class Worker:
     def lock(self, tx: Transaction, claim: Claim) -> Locked:
         """Lock the claim's node against everybody else's writes; return it with its newest inspection."""
         now = self.clock.monotonic()
-        node = tx.nodes.get(claim.request.node, lock=True)
+        node, inspection = tx.nodes.locked(claim.request.node)
         if not isinstance(node.state, State):
             raise UnknownStateError(f"its node's state {node.state} is that of a newer release")
-        inspection = tx.inspections.get(node.inspection) if node.inspection else None
         return Locked(claim, node, inspection, now)
 
     def decide(self, node: Node, request: Request, *, overdue: bool = True) -> Decision:
@@ -220,18 +220,19 @@ class Worker:
         return decide(node, request, self.settings.worker.delivery(), overdue=overdue)
 
     def save(self, tx: Transaction, locked: Locked, decision: Decision) -> Locked:
-        """Make sure that the claim is still mine, and save a strict event's target before its task runs.
+        """Save a strict event's target before its task runs.
 
         Reentrant events are saved after their task, with its results.
         """
         claim, queued = locked.claim, _queued(tx, locked)
         strict = isinstance(decision, Run) and decision.transition.strict
-        tx.requests.hold(claim, begun=strict)
+        if strict:
+            tx.requests.hold(claim, begun=True)
         if not isinstance(decision, Run):
             return locked
         # Else it was saved before: by an earlier attempt, or with the request.
         if strict and not claim.request.begun and decision.transition.target is not locked.node.state:
-            node = transition.apply(tx, locked.node, decision.transition, queued=queued)
+            node = transition.apply(tx, locked.node, decision.transition, locked.inspection, queued=queued)
             return msgspec.structs.replace(locked, node=node)
         if claim.request.event in CLOCKED and locked.inspection is not None:
             changes = {"clock_since": tx.now} if queued is None else {"clock_since": tx.now, "queued": queued}
@@ -291,7 +292,15 @@ class Worker:
                 self.retry(tx, context, outcome)
                 return None
             finishes = context.request.event is Event.FINISH and not isinstance(outcome, Drop)
-            pending = tx.requests.pending(context.before.uuid) if follows or finishes else ()
+            looked = follows is not None or finishes
+            if looked:  # what else is asked of the node decides how this request ends
+                tx.requests.hold(context.claim)
+                asked = tx.requests.pending_later(context.before.uuid)
+            else:
+                self.consume(tx, context.claim)
+                asked = Later[Sequence[Request]](tuple)
+            present = tx.nodes.locked(context.before.uuid)
+            pending = asked.get()
             if follows and aborted(context, pending):
                 outcome = Drop(Reason.ABORTED, "an abort was asked for meanwhile, so its results are discarded")
                 follows = None
@@ -300,12 +309,12 @@ class Worker:
                 outcome = Drop(Reason.CONFLICTING_CALLBACK, "a different callback came meanwhile")
             if follows:
                 claim = follow(tx, context, follows, pending, keep=keep)
-            else:
+            elif looked:
                 self.consume(tx, context.claim)
             if follows and isinstance(outcome, Fail):
-                node = tx.nodes.get(context.before.uuid, lock=True)
+                node, _ = present
             else:
-                node = settle(tx, context, decision, outcome, self.tasks)
+                node = settle(tx, context, decision, outcome, self.tasks, present)
             context.save_notes(tx)
         finally:
             del context.notes[noted:]  # the transaction may be run again

@@ -14,7 +14,7 @@ from ferroscope import transition
 from ferroscope.domain.decision import Decision, Run
 from ferroscope.domain.machine import advance
 from ferroscope.domain.merge import three_way
-from ferroscope.domain.model import Node, Severity
+from ferroscope.domain.model import Inspection, Node, Severity
 from ferroscope.domain.outcome import Done, Drop, Fail, Next
 from ferroscope.domain.provision import Provision
 from ferroscope.domain.states import COMMANDS, Event, State, Transition
@@ -28,19 +28,20 @@ def settle(
     decision: Decision,
     outcome: Done | Next | Fail | Drop,
     with_task: Container[Event],
+    present: tuple[Node, Inspection | None],
 ) -> Node:
     """Write down what ``outcome`` means and return the node as it is stored then.
 
     ``with_task`` are the events that have a task of their own; any other that follows only moves
-    the state, here and now. ``NotFoundError`` where the node is gone, ``ConflictError`` where a
-    port's MAC was taken meanwhile.
+    the state, here and now. ``present`` is the node as it is now, locked, and its inspection.
+    ``ConflictError`` where a port's MAC was taken meanwhile.
     """
-    node = tx.nodes.get(context.node.uuid, lock=True)
+    node, inspection = present
     if isinstance(outcome, Drop):
         context.note("dropped", outcome.message, severity=Severity.WARNING, reason=outcome.reason)
         return _settle_drop(tx, context, node)
     if isinstance(outcome, Fail):
-        return _settle_failure(tx, context, node, decision, outcome)
+        return _settle_failure(tx, context, node, inspection, decision, outcome)
     if context.request.event is Event.DELETE:
         tx.nodes.remove(node.uuid)
         context.notes.clear()  # its journal went with it
@@ -52,7 +53,7 @@ def settle(
         tx.facts.replace(node.uuid, context.facts, had=had_facts)
     moves = [move for move in _moves(context, decision, outcome, with_task) if move.target is not node.state]
     for move in moves:
-        node = transition.apply(tx, node, move)
+        node = transition.apply(tx, node, move, inspection)
         context.note(str(node.state), f"the inspection is {node.state}")
     if context.request.event is Event.VERIFY and node.provision_state is Provision.VERIFYING:
         return transition.rest(tx, node, Provision.MANAGEABLE)
@@ -80,15 +81,22 @@ def _moves(
     return moves
 
 
-def _settle_failure(tx: Transaction, context: TaskContext, node: Node, decision: Decision, outcome: Fail) -> Node:
+def _settle_failure(
+    tx: Transaction,
+    context: TaskContext,
+    node: Node,
+    inspection: Inspection | None,
+    decision: Decision,
+    outcome: Fail,
+) -> Node:
     """A failed attempt changes nothing on the node but its state, the reason, and its real power state."""
     node = msgspec.structs.replace(node, power_state=context.node.power_state)
     context.note("failed", outcome.message, severity=Severity.ERROR, reason=outcome.reason)
     if context.request.event in COMMANDS:
         return transition.fail_command(tx, node, outcome)
     if isinstance(decision, Run) and decision.transition.target is State.ERROR:
-        return transition.apply(tx, node, decision.transition, failure=outcome)
-    return transition.fail(tx, node, outcome)
+        return transition.apply(tx, node, decision.transition, inspection, failure=outcome)
+    return transition.fail(tx, node, outcome, inspection)
 
 
 def _save_results(tx: Transaction, context: TaskContext, node: Node) -> None:

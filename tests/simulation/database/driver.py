@@ -1,7 +1,8 @@
 """The DB-API module: connections over the simulated network, and errors as the drivers spell them.
 
-A call sends one message and waits for one answer. It can be lost on its way, or the answer on its way
-back: then the statement, and even a COMMIT, has taken effect although the caller gets an error.
+A call sends one message, of one statement or of several, and waits for one answer. It can be lost on its way,
+or the answer on its way back: then the statements, and even a COMMIT, have taken effect although the caller gets an
+error.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
+from ferroscope.adapters.sql.senders import Command, SendError
 from tests.simulation.database.errors import SqlError
 from tests.simulation.database.server import Server
-from tests.simulation.database.sessions import Limits, Result
+from tests.simulation.database.sessions import Limits, Result, Said, text_of
 from tests.simulation.kernel import Kernel, OverError, Owner
 from tests.simulation.network import Link
 
@@ -104,6 +106,7 @@ class Connection:
         self._timeouts = timeouts
         self._waiting: tuple[Any, int] | None = None
         self._arrives_at = 0.0
+        self.failed_at = 0  # which statement of the last message that failed
         self.session = server.connect(name, limits, self._broke)
         if owner is not None:
             owner.on_death.append(self._died)
@@ -113,11 +116,11 @@ class Connection:
 
     def commit(self) -> None:
         if self.session.transaction is not None:
-            self.call("COMMIT", [{}])
+            self.call([("COMMIT", {})])
 
     def rollback(self) -> None:
         if self.session.transaction is not None and not self.broken:
-            self.call("ROLLBACK", [{}])
+            self.call([("ROLLBACK", {})])
 
     def close(self) -> None:
         if not self.closed:
@@ -141,26 +144,28 @@ class Connection:
         if self._kernel is not None and self._link is not None and self._waiting is not None:
             self._link.send(partial(self._kernel.resume, *self._waiting, SqlError("gone")), None)
 
-    def call(self, sql: str, parameters: list[dict[str, Any]]) -> list[Result]:
-        """Send one message and return the answer; the driver's errors."""
+    def call(self, statements: list[Said]) -> list[Result]:
+        """Send one message and return the answer, a result for each statement; the driver's errors."""
         if self.closed:
             raise InterfaceError(0, "the connection is closed")
         if self.broken:
             raise self._gone("the connection is lost")
         if self._kernel is None:
             answers: list[list[Result] | SqlError] = []
-            self.server.receive(self.session, sql, parameters, answers.append)
+            self.server.receive(self.session, statements, answers.append)
             answer: Any = answers[0] if answers else SqlError("lock timeout")
         else:
-            answer = self._ask(self._kernel, sql, parameters)
+            answer = self._ask(self._kernel, statements)
         if isinstance(answer, SqlError):
+            self.failed_at = min(answer.place, len(statements) - 1)
             raise self._error(answer)
         return answer  # type: ignore[no-any-return]
 
-    def _ask(self, kernel: Kernel, sql: str, parameters: list[dict[str, Any]]) -> Any:
+    def _ask(self, kernel: Kernel, statements: list[Said]) -> Any:
         assert self._link is not None
         assert self._timeouts is not None
         link, timeouts, task = self._link, self._timeouts, kernel.me()
+        sql = text_of(statements)
         ticket = task.ticket
         self._waiting = (task, ticket)
 
@@ -179,7 +184,7 @@ class Connection:
 
         def arrive() -> None:
             self.session.task = task
-            self.server.receive(self.session, sql, parameters, reply)
+            self.server.receive(self.session, statements, reply)
 
         if link.deaf_to and link.swallows(task.name):
             kernel.at(timeouts.unsent, lost)
@@ -229,11 +234,11 @@ class Cursor:
         self._rows: list[tuple[Any, ...]] = []
 
     def execute(self, sql: str, parameters: dict[str, Any] | None = None) -> Cursor:
-        self._take(self.connection.call(sql, [dict(parameters) if parameters else {}]))
+        self._take(self.connection.call([(sql, dict(parameters) if parameters else {})]))
         return self
 
     def executemany(self, sql: str, parameters: Sequence[dict[str, Any]]) -> None:
-        results = self.connection.call(sql, [dict(values) for values in parameters])
+        results = self.connection.call([(sql, dict(values)) for values in parameters])
         self.rowcount = sum(count for _, count, _, _ in results)
         self.description = None
 
@@ -267,6 +272,16 @@ class Cursor:
     def setinputsizes(self, *_sizes: Any) -> None: ...
 
     def setoutputsize(self, *_sizes: Any) -> None: ...
+
+
+def send(connection: Any, commands: Sequence[Command]) -> list[tuple[list[tuple[Any, ...]], int]]:
+    """What ``senders`` do, with one message."""
+    driver: Connection = connection.connection.dbapi_connection
+    try:
+        results = driver.call([(command.text, dict(command.values or {})) for command in commands])
+    except Error as exc:
+        raise SendError(driver.failed_at, exc) from exc
+    return [(rows, count) for rows, count, _, _ in results]
 
 
 def connector(

@@ -8,12 +8,13 @@ Kind = Literal["unique", "deadlock", "lock timeout", "serialization", "aborted",
 
 
 class SqlError(Exception):
-    """``detail`` is the constraint of a unique violation."""
+    """``detail`` is the constraint of a unique violation, ``place`` which statement of its message failed."""
 
     def __init__(self, kind: Kind, detail: str = "", value: str = "") -> None:
         self.kind = kind
         self.detail = detail
         self.value = value
+        self.place = 0
         super().__init__(f"{kind} {detail}".strip())
 
 

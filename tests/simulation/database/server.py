@@ -17,7 +17,7 @@ from tests.simulation.database.executor import Executor
 from tests.simulation.database.locks import RowLocks
 from tests.simulation.database.plan import Control, Plan
 from tests.simulation.database.planner import Planner
-from tests.simulation.database.sessions import Limits, Result, Session, Statement
+from tests.simulation.database.sessions import Limits, Result, Said, Session, Statement, text_of
 from tests.simulation.database.snapshots import StatementView
 from tests.simulation.database.statements import Family, Statements
 from tests.simulation.database.storage import Row
@@ -28,6 +28,8 @@ Reply = Callable[[list[Result] | SqlError], object]
 # What is left to do of a message: plans and their parameters.
 Work = list[tuple[Plan, dict[str, Any]]]
 
+# What BEGIN and COMMIT answer.
+_NOTHING: Result = ([], 0, None, 0)
 # The simulated epoch second at which the simulation begins.
 EPOCH = 1_700_000_000.0
 
@@ -103,16 +105,16 @@ class Server:
 
     # Messages.
 
-    def receive(self, session: Session, sql: str, parameters: list[dict[str, Any]], reply: Reply) -> None:
+    def receive(self, session: Session, statements: list[Said], reply: Reply) -> None:
         """Carry out a message of the client's; ``reply`` is called once, perhaps much later."""
         if not session.alive or self.down:
             reply(SqlError("gone"))
             return
         if self.kernel is not None:
             session.last_active = self.kernel.now
-        self.hears(session, sql)
-        plans = self._planner.plans(sql)
-        self._go_on(session, [(plan, values) for values in parameters for plan in plans], 0, [], reply)
+        self.hears(session, text_of(statements))
+        work = [(plan, values) for sql, values in statements for plan in self._planner.plans(sql)]
+        self._go_on(session, work, 0, [], reply)
 
     def _go_on(self, session: Session, work: Work, place: int, results: list[Result], reply: Reply) -> None:
         while place < len(work):
@@ -120,6 +122,7 @@ class Server:
             place += 1
             if isinstance(plan, Control):
                 self._control(session, plan)
+                results.append(_NOTHING)
                 continue
             statement = Statement(session, plan, values)
             outcome = self.statements.begin(statement)
@@ -127,6 +130,7 @@ class Server:
                 statement.finish = partial(self._after, session, work, place, results, reply)
                 return
             if isinstance(outcome, SqlError):
+                outcome.place = len(results)
                 reply(outcome)
                 return
             results.append(outcome)
@@ -140,6 +144,7 @@ class Server:
         if isinstance(outcome, SqlError):
             if self.kernel is not None:
                 session.last_active = self.kernel.now
+            outcome.place = len(results)
             reply(outcome)
             return
         results.append(outcome)

@@ -16,6 +16,13 @@ from tests.simulation.kernel import Task
 # Rows, how many were affected, the last serial number, how many columns a row has (0: no rows at all).
 Result = tuple[list[tuple[Any, ...]], int, int | None, int]
 Lock = tuple[str, Key]
+# A statement, as a client says it.
+Said = tuple[str, dict[str, Any]]
+
+
+def text_of(statements: list[Said]) -> str:
+    """Return the text of a message."""
+    return "; ".join(sql for sql, _ in statements)
 
 
 class Limits(msgspec.Struct, frozen=True):

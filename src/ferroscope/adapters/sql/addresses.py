@@ -6,9 +6,11 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import Select, bindparam, delete, insert, or_, select, update
+from sqlalchemy import Select, bindparam, delete, or_, select
 
 from ferroscope.adapters.sql import inserts, schema
+from ferroscope.adapters.sql.batch import Asked
+from ferroscope.adapters.sql.dialect import upsert
 from ferroscope.adapters.sql.nodes import NODE
 from ferroscope.adapters.sql.query import one_of, padded, several
 from ferroscope.domain.lookup import Candidates, Evidence
@@ -24,12 +26,6 @@ _DELETE_BMC = delete(schema.bmc_addresses).where(_b.node == bindparam("_node"))
 _CALLED_DAYS: Final = 30 * 86400.0
 
 _c = schema.callers.c
-_HEARD = (
-    update(schema.callers)
-    .where(_c.source == bindparam("_source"), _c.node == bindparam("_node"))
-    .values(at=bindparam("_now"))
-)
-_HEARD_FIRST = insert(schema.callers)
 _HEARD_LAST = delete(schema.callers).where(_c.node == bindparam("_node"), _c.at < bindparam("_before"))
 _BMC_OF = select(_b.address).where(_b.node == bindparam("node"))
 
@@ -74,27 +70,22 @@ class SqlAddresses:
         self._tx = tx
 
     def candidates(self, evidence: Evidence) -> Candidates:
-        by_uuid: Sequence[Node] = ()
-        by_mac: Sequence[Node] = ()
-        by_bmc: Sequence[Node] = ()
-        if evidence.uuid:
-            by_uuid = self._find(_BY_UUID, {"uuid": evidence.uuid})
-        if evidence.macs:
-            macs = padded(evidence.macs)
-            by_mac = self._find(_by_mac(len(macs)), several("address", macs))
-            by_mac = by_mac or self._find(_by_machine(len(macs)), several("address", macs))
-        if evidence.bmc_addresses:
-            addresses = padded(evidence.bmc_addresses)
-            by_bmc = self._find(_by_bmc(len(addresses)), several("address", addresses))
+        macs, addresses = padded(evidence.macs), padded(evidence.bmc_addresses)
+        asked_uuid = self._tx.ask(_BY_UUID, {"uuid": evidence.uuid}) if evidence.uuid else None
+        asked_mac = self._tx.ask(_by_mac(len(macs)), several("address", macs)) if macs else None
+        asked_bmc = self._tx.ask(_by_bmc(len(addresses)), several("address", addresses)) if addresses else None
+        by_uuid, by_mac, by_bmc = _nodes(asked_uuid), _nodes(asked_mac), _nodes(asked_bmc)
+        if macs and not by_mac:
+            by_mac = self._find(_by_machine(len(macs)), several("address", macs))
         return Candidates(by_uuid=by_uuid[0] if by_uuid else None, by_mac=by_mac, by_bmc=by_bmc)
 
     def _find(self, statement: Select[Any], given: dict[str, Any]) -> list[Node]:
-        return [NODE.from_row(row) for row in self._tx.run(statement, given)]
+        return _nodes(self._tx.ask(statement, given))
 
     def set_bmc(self, node: str, addresses: Iterable[str]) -> None:
         wanted = set(addresses)
         if set(self._tx.run(_BMC_OF, {"node": node}).scalars()) != wanted:
-            self._tx.run(_DELETE_BMC, {"_node": node})
+            self._tx.ask(_DELETE_BMC, {"_node": node})
             inserts.add(self._tx, schema.bmc_addresses, ("address", "node"), [(one, node) for one in sorted(wanted)])
 
     def bmc_of(self, node: str) -> Sequence[str]:
@@ -108,10 +99,13 @@ class SqlAddresses:
 
     def called(self, node: str, source: str) -> None:
         now = self._tx.now
-        if not source or self._tx.run(_HEARD, {"_source": source, "_node": node, "_now": now}).rowcount:
-            return
-        self._tx.run(_HEARD_LAST, {"_node": node, "_before": now - _CALLED_DAYS})
-        self._tx.run(_HEARD_FIRST, {"source": source, "node": node, "at": now})
+        if source:
+            self._tx.ask(_HEARD_LAST, {"_node": node, "_before": now - _CALLED_DAYS})
+            self._tx.ask(upsert(self._tx.dialect.name, schema.callers), {"source": source, "node": node, "at": now})
 
     def callers(self, source: str) -> Sequence[Node]:
         return self._find(_callers(), {"source": source}) if source else []
+
+
+def _nodes(asked: Asked | None) -> list[Node]:
+    return [] if asked is None else [NODE.from_row(row) for row in asked.answer()]

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Double, bindparam, delete, insert, literal, or_, select, update
-from sqlalchemy.exc import IntegrityError
 
 from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.dialect import db_now
@@ -72,15 +71,13 @@ class SqlClockSteps:
         return [_STEP.from_row(row) for row in self._tx.run(_LIST)]
 
     def record(self, step: ClockStep, recent: float) -> None:
-        try:
-            self._tx.run(_ADD, _STEP.to_row(step) | {"at": self._tx.now})
-        except IntegrityError as exc:
-            raise ConflictError("id", str(step.id)) from exc
-        self._tx.run(_TRIM, {"_oldest": step.id - _KEPT})
+        row = _STEP.to_row(step) | {"at": self._tx.now}
+        self._tx.ask(_ADD, row, failed=lambda _: ConflictError("id", str(step.id)))
+        self._tx.ask(_TRIM, {"_oldest": step.id - _KEPT})
         for statement in _MOVE:
-            self._tx.run(statement, {"_seconds": step.seconds, "_recent": recent})
+            self._tx.ask(statement, {"_seconds": step.seconds, "_recent": recent})
         self.shorten()
 
     def shorten(self) -> None:
         for statement in _SHORTEN:
-            self._tx.run(statement)
+            self._tx.ask(statement)

@@ -14,6 +14,7 @@ from ferroscope.adapters.sql.dialect import largest_value, upsert
 from ferroscope.adapters.sql.query import one_of, several
 from ferroscope.domain.states import TERMINAL
 from ferroscope.ports.data import Held, Part
+from ferroscope.ports.later import Later
 
 if TYPE_CHECKING:
     from ferroscope.adapters.sql.store import SqlTransaction
@@ -74,7 +75,7 @@ class SqlInspectionData:
     def save(self, inspection: str, node: str, parts: dict[Part, bytes]) -> None:
         if not parts:
             return
-        size = largest_value(self._tx.connection)
+        size = largest_value(self._tx.dialect)
         rows, rests = [], []
         for part, content in parts.items():
             key = {"inspection": inspection, "part": part}
@@ -85,14 +86,17 @@ class SqlInspectionData:
                 {"_inspection": inspection, "_part": part, "_more": packed[start : start + size]}
                 for start in range(size, len(packed), size)
             ]
-        self._tx.run(upsert(self._tx.connection.dialect.name, schema.inspection_data), rows)
+        for row in rows:
+            self._tx.ask(upsert(self._tx.dialect.name, schema.inspection_data), row)
         for rest in rests:
-            self._tx.run(_APPEND_PART, rest)
+            self._tx.ask(_APPEND_PART, rest)
 
     def load(self, inspection: str, parts: Sequence[Part]) -> dict[Part, bytes]:
-        given = {"inspection": inspection} | several("part", tuple(parts))
-        rows = self._tx.run(_load(len(parts)), given)
-        return {part: zlib.decompress(content) for part, _codec, content in rows}
+        return self.load_later(inspection, parts).get()
+
+    def load_later(self, inspection: str, parts: Sequence[Part]) -> Later[dict[Part, bytes]]:
+        asked = self._tx.ask(_load(len(parts)), {"inspection": inspection} | several("part", tuple(parts)))
+        return Later(lambda: {part: zlib.decompress(content) for part, _codec, content in asked.answer()})
 
     def held(self, limit: int, *, after: tuple[str, str] = ("", "")) -> Sequence[Held]:
         given = {"inspection": after[0], "part": after[1], "page_limit": limit}

@@ -13,7 +13,7 @@ import sys
 from functools import cache, partial
 from typing import Any, Final, Literal
 
-from sqlalchemy import Connection, Double, Engine, Table, create_engine, event
+from sqlalchemy import Dialect, Double, Engine, Table, create_engine, event
 from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
@@ -226,10 +226,10 @@ def upsert(family: str, table: Table) -> Any:
     )
 
 
-def largest_value(connection: Connection) -> int:
+def largest_value(dialect: Dialect) -> int:
     """Return how many bytes one statement can carry, with room to spare."""
     # MariaDB's packet has 16 MiB, in which PyMySQL spells bytes as hexadecimal.
-    return 4 * 1024 * 1024 if connection.dialect.name in ("mysql", "mariadb") else sys.maxsize
+    return 4 * 1024 * 1024 if dialect.name in ("mysql", "mariadb") else sys.maxsize
 
 
 def violated_constraint(error: IntegrityError) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Select, bindparam, case, delete, func, insert, select, update
@@ -63,19 +63,21 @@ class SqlDiscoveries:
 
     def made(self, period: int) -> int:
         if self._tx.run(_TURN, {"_name": _DISCOVERY, "_period": period, "_next": period + 1}).rowcount == 0:
-            try:
-                self._tx.run(_START, {"name": _DISCOVERY, "period": period, "made": 0})
-            except IntegrityError as exc:
-                raise ConflictError("name", _DISCOVERY) from exc
+            self._tx.ask(
+                _START,
+                {"name": _DISCOVERY, "period": period, "made": 0},
+                failed=lambda _: ConflictError("name", _DISCOVERY),
+            )
         return int(self._tx.run(_MADE, {"_name": _DISCOVERY}).scalars()[0])
 
     def add(self, node: str, addresses: Iterable[str], source: str = "") -> None:
-        self._tx.run(_COUNT, {"_name": _DISCOVERY})
+        self._tx.ask(_COUNT, {"_name": _DISCOVERY})
         for address in sorted(set(addresses)):
-            try:
-                self._tx.run(_ADD_MAC, {"address": address, "node": node, "source": source or None})
-            except IntegrityError as exc:
-                raise ConflictError("address", address) from exc
+            self._tx.ask(
+                _ADD_MAC,
+                {"address": address, "node": node, "source": source or None},
+                failed=partial(_taken, address),
+            )
 
     def unclaimed(self, source: str | None = None) -> int:
         given = {"_yes": True, "_state": Provision.ENROLL.value}
@@ -99,8 +101,8 @@ class SqlRejections:
     def add(self, node: str, addresses: Iterable[str], source: str = "") -> None:
         same = {"node": node, "rejected_at": self._tx.now, "source": source or None}
         rows = [{"address": address} | same for address in sorted(set(addresses))]
-        if rows:
-            self._tx.run(upsert(self._tx.connection.dialect.name, schema.rejections), rows)
+        for row in rows:
+            self._tx.ask(upsert(self._tx.dialect.name, schema.rejections), row)
 
     def find(self, addresses: Sequence[str]) -> Sequence[Rejection]:
         if not addresses:
@@ -116,4 +118,8 @@ class SqlRejections:
         return self._tx.run(_REMOVE, {"_address": address}).rowcount > 0
 
     def forget(self, before: float) -> None:
-        self._tx.run(_FORGET, {"_before": before})
+        self._tx.ask(_FORGET, {"_before": before})
+
+
+def _taken(address: str, _error: IntegrityError) -> Exception:
+    return ConflictError("address", address)

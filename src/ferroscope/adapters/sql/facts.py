@@ -39,10 +39,10 @@ class SqlFacts:
 
     def replace(self, node: str, facts: Sequence[Fact], *, had: bool) -> None:
         if had:
-            self._tx.run(_DELETE, {"_node": node})
-        dialect = self._tx.connection.dialect
+            self._tx.ask(_DELETE, {"_node": node})
+        dialect = self._tx.dialect
         if facts and dialect.name == "postgresql" and dialect.driver == "psycopg":
-            self._tx.run(_INSERT_JSON, {"node": node, "rows": msgspec.json.encode(facts).decode()})
+            self._tx.ask(_INSERT_JSON, {"node": node, "rows": msgspec.json.encode(facts).decode()})
             return
         inserts.add(
             self._tx, schema.facts, ("node", *_NAMES), [(node, *msgspec.structs.astuple(fact)) for fact in facts]

@@ -33,5 +33,5 @@ def add(tx: SqlTransaction, table: Table, columns: Sequence[str], rows: Sequence
             size //= 2
         statement, parameters = _insert(table, names, size)
         values = [value for row in rows[start : start + size] for value in row]
-        tx.run(statement, dict(zip(parameters, values, strict=True)))
+        tx.ask(statement, dict(zip(parameters, values, strict=True)))
         start += size

@@ -19,11 +19,11 @@ from ferroscope.ports.store import Query
 if TYPE_CHECKING:
     from ferroscope.adapters.sql.store import SqlTransaction
 
-_INSPECTION = Mapper(Inspection, schema.inspections)
+INSPECTION = Mapper(Inspection, schema.inspections)
 
 _n, _i = schema.nodes.c, schema.inspections.c
 _INSERT_INSPECTION = insert(schema.inspections)
-_SELECT_INSPECTION = select(*_INSPECTION.columns).where(_i.uuid == bindparam("ident"))
+_SELECT_INSPECTION = select(*INSPECTION.columns).where(_i.uuid == bindparam("ident"))
 _UPDATE_INSPECTION = update(schema.inspections).where(_i.uuid == bindparam("_uuid"))
 _later = schema.inspections.alias("later")
 _NEWEST = select(_n.inspection).where(_n.inspection.is_not(None))
@@ -84,16 +84,16 @@ class SqlInspections:
         self._tx = tx
 
     def add(self, inspection: Inspection) -> None:
-        self._tx.run(_INSERT_INSPECTION, _INSPECTION.to_row(inspection))
+        self._tx.ask(_INSERT_INSPECTION, INSPECTION.to_row(inspection))
 
     def get(self, uuid: str) -> Inspection:
         row = self._tx.run(_SELECT_INSPECTION, {"ident": uuid}).first()
         if row is None:
             raise NotFoundError("inspection", uuid)
-        return _INSPECTION.from_row(row)
+        return INSPECTION.from_row(row)
 
     def update(self, uuid: str, **changes: Any) -> None:
-        self._tx.run(_UPDATE_INSPECTION, changes | {"_uuid": uuid})
+        self._tx.ask(_UPDATE_INSPECTION, changes | {"_uuid": uuid})
 
     def remove_ended(self, before: float, limit: int) -> int:
         return self._remove(list(self._tx.connection.execute(_ENDED, {"before": before, "limit": limit})))
@@ -117,4 +117,4 @@ class SqlInspections:
     def list(self, query: Query) -> Sequence[Inspection]:
         if query.sort_key == "created_at":  # an inspection is created when it starts
             query = msgspec.structs.replace(query, sort_key="started_at")
-        return page(self._tx, _INSPECTION, query)
+        return page(self._tx, INSPECTION, query)

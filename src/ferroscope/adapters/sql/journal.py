@@ -33,21 +33,29 @@ class SqlJournal:
 
     def __init__(self, tx: SqlTransaction) -> None:
         self._tx = tx
+        self._unwritten: list[Entry] = []
 
     def append(self, entries: Iterable[Entry]) -> None:
+        self._unwritten += entries
+
+    def write(self) -> None:
+        """Write what was appended, all of it at once."""
         rows = []
-        for entry in entries:
+        for entry in self._unwritten:
             row = _ENTRY.to_row(entry)
             row["uuid"] = entry.uuid or str(uuid.uuid4())
             row["at"] = entry.at or self._tx.now
             rows.append([row[name] for name in _NEW_ENTRY])
         inserts.add(self._tx, schema.journal, _NEW_ENTRY, rows)
+        self._unwritten = []
 
     def list(self, query: Query) -> Sequence[Entry]:
+        self.write()
         query = msgspec.structs.replace(query, sort_key="id")
         return page(self._tx, _ENTRY, query, key="id")
 
     def remove_old(self, before: float, limit: int) -> int:
+        self.write()
         execute = self._tx.connection.execute
         ids = list(execute(_OLD, {"before": before, "limit": limit}).scalars())
         if ids:

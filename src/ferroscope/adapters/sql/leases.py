@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from sqlalchemy import Double, bindparam, case, delete, insert, literal, or_, select, update
-from sqlalchemy.exc import IntegrityError
 
 from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.dialect import db_now
@@ -136,17 +135,13 @@ class SqlLeases:
     def _floor(self) -> int:
         """Return the epoch that none may begin with; nobody else can raise it until this transaction's end."""
         if self._tx.run(_HOLD_FLOOR, {"_id": _FLOOR_ID}).rowcount == 0:
-            try:
-                self._tx.run(_MAKE_FLOOR, {"id": _FLOOR_ID, "epoch": 0, "touched": 0})
-            except IntegrityError as exc:
-                raise LeaseLostError("the first lease of all is being made at this moment") from exc
+            made = lambda _: LeaseLostError("the first lease of all is being made at this moment")  # noqa: E731
+            self._tx.run(_MAKE_FLOOR, {"id": _FLOOR_ID, "epoch": 0, "touched": 0}, failed=made)
         return int(self._tx.run(_FLOOR, {"_id": _FLOOR_ID}).scalars()[0])
 
     def _create(self, values: dict[str, Any]) -> None:
-        try:
-            self._tx.run(_CREATE, values | {"_first": self._floor() + 1})
-        except IntegrityError as exc:  # created by somebody else at this moment
-            raise LeaseHeldError(_unknown(values["_name"])) from exc
+        created = lambda _: LeaseHeldError(_unknown(values["_name"]))  # noqa: E731  # by somebody else, at this moment
+        self._tx.run(_CREATE, values | {"_first": self._floor() + 1}, failed=created)
 
     def _get(self, name: str) -> Lease | None:
         row = self._tx.run(_ONE, {"_name": name}).first()

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from sqlalchemy import bindparam, delete, insert, select, update
-from sqlalchemy.exc import IntegrityError
 
 from ferroscope.adapters.sql import schema
+from ferroscope.adapters.sql.batch import Answer
 from ferroscope.adapters.sql.conflicts import conflict
+from ferroscope.adapters.sql.inspections import INSPECTION
 from ferroscope.adapters.sql.query import page
 from ferroscope.adapters.sql.rows import Mapper
-from ferroscope.domain.model import Node
+from ferroscope.domain.model import Inspection, Node
 from ferroscope.ports.errors import NotFoundError, StaleError
 from ferroscope.ports.store import Query
 
@@ -31,6 +32,9 @@ _SELECT_NODE = {
     False: ((_BY_NAME,), (_BY_UUID, _BY_NAME)),
     True: ((_BY_NAME.with_for_update(),), (_BY_UUID.with_for_update(), _BY_NAME.with_for_update())),
 }
+_i = schema.inspections.c
+_OWN = select(_n.inspection).where(_n.uuid == bindparam("ident")).scalar_subquery()
+_PRESENT_INSPECTION = select(*INSPECTION.columns).where(_i.uuid == _OWN)
 _ORPHANS = select(_n.uuid, _n.orphaned_at)
 _UPDATE_NODE = update(schema.nodes).where(_n.uuid == bindparam("_uuid"), _n.version == bindparam("_version"))
 _CHANGEABLE = tuple(name for name in NODE.fields if name not in ("uuid", "created_at"))
@@ -64,29 +68,54 @@ class SqlNodes:
     def __init__(self, tx: SqlTransaction) -> None:
         self._tx = tx
         self._stored: dict[str, dict[str, Any]] = {}  # by UUID, the rows as this transaction has last seen them
+        self._locked: dict[str, int] = {}  # by UUID, the versions of rows that nobody else can change before its end
 
     def add(self, node: Node) -> None:
         row = NODE.to_row(node)
         row["created_at"] = node.created_at or self._tx.now
-        self._save(_INSERT_NODE, row)
+        self._tx.ask(_INSERT_NODE, row, failed=lambda exc: conflict(exc, row, schema.nodes))
 
     def get(self, ident: str, *, lock: bool = False) -> Node:
         for statement in _SELECT_NODE[lock][_is_uuid(ident)]:
             row = self._tx.run(statement, {"ident": ident}).first()
             if row is not None:
-                node = NODE.from_row(row)
-                self._stored[node.uuid] = dict(zip(NODE.fields, row, strict=True))
-                return node
+                return self._read(row, lock=lock)
         raise NotFoundError("node", ident)
+
+    def locked(self, uuid: str) -> tuple[Node, Inspection | None]:
+        asked = self._tx.ask(_SELECT_NODE[True][True][0], {"ident": uuid})
+        # Another statement, for it has to see what was committed while the lock was waited for.
+        present = self._tx.run(_PRESENT_INSPECTION, {"ident": uuid}).first()
+        row = asked.answer().first()
+        if row is None:
+            raise NotFoundError("node", uuid)
+        return self._read(row, lock=True), None if present is None else INSPECTION.from_row(present)
+
+    def _read(self, row: Any, *, lock: bool) -> Node:
+        node = NODE.from_row(row)
+        self._stored[node.uuid] = dict(zip(NODE.fields, row, strict=True))
+        if lock:
+            self._locked[node.uuid] = node.version
+        return node
 
     def update(self, node: Node) -> Node:
         changed = msgspec.structs.replace(node, version=node.version + 1, updated_at=self._tx.now)
         row = NODE.to_row(changed)
         news = self._news(row, node.version)
-        if self._save(_UPDATE_NODE, news | {"_uuid": node.uuid, "_version": node.version}) == 0:
-            self.get(node.uuid)
-            raise StaleError(f"node {node.uuid} was changed by somebody else")
-        self._stored[node.uuid] = row
+
+        def check(answer: Answer) -> None:
+            if answer.rowcount == 0:
+                self.get(node.uuid)
+                raise StaleError(f"node {node.uuid} was changed by somebody else")
+
+        self._tx.ask(
+            _UPDATE_NODE,
+            news | {"_uuid": node.uuid, "_version": node.version},
+            check=None if self._locked.get(node.uuid) == node.version else check,
+            failed=lambda exc: conflict(exc, row, schema.nodes),
+        )
+        # From here on the row is ours, for it has been written.
+        self._stored[node.uuid], self._locked[node.uuid] = row, changed.version
         return changed
 
     def _news(self, row: dict[str, Any], version: int) -> dict[str, Any]:
@@ -98,17 +127,11 @@ class SqlNodes:
     def remove(self, uuid: str) -> None:
         self._tx.macs.removed_with(uuid)
         for statement in (_DELETE_NODE, *_DELETE_CHILDREN):
-            self._tx.run(statement, {"uuid": uuid})
-        self._tx.run(_DISCARD_OBJECTS, {"_node": uuid, "_now": self._tx.now})
+            self._tx.ask(statement, {"uuid": uuid})
+        self._tx.ask(_DISCARD_OBJECTS, {"_node": uuid, "_now": self._tx.now})
 
     def list(self, query: Query) -> Sequence[Node]:
         return page(self._tx, NODE, query)
 
     def orphans(self) -> Mapping[str, float | None]:
         return dict(tuple(row) for row in self._tx.run(_ORPHANS))
-
-    def _save(self, statement: Any, row: dict[str, Any]) -> int:
-        try:
-            return int(self._tx.run(statement, row).rowcount)
-        except IntegrityError as exc:
-            raise conflict(exc, row, schema.nodes) from exc

@@ -61,9 +61,8 @@ class SqlObjects:
         self._tx = tx
 
     def add(self, objects: Iterable[StoredObject]) -> None:
-        rows = [_OBJECT.to_row(one) | {"state": "uploading", "at": self._tx.now} for one in objects]
-        if rows:
-            self._tx.run(_INSERT, rows)
+        for one in objects:
+            self._tx.ask(_INSERT, _OBJECT.to_row(one) | {"state": "uploading", "at": self._tx.now})
 
     def keep(self, one: StoredObject) -> bool:
         given = {f"_{name}": getattr(one, name) for name in _KEPT}
@@ -78,18 +77,18 @@ class SqlObjects:
     def discard(self, inspection: str, parts: Sequence[Part]) -> None:
         for part in parts:
             given = {"_inspection": inspection, "_part": part, "_to": "discarded", "_now": self._tx.now}
-            self._tx.run(_DISCARD, given)
+            self._tx.ask(_DISCARD, given)
 
     def discard_keys(self, keys: Iterable[str]) -> None:
         for key in keys:
-            self._tx.run(_DISCARD_KEY, {"_key": key, "_to": "discarded", "_now": self._tx.now})
+            self._tx.ask(_DISCARD_KEY, {"_key": key, "_to": "discarded", "_now": self._tx.now})
 
     def give_up(self, before: float) -> int:
         return self._tx.run(_GIVE_UP, {"_before": before, "_to": "discarded", "_now": self._tx.now}).rowcount
 
     def forget(self, keys: Iterable[str]) -> None:
         for key in keys:
-            self._tx.run(_FORGET, {"key": key})
+            self._tx.ask(_FORGET, {"key": key})
 
     def _read(self, statement: Select[Any], given: dict[str, Any]) -> list[StoredObject]:
         return [_OBJECT.from_row(row) for row in self._tx.run(statement, given)]

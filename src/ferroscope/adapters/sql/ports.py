@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 from sqlalchemy import bindparam, delete, insert, or_, select, update
-from sqlalchemy.exc import IntegrityError
 
 from ferroscope.adapters.sql import schema
+from ferroscope.adapters.sql.batch import Answer
 from ferroscope.adapters.sql.conflicts import conflict
-from ferroscope.adapters.sql.query import page
+from ferroscope.adapters.sql.query import page, page_later
 from ferroscope.adapters.sql.rows import Mapper
 from ferroscope.domain.model import Port
 from ferroscope.ports.errors import NotFoundError
+from ferroscope.ports.later import Later
 from ferroscope.ports.store import Query
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ class SqlPorts:
         for port in ports:
             row = _PORT.to_row(port)
             row["created_at"] = port.created_at or self._tx.now
-            self._save(_INSERT_PORT, row)
+            self._tx.ask(_INSERT_PORT, row, failed=partial(conflict, row=row, table=schema.ports))
             added.append(port)
         self._tx.macs.added(added)
 
@@ -56,8 +58,18 @@ class SqlPorts:
     def update(self, port: Port) -> Port:
         before = self.get(port.uuid)
         changed = msgspec.structs.replace(port, updated_at=self._tx.now)
-        if self._save(_UPDATE_PORT, _PORT.to_row(changed) | {"_uuid": port.uuid}) == 0:
-            raise NotFoundError("port", port.uuid)
+        row = _PORT.to_row(changed)
+
+        def check(answer: Answer) -> None:
+            if answer.rowcount == 0:
+                raise NotFoundError("port", port.uuid)
+
+        self._tx.ask(
+            _UPDATE_PORT,
+            row | {"_uuid": port.uuid},
+            check=check,
+            failed=partial(conflict, row=row, table=schema.ports),
+        )
         if (before.address, before.node) != (port.address, port.node):
             self._tx.macs.removed([(port.uuid, before.address)])
             self._tx.macs.added([port])
@@ -72,8 +84,5 @@ class SqlPorts:
     def list(self, query: Query) -> Sequence[Port]:
         return page(self._tx, _PORT, query)
 
-    def _save(self, statement: Any, row: dict[str, Any]) -> int:
-        try:
-            return int(self._tx.run(statement, row).rowcount)
-        except IntegrityError as exc:
-            raise conflict(exc, row, schema.ports) from exc
+    def list_later(self, query: Query) -> Later[Sequence[Port]]:
+        return page_later(self._tx, _PORT, query)

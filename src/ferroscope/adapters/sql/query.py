@@ -15,6 +15,7 @@ from sqlalchemy import Column, ColumnElement, Select, and_, bindparam, false, or
 
 from ferroscope.adapters.sql.rows import Mapper
 from ferroscope.ports.errors import NotFoundError
+from ferroscope.ports.later import Later
 from ferroscope.ports.store import Query
 
 if TYPE_CHECKING:
@@ -38,11 +39,16 @@ class _Shape(msgspec.Struct, frozen=True):
     limited: bool
 
 
-def page(tx: SqlTransaction, mapper: Mapper[S], query: Query, *, key: str = "uuid") -> list[S]:
+def page(tx: SqlTransaction, mapper: Mapper[S], query: Query, *, key: str = "uuid") -> Sequence[S]:
     """Return the items of ``query``; ``key`` is the unique column that breaks ties.
 
     Raises ``NotFoundError`` for an unknown marker. NULLs sort first, on every database.
     """
+    return page_later(tx, mapper, query, key=key).get()
+
+
+def page_later(tx: SqlTransaction, mapper: Mapper[S], query: Query, *, key: str = "uuid") -> Later[Sequence[S]]:
+    """Ask for the items of ``query``."""
     parameters: dict[str, Any] = {}
     filters = tuple(_enter(parameters, name, value) for name, value in query.filters.items())
     for name, value in query.before.items():
@@ -61,7 +67,8 @@ def page(tx: SqlTransaction, mapper: Mapper[S], query: Query, *, key: str = "uui
     shape = _Shape(
         filters, tuple(query.before), marker, query.sort_key, query.descending, limited=query.limit is not None
     )
-    return [mapper.from_row(row) for row in tx.run(_select(mapper, shape, key), parameters)]
+    asked = tx.ask(_select(mapper, shape, key), parameters)
+    return Later(lambda: [mapper.from_row(row) for row in asked.answer()])
 
 
 def one_of(column: Column[Any], name: str, number: int) -> ColumnElement[bool]:

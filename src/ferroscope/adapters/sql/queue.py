@@ -28,6 +28,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from ferroscope.adapters.sql import schema
+from ferroscope.adapters.sql.batch import Asked
 from ferroscope.adapters.sql.dialect import db_now
 from ferroscope.adapters.sql.requests import REQUEST
 from ferroscope.adapters.sql.store import SqlStore, SqlTransaction
@@ -93,7 +94,7 @@ def claiming(found: Select[Any], values: Mapping[str, Any]) -> ReturningUpdate[A
 
 _CLAIM, _CLAIM_OF_LANE = claiming(_NEXT, _MINE), claiming(_NEXT_OF_LANE, _MINE)
 _CLAIM_ID = update(schema.requests).where(_r.id == bindparam("_id"), _r.holder.is_(None)).values(_MINE)
-_BY_ID = select(*REQUEST.columns).where(_r.id == bindparam("_id"))
+_BY_ID = select(*REQUEST.columns).where(_r.id == bindparam("_id"), _r.token == bindparam("_token"))
 _ALIVE = exists().where(_m.id == _r.holder, _m.expires_at > db_now())
 # What dead members hold, and whatever is held in the asking member's own name.
 _ORPHANS = select(_r.id, _r.holder, _r.token).where(_r.holder.is_not(None), or_(_r.holder == bindparam("_me"), ~_ALIVE))
@@ -144,7 +145,9 @@ class SqlQueue:
         row = None
         self._store.claims.add(token)
         try:
-            row = self._store.write(lambda tx: self._take(tx, values, take), durable=False)
+            # The answer comes with that to COMMIT.
+            asked = self._store.write(lambda tx: self._take(tx, values, take), durable=False)
+            row = None if asked is None else asked.answer().first()
         except IntegrityError:  # another request of this node was claimed at this moment
             return None
         except StoreUnavailableError:
@@ -155,17 +158,18 @@ class SqlQueue:
                 self._store.claims.discard(token)
         return None if row is None else Claim(request=REQUEST.from_row(row), holder=holder, token=token)
 
-    def _take(self, tx: SqlTransaction, values: dict[str, Any], take: Take) -> Any:
+    def _take(self, tx: SqlTransaction, values: dict[str, Any], take: Take) -> Asked | None:
         found: dict[str, Any] = {}
         if take.lane is not None:
             without = (*take.without, *[""] * MOST_WITHOUT)[:MOST_WITHOUT]
             found = {"_lane": take.lane} | {f"_without_{n}": network for n, network in enumerate(without)}
         if self._returning:
-            return tx.run(_CLAIM if take.lane is None else _CLAIM_OF_LANE, values | found).first()
+            return tx.ask(_CLAIM if take.lane is None else _CLAIM_OF_LANE, values | found)
         ident = tx.run(_NEXT if take.lane is None else _NEXT_OF_LANE, found).first()
-        if ident is None or tx.run(_CLAIM_ID, values | {"_id": ident[0]}).rowcount == 0:
+        if ident is None:
             return None
-        return tx.run(_BY_ID, {"_id": ident[0]}).first()
+        tx.ask(_CLAIM_ID, values | {"_id": ident[0]})
+        return tx.ask(_BY_ID, {"_id": ident[0], "_token": values["_token"]})
 
     def _free_doubtful(self) -> None:
         """Give back what a claim whose answer was lost may have taken."""

@@ -14,11 +14,13 @@ import msgspec
 from sqlalchemy import bindparam, delete, insert, select, update
 
 from ferroscope.adapters.sql import schema
+from ferroscope.adapters.sql.batch import Answer
 from ferroscope.adapters.sql.rows import Mapper
 from ferroscope.domain.lanes import lane_of, priority_of
 from ferroscope.domain.model import Claim, Request
 from ferroscope.ports.bus import Channel
 from ferroscope.ports.errors import ClaimLostError
+from ferroscope.ports.later import Later
 
 if TYPE_CHECKING:
     from ferroscope.adapters.sql.store import SqlTransaction
@@ -76,6 +78,7 @@ class SqlRequests:
 
     def __init__(self, tx: SqlTransaction) -> None:
         self._tx = tx
+        self._held: set[str] = set()  # tokens of claims whose rows this transaction has written: nobody else can now
 
     def put(self, request: Request, *, instead_of: Claim | None = None) -> Claim | None:
         if instead_of is not None:
@@ -85,11 +88,13 @@ class SqlRequests:
         row["created_at"] = request.created_at or self._tx.now
         row["touched"] = 0
         row["lane"], row["priority"] = lane_of(request.event), priority_of(request.event)
-        self._tx.run(_INSERT, row)
+        self._tx.ask(_INSERT, row)
         self._tx.wake(Channel.REQUESTS)
         return None
 
     def hold(self, claim: Claim, *, begun: bool = False, progress: dict[str, Any] | None = None) -> None:
+        if claim.token in self._held and not begun and progress is None:
+            return
         noted = {} if progress is None else {"_progress": msgspec.json.encode(progress).decode()}
         self._fenced(_HOLD[begun, bool(noted)], claim, **noted)
 
@@ -102,8 +107,11 @@ class SqlRequests:
         self._tx.ended.add(claim.token)
 
     def pending(self, node: str) -> Sequence[Request]:
-        rows = self._tx.run(_PENDING, {"node": node})
-        return [REQUEST.from_row(row) for row in rows]
+        return self.pending_later(node).get()
+
+    def pending_later(self, node: str) -> Later[Sequence[Request]]:
+        asked = self._tx.ask(_PENDING, {"node": node})
+        return Later(lambda: [REQUEST.from_row(row) for row in asked.answer()])
 
     def _turn(self, claim: Claim, request: Request) -> Claim:
         # A new token: if the database forgets this transaction, the claim of before must not pass for this one.
@@ -131,6 +139,11 @@ class SqlRequests:
 
     def _fenced(self, statement: Any, claim: Claim, **values: Any) -> None:
         mine = {"_id": claim.request.id, "_token": claim.token, "_attempt": claim.request.attempt}
-        if self._tx.run(statement, mine | values).rowcount == 0:
-            self._tx.claims.discard(claim.token)
-            raise ClaimLostError(f"request {claim.request.id} is no longer held by {claim.holder}")
+
+        def check(answer: Answer) -> None:
+            if answer.rowcount == 0:
+                self._tx.claims.discard(claim.token)
+                raise ClaimLostError(f"request {claim.request.id} is no longer held by {claim.holder}")
+
+        self._tx.ask(statement, mine | values, check=None if claim.token in self._held else check)
+        self._held.add(claim.token)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from sqlalchemy import bindparam, delete, insert, select, update
-from sqlalchemy.exc import IntegrityError
 
 from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.query import page
@@ -52,10 +51,8 @@ class SqlRules:
         self._changed()
         row = _RULE.to_row(rule)
         row["created_at"] = rule.created_at or self._tx.now
-        try:
-            self._tx.run(_INSERT, row)
-        except IntegrityError as exc:  # uuid is the only constraint
-            raise ConflictError("uuid", rule.uuid) from exc
+        # uuid is the only constraint
+        self._tx.ask(_INSERT, row, failed=lambda _: ConflictError("uuid", rule.uuid))
 
     def get(self, uuid: str) -> Rule:
         row = self._tx.run(_SELECT, {"ident": uuid}).first()

@@ -9,10 +9,10 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from functools import cached_property
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
@@ -21,6 +21,7 @@ from sqlalchemy.sql.elements import ClauseElement
 
 from ferroscope.adapters.sql import dialect, session
 from ferroscope.adapters.sql.addresses import SqlAddresses
+from ferroscope.adapters.sql.batch import Answer, Asked, Batch, Check, Failed
 from ferroscope.adapters.sql.clock_steps import SqlClockSteps
 from ferroscope.adapters.sql.data import SqlInspectionData
 from ferroscope.adapters.sql.discovery import SqlDiscoveries, SqlRejections
@@ -36,8 +37,9 @@ from ferroscope.adapters.sql.objects import SqlObjects
 from ferroscope.adapters.sql.ports import SqlPorts
 from ferroscope.adapters.sql.requests import SqlRequests
 from ferroscope.adapters.sql.rules import SqlRules
+from ferroscope.adapters.sql.senders import Sender, sender_for
 from ferroscope.adapters.sql.staleness import Staleness
-from ferroscope.adapters.sql.statements import Answer, Parameters, Statements
+from ferroscope.adapters.sql.statements import Parameters, Statements
 from ferroscope.adapters.sql.trouble import cannot_answer
 from ferroscope.adapters.sql.turnstile import Turnstile
 from ferroscope.config.options import DatabaseSettings
@@ -49,6 +51,10 @@ from ferroscope.ports.meter import SILENT, Meter, Moved
 T = TypeVar("T")
 
 NOTHING: Final[Parameters] = {}
+# What a pooled connection knows: when it was last used, by the monotonic clock.
+_USED_AT: Final = "used at"
+# Seconds after which a connection may have broken unnoticed.
+_SLEPT: Final = 0.5
 
 
 class SqlTransaction:
@@ -76,26 +82,57 @@ class SqlTransaction:
     figures = cached_property(SqlFigures)
     rules = cached_property(SqlRules)
 
-    def __init__(self, connection: Connection, now: float, statements: Statements, claims: set[str]) -> None:
-        self.connection = connection
-        self.now = now
+    def __init__(self, connection: Connection, batch: Batch, statements: Statements, claims: set[str]) -> None:
+        self.dialect = connection.dialect
         self.woken: set[str] = set()
         self.transitions: list[Moved] = []
         self.claims = claims
         self.begun: set[str] = set()
         self.ended: set[str] = set()
-        self._cursor: Any = connection.connection.cursor()
+        self._connection = connection
+        self._batch = batch
         self._statements = statements
 
-    def run(self, statement: ClauseElement, parameters: Parameters | Sequence[Parameters] = NOTHING) -> Answer:
-        """Run a constant statement; for others there is ``connection``."""
-        return self._statements.execute(self._cursor, statement, parameters)
+    @property
+    def now(self) -> float:
+        """The database's clock when the transaction began."""
+        return self._batch.now
+
+    @property
+    def connection(self) -> Connection:
+        """Where statements are run that change their shape; what was asked before them has been sent."""
+        self._batch.flush()
+        return self._connection
+
+    def ask(
+        self,
+        statement: ClauseElement,
+        given: Parameters = NOTHING,
+        *,
+        check: Check | None = None,
+        failed: Failed | None = None,
+    ) -> Asked:
+        """Let a constant statement go to the database with the next that is waited for; see ``batch``.
+
+        ``check`` is told of its answer before anything can be committed, and may raise. ``failed`` returns what
+        to raise where a constraint refuses it.
+        """
+        return self._batch.ask(self._statements.compile(statement, given), given, check=check, failed=failed)
+
+    def run(self, statement: ClauseElement, given: Parameters = NOTHING, *, failed: Failed | None = None) -> Answer:
+        """Run a constant statement and wait for its answer; for others there is ``connection``."""
+        return self.ask(statement, given, failed=failed).answer()
 
     def close(self) -> None:
         """Let go of the repositories, which refer back to this: what is over is freed at once, without a search."""
         present = vars(self)
         for name in _REPOSITORIES & present.keys():
             del present[name]
+
+    def write_rest(self) -> None:
+        """Ask for what was kept back to be written at once."""
+        if "journal" in vars(self):
+            self.journal.write()
 
     def moved(self, moved: Moved) -> None:
         """See ``ports.store.Transaction``."""
@@ -128,6 +165,9 @@ class SqlStore:
     ) -> None:
         self.engine = engine
         self._statements = Statements(engine)
+        self._send: Sender = sender_for(engine.dialect.driver)
+        # SQLite's clock is this host's; others tell theirs.
+        self._own_clock = clock.time if engine.dialect.name == "sqlite" else None
         self._settings = settings
         self._bus = bus
         self._clock = clock
@@ -151,48 +191,52 @@ class SqlStore:
         result, _ = self._until_done(lambda: self._attempt(work, write=False, durable=False))
         return result
 
-    def _attempt(self, work: Callable[[SqlTransaction], T], *, write: bool, durable: bool) -> tuple[T, SqlTransaction]:
-        with self._turn(write), self._begun(write=write, durable=durable) as (connection, now):
+    def _attempt(
+        self, work: Callable[[SqlTransaction], T], *, write: bool, durable: bool, again: bool = True
+    ) -> tuple[T, SqlTransaction]:
+        """Run ``work`` once; once more where the pooled connection proves to be broken before anything has happened."""
+        with self._turn(write), self.engine.connect() as connection:
+            opening = session.opening(connection, write=write, durable=durable)
+            batch = Batch(connection, self._send, opening, self._own_clock)
             try:
-                at = self._clock.time() if now is None else now
-                with closing(SqlTransaction(connection, at, self._statements, self.claims)) as transaction:
+                if self._own_clock is None and self._slept(connection):
+                    batch.flush()
+                with closing(SqlTransaction(connection, batch, self._statements, self.claims)) as transaction:
                     result = work(transaction)
-                    self._commit(connection, transaction)
+                    transaction.write_rest()
+                    self._commit(batch, connection, transaction)
+            except DBAPIError as exc:
+                if dialect.classify(exc) != "unavailable" or not (batch.unanswered and again):
+                    session.rollback(connection)
+                    raise
+                connection.invalidate()
+                self._staleness.suspect_all()
             except BaseException:
-                session.rollback(connection)
+                if batch.begun:
+                    session.rollback(connection)
                 raise
-            for moved in transaction.transitions:
-                self._meter.moved(moved)
-            return result, transaction
+            else:
+                connection.info[_USED_AT] = self._clock.monotonic()
+                for moved in transaction.transitions:
+                    self._meter.moved(moved)
+                return result, transaction
+        return self._attempt(work, write=write, durable=durable, again=False)
 
-    def _commit(self, connection: Connection, transaction: SqlTransaction) -> None:
+    def _slept(self, connection: Connection) -> bool:
+        """Whether nobody has heard of the connection for a while: then BEGIN goes alone.
+
+        A connection that broke in its sleep must not be found out by a COMMIT of which nobody knows whether it came.
+        """
+        used_at: float = connection.info.get(_USED_AT, float("-inf"))
+        return self._clock.monotonic() - used_at > _SLEPT
+
+    def _commit(self, batch: Batch, connection: Connection, transaction: SqlTransaction) -> None:
         self.claims.update(transaction.begun)
         try:
-            session.commit(connection, transaction.woken)
+            batch.end(session.closing(connection, transaction.woken))
         except BaseException:
             self.claims.difference_update(transaction.begun)
             raise
-
-    @contextmanager
-    def _begun(self, *, write: bool, durable: bool) -> Iterator[tuple[Connection, float | None]]:
-        connection, now = self._open(write=write, durable=durable)
-        with connection:
-            yield connection, now
-
-    def _open(self, *, write: bool, durable: bool, again: bool = True) -> tuple[Connection, float | None]:
-        """Begin on a pooled connection; one that broke in its sleep is replaced, once."""
-        connection = self.engine.connect()
-        try:
-            return connection, session.begin(connection, write=write, durable=durable)
-        except DBAPIError as exc:
-            broken = dialect.classify(exc) == "unavailable"
-            if broken:
-                connection.invalidate()
-                self._staleness.suspect_all()
-            connection.close()
-            if not (broken and again):
-                raise
-        return self._open(write=write, durable=durable, again=False)
 
     def _until_done(self, attempt: Callable[[], T]) -> T:
         deadline = self._clock.monotonic() + self._settings.busy_timeout

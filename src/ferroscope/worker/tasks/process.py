@@ -66,8 +66,10 @@ class ProcessTask:
 
     def _load(self, tx: Transaction, inspection: str, node: str) -> tuple[dict[Part, bytes], list[Port], RuleSet]:
         """Read all that hooks and rules work on, and the rules, at one moment."""
-        parts = tx.data.load(inspection, ("inventory", "unprocessed", "out_of_band"))
-        return parts, list(tx.ports.list(Query(filters={"node": node}))), self._rules.current(tx)
+        parts = tx.data.load_later(inspection, ("inventory", "unprocessed", "out_of_band"))
+        ports = tx.ports.list_later(Query(filters={"node": node}))
+        rules = self._rules.current(tx)
+        return parts.get(), list(ports.get()), rules
 
 
 @contextlib.contextmanager

@@ -1,0 +1,150 @@
+"""Statements that wait for each other, so that one round trip carries many of them.
+
+A transaction needs an answer only now and then: what it writes can go with what it reads next, BEGIN with its
+first statement, COMMIT with its last. So a statement is *asked* and waits here; whoever takes its answer sends
+it, and all that was asked before it, in the same order: the database sees just what it would have seen one by one.
+
+Whatever must be so before the transaction may end (a fence was mine, a version was the one I read) is a ``check``
+of its statement: COMMIT never goes together with one that is still to be checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from ferroscope.adapters.sql.senders import Command, Rows, Sender, SendError
+from ferroscope.adapters.sql.statements import Compiled, Parameters
+
+Check = Callable[["Answer"], None]
+Failed = Callable[[IntegrityError], Exception]
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What came back: the rows, as the driver gave them, and how many rows were concerned."""
+
+    rows: Rows
+    rowcount: int
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.rows)
+
+    def first(self) -> Any:
+        """Return the first row, or None."""
+        return self.rows[0] if self.rows else None
+
+    def scalars(self) -> list[Any]:
+        """Return the first column."""
+        return [row[0] for row in self.rows]
+
+
+_NOT_YET: Final = Answer((), -1)
+
+
+class Asked:
+    """A statement that was asked, and its answer once that is there."""
+
+    __slots__ = ("_batch", "check", "command", "failed", "received")
+
+    def __init__(self, batch: Batch, command: Command, check: Check | None, failed: Failed | None) -> None:
+        self._batch = batch
+        self.command = command
+        self.check = check
+        self.failed = failed
+        self.received = _NOT_YET
+
+    def answer(self) -> Answer:
+        """Return the answer; sends what still waits."""
+        if self.received is _NOT_YET:
+            self._batch.flush()
+        return self.received
+
+
+class Batch:
+    """The statements of one transaction. ``opening`` begins it.
+
+    The last of these answers with the database's clock, unless this host's is as good: then ``clock`` gives it.
+    """
+
+    def __init__(
+        self, connection: Connection, send: Sender, opening: Sequence[str], clock: Callable[[], float] | None = None
+    ) -> None:
+        self._connection = connection
+        self._send = send
+        self._waiting: list[Asked] = []
+        self._opening = opening
+        self._clock = clock
+        self._now = 0.0
+        self.begun = False  # whether anything was sent
+        self.unanswered = False  # nothing was answered, and nothing can have been committed
+
+    @property
+    def now(self) -> float:
+        """The database's clock when the transaction began."""
+        if not self.begun:
+            self.flush()
+        return self._now
+
+    def ask(
+        self, statement: Compiled, given: Parameters, *, check: Check | None = None, failed: Failed | None = None
+    ) -> Asked:
+        """Let the statement wait; ``failed`` returns what to raise where a constraint refuses it."""
+        asked = Asked(self, Command(statement.text, statement.parameters(given), statement.answers), check, failed)
+        self._waiting.append(asked)
+        return asked
+
+    def flush(self) -> None:
+        """Send all that waits, and BEGIN where that has not been sent yet."""
+        if self._waiting or not self.begun:
+            self._exchange(())
+
+    def end(self, closing: Sequence[str]) -> None:
+        """Send all that waits and end the transaction with ``closing``; nothing where nothing was ever asked."""
+        if any(asked.check is not None for asked in self._waiting):
+            self.flush()
+        if self._waiting or self.begun:
+            self._exchange(closing)
+
+    def _exchange(self, closing: Sequence[str]) -> None:
+        waiting, self._waiting = self._waiting, []
+        commands: list[Command] = []
+        if not self.begun:
+            commands = [Command(text, None, False) for text in self._opening]
+            if self._clock is None:
+                commands[-1] = commands[-1]._replace(answers=True)
+        before = len(commands)
+        commands += [asked.command for asked in waiting]
+        commands += [Command(text, None, False) for text in closing]
+        self.unanswered = not self.begun and not closing
+        first, self.begun = not self.begun, True
+        try:
+            results = self._send(self._connection, commands)
+        except SendError as exc:
+            raise self._translated(exc, commands, waiting, before) from exc.cause
+        self.unanswered = False
+        if first:
+            self._now = float(results[before - 1][0][0][0]) if self._clock is None else self._clock()
+        for asked, (rows, count) in zip(waiting, results[before:], strict=False):
+            asked.received = Answer(rows, count)
+        for asked in waiting:
+            if asked.check is not None:
+                asked.check(asked.received)
+
+    def _translated(
+        self, error: SendError, commands: Sequence[Command], waiting: Sequence[Asked], before: int
+    ) -> Exception:
+        """Return SQLAlchemy's error, as elsewhere, or what the statement that failed makes of it."""
+        dialect, driver = self._connection.dialect, self._connection.connection.dbapi_connection
+        gone = dialect.is_disconnect(error.cause, driver, None)
+        kind = dialect.loaded_dbapi.Error
+        raised: Exception = DBAPIError.instance(
+            commands[error.place].text, None, error.cause, kind, connection_invalidated=gone, dialect=dialect
+        )
+        asked = waiting[error.place - before] if before <= error.place < before + len(waiting) else None
+        if asked is not None and asked.failed is not None and isinstance(raised, IntegrityError):
+            return asked.failed(raised)
+        return raised
