@@ -6,7 +6,7 @@ It says what is served and nothing else does: the tests run it against the appli
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Final, get_type_hints
 
@@ -39,16 +39,18 @@ _MEANINGS: Final = {
 Document = dict[str, Any]
 
 
-def get_openapi(_context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
-    """Return this document."""
-    return Reply(200, _encoded())
+def serve(routes: Callable[[], Sequence[Route]]) -> Callable[[ApiContext, Call[NoQuery, None]], Reply]:
+    """Return the handler of the document of ``routes``: called later, because that table has a row for the handler."""
 
+    @lru_cache(maxsize=1)
+    def encoded() -> bytes:
+        return msgspec.json.encode(document(routes()))
 
-@lru_cache(maxsize=1)
-def _encoded() -> bytes:
-    from ferroscope.api.routes import ROUTES  # here, because the table has a row for this document
+    def get_openapi(_context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
+        """Return this document."""
+        return Reply(200, encoded())
 
-    return msgspec.json.encode(document(ROUTES))
+    return get_openapi
 
 
 def document(routes: Sequence[Route]) -> Document:

@@ -71,7 +71,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     _shared("GET /", versions.get_root, "public_api", 200, _Root),
     _shared("GET /v1", versions.get_v1, "public_api", 200, _V1),
     _service("GET /healthcheck", health.get_healthcheck, "public_api", 200, health.Health),
-    _service("GET /openapi.json", openapi.get_openapi, "public_api", 200, dict[str, Any]),
+    _service("GET /openapi.json", openapi.serve(lambda: ROUTES), "public_api", 200, dict[str, Any]),
 
     _service("GET /metrics", metrics.get_metrics, "public_api", 200, str, media=TEXT),
 

@@ -1,0 +1,119 @@
+"""``python -m tools.sizes [REVISION ...]``: how large the package is, and whether its imports run in circles.
+
+Without a revision it measures the files as they are here. Of each revision it prints one line: files, lines, the
+median file and the largest one, and the circles of imports, counted over all imports, those inside functions too.
+"""
+
+from __future__ import annotations
+
+import ast
+import statistics
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Final, NamedTuple
+
+_ROOT: Final = Path(__file__).resolve().parent.parent
+_PACKAGES: Final = ("ferroscope", "ferroscope_sim")
+
+
+class Size(NamedTuple):
+    """What one package measures; ``circles`` are groups of modules that import each other."""
+
+    files: int
+    lines: int
+    median: float
+    largest: tuple[str, int]
+    circles: list[list[str]]
+
+    def __str__(self) -> str:
+        name, lines = self.largest
+        return (
+            f"{self.files:4} files {self.lines:6} lines, median {self.median:5.1f}, "
+            f"largest {name} ({lines}), {len(self.circles)} circles of imports"
+        )
+
+
+def measure(source: Path, package: str) -> Size:
+    """Measure ``package`` below the directory ``source``; ``ValueError`` where it has no file."""
+    modules = {_module(path, source): path for path in sorted((source / package).rglob("*.py"))}
+    if not modules:
+        raise ValueError(f"no Python file in {source / package}")
+    lines = {path.relative_to(source).as_posix(): len(path.read_bytes().splitlines()) for path in modules.values()}
+    largest = max(lines.items(), key=lambda item: item[1])
+    return Size(len(lines), sum(lines.values()), statistics.median(lines.values()), largest, _circles(_graph(modules)))
+
+
+def _module(path: Path, source: Path) -> str:
+    return ".".join(path.relative_to(source).with_suffix("").parts).removesuffix(".__init__")
+
+
+def _graph(modules: dict[str, Path]) -> dict[str, set[str]]:
+    """Return which module imports which; what only type checkers see is left out."""
+    return {name: {found for found in _imports(path, modules) if found != name} for name, path in modules.items()}
+
+
+def _imports(path: Path, modules: dict[str, Path]) -> Iterator[str]:
+    pending: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        pending.extend(ast.iter_child_nodes(node))
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in modules)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                name = name if name in modules else node.module
+                if name in modules:
+                    yield name
+
+
+def _circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Return the groups of modules that reach each other: everything that is left when leaves are taken away."""
+    reach = {name: _reachable(graph, name) for name in graph}
+    groups = {
+        frozenset(other for other in reach[name] if name in reach[other]) for name in graph if name in reach[name]
+    }
+    return sorted(sorted(group) for group in groups)
+
+
+def _reachable(graph: dict[str, set[str]], start: str) -> set[str]:
+    found: set[str] = set()
+    pending = list(graph[start])
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            pending.extend(graph[name])
+    return found
+
+
+def _print(title: str, source: Path) -> None:
+    for package in _PACKAGES:
+        if (source / package).is_dir():
+            size = measure(source, package)
+            sys.stdout.write(f"{title:>12}  {package:14} {size}\n")
+            for circle in size.circles:
+                sys.stdout.write(f"{'':>12}  {'':14} circle: {' '.join(circle)}\n")
+
+
+def main(revisions: list[str]) -> None:
+    """Print a line for each revision, or for the files as they are."""
+    if not revisions:
+        _print("here", _ROOT / "src")
+    for revision in revisions:
+        command = ["git", "-C", str(_ROOT), "archive", revision, "src"]
+        archive = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
+        with tempfile.TemporaryDirectory() as place, tarfile.open(fileobj=BytesIO(archive)) as tar:
+            tar.extractall(place, filter="data")
+            _print(revision, Path(place) / "src")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
