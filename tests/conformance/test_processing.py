@@ -88,7 +88,7 @@ class Site:
                 Event.INSPECT: lambda _context: Next(Event.WAIT),  # a machine that boots by itself
                 Event.CONTINUE: run_hooks,
                 Event.REAPPLY: run_hooks,
-                Event.FINISH: finish.run,
+                Event.FINISH: finish.finish,
                 Event.FAIL: abort.fail,
             },
             drivers={"fake": FakeBmc()},

@@ -24,7 +24,7 @@ _MAX_NAME: Final = 200
 _NAME: Final = re.compile(r"[A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*\Z", re.ASCII)
 # Clients take these for steps of a path, and ask for another lease.
 _STEPS: Final = frozenset({".", ".."})
-_OWN: Final = frozenset({"periodic", "pxe", "failover", "ferroscope", "reboot-throttle"})
+_OWN_FIELDS: Final = frozenset({"periodic", "pxe", "failover", "ferroscope", "reboot-throttle"})
 
 Duration = Annotated[float, msgspec.Meta(ge=1, le=MAX_DURATION, description="Seconds without renewal.")]
 Epoch = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
@@ -93,7 +93,7 @@ def foreign(name: str) -> str:
 
 def is_own(name: str) -> bool:
     """Whether Ferroscope itself leads by this lease."""
-    return name.partition("/")[0] in _OWN
+    return name.partition("/")[0] in _OWN_FIELDS
 
 
 def released(query: ReleaseQuery, body: Any) -> Release:

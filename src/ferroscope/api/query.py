@@ -21,7 +21,7 @@ Kind = Literal["bool", "int", "list", "str"]
 _MAX_LENGTH: Final = 4096
 
 
-def decode(params: Mapping[str, Any], wanted: type[Q]) -> Q:
+def decode_query(params: Mapping[str, Any], wanted: type[Q]) -> Q:
     """Return the parameters as ``wanted``; raise ``BadRequestError`` naming the one that is wrong."""
     known = kinds(wanted)
     if not params:

@@ -148,7 +148,7 @@ def _call(
     raw = b"" if route.body_kind is Body.NONE else _read(context, route, req)
     return Call(
         path=path,
-        query=query.decode(req.params, route.query) if req.query_string else _empty(route),
+        query=query.decode_query(req.params, route.query) if req.query_string else _empty(route),
         body=_body(context, route, raw),
         version=version,
         url=_url(context, req, route, introspection),

@@ -112,12 +112,12 @@ def introspection(rule: Rule, url: str, *, short: bool) -> IntrospectionRule:
         return view
     return msgspec.structs.replace(
         view,
-        conditions=None if rule.sensitive else [_condition(item) for item in rule.conditions],
+        conditions=None if rule.sensitive else [_condition_view(item) for item in rule.conditions],
         actions=None if rule.sensitive else [{"action": item.get("op"), **_args(item)} for item in rule.actions],
     )
 
 
-def _condition(item: Document) -> Document:
+def _condition_view(item: Document) -> Document:
     op = str(item.get("op"))
     return {
         **_args(item),

@@ -30,7 +30,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "search": ("ferroscope.cli.search:search", "Find nodes by their hardware, or by any word."),
     "status": ("ferroscope.cli.status:status", "Show how the service is doing."),
     "doctor": ("ferroscope.cli.doctor:doctor", "Check that everything is in place, and say what is not."),
-    "docs": ("ferroscope.cli.docs.command:docs", "Generate the reference pages of the documentation."),
+    "docs": ("tools.docs.__main__:docs", "Generate the reference pages of the documentation."),
 }
 
 # For those who write the documentation, not for those who read it.

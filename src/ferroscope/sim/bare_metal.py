@@ -18,7 +18,7 @@ from ferroscope.first_use import ready
 _VERSION: Final = {"X-OpenStack-Ironic-API-Version": "1.80"}
 _TRIES: Final = 6
 _FIRST_WAIT: Final = 0.1
-_LOOK_EVERY: Final = 0.25
+_POLL_INTERVAL: Final = 0.25
 
 
 class BareMetalError(Exception):
@@ -63,7 +63,7 @@ class BareMetal:
             except urllib3.exceptions.HTTPError:
                 if time.monotonic() > end:
                     return False
-                time.sleep(_LOOK_EVERY)
+                time.sleep(_POLL_INTERVAL)
             else:
                 return True
 

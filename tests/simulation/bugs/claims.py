@@ -36,7 +36,7 @@ def _() -> Iterator[Any]:
 
 @bug("node-not-locked", "a claim does not lock its node", rule="two claims", seeds=20)
 def _() -> Iterator[Any]:
-    mine = {name: value for name, value in queue._MINE.items() if name != "claimed_node"}
+    mine = {name: value for name, value in queue._MY_CLAIM.items() if name != "claimed_node"}
     table = queue.schema.requests
     yield from _claiming(_oldest(), mine)
     yield queue, "_CLAIM_ID", update(table).where(_r.id == bindparam("_id"), _r.holder.is_(None)).values(mine)
@@ -52,7 +52,7 @@ def _() -> Iterator[Any]:
     worker={"bmc_slots": 1},
 )
 def _() -> Iterator[Any]:
-    yield from _claiming(_oldest(_r.claimed_node.is_(None)).order_by(None).order_by(_r.id.desc()), queue._MINE)
+    yield from _claiming(_oldest(_r.claimed_node.is_(None)).order_by(None).order_by(_r.id.desc()), queue._MY_CLAIM)
 
 
 def _oldest(*conditions: Any) -> Any:

@@ -32,7 +32,7 @@ def test_any_text_is_understood_or_refused(text: str) -> None:
 @given(st.dictionaries(st.text(max_size=8) | st.sampled_from(NodeListQuery.__struct_fields__), st.text()))
 def test_any_query_is_understood_or_refused(params: dict[str, str]) -> None:
     with contextlib.suppress(BadRequestError):
-        assert isinstance(query.decode(params, NodeListQuery), NodeListQuery)
+        assert isinstance(query.decode_query(params, NodeListQuery), NodeListQuery)
 
 
 @pytest.mark.parametrize("text", ["1", " 12 ", "-5", "007", "9" * 18, "-" + "9" * 18])
@@ -52,7 +52,7 @@ def test_kinds_of_parameters_come_from_their_types() -> None:
 
 
 def test_lists_come_comma_separated_or_repeated_without_repetitions() -> None:
-    assert query.decode({"fields": ["a, b", "b,,c"]}, NodeListQuery).fields == ["a", "b", "c"]
+    assert query.decode_query({"fields": ["a, b", "b,,c"]}, NodeListQuery).fields == ["a", "b", "c"]
 
 
 def test_secrets_are_masked_at_any_depth_and_the_original_stays() -> None:

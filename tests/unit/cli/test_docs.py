@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.cli.docs.command import PAGES, render
 from ferroscope.cli.main import COMMANDS
 from ferroscope.config.load import OPTIONS
 from tests.unit.cli.running import run
+from tools.docs.__main__ import PAGES, render
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
 

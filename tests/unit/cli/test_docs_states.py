@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from ferroscope.cli.docs.states import render
 from ferroscope.domain.states import COMMANDS, TRANSITIONS, Event, State
+from tools.docs.states import render
 
 
 def test_the_diagram_draws_every_transition_that_not_every_state_has() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 import pytest
 
-from ferroscope.cli.docs import commands
 from ferroscope.cli.exits import MEANINGS, Exit, Failure, worst
 from tests.unit.cli.running import run
+from tools.docs import commands
 
 
 def test_every_exit_code_is_documented() -> None:

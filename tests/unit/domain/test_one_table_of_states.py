@@ -103,7 +103,7 @@ from structlog.testing import capture_logs
 from ferroscope import transition
 from ferroscope.adapters.sql import addresses, macs
 from ferroscope.api import documented, introspection, provision
-from ferroscope.cli.docs import states as page
+from tools.docs import states as page
 from ferroscope.domain import machine, states
 from ferroscope.domain.model import Inspection, Node
 from ferroscope.observe import inspections

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ferroscope.adapters.sql.store import SqlTransaction
 
 _p, _b = schema.ports.c, schema.bmc_addresses.c
-_BY_UUID = select(*NODE.columns).where(schema.nodes.c.uuid == bindparam("uuid"))
+_NODE_BY_UUID = select(*NODE.columns).where(schema.nodes.c.uuid == bindparam("uuid"))
 _DELETE_BMC = delete(schema.bmc_addresses).where(_b.node == bindparam("_node"))
 _CALLED_DAYS: Final = 30 * 86400.0
 
@@ -71,7 +71,7 @@ class SqlAddresses:
 
     def candidates(self, evidence: Evidence) -> Candidates:
         macs, addresses = padded(evidence.macs), padded(evidence.bmc_addresses)
-        asked_uuid = self._tx.ask(_BY_UUID, {"uuid": evidence.uuid}) if evidence.uuid else None
+        asked_uuid = self._tx.ask(_NODE_BY_UUID, {"uuid": evidence.uuid}) if evidence.uuid else None
         asked_mac = self._tx.ask(_by_mac(len(macs)), several("address", macs)) if macs else None
         asked_bmc = self._tx.ask(_by_bmc(len(addresses)), several("address", addresses)) if addresses else None
         by_uuid, by_mac, by_bmc = _nodes(asked_uuid), _nodes(asked_mac), _nodes(asked_bmc)

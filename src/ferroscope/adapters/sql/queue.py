@@ -79,7 +79,7 @@ _OF_LANE = (
     or_(_r.network.is_(None), _r.network.not_in([bindparam(f"_without_{n}") for n in range(MOST_WITHOUT)])),
 )
 _NEXT_OF_LANE = _NEXT.where(*_OF_LANE)
-_MINE = {
+_MY_CLAIM = {
     "holder": bindparam("_holder"),
     "token": bindparam("_token"),
     "attempt": _r.attempt + 1,
@@ -92,8 +92,8 @@ def claiming(found: Select[Any], values: Mapping[str, Any]) -> ReturningUpdate[A
     return update(schema.requests).where(_r.id == found.scalar_subquery()).values(values).returning(*REQUEST.columns)
 
 
-_CLAIM, _CLAIM_OF_LANE = claiming(_NEXT, _MINE), claiming(_NEXT_OF_LANE, _MINE)
-_CLAIM_ID = update(schema.requests).where(_r.id == bindparam("_id"), _r.holder.is_(None)).values(_MINE)
+_CLAIM, _CLAIM_OF_LANE = claiming(_NEXT, _MY_CLAIM), claiming(_NEXT_OF_LANE, _MY_CLAIM)
+_CLAIM_ID = update(schema.requests).where(_r.id == bindparam("_id"), _r.holder.is_(None)).values(_MY_CLAIM)
 _BY_ID = select(*REQUEST.columns).where(_r.id == bindparam("_id"), _r.token == bindparam("_token"))
 _ALIVE = exists().where(_m.id == _r.holder, _m.expires_at > db_now())
 # What dead members hold, and whatever is held in the asking member's own name.

@@ -32,11 +32,11 @@ def ruleset(files: tuple[str, ...], path: Path | None) -> None:
     if path is None:
         click.echo(text, nl=False)
     else:
-        _write(path, text)
+        _write_ruleset(path, text)
         click.echo(f"wrote {path}")
 
 
-def _write(path: Path, text: str) -> None:
+def _write_ruleset(path: Path, text: str) -> None:
     """Replace the file when the new one is on the disk: an empty one would load, and close nothing."""
     beside = path.with_name(f".{path.name}.new")
     try:

@@ -11,7 +11,7 @@ from ferroscope.worker.power import power_off_quietly
 _REASONS = frozenset(Reason)
 
 
-def run(context: TaskContext) -> Outcome:
+def abort(context: TaskContext) -> Outcome:
     """Power off where an inspection was under way, not where stored data was; in any case end it."""
     _power_off(context)
     return Fail(Reason.ABORTED, "the inspection was aborted")

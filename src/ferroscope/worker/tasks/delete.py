@@ -6,6 +6,6 @@ from ferroscope.domain.outcome import Done, Outcome
 from ferroscope.worker.context import TaskContext
 
 
-def run(_context: TaskContext) -> Outcome:
+def delete(_context: TaskContext) -> Outcome:
     """The node, with everything that belongs to it, goes when this is settled."""
     return Done()

@@ -8,7 +8,7 @@ from ferroscope.worker.context import TaskContext
 from ferroscope.worker.power import power_off_quietly
 
 
-def run(context: TaskContext) -> Outcome:
+def finish(context: TaskContext) -> Outcome:
     """Power off after an inspection; processing stored data again never touches the machine."""
     if context.before.state is State.PROCESSING:
         power_off_quietly(context)

@@ -12,7 +12,7 @@ from ferroscope.worker.power import power_off_quietly
 from ferroscope.worker.refused_calls import amended
 
 
-def run(context: TaskContext) -> Outcome:
+def time_out(context: TaskContext) -> Outcome:
     """Power off and fail, saying who took too long at what."""
     power_off_quietly(context)
     return amended(context, _reason(context))
