@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.sim.answer import Answer
-from ferroscope.sim.poster import Wire
+from ferroscope_sim.callbacks import Wire
+from ferroscope_sim.ramdisk import Answer
 
 VERSION: Final = "1.81"
 _TIMEOUT: Final = 60.0

@@ -19,8 +19,8 @@ import msgspec
 from bench.client import Api, ApiError
 from bench.quantiles import at
 from ferroscope.domain.states import UNDER_WAY
-from ferroscope.sim.fleet import Fleet
-from ferroscope.sim.tally import Effect
+from ferroscope_sim.fleet import Fleet
+from ferroscope_sim.outcomes import Effect
 
 _STARTS_AT_ONCE: Final = 8
 _READS_AT_ONCE: Final = 4

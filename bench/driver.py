@@ -15,7 +15,7 @@ import msgspec
 
 from bench.client import Api, ApiError
 from ferroscope.domain.states import UNDER_WAY
-from ferroscope.sim.fleet import Fleet
+from ferroscope_sim.fleet import Fleet
 
 _LOOK_EVERY = 0.002
 _FIRST_LOOK = 0.008  # what follows the power-off is a commit

@@ -19,13 +19,12 @@ from bench.crowd import Crowd, CrowdDriver
 from bench.driver import Driver, Flight
 from bench.quantiles import Spread, slice_rates, spread
 from bench.verify import verify
-from ferroscope.sim.bmc_server import Places
-from ferroscope.sim.client import FleetClient
-from ferroscope.sim.enroll import enroll
-from ferroscope.sim.fleet import Fleet
-from ferroscope.sim.roster import roster
-from ferroscope.sim.run import serve
-from ferroscope.sim.settings import FleetSettings
+from ferroscope_sim.client import FleetClient
+from ferroscope_sim.enroll import enroll
+from ferroscope_sim.fleet import Fleet
+from ferroscope_sim.model import FleetSettings, roster
+from ferroscope_sim.run import serve
+from ferroscope_sim.server import Places
 
 # One BMC's answer in a hundred takes 3.2 times the median, one in a thousand 4.7 times.
 _SIGMA: Final = 0.5

@@ -21,7 +21,7 @@ from ferroscope.config.options import InspectorSettings
 from ferroscope.domain.model import Document, Node, Port, Severity
 from ferroscope.hooks.loader import LoadedHook, load
 from ferroscope.hooks.pipeline import Pipeline, encode
-from ferroscope.sim import inventory as sim
+from ferroscope_sim import inventory as sim
 
 ALL: Final = (
     *("ramdisk-error", "validate-interfaces", "ports", "architecture", "memory", "cpus", "cpu-capabilities"),

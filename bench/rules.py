@@ -19,7 +19,7 @@ from ferroscope.rules.bench import Bench
 from ferroscope.rules.compile import compile_rule
 from ferroscope.rules.engine import RuleSet
 from ferroscope.rules.explain import DryContext
-from ferroscope.sim.inventory import document
+from ferroscope_sim.inventory import document
 
 _NODE: Final = "11111111-1111-4111-8111-111111111111"
 

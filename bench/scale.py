@@ -26,7 +26,7 @@ from ferroscope.domain.states import State
 from ferroscope.ports.store import Transaction
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.clock import SystemClock
-from ferroscope.sim.inventory import bmc_address, generate, pxe_mac
+from ferroscope_sim.inventory import bmc_address, generate, pxe_mac
 
 _BATCH: Final = 250
 _NOBODY: Final = "127.0.0.1:9"

@@ -26,7 +26,7 @@ from ferroscope.domain.query import parse
 from ferroscope.ports.store import Store, Transaction
 from ferroscope.runtime.backend import ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock
-from ferroscope.sim.inventory.body import document
+from ferroscope_sim.inventory.body import document
 
 QUERIES: Final = (
     "memory_gb >= 512 and nic.speed >= 25G",

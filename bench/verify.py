@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from bench.client import Api, ApiError
-from ferroscope.sim.fleet import Fleet
-from ferroscope.sim.inventory import generate, pxe_mac
-from ferroscope.sim.node import Machine
+from ferroscope_sim.fleet import Fleet
+from ferroscope_sim.inventory import generate, pxe_mac
+from ferroscope_sim.machine import Machine
 
 _AT_ONCE = 4
 

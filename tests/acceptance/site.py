@@ -20,9 +20,9 @@ import msgspec
 import urllib3
 
 from bench.service import Service, service
-from ferroscope.sim.inventory import bmc_address, generate, pxe_mac
-from ferroscope.sim.run import FleetThread
-from ferroscope.sim.settings import FleetSettings
+from ferroscope_sim.inventory import bmc_address, generate, pxe_mac
+from ferroscope_sim.model import FleetSettings
+from ferroscope_sim.run import FleetThread
 from tests.acceptance.environment import Clients, Done, Running, value
 from tests.support.processes import until
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from bench.service import executable
-from ferroscope.sim.inventory import generate
+from ferroscope_sim.inventory import generate
 from tests.acceptance.environment import Clients
 from tests.acceptance.site import Site
 from tests.acceptance.site import site as run_site

@@ -14,7 +14,7 @@ from sqlalchemy import text
 
 from ferroscope.adapters.sql import dialect
 from ferroscope.config.options import DatabaseSettings
-from ferroscope.sim.outcomes import outcome_of
+from ferroscope_sim.outcomes import outcome_of
 from tests.cluster.cluster import Cluster
 from tests.cluster.operator import Operator
 

@@ -12,10 +12,9 @@ import urllib3
 from sqlalchemy import make_url
 
 from bench.service import executable
-from ferroscope.sim.client import FleetClient
-from ferroscope.sim.enroll import enroll
-from ferroscope.sim.roster import roster
-from ferroscope.sim.settings import FleetSettings
+from ferroscope_sim.client import FleetClient
+from ferroscope_sim.enroll import enroll
+from ferroscope_sim.model import FleetSettings, roster
 from tests.cluster import network
 from tests.cluster.balancer import Balancer
 from tests.support.installation import Installation, Played

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import urllib3
 
-from ferroscope.sim.inventory import generate, macs, pxe_mac
-from ferroscope.sim.ramdisk import ATTEMPTS
+from ferroscope_sim.inventory import generate, macs, pxe_mac
+from ferroscope_sim.ramdisk import ATTEMPTS
 from tests.cluster.cluster import Cluster, Plan
 from tests.support.processes import until
 

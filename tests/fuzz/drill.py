@@ -21,7 +21,7 @@ import urllib3
 from bench.service import ROLES, Service, executable, service
 from bench.usage import memory
 from ferroscope.hooks.loader import available
-from ferroscope.sim.inventory import pxe_mac
+from ferroscope_sim.inventory import pxe_mac
 from tests.fuzz.flatness import Sample
 from tests.fuzz.mutate import Mutator
 from tests.fuzz.wire import NO_ANSWER, Wire

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from ferroscope.sim.inventory import generate
+from ferroscope_sim.inventory import generate
 
 Framing = Literal[
     "length", "chunked", "abort", "short", "long", "bad-chunk", "bad-length", "expect", "both", "pipelined", "slow"

@@ -12,8 +12,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Final, Protocol
 
-from ferroscope.sim.link import Link
-from ferroscope.sim.protocol import Call, Reply, read, refuse, write
+from ferroscope_sim.protocol import Call, Link, Reply, read, refuse, write
 
 _READY: Final = 10.0
 

@@ -15,7 +15,7 @@ from ferroscope.api import node_input, port_input, rule_input
 from ferroscope.domain.gate import GateRecord
 from ferroscope.domain.model import Node, Port
 from ferroscope.rules import explain
-from ferroscope.sim import bare_metal
+from ferroscope_sim import bare_metal
 
 kinds = [route.body for route in ROUTES if route.body] + [route.query for route in ROUTES]
 kinds += [node_input.NodeSettable, port_input.PortSettable, rule_input.RuleSettable, GateRecord, Node, Port]

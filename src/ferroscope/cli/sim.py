@@ -15,8 +15,8 @@ from ferroscope.cli.exits import Failure
 from ferroscope.cli.output import Output, facts, output_option
 
 if TYPE_CHECKING:
-    from ferroscope.sim.bmc_server import Places
-    from ferroscope.sim.settings import FleetSettings
+    from ferroscope_sim.model import FleetSettings
+    from ferroscope_sim.server import Places
 
 _PORT: Final = 6390
 _API_STARTS: Final = 60.0
@@ -96,8 +96,8 @@ def sim(
     from ferroscope.config.options import LogSettings
     from ferroscope.domain.kernel_params import CALLBACK_PATH
     from ferroscope.observe import log
-    from ferroscope.sim.run import run
-    from ferroscope.sim.settings import FleetSettings
+    from ferroscope_sim.model import FleetSettings
+    from ferroscope_sim.run import run
 
     out = Output(fmt)
     log.configure(LogSettings(level="warning"), process="sim")
@@ -133,10 +133,9 @@ def sim(
 
 
 def _enroll(settings: FleetSettings, api_url: str, places: Places) -> None:
-    from ferroscope.sim.bare_metal import BareMetalError
-    from ferroscope.sim.client import ControlError, FleetClient
-    from ferroscope.sim.enroll import enroll
-    from ferroscope.sim.roster import roster
+    from ferroscope_sim.client import ControlError, FleetClient
+    from ferroscope_sim.enroll import BareMetalError, enroll
+    from ferroscope_sim.model import roster
 
     try:
         done = enroll(roster(settings), api_url=api_url, sim_address=places.bmcs, patience=_API_STARTS)

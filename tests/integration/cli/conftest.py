@@ -15,8 +15,8 @@ from ferroscope.cli.client import Api
 from ferroscope.cli.exits import Failure
 from ferroscope.config.options import ApiSettings
 from ferroscope.runtime.http import HttpServer, bind
-from ferroscope.sim.run import FleetThread
-from ferroscope.sim.settings import FleetSettings
+from ferroscope_sim.model import FleetSettings
+from ferroscope_sim.run import FleetThread
 from tests.integration.api.service import Service
 from tests.integration.cli.console import Shell
 from tests.support.processes import free_port, until

@@ -9,9 +9,9 @@ import pytest
 
 from ferroscope.cli.client import Api
 from ferroscope.cli.exits import Exit
-from ferroscope.sim.enroll import enroll
-from ferroscope.sim.roster import roster
-from ferroscope.sim.run import FleetThread
+from ferroscope_sim.enroll import enroll
+from ferroscope_sim.model import roster
+from ferroscope_sim.run import FleetThread
 from tests.integration.cli.console import Shell
 from tests.support.processes import until
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.sim import inventory as sim
+from ferroscope_sim import inventory as sim
 from tests.support.installation import ROOT, Played
 from tests.support.processes import free_port, until
 

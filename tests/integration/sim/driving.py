@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ferroscope.sim.client import FleetClient
-from ferroscope.sim.run import FleetThread
-from ferroscope.sim.settings import FleetSettings
-from ferroscope.sim.status import MachineStatus
-from ferroscope.sim.tally import Effect
+from ferroscope_sim.client import FleetClient, MachineStatus
+from ferroscope_sim.model import FleetSettings
+from ferroscope_sim.outcomes import Effect
+from ferroscope_sim.run import FleetThread
 
 QUICK: dict[str, Any] = {"boot_delay": 0.02, "boot_jitter": 0.01, "time_scale": 0.01}
 

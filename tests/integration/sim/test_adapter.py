@@ -17,9 +17,9 @@ from ferroscope.bmc.sim.driver import SimBmc
 from ferroscope.domain.model import Node
 from ferroscope.ports.bmc import Bmc, BootDevice, Power
 from ferroscope.ports.errors import BmcError
-from ferroscope.sim.client import FleetClient
-from ferroscope.sim.run import FleetThread
-from ferroscope.sim.settings import FleetSettings
+from ferroscope_sim.client import FleetClient
+from ferroscope_sim.model import FleetSettings
+from ferroscope_sim.run import FleetThread
 from tests.integration.sim.receiver import tcp_server
 
 TIMEOUT = 0.4

@@ -7,11 +7,10 @@ import socket
 import msgspec
 import pytest
 
-from ferroscope.sim.bodies import RAMDISK_ERROR
-from ferroscope.sim.inventory import generate, pxe_mac
-from ferroscope.sim.roster import roster
-from ferroscope.sim.settings import FleetSettings
-from ferroscope.sim.tally import Effect
+from ferroscope_sim.bodies import RAMDISK_ERROR
+from ferroscope_sim.inventory import generate, pxe_mac
+from ferroscope_sim.model import FleetSettings, roster
+from ferroscope_sim.outcomes import Effect
 from tests.integration.sim.driving import driving
 from tests.integration.sim.receiver import Receiver
 

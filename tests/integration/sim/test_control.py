@@ -8,9 +8,9 @@ import time
 import msgspec
 import pytest
 
-from ferroscope.sim.client import ControlError, FleetClient
-from ferroscope.sim.protocol import MAX_LINE
-from ferroscope.sim.tally import Counters, Effect
+from ferroscope_sim.client import ControlError, FleetClient
+from ferroscope_sim.outcomes import Counters, Effect
+from ferroscope_sim.protocol import MAX_LINE
 from tests.integration.sim.driving import Drive, driving
 from tests.integration.sim.receiver import Receiver
 

@@ -10,15 +10,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ferroscope.sim.bare_metal import BareMetalError
-from ferroscope.sim.client import FleetClient
-from ferroscope.sim.enroll import enroll
-from ferroscope.sim.inventory import bmc_address, pxe_mac
-from ferroscope.sim.outcomes import TABLE, Outcome
-from ferroscope.sim.roster import Member, roster
-from ferroscope.sim.run import FleetThread
-from ferroscope.sim.settings import FleetSettings
-from ferroscope.sim.status import Status
+from ferroscope_sim.client import FleetClient, Status
+from ferroscope_sim.enroll import BareMetalError, enroll
+from ferroscope_sim.inventory import bmc_address, pxe_mac
+from ferroscope_sim.model import FleetSettings, Member, roster
+from ferroscope_sim.outcomes import TABLE, Outcome
+from ferroscope_sim.run import FleetThread
 from tests.integration.sim.service import Api, service
 from tests.support.processes import until
 

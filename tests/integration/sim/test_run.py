@@ -9,15 +9,15 @@ import sys
 
 import pytest
 
-from ferroscope.sim.client import FleetClient
-from ferroscope.sim.run import FleetThread
-from ferroscope.sim.settings import FleetSettings
+from ferroscope_sim.client import FleetClient
+from ferroscope_sim.model import FleetSettings
+from ferroscope_sim.run import FleetThread
 
 _PROGRAM = """
 import logging, structlog
 structlog.configure(logger_factory=structlog.PrintLoggerFactory(open("/dev/null", "w")))
-from ferroscope.sim.run import run
-from ferroscope.sim.settings import FleetSettings
+from ferroscope_sim.run import run
+from ferroscope_sim.model import FleetSettings
 totals = run(FleetSettings(nodes=3, boot_delay=60), ready=lambda places: print(places.control, flush=True))
 print("counted", totals.power_ons, flush=True)
 """

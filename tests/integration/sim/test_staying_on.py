@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ferroscope.sim.client import FleetClient
-from ferroscope.sim.enroll import enroll
-from ferroscope.sim.roster import roster
-from ferroscope.sim.run import FleetThread
-from ferroscope.sim.settings import FleetSettings
-from ferroscope.sim.tally import Effect
+from ferroscope_sim.client import FleetClient
+from ferroscope_sim.enroll import enroll
+from ferroscope_sim.model import FleetSettings, roster
+from ferroscope_sim.outcomes import Effect
+from ferroscope_sim.run import FleetThread
 from tests.integration.sim.service import service
 from tests.support.processes import free_port, until
 

@@ -123,9 +123,8 @@ def test_sizes_are_told_as_disks_are_sold(number: Any, text: str | None) -> None
 
 
 def test_a_generated_inventory_has_a_summary(capsys: pytest.CaptureFixture[str]) -> None:
-    from ferroscope.sim.bodies import Bodies
-    from ferroscope.sim.roster import Member
-    from ferroscope.sim.settings import FleetSettings
+    from ferroscope_sim.bodies import Bodies
+    from ferroscope_sim.model import FleetSettings, Member
 
     body = Bodies(FleetSettings()).of(Member("sim-0001", 1))[0]
     summary.draw(console(), json.loads(body)["inventory"])

@@ -12,7 +12,7 @@ import pytest
 from ferroscope.domain import facts, search
 from ferroscope.domain.facts import Fact
 from ferroscope.domain.query import parse
-from ferroscope.sim.inventory.body import document
+from ferroscope_sim.inventory.body import document
 from tests.support import examples
 
 _DOCS: Final = Path(__file__).parents[3] / "docs"

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ferroscope.domain import diff, facts
-from ferroscope.sim.inventory.body import document
+from ferroscope_sim.inventory.body import document
 
 Data = tuple[dict[str, Any], dict[str, Any]]
 

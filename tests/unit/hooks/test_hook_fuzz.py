@@ -26,7 +26,7 @@ from ferroscope.domain.states import State
 from ferroscope.hooks.errors import HookError
 from ferroscope.hooks.pipeline import encode
 from ferroscope.hooks.root_hints import NAMES
-from ferroscope.sim import inventory as sim
+from ferroscope_sim import inventory as sim
 from tests.corpus import ALL, load
 from tests.corpus.machines import MAC, disk, lldp, nic, pci
 from tests.corpus.machines import body as corpus_body

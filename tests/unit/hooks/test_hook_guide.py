@@ -17,7 +17,7 @@ from ferroscope.hooks.errors import HookError
 from ferroscope.hooks.parse_lldp import ParseLldpHook
 from ferroscope.hooks.ports import PortsHook
 from ferroscope.hooks.validate_interfaces import ValidateInterfacesHook
-from ferroscope.sim import inventory as sim
+from ferroscope_sim import inventory as sim
 from tests.unit.hooks.runs import Run, run_objects
 
 PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "write-a-hook.md").read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ from ferroscope.config.options import InspectorSettings
 from ferroscope.domain import macs
 from ferroscope.hooks import loader
 from ferroscope.hooks.pipeline import Pipeline, encode
-from ferroscope.sim import inventory as sim
+from ferroscope_sim import inventory as sim
 from tests.unit.hooks.runs import context, installed, recorded, run
 
 HOOKS = (*InspectorSettings().default_hooks, "memory")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferroscope.lldp import MAX_TLVS, MAX_VALUE, Link, Tlv, frame, link, values
-from ferroscope.sim.inventory import document
+from ferroscope_sim.inventory import document
 
 CHASSIS = [1, "0452540000dd01"]
 PORT = [2, "05457468312f37"]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.sim.answer import MAX_BODY, MAX_HEAD, Answer, AnswerReader, MalformedError
+from ferroscope_sim.ramdisk import MAX_BODY, MAX_HEAD, Answer, AnswerReader, MalformedError
 
 WITH_LENGTH = b"HTTP/1.1 202 Accepted\r\nContent-Type: application/json\r\nCONTENT-LENGTH:  2 \r\n\r\n{}"
 CHUNKED = (

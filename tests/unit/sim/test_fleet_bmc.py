@@ -8,12 +8,11 @@ import msgspec
 import pytest
 
 from ferroscope.ports.bmc import Power
-from ferroscope.sim.bmc import Bmcs
-from ferroscope.sim.node import Machine
-from ferroscope.sim.protocol import Reply, read
-from ferroscope.sim.roster import Member
-from ferroscope.sim.settings import FleetSettings
-from ferroscope.sim.tally import Counters, Tally
+from ferroscope_sim.machine import Machine
+from ferroscope_sim.model import FleetSettings, Member
+from ferroscope_sim.outcomes import Counters, Tally
+from ferroscope_sim.protocol import Reply, read
+from ferroscope_sim.server import Bmcs
 
 
 class Silent:

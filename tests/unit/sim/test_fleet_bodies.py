@@ -9,11 +9,10 @@ import msgspec
 import pytest
 
 from ferroscope.domain.macs import normalize
-from ferroscope.sim.bodies import RAMDISK_ERROR, Bodies
-from ferroscope.sim.inventory import bmc_address, bmc_mac, generate, macs, pxe_mac
-from ferroscope.sim.outcomes import TABLE
-from ferroscope.sim.roster import Member
-from ferroscope.sim.settings import FleetSettings
+from ferroscope_sim.bodies import RAMDISK_ERROR, Bodies
+from ferroscope_sim.inventory import bmc_address, bmc_mac, generate, macs, pxe_mac
+from ferroscope_sim.model import FleetSettings, Member
+from ferroscope_sim.outcomes import TABLE
 
 BARE = {
     "interfaces": [

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.sim.chance import draw, log_normal, pick, spread
-from ferroscope.sim.status import Latency, latency_of
+from ferroscope_sim.client import Latency, latency_of
+from ferroscope_sim.model import draw, log_normal, pick, spread
 
 numbers = st.integers(0, 2**40)
 

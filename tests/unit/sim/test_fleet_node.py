@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from ferroscope.ports.bmc import BootDevice, Power
-from ferroscope.sim.node import Machine, RefusedError
-from ferroscope.sim.roster import Member
-from ferroscope.sim.tally import Counters, Effect, Tally
+from ferroscope_sim.machine import Machine, RefusedError
+from ferroscope_sim.model import Member
+from ferroscope_sim.outcomes import Counters, Effect, Tally
 
 
 class Run:

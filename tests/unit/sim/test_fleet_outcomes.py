@@ -7,11 +7,9 @@ from ipaddress import ip_address
 
 import pytest
 
-from ferroscope.sim.inventory import MAX_INDEX
-from ferroscope.sim.outcomes import OUTCOMES, TABLE, outcome_of
-from ferroscope.sim.roster import bmc_host, roster
-from ferroscope.sim.settings import FleetSettings
-from ferroscope.sim.tally import MEANINGS, Counters, Effect
+from ferroscope_sim.inventory import MAX_INDEX
+from ferroscope_sim.model import FleetSettings, bmc_host, roster
+from ferroscope_sim.outcomes import MEANINGS, OUTCOMES, TABLE, Counters, Effect, outcome_of
 
 
 @pytest.mark.parametrize("name", sorted(OUTCOMES))

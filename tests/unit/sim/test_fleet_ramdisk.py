@@ -8,10 +8,8 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 
 import pytest
 
-from ferroscope.sim.answer import Answer
-from ferroscope.sim.outcomes import Delivery
-from ferroscope.sim.ramdisk import NoAnswerError, Plan, RamdiskRun, UnreachableError, retry_wait
-from ferroscope.sim.tally import Counters, Tally
+from ferroscope_sim.outcomes import Counters, Delivery, Tally
+from ferroscope_sim.ramdisk import Answer, NoAnswerError, Plan, RamdiskRun, UnreachableError, retry_wait
 
 GOOD = Answer(202, b'{"uuid": null}')
 BAD = Answer(503, b"")

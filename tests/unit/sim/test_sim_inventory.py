@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ferroscope.domain import macs as mac_spelling
-from ferroscope.sim import inventory as sim
+from ferroscope_sim import inventory as sim
 
 INDEXES = st.integers(0, sim.MAX_INDEX)
 NIC_COUNTS = [3, 3, 6, 2, 4, 4, 3, 2, 3, 8, 2, 4]

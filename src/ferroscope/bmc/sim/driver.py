@@ -2,7 +2,7 @@
 
 It holds to the port's contract: each call ends within the time-out and raises ``BmcError``, or ``TooLateError``.
 All the commands are idempotent, so a stale connection is replaced and the command repeated once.
-The other side is ``ferroscope.sim``; the two share the protocol, not code, as with any BMC.
+The other side is ``ferroscope_sim``; the two share the protocol, not code, as with any BMC.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def demo(nodes: int, seed: int, stay: bool) -> None:
     from ferroscope.cli.output import console
     from ferroscope.config.options import LogSettings
     from ferroscope.observe import log
-    from ferroscope.sim.settings import FleetSettings
+    from ferroscope_sim.model import FleetSettings
 
     log.configure(LogSettings(level="error"), process="demo")
     signal.signal(signal.SIGTERM, _leave)

@@ -18,11 +18,9 @@ from ferroscope.cli.progress import Display, display, follow
 from ferroscope.cli.times import parse
 from ferroscope.cli.watch import FINISHED, Target, Watch
 from ferroscope.domain.kernel_params import CALLBACK_PATH
-from ferroscope.sim.bare_metal import BareMetalError
-from ferroscope.sim.enroll import enroll
-from ferroscope.sim.roster import roster
-from ferroscope.sim.run import FleetThread
-from ferroscope.sim.settings import FleetSettings
+from ferroscope_sim.enroll import BareMetalError, enroll
+from ferroscope_sim.model import FleetSettings, roster
+from ferroscope_sim.run import FleetThread
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -5,8 +5,10 @@ same machine for ever. Its addresses are known beforehand (``macs``, ``bmc_addre
 fleet can be enrolled. Shapes and field names are ironic-python-agent's; the values are invented.
 """
 
-from ferroscope.sim.inventory.body import MAX_SIZE, MIN_SIZE, document, generate
-from ferroscope.sim.inventory.identity import MAX_INDEX, bmc_address, bmc_mac, macs, pxe_mac
+from __future__ import annotations
+
+from ferroscope_sim.inventory.body import MAX_SIZE, MIN_SIZE, document, generate
+from ferroscope_sim.inventory.hardware import MAX_INDEX, bmc_address, bmc_mac, macs, pxe_mac
 
 __all__ = [
     "MAX_INDEX",

@@ -11,9 +11,9 @@ from typing import Final
 import msgspec
 
 from ferroscope.domain.model import Document
-from ferroscope.sim.inventory import hardware, nics
-from ferroscope.sim.inventory.catalog import MODELS, Model
-from ferroscope.sim.inventory.identity import Dice, pxe_mac
+from ferroscope_sim.inventory import hardware, nics
+from ferroscope_sim.inventory.catalog import MODELS, Model
+from ferroscope_sim.inventory.hardware import Dice, pxe_mac
 
 MIN_SIZE: Final = 10_000
 MAX_SIZE: Final = 4_000_000

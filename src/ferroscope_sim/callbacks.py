@@ -17,9 +17,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ferroscope.sim.answer import Answer, AnswerReader, MalformedError
-from ferroscope.sim.outcomes import Delivery
-from ferroscope.sim.ramdisk import NoAnswerError, UnreachableError
+from ferroscope_sim.outcomes import Delivery
+from ferroscope_sim.ramdisk import Answer, AnswerReader, MalformedError, NoAnswerError, UnreachableError
 
 _PIECES = 10
 _SLOW_SECONDS = 5.0

@@ -12,15 +12,13 @@ import time
 from collections.abc import Callable, Collection, Sequence
 
 from ferroscope.ports.bmc import Power
-from ferroscope.sim.bodies import Bodies
-from ferroscope.sim.chance import spread
-from ferroscope.sim.node import Machine
-from ferroscope.sim.poster import HttpPoster, target_of
-from ferroscope.sim.ramdisk import Plan, RamdiskRun
-from ferroscope.sim.roster import Member, roster
-from ferroscope.sim.settings import FleetSettings
-from ferroscope.sim.status import Status, describe, latency_of
-from ferroscope.sim.tally import Counters, Effect, Tally
+from ferroscope_sim.bodies import Bodies
+from ferroscope_sim.callbacks import HttpPoster, target_of
+from ferroscope_sim.client import Status, describe, latency_of
+from ferroscope_sim.machine import Machine
+from ferroscope_sim.model import FleetSettings, Member, roster, spread
+from ferroscope_sim.outcomes import Counters, Effect, Tally
+from ferroscope_sim.ramdisk import Plan, RamdiskRun
 
 _LOOK_EVERY = 0.01
 

@@ -11,10 +11,10 @@ import threading
 from collections.abc import Callable
 from types import TracebackType
 
-from ferroscope.sim.bmc_server import BmcServer, Places
-from ferroscope.sim.fleet import Fleet
-from ferroscope.sim.settings import FleetSettings
-from ferroscope.sim.tally import Counters
+from ferroscope_sim.fleet import Fleet
+from ferroscope_sim.model import FleetSettings
+from ferroscope_sim.outcomes import Counters
+from ferroscope_sim.server import BmcServer, Places
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from ferroscope.ports.bmc import BootDevice, Power
-from ferroscope.sim.roster import Member
-from ferroscope.sim.tally import Effect, Tally
+from ferroscope_sim.model import Member
+from ferroscope_sim.outcomes import Effect, Tally
 
 RESET: Final = "rebooting"
 

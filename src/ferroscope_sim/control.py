@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
-from ferroscope.sim.fleet import Fleet
-from ferroscope.sim.protocol import Call, Reply, refuse, write
-from ferroscope.sim.tally import Effect
+from ferroscope_sim.fleet import Fleet
+from ferroscope_sim.outcomes import Effect
+from ferroscope_sim.protocol import Call, Reply, refuse, write
 
 
 class Fail(Protocol):

@@ -1,0 +1,302 @@
+"""A fleet on one TCP port: the BMCs of all its machines, and its control calls.
+
+The host should be a loopback address: whoever reaches the port has power over the fleet. At 127.0.0.1 the machines have
+an address each, in several /24s, as at a site; those that cannot be reached have ports of their own besides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+import msgspec
+import structlog
+
+from ferroscope.ports.bmc import BootDevice, Power
+from ferroscope_sim.control import Control
+from ferroscope_sim.fleet import Fleet
+from ferroscope_sim.machine import RESET, Machine, RefusedError
+from ferroscope_sim.model import SPREAD_HOST, FleetSettings, bmc_host, draw, log_normal, spread
+from ferroscope_sim.outcomes import Bmc, Effect
+from ferroscope_sim.protocol import Answerer, Call, Link, Reply, read, refuse, write
+
+# How the simulated BMCs answer: well, late, wrongly or not at all, as their outcome has it.
+#
+# A call goes in, a reply comes out; the transport is ``server``'s matter and the machine ``node``'s.
+# It must answer whatever comes in with a sentence, never with an exception. Those that cannot even be connected to
+# are ``door``'s matter; here they would work.
+
+_POWERS: Final = frozenset({*Power, RESET})
+_DEVICES: Final = frozenset(BootDevice)
+_DONE: Final = write()
+_POWER_LINES: Final = {power: write(power=power) for power in Power}
+# A flapping BMC is silent for a third of each period.
+_PERIOD: Final = 60.0
+_SPOILED: Final = frozenset({"silent", "garbage", "hang-up"})
+_GARBAGE: Final = b"<html><body>502 Bad Gateway</body></html>\n"
+
+
+class Bmcs:
+    """The BMCs of all ``machines``, by name. ``faulty`` false: all answer well and at once, for as long as it is so."""
+
+    def __init__(
+        self, machines: Mapping[str, Machine], settings: FleetSettings, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.faulty = settings.bmc_faults
+        self._machines = machines
+        self._settings = settings
+        self._clock = clock
+        self._ops: Final[dict[str, Callable[[Machine, Call], bytes]]] = {
+            "get_power": _get_power,
+            "set_power": _set_power,
+            "get_boot_device": _get_boot_device,
+            "set_boot_device": _set_boot_device,
+        }
+
+    def knows(self, op: str) -> bool:
+        """Whether ``op`` is one for a BMC."""
+        return op in self._ops
+
+    def answer(self, call: Call) -> Reply:
+        """Carry out ``call`` on its machine."""
+        machine = self._machines.get(call.node or "")
+        if machine is None:
+            return Reply(refuse(f"there is no machine named {call.node!r} here"))
+        machine.tally.count(Effect.BMC_CALLS)
+        spoiled = self._spoiled(machine)
+        if spoiled is not None:
+            return spoiled
+        # A reset is answered when it is done, and done also where nobody waits for the answer any more.
+        working = machine.member.outcome.resets_after * self._settings.time_scale if call.power == RESET else 0.0
+        return Reply(self._ops[call.op](machine, call), working + self._delay(machine))
+
+    def _spoiled(self, machine: Machine) -> Reply | None:
+        """Return the reply of a BMC that does not do what it is told, this time."""
+        outcome = machine.member.outcome
+        fails = outcome.fails_every and self._fails_for_now(machine, outcome.fails_every)
+        spoils = outcome.bmc in _SPOILED or (outcome.bmc == "flapping" and self._is_silent_for_now(machine))
+        if not (self.faulty and (fails or spoils)):
+            return None
+        machine.tally.note(Effect.BMC_FAULTS, outcome.name)
+        if fails:
+            return Reply(refuse("the BMC is busy", transient=True), self._delay(machine))
+        if outcome.bmc == "garbage":
+            return Reply(_GARBAGE)
+        return Reply(None, hang_up=outcome.bmc == "hang-up")
+
+    def _is_silent_for_now(self, machine: Machine) -> bool:
+        period = _PERIOD * self._settings.time_scale
+        phase = self._clock() + draw(self._settings.seed, machine.member.name, "flapping") * period
+        return phase % period < period / 3
+
+    def _fails_for_now(self, machine: Machine, every: int) -> bool:
+        first = int(draw(self._settings.seed, machine.member.name, "fault") * every)
+        return machine.tally.counters.bmc_calls % every == first
+
+    def _delay(self, machine: Machine) -> float:
+        settings = self._settings
+        if not self.faulty:
+            return 0.0
+        delay = machine.member.outcome.answer_delay * settings.time_scale
+        call = machine.tally.counters.bmc_calls
+        if settings.bmc_sigma:
+            delay += log_normal(settings.bmc_delay, settings.bmc_sigma, settings.seed, machine.member.name, "bmc", call)
+        elif settings.bmc_delay or settings.bmc_jitter:
+            delay += spread(settings.bmc_delay, settings.bmc_jitter, settings.seed, machine.member.name, "bmc", call)
+        return delay
+
+
+def _get_power(machine: Machine, _: Call) -> bytes:
+    return _POWER_LINES[machine.power]
+
+
+def _set_power(machine: Machine, call: Call) -> bytes:
+    if call.power is None or call.power not in _POWERS:
+        return refuse(f"power must be one of: {', '.join(sorted(_POWERS))}")
+    try:
+        machine.command(call.power)
+    except RefusedError as error:
+        return refuse(str(error))
+    return _DONE
+
+
+def _get_boot_device(machine: Machine, _: Call) -> bytes:
+    device, persistent = machine.boot_device
+    return write(device=device, persistent=persistent)
+
+
+def _set_boot_device(machine: Machine, call: Call) -> bytes:
+    if call.device not in _DEVICES:
+        return refuse(f"device must be one of: {', '.join(sorted(_DEVICES))}")
+    machine.set_boot_device(BootDevice(call.device), persistent=call.persistent)
+    return _DONE
+
+
+# The TCP ports of a fleet's BMCs: those that are open, and those at which nobody can be reached.
+#
+# A refused connection and one that is never made are the kernel's doing, not ours: such a port is really not listened
+# at,
+# or its queue is really full. A spread port is bound to the loopback device: it has every address of 127.0.0.0/8, and
+# no other host can reach it.
+
+_BACKLOG: Final = 1024
+# Turns of the event loop until a connection that was accepted has reached its link.
+_ACCEPTING: Final = 4
+# The kernel takes one more connection into a queue than it is told.
+_FULL: Final = 2
+
+
+class Door:
+    """A port of ``host`` (0: any free one), which is held until ``close``; raises ``OSError`` where it is taken."""
+
+    def __init__(self, host: str, port: int, answer: Answerer, *, spread: bool) -> None:
+        self._host = host
+        self._spread = spread
+        self._answer = answer
+        self._links: set[Link] = set()
+        self._server: asyncio.Server | None = None
+        self._queued: list[socket.socket] = []
+        self._socket = _bound(host, port, spread=spread)
+        self.port: int = self._socket.getsockname()[1]
+
+    async def open(self) -> None:
+        """Listen, and take connections."""
+        await self._hang_up()
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: Link(self._answer, self._links), sock=self._socket.dup(), backlog=_BACKLOG
+        )
+
+    async def refuse(self) -> None:
+        """Hold the port without listening, so that connections are refused."""
+        await self.close()
+        self._socket = _bound(self._host, self.port, spread=self._spread)
+
+    async def swallow(self) -> None:
+        """Answer nothing at all: the kernel drops what would open a connection to a queue that is full."""
+        await self._hang_up()
+        self._socket.listen(0)
+        for _ in range(_FULL):
+            queued = socket.socket(self._socket.family)
+            queued.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                queued.connect((self._host, self.port))
+            self._queued.append(queued)
+
+    async def close(self) -> None:
+        """Let go of the port, and of all its connections, those that are just being accepted too."""
+        await self._hang_up()
+        self._socket.close()
+
+    async def _hang_up(self) -> None:
+        if self._server is not None:
+            # asyncio forgets a connection that it accepts while the server closes, without closing it.
+            for listener in self._server.sockets:
+                asyncio.get_running_loop().remove_reader(listener.fileno())
+            for _ in range(_ACCEPTING):
+                await asyncio.sleep(0)
+            self._server.close()
+            await self._server.wait_closed()
+            self._server = None
+        for queued in self._queued:
+            queued.close()
+        self._queued.clear()
+        while self._links:
+            for link in list(self._links):
+                link.close()
+            await asyncio.sleep(0)
+
+
+def _bound(host: str, port: int, *, spread: bool) -> socket.socket:
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    bound = socket.socket(family, kind, protocol)
+    try:
+        bound.setblocking(False)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if spread:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo\0")
+            address = ("0.0.0.0", port)  # noqa: S104  # of the loopback device alone
+        bound.bind(address)
+    except OSError as error:
+        bound.close()
+        # The kernel counts every address of this host, those of other devices too, where a port is taken for a device.
+        where = f"port {port} of all addresses, as BMCs with one each need it" if spread else f"{host} port {port}"
+        raise OSError(error.errno, f"{error.strerror}: {where}") from None
+    return bound
+
+
+_UNREACHABLE: Final[tuple[Bmc, ...]] = ("refused", "black-hole")
+
+
+class Places(msgspec.Struct, frozen=True):
+    """Where a fleet is, as ``IP:PORT``: ``control`` answers for all, ``bmcs`` has each machine's own by its name."""
+
+    control: str
+    bmcs: dict[str, str]
+
+
+class BmcServer:
+    """Serves ``fleet`` in its loop, at the host and port of its settings (0: any free port)."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._bmcs = Bmcs(fleet.machines, fleet.settings)
+        self._control = Control(fleet, self._fail)
+        self._doors: dict[Bmc, Door] = {}
+        self._log = structlog.get_logger(__name__)
+
+    async def start(self) -> Places:
+        """Listen; return where. Raises ``OSError`` where the port is taken."""
+        settings, machines = self._fleet.settings, self._fleet.machines.values()
+        spread = settings.subnet > 0 and settings.host == SPREAD_HOST
+        kinds = {machine.member.outcome.bmc for machine in machines}
+        self._doors["well"] = Door(settings.host, settings.port, self._answer, spread=spread)
+        for kind in kinds.intersection(_UNREACHABLE):
+            self._doors[kind] = Door(settings.host, 0, self._answer, spread=spread)
+        for door in self._doors.values():
+            await door.open()
+        if settings.bmc_faults:
+            await self._fail(on=True)
+        places = Places(
+            self._place(settings.host, "well"),
+            {
+                one.member.name: self._place(bmc_host(settings, one.member.number), one.member.outcome.bmc)
+                for one in machines
+            },
+        )
+        self._log.info("the fleet is up", address=places.control, machines=len(machines))
+        return places
+
+    async def stop(self) -> None:
+        """Close the ports and all their connections, those that are just being accepted too."""
+        for door in self._doors.values():
+            await door.close()
+        self._log.info("the fleet is down", machines=len(self._fleet.machines))
+
+    def _place(self, host: str, kind: Bmc) -> str:
+        port = self._doors.get(kind, self._doors["well"]).port
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    async def _fail(self, *, on: bool) -> None:
+        """Let the BMCs be as their outcomes have it, or let all of them work well."""
+        self._bmcs.faulty = on
+        for kind in _UNREACHABLE:
+            door = self._doors.get(kind)
+            if door is None:
+                continue
+            if not on:
+                await door.open()
+            elif kind == "refused":
+                await door.refuse()
+            else:
+                await door.swallow()
+
+    def _answer(self, line: bytes) -> Reply | Awaitable[Reply]:
+        try:
+            call = read(line)
+        except ValueError as error:
+            return Reply(refuse(str(error)))
+        return self._bmcs.answer(call) if self._bmcs.knows(call.op) else self._control.answer(call)
