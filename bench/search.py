@@ -19,10 +19,10 @@ from bench.cycle import scratch
 from bench.databases import database
 from bench.quantiles import middle
 from ferroscope.config.options import DatabaseSettings, Settings
-from ferroscope.domain import facts
-from ferroscope.domain.facts import Fact, Learned
 from ferroscope.domain.model import Node
-from ferroscope.domain.query import parse
+from ferroscope.hardware import search_index
+from ferroscope.hardware.query import parse
+from ferroscope.hardware.search_index import Fact, Learned
 from ferroscope.ports.store import Store, Transaction
 from ferroscope.runtime.backend import ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock
@@ -58,7 +58,7 @@ class Searches(msgspec.Struct, frozen=True):
 
     database: str
     nodes: int
-    facts: int
+    search_index: int
     asked: list[Asked]
 
     @property
@@ -110,7 +110,7 @@ def fill(store: Store, nodes: int) -> int:
 def learned(index: int) -> Learned:
     """Return what is stored of a simulated machine."""
     body = document(index, size=40_000)
-    return facts.learn(body.pop("inventory"), body)
+    return search_index.learn(body.pop("inventory"), body)
 
 
 def _nodes(kinds: list[Learned], first: int, end: int) -> Iterator[tuple[Node, list[Fact]]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.domain.facts import Fact
+from ferroscope.hardware.search_index import Fact
 from tests.conformance.conftest import Adapter
 
 

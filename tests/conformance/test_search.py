@@ -1,4 +1,4 @@
-"""``Facts.search`` on every adapter is what ``domain.search.matches`` says, whatever is stored and asked."""
+"""``Facts.search`` on every adapter is what ``hardware.expressions.matches`` says, whatever is stored and asked."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ferroscope.domain import facts, search
-from ferroscope.domain.facts import KINDS, Fact
-from ferroscope.domain.query import parse
+from ferroscope.hardware import expressions, search_index
+from ferroscope.hardware.query import parse
+from ferroscope.hardware.search_index import KINDS, Fact
 from ferroscope.ports.facts import Match
 from ferroscope.ports.store import Query, Transaction
 from tests.conformance.conftest import Adapter
@@ -30,38 +30,40 @@ rows = st.builds(
     n2=st.none() | st.sampled_from(NUMBERS),
 )
 machines = st.lists(st.lists(rows, max_size=4), min_size=1, max_size=4)
-operators = st.sampled_from(tuple(search.COMPARE))
+operators = st.sampled_from(tuple(expressions.COMPARE))
 patterns = st.lists(st.sampled_from(("*", "?", "a", "b", " ", "_", "%", "!", "[", "]", "ä")), max_size=5).map("".join)
 leaves = st.one_of(
-    st.builds(search.Number, st.sampled_from(NUMBER_COLUMNS), operators, st.sampled_from(NUMBERS)),
+    st.builds(expressions.Number, st.sampled_from(NUMBER_COLUMNS), operators, st.sampled_from(NUMBERS)),
     st.builds(
-        search.Text,
+        expressions.Text,
         st.sampled_from(TEXT_COLUMNS),
         st.lists(st.sampled_from(TEXTS), min_size=1, max_size=3).map(tuple),
         st.booleans(),
     ),
-    st.builds(search.Glob, st.sampled_from(TEXT_COLUMNS), patterns),
-    st.builds(search.Known, st.sampled_from((*TEXT_COLUMNS, *NUMBER_COLUMNS))),
+    st.builds(expressions.Glob, st.sampled_from(TEXT_COLUMNS), patterns),
+    st.builds(expressions.Known, st.sampled_from((*TEXT_COLUMNS, *NUMBER_COLUMNS))),
 )
 
 
-def joined(inner: st.SearchStrategy[search.Query]) -> st.SearchStrategy[search.Query]:
+def joined(inner: st.SearchStrategy[expressions.Query]) -> st.SearchStrategy[expressions.Query]:
     several = st.lists(inner, min_size=2, max_size=3).map(tuple)
-    return st.builds(search.Not, inner) | st.builds(search.All, several) | st.builds(search.Any, several)
+    return st.builds(expressions.Not, inner) | st.builds(expressions.All, several) | st.builds(expressions.Any, several)
 
 
 parts = st.recursive(leaves, joined, max_leaves=4)
-some = st.builds(search.Some, st.sampled_from(("node", "nic")), st.none() | parts)
+some = st.builds(expressions.Some, st.sampled_from(("node", "nic")), st.none() | parts)
 own = st.one_of(
-    st.builds(search.Number, st.sampled_from(("maintenance", "created_at")), operators, st.sampled_from((0.0, 1.0))),
-    st.builds(search.Text, st.just("owner"), st.just(("a", "ab")), st.booleans()),
-    st.builds(search.Glob, st.sampled_from(("name", "owner")), patterns),
-    st.builds(search.Known, st.sampled_from(("owner", "last_error"))),
+    st.builds(
+        expressions.Number, st.sampled_from(("maintenance", "created_at")), operators, st.sampled_from((0.0, 1.0))
+    ),
+    st.builds(expressions.Text, st.just("owner"), st.just(("a", "ab")), st.booleans()),
+    st.builds(expressions.Glob, st.sampled_from(("name", "owner")), patterns),
+    st.builds(expressions.Known, st.sampled_from(("owner", "last_error"))),
 )
-themselves = st.builds(search.Own, st.recursive(own, joined, max_leaves=3))
-bare = st.builds(search.Word, st.sampled_from(("a", "b", "a_b", "%", "!", "n1", "ä")))
+themselves = st.builds(expressions.Own, st.recursive(own, joined, max_leaves=3))
+bare = st.builds(expressions.Word, st.sampled_from(("a", "b", "a_b", "%", "!", "n1", "ä")))
 queries = st.recursive(
-    some | themselves | bare | st.builds(search.Count, some, operators, st.sampled_from((0.0, 1.0, 2.0))),
+    some | themselves | bare | st.builds(expressions.Count, some, operators, st.sampled_from((0.0, 1.0, 2.0))),
     joined,
     max_leaves=4,
 )
@@ -92,13 +94,13 @@ def store(adapter: Adapter, machines: list[list[Fact]]) -> dict[str, list[Fact]]
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(machines=machines, asked=st.lists(queries, min_size=8, max_size=8))
 def test_every_adapter_finds_what_the_definition_finds(
-    adapter: Adapter, machines: list[list[Fact]], asked: list[search.Query]
+    adapter: Adapter, machines: list[list[Fact]], asked: list[expressions.Query]
 ) -> None:
     stored = store(adapter, machines)
     nodes = {node.uuid: node for node in adapter.read(lambda tx: tx.nodes.list(Query()))}
     found = adapter.read(lambda tx: [{match.uuid for match in tx.facts.search(query, 100)} for query in asked])
     assert found == [
-        {uuid for uuid, facts in stored.items() if search.matches(query, facts, nodes[uuid])} for query in asked
+        {uuid for uuid, facts in stored.items() if expressions.matches(query, facts, nodes[uuid])} for query in asked
     ]
 
 
@@ -130,7 +132,7 @@ def test_a_real_inventory_is_found_by_what_it_has(adapter: Adapter) -> None:
         "disks": [{"name": "/dev/nvme0n1", "size": 960 * 10**9, "rotational": False, "serial": "S1"}] * 4,
     }
     node = adapter.node(facts="digest")
-    adapter.write(lambda tx: tx.facts.replace(node.uuid, facts.derive(inventory, {}), had=False))
+    adapter.write(lambda tx: tx.facts.replace(node.uuid, search_index.derive(inventory, {}), had=False))
     for text, expected in {
         "memory_gb >= 512 and nic.speed >= 25G": True,
         "memory_gb > 512": False,

@@ -18,8 +18,9 @@ from ferroscope.api.errors import BadRequestError, MissingError
 from ferroscope.api.idents import node_ident
 from ferroscope.api.times import iso
 from ferroscope.archive.reading import Found, locate
-from ferroscope.domain import diff, json_bounds
+from ferroscope.domain import json_bounds
 from ferroscope.domain.model import Inspection
+from ferroscope.hardware import diff
 from ferroscope.ports.data import Part
 from ferroscope.ports.store import Query, Transaction
 

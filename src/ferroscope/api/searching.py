@@ -1,4 +1,4 @@
-"""GET /v1/search?q=: the nodes whose last inventory fits a query; see ``domain.query`` for the language."""
+"""GET /v1/search?q=: the nodes whose last inventory fits a query; see ``hardware.query`` for the language."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from ferroscope.api.call import Call, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.documented import Limit, Uuid
 from ferroscope.api.errors import BadRequestError
-from ferroscope.domain.facts import Fact, number, text
-from ferroscope.domain.query import parse
-from ferroscope.domain.query_values import QueryError
+from ferroscope.hardware.query import QueryError, parse
+from ferroscope.hardware.search_index import Fact, number, text
 from ferroscope.ports.facts import Match
 from ferroscope.ports.store import Transaction
 

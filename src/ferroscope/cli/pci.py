@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from ferroscope.domain.vendors import VENDORS
+from ferroscope.hardware.sources import VENDORS
 
 _FILES: Final = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
 _LONGEST: Final = 16 * 2**20

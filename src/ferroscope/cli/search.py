@@ -72,7 +72,7 @@ def search(api: Api, out: Output, *, query: tuple[str, ...], limit: int | None, 
 
 
 def _list_fields(out: Output) -> None:
-    from ferroscope.domain.search import fields
+    from ferroscope.hardware.expressions import fields
 
     known = fields()
     names = ("field", "type", "unit", "about")

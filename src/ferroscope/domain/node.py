@@ -81,7 +81,7 @@ class Node(msgspec.Struct, kw_only=True):
     them. ``inspection`` is the UUID of the newest inspection. ``internal`` is what drivers and
     the service note for themselves, ``attributes`` every settable field that nothing here
     interprets. ``version`` grows with each save and guards against lost updates. ``facts`` is the
-    digest of what is stored for searches, ``hardware`` the summary of it (see ``domain.facts``). ``inbox``: it
+    digest of what is stored for searches, ``hardware`` the summary of it (see ``hardware.search_index``). ``inbox``: it
     was discovered and waits to be approved. ``orphaned_at``: since when the attached registry has not had it.
     """
 

@@ -7,12 +7,12 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ferroscope.domain import search
-from ferroscope.domain.facts import Fact
+from ferroscope.hardware import expressions
+from ferroscope.hardware.search_index import Fact
 
 
 class Match(msgspec.Struct, frozen=True):
-    """A node that a search found; ``hardware`` is the summary of its last inventory (see ``domain.facts``)."""
+    """A node that a search found; ``hardware`` is the summary of its last inventory (see ``hardware.search_index``)."""
 
     uuid: str
     name: str | None
@@ -30,10 +30,10 @@ class Facts(Protocol):
     def of(self, node: str) -> Sequence[Fact]:
         """Return the node's rows, by kind and position."""
 
-    def search(self, query: search.Query, limit: int, *, after: str = "") -> Sequence[Match]:
+    def search(self, query: expressions.Query, limit: int, *, after: str = "") -> Sequence[Match]:
         """Return nodes for which the query holds, by UUID, from there on.
 
-        What the query means is ``domain.search.matches``; every adapter agrees with it. Where it is
+        What the query means is ``hardware.expressions.matches``; every adapter agrees with it. Where it is
         ``about_hardware``, a node that has no facts never fits.
         """
 

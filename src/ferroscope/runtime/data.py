@@ -15,8 +15,8 @@ import msgspec
 from ferroscope.archive.moving import Carried, Mover
 from ferroscope.archive.reading import Archive, newest
 from ferroscope.config.options import Settings
-from ferroscope.domain import facts
 from ferroscope.domain.model import Node
+from ferroscope.hardware import search_index
 from ferroscope.ports.data import Held, Part, StoredObject
 from ferroscope.ports.errors import NotFoundError, StaleError
 from ferroscope.ports.objects import ObjectMissingError, ObjectStoreError
@@ -110,7 +110,7 @@ def _rebuild(store: Store, archive: Archive, node: Node) -> bool:
     if found is None:
         return False
     parts = archive.fetch(found)
-    learned = facts.learn(msgspec.json.decode(parts["inventory"]), msgspec.json.decode(parts["plugin_data"]))
+    learned = search_index.learn(msgspec.json.decode(parts["inventory"]), msgspec.json.decode(parts["plugin_data"]))
     if learned.digest == node.facts:
         return False
 

@@ -16,11 +16,12 @@ import structlog
 
 from ferroscope.archive.reading import Archive, previous
 from ferroscope.config.options import Settings
-from ferroscope.domain import bmc_access, facts
+from ferroscope.domain import bmc_access
 from ferroscope.domain.lanes import ENDING
 from ferroscope.domain.model import Claim, Document, Entry, Inspection, Node, Port, Request, Severity
 from ferroscope.domain.reasons import Reason
 from ferroscope.domain.states import COMMANDS, Event
+from ferroscope.hardware import search_index
 from ferroscope.hooks.base import PortChanges
 from ferroscope.net import command_fence
 from ferroscope.ports.bmc import Bmc
@@ -87,7 +88,7 @@ class TaskContext:
         self.inspection = inspection
         self.port_changes = PortChanges()
         self.parts: dict[Part, bytes] = {}
-        self.facts: list[facts.Fact] | None = None
+        self.facts: list[search_index.Fact] | None = None
         self.bmc_addresses: frozenset[str] | None = None
         self.notes: list[tuple[float, Entry]] = []  # when, by the monotonic clock, and what
         self.began_at: float | None = None  # when, by that clock, the transaction began that writes them
@@ -288,7 +289,7 @@ class TaskContext:
 
     def learn(self, inventory: Document, plugin_data: Document) -> None:
         """Derive what searches shall find from the results; nothing is stored anew where it is as before."""
-        found = facts.learn(inventory, plugin_data)
+        found = search_index.learn(inventory, plugin_data)
         if found.digest != self.node.facts:
             self.node.facts, self.node.hardware, self.facts = found.digest, found.summary, found.facts
 

@@ -15,8 +15,8 @@ import msgspec
 from ferroscope.domain.model import Document, Port, Severity
 from ferroscope.domain.outcome import Fail, Next, Outcome
 from ferroscope.domain.reasons import Reason
-from ferroscope.domain.sources import combine
 from ferroscope.domain.states import Event
+from ferroscope.hardware.sources import combine
 from ferroscope.ports.bmc import OutOfBand, OutOfBandNic
 from ferroscope.ports.data import Part
 from ferroscope.ports.errors import BmcError, ConflictError

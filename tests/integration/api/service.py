@@ -15,12 +15,12 @@ import msgspec
 from ferroscope import transition
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.config.options import ApiSettings, DatabaseSettings, Settings
-from ferroscope.domain import facts
 from ferroscope.domain.machine import advance
 from ferroscope.domain.model import Node, Request
 from ferroscope.domain.outcome import Fail
 from ferroscope.domain.reasons import Reason
 from ferroscope.domain.states import Event, State
+from ferroscope.hardware import search_index
 from ferroscope.ports.store import Transaction
 from ferroscope.runtime import wiring
 from ferroscope.runtime.backend import open_backend
@@ -162,7 +162,7 @@ class Service:
 
     def learn(self, ident: str, inventory: Any, plugin_data: Any = None) -> None:
         """Store of a node what an inspection with these results would teach, and no more."""
-        found = facts.learn(inventory, plugin_data or {})
+        found = search_index.learn(inventory, plugin_data or {})
 
         def work(tx: Transaction) -> None:
             node = tx.nodes.get(ident)

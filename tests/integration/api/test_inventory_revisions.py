@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 import pytest
 
-from ferroscope.domain import facts
 from ferroscope.domain.states import Event
+from ferroscope.hardware import search_index
 from tests.integration.api.service import Service, callback_body, fault
 from tests.support import examples
 
@@ -123,7 +123,7 @@ def test_reapply_of_a_node_without_data(service: Service) -> None:
 def known(service: Service, name: str, **inventory: object) -> str:
     """Enrol a node whose facts are those of this inventory."""
     ident = service.enrol(name=name)
-    found = facts.learn(inventory, {})
+    found = search_index.learn(inventory, {})
 
     def work(tx):  # type: ignore[no-untyped-def]
         node = tx.nodes.get(ident)

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import pytest
 
-from ferroscope.domain import facts, search
-from ferroscope.domain.facts import Fact
-from ferroscope.domain.query import parse
+from ferroscope.hardware import expressions, search_index
+from ferroscope.hardware.query import parse
+from ferroscope.hardware.search_index import Fact
 from ferroscope_sim.inventory.body import document
 from tests.support import examples
 
@@ -66,14 +66,14 @@ def _queries() -> Iterator[tuple[str, str]]:
 def machines() -> list[list[Fact]]:
     """Return what is known of simulated machines and of another one."""
     bodies = [document(index, size=40_000) for index in range(1, 121)] + [dict(_OTHER)]
-    return [facts.derive(body.pop("inventory"), body) for body in bodies]
+    return [search_index.derive(body.pop("inventory"), body) for body in bodies]
 
 
 @pytest.mark.parametrize(("page", "query"), sorted(set(_queries())))
 def test_a_query_of_the_documentation_finds_something(page: str, query: str, machines: list[list[Fact]]) -> None:
     asked = parse(query)
     node = examples.node(provision_state="available", name="rack3-u12", inspection_finished_at=1.0)
-    assert any(search.matches(asked, known, node) for known in machines), page
+    assert any(expressions.matches(asked, known, node) for known in machines), page
 
 
 def test_the_pages_have_queries() -> None:

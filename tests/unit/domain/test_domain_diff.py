@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ferroscope.domain import diff, facts
+from ferroscope.hardware import diff, search_index
 from ferroscope_sim.inventory.body import document
 
 Data = tuple[dict[str, Any], dict[str, Any]]
@@ -144,9 +144,9 @@ odd = st.recursive(
 def test_whatever_a_ramdisk_sends_can_be_compared_and_searched(before: Any, after: Any, extra: Any) -> None:
     for change in diff.compare((before, extra), (after, extra)):
         msgspec.json.encode(change)
-    found = facts.learn(before, extra)
-    assert found == facts.learn(before, extra)
+    found = search_index.learn(before, extra)
+    assert found == search_index.learn(before, extra)
     msgspec.json.encode(found.summary)
     for fact in found.facts:
         texts = [value for value in msgspec.structs.astuple(fact) if isinstance(value, str)]
-        assert all(len(text) <= facts.MAX_TEXT and text == text.rstrip() for text in texts)
+        assert all(len(text) <= search_index.MAX_TEXT and text == text.rstrip() for text in texts)

@@ -6,11 +6,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ferroscope.domain.facts import KINDS, OWN, Fact, fold
 from ferroscope.domain.model import Node
-from ferroscope.domain.query import MAX_LENGTH, parse
-from ferroscope.domain.query_values import QueryError
-from ferroscope.domain.search import (
+from ferroscope.hardware.expressions import (
     All,
     Any,
     Count,
@@ -25,7 +22,9 @@ from ferroscope.domain.search import (
     fields,
     matches,
 )
-from ferroscope.domain.vendors import spellings
+from ferroscope.hardware.query import MAX_LENGTH, QueryError, parse
+from ferroscope.hardware.search_index import KINDS, OWN, Fact, fold
+from ferroscope.hardware.sources import spellings
 from tests.support import examples
 
 GIB = float(2**30)

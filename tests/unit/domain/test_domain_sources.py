@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.domain.sources import combine
+from ferroscope.hardware.sources import combine
 
 IN_BAND = {
     "cpu": {"count": 64, "architecture": "x86_64", "model_name": ""},

@@ -10,8 +10,8 @@ from sqlalchemy import bindparam, delete, select, text
 
 from ferroscope.adapters.sql import inserts, schema
 from ferroscope.adapters.sql.searching import condition
-from ferroscope.domain import search
-from ferroscope.domain.facts import Fact
+from ferroscope.hardware import expressions
+from ferroscope.hardware.search_index import Fact
 from ferroscope.ports.facts import Match
 
 if TYPE_CHECKING:
@@ -51,14 +51,14 @@ class SqlFacts:
     def of(self, node: str) -> Sequence[Fact]:
         return [Fact(*row) for row in self._tx.run(_SELECT, {"node": node})]
 
-    def search(self, query: search.Query, limit: int, *, after: str = "") -> Sequence[Match]:
+    def search(self, query: expressions.Query, limit: int, *, after: str = "") -> Sequence[Match]:
         statement = (
             select(_n.uuid, _n.name, _n.provision_state, _n.maintenance, _n.hardware)
             .where(_n.uuid > after, condition(query))
             .order_by(_n.uuid)
             .limit(limit)
         )
-        if search.about_hardware(query):
+        if expressions.about_hardware(query):
             statement = statement.where(_n.facts.is_not(None))
         return [
             Match(uuid, name, state, bool(maintenance), msgspec.json.decode(hardware or "{}"))

@@ -14,7 +14,7 @@ from ferroscope.cli import stored
 from ferroscope.cli.client import Api, Json
 from ferroscope.cli.lookup import find, node_argument
 from ferroscope.cli.output import Output, table, with_api
-from ferroscope.domain.hardware import mapping
+from ferroscope.hardware.parts import mapping
 
 _TITLES: Final = ("NIC", "MAC", "SWITCH", "PORT", "VLAN", "MTU", "SWITCH'S ID")
 

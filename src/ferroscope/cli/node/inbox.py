@@ -14,7 +14,7 @@ from ferroscope.cli.output import Output, table, with_api
 from ferroscope.cli.selection import Selection, Wanted, resolve, selectors, settle, suggested
 from ferroscope.cli.text import many, short
 from ferroscope.cli.times import age, ago
-from ferroscope.domain.hardware import mapping, text
+from ferroscope.hardware.parts import mapping, text
 
 _LISTED: Final = (
     "uuid",

@@ -9,8 +9,8 @@ from ferroscope.cli.client import Json
 from ferroscope.cli.output import facts, table
 from ferroscope.cli.text import short
 from ferroscope.domain import macs
-from ferroscope.domain.hardware import address, mapping, mappings, number, text
 from ferroscope.domain.names import natural
+from ferroscope.hardware.parts import address, mapping, mappings, number, text
 
 if TYPE_CHECKING:
     from rich.console import Console

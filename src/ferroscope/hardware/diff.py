@@ -13,8 +13,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from ferroscope.domain.facts import KINDS
-from ferroscope.domain.hardware import Kind, Part, Value, parts
+from ferroscope.hardware.parts import Kind, Part, Value, parts
+from ferroscope.hardware.search_index import KINDS
 
 What = Literal["added", "removed", "changed", "replaced"]
 

@@ -17,9 +17,9 @@ from typing import Final, Literal
 
 import msgspec
 
-from ferroscope.domain.facts import KINDS, OWN, Fact
-from ferroscope.domain.hardware import Kind
 from ferroscope.domain.model import Node
+from ferroscope.hardware.parts import Kind
+from ferroscope.hardware.search_index import KINDS, OWN, Fact
 
 Comparison = Literal["==", "!=", "<", "<=", ">", ">="]
 COMPARE: Final[dict[str, Callable[[float, float], bool]]] = {

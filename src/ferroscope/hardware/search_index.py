@@ -14,9 +14,9 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from ferroscope.domain import hardware
-from ferroscope.domain.hardware import Kind
-from ferroscope.domain.vendors import VENDORS
+from ferroscope.hardware import parts as hardware
+from ferroscope.hardware.parts import Kind
+from ferroscope.hardware.sources import VENDORS
 
 VERSION: Final = b"2"
 """Part of the digest: a release that derives other facts from the same data raises it."""
