@@ -18,7 +18,7 @@ import msgspec
 
 from bench.client import Api, ApiError
 from bench.quantiles import at
-from ferroscope.domain.states import UNDER_WAY
+from ferroscope.core.states import UNDER_WAY
 from ferroscope_sim.fleet import Fleet
 from ferroscope_sim.outcomes import Effect
 

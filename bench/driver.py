@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import msgspec
 
 from bench.client import Api, ApiError
-from ferroscope.domain.states import UNDER_WAY
+from ferroscope.core.states import UNDER_WAY
 from ferroscope_sim.fleet import Fleet
 
 _LOOK_EVERY = 0.002

@@ -28,7 +28,7 @@ from bench.quantiles import Spread, spread
 from bench.service import configure, upgrade
 from ferroscope.adapters.sql import dialect
 from ferroscope.config.load import load
-from ferroscope.domain.lease import DEFAULT, FAST
+from ferroscope.core.model import DEFAULT, FAST
 from tests.support.processes import signal_tree, spawn, until
 
 Way = Literal["killed", "supervised", "stopped"]

@@ -18,7 +18,7 @@ from bench.figures import Figure
 from bench.quantiles import Spread, spread
 from bench.report import Report
 from ferroscope.config.options import InspectorSettings
-from ferroscope.domain.model import Document, Node, Port, Severity
+from ferroscope.core.model import Document, Node, Port, Severity
 from ferroscope.hooks.loader import LoadedHook, load
 from ferroscope.hooks.pipeline import Pipeline, encode
 from ferroscope_sim import inventory as sim

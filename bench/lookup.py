@@ -22,10 +22,9 @@ from bench.quantiles import middle
 from ferroscope.adapters.sql.dialect import build_engine
 from ferroscope.api.accept import look_up
 from ferroscope.config.options import DatabaseSettings, Settings
-from ferroscope.domain.lookup import Evidence, Found
-from ferroscope.domain.model import Node, Port
-from ferroscope.domain.provision import Provision
-from ferroscope.domain.states import State
+from ferroscope.core.lookup import Evidence, Found
+from ferroscope.core.model import Node, Port
+from ferroscope.core.states import Provision, State
 from ferroscope.ports.store import Store, Transaction
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.clock import SystemClock

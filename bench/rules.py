@@ -11,8 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope.config.options import InspectorSettings
-from ferroscope.domain.model import Document, Node
-from ferroscope.domain.rule import Rule
+from ferroscope.core.model import Document, Node, Rule
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.rules import engine
 from ferroscope.rules.bench import Bench

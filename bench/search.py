@@ -19,7 +19,7 @@ from bench.cycle import scratch
 from bench.databases import database
 from bench.quantiles import middle
 from ferroscope.config.options import DatabaseSettings, Settings
-from ferroscope.domain.model import Node
+from ferroscope.core.model import Node
 from ferroscope.hardware import search_index
 from ferroscope.hardware.query import parse
 from ferroscope.hardware.search_index import Fact, Learned

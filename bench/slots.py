@@ -19,8 +19,8 @@ from ferroscope import transition
 from ferroscope.bmc.options import DriverOptions
 from ferroscope.bmc.sim.driver import SimBmc
 from ferroscope.config.options import DatabaseSettings, Settings, WorkerSettings
-from ferroscope.domain.model import Member, Node
-from ferroscope.domain.provision import Provision
+from ferroscope.core.model import Member, Node
+from ferroscope.core.states import Provision
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.runtime.backend import ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import structlog
 
-from ferroscope.domain.lease import Lease, LeaseProfile, trusted_until
+from ferroscope.core.model import Lease, LeaseProfile, trusted_until
 from ferroscope.ports.bus import Bus, Channel
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError

@@ -11,13 +11,12 @@ from typing import Any
 
 import msgspec
 
-from ferroscope.domain.lanes import bmc_of
-from ferroscope.domain.machine import IllegalEventError, Refused, advance, check_inspectable, take
-from ferroscope.domain.model import Document, Entry, Inspection, Node, Request, Severity
-from ferroscope.domain.outcome import Fail
-from ferroscope.domain.provision import AT_REST, Provision
-from ferroscope.domain.reasons import hint
-from ferroscope.domain.states import (
+from ferroscope.core.delivery import Fail, IllegalEventError, Refused, advance, check_inspectable, take
+from ferroscope.core.lanes import bmc_of
+from ferroscope.core.model import Document, Entry, Inspection, Node, Request, Severity
+from ferroscope.core.reasons import hint
+from ferroscope.core.states import (
+    AT_REST,
     CLEARS_ERROR,
     COMMANDS,
     MAY_BOOT,
@@ -25,6 +24,7 @@ from ferroscope.domain.states import (
     RESTING,
     TERMINAL,
     Event,
+    Provision,
     State,
     Transition,
 )

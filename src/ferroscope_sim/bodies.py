@@ -14,8 +14,8 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.domain.macs import normalize
-from ferroscope.domain.model import Document
+from ferroscope.core.model import Document
+from ferroscope.core.values import normalize
 from ferroscope_sim.inventory import MAX_INDEX, bmc_address, bmc_mac, generate, pxe_mac
 from ferroscope_sim.model import FleetSettings, Member
 from ferroscope_sim.outcomes import Body

@@ -16,7 +16,7 @@ from urllib.parse import quote
 import msgspec
 import urllib3
 
-from ferroscope.first_use import ready
+from ferroscope.core.json_safety import ready
 from ferroscope_sim.client import ControlError, FleetClient
 from ferroscope_sim.inventory import bmc_address, pxe_mac
 from ferroscope_sim.model import Member

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from ferroscope.domain.lease import Lease, LeaseProfile
+from ferroscope.core.model import Lease, LeaseProfile
 from ferroscope.election import Tenure
 from ferroscope.ports.errors import StoreUnavailableError
 from ferroscope.runtime.clock import SystemClock

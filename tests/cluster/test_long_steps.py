@@ -16,9 +16,8 @@ import pytest
 
 from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DatabaseSettings, Settings
-from ferroscope.domain.lease import FAST, LeaseProfile
-from ferroscope.domain.model import Entry
-from ferroscope.domain.states import State
+from ferroscope.core.model import FAST, Entry, LeaseProfile
+from ferroscope.core.states import State
 from ferroscope.election import Candidate
 from ferroscope.periodic.singleton import Singleton
 from ferroscope.ports.errors import LeaseLostError

@@ -127,7 +127,7 @@ _COMMAND: Final = """
 import sys, time
 from ferroscope.bmc.options import DriverOptions
 from ferroscope.bmc.sim.driver import SimBmc
-from ferroscope.domain.model import Node
+from ferroscope.core.model import Node
 from ferroscope.net.command_fence import fenced
 from ferroscope.ports.bmc import Power
 from ferroscope.ports.errors import BmcError

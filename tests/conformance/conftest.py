@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from ferroscope.config.options import DatabaseSettings, Settings
-from ferroscope.domain.model import Claim, Member, Node, Request
+from ferroscope.core.model import Claim, Member, Node, Request
 from ferroscope.ports.queue import Queue
 from ferroscope.ports.store import Store, Transaction
 from ferroscope.runtime.backend import open_backend

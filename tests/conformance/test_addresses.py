@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.domain.lookup import Candidates, Evidence
-from ferroscope.domain.states import State
+from ferroscope.core.lookup import Candidates, Evidence
+from ferroscope.core.states import State
 from tests.conformance.conftest import Adapter
 from tests.support import examples
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ferroscope.domain.model import Node
+from ferroscope.core.model import Node
 from ferroscope.ports.errors import ClaimLostError, ConflictError, StaleError
 from ferroscope.ports.store import Query, Transaction
 from tests.conformance.conftest import Adapter

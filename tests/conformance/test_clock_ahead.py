@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import text
 
-from ferroscope.domain.states import Event
+from ferroscope.core.states import Event
 from tests.conformance.conftest import Adapter
 from tests.support import examples
 

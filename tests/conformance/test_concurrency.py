@@ -10,7 +10,7 @@ from collections import defaultdict
 import msgspec
 import pytest
 
-from ferroscope.domain.model import Claim
+from ferroscope.core.model import Claim
 from ferroscope.ports.errors import ClaimLostError
 from ferroscope.ports.store import Transaction
 from tests.conformance.conftest import Adapter, Open

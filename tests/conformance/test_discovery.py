@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.domain.lookup import Evidence
-from ferroscope.domain.provision import Provision
+from ferroscope.core.lookup import Evidence
+from ferroscope.core.states import Provision
 from ferroscope.ports.errors import ConflictError
 from ferroscope.ports.store import Query, Transaction
 from tests.conformance.conftest import Adapter

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ferroscope.domain.provision import Provision
-from ferroscope.domain.states import Event, State
+from ferroscope.core.states import Event, Provision, State
 from tests.conformance.conftest import Adapter
 from tests.support import examples
 

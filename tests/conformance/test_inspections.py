@@ -8,8 +8,8 @@ import random
 import msgspec
 import pytest
 
-from ferroscope.domain.model import Entry
-from ferroscope.domain.states import State
+from ferroscope.core.model import Entry
+from ferroscope.core.states import State
 from ferroscope.ports.errors import NotFoundError
 from ferroscope.ports.store import Query
 from tests.conformance.conftest import Adapter

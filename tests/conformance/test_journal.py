@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ferroscope.domain.model import Severity
+from ferroscope.core.model import Severity
 from ferroscope.ports.errors import NotFoundError
 from ferroscope.ports.store import Query
 from tests.conformance.conftest import Adapter

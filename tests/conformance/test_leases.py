@@ -9,8 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 import pytest
 
-from ferroscope.domain.lease import Lease
-from ferroscope.domain.model import Member
+from ferroscope.core.model import Lease, Member
 from ferroscope.ports.errors import LeaseHeldError, LeaseLostError
 from ferroscope.ports.store import Store
 from tests.conformance.conftest import Adapter, Open

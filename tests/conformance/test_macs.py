@@ -13,9 +13,9 @@ from sqlalchemy import text
 
 from ferroscope import transition
 from ferroscope.config.options import DatabaseSettings, Settings
-from ferroscope.domain.gate import ChangeWindow, KnownMac
-from ferroscope.domain.model import Node, Port
-from ferroscope.domain.states import Event, State, Transition
+from ferroscope.core.boot_macs import ChangeWindow, KnownMac
+from ferroscope.core.model import Node, Port
+from ferroscope.core.states import Event, State, Transition
 from ferroscope.ports.store import Transaction
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.clock import SystemClock

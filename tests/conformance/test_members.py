@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.domain.model import ClockStep
-from ferroscope.domain.states import State
+from ferroscope.core.model import ClockStep
+from ferroscope.core.states import State
 from ferroscope.ports.errors import ConflictError
 from tests.conformance.conftest import Adapter
 from tests.support import examples

@@ -5,9 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ferroscope.domain.model import Node
-from ferroscope.domain.provision import Provision
-from ferroscope.domain.states import State
+from ferroscope.core.model import Node
+from ferroscope.core.states import Provision, State
 from ferroscope.ports.errors import ConflictError, NotFoundError, StaleError
 from ferroscope.ports.store import Query
 from tests.conformance.conftest import Adapter

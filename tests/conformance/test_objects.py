@@ -8,8 +8,8 @@ from functools import partial
 import msgspec
 import pytest
 
-from ferroscope.domain.model import Node
-from ferroscope.domain.states import State
+from ferroscope.core.model import Node
+from ferroscope.core.states import State
 from ferroscope.ports.data import Held, StoredObject
 from ferroscope.ports.errors import ConflictError
 from ferroscope.ports.store import Transaction

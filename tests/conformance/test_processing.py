@@ -12,11 +12,10 @@ import pytest
 from ferroscope import transition
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.config.options import InspectorSettings, Settings, WorkerSettings
-from ferroscope.domain.model import Document, Inspection, Node, Port
-from ferroscope.domain.outcome import Next
-from ferroscope.domain.provision import Provision
-from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import Event, State
+from ferroscope.core.delivery import Next
+from ferroscope.core.model import Document, Inspection, Node, Port
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import Event, Provision, State
 from ferroscope.hooks import port_edits
 from ferroscope.hooks.base import HookTask, InspectionHook
 from ferroscope.hooks.errors import HookError

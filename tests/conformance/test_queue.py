@@ -8,9 +8,9 @@ import time
 import msgspec
 import pytest
 
-from ferroscope.domain.lanes import Lane
-from ferroscope.domain.model import REQUEST_VERSION, Claim, Request
-from ferroscope.domain.states import Event
+from ferroscope.core.lanes import Lane
+from ferroscope.core.model import REQUEST_VERSION, Claim, Request
+from ferroscope.core.states import Event
 from ferroscope.ports.queue import Take
 from tests.conformance.conftest import Adapter, Open
 from tests.support import examples

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from ferroscope.domain.model import REQUEST_VERSION, Claim, Request
-from ferroscope.domain.states import Event
+from ferroscope.core.model import REQUEST_VERSION, Claim, Request
+from ferroscope.core.states import Event
 from ferroscope.ports.errors import ClaimLostError
 from ferroscope.ports.store import Transaction
 from tests.conformance.conftest import Adapter

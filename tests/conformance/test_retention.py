@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ferroscope.domain.states import State
+from ferroscope.core.states import State
 from ferroscope.ports.data import Part
 from ferroscope.ports.store import Query
 from tests.conformance.conftest import Adapter

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ferroscope.domain.rule import Rule, RuleDialect
+from ferroscope.core.model import Rule, RuleDialect
 from ferroscope.ports.errors import ConflictError, NotFoundError
 from ferroscope.ports.store import Query, Transaction
 from tests.conformance.conftest import Adapter

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ferroscope.domain.model import Node
+from ferroscope.core.model import Node
 from ferroscope.ports.errors import ConflictError, NotFoundError, StaleError
 from ferroscope.ports.store import Query, Transaction
 from tests.conformance.conftest import Adapter, Open

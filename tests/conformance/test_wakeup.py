@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from ferroscope.config.options import DatabaseSettings, Settings
-from ferroscope.domain.model import Request
-from ferroscope.domain.states import Event
+from ferroscope.core.model import Request
+from ferroscope.core.states import Event
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.clock import SystemClock
 from tests.support import examples

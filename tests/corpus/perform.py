@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from ferroscope.domain.model import Inspection, Node, Port, Severity
-from ferroscope.domain.states import State
+from ferroscope.core.model import Inspection, Node, Port, Severity
+from ferroscope.core.states import State
 from ferroscope.hooks.errors import HookError
 from ferroscope.hooks.pipeline import encode
 from tests.corpus import Case, Outcome

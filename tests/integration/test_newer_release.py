@@ -10,9 +10,8 @@ from sqlalchemy import text
 
 from ferroscope import transition
 from ferroscope.config.options import DatabaseSettings, DriverSettings, Settings, WorkerSettings
-from ferroscope.domain.model import Node
-from ferroscope.domain.provision import Provision
-from ferroscope.domain.states import State
+from ferroscope.core.model import Node
+from ferroscope.core.states import Provision, State
 from ferroscope.ports.store import Query
 from ferroscope.runtime import wiring
 from ferroscope.runtime.backend import Backend, open_backend

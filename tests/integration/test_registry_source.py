@@ -15,7 +15,7 @@ import pytest
 from ferroscope.adapters.ironic import source
 from ferroscope.adapters.ironic.source import IronicSource
 from ferroscope.config.options import ApiSettings
-from ferroscope.domain.model import Node
+from ferroscope.core.model import Node
 from ferroscope.ports.registry import RegistryUnavailableError
 from ferroscope.runtime.http import HttpServer, bind
 from tests.integration.api.service import Service

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import make_url
 
 from ferroscope.config.options import Settings
-from ferroscope.domain.states import State
+from ferroscope.core.states import State
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.worker.boot_gate import BootGate

@@ -12,7 +12,7 @@ import pytest
 
 from ferroscope.adapters.web.client import WebClient
 from ferroscope.config.options import InspectionRuleSettings
-from ferroscope.domain.states import State
+from ferroscope.core.states import State
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.worker.boot_gate import BootGate
 from ferroscope.worker.rules import RuleStep

@@ -15,11 +15,9 @@ from typing import TypeVar
 from bench.service import executable
 from ferroscope import transition
 from ferroscope.config.options import DatabaseSettings, Settings
-from ferroscope.domain.gate import GateRecord, decode_record
-from ferroscope.domain.lease import Lease
-from ferroscope.domain.model import Node
-from ferroscope.domain.provision import Provision
-from ferroscope.domain.states import Event, State, Transition
+from ferroscope.core.boot_macs import GateRecord, decode_record
+from ferroscope.core.model import Lease, Node
+from ferroscope.core.states import Event, Provision, State, Transition
 from ferroscope.ports.store import Query, Transaction
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.clock import SystemClock

@@ -10,7 +10,7 @@ import pytest
 
 from ferroscope.adapters.gate.iptables import IptablesGate
 from ferroscope.adapters.gate.ruleset import GateRules
-from ferroscope.domain.macsets import SetChange
+from ferroscope.core.boot_macs import SetChange
 from ferroscope.ports.gate import GateError
 from ferroscope.runtime.clock import SystemClock
 from tests.pxe.gated import FAST, GatedLab

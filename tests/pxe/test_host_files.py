@@ -17,8 +17,7 @@ from ferroscope.adapters.gate.dnsmasq import DnsmasqGate
 from ferroscope.adapters.gate.nftables import NftablesGate
 from ferroscope.adapters.gate.ruleset import GateRules
 from ferroscope.adapters.gate.several import SeveralGates
-from ferroscope.domain.gate import number
-from ferroscope.domain.macsets import SetChange
+from ferroscope.core.boot_macs import SetChange, number
 from ferroscope.runtime.clock import SystemClock
 from tests.pxe.gated import FAST, GatedLab
 from tests.pxe.host import BootHost

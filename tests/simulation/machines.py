@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ferroscope.domain.model import Node
+from ferroscope.core.model import Node
 from ferroscope.ports.bmc import BootDevice, Power
 from ferroscope.ports.errors import BmcError
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ferroscope.adapters.sql import schema
-from ferroscope.domain.model import Node, Port
-from ferroscope.domain.provision import Provision
+from ferroscope.core.model import Node, Port
+from ferroscope.core.states import Provision
 from ferroscope.ports.bus import Bus, Channel
 from tests.simulation.checks import Checks
 from tests.simulation.clients import Operator

@@ -6,9 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
-from ferroscope.domain.model import Entry, Inspection, Member, Node, Port, Request
-from ferroscope.domain.rule import Rule
-from ferroscope.domain.states import Event, State
+from ferroscope.core.model import Entry, Inspection, Member, Node, Port, Request, Rule
+from ferroscope.core.states import Event, State
 
 # A ``Leadership`` for those who step where nobody else leads.
 UNLED: Any = SimpleNamespace(fence=lambda _tx: None, keep_alive=lambda: None)

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from ferroscope.domain.model import Node
+from ferroscope.core.model import Node
 from tests.support.processes import free_port, spawn, until
 
 ROOT: Final = Path(__file__).parents[2]

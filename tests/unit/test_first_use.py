@@ -12,8 +12,8 @@ import sys, threading
 import msgspec
 from ferroscope.api.routes import ROUTES
 from ferroscope.api import node_input, port_input, rule_input
-from ferroscope.domain.gate import GateRecord
-from ferroscope.domain.model import Node, Port
+from ferroscope.core.boot_macs import GateRecord
+from ferroscope.core.model import Node, Port
 from ferroscope.rules import explain
 from ferroscope_sim import bare_metal
 

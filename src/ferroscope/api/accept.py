@@ -18,10 +18,10 @@ from ferroscope.api import agent, discovery, refusals
 from ferroscope.api.callback import Parsed
 from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import LOOKUP_FAILED, MissingError, UnavailableError
-from ferroscope.domain import lookup
-from ferroscope.domain.model import Inspection, Node, Request, Severity
-from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import MAY_CALL, TAKES_CALLBACK, Event
+from ferroscope.core import lookup
+from ferroscope.core.model import Inspection, Node, Request, Severity
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import MAY_CALL, TAKES_CALLBACK, Event
 from ferroscope.ports.errors import ConflictError, NotFoundError
 from ferroscope.ports.store import Query, Transaction
 

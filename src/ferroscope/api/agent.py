@@ -14,8 +14,8 @@ import msgspec
 
 from ferroscope.api.context import ApiContext
 from ferroscope.api.links import Link, pair
-from ferroscope.domain.masking import MASK, mask
-from ferroscope.domain.model import Document, Node
+from ferroscope.core.model import Document, Node
+from ferroscope.core.values import MASK, mask
 
 _KEY: Final = "agent"
 # What ironic-python-agent (11.0) reads of the node: hints of the root device and boot capabilities. Whoever guesses

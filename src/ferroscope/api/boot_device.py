@@ -17,7 +17,7 @@ from ferroscope.api.documented import Device
 from ferroscope.api.errors import BadRequestError
 from ferroscope.api.idents import node_ident
 from ferroscope.api.scalars import boolean, shown
-from ferroscope.domain.states import Event
+from ferroscope.core.states import Event
 from ferroscope.ports.bmc import BootDevice
 from ferroscope.ports.store import Transaction
 

@@ -18,8 +18,8 @@ import msgspec
 from ferroscope.api import json_body
 from ferroscope.api.documented import Mac
 from ferroscope.api.errors import BadRequestError
-from ferroscope.domain import macs
-from ferroscope.domain.lookup import Evidence
+from ferroscope.core import values
+from ferroscope.core.lookup import Evidence
 from ferroscope.ports.data import Part
 
 # No machine has as many; a database's limit on parameters must not be the one that is hit.
@@ -81,7 +81,7 @@ _decode_inventory = msgspec.json.Decoder(CallbackInventory).decode
 def parse(raw: bytes, node_uuid: str | None, *, max_depth: int) -> Parsed:
     """Return the callback in parts; raise ``BadRequestError`` where it is none, or says of no machine."""
     parts, inventory = split(raw, max_depth=max_depth)
-    addresses = dict.fromkeys(filter(None, (macs.telling(nic.mac_address) for nic in inventory.interfaces)))
+    addresses = dict.fromkeys(filter(None, (values.telling(nic.mac_address) for nic in inventory.interfaces)))
     if len(addresses) > MAX_ADDRESSES:
         raise BadRequestError(f"The inventory has more than {MAX_ADDRESSES} MAC addresses.")
     evidence = Evidence(uuid=node_uuid, macs=tuple(addresses), bmc_addresses=_bmc_addresses(inventory))
@@ -125,7 +125,7 @@ def _logs(sent: bytes | None) -> bytes:
 def traces(raw: bytes, node_uuid: str | None) -> Evidence:
     """Return what a body that is no callback, or only the beginning of one, says of its machine."""
     begins = raw[:_LOOKED_AT]
-    found = (macs.telling(text.decode()) for text in _MAC.findall(begins)[:_MOST_TRACES])
+    found = (values.telling(text.decode()) for text in _MAC.findall(begins)[:_MOST_TRACES])
     bmcs = (_address(text.decode()) for text in _BMC.findall(begins)[:2])
     return Evidence(
         uuid=node_uuid,
@@ -137,7 +137,7 @@ def traces(raw: bytes, node_uuid: str | None) -> Evidence:
 def _boot_mac(parts: dict[Part, bytes], inventory: CallbackInventory, evidence: Evidence) -> str | None:
     boot = inventory.boot if isinstance(inventory.boot, dict) else {}
     said = (boot.get("pxe_interface"), _decode_beside(parts["unprocessed"]).boot_interface)
-    return next((mac for text in said if (mac := macs.normalize(text)) in evidence.macs), None)
+    return next((mac for text in said if (mac := values.normalize(text)) in evidence.macs), None)
 
 
 def _bmc_addresses(inventory: CallbackInventory) -> tuple[str, ...]:

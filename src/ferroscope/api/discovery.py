@@ -16,11 +16,10 @@ from ferroscope import transition
 from ferroscope.api import callers, refusals
 from ferroscope.api.callback import Parsed
 from ferroscope.api.context import ApiContext
-from ferroscope.domain import bmc_access, discovery, lookup
-from ferroscope.domain.model import Document, Node
-from ferroscope.domain.provision import Provision
-from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import ACTIVE, State
+from ferroscope.core import bmc_access, lookup
+from ferroscope.core.model import Document, Node
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import ACTIVE, Provision, State
 from ferroscope.ports.bmc import Discovers
 from ferroscope.ports.data import Part
 from ferroscope.ports.store import Query, Transaction
@@ -44,7 +43,7 @@ def wanted(context: ApiContext, refusal: lookup.Refused, evidence: lookup.Eviden
     return (
         context.settings.auto_discovery.enabled
         and refusal.reason is Reason.LOOKUP_UNKNOWN
-        and discovery.discoverable(evidence)
+        and lookup.discoverable(evidence)
     )
 
 
@@ -52,7 +51,7 @@ def admit(context: ApiContext, tx: Transaction, evidence: lookup.Evidence, sourc
     """Return why the machine must not become a node; None where it may, and then nobody else can make one now."""
     settings = context.settings.auto_discovery
     since = tx.now - settings.remember_rejected if settings.remember_rejected else 0.0
-    refusal = discovery.rejected(tx.rejections.find(evidence.macs), since)
+    refusal = lookup.rejected(tx.rejections.find(evidence.macs), since)
     return refusal or _limit(context, tx, source, count_waiting=True)
 
 
@@ -175,13 +174,13 @@ def _limit(context: ApiContext, tx: Transaction, source: str, *, count_waiting: 
     if refusal is not None:
         return refusal
     settings = context.settings.auto_discovery
-    limits = discovery.Limits(per_minute=settings.max_per_minute, waiting=settings.max_waiting)
-    minute = math.floor(tx.now / discovery.PERIOD)
+    limits = lookup.Limits(per_minute=settings.max_per_minute, waiting=settings.max_waiting)
+    minute = math.floor(tx.now / lookup.PERIOD)
     made = tx.discoveries.made(minute)
     unclaimed = tx.discoveries.unclaimed() if count_waiting else 0
-    refusal = discovery.too_many(limits, made=made, unclaimed=unclaimed)
+    refusal = lookup.too_many(limits, made=made, unclaimed=unclaimed)
     if refusal is not None:
-        left = (minute + 1) * discovery.PERIOD - tx.now if made >= limits.per_minute else _FULL_SECONDS
+        left = (minute + 1) * lookup.PERIOD - tx.now if made >= limits.per_minute else _FULL_SECONDS
         context.valve.close(refusal, now + left)
         return refusal
     return _limit_of(context, tx, callers.group(source), minute, count_waiting=count_waiting)

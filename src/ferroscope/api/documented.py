@@ -9,8 +9,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from ferroscope.domain.provision import Provision
-from ferroscope.domain.states import INSPECTED
+from ferroscope.core.states import INSPECTED, Provision
 from ferroscope.ports.bmc import BootDevice, Power
 
 

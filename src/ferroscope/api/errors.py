@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.domain.machine import IllegalEventError, Refused
-from ferroscope.domain.states import RESTING, Event
+from ferroscope.core.delivery import IllegalEventError, Refused
+from ferroscope.core.states import RESTING, Event
 from ferroscope.ports.errors import ConflictError, NotFoundError, StaleError, StoreUnavailableError
 from ferroscope.ports.objects import ObjectMissingError, ObjectStoreError
 

@@ -18,8 +18,8 @@ from ferroscope.api.errors import MissingError
 from ferroscope.api.idents import node_ident
 from ferroscope.api.links import Link, own
 from ferroscope.api.times import iso
-from ferroscope.domain.model import Entry
-from ferroscope.domain.reasons import HINTS, Reason
+from ferroscope.core.model import Entry
+from ferroscope.core.reasons import HINTS, Reason
 from ferroscope.ports.store import Query, Transaction
 
 _SHORT: Final = 255

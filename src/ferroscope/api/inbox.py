@@ -20,9 +20,9 @@ from ferroscope.api.errors import BadRequestError, MissingError, StateConflictEr
 from ferroscope.api.idents import node_ident
 from ferroscope.api.nodes import check_unprotected
 from ferroscope.api.times import iso
-from ferroscope.domain import bmc_access, macs
-from ferroscope.domain.model import Node
-from ferroscope.domain.provision import Provision
+from ferroscope.core import bmc_access, values
+from ferroscope.core.model import Node
+from ferroscope.core.states import Provision
 from ferroscope.ports.errors import NotFoundError
 from ferroscope.ports.store import Transaction
 
@@ -126,7 +126,7 @@ def list_rejections(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
 def readmit(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Let a rejected machine be discovered again."""
     text = call.path["address"]
-    address = macs.normalize(text)
+    address = values.normalize(text)
     if address is None:
         raise BadRequestError(f"{scalars.shown(text)} is not a MAC address.")
 

@@ -17,8 +17,8 @@ from ferroscope.api.errors import BadRequestError, MissingError, StateConflictEr
 from ferroscope.api.patch import Operation
 from ferroscope.api.rule_input import Phase, RuleCreate, RuleSettable
 from ferroscope.api.rule_view import RuleField, RuleSortKey
-from ferroscope.domain import names
-from ferroscope.domain.rule import Rule, RuleDialect
+from ferroscope.core.model import Rule, RuleDialect
+from ferroscope.core.values import is_uuid
 from ferroscope.ports.store import Query, Transaction
 from ferroscope.rules.limits import MAX_RULES
 
@@ -131,7 +131,7 @@ def store_new(context: ApiContext, rule: Rule) -> Rule:
 def rule_uuid(call: Call[Any, Any]) -> str:
     """Return the UUID of the rule that the path names."""
     given = call.path["rule"]
-    if not names.is_uuid(given):
+    if not is_uuid(given):
         raise MissingError(f"Rule {scalars.shown(given)} could not be found: a rule is named by its UUID.")
     return scalars.uuid("rule", given)
 

@@ -19,8 +19,8 @@ from ferroscope.api.errors import BadRequestError, MissingError
 from ferroscope.api.idents import introspected_ident
 from ferroscope.api.links import Link, own
 from ferroscope.api.times import iso
-from ferroscope.domain.model import Node
-from ferroscope.domain.states import INSPECTED, State
+from ferroscope.core.model import Node
+from ferroscope.core.states import INSPECTED, State
 from ferroscope.ports.store import Query, Transaction
 
 _INTROSPECTED: Final = tuple(map(str, INSPECTED))

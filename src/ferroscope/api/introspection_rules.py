@@ -16,7 +16,7 @@ from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import BadRequestError, StateConflictError
 from ferroscope.api.inspection_rules import rule_uuid, store_new
 from ferroscope.api.rule_input import IntrospectionRuleCreate
-from ferroscope.domain.rule import Rule, RuleDialect
+from ferroscope.core.model import Rule, RuleDialect
 from ferroscope.ports.errors import NotFoundError
 from ferroscope.ports.store import Query, Transaction
 

@@ -18,8 +18,8 @@ from ferroscope.api.errors import BadRequestError, MissingError
 from ferroscope.api.idents import node_ident
 from ferroscope.api.times import iso
 from ferroscope.archive.reading import Found, locate
-from ferroscope.domain import json_bounds
-from ferroscope.domain.model import Inspection
+from ferroscope.core import json_safety
+from ferroscope.core.model import Inspection
 from ferroscope.hardware import diff
 from ferroscope.ports.data import Part
 from ferroscope.ports.store import Query, Transaction
@@ -184,6 +184,6 @@ def _documents(parts: Any) -> tuple[Any, Any]:
         raise MissingError("One of the two inventories was removed just now.")
     beside = parts.get("plugin_data") or parts.get("unprocessed") or b"{}"
     try:
-        return json_bounds.decode(parts["inventory"]), json_bounds.decode(beside, json_bounds.MAX_DERIVED)
-    except json_bounds.TooManyContainersError as exc:
+        return json_safety.decode(parts["inventory"]), json_safety.decode(beside, json_safety.MAX_DERIVED)
+    except json_safety.TooManyContainersError as exc:
         raise BadRequestError(f"One of the two inventories is too large to be compared: {exc}.") from None

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope.api.errors import BadRequestError
-from ferroscope.domain.json_bounds import MAX_CONTAINERS, containers_exceed, depth_exceeds
+from ferroscope.core.json_safety import MAX_CONTAINERS, containers_exceed, depth_exceeds
 
 MAX_DOCUMENT_SIZE: Final = 1024 * 1024
 

@@ -18,7 +18,7 @@ from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.lease_input import Acquisition, LeaseListQuery, Release, ReleaseQuery, Renewal
 from ferroscope.api.times import iso_exact
-from ferroscope.domain.lease import Lease
+from ferroscope.core.model import Lease
 from ferroscope.ports.errors import LeaseHeldError, LeaseLostError
 from ferroscope.ports.store import Transaction
 

@@ -1,6 +1,6 @@
 """Every field of a node's representation: since which microversion, its type, where it comes from.
 
-What is stored of a node is declared in ``domain.node``; here is what the Bare Metal API shows beside it, and how a
+What is stored of a node is declared in ``core.node``; here is what the Bare Metal API shows beside it, and how a
 stored value looks to callers. Source: the Bare Metal API reference; ``auto_discovered`` is from the specification
 that merged the inspector into the Bare Metal service; ``inbox``, ``orphaned_at`` and ``hardware``, a summary of the
 last inventory, are Ferroscope's own.
@@ -17,9 +17,9 @@ import msgspec
 from ferroscope.api.documented import one_of
 from ferroscope.api.links import Link, pair
 from ferroscope.api.times import iso
-from ferroscope.domain import masking
-from ferroscope.domain.model import Document, Node
-from ferroscope.domain.node import NODE_FIELDS, STORED, NodeField
+from ferroscope.core import values
+from ferroscope.core.model import Document, Node
+from ferroscope.core.node import NODE_FIELDS, STORED, NodeField
 
 Getter = Callable[[Node, str], Any]
 
@@ -45,7 +45,7 @@ def _of_the_node(field: NodeField, since: int) -> Field:
     if field.plain is float:
         return Field(name, since, str | None, lambda node, _url: iso(getattr(node, field.name)))
     if field.masked:
-        return Field(name, since, field.type, lambda node, _url: masking.mask(getattr(node, field.name)))
+        return Field(name, since, field.type, lambda node, _url: values.mask(getattr(node, field.name)))
     kind = str | None if isinstance(field.plain, type) and issubclass(field.plain, StrEnum) else field.type
     return Field(name, since, kind, lambda node, _url: getattr(node, field.name))
 

@@ -15,9 +15,9 @@ from ferroscope.api import scalars
 from ferroscope.api.documented import Limit, ProvisionState, SortDir, Uuid
 from ferroscope.api.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.node_fields import FieldName, NodeSortKey
-from ferroscope.domain.model import Node
-from ferroscope.domain.node import NODE_FIELDS, Form, NodeField
-from ferroscope.domain.provision import Provision
+from ferroscope.core.model import Node
+from ferroscope.core.node import NODE_FIELDS, Form, NodeField
+from ferroscope.core.states import Provision
 
 # Parameters that are no field of a node, or no plain comparison with one: type, and microversion where not any.
 _OTHERS: Final[dict[str, tuple[Any, int]]] = {

@@ -17,9 +17,10 @@ from ferroscope.api.documented import Uuid
 from ferroscope.api.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.node_fields import BY_NAME
 from ferroscope.api.patch import Operation
-from ferroscope.domain import bmc_access, masking
-from ferroscope.domain.node import SETTABLE, Document, Form, Node, NodeField
-from ferroscope.first_use import ready
+from ferroscope.core import bmc_access
+from ferroscope.core.json_safety import ready
+from ferroscope.core.node import SETTABLE, Document, Form, Node, NodeField
+from ferroscope.core.values import MASK, mask, unmask
 
 
 def _kind(field: NodeField) -> Any:
@@ -118,10 +119,10 @@ def _value(field: NodeField, given: Any, node: Node | None) -> Any:
 def _unmasked(name: str, given: Document, node: Node | None) -> Document:
     """Return the document with the secrets that are stored where the caller gives back their masks."""
     try:
-        return masking.unmask(given, getattr(node, name) if node is not None else {})
+        return unmask(given, getattr(node, name) if node is not None else {})
     except KeyError as exc:
         raise BadRequestError(
-            f"{name}/{exc.args[0]} is {masking.MASK}, which stands for a stored secret, and none is stored; give it."
+            f"{name}/{exc.args[0]} is {MASK}, which stands for a stored secret, and none is stored; give it."
         ) from None
 
 
@@ -152,7 +153,7 @@ def _given(before: Node, operations: Iterable[Operation]) -> set[str]:
         values = one.value if not rest and isinstance(one.value, dict) else {}
         if rest and "/" not in rest:  # a part of a secret is not the secret
             values = {rest.replace("~1", "/").replace("~0", "~"): one.value}
-        shown = masking.mask(before.driver_info)
+        shown = mask(before.driver_info)
         found.update(name for name in bmc_access.secrets(values) if values[name] != shown.get(name))
     return found
 

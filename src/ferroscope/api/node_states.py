@@ -15,7 +15,7 @@ from ferroscope.api.context import ApiContext
 from ferroscope.api.idents import node_ident
 from ferroscope.api.node_view import NodeStates, old_provision_state
 from ferroscope.api.times import iso
-from ferroscope.domain.model import Node
+from ferroscope.core.model import Node
 from ferroscope.ports.store import Transaction
 
 _RAID_SINCE = 12

@@ -10,8 +10,8 @@ import msgspec
 
 from ferroscope.api.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.node_fields import BY_NAME, FIELDS, Field
-from ferroscope.domain.model import Node
-from ferroscope.domain.provision import Provision
+from ferroscope.core.model import Node
+from ferroscope.core.states import Provision
 
 DEFAULT_FIELDS: Final = ("instance_uuid", "maintenance", "power_state", "provision_state", "uuid", "name")
 

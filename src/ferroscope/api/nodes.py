@@ -17,10 +17,9 @@ from ferroscope.api.node_filters import NodeListQuery
 from ferroscope.api.node_input import NodeCreate, NodeSettable
 from ferroscope.api.node_view import DEFAULT_FIELDS, check_known, chosen_fields, render, select
 from ferroscope.api.patch import Operation
-from ferroscope.domain import bmc_access, bmc_addresses
-from ferroscope.domain.model import Node
-from ferroscope.domain.provision import Provision
-from ferroscope.domain.states import ACTIVE
+from ferroscope.core import bmc_access
+from ferroscope.core.model import Node
+from ferroscope.core.states import ACTIVE, Provision
 from ferroscope.ports.errors import NotFoundError
 from ferroscope.ports.store import Query, Transaction
 
@@ -91,7 +90,7 @@ def create_node(context: ApiContext, call: Call[NoQuery, NodeCreate]) -> Reply:
         node = Node(uuid=uuid, provision_state=state, created_at=tx.now, **changes)
         _check_parent(tx, node)
         tx.nodes.add(node)
-        if known := bmc_addresses.literal(node.driver_info):
+        if known := bmc_access.literal(node.driver_info):
             tx.addresses.set_bmc(uuid, known)
         return node
 
@@ -111,7 +110,7 @@ def update_node(context: ApiContext, call: Call[NodePatchQuery, list[Operation]]
         changed = _patched(context, call, node)
         _check_parent(tx, changed)
         if bmc_access.moved(node.driver_info, changed.driver_info):  # what names mean, a worker finds out
-            tx.addresses.set_bmc(node.uuid, bmc_addresses.literal(changed.driver_info))
+            tx.addresses.set_bmc(node.uuid, bmc_access.literal(changed.driver_info))
         return tx.nodes.update(changed)
 
     return Reply(200, render(context.store.write(work), select(call.minor, None), call.minor, call.url))

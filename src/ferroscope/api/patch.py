@@ -16,8 +16,8 @@ from msgspec import UNSET, UnsetType
 from ferroscope.api.errors import BadRequestError, TooLargeError
 from ferroscope.api.json_body import MAX_DOCUMENT_SIZE
 from ferroscope.api.scalars import shown
-from ferroscope.domain.json_bounds import depth_exceeds
-from ferroscope.domain.model import Document
+from ferroscope.core.json_safety import depth_exceeds
+from ferroscope.core.model import Document
 
 MAX_OPERATIONS: Final = 1000
 MAX_TOKENS: Final = 64

@@ -15,8 +15,8 @@ from ferroscope.api import scalars
 from ferroscope.api.documented import Mac, Uuid
 from ferroscope.api.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.port_view import BY_NAME
-from ferroscope.domain.model import Document, Port
-from ferroscope.first_use import ready
+from ferroscope.core.json_safety import ready
+from ferroscope.core.model import Document, Port
 
 Flag = bool | str | None | UnsetType
 

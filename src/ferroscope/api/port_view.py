@@ -12,7 +12,7 @@ from ferroscope.api.documented import one_of
 from ferroscope.api.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.links import Link, pair
 from ferroscope.api.times import iso
-from ferroscope.domain.model import Document, Port
+from ferroscope.core.model import Document, Port
 
 
 class PortField(msgspec.Struct, frozen=True):

@@ -29,8 +29,8 @@ from ferroscope.api.port_view import (
     render,
     select,
 )
-from ferroscope.domain import macs, names
-from ferroscope.domain.model import Port, Severity
+from ferroscope.core.model import Port, Severity
+from ferroscope.core.values import is_uuid, normalize
 from ferroscope.ports.errors import NotFoundError
 from ferroscope.ports.store import Query, Transaction
 
@@ -192,11 +192,11 @@ def _node_of(tx: Transaction, body: PortSettable) -> str:
 
 def _find(tx: Transaction, call: Call[Any, Any]) -> Port:
     ident = call.path["port"]
-    address = macs.normalize(ident)
+    address = normalize(ident)
     if address is not None:
         return tx.ports.get(address)
     ident = scalars.ident("port", ident)
-    if names.is_uuid(ident):
+    if is_uuid(ident):
         return tx.ports.get(ident)
     if call.minor < _NAMES_SINCE:
         raise NotAcceptableError(f"Ports have names from API version 1.{_NAMES_SINCE} on; use the port's UUID.")

@@ -17,7 +17,7 @@ from ferroscope.api.documented import REBOOT, Limit, PowerState
 from ferroscope.api.errors import BadRequestError, NotAcceptableError, StateConflictError
 from ferroscope.api.idents import node_ident
 from ferroscope.api.scalars import shown
-from ferroscope.domain.states import Event
+from ferroscope.core.states import Event
 from ferroscope.ports.bmc import Power
 from ferroscope.ports.store import Transaction
 

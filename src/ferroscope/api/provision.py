@@ -18,10 +18,9 @@ from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import BadRequestError, NotAcceptableError, StateConflictError
 from ferroscope.api.idents import node_ident
 from ferroscope.api.scalars import shown
-from ferroscope.domain.machine import is_inspectable
-from ferroscope.domain.model import Node
-from ferroscope.domain.provision import RESTING_VERBS, Provision
-from ferroscope.domain.states import ACTIVE, Event, State
+from ferroscope.core.delivery import is_inspectable
+from ferroscope.core.model import Node
+from ferroscope.core.states import ACTIVE, RESTING_VERBS, Event, Provision, State
 from ferroscope.ports.store import Transaction
 
 

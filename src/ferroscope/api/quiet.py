@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 
-from ferroscope.domain.lookup import Refused
+from ferroscope.core.lookup import Refused
 
 
 class QuietLog:

@@ -16,9 +16,9 @@ from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.documented import Mac, Uuid
 from ferroscope.api.errors import LOOKUP_FAILED, ApiError, BadRequestError, MissingError, TooManyError
-from ferroscope.domain import lookup, macs
-from ferroscope.domain.model import Node
-from ferroscope.domain.states import RAMDISK
+from ferroscope.core import lookup, values
+from ferroscope.core.model import Node
+from ferroscope.core.states import RAMDISK
 from ferroscope.ports.errors import NotFoundError
 from ferroscope.ports.store import Transaction
 
@@ -131,7 +131,7 @@ def _too_many(seconds: int) -> TooManyError:
 
 def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
     """Tell a ramdisk which node it runs on; the agent's token goes out with the first answer only."""
-    found = dict.fromkeys(filter(None, map(macs.telling, call.query.addresses or [])))
+    found = dict.fromkeys(filter(None, map(values.telling, call.query.addresses or [])))
     uuid = scalars.uuid("node_uuid", call.query.node_uuid) if call.query.node_uuid is not None else None
     if len(found) > MAX_GUESSES:
         raise BadRequestError(f"At most {MAX_GUESSES} addresses can be looked up at once; there are {len(found)}.")

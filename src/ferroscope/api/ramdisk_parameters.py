@@ -10,9 +10,9 @@ from ferroscope.api import scalars
 from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import LOOKUP_FAILED, MissingError
+from ferroscope.core.boot import callback_url, kernel_params
+from ferroscope.core.states import AWAITED
 from ferroscope.domain import floppy
-from ferroscope.domain.kernel_params import callback_url, kernel_params
-from ferroscope.domain.states import AWAITED
 from ferroscope.ports.errors import NotFoundError
 
 

@@ -13,9 +13,9 @@ from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import MissingError
 from ferroscope.api.introspection import introspected
 from ferroscope.archive.reading import Found, newest
-from ferroscope.domain.machine import take
-from ferroscope.domain.model import GIVEN, Inspection, Node
-from ferroscope.domain.states import Event, State
+from ferroscope.core.delivery import take
+from ferroscope.core.model import GIVEN, Inspection, Node
+from ferroscope.core.states import Event, State
 from ferroscope.ports.data import Part
 from ferroscope.ports.errors import StaleError
 from ferroscope.ports.store import Transaction

@@ -16,10 +16,10 @@ import msgspec
 from ferroscope.api import callback
 from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import LOOKUP_FAILED, ApiError, MissingError
-from ferroscope.domain import lookup
-from ferroscope.domain.model import Document, Entry, Node, Severity
-from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import ACTIVE, MACHINE
+from ferroscope.core import lookup
+from ferroscope.core.model import Document, Entry, Node, Severity
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import ACTIVE, MACHINE
 from ferroscope.ports.errors import NotFoundError, StoreUnavailableError
 from ferroscope.ports.store import Query, Transaction
 

@@ -14,7 +14,7 @@ import msgspec
 from ferroscope.api.call import Call, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import ApiError
-from ferroscope.first_use import ready
+from ferroscope.core.json_safety import ready
 
 JSON: Final = "application/json"
 BINARY: Final = "application/octet-stream"

@@ -15,9 +15,8 @@ from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.rule_input import RuleCreate
 from ferroscope.archive.reading import Found, newest, previous
-from ferroscope.domain import json_bounds, names
-from ferroscope.domain.model import Document, Node, Port
-from ferroscope.domain.rule import Rule, RuleDialect
+from ferroscope.core import json_safety, values
+from ferroscope.core.model import Document, Node, Port, Rule, RuleDialect
 from ferroscope.hooks.errors import HookError, HookSetupError
 from ferroscope.ports.store import Query, Transaction
 from ferroscope.rules import explain
@@ -60,9 +59,9 @@ def explain_rules(context: ApiContext, call: Call[NoQuery, ExplainRequest]) -> R
     )
     parts = context.archive.fetch(found.data)
     try:
-        inventory, unprocessed = json_bounds.decode(parts["inventory"]), json_bounds.decode(parts["unprocessed"])
+        inventory, unprocessed = json_safety.decode(parts["inventory"]), json_safety.decode(parts["unprocessed"])
         plugin_data = context.pipeline().run(dry, inventory, unprocessed, owned=True)
-    except json_bounds.TooManyContainersError as exc:
+    except json_safety.TooManyContainersError as exc:
         raise StateConflictError(f"The node's data is too large to be processed: {exc}.") from None
     except HookError as exc:
         raise StateConflictError(
@@ -99,7 +98,7 @@ def _find(context: ApiContext, tx: Transaction, ident: str) -> _Found:
 def _chosen(rules: RuleSet, uuid: str | None) -> RuleSet:
     if uuid is None:
         return rules
-    wanted = scalars.uuid("rule", uuid) if names.is_uuid(uuid) else uuid
+    wanted = scalars.uuid("rule", uuid) if values.is_uuid(uuid) else uuid
     found = tuple(rule for rule in rules.rules if rule.rule.uuid == wanted)
     if not found:
         raise MissingError(f"Rule {scalars.shown(uuid)} could not be found.")

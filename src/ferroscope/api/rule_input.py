@@ -13,9 +13,8 @@ from msgspec import Meta
 from ferroscope.api import scalars
 from ferroscope.api.documented import Uuid, one_of
 from ferroscope.api.errors import BadRequestError
-from ferroscope.domain.model import Document
-from ferroscope.domain.rule import PHASES, Rule, RuleDialect
-from ferroscope.first_use import ready
+from ferroscope.core.json_safety import ready
+from ferroscope.core.model import PHASES, Document, Rule, RuleDialect
 from ferroscope.rules.compile import CompiledRule, compile_rule
 from ferroscope.rules.errors import InvalidRuleError
 

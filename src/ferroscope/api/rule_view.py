@@ -15,8 +15,7 @@ from ferroscope.api.errors import BadRequestError
 from ferroscope.api.links import Link, own, pair
 from ferroscope.api.scalars import shown
 from ferroscope.api.times import iso
-from ferroscope.domain.model import Document
-from ferroscope.domain.rule import Rule
+from ferroscope.core.model import Document, Rule
 
 FIELDS: Final = (
     "uuid",

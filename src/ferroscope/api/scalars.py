@@ -11,7 +11,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from ferroscope.api.errors import BadRequestError, MissingError
-from ferroscope.domain import booleans, macs, names
+from ferroscope.core import values
 
 _INTEGER: Final = re.compile(r"\s*-?[0-9]{1,18}\s*\Z")
 _SHOWN: Final = 80
@@ -27,7 +27,7 @@ def boolean(field: str, value: bool | str) -> bool:
     """Return what ``value`` means: JSON's booleans, or true/false, yes/no, on/off, 1/0."""
     if isinstance(value, bool):
         return value
-    meaning = booleans.parse(value)
+    meaning = values.parse(value)
     if meaning is None:
         raise BadRequestError(f"{field} must be true or false; it was {shown(value)}.")
     return meaning
@@ -42,29 +42,29 @@ def integer(field: str, value: str) -> int:
 
 def uuid(field: str, value: str) -> str:
     """Return the UUID in lower case with hyphens."""
-    if not names.is_uuid(value):
+    if not values.is_uuid(value):
         raise BadRequestError(f"{field} must be a UUID; it was {shown(value)}.")
     return str(UUID(value))
 
 
 def name(field: str, value: str) -> str:
-    """Return a logical name; see ``domain.names``."""
-    if not names.is_name(value):
-        raise BadRequestError(f"{field} {shown(value)} is not valid: use {names.NAME}.")
+    """Return a logical name; see ``core.values``."""
+    if not values.is_name(value):
+        raise BadRequestError(f"{field} {shown(value)} is not valid: use {values.NAME}.")
     return value
 
 
 def group(field: str, value: str) -> str:
     """Return the group's name in lower case; it may be empty."""
     name_in_lower_case = value.lower()
-    if not names.is_group(name_in_lower_case):
+    if not values.is_group(name_in_lower_case):
         raise BadRequestError(f"{field} {shown(value)} may hold only letters, digits, '-', '.' and '_'.")
     return name_in_lower_case
 
 
 def mac(field: str, value: str) -> str:
     """Return the MAC address as ``aa:bb:cc:dd:ee:ff``."""
-    address = macs.normalize(value)
+    address = values.normalize(value)
     if address is None:
         raise BadRequestError(f"{field} must be a MAC address like 52:54:00:12:34:56; it was {shown(value)}.")
     return address
@@ -75,9 +75,9 @@ def ident(kind: str, value: str, *, named: bool = True) -> str:
 
     ``named`` false: the microversion knows UUIDs only, so that no name is ever found.
     """
-    if names.is_uuid(value):
+    if values.is_uuid(value):
         return str(UUID(value))
-    if not names.is_spelled_as_name(value):
+    if not values.is_spelled_as_name(value):
         raise BadRequestError(f"Expected a UUID or a name for {kind}; got {shown(value)}.")
     if not named:
         raise MissingError(f"{kind.capitalize()} {value} could not be found; before version 1.5 only UUIDs name one.")

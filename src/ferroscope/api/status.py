@@ -18,9 +18,8 @@ from ferroscope.api.context import ApiContext
 from ferroscope.api.lease_input import is_own
 from ferroscope.api.leases import LeaseView, view
 from ferroscope.api.times import iso_exact
-from ferroscope.domain.gate import LEASE_PREFIX, decode_record
-from ferroscope.domain.lease import Lease
-from ferroscope.domain.model import ClockStep, Member
+from ferroscope.core.boot_macs import LEASE_PREFIX, decode_record
+from ferroscope.core.model import ClockStep, Lease, Member
 from ferroscope.observe import finding, party
 from ferroscope.observe.finding import Finding
 from ferroscope.ports.bmc import Simulated

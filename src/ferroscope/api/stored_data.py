@@ -10,7 +10,7 @@ from typing import Final
 
 from ferroscope.api.context import ApiContext
 from ferroscope.archive.reading import Found, newest
-from ferroscope.domain.model import Node
+from ferroscope.core.model import Node
 from ferroscope.ports.data import Part
 from ferroscope.ports.store import Transaction
 

@@ -19,7 +19,7 @@ from ferroscope.api.documented import Limit, Uuid
 from ferroscope.api.history import hint_of
 from ferroscope.api.idents import node_ident
 from ferroscope.api.times import iso_exact
-from ferroscope.domain.model import Entry, Inspection
+from ferroscope.core.model import Entry, Inspection
 from ferroscope.ports.store import Query, Transaction
 
 _CHUNK: Final = 1000

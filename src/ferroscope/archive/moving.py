@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from ferroscope.archive.reading import Archive, pack
-from ferroscope.domain.model import Entry, Severity
+from ferroscope.core.model import Entry, Severity
 from ferroscope.ports.data import Held, StoredObject
 from ferroscope.ports.errors import NotFoundError, StoreUnavailableError
 from ferroscope.ports.objects import ObjectMissingError, ObjectStoreError

@@ -16,9 +16,9 @@ from typing import Final
 import msgspec
 import structlog
 
-from ferroscope.domain.model import GIVEN, Entry, Inspection, Node, Severity
-from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import State
+from ferroscope.core.model import GIVEN, Entry, Inspection, Node, Severity
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import State
 from ferroscope.ports.data import Part, StoredObject
 from ferroscope.ports.errors import NotFoundError, StoreUnavailableError
 from ferroscope.ports.objects import ObjectDamagedError, ObjectStore, ObjectStoreError

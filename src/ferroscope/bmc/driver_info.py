@@ -7,8 +7,8 @@ import posixpath
 from collections.abc import Callable
 
 from ferroscope.bmc.options import Limits
-from ferroscope.domain.model import Document
-from ferroscope.domain.reasons import Reason
+from ferroscope.core.model import Document
+from ferroscope.core.reasons import Reason
 from ferroscope.ports.errors import BmcError
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ferroscope.bmc.options import DriverOptions
-from ferroscope.domain.model import Document, Node
+from ferroscope.core.model import Document, Node
 from ferroscope.ports.bmc import BootDevice, Power
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 
 from ferroscope.boot.addresses import HOST, base_url, literal, own
 from ferroscope.config.options import BootSettings, InspectorSettings
-from ferroscope.domain.kernel_params import kernel_params
+from ferroscope.core.boot import kernel_params
 
 
 def script(settings: BootSettings, inspector: InspectorSettings, host: str) -> str:

@@ -14,8 +14,7 @@ from ferroscope.cli.lookup import find, label, node_argument
 from ferroscope.cli.output import Output, table, with_api
 from ferroscope.cli.selection import Selection, Wanted, resolve, selectors, settle
 from ferroscope.cli.text import many
-from ferroscope.domain.provision import INSPECTABLE
-from ferroscope.domain.states import UNDER_WAY
+from ferroscope.core.states import INSPECTABLE, UNDER_WAY
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -14,7 +14,7 @@ from ferroscope.cli.exits import Exit
 from ferroscope.cli.lookup import find, node_argument
 from ferroscope.cli.output import Group, Output, table, with_api
 from ferroscope.cli.times import ago
-from ferroscope.domain import names
+from ferroscope.core import values
 
 _NUMBER: Final = re.compile(r"-?[0-9]+\Z", re.ASCII)
 _REVISION = "REV is the UUID of an inspection or a number: 1 is the oldest that is kept, -1 the newest."
@@ -106,7 +106,7 @@ def _is_revision(api: Api, node: Json, text: str) -> bool:
     """Whether it names one of the node's revisions, not another node."""
     if _NUMBER.match(text):
         return True
-    if not names.is_uuid(text):
+    if not values.is_uuid(text):
         return False
     known = api.get(node_path(node["uuid"], "inventory", "revisions"))["revisions"]
     return text.lower() in [one["inspection"] for one in known]

@@ -16,7 +16,7 @@ import click
 from ferroscope.cli.client import Api, ApiError, Json, node_path
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.text import short
-from ferroscope.domain import macs
+from ferroscope.core import values
 
 NODE_HELP: Final = "NODE is a name, a UUID, a MAC address or a BMC address."
 
@@ -26,7 +26,7 @@ _COMPLETED: Final = 200
 def complete_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Return the names of nodes that begin so, for the shell; none where the service does not answer at once."""
     from ferroscope.cli.client import DEFAULT_URL
-    from ferroscope.domain.names import natural
+    from ferroscope.core.values import natural
 
     url = next((found for at in (ctx, ctx.parent, ctx.find_root()) if at and (found := at.params.get("url"))), None)
     try:
@@ -44,7 +44,7 @@ _ENOUGH: Final = ("uuid", "name", "provision_state")
 
 def find(api: Api, ident: str, *, fields: tuple[str, ...] | None = _ENOUGH) -> Json:
     """Return the one node that ``ident`` names, with these fields (None: all); ``Failure``."""
-    mac = macs.normalize(ident)
+    mac = values.normalize(ident)
     if mac is not None and ":" in ident:
         return _get(api, _of_mac(api, mac) or _nowhere(ident, "no port has this MAC address"), fields)
     try:

@@ -11,7 +11,7 @@ from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import label
 from ferroscope.cli.node import columns
 from ferroscope.cli.output import Output, table, with_api_and_lists
-from ferroscope.domain.names import natural
+from ferroscope.core.values import natural
 
 _TITLES: Final = frozenset(
     {

@@ -22,8 +22,8 @@ from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import NODE_HELP, complete_names, find, label
 from ferroscope.cli.output import Output, table
 from ferroscope.cli.text import many
-from ferroscope.domain.names import is_name, natural
-from ferroscope.domain.provision import Provision
+from ferroscope.core.states import Provision
+from ferroscope.core.values import is_name, natural
 
 FIELDS: Final = ("uuid", "name", "provision_state", "maintenance", "maintenance_reason", "instance_uuid", "inbox")
 _FIELDS_IN_THE_INBOX: Final = (*FIELDS, "hardware")

@@ -94,7 +94,7 @@ def sim(
     import msgspec
 
     from ferroscope.config.options import LogSettings
-    from ferroscope.domain.kernel_params import CALLBACK_PATH
+    from ferroscope.core.boot import CALLBACK_PATH
     from ferroscope.observe import log
     from ferroscope_sim.model import FleetSettings
     from ferroscope_sim.run import run

@@ -16,7 +16,7 @@ from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import label
 from ferroscope.cli.output import Output, console, facts, table, with_api
 from ferroscope.cli.times import parse, span
-from ferroscope.domain.provision import Provision
+from ferroscope.core.states import Provision
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

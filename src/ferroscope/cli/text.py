@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ferroscope.domain.text import clean
+from ferroscope.core.values import clean
 
 __all__ = ["clean", "short"]
 

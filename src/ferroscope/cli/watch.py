@@ -16,7 +16,7 @@ import msgspec
 
 from ferroscope.cli.client import Api, ApiError, Json, node_path
 from ferroscope.cli.exits import Exit
-from ferroscope.domain.states import TERMINAL, UNDER_WAY, State
+from ferroscope.core.states import TERMINAL, UNDER_WAY, State
 
 FINISHED: Final = str(State.FINISHED)
 ERROR: Final = str(State.ERROR)

@@ -9,8 +9,8 @@ import msgspec
 from oslo_config import types
 
 from ferroscope.config.declaration import Opt
-from ferroscope.domain.decision import DeliveryPolicy
-from ferroscope.domain.lease import DEFAULT, FAST, LeaseProfile
+from ferroscope.core.delivery import DeliveryPolicy
+from ferroscope.core.model import DEFAULT, FAST, LeaseProfile
 
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 

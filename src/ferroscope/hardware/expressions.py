@@ -17,7 +17,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from ferroscope.domain.model import Node
+from ferroscope.core.model import Node
 from ferroscope.hardware.parts import Kind
 from ferroscope.hardware.search_index import KINDS, OWN, Fact
 

@@ -46,7 +46,7 @@ class Fact(msgspec.Struct, frozen=True, array_like=True):
 class Field(msgspec.Struct, frozen=True):
     """A field of a part: its column, what it is; ``factor``: a query's number times this is in ``unit``.
 
-    ``own``: it is no part's but one of the node itself, whose column is a field of ``domain.model.Node``.
+    ``own``: it is no part's but one of the node itself, whose column is a field of ``core.model.Node``.
     """
 
     column: str

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from ferroscope.config.options import InspectorSettings
-from ferroscope.domain.model import Document
+from ferroscope.core.model import Document
 from ferroscope.hooks import pci
 from ferroscope.hooks.base import HookTask, InspectionHook
 from ferroscope.hooks.errors import HookSetupError

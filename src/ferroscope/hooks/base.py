@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol
 import msgspec
 
 from ferroscope.config.options import InspectorSettings
-from ferroscope.domain.model import Document, Node, Port, Severity
+from ferroscope.core.model import Document, Node, Port, Severity
 
 
 class PortChanges(msgspec.Struct):

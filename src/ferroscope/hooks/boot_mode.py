@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ferroscope.domain.model import Document
+from ferroscope.core.model import Document
 from ferroscope.hooks import capabilities
 from ferroscope.hooks.base import HookTask, InspectionHook
 from ferroscope.hooks.reading import part, warn

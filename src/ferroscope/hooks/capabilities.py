@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from ferroscope.domain.model import Document, Node
-from ferroscope.domain.reasons import Reason
+from ferroscope.core.model import Document, Node
+from ferroscope.core.reasons import Reason
 from ferroscope.hooks.errors import HookError
 from ferroscope.hooks.text import shown
 

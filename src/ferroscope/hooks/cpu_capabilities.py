@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ferroscope.config.options import InspectorSettings
-from ferroscope.domain.model import Document
+from ferroscope.core.model import Document
 from ferroscope.hooks import capabilities
 from ferroscope.hooks.base import HookTask, InspectionHook
 from ferroscope.hooks.errors import HookSetupError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ferroscope.domain.model import Document
+from ferroscope.core.model import Document
 from ferroscope.hooks.base import HookTask, InspectionHook
 from ferroscope.hooks.reading import part, warn
 from ferroscope.hooks.text import shown

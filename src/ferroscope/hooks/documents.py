@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from ferroscope.domain.model import Document
+from ferroscope.core.model import Document
 from ferroscope.hooks.errors import ReadOnlyError
 
 

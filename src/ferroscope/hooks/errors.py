@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ferroscope.domain.reasons import Reason
+from ferroscope.core.reasons import Reason
 
 
 class HookError(Exception):

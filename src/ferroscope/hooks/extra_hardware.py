@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from typing import Any, Final
 
-from ferroscope.domain.model import Document
+from ferroscope.core.model import Document
 from ferroscope.hooks.base import HookTask, InspectionHook
 from ferroscope.hooks.reading import warn
 

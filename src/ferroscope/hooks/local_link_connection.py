@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from ferroscope import lldp
-from ferroscope.domain.model import Document
+from ferroscope.core.model import Document
 from ferroscope.hooks import nics, port_edits
 from ferroscope.hooks.base import HookTask, InspectionHook
 from ferroscope.hooks.reading import warn

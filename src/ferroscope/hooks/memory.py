@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ferroscope.domain.model import Document
-from ferroscope.domain.reasons import Reason
+from ferroscope.core.model import Document
+from ferroscope.core.reasons import Reason
 from ferroscope.hooks.base import HookTask, InspectionHook
 from ferroscope.hooks.errors import HookError
 from ferroscope.hooks.reading import part

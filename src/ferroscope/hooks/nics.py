@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from ferroscope.domain import macs
-from ferroscope.domain.model import Document
+from ferroscope.core import values
+from ferroscope.core.model import Document
 from ferroscope.hooks.reading import part, records
 
 
@@ -28,7 +28,7 @@ def of(inventory: Document, plugin_data: Document) -> Iterator[Nic]:
     if not isinstance(known, dict):
         return
     for name, record in named(inventory):
-        mac = macs.normalize(record.get("mac_address"))
+        mac = values.normalize(record.get("mac_address"))
         if name in known and mac is not None:
             yield Nic(name, mac, record)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from ferroscope import lldp
-from ferroscope.domain.model import Document
+from ferroscope.core.model import Document
 from ferroscope.hooks import nics
 from ferroscope.hooks.base import HookTask, InspectionHook
 from ferroscope.hooks.reading import part, warn

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ferroscope.domain.model import Document
+from ferroscope.core.model import Document
 
 
 class PciDevice(NamedTuple):

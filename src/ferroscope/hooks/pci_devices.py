@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from ferroscope.config.options import InspectorSettings
-from ferroscope.domain.model import Document
+from ferroscope.core.model import Document
 from ferroscope.hooks import capabilities, pci
 from ferroscope.hooks.base import HookTask, InspectionHook
 from ferroscope.hooks.errors import HookSetupError

@@ -12,7 +12,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 import msgspec
 
 from ferroscope.config.options import InspectorSettings
-from ferroscope.domain.model import Document, Port
+from ferroscope.core.model import Document, Port
 from ferroscope.hooks import nics, port_edits
 from ferroscope.hooks.base import HookTask, InspectionHook
 from ferroscope.hooks.errors import HookSetupError

@@ -14,8 +14,8 @@ import msgspec
 import structlog
 
 from ferroscope.config.options import InspectorSettings
-from ferroscope.domain.model import Document, Severity
-from ferroscope.domain.reasons import Reason
+from ferroscope.core.model import Document, Severity
+from ferroscope.core.reasons import Reason
 from ferroscope.hooks.base import HookContext, HookTask, InspectionHook
 from ferroscope.hooks.documents import copied, read_only
 from ferroscope.hooks.errors import HookError

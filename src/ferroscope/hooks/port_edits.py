@@ -5,7 +5,7 @@ Hooks see each other's changes here: what one adds, the next may complete.
 
 from __future__ import annotations
 
-from ferroscope.domain.model import Port
+from ferroscope.core.model import Port
 from ferroscope.hooks.base import HookContext
 
 

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.domain import macs
-from ferroscope.domain.model import Document, Port, Severity
-from ferroscope.domain.reasons import Reason
+from ferroscope.core import values
+from ferroscope.core.model import Document, Port, Severity
+from ferroscope.core.reasons import Reason
 from ferroscope.hooks import port_edits
 from ferroscope.hooks.base import HookTask, InspectionHook
 from ferroscope.hooks.errors import HookError
@@ -47,7 +47,7 @@ class PortsHook(InspectionHook):
         if task.settings.add_ports != "disabled":
             added = _add(task, valid.values(), boot_known=boot_known)
         for iface in plugin_data["valid_interfaces"].values():
-            iface["is_added"] = macs.normalize(iface["mac_address"]) in added
+            iface["is_added"] = values.normalize(iface["mac_address"]) in added
         removed = _remove(task, {"all": set(), "present": set(present), "added": set(valid)}[task.settings.keep_ports])
         updated = _update(task, present, pxe=boot_known and task.settings.update_pxe_enabled)
         _note(task, {"added": added, "removed": removed, "updated": updated})
@@ -60,7 +60,7 @@ def _nics(plugin_data: Document, key: str) -> dict[str, _Nic]:
         raise HookError(Reason.HOOK_FAILED, f"plugin_data has no {key}, which validate-interfaces writes")
     nics: dict[str, _Nic] = {}
     for iface in interfaces.values():
-        mac = macs.normalize(iface.get("mac_address")) if isinstance(iface, dict) else None
+        mac = values.normalize(iface.get("mac_address")) if isinstance(iface, dict) else None
         if mac is None:
             raise HookError(Reason.HOOK_FAILED, f"plugin_data.{key} is not as validate-interfaces writes it")
         known = nics.get(mac, _Nic(mac))

@@ -6,7 +6,7 @@ the root device hint. A machine whose hint is known is left alone.
 
 from __future__ import annotations
 
-from ferroscope.domain.model import Document
+from ferroscope.core.model import Document
 from ferroscope.hooks.base import HookTask, InspectionHook
 from ferroscope.hooks.reading import records, warn
 from ferroscope.hooks.text import listed

@@ -5,8 +5,8 @@ A hook that misses what it can do without says so with ``warn``, and goes on.
 
 from __future__ import annotations
 
-from ferroscope.domain.model import Document, Severity
-from ferroscope.domain.reasons import Reason
+from ferroscope.core.model import Document, Severity
+from ferroscope.core.reasons import Reason
 from ferroscope.hooks.base import HookTask
 
 

@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from ferroscope.domain import booleans
-from ferroscope.domain.model import Document
+from ferroscope.core import values
+from ferroscope.core.model import Document
 from ferroscope.hooks.text import listed, shown
 
 TEXTS: Final = (
@@ -201,4 +201,4 @@ def _lower(value: object) -> str | None:
 
 
 def _boolean(value: object) -> bool | None:
-    return booleans.parse(str(value)) if isinstance(value, str | int) else None
+    return values.parse(str(value)) if isinstance(value, str | int) else None

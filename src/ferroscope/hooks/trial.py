@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from ferroscope.config.options import InspectorSettings
-from ferroscope.domain.model import Document, Node, Port, Severity
+from ferroscope.core.model import Document, Node, Port, Severity
 from ferroscope.hooks.base import HookContext, PortChanges
 from ferroscope.hooks.documents import copied
 from ferroscope.hooks.text import shown

@@ -12,9 +12,9 @@ from __future__ import annotations
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
-from ferroscope.domain import macs
-from ferroscope.domain.model import Document
-from ferroscope.domain.reasons import Reason
+from ferroscope.core import values
+from ferroscope.core.model import Document
+from ferroscope.core.reasons import Reason
 from ferroscope.hooks.base import HookTask, InspectionHook
 from ferroscope.hooks.errors import HookError
 from ferroscope.hooks.reading import part, warn
@@ -50,7 +50,7 @@ class ValidateInterfacesHook(InspectionHook):
 def _boot_mac(task: HookTask, inventory: Document) -> str | None:
     """Return the MAC of the interface that booted, or None where the inventory does not tell."""
     value = part(inventory, "boot").get("pxe_interface")
-    mac = macs.normalize(value)
+    mac = values.normalize(value)
     if value and mac is None:
         warn(
             task,
@@ -78,8 +78,8 @@ def _all_interfaces(inventory: Document, boot_mac: str | None) -> tuple[Interfac
             malformed.append(f"number {index} ({problem})")
             continue
         raw_mac = record.get("mac_address")
-        mac = macs.normalize(raw_mac)
-        if not raw_mac or mac in macs.NOBODYS:
+        mac = values.normalize(raw_mac)
+        if not raw_mac or mac in values.NOBODYS:
             continue  # a device without a link layer, as "lo" is; nothing is wrong with it
         name = record["name"]
         if mac is None:

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from ferroscope.domain.model import ClockStep, Member
+from ferroscope.core.model import ClockStep, Member
 from ferroscope.observe.party import name_of
 
 Verdict = Literal["ok", "note", "wrong"]

@@ -10,9 +10,9 @@ from typing import Final
 
 import structlog
 
-from ferroscope.domain.model import Inspection
-from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import STATES, State
+from ferroscope.core.model import Inspection
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import STATES, State
 from ferroscope.ports.meter import Moved
 
 _log = structlog.get_logger(__name__)

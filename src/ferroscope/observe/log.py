@@ -19,7 +19,7 @@ from typing import Any, Final, TextIO
 import structlog
 
 from ferroscope.config.options import LogSettings
-from ferroscope.domain.text import clean, one_line
+from ferroscope.core.values import clean, one_line
 
 MAX_VALUE: Final = 200
 MAX_EVENT: Final = 1000

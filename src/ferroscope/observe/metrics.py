@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from ferroscope.domain.model import Member
-from ferroscope.domain.states import TRANSITIONS, Event
+from ferroscope.core.model import Member
+from ferroscope.core.states import TRANSITIONS, Event
 from ferroscope.observe import inspections
 from ferroscope.ports.clock import Clock
 from ferroscope.ports.errors import StoreUnavailableError

@@ -15,7 +15,7 @@ import msgspec
 
 from ferroscope import __version__
 from ferroscope.config.options import SIMULATED, Settings
-from ferroscope.domain.model import Document, Member
+from ferroscope.core.model import Document, Member
 
 _SENTENCE: Final = 255
 _LOOPS: Final = 64

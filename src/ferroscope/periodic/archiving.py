@@ -12,7 +12,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Final
 
 from ferroscope.archive.moving import GIVEN_UP_AFTER, Carried, Mover
-from ferroscope.domain.states import State
+from ferroscope.core.states import State
 from ferroscope.ports.clock import Clock
 from ferroscope.ports.data import Held, StoredObject
 from ferroscope.ports.objects import ObjectStoreError

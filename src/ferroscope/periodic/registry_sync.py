@@ -17,9 +17,9 @@ import structlog
 
 from ferroscope import transition
 from ferroscope.config.options import RegistrySettings
-from ferroscope.domain.model import Entry, Node, Severity
-from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import ACTIVE, Event
+from ferroscope.core.model import Entry, Node, Severity
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import ACTIVE, Event
 from ferroscope.observe.finding import Finding
 from ferroscope.ports.errors import NotFoundError
 from ferroscope.ports.registry import NodeSource, RegistryUnavailableError

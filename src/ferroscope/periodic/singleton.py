@@ -16,7 +16,7 @@ from typing import Final, Protocol, runtime_checkable
 
 import structlog
 
-from ferroscope.domain.lease import LeaseProfile
+from ferroscope.core.model import LeaseProfile
 from ferroscope.election import Candidate, Tenure
 from ferroscope.observe.finding import Finding
 from ferroscope.ports.bus import Bus, Channel

@@ -12,9 +12,8 @@ from functools import partial
 import structlog
 
 from ferroscope import transition
-from ferroscope.domain.decision import is_overdue
-from ferroscope.domain.machine import IllegalEventError
-from ferroscope.domain.states import Event, State
+from ferroscope.core.delivery import IllegalEventError, is_overdue
+from ferroscope.core.states import Event, State
 from ferroscope.ports.errors import NotFoundError
 from ferroscope.ports.store import Fence, Leadership, Query, Store, Transaction
 

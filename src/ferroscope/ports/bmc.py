@@ -29,7 +29,7 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
-from ferroscope.domain.model import Document, Node
+from ferroscope.core.model import Document, Node
 
 
 class Power(StrEnum):
@@ -85,7 +85,7 @@ class Bmc(Protocol):
     def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
         """Boot from ``device`` the next time, or always; ``BMC_REFUSED`` (permanent) for one that it does not know.
 
-        In the boot mode that the node's capabilities ask for, see ``ferroscope.domain.capabilities.wanted_boot_mode``.
+        In the boot mode that the node's capabilities ask for, see ``ferroscope.core.boot.wanted_boot_mode``.
         """
 
     def get_boot_device(self, node: Node) -> tuple[BootDevice | None, bool | None]:

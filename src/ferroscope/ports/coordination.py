@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from ferroscope.domain.lease import Lease
-from ferroscope.domain.model import ClockStep, Member
+from ferroscope.core.model import ClockStep, Lease, Member
 
 
 class Leases(Protocol):

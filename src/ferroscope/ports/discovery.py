@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from ferroscope.domain.discovery import Rejection
+from ferroscope.core.lookup import Rejection
 
 
 class Discoveries(Protocol):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ferroscope.domain.lease import Lease
-from ferroscope.domain.reasons import Reason
+from ferroscope.core.model import Lease
+from ferroscope.core.reasons import Reason
 
 
 class StoreUnavailableError(Exception):

@@ -7,8 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from ferroscope.domain.provision import Provision
-from ferroscope.domain.states import Event, State
+from ferroscope.core.states import Event, Provision, State
 
 
 class Backlog(msgspec.Struct, frozen=True, kw_only=True):

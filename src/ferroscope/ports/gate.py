@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from ferroscope.domain.macsets import SetChange
+from ferroscope.core.boot_macs import SetChange
 
 
 class GateError(Exception):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from ferroscope.domain.gate import KnownMac, MacChange
+from ferroscope.core.boot_macs import KnownMac, MacChange
 
 
 class Macs(Protocol):
@@ -19,7 +19,7 @@ class Macs(Protocol):
         """Note that from this transaction on the node's MACs may boot, or may not."""
 
     def since(self, seq: int, limit: int) -> Sequence[MacChange]:
-        """Return changes with greater numbers, in their order; see ``domain.gate.ChangeWindow``."""
+        """Return changes with greater numbers, in their order; see ``core.boot_macs.ChangeWindow``."""
 
     def newest(self, *, node: str | None = None, before: float | None = None) -> int:
         """Return the greatest number, of this node's MACs only, or of what is older than ``before``; else 0."""

@@ -6,8 +6,8 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
-from ferroscope.domain.model import Inspection, Node
-from ferroscope.domain.states import Event, Transition
+from ferroscope.core.model import Inspection, Node
+from ferroscope.core.states import Event, Transition
 
 
 class Moved(msgspec.Struct, frozen=True):

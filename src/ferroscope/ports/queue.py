@@ -11,8 +11,8 @@ from typing import Final, Protocol
 
 import msgspec
 
-from ferroscope.domain.lanes import Lane
-from ferroscope.domain.model import Claim
+from ferroscope.core.lanes import Lane
+from ferroscope.core.model import Claim
 from ferroscope.ports.clock import StopFlag
 
 # More networks than these cannot hold half of the slots each.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from ferroscope.domain.rule import Rule, RuleDialect
+from ferroscope.core.model import Rule, RuleDialect
 
 if TYPE_CHECKING:
     from ferroscope.ports.store import Query

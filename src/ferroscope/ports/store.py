@@ -12,8 +12,8 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from ferroscope.domain.lookup import Candidates, Evidence
-from ferroscope.domain.model import Claim, Entry, Inspection, Node, Port, Request
+from ferroscope.core.lookup import Candidates, Evidence
+from ferroscope.core.model import Claim, Entry, Inspection, Node, Port, Request
 from ferroscope.ports.coordination import ClockSteps, Leases, Members
 from ferroscope.ports.data import InspectionData, Objects
 from ferroscope.ports.discovery import Discoveries, Rejections

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from ferroscope.domain.gate import HORIZON, ChangeWindow, KnownMac, MacChange, number
-from ferroscope.domain.macsets import MacSets, SetChange, SortedMacs
+from ferroscope.core.boot_macs import HORIZON, ChangeWindow, KnownMac, MacChange, MacSets, SetChange, SortedMacs, number
 from ferroscope.ports.store import Store, Transaction
 
 _PAGE: Final = 2000

@@ -14,9 +14,8 @@ import msgspec
 import structlog
 
 from ferroscope.config.options import PxeFilterSettings
-from ferroscope.domain.gate import GateRecord
-from ferroscope.domain.lease import LeaseProfile
-from ferroscope.domain.macsets import SetChange
+from ferroscope.core.boot_macs import GateRecord, SetChange
+from ferroscope.core.model import LeaseProfile
 from ferroscope.election import Candidate, Tenure
 from ferroscope.ports.bus import MAC_CHANNELS, Bus, Channel
 from ferroscope.ports.clock import Clock, StopFlag

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.domain.model import Document
+from ferroscope.core.model import Document
 from ferroscope.rules import effects, writes
 from ferroscope.rules.arguments import Argument, Kind, Signature
 from ferroscope.rules.bench import Acting

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ferroscope.domain.model import Document
+from ferroscope.core.model import Document
 from ferroscope.rules import template
 from ferroscope.rules.data import Data
 from ferroscope.rules.errors import InvalidRuleError

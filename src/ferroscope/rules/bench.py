@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from ferroscope.domain.model import Document, Node, Port
-from ferroscope.first_use import ready
+from ferroscope.core.json_safety import ready
+from ferroscope.core.model import Document, Node, Port
 from ferroscope.hooks import port_edits
 from ferroscope.hooks.base import HookContext
 from ferroscope.rules.data import Data

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from ferroscope.domain.rule import Rule
+from ferroscope.core.model import Rule
 from ferroscope.ports.store import Query, Transaction
 from ferroscope.rules.compile import CompiledRule, compile_rule
 from ferroscope.rules.conditions import Condition, Seen

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from ferroscope.domain.rule import PHASES, Rule
+from ferroscope.core.model import PHASES, Rule
 from ferroscope.rules.compile import CompiledRule, compile_rule
 from ferroscope.rules.errors import InvalidRuleError
 from ferroscope.rules.limits import MAX_RULES

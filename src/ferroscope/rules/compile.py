@@ -11,8 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ferroscope.domain.model import Document
-from ferroscope.domain.rule import Rule, RuleDialect
+from ferroscope.core.model import Document, Rule, RuleDialect
 from ferroscope.rules import conditions, loops, template
 from ferroscope.rules.actions import ACTIONS, INTROSPECTION_ACTIONS, Action, named
 from ferroscope.rules.arguments import Arguments

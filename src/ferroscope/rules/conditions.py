@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from ferroscope.domain.model import Document
+from ferroscope.core.model import Document
 from ferroscope.rules import loops, template
 from ferroscope.rules.arguments import Arguments
 from ferroscope.rules.data import BARE_METAL_ROOTS, Data

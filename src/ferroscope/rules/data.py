@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from ferroscope.domain.masking import MASK, is_secret
-from ferroscope.domain.model import Document, Node, Port
+from ferroscope.core.model import Document, Node, Port
+from ferroscope.core.values import MASK, is_secret
 from ferroscope.rules.errors import MissingDataError
 from ferroscope.rules.limits import Budget
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.domain.masking import MASK, is_secret
+from ferroscope.core.values import MASK, is_secret
 
 MAX_CHANGES: Final = 1000
 

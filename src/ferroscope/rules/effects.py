@@ -9,7 +9,7 @@ import re
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from ferroscope.domain.model import Document
+from ferroscope.core.model import Document
 from ferroscope.rules.bench import Acting, ApiCall, Logged
 from ferroscope.rules.errors import RefusedError, RuleError
 

@@ -12,8 +12,8 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
-from ferroscope.domain.model import Document, Node
-from ferroscope.domain.reasons import Reason
+from ferroscope.core.model import Document, Node
+from ferroscope.core.reasons import Reason
 from ferroscope.rules.bench import Acting, Bench
 from ferroscope.rules.compile import CompiledRule
 from ferroscope.rules.conditions import Seen

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ferroscope.domain.reasons import Reason
+from ferroscope.core.reasons import Reason
 
 
 class InvalidRuleError(Exception):

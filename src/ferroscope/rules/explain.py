@@ -11,8 +11,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from ferroscope.domain.model import Document, Node, Port, Severity
-from ferroscope.first_use import ready
+from ferroscope.core.json_safety import ready
+from ferroscope.core.model import Document, Node, Port, Severity
 from ferroscope.hooks import port_edits
 from ferroscope.hooks.base import PortChanges
 from ferroscope.rules import difference, engine

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ferroscope.domain import booleans, names
-from ferroscope.domain.model import Document, Node, Port
-from ferroscope.domain.node import SETTABLE, Form, NodeField
+from ferroscope.core import values
+from ferroscope.core.model import Document, Node, Port
+from ferroscope.core.node import SETTABLE, Form, NodeField
 from ferroscope.rules.errors import InvalidRuleError, RuleError
 from ferroscope.rules.limits import MAX_PATH
 
@@ -29,11 +29,11 @@ def _text(longest: int, *, empty: bool = False) -> Check:
 
 
 def _name(value: Any) -> str | None:
-    return None if value is None or (isinstance(value, str) and names.is_name(value)) else f"must be {names.NAME}"
+    return None if value is None or (isinstance(value, str) and values.is_name(value)) else f"must be {values.NAME}"
 
 
 def _group(value: Any) -> str | None:
-    fits = isinstance(value, str) and names.is_group(value)
+    fits = isinstance(value, str) and values.is_group(value)
     return None if fits else "may hold only a-z, 0-9, '-', '.' and '_'"
 
 
@@ -112,7 +112,7 @@ def set_field(thing: Node | Port, name: str, value: Any, known: dict[str, Check]
     """Write a whole field; ``RuleError`` where the value is not of its kind."""
     check = known[name]
     if check in (_flag, _flag_or_none) and isinstance(value, str):
-        flag = booleans.parse(value)
+        flag = values.parse(value)
         value = value if flag is None else flag
     problem = check(value)
     if problem is not None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from ferroscope.domain.masking import MASK, is_secret
+from ferroscope.core.values import MASK, is_secret
 from ferroscope.rules.errors import InvalidRuleError, RuleError
 
 MAX_LENGTH: Final = 512

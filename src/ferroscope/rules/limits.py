@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.domain.masking import MASK, is_secret, without_user
+from ferroscope.core.values import MASK, is_secret, without_user
 from ferroscope.rules.errors import RuleError
 
 MAX_RULES: Final = 1000

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.domain.model import Document
+from ferroscope.core.model import Document
 from ferroscope.rules import regexes
 from ferroscope.rules.arguments import Argument, Kind, Signature
 from ferroscope.rules.compare import chain, equal

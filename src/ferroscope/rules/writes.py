@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from ferroscope.domain.model import Document, Node, Port
+from ferroscope.core.model import Document, Node, Port
 from ferroscope.hooks import capabilities
 from ferroscope.hooks.errors import HookError
 from ferroscope.rules import fields

@@ -21,7 +21,7 @@ from ferroscope.boot.addresses import HOST, AddressError, own
 from ferroscope.boot.hosts import own_name
 from ferroscope.boot.pools import Address, PoolError, Range, overlap, parse
 from ferroscope.config.options import BootSettings, PxeFilterSettings
-from ferroscope.domain.kernel_params import CALLBACK_PATH
+from ferroscope.core.boot import CALLBACK_PATH
 from ferroscope.observe.finding import Finding
 
 _SECONDS: Final = 5.0

@@ -15,7 +15,7 @@ import msgspec
 from ferroscope.archive.moving import Carried, Mover
 from ferroscope.archive.reading import Archive, newest
 from ferroscope.config.options import Settings
-from ferroscope.domain.model import Node
+from ferroscope.core.model import Node
 from ferroscope.hardware import search_index
 from ferroscope.ports.data import Held, Part, StoredObject
 from ferroscope.ports.errors import NotFoundError, StaleError

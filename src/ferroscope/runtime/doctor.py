@@ -17,7 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from ferroscope.adapters.sql import migrate
 from ferroscope.config.options import Settings
-from ferroscope.domain.model import Member
+from ferroscope.core.model import Member
 from ferroscope.observe import finding, party
 from ferroscope.observe.finding import Finding
 from ferroscope.ports.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError

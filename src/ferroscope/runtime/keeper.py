@@ -15,7 +15,7 @@ from typing import Final
 
 import structlog
 
-from ferroscope.domain.lease import LeaseProfile
+from ferroscope.core.model import LeaseProfile
 from ferroscope.election import Tenure
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.meter import SILENT, Meter

@@ -18,7 +18,7 @@ import msgspec
 import structlog
 
 from ferroscope.config.options import WorkerSettings
-from ferroscope.domain.model import ClockStep, Document, Member
+from ferroscope.core.model import ClockStep, Document, Member
 from ferroscope.observe import party
 from ferroscope.observe.finding import Finding
 from ferroscope.ports.clock import Clock, StopFlag

@@ -18,7 +18,7 @@ import structlog
 
 from ferroscope.adapters.gate.build import BACKENDS, build_gate, rules_of
 from ferroscope.config.options import PxeFilterSettings, Settings
-from ferroscope.domain.gate import LEASE_PREFIX
+from ferroscope.core.boot_macs import LEASE_PREFIX
 from ferroscope.election import Candidate
 from ferroscope.observe import log, party
 from ferroscope.ports.bus import MAC_CHANNELS, Channel

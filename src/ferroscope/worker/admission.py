@@ -12,10 +12,10 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.domain.lanes import ENDING
-from ferroscope.domain.model import Request
-from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import COMMANDS
+from ferroscope.core.lanes import ENDING
+from ferroscope.core.model import Request
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import COMMANDS
 from ferroscope.ports.queue import MOST_WITHOUT
 
 # Seconds without an answer after which a BMC call counts as silent: a healthy BMC takes less.

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from ferroscope.domain.model import Request
-from ferroscope.domain.outcome import Drop, Fail, Outcome, Retry
-from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import Event
+from ferroscope.core.delivery import Drop, Fail, Outcome, Retry
+from ferroscope.core.model import Request
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import Event
 from ferroscope.ports.errors import BmcError, ClaimLostError, StoreUnavailableError
 from ferroscope.worker.context import StoppedError, SupersededError, TaskContext
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import structlog
 
-from ferroscope.domain.bmc_addresses import hosts, is_address, normalize
-from ferroscope.domain.model import Node
+from ferroscope.core.bmc_access import hosts, is_address, normalize
+from ferroscope.core.model import Node
 from ferroscope.net import resolver
 from ferroscope.net.resolver import UnresolvedError
 

@@ -10,7 +10,7 @@ from functools import partial
 from inspect import isfunction
 from typing import Any, Final, Protocol, cast
 
-from ferroscope.domain.reasons import Reason
+from ferroscope.core.reasons import Reason
 from ferroscope.ports.bmc import Bmc, OutOfBand, RamdiskBoot, ResetTime
 from ferroscope.ports.errors import BmcError
 

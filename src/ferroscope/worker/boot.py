@@ -11,10 +11,9 @@ from typing import Final
 
 import structlog
 
-from ferroscope.domain.boot import Boot, BootError, choose
-from ferroscope.domain.kernel_params import callback_url
-from ferroscope.domain.model import Severity
-from ferroscope.domain.reasons import Reason
+from ferroscope.core.boot import Boot, BootError, callback_url, choose
+from ferroscope.core.model import Severity
+from ferroscope.core.reasons import Reason
 from ferroscope.ports.bmc import Image, OutOfBand, RamdiskBoot
 from ferroscope.ports.errors import BmcError
 from ferroscope.worker.context import TaskContext

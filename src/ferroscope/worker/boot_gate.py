@@ -10,11 +10,10 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.domain.gate import LEASE_PREFIX, decode_record
-from ferroscope.domain.lease import Lease
-from ferroscope.domain.model import Severity
-from ferroscope.domain.outcome import Retry
-from ferroscope.domain.reasons import Reason
+from ferroscope.core.boot_macs import LEASE_PREFIX, decode_record
+from ferroscope.core.delivery import Retry
+from ferroscope.core.model import Lease, Severity
+from ferroscope.core.reasons import Reason
 from ferroscope.ports.store import Transaction
 from ferroscope.worker.context import TaskContext
 

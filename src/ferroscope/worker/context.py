@@ -16,11 +16,11 @@ import structlog
 
 from ferroscope.archive.reading import Archive, previous
 from ferroscope.config.options import Settings
-from ferroscope.domain import bmc_access
-from ferroscope.domain.lanes import ENDING
-from ferroscope.domain.model import Claim, Document, Entry, Inspection, Node, Port, Request, Severity
-from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import COMMANDS, Event
+from ferroscope.core import bmc_access
+from ferroscope.core.lanes import ENDING
+from ferroscope.core.model import Claim, Document, Entry, Inspection, Node, Port, Request, Severity
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import COMMANDS, Event
 from ferroscope.hardware import search_index
 from ferroscope.hooks.base import PortChanges
 from ferroscope.net import command_fence

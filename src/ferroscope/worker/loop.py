@@ -18,12 +18,11 @@ import structlog
 from ferroscope import transition
 from ferroscope.archive.reading import Archive
 from ferroscope.config.options import Settings
-from ferroscope.domain.decision import Decision, Run, decide
-from ferroscope.domain.lanes import Lane, lane_of
-from ferroscope.domain.model import Claim, Node, Request, Severity
-from ferroscope.domain.outcome import Drop, Fail, Outcome, Retry
-from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import MACHINE, Event, State, Transition
+from ferroscope.core.delivery import Decision, Drop, Fail, Outcome, Retry, Run, decide
+from ferroscope.core.lanes import Lane, lane_of
+from ferroscope.core.model import Claim, Node, Request, Severity
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import MACHINE, Event, State, Transition
 from ferroscope.ports.bmc import Bmc
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.errors import (

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.domain.model import Document, Port, Severity
-from ferroscope.domain.outcome import Fail, Next, Outcome
-from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import Event
+from ferroscope.core.delivery import Fail, Next, Outcome
+from ferroscope.core.model import Document, Port, Severity
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import Event
 from ferroscope.hardware.sources import combine
 from ferroscope.ports.bmc import OutOfBand, OutOfBandNic
 from ferroscope.ports.data import Part

@@ -15,9 +15,9 @@ from typing import Final
 import structlog
 
 from ferroscope.config.options import WorkerSettings
-from ferroscope.domain.lanes import Lane, lane_of
-from ferroscope.domain.model import Claim, Request, Severity
-from ferroscope.domain.states import Event
+from ferroscope.core.lanes import Lane, lane_of
+from ferroscope.core.model import Claim, Request, Severity
+from ferroscope.core.states import Event
 from ferroscope.observe.finding import Finding
 from ferroscope.ports.errors import ClaimLostError, NotFoundError, StoreUnavailableError
 from ferroscope.ports.queue import Take

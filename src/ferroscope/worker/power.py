@@ -8,8 +8,8 @@ from typing import Final
 
 import structlog
 
-from ferroscope.domain.model import Severity
-from ferroscope.domain.reasons import Reason
+from ferroscope.core.model import Severity
+from ferroscope.core.reasons import Reason
 from ferroscope.ports.bmc import BootDevice, Power
 from ferroscope.ports.errors import BmcError
 from ferroscope.worker import boot

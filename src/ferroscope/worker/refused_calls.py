@@ -9,10 +9,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
-from ferroscope.domain.model import Entry, Node
-from ferroscope.domain.outcome import Fail
-from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import State
+from ferroscope.core.delivery import Fail
+from ferroscope.core.model import Entry, Node
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import State
 from ferroscope.ports.store import Query, Transaction
 from ferroscope.worker.context import TaskContext
 

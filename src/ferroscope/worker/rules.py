@@ -10,8 +10,8 @@ from typing import Final
 
 import structlog
 
-from ferroscope.domain import bmc_access
-from ferroscope.domain.model import Document, Severity
+from ferroscope.core import bmc_access
+from ferroscope.core.model import Document, Severity
 from ferroscope.ports.store import Transaction
 from ferroscope.ports.web import Web, WebError
 from ferroscope.rules import engine

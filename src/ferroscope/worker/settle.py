@@ -11,13 +11,10 @@ from collections.abc import Container
 import msgspec
 
 from ferroscope import transition
-from ferroscope.domain.decision import Decision, Run
-from ferroscope.domain.machine import advance
-from ferroscope.domain.merge import three_way
-from ferroscope.domain.model import Inspection, Node, Severity
-from ferroscope.domain.outcome import Done, Drop, Fail, Next
-from ferroscope.domain.provision import Provision
-from ferroscope.domain.states import COMMANDS, Event, State, Transition
+from ferroscope.core.delivery import Decision, Done, Drop, Fail, Next, Run, advance
+from ferroscope.core.merge import three_way
+from ferroscope.core.model import Inspection, Node, Severity
+from ferroscope.core.states import COMMANDS, Event, Provision, State, Transition
 from ferroscope.ports.store import Transaction
 from ferroscope.worker.context import TaskContext
 

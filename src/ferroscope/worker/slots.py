@@ -10,8 +10,8 @@ import random
 import threading
 from typing import Final
 
-from ferroscope.domain.model import Claim, Request
-from ferroscope.domain.reasons import Reason
+from ferroscope.core.model import Claim, Request
+from ferroscope.core.reasons import Reason
 from ferroscope.observe.finding import Finding
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.worker.admission import Admission, Breakers, Refusal, Visit

@@ -16,11 +16,11 @@ from typing import Final
 
 import structlog
 
-from ferroscope.domain.boot import Boot
-from ferroscope.domain.model import Document, Node, Severity
-from ferroscope.domain.outcome import Next, Retry
-from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import Event, State
+from ferroscope.core.boot import Boot
+from ferroscope.core.delivery import Next, Retry
+from ferroscope.core.model import Document, Node, Severity
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import Event, State
 from ferroscope.ports.bmc import BootDevice, Power, ResetTime
 from ferroscope.ports.errors import BmcError
 from ferroscope.worker.context import TaskContext

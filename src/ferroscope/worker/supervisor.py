@@ -11,9 +11,9 @@ from typing import Final
 
 import structlog
 
-from ferroscope.domain.model import Claim, Request, Severity
-from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import Event
+from ferroscope.core.model import Claim, Request, Severity
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import Event
 from ferroscope.ports.errors import ClaimLostError, NotFoundError, StoreUnavailableError
 from ferroscope.ports.store import Transaction
 from ferroscope.transition import request_for, step

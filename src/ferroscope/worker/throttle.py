@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.domain.lease import LeaseProfile
+from ferroscope.core.model import LeaseProfile
 from ferroscope.election import Candidate, Tenure
 from ferroscope.ports.clock import Clock
 from ferroscope.ports.store import Fence, Store

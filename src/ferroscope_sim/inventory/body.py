@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.domain.model import Document
+from ferroscope.core.model import Document
 from ferroscope_sim.inventory import hardware, nics
 from ferroscope_sim.inventory.catalog import MODELS, Model
 from ferroscope_sim.inventory.hardware import Dice, pxe_mac

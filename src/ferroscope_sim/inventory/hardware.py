@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
-from ferroscope.domain.model import Document
+from ferroscope.core.model import Document
 from ferroscope_sim.inventory.catalog import PCI_DEVICES, Disk, Model
 
 # What identifies a simulated machine: MAC and BMC addresses, unique by its index, and its dice.

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.domain.model import Document
+from ferroscope.core.model import Document
 from ferroscope_sim.inventory.catalog import SWITCHES, Model, Nic
 from ferroscope_sim.inventory.hardware import Dice, macs
 

@@ -15,11 +15,10 @@ import msgspec
 from ferroscope import transition
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.config.options import ApiSettings, DatabaseSettings, Settings
-from ferroscope.domain.machine import advance
-from ferroscope.domain.model import Node, Request
-from ferroscope.domain.outcome import Fail
-from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import Event, State
+from ferroscope.core.delivery import Fail, advance
+from ferroscope.core.model import Node, Request
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import Event, State
 from ferroscope.hardware import search_index
 from ferroscope.ports.store import Transaction
 from ferroscope.runtime import wiring

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ferroscope.config.options import DiscoverySettings
-from ferroscope.domain.states import Event
+from ferroscope.core.states import Event
 from tests.integration.api.service import Service, fault
 from tests.support import examples
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.domain.states import Event, State
+from ferroscope.core.states import Event, State
 from tests.integration.api.service import Service, callback_body, fault, message
 from tests.support import examples
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 
-from ferroscope.domain.model import Entry
+from ferroscope.core.model import Entry
 from tests.integration.api.service import Service, callback_body, fault
 
 

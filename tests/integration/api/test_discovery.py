@@ -11,11 +11,10 @@ import pytest
 import structlog.testing
 
 from ferroscope.config.options import DiscoverySettings, InspectorSettings
-from ferroscope.domain.model import Node
-from ferroscope.domain.outcome import Fail
-from ferroscope.domain.provision import Provision
-from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import Event, State
+from ferroscope.core.delivery import Fail
+from ferroscope.core.model import Node
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import Event, Provision, State
 from ferroscope.ports.store import Query
 from tests.integration.api.service import Service, callback_body, fault
 from tests.support import examples

@@ -8,7 +8,7 @@ from typing import Any
 import falcon.testing
 import pytest
 
-from ferroscope.domain.states import Event
+from ferroscope.core.states import Event
 from tests.integration.api.service import Service, callback_body, fault
 from tests.support import examples
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from ferroscope.domain.states import Event
+from ferroscope.core.states import Event
 from ferroscope.hardware import search_index
 from tests.integration.api.service import Service, callback_body, fault
 from tests.support import examples

@@ -1,4 +1,4 @@
-"""A new field of a node is a line of ``domain.node`` and a migration: everything else follows from these two files."""
+"""A new field of a node is a line of ``core.node`` and a migration: everything else follows from these two files."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ from ferroscope.api import openapi
 from ferroscope.api.routes import ROUTES
 from ferroscope.cli.node import look
 from ferroscope.config.options import DatabaseSettings
-from ferroscope.domain.merge import three_way
-from ferroscope.domain.model import Node
+from ferroscope.core.merge import three_way
+from ferroscope.core.model import Node
 from ferroscope.rules import fields
 from ferroscope.rules.errors import RuleError
 from msgspec.structs import replace

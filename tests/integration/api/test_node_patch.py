@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ferroscope.domain.states import Event
+from ferroscope.core.states import Event
 from tests.integration.api.service import Service, fault
 
 

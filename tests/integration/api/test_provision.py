@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.domain.states import Event, State
+from ferroscope.core.states import Event, State
 from tests.integration.api.service import DRIVERS, Service, fault
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.domain.states import Event
+from ferroscope.core.states import Event
 from tests.integration.api.service import Client, Service, callback_body, fault
 from tests.support import examples
 

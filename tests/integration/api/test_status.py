@@ -9,8 +9,8 @@ import pytest
 
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.config.options import LeaseSettings, RegistrySettings, Settings
-from ferroscope.domain.gate import GateRecord
-from ferroscope.domain.model import Member
+from ferroscope.core.boot_macs import GateRecord
+from ferroscope.core.model import Member
 from ferroscope.observe import party
 from ferroscope.runtime import wiring
 from tests.integration.api.service import DRIVERS, Service

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.domain.model import Node
+from ferroscope.core.model import Node
 from ferroscope.net import resolver
 from ferroscope.worker.bmc_addresses import resolve
 

@@ -115,7 +115,7 @@ _COMMAND: Final = """
 import json, sys, time
 from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.bmc.options import DriverOptions
-from ferroscope.domain.model import Node
+from ferroscope.core.model import Node
 from ferroscope.net.command_fence import TooLateError, fenced
 from ferroscope.ports.bmc import Power
 node = Node(uuid="n", driver="ipmi", driver_info=json.loads(sys.argv[1]))

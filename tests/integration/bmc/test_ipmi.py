@@ -17,7 +17,7 @@ import pytest
 from ferroscope.bmc.ipmi import tool
 from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.bmc.options import DriverOptions, Limits
-from ferroscope.domain.reasons import Reason
+from ferroscope.core.reasons import Reason
 from ferroscope.net.resolver import Networks
 from ferroscope.ports.bmc import BootDevice, Power
 from ferroscope.ports.errors import BmcError

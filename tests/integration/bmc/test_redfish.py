@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.domain.reasons import Reason
+from ferroscope.core.reasons import Reason
 from ferroscope.ports.bmc import BootDevice, Power
 from ferroscope.ports.errors import BmcError
 from tests.integration.bmc.conftest import MACHINES, MakeBmc
@@ -170,7 +170,7 @@ def test_dozens_of_machines_at_once(rack: Emulator, make_bmc: MakeBmc) -> None:
 def test_sushy_is_imported_with_the_first_call_only() -> None:
     program = (
         "import sys; from ferroscope.runtime.wiring import build_drivers; from ferroscope.config.options import *;"
-        "from ferroscope.domain.model import Node;"
+        "from ferroscope.core.model import Node;"
         "drivers = build_drivers(Settings(drivers=DriverSettings(enabled=('redfish', 'ipmi'))));"
         "assert drivers['redfish'].validate(Node(uuid='x', driver='redfish'));"
         "print(sorted({'sushy', 'requests', 'pyghmi', 'eventlet'} & set(sys.modules)))"

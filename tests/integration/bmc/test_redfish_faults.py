@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 from ferroscope.bmc.options import Limits
-from ferroscope.domain.model import Node
-from ferroscope.domain.reasons import Reason
+from ferroscope.core.model import Node
+from ferroscope.core.reasons import Reason
 from ferroscope.net import resolver
 from ferroscope.net.resolver import Networks
 from ferroscope.ports.bmc import BootDevice, Image, Power

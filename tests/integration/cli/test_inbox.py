@@ -9,7 +9,7 @@ import pytest
 
 from ferroscope.cli.exits import Exit
 from ferroscope.config.options import DiscoverySettings
-from ferroscope.domain.states import Event
+from ferroscope.core.states import Event
 from tests.integration.api.service import Service, callback_body
 from tests.integration.cli.console import Shell
 from tests.support import examples

@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from ferroscope.cli.exits import Exit
-from ferroscope.domain.states import State
+from ferroscope.core.states import State
 from tests.integration.api.service import Service
 from tests.integration.cli.console import Shell
 

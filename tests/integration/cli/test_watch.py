@@ -7,7 +7,7 @@ import pytest
 from ferroscope.cli.client import Api
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.watch import ACCEPTED, ERROR, FINISHED, NOT_STARTED, REFUSED, STILL_RUNNING, Target, Watch, verdict
-from ferroscope.domain.states import Event, State
+from ferroscope.core.states import Event, State
 from tests.integration.api.service import Service
 from tests.support import examples
 

@@ -21,8 +21,8 @@ from ferroscope.archive.moving import Mover
 from ferroscope.archive.reading import Archive, locate
 from ferroscope.cli.db import db
 from ferroscope.config.options import DatabaseSettings, S3Settings, Settings, StorageSettings, SwiftSettings
-from ferroscope.domain.model import Inspection, Node
-from ferroscope.domain.states import State
+from ferroscope.core.model import Inspection, Node
+from ferroscope.core.states import State
 from ferroscope.periodic.archiving import Archiving, newest_inventory
 from ferroscope.ports.data import StoredObject
 from ferroscope.ports.objects import ObjectDamagedError, ObjectMissingError, ObjectStore

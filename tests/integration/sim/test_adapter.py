@@ -14,7 +14,7 @@ import pytest
 
 from ferroscope.bmc.options import DriverOptions
 from ferroscope.bmc.sim.driver import SimBmc
-from ferroscope.domain.model import Node
+from ferroscope.core.model import Node
 from ferroscope.ports.bmc import Bmc, BootDevice, Power
 from ferroscope.ports.errors import BmcError
 from ferroscope_sim.client import FleetClient

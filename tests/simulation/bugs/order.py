@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from ferroscope import transition
-from ferroscope.domain.outcome import Retry
-from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import Event
+from ferroscope.core.delivery import Retry
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import Event
 from ferroscope.worker import context as worker_context
 from ferroscope.worker import loop, settle
 from ferroscope.worker.tasks import start

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ferroscope.api import json_body
 from ferroscope.api.errors import BadRequestError
-from ferroscope.domain import json_bounds
+from ferroscope.core import json_safety
 
 TEXTS = st.text(alphabet='[]{}"\\,:a\n', max_size=8)
 VALUES = st.recursive(
@@ -31,24 +31,24 @@ def depth(value: Any) -> int:
 def test_nesting_is_counted_exactly_whatever_strings_hold(value: Any) -> None:
     raw = json.dumps(value).encode()
     actual = depth(value)
-    assert not json_bounds.depth_exceeds(raw, actual)
+    assert not json_safety.depth_exceeds(raw, actual)
     if actual:
-        assert json_bounds.depth_exceeds(raw + b"[]" * actual, actual - 1)
+        assert json_safety.depth_exceeds(raw + b"[]" * actual, actual - 1)
 
 
 @given(VALUES, st.integers(1, 8))
 def test_a_limit_is_exceeded_exactly_above_it(value: Any, limit: int) -> None:
     padded = {"padding": [[] for _ in range(limit)], "value": value}
-    assert json_bounds.depth_exceeds(json.dumps(padded).encode(), limit) is (depth(padded) > limit)
+    assert json_safety.depth_exceeds(json.dumps(padded).encode(), limit) is (depth(padded) > limit)
 
 
 def test_many_escapes_are_counted_alike() -> None:
-    text = '\\"[{' * json_bounds._MANY_ESCAPES
+    text = '\\"[{' * json_safety._MANY_ESCAPES
     for levels, exceeded in ((24, False), (25, True)):
         value: Any = text
         for _ in range(levels):
             value = [value]
-        assert json_bounds.depth_exceeds(json.dumps([value, [[]] * 25]).encode(), 25) is exceeded
+        assert json_safety.depth_exceeds(json.dumps([value, [[]] * 25]).encode(), 25) is exceeded
 
 
 @pytest.mark.parametrize("raw", [rb'"\u0000"', rb'{"a\u0000": 1}', rb'"\\\u0000"'])
@@ -87,8 +87,8 @@ def containers(value: Any) -> int:
 def test_containers_are_counted_exactly_whatever_strings_hold(value: Any, less: int) -> None:
     count = containers(value)
     raw = json.dumps(value).encode()
-    assert not json_bounds.containers_exceed(raw, count)
-    assert json_bounds.containers_exceed(raw, count - 1 - less)
+    assert not json_safety.containers_exceed(raw, count)
+    assert json_safety.containers_exceed(raw, count - 1 - less)
 
 
 @pytest.mark.parametrize("unit", ["[],", "{},", '{"a":{}},', "[" * 22 + "]" * 22 + ","])

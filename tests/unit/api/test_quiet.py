@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ferroscope.api.quiet import QuietLog, Valve
-from ferroscope.domain.lookup import Refused
-from ferroscope.domain.reasons import Reason
+from ferroscope.core.lookup import Refused
+from ferroscope.core.reasons import Reason
 
 
 def test_a_burst_is_logged_and_the_rest_is_counted_in_the_next_line() -> None:

@@ -10,7 +10,7 @@ from ferroscope.api.microversions import BARE_METAL
 from ferroscope.api.openapi import document
 from ferroscope.api.route import Body
 from ferroscope.api.routes import ROUTES
-from ferroscope.domain.model import Node, Port
+from ferroscope.core.model import Node, Port
 
 
 def test_each_method_of_each_path_is_served_once() -> None:

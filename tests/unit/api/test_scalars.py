@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ferroscope.api import query, scalars
 from ferroscope.api.errors import BadRequestError, MissingError
 from ferroscope.api.node_filters import NodeListQuery
-from ferroscope.domain import masking
+from ferroscope.core import values
 
 
 @given(st.text())
@@ -62,7 +62,7 @@ def test_secrets_are_masked_at_any_depth_and_the_original_stays() -> None:
         "password": "",
         "c": {"configdrive": {"d": 1}},
     }
-    masked = masking.mask(document)
+    masked = values.mask(document)
     assert masked == {
         "ipmi_password": "******",
         "a": [{"Auth_Token": "******", "b": 1}],

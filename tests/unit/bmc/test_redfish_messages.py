@@ -15,7 +15,7 @@ from ferroscope.bmc.ipmi import tool
 from ferroscope.bmc.ipmi.info import read as read_ipmi
 from ferroscope.bmc.redfish.faults import translate
 from ferroscope.bmc.redfish.info import Access
-from ferroscope.domain.reasons import Reason
+from ferroscope.core.reasons import Reason
 from ferroscope.net import bounded_connections
 from ferroscope.net.deadline import Deadline
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ferroscope.domain.states import COMMANDS, TRANSITIONS, Event, State
+from ferroscope.core.states import COMMANDS, TRANSITIONS, Event, State
 from tools.docs.states import render
 
 

@@ -12,7 +12,7 @@ import pytest
 from ferroscope.adapters.sql.migrate import HEAD
 from ferroscope.api.microversions import BARE_METAL, INTROSPECTION, text
 from ferroscope.api.routes import ROUTES
-from ferroscope.domain.reasons import Reason
+from ferroscope.core.reasons import Reason
 from tests.unit.docs.pages import page, pages
 
 _CALL = re.compile(r"(GET|POST|PUT|PATCH|DELETE) (/[^ ?]*)\Z")

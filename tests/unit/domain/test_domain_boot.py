@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ferroscope.domain.boot import Boot, BootError, choose
-from ferroscope.domain.model import Node
+from ferroscope.core.boot import Boot, BootError, choose
+from ferroscope.core.model import Node
 
 ISO = "http://192.0.2.1/ramdisk.iso"
 

@@ -9,13 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.domain.decision import DeliveryPolicy, Run, decide
-from ferroscope.domain.machine import IllegalEventError, advance
-from ferroscope.domain.model import Node, Request
-from ferroscope.domain.outcome import Drop, Fail
-from ferroscope.domain.provision import Provision
-from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import COMMANDS, RESTING, Event, State
+from ferroscope.core.delivery import DeliveryPolicy, Drop, Fail, IllegalEventError, Run, advance, decide
+from ferroscope.core.model import Node, Request
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import COMMANDS, RESTING, Event, Provision, State
 
 RERUN = DeliveryPolicy(max_attempts=3, interrupted="rerun")
 STRICT = DeliveryPolicy(max_attempts=3, interrupted="error")

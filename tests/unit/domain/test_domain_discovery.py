@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.domain.discovery import Limits, Rejection, discoverable, rejected, too_many
-from ferroscope.domain.lookup import Evidence
-from ferroscope.domain.reasons import Reason
+from ferroscope.core.lookup import Evidence, Limits, Rejection, discoverable, rejected, too_many
+from ferroscope.core.reasons import Reason
 
 LIMITS = Limits(per_minute=10, waiting=3)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.domain.kernel_params import callback_url, kernel_params
+from ferroscope.core.boot import callback_url, kernel_params
 
 CALLBACK = "http://192.0.2.1:6385/v1/continue_inspection"
 

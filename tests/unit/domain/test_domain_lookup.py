@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.domain.lookup import Candidates, Evidence, Found, Refused, by_bmc_alone, decide
-from ferroscope.domain.model import Node
-from ferroscope.domain.reasons import Reason
+from ferroscope.core.lookup import Candidates, Evidence, Found, Refused, by_bmc_alone, decide
+from ferroscope.core.model import Node
+from ferroscope.core.reasons import Reason
 
 A, B, C = (Node(uuid=name, driver="fake") for name in "abc")
 MACS, BMC = ("02:00:00:00:00:01",), ("192.0.2.1",)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.domain.masking import is_secret, mask
+from ferroscope.core.values import is_secret, mask
 
 SECRET = """redfish_password ipmi_password snmp_auth_key ipmi_hex_kg_key snmp_community bmc_passphrase api_key apiKey
     access_key admin_pass adminPass pass bmc_pwd pwd sys_pswd ssh_key ssh_private_key private-key encryption_key

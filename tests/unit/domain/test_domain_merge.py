@@ -8,10 +8,9 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.domain.merge import three_way
-from ferroscope.domain.model import Node
-from ferroscope.domain.provision import Provision
-from ferroscope.domain.states import State
+from ferroscope.core.merge import three_way
+from ferroscope.core.model import Node
+from ferroscope.core.states import Provision, State
 
 BEFORE = Node(uuid="node", driver="fake", name="old", properties={"a": 1, "b": 2}, extra={"x": 1}, version=3)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ferroscope.domain.model import Node
+from ferroscope.core.model import Node
 from ferroscope.hardware.expressions import (
     All,
     Any,

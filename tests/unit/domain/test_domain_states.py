@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.domain.machine import IllegalEventError, Refused, advance, allowed, check_inspectable, is_inspectable
-from ferroscope.domain.model import Node
-from ferroscope.domain.provision import Provision
-from ferroscope.domain.states import (
+from ferroscope.core.delivery import IllegalEventError, Refused, advance, allowed, check_inspectable, is_inspectable
+from ferroscope.core.model import Node
+from ferroscope.core.states import (
     ACTIVE,
     AWAITED,
     BEGINS,
@@ -31,6 +30,7 @@ from ferroscope.domain.states import (
     TRANSITIONS,
     WORKED_ON,
     Event,
+    Provision,
     State,
     Transition,
 )

@@ -8,10 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.domain import booleans, macs
-from ferroscope.domain.provision import INSPECTABLE, RESTING_VERBS, Provision
-from ferroscope.domain.reasons import HINTS, Reason, hint
-from ferroscope.domain.states import ACTIVE, OF_STATE, TERMINAL, TRANSITIONS, UNDER_WAY, State
+from ferroscope.core import values
+from ferroscope.core.reasons import HINTS, Reason, hint
+from ferroscope.core.states import (
+    ACTIVE,
+    INSPECTABLE,
+    OF_STATE,
+    RESTING_VERBS,
+    TERMINAL,
+    TRANSITIONS,
+    UNDER_WAY,
+    Provision,
+    State,
+)
 
 OCTETS = st.lists(st.integers(0, 255), min_size=6, max_size=6)
 STORED = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}\Z")
@@ -21,18 +30,18 @@ STORED = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}\Z")
 def test_every_spelling_of_a_mac_is_stored_in_one_form(octets: list[int], separator: str, upper: bool) -> None:
     stored = ":".join(f"{octet:02x}" for octet in octets)
     text = stored.replace(":", separator)
-    assert macs.normalize(text.upper() if upper else text) == stored
+    assert values.normalize(text.upper() if upper else text) == stored
 
 
 @given(OCTETS, st.booleans())
 def test_the_form_of_pxelinux_is_a_mac(octets: list[int], upper: bool) -> None:
     text = "-".join(f"{octet:02x}" for octet in (1, *octets))
-    assert macs.normalize(text.upper() if upper else text) == ":".join(f"{octet:02x}" for octet in octets)
+    assert values.normalize(text.upper() if upper else text) == ":".join(f"{octet:02x}" for octet in octets)
 
 
 @given(st.from_regex(STORED, fullmatch=True))
 def test_the_stored_form_stays_as_it_is(mac: str) -> None:
-    assert macs.normalize(mac) == mac
+    assert values.normalize(mac) == mac
 
 
 @given(
@@ -46,7 +55,7 @@ def test_the_stored_form_stays_as_it_is(mac: str) -> None:
     )
 )
 def test_anything_else_is_a_mac_in_its_stored_form_or_none(value: object) -> None:
-    result = macs.normalize(value)
+    result = values.normalize(value)
     assert result is None or STORED.match(result)
 
 
@@ -67,7 +76,7 @@ def test_anything_else_is_a_mac_in_its_stored_form_or_none(value: object) -> Non
     ],
 )
 def test_what_only_looks_like_a_mac_is_none(text: str) -> None:
-    assert macs.normalize(text) is None
+    assert values.normalize(text) is None
 
 
 def test_every_state_but_none_has_a_provision_state() -> None:
@@ -116,4 +125,4 @@ def test_a_hint_is_one_sentence_of_advice_and_a_code_is_fit_for_scripts(reason: 
 
 @pytest.mark.parametrize(("text", "meant"), [(" TRUE ", True), ("y", True), ("0", False), ("Off", False), ("", None)])
 def test_words_for_true_and_false(text: str, meant: bool | None) -> None:
-    assert booleans.parse(text) is meant
+    assert values.parse(text) is meant

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.domain.gate import HORIZON, ChangeWindow, GateRecord, MacChange, decode_record, number, spelled
+from ferroscope.core.boot_macs import HORIZON, ChangeWindow, GateRecord, MacChange, decode_record, number, spelled
 
 
 def taken(window: ChangeWindow, *numbers: int, now: float = 0.0) -> set[str]:

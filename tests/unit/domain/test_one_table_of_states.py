@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 import ferroscope
-from ferroscope.domain import states
-from ferroscope.domain.provision import Provision
-from ferroscope.domain.states import STATES, State
+from ferroscope.core import states
+from ferroscope.core.states import STATES, Provision, State
 
 SOURCE = Path(ferroscope.__file__).parent
 # The tables themselves.
@@ -104,8 +103,8 @@ from ferroscope import transition
 from ferroscope.adapters.sql import addresses, macs
 from ferroscope.api import documented, introspection, provision
 from tools.docs import states as page
-from ferroscope.domain import machine, states
-from ferroscope.domain.model import Inspection, Node
+from ferroscope.core import machine, states
+from ferroscope.core.model import Inspection, Node
 from ferroscope.observe import inspections
 from ferroscope.ports.meter import Moved
 

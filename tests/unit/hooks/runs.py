@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from ferroscope.config.options import InspectorSettings, Settings
-from ferroscope.domain.model import Claim, Entry, Node, Port, Request
-from ferroscope.domain.states import Event, State
+from ferroscope.core.model import Claim, Entry, Node, Port, Request
+from ferroscope.core.states import Event, State
 from ferroscope.hooks import loader, port_edits
 from ferroscope.hooks.base import InspectionHook
 from ferroscope.hooks.loader import LoadedHook

@@ -19,10 +19,10 @@ import structlog.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ferroscope.domain import macs
-from ferroscope.domain.model import Inspection
-from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import State
+from ferroscope.core import values
+from ferroscope.core.model import Inspection
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import State
 from ferroscope.hooks.errors import HookError
 from ferroscope.hooks.pipeline import encode
 from ferroscope.hooks.root_hints import NAMES
@@ -224,7 +224,7 @@ def check_result(result: Run, elsewhere: dict[str, str]) -> None:
         assert isinstance(result.node.properties.get(name, 1), int)
         assert result.node.properties.get(name, 1) >= 0
     for mac, found in result.ports().items():
-        assert macs.normalize(mac) == mac == found.address
+        assert values.normalize(mac) == mac == found.address
         assert isinstance(found.pxe_enabled, bool)
         assert mac not in elsewhere
     msgspec.json.encode(list(result.ports().values()))

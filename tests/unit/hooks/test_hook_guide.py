@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.domain.reasons import Reason
+from ferroscope.core.reasons import Reason
 from ferroscope.hooks import loader
 from ferroscope.hooks.base import InspectionHook
 from ferroscope.hooks.errors import HookError

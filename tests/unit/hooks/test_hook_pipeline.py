@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferroscope.config.options import InspectorSettings
-from ferroscope.domain.model import Severity
-from ferroscope.domain.reasons import Reason
+from ferroscope.core.model import Severity
+from ferroscope.core.reasons import Reason
 from ferroscope.hooks import port_edits
 from ferroscope.hooks.base import HookTask, InspectionHook
 from ferroscope.hooks.documents import copied, read_only

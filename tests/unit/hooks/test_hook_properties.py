@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.domain.reasons import Reason
+from ferroscope.core.reasons import Reason
 from ferroscope.hooks.errors import HookError
 from tests.unit.hooks.runs import machine, run
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ferroscope.domain.model import Severity
-from ferroscope.domain.reasons import Reason
+from ferroscope.core.model import Severity
+from ferroscope.core.reasons import Reason
 from ferroscope.hooks.errors import HookError
 from ferroscope.hooks.validate_interfaces import MAX_INTERFACES
 from tests.unit.hooks.runs import ETH0, ETH1, ETH2, Run, machine, run

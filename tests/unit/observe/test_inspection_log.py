@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from ferroscope.domain.model import Inspection
-from ferroscope.domain.states import Event, State, Transition
+from ferroscope.core.model import Inspection
+from ferroscope.core.states import Event, State, Transition
 from ferroscope.observe import inspections
 from ferroscope.ports.meter import Moved
 from tests.support import examples

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from ferroscope.domain.states import TRANSITIONS, Event, State
+from ferroscope.core.states import TRANSITIONS, Event, State
 from ferroscope.observe.metrics import LABELS, OVERVIEW, Metrics, Overview, render
 from ferroscope.ports.meter import Moved
 from ferroscope.ports.store import Store

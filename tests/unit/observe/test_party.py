@@ -17,7 +17,7 @@ from ferroscope.config.options import (
     Settings,
     WorkerSettings,
 )
-from ferroscope.domain.model import Member
+from ferroscope.core.model import Member
 from ferroscope.observe import finding, party
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ferroscope.bus.local import LocalBus
-from ferroscope.domain.lease import DEFAULT
+from ferroscope.core.model import DEFAULT
 from ferroscope.election import Candidate
 from ferroscope.periodic.singleton import Singleton
 from ferroscope.ports.clock import StopFlag

@@ -12,9 +12,8 @@ import pytest
 
 from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import RegistrySettings
-from ferroscope.domain.lease import DEFAULT
-from ferroscope.domain.model import ClockStep, Entry, Inspection, Node, Port
-from ferroscope.domain.states import Event, State
+from ferroscope.core.model import DEFAULT, ClockStep, Entry, Inspection, Node, Port
+from ferroscope.core.states import Event, State
 from ferroscope.election import Candidate, Tenure
 from ferroscope.periodic.registry_sync import RegistrySync
 from ferroscope.periodic.retention import Retention

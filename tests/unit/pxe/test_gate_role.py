@@ -12,11 +12,9 @@ import pytest
 from ferroscope import transition
 from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import PxeFilterSettings
-from ferroscope.domain.gate import GateRecord, decode_record
-from ferroscope.domain.lease import DEFAULT
-from ferroscope.domain.macsets import SetChange
-from ferroscope.domain.provision import Provision
-from ferroscope.domain.states import State
+from ferroscope.core.boot_macs import GateRecord, SetChange, decode_record
+from ferroscope.core.model import DEFAULT
+from ferroscope.core.states import Provision, State
 from ferroscope.election import Candidate, Tenure
 from ferroscope.ports.clock import StopFlag
 from ferroscope.ports.errors import StoreUnavailableError

@@ -10,7 +10,7 @@ import pytest
 
 from ferroscope.adapters.gate import watchdog
 from ferroscope.adapters.gate.dnsmasq import DnsmasqGate
-from ferroscope.domain.macsets import SetChange
+from ferroscope.core.boot_macs import SetChange
 from ferroscope.ports.gate import GateError
 from ferroscope.runtime.clock import SystemClock
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.domain.gate import KnownMac, number, spelled
-from ferroscope.domain.macsets import MacSets, SetChange, SortedMacs
+from ferroscope.core.boot_macs import KnownMac, MacSets, SetChange, SortedMacs, number, spelled
 
 MACS = [spelled(0x525400000000 + n) for n in range(8)]
 worlds = st.dictionaries(st.sampled_from(MACS), st.booleans())

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from ferroscope.adapters.gate.timed import TimedOpening
-from ferroscope.domain.lease import DEFAULT, FAST, LeaseProfile
+from ferroscope.core.model import DEFAULT, FAST, LeaseProfile
 from ferroscope.election import Candidate
 from ferroscope.ports.gate import GateError
 from ferroscope.pxe.opening import Opening

@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ferroscope.domain.model import Document, Node, Port
-from ferroscope.domain.rule import Rule, RuleDialect
+from ferroscope.core.model import Document, Node, Port, Rule, RuleDialect
 from ferroscope.hooks import port_edits
 from ferroscope.rules import engine
 from ferroscope.rules.bench import Bench

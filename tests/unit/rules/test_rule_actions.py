@@ -8,8 +8,8 @@ import pytest
 
 from ferroscope.api import scalars
 from ferroscope.api.errors import BadRequestError
-from ferroscope.domain.model import Document
-from ferroscope.domain.reasons import Reason
+from ferroscope.core.model import Document
+from ferroscope.core.reasons import Reason
 from ferroscope.rules.errors import InvalidRuleError, RuleFailedError
 from tests.unit.rules.running import MAC, Site, old_rule, rule
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ferroscope.domain.model import Document
+from ferroscope.core.model import Document
 from ferroscope.rules import builtin
 from ferroscope.rules.compile import compile_rule
 from ferroscope.rules.engine import RuleSet

@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 import pytest
 
 from ferroscope.config.options import ApiSettings, Settings, WorkerSettings
-from ferroscope.domain.lanes import Lane
-from ferroscope.domain.lease import DEFAULT
+from ferroscope.core.lanes import Lane
+from ferroscope.core.model import DEFAULT
 from ferroscope.periodic.singleton import Singleton
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.http import HttpServer, bind

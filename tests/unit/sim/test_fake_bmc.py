@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ferroscope.bmc.fake import FakeBmc
-from ferroscope.domain.model import Node
+from ferroscope.core.model import Node
 from ferroscope.ports.bmc import Bmc, BootDevice, Power
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ferroscope.domain.macs import normalize
+from ferroscope.core.values import normalize
 from ferroscope_sim.bodies import RAMDISK_ERROR, Bodies
 from ferroscope_sim.inventory import bmc_address, bmc_mac, generate, macs, pxe_mac
 from ferroscope_sim.model import FleetSettings, Member

@@ -6,8 +6,8 @@ import pytest
 
 from ferroscope.bmc.sim.address import Endpoint, locate
 from ferroscope.bmc.sim.driver import SimBmc
-from ferroscope.domain.model import Document, Node
-from ferroscope.domain.reasons import Reason
+from ferroscope.core.model import Document, Node
+from ferroscope.core.reasons import Reason
 from ferroscope.ports.errors import BmcError
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ferroscope.domain import macs as mac_spelling
+from ferroscope.core import values as mac_spelling
 from ferroscope_sim import inventory as sim
 
 INDEXES = st.integers(0, sim.MAX_INDEX)

@@ -13,9 +13,8 @@ import pytest
 from ferroscope import transition
 from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DriverSettings, InspectorSettings, Settings, WorkerSettings
-from ferroscope.domain.model import GIVEN, Entry, Inspection, Member, Node, Request
-from ferroscope.domain.provision import Provision
-from ferroscope.domain.states import Event, State
+from ferroscope.core.model import GIVEN, Entry, Inspection, Member, Node, Request
+from ferroscope.core.states import Event, Provision, State
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.ports.bmc import BootDevice, Power
 from ferroscope.ports.errors import BmcError

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.domain.lanes import bmc_of
-from ferroscope.domain.model import Request
-from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import Event
+from ferroscope.core.lanes import bmc_of
+from ferroscope.core.model import Request
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import Event
 from ferroscope.worker.admission import (
     FIRST_PAUSE,
     LONGEST_PAUSE,

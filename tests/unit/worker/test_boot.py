@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from ferroscope.domain.model import Document, Node, Port
-from ferroscope.domain.states import Event, State
+from ferroscope.core.model import Document, Node, Port
+from ferroscope.core.states import Event, State
 from ferroscope.ports.bmc import Image, OutOfBandNic, Power
 from ferroscope.ports.errors import BmcError
 from tests.unit.worker.conftest import INVENTORY, NODE, Machine, Service, settings

@@ -5,11 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ferroscope.domain.gate import GateRecord
-from ferroscope.domain.lease import Lease
-from ferroscope.domain.model import Port
-from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import Event, State
+from ferroscope.core.boot_macs import GateRecord
+from ferroscope.core.model import Lease, Port
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import Event, State
 from tests.unit.worker.conftest import NODE, Service
 
 MAC = "52:54:00:00:00:01"

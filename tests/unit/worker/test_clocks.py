@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ferroscope.domain.states import Event, State
+from ferroscope.core.states import Event, State
 from ferroscope.periodic.timeouts import Timeouts
 from ferroscope.ports.bmc import Power
 from ferroscope.ports.errors import BmcError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.domain.states import Event, State
+from ferroscope.core.states import Event, State
 from ferroscope.ports.errors import BmcError
 from tests.unit.worker.conftest import Service
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from ferroscope.config.options import Settings, WorkerSettings
-from ferroscope.domain.states import Event, State
+from ferroscope.core.states import Event, State
 from ferroscope.periodic.timeouts import Timeouts
 from ferroscope.ports.bmc import Power
 from ferroscope.ports.errors import ClaimLostError, NotFoundError

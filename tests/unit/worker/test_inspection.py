@@ -8,11 +8,9 @@ import msgspec
 import pytest
 
 from ferroscope import transition
-from ferroscope.domain.decision import Run
-from ferroscope.domain.machine import IllegalEventError
-from ferroscope.domain.model import Entry
-from ferroscope.domain.provision import Provision
-from ferroscope.domain.states import Event, State
+from ferroscope.core.delivery import IllegalEventError, Run
+from ferroscope.core.model import Entry
+from ferroscope.core.states import Event, Provision, State
 from ferroscope.ports.bmc import Power
 from ferroscope.ports.errors import BmcError
 from ferroscope.ports.store import Transaction

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import uuid
 
-from ferroscope.domain.model import Request
-from ferroscope.domain.states import Event
+from ferroscope.core.model import Request
+from ferroscope.core.states import Event
 from ferroscope.worker.slots import BmcSlots, Slot, Slots
 from tests.unit.worker.conftest import ManualClock, ManualStop
 

@@ -11,11 +11,10 @@ import pytest
 
 from ferroscope import transition
 from ferroscope.config.options import Settings
-from ferroscope.domain.lanes import Lane
-from ferroscope.domain.model import Inspection, Node
-from ferroscope.domain.provision import Provision
-from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import Event, State
+from ferroscope.core.lanes import Lane
+from ferroscope.core.model import Inspection, Node
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import Event, Provision, State
 from ferroscope.hooks.base import HookTask, InspectionHook
 from ferroscope.hooks.loader import LoadedHook
 from ferroscope.hooks.pipeline import Pipeline

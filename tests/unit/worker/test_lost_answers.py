@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pytest
 
-from ferroscope.domain.states import State
+from ferroscope.core.states import State
 from ferroscope.ports.errors import StoreUnavailableError
 from ferroscope.ports.store import Store, Transaction
 from tests.unit.worker.conftest import Service

@@ -10,10 +10,9 @@ import pytest
 
 from ferroscope import transition
 from ferroscope.archive.reading import newest
-from ferroscope.domain.machine import IllegalEventError
-from ferroscope.domain.model import Request
-from ferroscope.domain.provision import Provision
-from ferroscope.domain.states import Event, State
+from ferroscope.core.delivery import IllegalEventError
+from ferroscope.core.model import Request
+from ferroscope.core.states import Event, Provision, State
 from ferroscope.ports.bmc import Power
 from ferroscope.ports.errors import BmcError
 from ferroscope.ports.store import Transaction

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from ferroscope.domain.model import Inspection
-from ferroscope.domain.states import State
+from ferroscope.core.model import Inspection
+from ferroscope.core.states import State
 from tests.unit.hooks.runs import NODE, OTHER, context
 
 

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from ferroscope.config.options import Settings
-from ferroscope.domain.rule import Rule
-from ferroscope.domain.states import State
+from ferroscope.core.model import Rule
+from ferroscope.core.states import State
 from ferroscope.ports.bmc import Power
 from ferroscope.worker.context import TaskContext
 from tests.support import examples

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ferroscope.domain.model import Node
-from ferroscope.domain.states import State
+from ferroscope.core.model import Node
+from ferroscope.core.states import State
 from ferroscope.net import command_fence
 from ferroscope.ports.bmc import Power
 from ferroscope.worker.loop import Worker

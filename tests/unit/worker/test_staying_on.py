@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ferroscope.domain.model import Node
-from ferroscope.domain.states import Event, State
+from ferroscope.core.model import Node
+from ferroscope.core.states import Event, State
 from ferroscope.ports.bmc import Power, ResetTime
 from ferroscope.worker.bmc_calls import Unwatched, watched
 from tests.unit.worker.conftest import Machine, Service, settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ferroscope.domain.states import State
+from ferroscope.core.states import State
 from ferroscope.ports.bmc import Power
 from ferroscope.worker.throttle import LEASE
 from tests.unit.worker.conftest import NODE, Service, settings

@@ -23,7 +23,7 @@ import structlog
 from ferroscope.adapters.gate.forgetting import Dnsmasq, Memory
 from ferroscope.adapters.gate.hostfiles import ANYBODY, HostFiles
 from ferroscope.adapters.gate.watched import Watchdog
-from ferroscope.domain.macsets import SetChange, SortedMacs
+from ferroscope.core.boot_macs import SetChange, SortedMacs
 from ferroscope.ports.gate import GateError
 
 _log = structlog.get_logger(__name__)

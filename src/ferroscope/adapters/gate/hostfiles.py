@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from ferroscope.adapters.gate.watchdog import PREFIX, READABLE, UNKNOWN, close_files, host_of, is_denied
-from ferroscope.domain.gate import spelled
-from ferroscope.domain.macsets import SortedMacs
+from ferroscope.core.boot_macs import SortedMacs, spelled
 
 ANYBODY: Final = -1  # stands for the hosts that have no line of their own
 

@@ -17,8 +17,7 @@ from ferroscope.adapters.gate.command import Command
 from ferroscope.adapters.gate.ruleset import GateRules
 from ferroscope.adapters.gate.timed import TimedOpening
 from ferroscope.adapters.gate.watched import Watchdog
-from ferroscope.domain.gate import spelled
-from ferroscope.domain.macsets import SetChange
+from ferroscope.core.boot_macs import SetChange, spelled
 from ferroscope.ports.clock import Clock
 from ferroscope.ports.gate import GateError
 

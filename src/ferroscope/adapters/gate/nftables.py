@@ -15,7 +15,7 @@ from ferroscope.adapters.gate.command import Command
 from ferroscope.adapters.gate.ruleset import GateRules, ruleset
 from ferroscope.adapters.gate.tables import Tables
 from ferroscope.adapters.gate.timed import TimedOpening
-from ferroscope.domain.macsets import SetChange
+from ferroscope.core.boot_macs import SetChange
 from ferroscope.ports.clock import Clock
 from ferroscope.ports.gate import GateError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ferroscope.domain.macsets import SetChange
+from ferroscope.core.boot_macs import SetChange
 from ferroscope.ports.gate import GateBackend, GateError
 
 

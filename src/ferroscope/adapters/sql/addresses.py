@@ -13,9 +13,9 @@ from ferroscope.adapters.sql.batch import Asked
 from ferroscope.adapters.sql.dialect import upsert
 from ferroscope.adapters.sql.nodes import NODE
 from ferroscope.adapters.sql.query import one_of, padded, several
-from ferroscope.domain.lookup import Candidates, Evidence
-from ferroscope.domain.model import Node
-from ferroscope.domain.states import AWAITED
+from ferroscope.core.lookup import Candidates, Evidence
+from ferroscope.core.model import Node
+from ferroscope.core.states import AWAITED
 
 if TYPE_CHECKING:
     from ferroscope.adapters.sql.store import SqlTransaction

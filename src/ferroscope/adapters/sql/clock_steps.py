@@ -14,8 +14,8 @@ from sqlalchemy import Double, bindparam, delete, insert, literal, or_, select, 
 from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.dialect import db_now
 from ferroscope.adapters.sql.rows import Mapper
-from ferroscope.domain.model import ClockStep
-from ferroscope.domain.states import ACTIVE
+from ferroscope.core.model import ClockStep
+from ferroscope.core.states import ACTIVE
 from ferroscope.ports.errors import ConflictError
 
 if TYPE_CHECKING:

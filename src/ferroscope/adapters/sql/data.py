@@ -12,7 +12,7 @@ from sqlalchemy import LargeBinary, Select, and_, bindparam, delete, or_, select
 from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.dialect import largest_value, upsert
 from ferroscope.adapters.sql.query import one_of, several
-from ferroscope.domain.states import TERMINAL
+from ferroscope.core.states import TERMINAL
 from ferroscope.ports.data import Held, Part
 from ferroscope.ports.later import Later
 

@@ -13,8 +13,8 @@ from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.dialect import upsert
 from ferroscope.adapters.sql.query import one_of, padded, several
 from ferroscope.adapters.sql.rows import Mapper
-from ferroscope.domain.discovery import Rejection
-from ferroscope.domain.provision import Provision
+from ferroscope.core.lookup import Rejection
+from ferroscope.core.states import Provision
 from ferroscope.ports.errors import ConflictError
 
 if TYPE_CHECKING:

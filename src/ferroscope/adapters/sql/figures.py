@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from sqlalchemy import func, select
 
 from ferroscope.adapters.sql import schema
-from ferroscope.domain.provision import Provision
-from ferroscope.domain.states import Event, State
+from ferroscope.core.states import Event, Provision, State
 from ferroscope.ports.figures import Backlog, Population
 
 if TYPE_CHECKING:

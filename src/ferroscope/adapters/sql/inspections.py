@@ -11,8 +11,8 @@ from sqlalchemy import bindparam, delete, exists, func, insert, or_, select, upd
 from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.query import page
 from ferroscope.adapters.sql.rows import Mapper
-from ferroscope.domain.model import Inspection
-from ferroscope.domain.states import State
+from ferroscope.core.model import Inspection
+from ferroscope.core.states import State
 from ferroscope.ports.errors import NotFoundError
 from ferroscope.ports.store import Query
 

@@ -12,7 +12,7 @@ from sqlalchemy import bindparam, delete, select
 from ferroscope.adapters.sql import inserts, schema
 from ferroscope.adapters.sql.query import page
 from ferroscope.adapters.sql.rows import Mapper
-from ferroscope.domain.model import Entry
+from ferroscope.core.model import Entry
 from ferroscope.ports.store import Query
 
 if TYPE_CHECKING:

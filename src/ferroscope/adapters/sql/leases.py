@@ -15,7 +15,7 @@ from sqlalchemy import Double, bindparam, case, delete, insert, literal, or_, se
 
 from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.dialect import db_now
-from ferroscope.domain.lease import Lease
+from ferroscope.core.model import Lease
 from ferroscope.ports.bus import Channel
 from ferroscope.ports.errors import LeaseHeldError, LeaseLostError
 

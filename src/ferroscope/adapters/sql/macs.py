@@ -13,9 +13,9 @@ from sqlalchemy import bindparam, delete, func, select
 
 from ferroscope.adapters.sql import inserts, schema
 from ferroscope.adapters.sql.query import one_of, several
-from ferroscope.domain.gate import KnownMac, MacChange
-from ferroscope.domain.model import Port
-from ferroscope.domain.states import MAY_BOOT
+from ferroscope.core.boot_macs import KnownMac, MacChange
+from ferroscope.core.model import Port
+from ferroscope.core.states import MAY_BOOT
 from ferroscope.ports.bus import Channel
 
 if TYPE_CHECKING:

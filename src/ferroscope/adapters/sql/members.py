@@ -10,7 +10,7 @@ from sqlalchemy import Double, bindparam, delete, insert, select, update
 from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.dialect import db_now
 from ferroscope.adapters.sql.rows import Mapper
-from ferroscope.domain.model import Member
+from ferroscope.core.model import Member
 from ferroscope.ports.bus import Channel
 
 if TYPE_CHECKING:

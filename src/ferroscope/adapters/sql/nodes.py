@@ -14,7 +14,7 @@ from ferroscope.adapters.sql.conflicts import conflict
 from ferroscope.adapters.sql.inspections import INSPECTION
 from ferroscope.adapters.sql.query import page
 from ferroscope.adapters.sql.rows import Mapper
-from ferroscope.domain.model import Inspection, Node
+from ferroscope.core.model import Inspection, Node
 from ferroscope.ports.errors import NotFoundError, StaleError
 from ferroscope.ports.store import Query
 

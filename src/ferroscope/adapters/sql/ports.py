@@ -14,7 +14,7 @@ from ferroscope.adapters.sql.batch import Answer
 from ferroscope.adapters.sql.conflicts import conflict
 from ferroscope.adapters.sql.query import page, page_later
 from ferroscope.adapters.sql.rows import Mapper
-from ferroscope.domain.model import Port
+from ferroscope.core.model import Port
 from ferroscope.ports.errors import NotFoundError
 from ferroscope.ports.later import Later
 from ferroscope.ports.store import Query

@@ -32,9 +32,9 @@ from ferroscope.adapters.sql.batch import Asked
 from ferroscope.adapters.sql.dialect import db_now
 from ferroscope.adapters.sql.requests import REQUEST
 from ferroscope.adapters.sql.store import SqlStore, SqlTransaction
-from ferroscope.domain.lanes import OVERTAKING
-from ferroscope.domain.model import REQUEST_VERSION, Claim
-from ferroscope.domain.states import Event
+from ferroscope.core.lanes import OVERTAKING
+from ferroscope.core.model import REQUEST_VERSION, Claim
+from ferroscope.core.states import Event
 from ferroscope.ports.bus import Bus, Channel
 from ferroscope.ports.clock import Clock, StopFlag
 from ferroscope.ports.errors import StoreUnavailableError

@@ -16,8 +16,8 @@ from sqlalchemy import bindparam, delete, insert, select, update
 from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.batch import Answer
 from ferroscope.adapters.sql.rows import Mapper
-from ferroscope.domain.lanes import lane_of, priority_of
-from ferroscope.domain.model import Claim, Request
+from ferroscope.core.lanes import lane_of, priority_of
+from ferroscope.core.model import Claim, Request
 from ferroscope.ports.bus import Channel
 from ferroscope.ports.errors import ClaimLostError
 from ferroscope.ports.later import Later

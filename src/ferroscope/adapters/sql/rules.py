@@ -15,7 +15,7 @@ from sqlalchemy import bindparam, delete, insert, select, update
 from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.query import page
 from ferroscope.adapters.sql.rows import Mapper
-from ferroscope.domain.rule import Rule, RuleDialect
+from ferroscope.core.model import Rule, RuleDialect
 from ferroscope.ports.errors import ConflictError, NotFoundError
 from ferroscope.ports.store import Query
 

@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import mysql
 
-from ferroscope.domain.node import STORED, NodeField
+from ferroscope.core.node import STORED, NodeField
 
 metadata = MetaData(
     naming_convention={

@@ -10,7 +10,7 @@ from typing import Final
 
 from ferroscope.bmc.driver_info import wrong
 from ferroscope.bmc.ipmi.numbers import number
-from ferroscope.domain.model import Document
+from ferroscope.core.model import Document
 
 KINDS: Final = ("no", "single", "dual")
 # Field -> ipmitool's option and the greatest value; channels are 0 to 15, addresses a byte.

@@ -17,9 +17,9 @@ from ferroscope.bmc.ipmi import info
 from ferroscope.bmc.ipmi.info import Access
 from ferroscope.bmc.ipmi.tool import PROGRAM, CipherError, run
 from ferroscope.bmc.options import DriverOptions
-from ferroscope.domain.capabilities import wanted_boot_mode
-from ferroscope.domain.model import Document, Node
-from ferroscope.domain.reasons import Reason
+from ferroscope.core.boot import wanted_boot_mode
+from ferroscope.core.model import Document, Node
+from ferroscope.core.reasons import Reason
 from ferroscope.net import command_fence
 from ferroscope.net.resolver import ForbiddenAddressError, UnresolvedError, resolve
 from ferroscope.ports.bmc import BootDevice, Power

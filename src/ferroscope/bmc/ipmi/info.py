@@ -13,8 +13,8 @@ import msgspec
 from ferroscope.bmc.driver_info import wrong
 from ferroscope.bmc.ipmi import bridging
 from ferroscope.bmc.ipmi.numbers import number
-from ferroscope.domain import booleans
-from ferroscope.domain.model import Document
+from ferroscope.core import values
+from ferroscope.core.model import Document
 
 LEVELS: Final = ("ADMINISTRATOR", "OPERATOR", "USER", "CALLBACK")
 # Interface of ipmitool for each version of the protocol.
@@ -114,7 +114,7 @@ def _flag(info: Document, name: str, *, default: bool) -> bool:
     value = info.get(name)
     if value is None or value == "":
         return default
-    found = booleans.parse(str(value))
+    found = values.parse(str(value))
     if found is None:
         raise wrong(f"{name} must be true or false")
     return found

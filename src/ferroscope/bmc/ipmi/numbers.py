@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from ferroscope.bmc.driver_info import wrong
-from ferroscope.domain.model import Document
+from ferroscope.core.model import Document
 
 _NUMBER: Final = re.compile(r"(0x[0-9a-f]{1,8}|[0-9]{1,9})\Z", re.ASCII | re.IGNORECASE)
 

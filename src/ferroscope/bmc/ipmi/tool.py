@@ -13,8 +13,8 @@ from typing import Final
 
 from ferroscope.bmc.ipmi.info import Access
 from ferroscope.bmc.ipmi.relay import relayed
-from ferroscope.domain.masking import MASK, WITHHELD, is_too_short
-from ferroscope.domain.reasons import Reason
+from ferroscope.core.reasons import Reason
+from ferroscope.core.values import MASK, WITHHELD, is_too_short
 from ferroscope.ports.errors import BmcError
 
 PROGRAM: Final = "ipmitool"

@@ -22,7 +22,7 @@ from sushy import exceptions as sushy_errors
 from sushy import main as sushy_main
 
 from ferroscope.bmc.redfish.info import Access, tls_context
-from ferroscope.domain.reasons import Reason
+from ferroscope.core.reasons import Reason
 from ferroscope.net.bounded_http import BoundedSession
 from ferroscope.net.deadline import Deadline, DeadlineError, current
 from ferroscope.net.resolver import ANYWHERE, Networks

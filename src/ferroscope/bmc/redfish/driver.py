@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 from ferroscope.bmc.driver_info import not_allowed, problem
 from ferroscope.bmc.options import DriverOptions
 from ferroscope.bmc.redfish import info
-from ferroscope.domain.capabilities import wanted_boot_mode
-from ferroscope.domain.model import Document, Node
-from ferroscope.domain.reasons import Reason
+from ferroscope.core.boot import wanted_boot_mode
+from ferroscope.core.model import Document, Node
+from ferroscope.core.reasons import Reason
 from ferroscope.net.command_fence import TooLateError
 from ferroscope.net.deadline import Deadline, DeadlineError
 from ferroscope.net.resolver import ForbiddenAddressError

@@ -14,8 +14,8 @@ import requests
 from sushy import exceptions as sushy
 
 from ferroscope.bmc.redfish.info import Access
-from ferroscope.domain.masking import MASK, WITHHELD, is_too_short
-from ferroscope.domain.reasons import Reason
+from ferroscope.core.reasons import Reason
+from ferroscope.core.values import MASK, WITHHELD, is_too_short
 from ferroscope.net.bounded_http import TooLargeError
 from ferroscope.net.deadline import DeadlineError
 from ferroscope.ports.errors import BmcError

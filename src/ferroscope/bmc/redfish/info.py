@@ -13,8 +13,8 @@ import msgspec
 
 from ferroscope.bmc.driver_info import ca_path, check_place, wrong
 from ferroscope.bmc.options import Limits
-from ferroscope.domain import booleans
-from ferroscope.domain.model import Document
+from ferroscope.core import values
+from ferroscope.core.model import Document
 
 AUTH_TYPES: Final = ("auto", "session", "basic")
 TLS_VERSIONS: Final = {
@@ -151,7 +151,7 @@ def _verify(value: Any, limits: Limits) -> bool | str:
     if isinstance(value, bool):
         return value
     if isinstance(value, str) and value:
-        flag = booleans.parse(value)
+        flag = values.parse(value)
         return ca_path(value, limits) if flag is None else flag
     raise wrong("redfish_verify_ca must be true, false or the name of a CA file or directory")
 

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import sushy
 from sushy import exceptions
 
-from ferroscope.domain import macs
-from ferroscope.domain.model import Document
+from ferroscope.core import values
+from ferroscope.core.model import Document
 from ferroscope.ports.bmc import OutOfBandNic
 
 _GIB: Final = 1024**3
@@ -84,7 +84,7 @@ def _bmc_mac(system: Any) -> str | None:
 
 def _mac(member: Any) -> str | None:
     """Return the MAC of an Ethernet interface, in the stored form."""
-    return macs.normalize(str(member.mac_address or member.permanent_mac_address or ""))
+    return values.normalize(str(member.mac_address or member.permanent_mac_address or ""))
 
 
 def _is_gone(member: Any) -> bool:

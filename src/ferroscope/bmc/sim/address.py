@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from ferroscope.bmc.driver_info import wrong
-from ferroscope.domain.model import Document
+from ferroscope.core.model import Document
 
 ADDRESS_KEY: Final = "sim_address"
 NODE_KEY: Final = "sim_node"

@@ -17,7 +17,7 @@ from ferroscope.cli.output import table
 from ferroscope.cli.progress import Display, display, follow
 from ferroscope.cli.times import parse
 from ferroscope.cli.watch import FINISHED, Target, Watch
-from ferroscope.domain.kernel_params import CALLBACK_PATH
+from ferroscope.core.boot import CALLBACK_PATH
 from ferroscope_sim.enroll import BareMetalError, enroll
 from ferroscope_sim.model import FleetSettings, roster
 from ferroscope_sim.run import FleetThread

@@ -14,9 +14,9 @@ from ferroscope.cli.lookup import find, label, node_argument
 from ferroscope.cli.node import columns, summary, timeline
 from ferroscope.cli.output import Output, facts, table, with_api, with_api_and_lists
 from ferroscope.cli.selection import StateType
-from ferroscope.domain.names import natural
-from ferroscope.domain.node import SETTABLE
-from ferroscope.domain.provision import Provision
+from ferroscope.core.node import SETTABLE
+from ferroscope.core.states import Provision
+from ferroscope.core.values import natural
 
 _LISTED: Final = (
     "uuid",

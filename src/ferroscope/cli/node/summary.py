@@ -8,8 +8,8 @@ from ferroscope.cli import pci
 from ferroscope.cli.client import Json
 from ferroscope.cli.output import facts, table
 from ferroscope.cli.text import short
-from ferroscope.domain import macs
-from ferroscope.domain.names import natural
+from ferroscope.core import values
+from ferroscope.core.values import natural
 from ferroscope.hardware.parts import address, mapping, mappings, number, text
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def draw(screen: Console, inventory: Json) -> None:
     screen.print(facts(machine(known)))
     nics = _in_order(mappings(known.get("interfaces")))
     if nics:
-        booted = macs.normalize(text(mapping(known.get("boot")).get("pxe_interface")) or "")
+        booted = values.normalize(text(mapping(known.get("boot")).get("pxe_interface")) or "")
         rows = [_nic(nic, booted) for nic in nics]
         screen.print()
         screen.print(table(("NIC", "MAC", "BOOT", "ADDRESS", "CARRIER", "SPEED", "PRODUCT"), rows))
@@ -74,7 +74,7 @@ def _nic(nic: Json, booted: str | None) -> tuple[Any, ...]:
     return (
         _words(nic.get("name")),
         mac,
-        "yes" if booted and mac and macs.normalize(mac) == booted else "",
+        "yes" if booted and mac and values.normalize(mac) == booted else "",
         _address(nic),
         carrier if isinstance(carrier, bool) else None,
         f"{speed / 1000:g} Gb/s" if speed is not None and speed > 0 else None,

@@ -11,7 +11,7 @@ from ferroscope.cli.listing import Listing
 from ferroscope.cli.output import console
 from ferroscope.cli.text import clean, with_reason
 from ferroscope.cli.times import parse
-from ferroscope.domain.states import TERMINAL
+from ferroscope.core.states import TERMINAL
 
 if TYPE_CHECKING:
     from rich.console import Console

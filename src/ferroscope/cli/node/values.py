@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from ferroscope.domain import macs
+from ferroscope.core import values
 
 _FROM_STANDARD_INPUT: Final = "ferroscope.cli.node.values.standard_input"
 
@@ -76,7 +76,7 @@ def _no_number(name: str) -> None:
 
 def mac(text: str) -> str:
     """Return a MAC address in its stored spelling; ``click.BadParameter``."""
-    address = macs.normalize(text)
+    address = values.normalize(text)
     if address is None:
         raise click.BadParameter(f"{text!r} is not a MAC address like 52:54:00:12:34:56")
     return address

@@ -18,8 +18,7 @@ from ferroscope.cli.lookup import label
 from ferroscope.cli.node.bulk import each
 from ferroscope.cli.output import Output, table, with_api
 from ferroscope.cli.selection import Selection, Wanted, resolve, selectors, settle
-from ferroscope.domain.provision import RESTING_VERBS, Provision
-from ferroscope.domain.states import UNDER_WAY
+from ferroscope.core.states import RESTING_VERBS, UNDER_WAY, Provision
 
 _POLL: Final = 0.25
 _TARGETS: Final = {"on": "power on", "off": "power off", "reboot": "rebooting"}

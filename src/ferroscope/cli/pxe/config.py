@@ -32,7 +32,7 @@ def config(files: tuple[str, ...], host: str | None, directory: Path | None, ins
     from ferroscope.boot import dnsmasq, ipxe
     from ferroscope.boot.hosts import own_name
     from ferroscope.config.options import is_loopback
-    from ferroscope.domain.kernel_params import CALLBACK_PATH
+    from ferroscope.core.boot import CALLBACK_PATH
 
     if directory is not None and install:
         raise click.UsageError("give --directory or --install, not both")

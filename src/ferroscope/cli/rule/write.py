@@ -12,7 +12,7 @@ from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.listing import Listing
 from ferroscope.cli.output import Output, facts, with_api
 from ferroscope.cli.rule import files
-from ferroscope.domain import names
+from ferroscope.core import values
 
 PATH: Final = "/v1/inspection_rules"
 
@@ -21,7 +21,7 @@ rule_argument = click.argument("uuid", metavar="RULE")
 
 def rule_path(uuid: str) -> str:
     """Return the path of a rule; ``Failure`` unless it is a UUID: an empty one would name all rules."""
-    if not names.is_uuid(uuid):
+    if not values.is_uuid(uuid):
         raise Failure(
             f"there is no rule {uuid[:80]!r}: a rule is named by its UUID",
             exit_code=Exit.NOT_FOUND,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ferroscope.domain.outcome import Outcome
-from ferroscope.domain.states import Event
+from ferroscope.core.delivery import Outcome
+from ferroscope.core.states import Event
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.worker.boot_gate import BootGate
 from ferroscope.worker.context import TaskContext

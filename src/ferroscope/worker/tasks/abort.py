@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ferroscope.domain.outcome import Fail, Outcome
-from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import MACHINE
+from ferroscope.core.delivery import Fail, Outcome
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import MACHINE
 from ferroscope.worker.context import TaskContext
 from ferroscope.worker.power import power_off_quietly
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from ferroscope.domain.outcome import Done, Fail, Outcome
-from ferroscope.domain.reasons import Reason
+from ferroscope.core.delivery import Done, Fail, Outcome
+from ferroscope.core.reasons import Reason
 from ferroscope.ports.bmc import BootDevice, Power
 from ferroscope.worker.bmc_addresses import resolve
 from ferroscope.worker.context import TaskContext

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ferroscope.domain.outcome import Done, Outcome
+from ferroscope.core.delivery import Done, Outcome
 from ferroscope.worker.context import TaskContext
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ferroscope.domain.outcome import Done, Outcome
-from ferroscope.domain.states import State
+from ferroscope.core.delivery import Done, Outcome
+from ferroscope.core.states import State
 from ferroscope.worker.context import TaskContext
 from ferroscope.worker.power import power_off_quietly
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from ferroscope.domain import json_bounds
-from ferroscope.domain.model import Port, Severity
-from ferroscope.domain.outcome import Fail, Next, Outcome
-from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import Event
+from ferroscope.core import json_safety
+from ferroscope.core.delivery import Fail, Next, Outcome
+from ferroscope.core.model import Port, Severity
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import Event
 from ferroscope.hooks.errors import HookError
 from ferroscope.hooks.pipeline import Pipeline, encode
 from ferroscope.ports.data import Part
@@ -40,9 +40,9 @@ class ProcessTask:
         if "inventory" not in parts:
             return Fail(Reason.DATA_MISSING, "no data is stored for this inspection")
         try:
-            inventory = json_bounds.decode(parts["inventory"])
-            unprocessed = json_bounds.decode(parts.get("unprocessed", b"{}"))
-        except json_bounds.TooManyContainersError as exc:
+            inventory = json_safety.decode(parts["inventory"])
+            unprocessed = json_safety.decode(parts.get("unprocessed", b"{}"))
+        except json_safety.TooManyContainersError as exc:
             return Fail(Reason.DATA_TOO_LARGE, f"the inspection data is not processed: {exc}")
         from_bmc = out_of_band.stored(parts)
         if from_bmc is not None:

@@ -10,10 +10,10 @@ effect the machine is left alone, so that it is not rebooted twice.
 
 from __future__ import annotations
 
-from ferroscope.domain.boot import Boot
-from ferroscope.domain.outcome import Next, Outcome, Retry
-from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import Event
+from ferroscope.core.boot import Boot
+from ferroscope.core.delivery import Next, Outcome, Retry
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import Event
 from ferroscope.ports.bmc import Power
 from ferroscope.ports.errors import LeaseLostError
 from ferroscope.worker import boot, out_of_band

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from ferroscope.domain.outcome import Fail, Outcome
-from ferroscope.domain.reasons import Reason
-from ferroscope.domain.states import State
+from ferroscope.core.delivery import Fail, Outcome
+from ferroscope.core.reasons import Reason
+from ferroscope.core.states import State
 from ferroscope.worker.context import TaskContext
 from ferroscope.worker.power import power_off_quietly
 from ferroscope.worker.refused_calls import amended

@@ -15,8 +15,7 @@ from typing import Annotated, Any, Final, get_args
 
 import msgspec
 
-from ferroscope.domain.provision import Provision
-from ferroscope.domain.states import State
+from ferroscope.core.states import Provision, State
 
 Document = dict[str, Any]
 

@@ -7,12 +7,13 @@ Times are seconds since the Unix epoch by the database's clock; addresses are lo
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
-from ferroscope.domain.node import Document as Document
-from ferroscope.domain.node import Node as Node
-from ferroscope.domain.states import Event, State
+from ferroscope.core.node import Document as Document
+from ferroscope.core.node import Node as Node
+from ferroscope.core.states import Event, State
 
 REQUEST_VERSION = 1
 
@@ -159,3 +160,92 @@ class Member(msgspec.Struct, kw_only=True, frozen=True):
     def is_alive(self, now: float) -> bool:
         """Whether it was heard of lately; ``now`` by the database's clock, which may have been set back."""
         return now < self.expires_at <= now + self.ttl + 1.0
+
+
+# A lease: a named, time-limited right of one holder, with an epoch that fences its writes.
+#
+# Expiry is judged by the database's clock alone; the holder trusts its own clock for a shorter
+# time, measured from before it asked. Safety rests on the epoch, never on a clock.
+
+
+class Lease(msgspec.Struct, kw_only=True, frozen=True):
+    """``epoch`` grows by one with every new holder; ``term`` is random for every acquisition.
+
+    ``holder`` is None, and ``remaining`` 0, where the lease is free. ``remaining`` is in seconds,
+    by the database's clock when it was read. ``data`` is whatever the holder wants to be known; ``source``
+    is from where somebody took it by the API.
+    """
+
+    name: str
+    holder: str | None
+    epoch: int
+    term: str
+    duration: float
+    acquired_at: float
+    renewed_at: float
+    expires_at: float
+    remaining: float = 0.0
+    data: str = ""
+    source: str | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether somebody had it when it was read."""
+        return self.holder is not None and self.remaining > 0
+
+
+class LeaseProfile(msgspec.Struct, kw_only=True, frozen=True):
+    """How long a lease lives, how often it is renewed, how often candidates look; in seconds.
+
+    ``margin`` is what the holder's trust ends earlier than the lease: the room for a clock that
+    runs slower than the database's, and for the work to stop.
+    """
+
+    ttl: float = 6.0
+    renew: float = 1.5
+    poll: float = 0.5
+    margin: float = 1.0
+
+
+DEFAULT = LeaseProfile()
+FAST = LeaseProfile(ttl=3.0, renew=0.5, poll=0.25, margin=0.5)
+
+
+def trusted_until(asked_at: float, profile: LeaseProfile) -> float:
+    """Return until when the holder may act on a lease for which it asked at ``asked_at``."""
+    return asked_at + profile.ttl - profile.margin
+
+
+# An inspection rule as it is stored: conditions on inspection data, and actions where they hold.
+#
+# Conditions and actions are kept in the form of the Bare Metal API (``op`` and ``args``), whichever
+# API a rule came by; ``dialect`` says how they are to be read. What they mean is ``ferroscope.rules``.
+
+PHASES: Final = ("main",)
+
+
+class RuleDialect(StrEnum):
+    """Whose language a rule is written in: Ironic's inspection rules, or ironic-inspector's introspection rules."""
+
+    BARE_METAL = "bare-metal"
+    INTROSPECTION = "introspection"
+
+
+class Rule(msgspec.Struct, kw_only=True):
+    """One rule.
+
+    Greater ``priority`` first. ``scope``: only for nodes whose ``properties.inspection_scope`` is the
+    same; None: for all. The conditions and actions of a ``sensitive`` rule are never shown again.
+    """
+
+    uuid: str
+    dialect: RuleDialect = RuleDialect.BARE_METAL
+    description: str | None = None
+    priority: int = 0
+    phase: str = "main"
+    sensitive: bool = False
+    scope: str | None = None
+    conditions: list[Document] = []
+    actions: list[Document] = []
+    created_at: float = 0.0
+    updated_at: float | None = None

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ferroscope.domain.states import COMMANDS, Event
+from ferroscope.core.states import COMMANDS, Event
 
 MAX_BMC: Final = 255
 # The rest of 127.0.0.0/8 has networks like any other: simulated sites are spread over it.

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.domain.node import STORED, Document, Node
+from ferroscope.core.node import STORED, Document, Node
 
 # Owned by ``transition`` and the store, never taken from a task's copy.
 _NOT_MERGED: Final = frozenset(field.name for field in STORED if not field.merged)

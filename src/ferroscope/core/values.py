@@ -1,0 +1,217 @@
+"""What nodes, ports and conductor groups may be called: one rule for callers and for inspection rules. Pure.
+
+A path of the API holds a UUID, a name or one of its own words, so a name is neither of the others.
+Source: the Bare Metal API reference; names may hold RFC 3986's unreserved characters.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any, Final
+
+_NUMBERS: Final = re.compile(r"([0-9]{1,18})")
+_UUID: Final = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}\Z", re.ASCII)
+_NAME: Final = re.compile(r"[A-Za-z0-9._~-]{1,255}\Z", re.ASCII)
+_GROUP: Final = re.compile(r"[a-z0-9._-]{0,255}\Z", re.ASCII)
+# Clients take these for steps of a path, and never send them.
+_STEPS: Final = frozenset({".", ".."})
+_RESERVED: Final = frozenset({"detail", "maintenance", "management", "states", "validate", "vendor_passthru"})
+
+NAME: Final = (
+    f"1 to 255 letters, digits, '-', '.', '_' or '~', no UUID, and none of {', '.join(sorted(_STEPS | _RESERVED))}"
+)
+"""What a name is, for messages."""
+
+
+def natural(text: str) -> tuple[tuple[int, int, str], ...]:
+    """Return by what people order names: ``sim-2`` is before ``sim-10``, and letters' case is nothing."""
+    return tuple(
+        (0, int(part), part) if part.isdigit() else (1, 0, part) for part in _NUMBERS.split(text.lower()) if part
+    )
+
+
+def is_uuid(text: str) -> bool:
+    """Whether this is a UUID, with or without its hyphens."""
+    return _UUID.match(text.lower()) is not None
+
+
+def is_spelled_as_name(text: str) -> bool:
+    """Whether something could be called so, as far as its letters go."""
+    return _NAME.match(text) is not None
+
+
+def is_name(text: str) -> bool:
+    """Whether a node or a port may be called so; see ``NAME``."""
+    return is_spelled_as_name(text) and not is_uuid(text) and text not in _STEPS | _RESERVED
+
+
+def is_group(text: str) -> bool:
+    """Whether a conductor group may be called so; "" is the group of those that have none."""
+    return _GROUP.match(text) is not None
+
+
+# The words for true and false that the Bare Metal service understands, wherever it takes a text for them. Pure.
+
+_WORDS: Final = dict.fromkeys(("true", "1", "yes", "on", "t", "y"), True) | dict.fromkeys(
+    ("false", "0", "no", "off", "f", "n"), False
+)
+
+
+def parse(text: str) -> bool | None:
+    """Return what the word means, in capital letters or small ones; None where it is none of them."""
+    return _WORDS.get(text.strip().lower())
+
+
+# MAC addresses in the spellings that firmware and boot loaders use, and their one stored form.
+#
+# Source: the spellings seen in ramdisk inventories, and pxelinux's ``01-aa-bb-…`` form.
+
+_MAC: Final = re.compile(r"[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5}\Z")
+NOBODYS: Final = frozenset({"00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff"})
+"""What firmware says where it knows no address: many machines have them, so they tell none from another."""
+
+_PXELINUX: Final = re.compile(r"01-(?P<mac>[0-9a-f]{2}(?:-[0-9a-f]{2}){5})\Z")
+
+
+def normalize(value: object) -> str | None:
+    """Return ``value`` as ``aa:bb:cc:dd:ee:ff``, or None where it is no MAC address."""
+    if not isinstance(value, str) or len(value) > 20:
+        return None
+    text = value.lower()
+    pxelinux = _PXELINUX.match(text)
+    if pxelinux:
+        text = pxelinux["mac"]
+    return text.replace("-", ":") if _MAC.match(text) else None
+
+
+def telling(value: object) -> str | None:
+    """Return ``value`` as of ``normalize``, or None where it tells no machine from another."""
+    address = normalize(value)
+    return None if address in NOBODYS else address
+
+
+# What must never be shown again once it is stored: passwords, tokens, keys.
+#
+# Masks by the names of fields, at any depth, and what URLs hold beside their place.
+# Source: the Bare Metal API shows six asterisks.
+
+MASK: Final = "******"
+WITHHELD: Final = "its message is not shown, because the password is too short to be masked in it"
+
+_MASKABLE: Final = 4
+
+_SECRET: Final = re.compile(
+    r"passw|passphrase|passcode|(?:\b|_|admin|root|user|bmc)pass(?![a-z])|pwd|pswd|secret|token|community|credential"
+    r"|configdrive|key_contents|(?:api|access|account|auth|encrypt\w{0,8}|fernet|host|kg|priv|private|shared|ssh|ssl)[_-]?key",
+    re.IGNORECASE,
+)
+# In a URL whose query is a permission by itself.
+_SIGNATURE: Final = re.compile(r"sig(?:nature)?\Z", re.IGNORECASE)
+_QUERY: Final = re.compile(r"(?<=[?&;])([^=&;#\s]{1,64})=[^&;#\s]+")
+_USER_INFO: Final = re.compile(r"(?<=://)[^/?#\s]{1,1024}@")
+
+
+@lru_cache(maxsize=4096)
+def is_secret(name: str) -> bool:
+    """Whether what is kept under this name must not be shown."""
+    return _SECRET.search(name) is not None
+
+
+def is_too_short(secret: str | None) -> bool:
+    """Whether the secret stands in so many words that those around its mask would tell it."""
+    return bool(secret) and len(secret or "") < _MASKABLE
+
+
+def without_user(text: str) -> str:
+    """Return ``text`` with user and password masked in every URL."""
+    return _USER_INFO.sub(f"{MASK}@", text) if "@" in text and "://" in text else text
+
+
+def mask(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy in which is masked what has a telling name, and what a URL holds beside its place."""
+    return {key: MASK if value and is_secret(key) else _shown(value) for key, value in document.items()}
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, str):
+        return _QUERY.sub(_parameter, without_user(value)) if "://" in value else value
+    if isinstance(value, dict):
+        return mask(value)
+    return [_shown(item) for item in value] if isinstance(value, list) else value
+
+
+def _parameter(found: re.Match[str]) -> str:
+    name = found[1]
+    return f"{name}={MASK}" if is_secret(name) or _SIGNATURE.search(name) else found[0]
+
+
+def unmask(given: dict[str, Any], stored: dict[str, Any]) -> dict[str, Any]:
+    """Return ``given`` with what is stored in place of every mask: what was shown may be written back.
+
+    Raises ``KeyError``, with the field's name, where a mask stands for nothing that is stored.
+    """
+    return {key: _restored(key, value, stored.get(key)) for key, value in given.items()}
+
+
+def _restored(key: str, value: Any, stored: Any) -> Any:
+    if value == stored:
+        return value
+    if isinstance(value, dict):
+        return unmask(value, stored if isinstance(stored, dict) else {})
+    if isinstance(value, list):
+        kept = stored if isinstance(stored, list) else []
+        return [_item(key, number, item, kept) for number, item in enumerate(value)]
+    if stored and value == (MASK if is_secret(key) else _shown(stored)):
+        return stored
+    if _holds_mask(key, value):
+        raise KeyError(key)
+    return value
+
+
+def _holds_mask(key: str, value: Any) -> bool:
+    if is_secret(key) and value == MASK:
+        return True
+    return isinstance(value, str) and "://" in value and (f"://{MASK}@" in value or f"={MASK}" in value)
+
+
+def _item(key: str, number: int, value: Any, stored: list[Any]) -> Any:
+    """Return the item that was shown so, at its place if it is there; a changed one must bring its secrets."""
+    for kept in [*stored[number : number + 1], *stored]:
+        if value == _shown(kept):
+            return kept
+    return _restored(key, value, None)
+
+
+# Text that came from elsewhere, made fit to be shown: on a terminal, in a log, in a message.
+#
+# A machine that nobody has authenticated may have written it, so no control character of it may get
+# there: they could move the cursor, forge lines or change the window's title. Pure.
+
+# Beside the controls: what writes text backwards, joins or hides it (Unicode's category Cf and its like), and halves
+# of surrogate pairs, which no terminal takes.
+_UNFIT: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u0600-\u0605\u061c\u06dd\u070f\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    "\ufeff\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e007f\ud800-\udfff]"
+)
+_BREAKS: Final = str.maketrans({"\n": "\\n", "\t": "\\t"})
+
+
+def clean(text: str) -> str:
+    """Return the text with controls but line feeds and tabs, and with what hides or turns text, written out."""
+    return _UNFIT.sub(_escaped, text)
+
+
+def one_line(text: str, most: int) -> str:
+    """Return the text on one line, with all controls written out, and of ``most`` characters at the most.
+
+    What was cut off is counted at the end. Only what stays is looked at: a text of any length costs the same.
+    """
+    cut = len(text) - most
+    kept = clean(text[:most]).translate(_BREAKS)
+    return kept if cut <= 0 else f"{kept[:most]}... ({cut} more characters)"
+
+
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
