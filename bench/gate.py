@@ -28,8 +28,8 @@ from bench.usage import memory
 from ferroscope.adapters.gate.nftables import NftablesGate
 from ferroscope.adapters.gate.ruleset import GateRules
 from ferroscope.config.options import DatabaseSettings, Settings
+from ferroscope.contracts.store import Store
 from ferroscope.core.boot_macs import SetChange
-from ferroscope.ports.store import Store
 from ferroscope.pxe.feed import Feed
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.clock import SystemClock

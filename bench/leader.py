@@ -15,11 +15,11 @@ import structlog
 
 from ferroscope.config.load import load
 from ferroscope.config.options import Settings
+from ferroscope.contracts.queue import Channel
+from ferroscope.contracts.store import Leadership, Store
 from ferroscope.election import Candidate
 from ferroscope.observe import log
 from ferroscope.periodic.singleton import Singleton
-from ferroscope.ports.bus import Channel
-from ferroscope.ports.store import Leadership, Store
 from ferroscope.runtime import signals
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.clock import SystemClock

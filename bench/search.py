@@ -19,11 +19,11 @@ from bench.cycle import scratch
 from bench.databases import database
 from bench.quantiles import middle
 from ferroscope.config.options import DatabaseSettings, Settings
+from ferroscope.contracts.store import Store, Transaction
 from ferroscope.core.model import Node
 from ferroscope.hardware import search_index
 from ferroscope.hardware.query import parse
 from ferroscope.hardware.search_index import Fact, Learned
-from ferroscope.ports.store import Store, Transaction
 from ferroscope.runtime.backend import ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock
 from ferroscope_sim.inventory.body import document

@@ -14,11 +14,10 @@ from collections.abc import Callable
 
 import structlog
 
+from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
+from ferroscope.contracts.queue import Bus, Channel, Clock, StopFlag
+from ferroscope.contracts.store import Store, Transaction
 from ferroscope.core.model import Lease, LeaseProfile, trusted_until
-from ferroscope.ports.bus import Bus, Channel
-from ferroscope.ports.clock import Clock, StopFlag
-from ferroscope.ports.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
-from ferroscope.ports.store import Store, Transaction
 
 _log = structlog.get_logger(__name__)
 

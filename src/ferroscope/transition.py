@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from ferroscope.contracts.metrics import Moved
+from ferroscope.contracts.store import Transaction
 from ferroscope.core.delivery import Fail, IllegalEventError, Refused, advance, check_inspectable, take
 from ferroscope.core.lanes import bmc_of
 from ferroscope.core.model import Document, Entry, Inspection, Node, Request, Severity
@@ -28,8 +30,6 @@ from ferroscope.core.states import (
     State,
     Transition,
 )
-from ferroscope.ports.meter import Moved
-from ferroscope.ports.store import Transaction
 
 # Several of these at once are one: the node ends up where the caller wants it anyway.
 _MERGED = frozenset({Event.ABORT, Event.TIMEOUT, Event.DELETE})

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
-from ferroscope.ports.clock import StopFlag
-from ferroscope.ports.errors import BmcError
+from ferroscope.contracts.errors import BmcError
+from ferroscope.contracts.queue import StopFlag
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ferroscope.ports.bmc import BootDevice, Power
+from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope_sim.machine import Machine
 from ferroscope_sim.outcomes import Counters, Effect, Trace
 

@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Sequence
 
-from ferroscope.ports.bmc import Power
+from ferroscope.contracts.bmc import Power
 from ferroscope_sim.bodies import Bodies
 from ferroscope_sim.callbacks import HttpPoster, target_of
 from ferroscope_sim.client import Status, describe, latency_of

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from ferroscope.ports.bmc import BootDevice, Power
+from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope_sim.model import Member
 from ferroscope_sim.outcomes import Effect, Tally
 

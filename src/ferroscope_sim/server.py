@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from ferroscope.ports.bmc import BootDevice, Power
+from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope_sim.control import Control
 from ferroscope_sim.fleet import Fleet
 from ferroscope_sim.machine import RESET, Machine, RefusedError

@@ -19,8 +19,8 @@ from ferroscope.adapters.sql import dialect
 from ferroscope.adapters.sql.store import SqlStore
 from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DatabaseSettings
+from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
 from ferroscope.core.model import Lease
-from ferroscope.ports.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
 from ferroscope.runtime.clock import SystemClock
 from tests.cluster.chaos import private
 from tests.support import examples

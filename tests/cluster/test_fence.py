@@ -22,8 +22,8 @@ from ferroscope.adapters.sql.senders import sender_for
 from ferroscope.adapters.sql.store import SqlStore
 from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DatabaseSettings
+from ferroscope.contracts.errors import LeaseHeldError, StoreUnavailableError
 from ferroscope.core.model import Lease
-from ferroscope.ports.errors import LeaseHeldError, StoreUnavailableError
 from ferroscope.runtime.clock import SystemClock
 from tests.cluster.takeovers import race
 from tests.support import examples

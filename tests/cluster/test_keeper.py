@@ -7,9 +7,9 @@ import time
 
 import pytest
 
+from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.core.model import Lease, LeaseProfile
 from ferroscope.election import Tenure
-from ferroscope.ports.errors import StoreUnavailableError
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.keeper import LeaseKeeper
 

@@ -16,12 +16,12 @@ import pytest
 
 from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DatabaseSettings, Settings
+from ferroscope.contracts.errors import LeaseLostError
+from ferroscope.contracts.store import Leadership, Query, Store, Transaction
 from ferroscope.core.model import FAST, Entry, LeaseProfile
 from ferroscope.core.states import State
 from ferroscope.election import Candidate
 from ferroscope.periodic.singleton import Singleton
-from ferroscope.ports.errors import LeaseLostError
-from ferroscope.ports.store import Leadership, Query, Store, Transaction
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.keeper import LeaseKeeper

@@ -129,8 +129,8 @@ from ferroscope.bmc.options import DriverOptions
 from ferroscope.bmc.sim.driver import SimBmc
 from ferroscope.core.model import Node
 from ferroscope.net.command_fence import fenced
-from ferroscope.ports.bmc import Power
-from ferroscope.ports.errors import BmcError
+from ferroscope.contracts.bmc import Power
+from ferroscope.contracts.errors import BmcError
 node = Node(uuid="n", driver="sim", driver_info={"sim_address": sys.argv[1], "sim_node": sys.argv[2]})
 bmc = SimBmc(DriverOptions(command_timeout=4.0))
 print(bmc.get_power(node), flush=True)

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from ferroscope.config.options import DatabaseSettings, Settings
+from ferroscope.contracts.queue import Queue
+from ferroscope.contracts.store import Store, Transaction
 from ferroscope.core.model import Claim, Member, Node, Request
-from ferroscope.ports.queue import Queue
-from ferroscope.ports.store import Store, Transaction
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.clock import SystemClock
 from tests.support import examples

@@ -1,4 +1,4 @@
-"""``ports.store.Addresses`` on every adapter."""
+"""``contracts.store.Addresses`` on every adapter."""
 
 from __future__ import annotations
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from ferroscope.contracts.errors import ClaimLostError, ConflictError, StaleError
+from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core.model import Node
-from ferroscope.ports.errors import ClaimLostError, ConflictError, StaleError
-from ferroscope.ports.store import Query, Transaction
 from tests.conformance.conftest import Adapter
 from tests.support import examples
 

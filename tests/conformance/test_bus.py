@@ -1,4 +1,4 @@
-"""``ports.bus.Bus``: a hint that is never lost between a look and the wait after it."""
+"""``contracts.queue.Bus``: a hint that is never lost between a look and the wait after it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from ferroscope.bus.local import LocalBus
-from ferroscope.ports.bus import Bus
+from ferroscope.contracts.queue import Bus
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from collections import defaultdict
 import msgspec
 import pytest
 
+from ferroscope.contracts.errors import ClaimLostError
+from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import Claim
-from ferroscope.ports.errors import ClaimLostError
-from ferroscope.ports.store import Transaction
 from tests.conformance.conftest import Adapter, Open
 from tests.support import examples
 

@@ -1,13 +1,13 @@
-"""``ports.store.Discoveries`` and ``Rejections`` on every adapter."""
+"""``contracts.store.Discoveries`` and ``Rejections`` on every adapter."""
 
 from __future__ import annotations
 
 import pytest
 
+from ferroscope.contracts.errors import ConflictError
+from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core.lookup import Evidence
 from ferroscope.core.states import Provision
-from ferroscope.ports.errors import ConflictError
-from ferroscope.ports.store import Query, Transaction
 from tests.conformance.conftest import Adapter
 from tests.support import examples
 

@@ -1,4 +1,4 @@
-"""``ports.store.Facts`` on every adapter."""
+"""``contracts.store.Facts`` on every adapter."""
 
 from __future__ import annotations
 

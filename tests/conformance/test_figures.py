@@ -1,4 +1,4 @@
-"""``ports.store.Figures`` on every adapter."""
+"""``contracts.store.Figures`` on every adapter."""
 
 from __future__ import annotations
 

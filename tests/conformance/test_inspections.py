@@ -1,4 +1,4 @@
-"""``ports.store.Inspections`` and ``InspectionData`` on every adapter."""
+"""``contracts.store.Inspections`` and ``InspectionData`` on every adapter."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import random
 import msgspec
 import pytest
 
+from ferroscope.contracts.errors import NotFoundError
+from ferroscope.contracts.store import Query
 from ferroscope.core.model import Entry
 from ferroscope.core.states import State
-from ferroscope.ports.errors import NotFoundError
-from ferroscope.ports.store import Query
 from tests.conformance.conftest import Adapter
 from tests.support import examples
 

@@ -1,13 +1,13 @@
-"""``ports.store.Journal`` on every adapter."""
+"""``contracts.store.Journal`` on every adapter."""
 
 from __future__ import annotations
 
 import msgspec
 import pytest
 
+from ferroscope.contracts.errors import NotFoundError
+from ferroscope.contracts.store import Query
 from ferroscope.core.model import Severity
-from ferroscope.ports.errors import NotFoundError
-from ferroscope.ports.store import Query
 from tests.conformance.conftest import Adapter
 from tests.support import examples
 

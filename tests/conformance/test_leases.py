@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 import pytest
 
+from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError
+from ferroscope.contracts.store import Store
 from ferroscope.core.model import Lease, Member
-from ferroscope.ports.errors import LeaseHeldError, LeaseLostError
-from ferroscope.ports.store import Store
 from tests.conformance.conftest import Adapter, Open
 
 LONG = 1000.0

@@ -1,4 +1,4 @@
-"""``ports.store.Macs`` on every adapter: which MACs may boot, and what was changed about that."""
+"""``contracts.store.Macs`` on every adapter: which MACs may boot, and what was changed about that."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from sqlalchemy import text
 
 from ferroscope import transition
 from ferroscope.config.options import DatabaseSettings, Settings
+from ferroscope.contracts.store import Transaction
 from ferroscope.core.boot_macs import ChangeWindow, KnownMac
 from ferroscope.core.model import Node, Port
 from ferroscope.core.states import Event, State, Transition
-from ferroscope.ports.store import Transaction
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.clock import SystemClock
 from tests.conformance.conftest import Adapter, Open

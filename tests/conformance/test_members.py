@@ -1,12 +1,12 @@
-"""``ports.store.Members`` on every adapter."""
+"""``contracts.store.Members`` on every adapter."""
 
 from __future__ import annotations
 
 import pytest
 
+from ferroscope.contracts.errors import ConflictError
 from ferroscope.core.model import ClockStep
 from ferroscope.core.states import State
-from ferroscope.ports.errors import ConflictError
 from tests.conformance.conftest import Adapter
 from tests.support import examples
 

@@ -1,14 +1,14 @@
-"""``ports.store.Nodes`` on every adapter."""
+"""``contracts.store.Nodes`` on every adapter."""
 
 from __future__ import annotations
 
 import msgspec
 import pytest
 
+from ferroscope.contracts.errors import ConflictError, NotFoundError, StaleError
+from ferroscope.contracts.store import Query
 from ferroscope.core.model import Node
 from ferroscope.core.states import Provision, State
-from ferroscope.ports.errors import ConflictError, NotFoundError, StaleError
-from ferroscope.ports.store import Query
 from tests.conformance.conftest import Adapter
 from tests.support import examples
 

@@ -1,4 +1,4 @@
-"""``ports.store.Objects`` and what ``InspectionData`` says of the parts that it holds, on every adapter."""
+"""``contracts.store.Objects`` and what ``InspectionData`` says of the parts that it holds, on every adapter."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from functools import partial
 import msgspec
 import pytest
 
+from ferroscope.contracts.data import Held, StoredObject
+from ferroscope.contracts.errors import ConflictError
+from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import Node
 from ferroscope.core.states import State
-from ferroscope.ports.data import Held, StoredObject
-from ferroscope.ports.errors import ConflictError
-from ferroscope.ports.store import Transaction
 from tests.conformance.conftest import Adapter
 from tests.support import examples
 

@@ -1,12 +1,12 @@
-"""``ports.store.Ports`` on every adapter."""
+"""``contracts.store.Ports`` on every adapter."""
 
 from __future__ import annotations
 
 import msgspec
 import pytest
 
-from ferroscope.ports.errors import ConflictError, NotFoundError
-from ferroscope.ports.store import Query
+from ferroscope.contracts.errors import ConflictError, NotFoundError
+from ferroscope.contracts.store import Query
 from tests.conformance.conftest import Adapter
 from tests.support import examples
 

@@ -12,6 +12,8 @@ import pytest
 from ferroscope import transition
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.config.options import InspectorSettings, Settings, WorkerSettings
+from ferroscope.contracts.data import Part
+from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core.delivery import Next
 from ferroscope.core.model import Document, Inspection, Node, Port
 from ferroscope.core.reasons import Reason
@@ -21,8 +23,6 @@ from ferroscope.hooks.base import HookTask, InspectionHook
 from ferroscope.hooks.errors import HookError
 from ferroscope.hooks.loader import LoadedHook, load
 from ferroscope.hooks.pipeline import Pipeline
-from ferroscope.ports.data import Part
-from ferroscope.ports.store import Query, Transaction
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.worker.loop import Worker
 from ferroscope.worker.rules import RuleStep

@@ -1,4 +1,4 @@
-"""``ports.queue.Queue`` on every adapter: what is delivered, to whom, in which order and when."""
+"""``contracts.queue.Queue`` on every adapter: what is delivered, to whom, in which order and when."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import time
 import msgspec
 import pytest
 
+from ferroscope.contracts.queue import Take
 from ferroscope.core.lanes import Lane
 from ferroscope.core.model import REQUEST_VERSION, Claim, Request
 from ferroscope.core.states import Event
-from ferroscope.ports.queue import Take
 from tests.conformance.conftest import Adapter, Open
 from tests.support import examples
 

@@ -1,4 +1,4 @@
-"""``ports.store.Requests`` on every adapter: what a worker does with its claim, and what it cannot do without."""
+"""``contracts.store.Requests`` on every adapter: what a worker does with its claim, and what it cannot do without."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from ferroscope.contracts.errors import ClaimLostError
+from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import REQUEST_VERSION, Claim, Request
 from ferroscope.core.states import Event
-from ferroscope.ports.errors import ClaimLostError
-from ferroscope.ports.store import Transaction
 from tests.conformance.conftest import Adapter
 from tests.support import examples
 

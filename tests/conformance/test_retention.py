@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from ferroscope.contracts.data import Part
+from ferroscope.contracts.store import Query
 from ferroscope.core.states import State
-from ferroscope.ports.data import Part
-from ferroscope.ports.store import Query
 from tests.conformance.conftest import Adapter
 from tests.support import examples
 

@@ -1,13 +1,13 @@
-"""``ports.rules.Rules`` on every adapter."""
+"""``contracts.store.Rules`` on every adapter."""
 
 from __future__ import annotations
 
 import msgspec
 import pytest
 
+from ferroscope.contracts.errors import ConflictError, NotFoundError
+from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core.model import Rule, RuleDialect
-from ferroscope.ports.errors import ConflictError, NotFoundError
-from ferroscope.ports.store import Query, Transaction
 from tests.conformance.conftest import Adapter
 from tests.support import examples
 

@@ -6,11 +6,11 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ferroscope.contracts.data import Match
+from ferroscope.contracts.store import Query, Transaction
 from ferroscope.hardware import expressions, search_index
 from ferroscope.hardware.query import parse
 from ferroscope.hardware.search_index import KINDS, Fact
-from ferroscope.ports.facts import Match
-from ferroscope.ports.store import Query, Transaction
 from tests.conformance.conftest import Adapter
 from tests.support import examples
 

@@ -1,4 +1,4 @@
-"""``ports.store.Store`` on every adapter: all or nothing, and never anybody's change lost."""
+"""``contracts.store.Store`` on every adapter: all or nothing, and never anybody's change lost."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from ferroscope.contracts.errors import ConflictError, NotFoundError, StaleError
+from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core.model import Node
-from ferroscope.ports.errors import ConflictError, NotFoundError, StaleError
-from ferroscope.ports.store import Query, Transaction
 from tests.conformance.conftest import Adapter, Open
 from tests.support import examples
 

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import make_url, text
 
 from ferroscope.config.options import DatabaseSettings, Settings
-from ferroscope.ports.errors import StoreUnavailableError
+from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.runtime.backend import Backend, ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock
 from tests.support import databases, examples

@@ -10,9 +10,9 @@ from sqlalchemy import text
 
 from ferroscope import transition
 from ferroscope.config.options import DatabaseSettings, DriverSettings, Settings, WorkerSettings
+from ferroscope.contracts.store import Query
 from ferroscope.core.model import Node
 from ferroscope.core.states import Provision, State
-from ferroscope.ports.store import Query
 from ferroscope.runtime import wiring
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.clock import SystemClock

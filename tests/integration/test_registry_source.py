@@ -15,8 +15,8 @@ import pytest
 from ferroscope.adapters.ironic import source
 from ferroscope.adapters.ironic.source import IronicSource
 from ferroscope.config.options import ApiSettings
+from ferroscope.contracts.remote import RegistryUnavailableError
 from ferroscope.core.model import Node
-from ferroscope.ports.registry import RegistryUnavailableError
 from ferroscope.runtime.http import HttpServer, bind
 from tests.integration.api.service import Service
 from tests.support.bad_server import a_server_that, one_by_one

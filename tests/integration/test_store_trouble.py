@@ -17,8 +17,8 @@ import pymysql
 import pytest
 
 from ferroscope.config.options import DatabaseSettings, Settings
-from ferroscope.ports.errors import NotFoundError, StoreUnavailableError
-from ferroscope.ports.store import Query
+from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
+from ferroscope.contracts.store import Query
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.clock import SystemClock
 from tests.support import databases, examples

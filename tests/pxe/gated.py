@@ -15,10 +15,10 @@ from typing import TypeVar
 from bench.service import executable
 from ferroscope import transition
 from ferroscope.config.options import DatabaseSettings, Settings
+from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core.boot_macs import GateRecord, decode_record
 from ferroscope.core.model import Lease, Node
 from ferroscope.core.states import Event, Provision, State, Transition
-from ferroscope.ports.store import Query, Transaction
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.clock import SystemClock
 from tests.pxe.host import BootHost

@@ -9,7 +9,7 @@ import pytest
 from ferroscope.adapters.gate.iptables import IptablesGate
 from ferroscope.adapters.gate.nftables import NftablesGate
 from ferroscope.adapters.gate.ruleset import GateRules
-from ferroscope.ports.gate import GateBackend
+from ferroscope.contracts.pxe_filter import GateBackend
 from ferroscope.runtime.clock import SystemClock
 from tests.pxe.lab import Lab
 from tests.support.processes import until

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ferroscope.ports.store import Transaction
+from ferroscope.contracts.store import Transaction
 from tests.pxe.gated import FAILOVER, FAST, GatedLab, is_open
 from tests.pxe.host import BootHost
 from tests.pxe.lab import Lab

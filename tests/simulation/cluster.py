@@ -13,7 +13,7 @@ import msgspec
 from falcon import testing
 
 from ferroscope.config.options import ApiSettings, DatabaseSettings
-from ferroscope.ports.errors import StoreUnavailableError
+from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.runtime.life import StartError
 from ferroscope.runtime.process import Process
 from ferroscope.runtime.pxe_filter import ROLE as GATE

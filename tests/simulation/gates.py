@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ferroscope.adapters.gate.command import Command
-from ferroscope.ports.gate import GateError
+from ferroscope.contracts.pxe_filter import GateError
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Host, SimulatedProcess

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from ferroscope.contracts.store import Leadership, Store, Transaction
 from ferroscope.core.model import Entry
 from ferroscope.election import Candidate
 from ferroscope.periodic.singleton import Singleton
-from ferroscope.ports.store import Leadership, Store, Transaction
 
 
 class Ledger:

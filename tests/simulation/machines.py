@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ferroscope.contracts.bmc import BootDevice, Power
+from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Node
-from ferroscope.ports.bmc import BootDevice, Power
-from ferroscope.ports.errors import BmcError
 
 if TYPE_CHECKING:
     from tests.simulation.checks.claims import Claimed
@@ -117,7 +117,7 @@ class Machine:
 
 
 class SimulatedBmc:
-    """``ports.bmc.Bmc`` of one process, over its host's way to the BMCs."""
+    """``contracts.bmc.Bmc`` of one process, over its host's way to the BMCs."""
 
     def __init__(self, world: World, process: SimulatedProcess) -> None:
         self._world = world

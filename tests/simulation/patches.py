@@ -23,12 +23,12 @@ import ferroscope.adapters.gate.timed
 import ferroscope.adapters.sql.dialect
 import ferroscope.adapters.sql.store
 import ferroscope.bus.local
+import ferroscope.contracts.errors
 import ferroscope.election
 import ferroscope.hooks.pipeline
 import ferroscope.observe.party
 import ferroscope.periodic.singleton
 import ferroscope.periodic.timeouts
-import ferroscope.ports.errors
 import ferroscope.pxe.gate
 import ferroscope.pxe.opening
 import ferroscope.runtime.backend

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ferroscope.adapters.sql import schema
+from ferroscope.contracts.queue import Bus, Channel
 from ferroscope.core.model import Node, Port
 from ferroscope.core.states import Provision
-from ferroscope.ports.bus import Bus, Channel
 from tests.simulation.checks import Checks
 from tests.simulation.clients import Operator
 from tests.simulation.cluster import Answer, Host, SimulatedProcess, bury

@@ -22,9 +22,8 @@ from ferroscope.adapters.sql.statements import Statements
 from ferroscope.adapters.sql.store import SqlStore
 from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DatabaseSettings
-from ferroscope.ports.bus import Bus
-from ferroscope.ports.clock import Clock
-from ferroscope.ports.meter import SILENT, Meter
+from ferroscope.contracts.metrics import SILENT, Meter
+from ferroscope.contracts.queue import Bus, Clock
 from ferroscope.runtime.clock import SystemClock
 from tests.support import databases
 from tests.support.servers import memory_directory

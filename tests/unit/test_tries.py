@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from ferroscope.ports.errors import BmcError
+from ferroscope.contracts.errors import BmcError
 from ferroscope.tries import while_there_is_time
 
 

@@ -18,12 +18,12 @@ from ferroscope.api import agent, discovery, refusals
 from ferroscope.api.callback import Parsed
 from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import LOOKUP_FAILED, MissingError, UnavailableError
+from ferroscope.contracts.errors import ConflictError, NotFoundError
+from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core import lookup
 from ferroscope.core.model import Inspection, Node, Request, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import MAY_CALL, TAKES_CALLBACK, Event
-from ferroscope.ports.errors import ConflictError, NotFoundError
-from ferroscope.ports.store import Query, Transaction
 
 T = TypeVar("T")
 

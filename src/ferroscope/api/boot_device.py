@@ -17,9 +17,9 @@ from ferroscope.api.documented import Device
 from ferroscope.api.errors import BadRequestError
 from ferroscope.api.idents import node_ident
 from ferroscope.api.scalars import boolean, shown
+from ferroscope.contracts.bmc import BootDevice
+from ferroscope.contracts.store import Transaction
 from ferroscope.core.states import Event
-from ferroscope.ports.bmc import BootDevice
-from ferroscope.ports.store import Transaction
 
 _DEVICES: Final = [str(device) for device in BootDevice]
 

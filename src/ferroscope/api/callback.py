@@ -18,9 +18,9 @@ import msgspec
 from ferroscope.api import json_body
 from ferroscope.api.documented import Mac
 from ferroscope.api.errors import BadRequestError
+from ferroscope.contracts.data import Part
 from ferroscope.core import values
 from ferroscope.core.lookup import Evidence
-from ferroscope.ports.data import Part
 
 # No machine has as many; a database's limit on parameters must not be the one that is hit.
 MAX_ADDRESSES: Final = 512

@@ -15,11 +15,11 @@ from ferroscope.api.callers import Callers
 from ferroscope.api.quiet import PerMinute, QuietLog, Valve
 from ferroscope.archive.reading import Archive
 from ferroscope.config.options import Settings
+from ferroscope.contracts.bmc import Bmc
+from ferroscope.contracts.metrics import SILENT, Meter
+from ferroscope.contracts.queue import Clock, StopFlag
+from ferroscope.contracts.store import Store
 from ferroscope.hooks.pipeline import Pipeline
-from ferroscope.ports.bmc import Bmc
-from ferroscope.ports.clock import Clock, StopFlag
-from ferroscope.ports.meter import SILENT, Meter
-from ferroscope.ports.store import Store
 from ferroscope.rules.book import RuleBook
 
 

@@ -16,13 +16,13 @@ from ferroscope import transition
 from ferroscope.api import callers, refusals
 from ferroscope.api.callback import Parsed
 from ferroscope.api.context import ApiContext
+from ferroscope.contracts.bmc import Discovers
+from ferroscope.contracts.data import Part
+from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core import bmc_access, lookup
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import ACTIVE, Provision, State
-from ferroscope.ports.bmc import Discovers
-from ferroscope.ports.data import Part
-from ferroscope.ports.store import Query, Transaction
 
 # For so long a full inbox is not looked into again.
 _FULL_SECONDS: Final = 1.0

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.core.states import INSPECTED, Provision
-from ferroscope.ports.bmc import BootDevice, Power
 
 
 def _says(**schema: Any) -> msgspec.Meta:

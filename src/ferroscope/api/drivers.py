@@ -16,8 +16,8 @@ from ferroscope.api.documented import DriverType
 from ferroscope.api.errors import BadRequestError, MissingError, NotAcceptableError
 from ferroscope.api.links import Link, pair
 from ferroscope.api.scalars import shown
-from ferroscope.ports.bmc import Bmc, OutOfBand, RamdiskBoot
-from ferroscope.ports.store import Transaction
+from ferroscope.contracts.bmc import Bmc, OutOfBand, RamdiskBoot
+from ferroscope.contracts.store import Transaction
 
 _LINKS_SINCE: Final = 14
 _INTERFACES_SINCE: Final = 30

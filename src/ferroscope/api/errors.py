@@ -11,10 +11,10 @@ from typing import Final
 
 import msgspec
 
+from ferroscope.contracts.errors import ConflictError, NotFoundError, StaleError, StoreUnavailableError
+from ferroscope.contracts.remote import ObjectMissingError, ObjectStoreError
 from ferroscope.core.delivery import IllegalEventError, Refused
 from ferroscope.core.states import RESTING, Event
-from ferroscope.ports.errors import ConflictError, NotFoundError, StaleError, StoreUnavailableError
-from ferroscope.ports.objects import ObjectMissingError, ObjectStoreError
 
 INTERNAL_MESSAGE: Final = "Ferroscope failed to answer this; its log says why. Try again, and report it if it stays."
 LOOKUP_FAILED: Final = "Resource could not be found."

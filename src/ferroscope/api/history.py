@@ -18,9 +18,9 @@ from ferroscope.api.errors import MissingError
 from ferroscope.api.idents import node_ident
 from ferroscope.api.links import Link, own
 from ferroscope.api.times import iso
+from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core.model import Entry
 from ferroscope.core.reasons import HINTS, Reason
-from ferroscope.ports.store import Query, Transaction
 
 _SHORT: Final = 255
 _SORT_FIELDS: Final = {"created_at": "at", "id": "id", "severity": "severity", "uuid": "uuid"}

@@ -20,11 +20,11 @@ from ferroscope.api.errors import BadRequestError, MissingError, StateConflictEr
 from ferroscope.api.idents import node_ident
 from ferroscope.api.nodes import check_unprotected
 from ferroscope.api.times import iso
+from ferroscope.contracts.errors import NotFoundError
+from ferroscope.contracts.store import Transaction
 from ferroscope.core import bmc_access, values
 from ferroscope.core.model import Node
 from ferroscope.core.states import Provision
-from ferroscope.ports.errors import NotFoundError
-from ferroscope.ports.store import Transaction
 
 
 class RejectionView(msgspec.Struct, frozen=True):

@@ -17,9 +17,9 @@ from ferroscope.api.errors import BadRequestError, MissingError, StateConflictEr
 from ferroscope.api.patch import Operation
 from ferroscope.api.rule_input import Phase, RuleCreate, RuleSettable
 from ferroscope.api.rule_view import RuleField, RuleSortKey
+from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core.model import Rule, RuleDialect
 from ferroscope.core.values import is_uuid
-from ferroscope.ports.store import Query, Transaction
 from ferroscope.rules.limits import MAX_RULES
 
 # python-ironicclient's "unset" says these of single items.

@@ -19,9 +19,9 @@ from ferroscope.api.errors import BadRequestError, MissingError
 from ferroscope.api.idents import introspected_ident
 from ferroscope.api.links import Link, own
 from ferroscope.api.times import iso
+from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core.model import Node
 from ferroscope.core.states import INSPECTED, State
-from ferroscope.ports.store import Query, Transaction
 
 _INTROSPECTED: Final = tuple(map(str, INSPECTED))
 

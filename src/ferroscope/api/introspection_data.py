@@ -15,7 +15,7 @@ from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.idents import introspected_ident
 from ferroscope.api.introspection import Accepted, introspected
-from ferroscope.ports.data import Part
+from ferroscope.contracts.data import Part
 
 
 class IntrospectionData(msgspec.Struct, frozen=True):

@@ -16,9 +16,9 @@ from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import BadRequestError, StateConflictError
 from ferroscope.api.inspection_rules import rule_uuid, store_new
 from ferroscope.api.rule_input import IntrospectionRuleCreate
+from ferroscope.contracts.errors import NotFoundError
+from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core.model import Rule, RuleDialect
-from ferroscope.ports.errors import NotFoundError
-from ferroscope.ports.store import Query, Transaction
 
 _CREATED_SINCE: Final = 6
 

@@ -18,9 +18,9 @@ from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.lease_input import Acquisition, LeaseListQuery, Release, ReleaseQuery, Renewal
 from ferroscope.api.times import iso_exact
+from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError
+from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import Lease
-from ferroscope.ports.errors import LeaseHeldError, LeaseLostError
-from ferroscope.ports.store import Transaction
 
 # Names that go at once, and our own among those that are looked at, which never go.
 _FORGET: Final = 100

@@ -15,8 +15,8 @@ from ferroscope.api.context import ApiContext
 from ferroscope.api.idents import node_ident
 from ferroscope.api.node_view import NodeStates, old_provision_state
 from ferroscope.api.times import iso
+from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import Node
-from ferroscope.ports.store import Transaction
 
 _RAID_SINCE = 12
 _BOOT_MODE_SINCE = 75

@@ -17,11 +17,11 @@ from ferroscope.api.node_filters import NodeListQuery
 from ferroscope.api.node_input import NodeCreate, NodeSettable
 from ferroscope.api.node_view import DEFAULT_FIELDS, check_known, chosen_fields, render, select
 from ferroscope.api.patch import Operation
+from ferroscope.contracts.errors import NotFoundError
+from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core import bmc_access
 from ferroscope.core.model import Node
 from ferroscope.core.states import ACTIVE, Provision
-from ferroscope.ports.errors import NotFoundError
-from ferroscope.ports.store import Query, Transaction
 
 _ENROLL_SINCE = 11
 

@@ -14,7 +14,7 @@ import msgspec
 
 from ferroscope.api import scalars
 from ferroscope.api.errors import BadRequestError
-from ferroscope.ports.store import Query
+from ferroscope.contracts.store import Query
 
 
 class Identified(Protocol):

@@ -29,10 +29,10 @@ from ferroscope.api.port_view import (
     render,
     select,
 )
+from ferroscope.contracts.errors import NotFoundError
+from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core.model import Port, Severity
 from ferroscope.core.values import is_uuid, normalize
-from ferroscope.ports.errors import NotFoundError
-from ferroscope.ports.store import Query, Transaction
 
 _NAMES_SINCE: Final = 88
 

@@ -17,9 +17,9 @@ from ferroscope.api.documented import REBOOT, Limit, PowerState
 from ferroscope.api.errors import BadRequestError, NotAcceptableError, StateConflictError
 from ferroscope.api.idents import node_ident
 from ferroscope.api.scalars import shown
+from ferroscope.contracts.bmc import Power
+from ferroscope.contracts.store import Transaction
 from ferroscope.core.states import Event
-from ferroscope.ports.bmc import Power
-from ferroscope.ports.store import Transaction
 
 _RESULTS: Final = {str(Power.ON): Power.ON, str(Power.OFF): Power.OFF, REBOOT: Power.ON}
 _SOFT: Final = frozenset({"soft power off", "soft rebooting"})

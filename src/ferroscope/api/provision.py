@@ -18,10 +18,10 @@ from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import BadRequestError, NotAcceptableError, StateConflictError
 from ferroscope.api.idents import node_ident
 from ferroscope.api.scalars import shown
+from ferroscope.contracts.store import Transaction
 from ferroscope.core.delivery import is_inspectable
 from ferroscope.core.model import Node
 from ferroscope.core.states import ACTIVE, RESTING_VERBS, Event, Provision, State
-from ferroscope.ports.store import Transaction
 
 
 class ProvisionTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -16,11 +16,11 @@ from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.documented import Mac, Uuid
 from ferroscope.api.errors import LOOKUP_FAILED, ApiError, BadRequestError, MissingError, TooManyError
+from ferroscope.contracts.errors import NotFoundError
+from ferroscope.contracts.store import Transaction
 from ferroscope.core import lookup, values
 from ferroscope.core.model import Node
 from ferroscope.core.states import RAMDISK
-from ferroscope.ports.errors import NotFoundError
-from ferroscope.ports.store import Transaction
 
 CALLBACK_SINCE: Final = 84
 # Machines have fewer NICs than that. Callers are anonymous, and each address is a guess.

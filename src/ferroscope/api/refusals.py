@@ -16,12 +16,12 @@ import msgspec
 from ferroscope.api import callback
 from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import LOOKUP_FAILED, ApiError, MissingError
+from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
+from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core import lookup
 from ferroscope.core.model import Document, Entry, Node, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import ACTIVE, MACHINE
-from ferroscope.ports.errors import NotFoundError, StoreUnavailableError
-from ferroscope.ports.store import Query, Transaction
 
 STEP: Final = "callback-refused"
 # Callers may add to a node's journal this often, to so many nodes.

@@ -20,7 +20,7 @@ from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.microversions import BARE_METAL, INTROSPECTION, Dialect, Version
 from ferroscope.api.route import Body, Route, Surface
-from ferroscope.ports.errors import StoreUnavailableError
+from ferroscope.contracts.errors import StoreUnavailableError
 
 Responder = Callable[..., None]
 

@@ -15,10 +15,10 @@ from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.rule_input import RuleCreate
 from ferroscope.archive.reading import Found, newest, previous
+from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core import json_safety, values
 from ferroscope.core.model import Document, Node, Port, Rule, RuleDialect
 from ferroscope.hooks.errors import HookError, HookSetupError
-from ferroscope.ports.store import Query, Transaction
 from ferroscope.rules import explain
 from ferroscope.rules.engine import RuleSet
 from ferroscope.rules.explain import DryContext

@@ -12,10 +12,10 @@ from ferroscope.api.call import Call, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.documented import Limit, Uuid
 from ferroscope.api.errors import BadRequestError
+from ferroscope.contracts.data import Match
+from ferroscope.contracts.store import Transaction
 from ferroscope.hardware.query import QueryError, parse
 from ferroscope.hardware.search_index import Fact, number, text
-from ferroscope.ports.facts import Match
-from ferroscope.ports.store import Transaction
 
 _GIB: Final = 2**30
 

@@ -18,13 +18,12 @@ from ferroscope.api.context import ApiContext
 from ferroscope.api.lease_input import is_own
 from ferroscope.api.leases import LeaseView, view
 from ferroscope.api.times import iso_exact
+from ferroscope.contracts.bmc import Simulated
+from ferroscope.contracts.store import Backlog, Population, Query, Transaction
 from ferroscope.core.boot_macs import LEASE_PREFIX, decode_record
 from ferroscope.core.model import ClockStep, Lease, Member
 from ferroscope.observe import finding, party
 from ferroscope.observe.finding import Finding
-from ferroscope.ports.bmc import Simulated
-from ferroscope.ports.figures import Backlog, Population
-from ferroscope.ports.store import Query, Transaction
 
 
 class DatabaseView(msgspec.Struct, frozen=True):

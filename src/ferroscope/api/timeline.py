@@ -19,8 +19,8 @@ from ferroscope.api.documented import Limit, Uuid
 from ferroscope.api.history import hint_of
 from ferroscope.api.idents import node_ident
 from ferroscope.api.times import iso_exact
+from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core.model import Entry, Inspection
-from ferroscope.ports.store import Query, Transaction
 
 _CHUNK: Final = 1000
 

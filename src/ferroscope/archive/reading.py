@@ -16,13 +16,13 @@ from typing import Final
 import msgspec
 import structlog
 
+from ferroscope.contracts.data import Part, StoredObject
+from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
+from ferroscope.contracts.remote import ObjectDamagedError, ObjectStore, ObjectStoreError
+from ferroscope.contracts.store import Query, Store, Transaction
 from ferroscope.core.model import GIVEN, Entry, Inspection, Node, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import State
-from ferroscope.ports.data import Part, StoredObject
-from ferroscope.ports.errors import NotFoundError, StoreUnavailableError
-from ferroscope.ports.objects import ObjectDamagedError, ObjectStore, ObjectStoreError
-from ferroscope.ports.store import Query, Store, Transaction
 
 _PAGE = 20
 _GZIP: Final = 31  # window and container, as zlib counts them

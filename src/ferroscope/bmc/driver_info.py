@@ -7,9 +7,9 @@ import posixpath
 from collections.abc import Callable
 
 from ferroscope.bmc.options import Limits
+from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
-from ferroscope.ports.errors import BmcError
 
 
 def check_place(host: str, limits: Limits) -> None:

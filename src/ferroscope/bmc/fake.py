@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ferroscope.bmc.options import DriverOptions
+from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.core.model import Document, Node
-from ferroscope.ports.bmc import BootDevice, Power
 
 
 class FakeBmc:

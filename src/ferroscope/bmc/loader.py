@@ -11,7 +11,7 @@ from inspect import isfunction
 from typing import Any, Final, Protocol
 
 from ferroscope.bmc.options import DriverOptions
-from ferroscope.ports.bmc import Bmc
+from ferroscope.contracts.bmc import Bmc
 
 GROUP: Final = "ferroscope.bmc"
 _CONTRACT: Final = tuple(name for name, member in vars(Bmc).items() if isfunction(member) and not name.startswith("_"))
@@ -73,7 +73,7 @@ def _build(point: EntryPoint, options: DriverOptions) -> Bmc:
     if not isinstance(getattr(driver, "properties", None), Mapping):
         missing.append("properties")
     if missing:
-        raise DriverSetupError(f"{called} lacks {', '.join(missing)} of ferroscope.ports.bmc.Bmc", _advice(point))
+        raise DriverSetupError(f"{called} lacks {', '.join(missing)} of ferroscope.contracts.bmc.Bmc", _advice(point))
     return driver
 
 

@@ -6,8 +6,8 @@ import threading
 
 import msgspec
 
+from ferroscope.contracts.queue import StopFlag
 from ferroscope.net.resolver import ANYWHERE, Networks
-from ferroscope.ports.clock import StopFlag
 
 
 class Limits(msgspec.Struct, frozen=True):

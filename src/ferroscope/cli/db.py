@@ -18,7 +18,7 @@ def db() -> None:
 @database_option
 def upgrade(files: tuple[str, ...], database: str | None) -> None:
     """Bring the schema up to date; does nothing where it is."""
-    from ferroscope.ports.errors import StoreUnavailableError
+    from ferroscope.contracts.errors import StoreUnavailableError
     from ferroscope.runtime.backend import ensure_schema
     from ferroscope.runtime.database_file import left_behind, place
     from ferroscope.runtime.life import SetupError
@@ -38,7 +38,7 @@ def upgrade(files: tuple[str, ...], database: str | None) -> None:
 @database_option
 def current(files: tuple[str, ...], database: str | None) -> None:
     """Show the schema's version; exit code 1 where it is not this release's."""
-    from ferroscope.ports.errors import StoreUnavailableError
+    from ferroscope.contracts.errors import StoreUnavailableError
     from ferroscope.runtime.backend import ensure_schema
     from ferroscope.runtime.life import SetupError
 
@@ -61,7 +61,7 @@ def move_data(source: str, target: str, files: tuple[str, ...], database: str | 
 
     Set [storage] backend first: it says where new data goes, and where the service would move it back to.
     """
-    from ferroscope.ports.errors import StoreUnavailableError
+    from ferroscope.contracts.errors import StoreUnavailableError
     from ferroscope.runtime.data import move
     from ferroscope.runtime.life import SetupError
 
@@ -82,7 +82,7 @@ def move_data(source: str, target: str, files: tuple[str, ...], database: str | 
 @database_option
 def rebuild_facts(files: tuple[str, ...], database: str | None) -> None:
     """Derive what searches find from every node's newest inventory, for data stored by an earlier release."""
-    from ferroscope.ports.errors import StoreUnavailableError
+    from ferroscope.contracts.errors import StoreUnavailableError
     from ferroscope.runtime.data import rebuild
     from ferroscope.runtime.life import SetupError
 

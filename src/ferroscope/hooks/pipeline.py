@@ -14,6 +14,7 @@ import msgspec
 import structlog
 
 from ferroscope.config.options import InspectorSettings
+from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.core.model import Document, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.hooks.base import HookContext, HookTask, InspectionHook
@@ -22,7 +23,6 @@ from ferroscope.hooks.errors import HookError
 from ferroscope.hooks.loader import LoadedHook, check_order, load
 from ferroscope.hooks.text import shown
 from ferroscope.hooks.trial import MAX_MESSAGE, HookView, snapshot
-from ferroscope.ports.errors import StoreUnavailableError
 
 Phase = Callable[[HookTask, Document, Document], None]
 

@@ -10,10 +10,10 @@ from typing import Final
 
 import structlog
 
+from ferroscope.contracts.metrics import Moved
 from ferroscope.core.model import Inspection
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import STATES, State
-from ferroscope.ports.meter import Moved
 
 _log = structlog.get_logger(__name__)
 

@@ -13,21 +13,20 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.contracts.metrics import Moved
+from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import Backlog, Population, Store, Transaction
 from ferroscope.core.model import Member
 from ferroscope.core.states import TRANSITIONS, Event
 from ferroscope.observe import inspections
-from ferroscope.ports.clock import Clock
-from ferroscope.ports.errors import StoreUnavailableError
-from ferroscope.ports.figures import Backlog, Population
-from ferroscope.ports.meter import Moved
-from ferroscope.ports.store import Store, Transaction
 
 _WORK_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _HTTP_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
 class Metrics:
-    """See ``ports.meter.Meter``."""
+    """See ``contracts.metrics.Meter``."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry

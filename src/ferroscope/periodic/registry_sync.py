@@ -17,13 +17,13 @@ import structlog
 
 from ferroscope import transition
 from ferroscope.config.options import RegistrySettings
+from ferroscope.contracts.errors import NotFoundError
+from ferroscope.contracts.remote import NodeSource, RegistryUnavailableError
+from ferroscope.contracts.store import Leadership, Store, Transaction
 from ferroscope.core.model import Entry, Node, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import ACTIVE, Event
 from ferroscope.observe.finding import Finding
-from ferroscope.ports.errors import NotFoundError
-from ferroscope.ports.registry import NodeSource, RegistryUnavailableError
-from ferroscope.ports.store import Leadership, Store, Transaction
 
 T = TypeVar("T")
 

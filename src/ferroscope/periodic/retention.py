@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ferroscope.ports.clock import Clock
-from ferroscope.ports.store import Leadership, Store, Transaction
+from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import Leadership, Store, Transaction
 
 _BATCH: Final = 200
 _RUN: Final = 10.0  # seconds, at most, until the next run

@@ -16,13 +16,12 @@ from typing import Final, Protocol, runtime_checkable
 
 import structlog
 
+from ferroscope.contracts.errors import LeaseLostError, StoreUnavailableError
+from ferroscope.contracts.queue import Bus, Channel, Clock, StopFlag
+from ferroscope.contracts.store import Leadership
 from ferroscope.core.model import LeaseProfile
 from ferroscope.election import Candidate, Tenure
 from ferroscope.observe.finding import Finding
-from ferroscope.ports.bus import Bus, Channel
-from ferroscope.ports.clock import Clock, StopFlag
-from ferroscope.ports.errors import LeaseLostError, StoreUnavailableError
-from ferroscope.ports.store import Leadership
 
 _log = structlog.get_logger(__name__)
 

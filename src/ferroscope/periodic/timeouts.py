@@ -12,10 +12,10 @@ from functools import partial
 import structlog
 
 from ferroscope import transition
+from ferroscope.contracts.errors import NotFoundError
+from ferroscope.contracts.store import Fence, Leadership, Query, Store, Transaction
 from ferroscope.core.delivery import IllegalEventError, is_overdue
 from ferroscope.core.states import Event, State
-from ferroscope.ports.errors import NotFoundError
-from ferroscope.ports.store import Fence, Leadership, Query, Store, Transaction
 
 _log = structlog.get_logger(__name__)
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
+from ferroscope.contracts.store import Store, Transaction
 from ferroscope.core.boot_macs import HORIZON, ChangeWindow, KnownMac, MacChange, MacSets, SetChange, SortedMacs, number
-from ferroscope.ports.store import Store, Transaction
 
 _PAGE: Final = 2000
 _NAMES: Final = 500

@@ -14,14 +14,13 @@ import msgspec
 import structlog
 
 from ferroscope.config.options import PxeFilterSettings
+from ferroscope.contracts.errors import LeaseLostError, StoreUnavailableError
+from ferroscope.contracts.metrics import SILENT, Meter
+from ferroscope.contracts.pxe_filter import GateBackend, GateError
+from ferroscope.contracts.queue import MAC_CHANNELS, Bus, Channel, Clock, StopFlag
 from ferroscope.core.boot_macs import GateRecord, SetChange
 from ferroscope.core.model import LeaseProfile
 from ferroscope.election import Candidate, Tenure
-from ferroscope.ports.bus import MAC_CHANNELS, Bus, Channel
-from ferroscope.ports.clock import Clock, StopFlag
-from ferroscope.ports.errors import LeaseLostError, StoreUnavailableError
-from ferroscope.ports.gate import GateBackend, GateError
-from ferroscope.ports.meter import SILENT, Meter
 from ferroscope.pxe.feed import Feed
 from ferroscope.pxe.opening import Opening
 

@@ -12,9 +12,9 @@ from typing import Final
 
 import structlog
 
+from ferroscope.contracts.pxe_filter import GateBackend, GateError
+from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.election import Tenure
-from ferroscope.ports.clock import Clock, StopFlag
-from ferroscope.ports.gate import GateBackend, GateError
 
 _log = structlog.get_logger(__name__)
 

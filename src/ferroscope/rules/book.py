@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import structlog
 
+from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core.model import Rule
-from ferroscope.ports.store import Query, Transaction
 from ferroscope.rules.compile import CompiledRule, compile_rule
 from ferroscope.rules.conditions import Condition, Seen
 from ferroscope.rules.data import Data

@@ -16,11 +16,9 @@ from ferroscope.adapters.sql.trouble import DatabaseUrlError
 from ferroscope.adapters.sql.wakeup import start_watcher
 from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DatabaseSettings, Settings
-from ferroscope.ports.bus import Bus
-from ferroscope.ports.clock import Clock, StopFlag
-from ferroscope.ports.meter import SILENT, Meter
-from ferroscope.ports.queue import Queue
-from ferroscope.ports.store import Store
+from ferroscope.contracts.metrics import SILENT, Meter
+from ferroscope.contracts.queue import Bus, Clock, Queue, StopFlag
+from ferroscope.contracts.store import Store
 from ferroscope.runtime import database_file
 from ferroscope.runtime.life import SetupError
 

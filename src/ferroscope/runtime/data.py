@@ -15,12 +15,12 @@ import msgspec
 from ferroscope.archive.moving import Carried, Mover
 from ferroscope.archive.reading import Archive, newest
 from ferroscope.config.options import Settings
+from ferroscope.contracts.data import Held, Part, StoredObject
+from ferroscope.contracts.errors import NotFoundError, StaleError
+from ferroscope.contracts.remote import ObjectMissingError, ObjectStoreError
+from ferroscope.contracts.store import Query, Store, Transaction
 from ferroscope.core.model import Node
 from ferroscope.hardware import search_index
-from ferroscope.ports.data import Held, Part, StoredObject
-from ferroscope.ports.errors import NotFoundError, StaleError
-from ferroscope.ports.objects import ObjectMissingError, ObjectStoreError
-from ferroscope.ports.store import Query, Store, Transaction
 from ferroscope.runtime.backend import ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.life import SetupError

@@ -17,11 +17,11 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from ferroscope.adapters.sql import migrate
 from ferroscope.config.options import Settings
+from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
+from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import Member
 from ferroscope.observe import finding, party
 from ferroscope.observe.finding import Finding
-from ferroscope.ports.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
-from ferroscope.ports.store import Transaction
 from ferroscope.runtime import boot_checks, database_file, gate_checks, host_checks
 from ferroscope.runtime.backend import Backend, open_backend, schema_problem
 from ferroscope.runtime.clock import SystemClock

@@ -17,8 +17,8 @@ from ferroscope.adapters.gate.ruleset import GateRules, ruleset
 from ferroscope.adapters.gate.tables import Tables
 from ferroscope.boot.hosts import own_name
 from ferroscope.config.options import PxeFilterSettings, Settings
+from ferroscope.contracts.pxe_filter import GateError
 from ferroscope.observe.finding import Finding
-from ferroscope.ports.gate import GateError
 from ferroscope.runtime import boot_checks
 from ferroscope.runtime.life import StartError
 from ferroscope.runtime.pxe_filter import check

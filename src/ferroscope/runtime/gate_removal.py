@@ -10,7 +10,7 @@ import msgspec
 from ferroscope.adapters.gate.build import build_gate
 from ferroscope.adapters.gate.watchdog import PREFIX
 from ferroscope.config.options import PxeFilterSettings, Settings
-from ferroscope.ports.gate import GateError
+from ferroscope.contracts.pxe_filter import GateError
 from ferroscope.runtime import sole, strangers
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.life import StartError

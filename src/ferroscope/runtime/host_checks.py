@@ -15,8 +15,8 @@ from typing import Final
 
 from ferroscope.config.load import files_with_secrets
 from ferroscope.config.options import Settings
+from ferroscope.contracts.bmc import Requirements
 from ferroscope.observe.finding import API_ON_LOOPBACK, Finding
-from ferroscope.ports.bmc import Requirements
 from ferroscope.runtime import storage, wiring
 from ferroscope.runtime.http import addresses, bind
 from ferroscope.runtime.life import SetupError

@@ -15,10 +15,10 @@ from typing import Final
 
 import structlog
 
+from ferroscope.contracts.metrics import SILENT, Meter
+from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.core.model import LeaseProfile
 from ferroscope.election import Tenure
-from ferroscope.ports.clock import Clock, StopFlag
-from ferroscope.ports.meter import SILENT, Meter
 
 _log = structlog.get_logger(__name__)
 

@@ -18,12 +18,12 @@ import msgspec
 import structlog
 
 from ferroscope.config.options import WorkerSettings
+from ferroscope.contracts.errors import ConflictError, StoreUnavailableError
+from ferroscope.contracts.queue import Clock, StopFlag
+from ferroscope.contracts.store import Store, Transaction
 from ferroscope.core.model import ClockStep, Document, Member
 from ferroscope.observe import party
 from ferroscope.observe.finding import Finding
-from ferroscope.ports.clock import Clock, StopFlag
-from ferroscope.ports.errors import ConflictError, StoreUnavailableError
-from ferroscope.ports.store import Store, Transaction
 from ferroscope.runtime.clock import DatabaseClock
 
 _log = structlog.get_logger(__name__)

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import structlog
 
 from ferroscope.config.options import Settings
+from ferroscope.contracts.bmc import Bmc
+from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.contracts.metrics import Meter
+from ferroscope.contracts.queue import Channel, Clock
 from ferroscope.observe import log, party
 from ferroscope.observe.finding import Finding
 from ferroscope.observe.metrics import Metrics
-from ferroscope.ports.bmc import Bmc
-from ferroscope.ports.bus import Channel
-from ferroscope.ports.clock import Clock
-from ferroscope.ports.errors import StoreUnavailableError
-from ferroscope.ports.meter import Meter
 from ferroscope.runtime import database_file, signals, wiring
 from ferroscope.runtime.backend import Backend, ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock

@@ -18,13 +18,13 @@ import structlog
 
 from ferroscope.adapters.gate.build import BACKENDS, build_gate, rules_of
 from ferroscope.config.options import PxeFilterSettings, Settings
+from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.contracts.metrics import SILENT, Meter
+from ferroscope.contracts.pxe_filter import GateBackend, GateError
+from ferroscope.contracts.queue import MAC_CHANNELS, Channel
 from ferroscope.core.boot_macs import LEASE_PREFIX
 from ferroscope.election import Candidate
 from ferroscope.observe import log, party
-from ferroscope.ports.bus import MAC_CHANNELS, Channel
-from ferroscope.ports.errors import StoreUnavailableError
-from ferroscope.ports.gate import GateBackend, GateError
-from ferroscope.ports.meter import SILENT, Meter
 from ferroscope.pxe.feed import Feed
 from ferroscope.pxe.gate import Gate
 from ferroscope.runtime import database_file, signals, sole, strangers

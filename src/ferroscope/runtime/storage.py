@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from ferroscope.archive.reading import Archive
 from ferroscope.config.options import Settings
-from ferroscope.ports.clock import Clock, StopFlag
-from ferroscope.ports.objects import ObjectStore
+from ferroscope.contracts.queue import Clock, StopFlag
+from ferroscope.contracts.remote import ObjectStore
 from ferroscope.runtime.backend import Backend
 from ferroscope.runtime.life import SetupError
 

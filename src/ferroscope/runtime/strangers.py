@@ -13,7 +13,7 @@ from ferroscope.adapters.gate.build import rules_of
 from ferroscope.adapters.gate.ruleset import PREFIX
 from ferroscope.adapters.gate.tables import Tables
 from ferroscope.config.options import PxeFilterSettings
-from ferroscope.ports.gate import GateError
+from ferroscope.contracts.pxe_filter import GateError
 from ferroscope.runtime import sole
 
 _log = structlog.get_logger(__name__)

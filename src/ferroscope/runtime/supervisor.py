@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from ferroscope.config.options import Settings
-from ferroscope.ports.errors import StoreUnavailableError
+from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.runtime import signals
 from ferroscope.runtime.life import notify
 

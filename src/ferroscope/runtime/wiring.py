@@ -19,11 +19,11 @@ import structlog
 from ferroscope.bmc import loader
 from ferroscope.bmc.options import DriverOptions, Limits
 from ferroscope.config.options import Settings
+from ferroscope.contracts.bmc import Bmc, KeepsConnections
+from ferroscope.contracts.metrics import SILENT, Meter
+from ferroscope.contracts.queue import Clock, StopFlag
+from ferroscope.contracts.remote import NodeSource
 from ferroscope.net.resolver import Networks
-from ferroscope.ports.bmc import Bmc, KeepsConnections
-from ferroscope.ports.clock import Clock, StopFlag
-from ferroscope.ports.meter import SILENT, Meter
-from ferroscope.ports.registry import NodeSource
 from ferroscope.runtime.backend import Backend
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.life import SetupError

@@ -12,11 +12,11 @@ from typing import Final
 
 import msgspec
 
+from ferroscope.contracts.queue import MOST_WITHOUT
 from ferroscope.core.lanes import ENDING
 from ferroscope.core.model import Request
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import COMMANDS
-from ferroscope.ports.queue import MOST_WITHOUT
 
 # Seconds without an answer after which a BMC call counts as silent: a healthy BMC takes less.
 PATIENCE: Final = 3.0

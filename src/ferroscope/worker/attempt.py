@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
+from ferroscope.contracts.errors import BmcError, ClaimLostError, StoreUnavailableError
 from ferroscope.core.delivery import Drop, Fail, Outcome, Retry
 from ferroscope.core.model import Request
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
-from ferroscope.ports.errors import BmcError, ClaimLostError, StoreUnavailableError
 from ferroscope.worker.context import StoppedError, SupersededError, TaskContext
 
 Task = Callable[[TaskContext], Outcome]

@@ -10,9 +10,9 @@ from functools import partial
 from inspect import isfunction
 from typing import Any, Final, Protocol, cast
 
+from ferroscope.contracts.bmc import Bmc, OutOfBand, RamdiskBoot, ResetTime
+from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
-from ferroscope.ports.bmc import Bmc, OutOfBand, RamdiskBoot, ResetTime
-from ferroscope.ports.errors import BmcError
 
 # All that asks a BMC; a driver has those of ``Bmc``, and of the others some or none.
 _CALLS: Final = tuple(

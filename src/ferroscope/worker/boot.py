@@ -11,11 +11,11 @@ from typing import Final
 
 import structlog
 
+from ferroscope.contracts.bmc import Image, OutOfBand, RamdiskBoot
+from ferroscope.contracts.errors import BmcError
 from ferroscope.core.boot import Boot, BootError, callback_url, choose
 from ferroscope.core.model import Severity
 from ferroscope.core.reasons import Reason
-from ferroscope.ports.bmc import Image, OutOfBand, RamdiskBoot
-from ferroscope.ports.errors import BmcError
 from ferroscope.worker.context import TaskContext
 
 # On the node, in what drivers note for themselves; the first one has the Bare Metal service's name.

@@ -10,11 +10,11 @@ from typing import Final
 
 import msgspec
 
+from ferroscope.contracts.store import Transaction
 from ferroscope.core.boot_macs import LEASE_PREFIX, decode_record
 from ferroscope.core.delivery import Retry
 from ferroscope.core.model import Lease, Severity
 from ferroscope.core.reasons import Reason
-from ferroscope.ports.store import Transaction
 from ferroscope.worker.context import TaskContext
 
 # In seconds: between two looks, for how long the thread itself waits, when it looks again after that.

@@ -16,6 +16,12 @@ import structlog
 
 from ferroscope.archive.reading import Archive, previous
 from ferroscope.config.options import Settings
+from ferroscope.contracts.bmc import Bmc
+from ferroscope.contracts.data import Part
+from ferroscope.contracts.errors import BmcError
+from ferroscope.contracts.queue import Clock, StopFlag
+from ferroscope.contracts.remote import ObjectStoreError
+from ferroscope.contracts.store import Fence, Query, Store, Transaction
 from ferroscope.core import bmc_access
 from ferroscope.core.lanes import ENDING
 from ferroscope.core.model import Claim, Document, Entry, Inspection, Node, Port, Request, Severity
@@ -24,12 +30,6 @@ from ferroscope.core.states import COMMANDS, Event
 from ferroscope.hardware import search_index
 from ferroscope.hooks.base import PortChanges
 from ferroscope.net import command_fence
-from ferroscope.ports.bmc import Bmc
-from ferroscope.ports.clock import Clock, StopFlag
-from ferroscope.ports.data import Part
-from ferroscope.ports.errors import BmcError
-from ferroscope.ports.objects import ObjectStoreError
-from ferroscope.ports.store import Fence, Query, Store, Transaction
 from ferroscope.transition import step
 from ferroscope.worker.bmc_calls import Unwatched, Watch, watched
 

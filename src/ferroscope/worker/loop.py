@@ -18,23 +18,17 @@ import structlog
 from ferroscope import transition
 from ferroscope.archive.reading import Archive
 from ferroscope.config.options import Settings
+from ferroscope.contracts.bmc import Bmc
+from ferroscope.contracts.errors import ClaimLostError, ConflictError, NotFoundError, StoreUnavailableError
+from ferroscope.contracts.metrics import SILENT, Meter
+from ferroscope.contracts.queue import Clock, Queue, StopFlag
+from ferroscope.contracts.store import Store, Transaction
 from ferroscope.core.delivery import Decision, Drop, Fail, Outcome, Retry, Run, decide
 from ferroscope.core.lanes import Lane, lane_of
 from ferroscope.core.model import Claim, Node, Request, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import MACHINE, Event, State, Transition
-from ferroscope.ports.bmc import Bmc
-from ferroscope.ports.clock import Clock, StopFlag
-from ferroscope.ports.errors import (
-    ClaimLostError,
-    ConflictError,
-    NotFoundError,
-    StoreUnavailableError,
-)
 from ferroscope.ports.later import Later
-from ferroscope.ports.meter import SILENT, Meter
-from ferroscope.ports.queue import Queue
-from ferroscope.ports.store import Store, Transaction
 from ferroscope.worker.attempt import Task, aborted, again, attempt, contradicted, interrupted
 from ferroscope.worker.bmc_calls import Watch
 from ferroscope.worker.boot import eject_quietly

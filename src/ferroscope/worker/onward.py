@@ -12,10 +12,10 @@ from typing import Final, Protocol
 import msgspec
 
 from ferroscope import transition
+from ferroscope.contracts.store import Transaction
 from ferroscope.core.delivery import Fail, Next, Outcome, is_overdue
 from ferroscope.core.model import Claim, Inspection, Node, Request
 from ferroscope.core.states import WORKED_ON, Event, State
-from ferroscope.ports.store import Transaction
 from ferroscope.worker.bmc_calls import Watch
 from ferroscope.worker.context import TaskContext
 

@@ -12,15 +12,15 @@ from typing import Any, Final
 
 import msgspec
 
+from ferroscope.contracts.bmc import OutOfBand, OutOfBandNic
+from ferroscope.contracts.data import Part
+from ferroscope.contracts.errors import BmcError, ConflictError
+from ferroscope.contracts.store import Transaction
 from ferroscope.core.delivery import Fail, Next, Outcome
 from ferroscope.core.model import Document, Port, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
 from ferroscope.hardware.sources import combine
-from ferroscope.ports.bmc import OutOfBand, OutOfBandNic
-from ferroscope.ports.data import Part
-from ferroscope.ports.errors import BmcError, ConflictError
-from ferroscope.ports.store import Transaction
 from ferroscope.worker.context import TaskContext
 
 # The key in an inspection's plugin data; a name of ours, for no other service has such a thing.

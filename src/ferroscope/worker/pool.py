@@ -15,13 +15,13 @@ from typing import Final
 import structlog
 
 from ferroscope.config.options import WorkerSettings
+from ferroscope.contracts.errors import ClaimLostError, NotFoundError, StoreUnavailableError
+from ferroscope.contracts.queue import Take
+from ferroscope.contracts.store import Transaction
 from ferroscope.core.lanes import Lane, lane_of
 from ferroscope.core.model import Claim, Request, Severity
 from ferroscope.core.states import Event
 from ferroscope.observe.finding import Finding
-from ferroscope.ports.errors import ClaimLostError, NotFoundError, StoreUnavailableError
-from ferroscope.ports.queue import Take
-from ferroscope.ports.store import Transaction
 from ferroscope.transition import step
 from ferroscope.worker.admission import Refusal
 from ferroscope.worker.loop import Worker

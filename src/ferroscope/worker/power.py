@@ -8,10 +8,10 @@ from typing import Final
 
 import structlog
 
+from ferroscope.contracts.bmc import BootDevice, Power
+from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Severity
 from ferroscope.core.reasons import Reason
-from ferroscope.ports.bmc import BootDevice, Power
-from ferroscope.ports.errors import BmcError
 from ferroscope.worker import boot
 from ferroscope.worker.context import TaskContext
 from ferroscope.worker.staying_on import leave_ramdisk_quietly, stays_on

@@ -9,11 +9,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
+from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Entry, Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import State
-from ferroscope.ports.store import Query, Transaction
 from ferroscope.worker.context import TaskContext
 
 _STEP: Final = "callback-refused"

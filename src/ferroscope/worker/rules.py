@@ -10,10 +10,10 @@ from typing import Final
 
 import structlog
 
+from ferroscope.contracts.remote import Web, WebError
+from ferroscope.contracts.store import Transaction
 from ferroscope.core import bmc_access
 from ferroscope.core.model import Document, Severity
-from ferroscope.ports.store import Transaction
-from ferroscope.ports.web import Web, WebError
 from ferroscope.rules import engine
 from ferroscope.rules.bench import ApiCall, Bench, Logged
 from ferroscope.rules.book import RuleBook

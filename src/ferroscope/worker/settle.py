@@ -11,11 +11,11 @@ from collections.abc import Container
 import msgspec
 
 from ferroscope import transition
+from ferroscope.contracts.store import Transaction
 from ferroscope.core.delivery import Decision, Done, Drop, Fail, Next, Run, advance
 from ferroscope.core.merge import three_way
 from ferroscope.core.model import Inspection, Node, Severity
 from ferroscope.core.states import COMMANDS, Event, Provision, State, Transition
-from ferroscope.ports.store import Transaction
 from ferroscope.worker.context import TaskContext
 
 

@@ -16,13 +16,13 @@ from typing import Final
 
 import structlog
 
+from ferroscope.contracts.bmc import BootDevice, Power, ResetTime
+from ferroscope.contracts.errors import BmcError
 from ferroscope.core.boot import Boot
 from ferroscope.core.delivery import Next, Retry
 from ferroscope.core.model import Document, Node, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, State
-from ferroscope.ports.bmc import BootDevice, Power, ResetTime
-from ferroscope.ports.errors import BmcError
 from ferroscope.worker.context import TaskContext
 
 REBOOT: Final = "reboot"

@@ -11,11 +11,11 @@ from typing import Final
 
 import structlog
 
+from ferroscope.contracts.errors import ClaimLostError, NotFoundError, StoreUnavailableError
+from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import Claim, Request, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
-from ferroscope.ports.errors import ClaimLostError, NotFoundError, StoreUnavailableError
-from ferroscope.ports.store import Transaction
 from ferroscope.transition import request_for, step
 from ferroscope.worker.loop import Worker
 from ferroscope.worker.onward import CLOCKED

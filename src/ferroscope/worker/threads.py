@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from ferroscope.ports.errors import StoreUnavailableError
+from ferroscope.contracts.errors import StoreUnavailableError
 
 _log = structlog.get_logger(__name__)
 

@@ -15,10 +15,10 @@ from typing import Final
 
 import msgspec
 
+from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import Fence, Store
 from ferroscope.core.model import LeaseProfile
 from ferroscope.election import Candidate, Tenure
-from ferroscope.ports.clock import Clock
-from ferroscope.ports.store import Fence, Store
 from ferroscope.worker.context import TaskContext
 
 LEASE: Final = "reboot-throttle"

@@ -15,12 +15,12 @@ import msgspec
 from ferroscope import transition
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.config.options import ApiSettings, DatabaseSettings, Settings
+from ferroscope.contracts.store import Transaction
 from ferroscope.core.delivery import Fail, advance
 from ferroscope.core.model import Node, Request
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, State
 from ferroscope.hardware import search_index
-from ferroscope.ports.store import Transaction
 from ferroscope.runtime import wiring
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.clock import SystemClock

@@ -11,11 +11,11 @@ import pytest
 import structlog.testing
 
 from ferroscope.config.options import DiscoverySettings, InspectorSettings
+from ferroscope.contracts.store import Query
 from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision, State
-from ferroscope.ports.store import Query
 from tests.integration.api.service import Service, callback_body, fault
 from tests.support import examples
 

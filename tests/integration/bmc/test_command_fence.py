@@ -19,9 +19,9 @@ import pytest
 
 from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.bmc.options import DriverOptions
+from ferroscope.contracts.bmc import BootDevice, Power
+from ferroscope.contracts.errors import BmcError
 from ferroscope.net.command_fence import TooLateError, fenced, guard
-from ferroscope.ports.bmc import BootDevice, Power
-from ferroscope.ports.errors import BmcError
 from tests.integration.bmc.conftest import MakeBmc
 from tests.support.faulty_proxy import FaultyProxy
 from tests.support.ipmi import Simulator, simulator
@@ -117,7 +117,7 @@ from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.bmc.options import DriverOptions
 from ferroscope.core.model import Node
 from ferroscope.net.command_fence import TooLateError, fenced
-from ferroscope.ports.bmc import Power
+from ferroscope.contracts.bmc import Power
 node = Node(uuid="n", driver="ipmi", driver_info=json.loads(sys.argv[1]))
 end = time.monotonic() + 2.0
 try:

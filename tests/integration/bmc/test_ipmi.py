@@ -17,10 +17,10 @@ import pytest
 from ferroscope.bmc.ipmi import tool
 from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.bmc.options import DriverOptions, Limits
+from ferroscope.contracts.bmc import BootDevice, Power
+from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
 from ferroscope.net.resolver import Networks
-from ferroscope.ports.bmc import BootDevice, Power
-from ferroscope.ports.errors import BmcError
 from tests.support.ipmi import BEHIND, PASSWORD, Simulator, simulator
 
 KEY = "key-of-the-BMC"

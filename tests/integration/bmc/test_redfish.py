@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from ferroscope.contracts.bmc import BootDevice, Power
+from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
-from ferroscope.ports.bmc import BootDevice, Power
-from ferroscope.ports.errors import BmcError
 from tests.integration.bmc.conftest import MACHINES, MakeBmc
 from tests.support.faulty_proxy import FaultyProxy, amended, resource
 from tests.support.redfish import Emulator, emulator, mac, node_at, self_signed, system_uuid

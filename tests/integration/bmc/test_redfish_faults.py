@@ -14,12 +14,12 @@ import msgspec
 import pytest
 
 from ferroscope.bmc.options import Limits
+from ferroscope.contracts.bmc import BootDevice, Image, Power
+from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
 from ferroscope.net import resolver
 from ferroscope.net.resolver import Networks
-from ferroscope.ports.bmc import BootDevice, Image, Power
-from ferroscope.ports.errors import BmcError
 from tests.integration.bmc.conftest import LAX, MakeBmc
 from tests.support import faulty_proxy as fault
 from tests.support.faulty_proxy import FaultyProxy

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ferroscope.ports.bmc import BootDevice, OutOfBandNic, Power
-from ferroscope.ports.errors import BmcError
+from ferroscope.contracts.bmc import BootDevice, OutOfBandNic, Power
+from ferroscope.contracts.errors import BmcError
 from tests.integration.bmc.conftest import MakeBmc
 from tests.support.faulty_proxy import Fault, FaultyProxy
 from tests.support.redfish import Emulator, node_at, system_uuid

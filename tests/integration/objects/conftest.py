@@ -13,7 +13,7 @@ from ferroscope.adapters.objects.http import Patience
 from ferroscope.adapters.objects.s3 import S3Store
 from ferroscope.adapters.objects.swift import SwiftStore
 from ferroscope.config.options import S3Settings, SwiftSettings
-from ferroscope.ports.objects import ObjectStore
+from ferroscope.contracts.remote import ObjectStore
 from tests.support.servers import Server
 
 BACKENDS: Final = ("s3", "swift")

@@ -21,12 +21,12 @@ from ferroscope.archive.moving import Mover
 from ferroscope.archive.reading import Archive, locate
 from ferroscope.cli.db import db
 from ferroscope.config.options import DatabaseSettings, S3Settings, Settings, StorageSettings, SwiftSettings
+from ferroscope.contracts.data import StoredObject
+from ferroscope.contracts.remote import ObjectDamagedError, ObjectMissingError, ObjectStore
+from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.states import State
 from ferroscope.periodic.archiving import Archiving, newest_inventory
-from ferroscope.ports.data import StoredObject
-from ferroscope.ports.objects import ObjectDamagedError, ObjectMissingError, ObjectStore
-from ferroscope.ports.store import Query, Transaction
 from ferroscope.runtime import data
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.clock import SystemClock

@@ -1,4 +1,4 @@
-"""``ports.objects.ObjectStore`` by each API, against a real server."""
+"""``contracts.remote.ObjectStore`` by each API, against a real server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from ferroscope.adapters.objects.http import Patience
 from ferroscope.adapters.objects.s3 import S3Store
 from ferroscope.adapters.objects.swift import SwiftStore
-from ferroscope.ports.objects import ObjectMissingError, ObjectStore, ObjectStoreError
+from ferroscope.contracts.remote import ObjectMissingError, ObjectStore, ObjectStoreError
 from tests.integration.objects.conftest import s3_settings, swift_settings
 from tests.support.servers import Server
 

@@ -14,9 +14,9 @@ import pytest
 
 from ferroscope.bmc.options import DriverOptions
 from ferroscope.bmc.sim.driver import SimBmc
+from ferroscope.contracts.bmc import Bmc, BootDevice, Power
+from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Node
-from ferroscope.ports.bmc import Bmc, BootDevice, Power
-from ferroscope.ports.errors import BmcError
 from ferroscope_sim.client import FleetClient
 from ferroscope_sim.model import FleetSettings
 from ferroscope_sim.run import FleetThread

@@ -7,7 +7,7 @@ from typing import Any
 
 from ferroscope.adapters.sql import session, store
 from ferroscope.api import errors
-from ferroscope.ports.errors import StoreUnavailableError
+from ferroscope.contracts.errors import StoreUnavailableError
 from tests.simulation.bugs.registry import bug
 
 

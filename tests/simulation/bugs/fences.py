@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, select, update
 
 from ferroscope import election
 from ferroscope.adapters.sql import leases, requests
-from ferroscope.ports.errors import ClaimLostError
+from ferroscope.contracts.errors import ClaimLostError
 from tests.simulation.bugs.registry import DEPOSED, FROZEN, OVERTAKEN, bug, without
 
 _r = requests._r

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ferroscope.adapters.gate import nftables
-from ferroscope.ports.gate import GateError
+from ferroscope.contracts.pxe_filter import GateError
 from ferroscope.pxe import gate, opening
 from ferroscope.runtime import pxe_filter
 from tests.simulation.bugs.registry import bug

@@ -8,7 +8,7 @@ from typing import Any
 
 from ferroscope import election
 from ferroscope.adapters.sql import leases, members
-from ferroscope.ports.errors import LeaseLostError, StoreUnavailableError
+from ferroscope.contracts.errors import LeaseLostError, StoreUnavailableError
 from tests.simulation.bugs.registry import bug
 
 _l = leases._l

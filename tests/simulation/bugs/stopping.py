@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ferroscope.adapters.sql import queue
-from ferroscope.ports.errors import StoreUnavailableError
+from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.worker import pool
 from tests.simulation.bugs.registry import bug
 

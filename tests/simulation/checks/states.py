@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
-from ferroscope.ports.bmc import Power
+from ferroscope.contracts.bmc import Power
 from tests.simulation.checks.claims import Claims
 from tests.simulation.checks.power import PowerControl
 from tests.simulation.database.commits import Changed, Commit

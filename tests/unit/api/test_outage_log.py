@@ -11,7 +11,7 @@ from ferroscope.api.context import ApiContext
 from ferroscope.api.microversions import BARE_METAL
 from ferroscope.api.quiet import QuietLog
 from ferroscope.api.responder import failure
-from ferroscope.ports.errors import StoreUnavailableError
+from ferroscope.contracts.errors import StoreUnavailableError
 
 
 class Context:

@@ -10,7 +10,15 @@ import pytest
 from ferroscope.bmc import loader
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.bmc.options import DriverOptions
-from ferroscope.ports.bmc import Discovers, KeepsConnections, OutOfBand, RamdiskBoot, Requirements, ResetTime, Simulated
+from ferroscope.contracts.bmc import (
+    Discovers,
+    KeepsConnections,
+    OutOfBand,
+    RamdiskBoot,
+    Requirements,
+    ResetTime,
+    Simulated,
+)
 
 HERE = "tests.unit.bmc.test_driver_loader"
 OPTIONAL = (RamdiskBoot, ResetTime, OutOfBand, Discovers, Requirements, KeepsConnections, Simulated)
@@ -96,7 +104,7 @@ def test_a_driver_of_two_packages_is_refused_rather_than_chosen() -> None:
         ("acme_bmc:Driver", "needs the Python package acme_bmc, which is not installed"),
         (f"{HERE}:Nothing", "cannot be loaded: AttributeError"),
         (f"{HERE}:broken", "cannot be loaded: RuntimeError('no licence')"),
-        (f"{HERE}:Blind", "lacks get_power, get_boot_device, properties of ferroscope.ports.bmc.Bmc"),
+        (f"{HERE}:Blind", "lacks get_power, get_boot_device, properties of ferroscope.contracts.bmc.Bmc"),
     ],
 )
 def test_a_driver_that_does_not_load_is_named_with_its_place_and_why(value: str, said: str) -> None:

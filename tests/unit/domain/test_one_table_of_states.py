@@ -106,7 +106,7 @@ from tools.docs import states as page
 from ferroscope.core import machine, states
 from ferroscope.core.model import Inspection, Node
 from ferroscope.observe import inspections
-from ferroscope.ports.meter import Moved
+from ferroscope.contracts.metrics import Moved
 
 new = states.State("burning")
 row = machine.advance(states.State.NONE, states.Event.ENROLL)

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferroscope.config.options import InspectorSettings
+from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.core.model import Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.hooks import port_edits
@@ -21,7 +22,6 @@ from ferroscope.hooks.documents import copied, read_only
 from ferroscope.hooks.errors import HookError, HookSetupError, ReadOnlyError
 from ferroscope.hooks.loader import LoadedHook
 from ferroscope.hooks.pipeline import Pipeline, encode
-from ferroscope.ports.errors import StoreUnavailableError
 from tests.unit.hooks.runs import NODE, Run, context, port, run_objects
 
 Step = Callable[[HookTask, dict[str, Any], dict[str, Any]], None]

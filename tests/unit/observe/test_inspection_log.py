@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from ferroscope.contracts.metrics import Moved
 from ferroscope.core.model import Inspection
 from ferroscope.core.states import Event, State, Transition
 from ferroscope.observe import inspections
-from ferroscope.ports.meter import Moved
 from tests.support import examples
 
 NODE = examples.node(name="rack1-u07")

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
+from ferroscope.contracts.metrics import Moved
+from ferroscope.contracts.store import Store
 from ferroscope.core.states import TRANSITIONS, Event, State
 from ferroscope.observe.metrics import LABELS, OVERVIEW, Metrics, Overview, render
-from ferroscope.ports.meter import Moved
-from ferroscope.ports.store import Store
 from ferroscope.runtime.clock import SystemClock
 from tests.support import examples
 from tests.support.stores import open_store

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from ferroscope.bus.local import LocalBus
+from ferroscope.contracts.queue import StopFlag
 from ferroscope.core.model import DEFAULT
 from ferroscope.election import Candidate
 from ferroscope.periodic.singleton import Singleton
-from ferroscope.ports.clock import StopFlag
 from tests.support.stores import open_store
 from tests.unit.worker.conftest import ManualClock, ManualStop
 

@@ -12,16 +12,16 @@ import pytest
 
 from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import RegistrySettings
+from ferroscope.contracts.errors import LeaseLostError
+from ferroscope.contracts.queue import StopFlag
+from ferroscope.contracts.remote import RegistryUnavailableError
+from ferroscope.contracts.store import Leadership, Query
 from ferroscope.core.model import DEFAULT, ClockStep, Entry, Inspection, Node, Port
 from ferroscope.core.states import Event, State
 from ferroscope.election import Candidate, Tenure
 from ferroscope.periodic.registry_sync import RegistrySync
 from ferroscope.periodic.retention import Retention
 from ferroscope.periodic.singleton import Singleton
-from ferroscope.ports.clock import StopFlag
-from ferroscope.ports.errors import LeaseLostError
-from ferroscope.ports.registry import RegistryUnavailableError
-from ferroscope.ports.store import Leadership, Query
 from ferroscope.runtime.keeper import LeaseKeeper
 from tests.support import examples
 from tests.support.stores import open_store

@@ -12,14 +12,14 @@ import pytest
 from ferroscope import transition
 from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import PxeFilterSettings
+from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.contracts.metrics import Silent
+from ferroscope.contracts.pxe_filter import GateError
+from ferroscope.contracts.queue import StopFlag
 from ferroscope.core.boot_macs import GateRecord, SetChange, decode_record
 from ferroscope.core.model import DEFAULT
 from ferroscope.core.states import Provision, State
 from ferroscope.election import Candidate, Tenure
-from ferroscope.ports.clock import StopFlag
-from ferroscope.ports.errors import StoreUnavailableError
-from ferroscope.ports.gate import GateError
-from ferroscope.ports.meter import Silent
 from ferroscope.pxe.feed import Feed
 from ferroscope.pxe.gate import Gate
 from tests.support import examples

@@ -10,8 +10,8 @@ import pytest
 
 from ferroscope.adapters.gate import watchdog
 from ferroscope.adapters.gate.dnsmasq import DnsmasqGate
+from ferroscope.contracts.pxe_filter import GateError
 from ferroscope.core.boot_macs import SetChange
-from ferroscope.ports.gate import GateError
 from ferroscope.runtime.clock import SystemClock
 
 IDLE, BUSY = 0x525400BB0001, 0x525400BB0002

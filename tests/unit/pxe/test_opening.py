@@ -9,9 +9,9 @@ from functools import partial
 import pytest
 
 from ferroscope.adapters.gate.timed import TimedOpening
+from ferroscope.contracts.pxe_filter import GateError
 from ferroscope.core.model import DEFAULT, FAST, LeaseProfile
 from ferroscope.election import Candidate
-from ferroscope.ports.gate import GateError
 from ferroscope.pxe.opening import Opening
 from tests.support.stores import open_store
 from tests.unit.worker.conftest import ManualClock, ManualStop
@@ -46,7 +46,7 @@ class Kernel:
 
 
 class Gate:
-    """What of ``ports.gate.GateBackend`` an opening needs."""
+    """What of ``contracts.pxe_filter.GateBackend`` an opening needs."""
 
     name = "memory"
     self_closing = True

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ferroscope.adapters.gate.timed import TimedOpening
-from ferroscope.ports.gate import GateError
+from ferroscope.contracts.pxe_filter import GateError
 from tests.unit.worker.conftest import ManualClock
 
 TTL, MARGIN, GUARD = 6.0, 1.0, 0.5

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ferroscope.config.options import WorkerSettings
-from ferroscope.ports.errors import StoreUnavailableError
+from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.member import Membership
 from tests.support import examples

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ferroscope.bmc.fake import FakeBmc
+from ferroscope.contracts.bmc import Bmc, BootDevice, Power
 from ferroscope.core.model import Node
-from ferroscope.ports.bmc import Bmc, BootDevice, Power
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ferroscope.ports.bmc import Power
+from ferroscope.contracts.bmc import Power
 from ferroscope_sim.machine import Machine
 from ferroscope_sim.model import FleetSettings, Member
 from ferroscope_sim.outcomes import Counters, Tally

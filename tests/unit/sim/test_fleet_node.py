@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ferroscope.ports.bmc import BootDevice, Power
+from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope_sim.machine import Machine, RefusedError
 from ferroscope_sim.model import Member
 from ferroscope_sim.outcomes import Counters, Effect, Tally

@@ -6,9 +6,9 @@ import pytest
 
 from ferroscope.bmc.sim.address import Endpoint, locate
 from ferroscope.bmc.sim.driver import SimBmc
+from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
-from ferroscope.ports.errors import BmcError
 
 
 @pytest.mark.parametrize(

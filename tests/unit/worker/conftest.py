@@ -13,12 +13,12 @@ import pytest
 from ferroscope import transition
 from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DriverSettings, InspectorSettings, Settings, WorkerSettings
+from ferroscope.contracts.bmc import BootDevice, Power
+from ferroscope.contracts.errors import BmcError
+from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core.model import GIVEN, Entry, Inspection, Member, Node, Request
 from ferroscope.core.states import Event, Provision, State
 from ferroscope.hooks.pipeline import from_settings
-from ferroscope.ports.bmc import BootDevice, Power
-from ferroscope.ports.errors import BmcError
-from ferroscope.ports.store import Query, Transaction
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.worker.boot_gate import BootGate
 from ferroscope.worker.loop import Worker

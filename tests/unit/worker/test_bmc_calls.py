@@ -6,8 +6,8 @@ import pytest
 
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.bmc.redfish.driver import RedfishBmc
+from ferroscope.contracts.bmc import Bmc, BootDevice, OutOfBand, Power, RamdiskBoot, ResetTime
 from ferroscope.core.model import Node
-from ferroscope.ports.bmc import Bmc, BootDevice, OutOfBand, Power, RamdiskBoot, ResetTime
 from ferroscope.worker.bmc_calls import Watch, watched
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from ferroscope.contracts.bmc import Image, OutOfBandNic, Power
+from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Document, Node, Port
 from ferroscope.core.states import Event, State
-from ferroscope.ports.bmc import Image, OutOfBandNic, Power
-from ferroscope.ports.errors import BmcError
 from tests.unit.worker.conftest import INVENTORY, NODE, Machine, Service, settings
 
 ISO = "http://192.0.2.1/ramdisk.iso"

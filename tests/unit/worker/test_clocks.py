@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from ferroscope.contracts.bmc import Power
+from ferroscope.contracts.errors import BmcError
 from ferroscope.core.states import Event, State
 from ferroscope.periodic.timeouts import Timeouts
-from ferroscope.ports.bmc import Power
-from ferroscope.ports.errors import BmcError
 from ferroscope.worker.throttle import LEASE
 from tests.support import examples
 from tests.unit.worker.conftest import Service, settings

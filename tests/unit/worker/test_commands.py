@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ferroscope.contracts.errors import BmcError
 from ferroscope.core.states import Event, State
-from ferroscope.ports.errors import BmcError
 from tests.unit.worker.conftest import Service
 
 

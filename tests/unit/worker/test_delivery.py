@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from ferroscope.config.options import Settings, WorkerSettings
+from ferroscope.contracts.bmc import Power
+from ferroscope.contracts.errors import ClaimLostError, NotFoundError
 from ferroscope.core.states import Event, State
 from ferroscope.periodic.timeouts import Timeouts
-from ferroscope.ports.bmc import Power
-from ferroscope.ports.errors import ClaimLostError, NotFoundError
 from ferroscope.worker.context import StoppedError, TaskContext
 from tests.support import examples
 from tests.unit.worker.conftest import Service, settings

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from ferroscope import transition
+from ferroscope.contracts.bmc import Power
+from ferroscope.contracts.errors import BmcError
+from ferroscope.contracts.store import Transaction
 from ferroscope.core.delivery import IllegalEventError, Run
 from ferroscope.core.model import Entry
 from ferroscope.core.states import Event, Provision, State
-from ferroscope.ports.bmc import Power
-from ferroscope.ports.errors import BmcError
-from ferroscope.ports.store import Transaction
 from tests.support import examples
 from tests.unit.worker.conftest import NODE, Service, settings
 

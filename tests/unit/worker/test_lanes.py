@@ -11,6 +11,8 @@ import pytest
 
 from ferroscope import transition
 from ferroscope.config.options import Settings
+from ferroscope.contracts.errors import BmcError
+from ferroscope.contracts.store import Query
 from ferroscope.core.lanes import Lane
 from ferroscope.core.model import Inspection, Node
 from ferroscope.core.reasons import Reason
@@ -18,8 +20,6 @@ from ferroscope.core.states import Event, Provision, State
 from ferroscope.hooks.base import HookTask, InspectionHook
 from ferroscope.hooks.loader import LoadedHook
 from ferroscope.hooks.pipeline import Pipeline
-from ferroscope.ports.errors import BmcError
-from ferroscope.ports.store import Query
 from ferroscope.worker import supervisor, threads
 from ferroscope.worker.pool import WorkerPool
 from ferroscope.worker.rules import RuleStep

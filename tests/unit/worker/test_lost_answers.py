@@ -10,9 +10,9 @@ from typing import TypeVar
 
 import pytest
 
+from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.contracts.store import Store, Transaction
 from ferroscope.core.states import State
-from ferroscope.ports.errors import StoreUnavailableError
-from ferroscope.ports.store import Store, Transaction
 from tests.unit.worker.conftest import Service
 
 T = TypeVar("T")

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from ferroscope.config.options import Settings
+from ferroscope.contracts.bmc import Power
 from ferroscope.core.model import Rule
 from ferroscope.core.states import State
-from ferroscope.ports.bmc import Power
 from ferroscope.worker.context import TaskContext
 from tests.support import examples
 from tests.unit.worker.conftest import INVENTORY, Service, settings

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from ferroscope.contracts.bmc import Power, ResetTime
 from ferroscope.core.model import Node
 from ferroscope.core.states import Event, State
-from ferroscope.ports.bmc import Power, ResetTime
 from ferroscope.worker.bmc_calls import Unwatched, watched
 from tests.unit.worker.conftest import Machine, Service, settings
 from tests.unit.worker.test_boot import able, fails_with, set_field

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from ferroscope.contracts.bmc import Power
 from ferroscope.core.states import State
-from ferroscope.ports.bmc import Power
 from ferroscope.worker.throttle import LEASE
 from tests.unit.worker.conftest import NODE, Service, settings
 

@@ -11,8 +11,8 @@ from ferroscope.adapters.gate.noop import NoopGate
 from ferroscope.adapters.gate.ruleset import GateRules
 from ferroscope.adapters.gate.several import SeveralGates
 from ferroscope.config.options import PxeFilterSettings
-from ferroscope.ports.clock import Clock
-from ferroscope.ports.gate import GateBackend
+from ferroscope.contracts.pxe_filter import GateBackend
+from ferroscope.contracts.queue import Clock
 
 BACKENDS: Final = ("nftables", "iptables", "dnsmasq", "noop")
 

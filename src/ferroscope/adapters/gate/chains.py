@@ -12,7 +12,7 @@ from typing import Final
 
 from ferroscope.adapters.gate.command import Command
 from ferroscope.adapters.gate.ruleset import GateRules
-from ferroscope.ports.gate import GateError
+from ferroscope.contracts.pxe_filter import GateError
 
 FAMILIES: Final = ("iptables", "ip6tables")
 UDP: Final = "67,69,547,4011"

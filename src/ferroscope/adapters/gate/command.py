@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from typing import Final
 
-from ferroscope.ports.gate import GateError
+from ferroscope.contracts.pxe_filter import GateError
 
 _PLACES: Final = ("/usr/sbin", "/sbin")
 _SAID: Final = 300

@@ -23,8 +23,8 @@ import structlog
 from ferroscope.adapters.gate.forgetting import Dnsmasq, Memory
 from ferroscope.adapters.gate.hostfiles import ANYBODY, HostFiles
 from ferroscope.adapters.gate.watched import Watchdog
+from ferroscope.contracts.pxe_filter import GateError
 from ferroscope.core.boot_macs import SetChange, SortedMacs
-from ferroscope.ports.gate import GateError
 
 _log = structlog.get_logger(__name__)
 
@@ -35,7 +35,7 @@ _REPEATED: Final = 20_000  # lines that dnsmasq has read in vain before it is to
 
 
 class DnsmasqGate:
-    """See ``ports.gate.GateBackend``. A watchdog closes it when this process does not; the kernel cannot."""
+    """See ``contracts.pxe_filter.GateBackend``. A watchdog closes it when this process does not; the kernel cannot."""
 
     name = "dnsmasq"
     self_closing = False

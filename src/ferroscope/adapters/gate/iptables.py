@@ -17,9 +17,9 @@ from ferroscope.adapters.gate.command import Command
 from ferroscope.adapters.gate.ruleset import GateRules
 from ferroscope.adapters.gate.timed import TimedOpening
 from ferroscope.adapters.gate.watched import Watchdog
+from ferroscope.contracts.pxe_filter import GateError
+from ferroscope.contracts.queue import Clock
 from ferroscope.core.boot_macs import SetChange, spelled
-from ferroscope.ports.clock import Clock
-from ferroscope.ports.gate import GateError
 
 _log = structlog.get_logger(__name__)
 
@@ -28,7 +28,7 @@ _LOOK_EVERY: Final = 0.5
 
 
 class IptablesGate:
-    """See ``ports.gate.GateBackend``; ``timed.Kernel`` where the kernel has ipset."""
+    """See ``contracts.pxe_filter.GateBackend``; ``timed.Kernel`` where the kernel has ipset."""
 
     name = "iptables"
     step = 1.0

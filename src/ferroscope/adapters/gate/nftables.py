@@ -15,13 +15,13 @@ from ferroscope.adapters.gate.command import Command
 from ferroscope.adapters.gate.ruleset import GateRules, ruleset
 from ferroscope.adapters.gate.tables import Tables
 from ferroscope.adapters.gate.timed import TimedOpening
+from ferroscope.contracts.pxe_filter import GateError
+from ferroscope.contracts.queue import Clock
 from ferroscope.core.boot_macs import SetChange
-from ferroscope.ports.clock import Clock
-from ferroscope.ports.gate import GateError
 
 
 class NftablesGate:
-    """See ``ports.gate.GateBackend``, and ``timed.Kernel``."""
+    """See ``contracts.pxe_filter.GateBackend``, and ``timed.Kernel``."""
 
     name = "nftables"
     self_closing = True

@@ -8,7 +8,7 @@ from ferroscope.core.boot_macs import SetChange
 
 
 class NoopGate:
-    """See ``ports.gate.GateBackend``. It only takes part in the election: every host stays open to all."""
+    """See ``contracts.pxe_filter.GateBackend``. It only takes part in the election: every host stays open to all."""
 
     name = "noop"
     self_closing = False

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ferroscope.contracts.pxe_filter import GateBackend, GateError
 from ferroscope.core.boot_macs import SetChange
-from ferroscope.ports.gate import GateBackend, GateError
 
 
 class SeveralGates:
-    """See ``ports.gate.GateBackend``; the first in the list is the first to close."""
+    """See ``contracts.pxe_filter.GateBackend``; the first in the list is the first to close."""
 
     def __init__(self, gates: Sequence[GateBackend]) -> None:
         self._gates = gates

@@ -13,8 +13,8 @@ from __future__ import annotations
 import random
 from typing import Final, Protocol
 
-from ferroscope.ports.clock import Clock
-from ferroscope.ports.gate import GateError
+from ferroscope.contracts.pxe_filter import GateError
+from ferroscope.contracts.queue import Clock
 
 # In seconds: how long an opening may be on its way, and the longest time-out.
 _ARMED: Final = 1.0
@@ -37,7 +37,7 @@ class Kernel(Protocol):
 
 
 class TimedOpening:
-    """``hold`` is that of ``ports.gate.GateBackend``."""
+    """``hold`` is that of ``contracts.pxe_filter.GateBackend``."""
 
     def __init__(self, kernel: Kernel, clock: Clock) -> None:
         self._kernel = kernel

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ferroscope.ports.gate import GateError
+from ferroscope.contracts.pxe_filter import GateError
 
 _SCRIPT = Path(__file__).with_name("watchdog.py")
 

@@ -13,10 +13,10 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 import urllib3
 
+from ferroscope.contracts.queue import StopFlag
+from ferroscope.contracts.remote import RegistryUnavailableError
 from ferroscope.net.bounded_connections import bound
 from ferroscope.net.deadline import Deadline, DeadlineError
-from ferroscope.ports.clock import StopFlag
-from ferroscope.ports.registry import RegistryUnavailableError
 from ferroscope.tries import doubled, until_it_works
 
 _PAGE: Final = 1000
@@ -45,7 +45,7 @@ def _may_pass(error: Exception, _pause: float) -> bool:
 
 
 class IronicSource:
-    """``ports.registry.NodeSource``; ``url`` is the API's base.
+    """``contracts.remote.NodeSource``; ``url`` is the API's base.
 
     A request may take ``timeout`` seconds, its whole answer included; there are ``retries`` more for each page,
     after pauses that ``stop`` ends.

@@ -14,10 +14,10 @@ from typing import Final, TypeVar
 import msgspec
 import urllib3
 
+from ferroscope.contracts.queue import StopFlag
+from ferroscope.contracts.remote import ObjectStoreError
 from ferroscope.net.bounded_connections import bound
 from ferroscope.net.deadline import Deadline, DeadlineError
-from ferroscope.ports.clock import StopFlag
-from ferroscope.ports.objects import ObjectStoreError
 from ferroscope.tries import doubled, until_it_works
 
 T = TypeVar("T")

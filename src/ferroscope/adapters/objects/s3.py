@@ -16,14 +16,14 @@ from urllib.parse import quote, urlsplit
 
 from ferroscope.adapters.objects.http import Answer, Http, Patience
 from ferroscope.config.options import S3Settings
-from ferroscope.ports.objects import ObjectMissingError
+from ferroscope.contracts.remote import ObjectMissingError
 
 _ALGORITHM: Final = "AWS4-HMAC-SHA256"
 _SIGNED: Final = "host;x-amz-content-sha256;x-amz-date"
 
 
 class S3Store:
-    """``ports.objects.ObjectStore``; the bucket has to exist."""
+    """``contracts.remote.ObjectStore``; the bucket has to exist."""
 
     name = "s3"
 

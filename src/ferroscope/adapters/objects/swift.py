@@ -14,7 +14,7 @@ from urllib.parse import quote
 from ferroscope.adapters.objects.http import Answer, Http, Patience
 from ferroscope.adapters.objects.tokens import Access
 from ferroscope.config.options import SwiftSettings
-from ferroscope.ports.objects import ObjectMissingError, ObjectStoreError
+from ferroscope.contracts.remote import ObjectMissingError, ObjectStoreError
 
 # What Keystone's users meet, by Swift's answer.
 _ADVICE: Final = {
@@ -25,7 +25,7 @@ _ADVICE: Final = {
 
 
 class SwiftStore:
-    """``ports.objects.ObjectStore``."""
+    """``contracts.remote.ObjectStore``."""
 
     name = "swift"
 

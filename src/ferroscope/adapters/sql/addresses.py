@@ -64,7 +64,7 @@ def _by_bmc(addresses: int) -> Select[Any]:
 
 
 class SqlAddresses:
-    """See ``ports.store.Addresses``."""
+    """See ``contracts.store.Addresses``."""
 
     def __init__(self, tx: SqlTransaction) -> None:
         self._tx = tx

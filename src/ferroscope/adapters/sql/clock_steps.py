@@ -14,9 +14,9 @@ from sqlalchemy import Double, bindparam, delete, insert, literal, or_, select, 
 from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.dialect import db_now
 from ferroscope.adapters.sql.rows import Mapper
+from ferroscope.contracts.errors import ConflictError
 from ferroscope.core.model import ClockStep
 from ferroscope.core.states import ACTIVE
-from ferroscope.ports.errors import ConflictError
 
 if TYPE_CHECKING:
     from ferroscope.adapters.sql.store import SqlTransaction
@@ -62,7 +62,7 @@ _MOVE: Final = (
 
 
 class SqlClockSteps:
-    """See ``ports.coordination.ClockSteps``."""
+    """See ``contracts.coordination.ClockSteps``."""
 
     def __init__(self, tx: SqlTransaction) -> None:
         self._tx = tx

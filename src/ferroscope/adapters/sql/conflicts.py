@@ -8,7 +8,7 @@ from sqlalchemy import Table
 from sqlalchemy.exc import IntegrityError
 
 from ferroscope.adapters.sql.dialect import violated_constraint
-from ferroscope.ports.errors import ConflictError
+from ferroscope.contracts.errors import ConflictError
 
 
 def conflict(error: IntegrityError, row: dict[str, Any], table: Table) -> Exception:

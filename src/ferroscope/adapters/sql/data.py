@@ -12,8 +12,8 @@ from sqlalchemy import LargeBinary, Select, and_, bindparam, delete, or_, select
 from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.dialect import largest_value, upsert
 from ferroscope.adapters.sql.query import one_of, several
+from ferroscope.contracts.data import Held, Part
 from ferroscope.core.states import TERMINAL
-from ferroscope.ports.data import Held, Part
 from ferroscope.ports.later import Later
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _load(parts: int) -> Select[Any]:
 
 
 class SqlInspectionData:
-    """See ``ports.data.InspectionData``."""
+    """See ``contracts.data.InspectionData``."""
 
     def __init__(self, tx: SqlTransaction) -> None:
         self._tx = tx

@@ -13,9 +13,9 @@ from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.dialect import upsert
 from ferroscope.adapters.sql.query import one_of, padded, several
 from ferroscope.adapters.sql.rows import Mapper
+from ferroscope.contracts.errors import ConflictError
 from ferroscope.core.lookup import Rejection
 from ferroscope.core.states import Provision
-from ferroscope.ports.errors import ConflictError
 
 if TYPE_CHECKING:
     from ferroscope.adapters.sql.store import SqlTransaction
@@ -56,7 +56,7 @@ def _find(addresses: int) -> Select[Any]:
 
 
 class SqlDiscoveries:
-    """See ``ports.store.Discoveries``."""
+    """See ``contracts.store.Discoveries``."""
 
     def __init__(self, tx: SqlTransaction) -> None:
         self._tx = tx
@@ -93,7 +93,7 @@ class SqlDiscoveries:
 
 
 class SqlRejections:
-    """See ``ports.store.Rejections``."""
+    """See ``contracts.store.Rejections``."""
 
     def __init__(self, tx: SqlTransaction) -> None:
         self._tx = tx

@@ -10,9 +10,9 @@ from sqlalchemy import bindparam, delete, select, text
 
 from ferroscope.adapters.sql import inserts, schema
 from ferroscope.adapters.sql.searching import condition
+from ferroscope.contracts.data import Match
 from ferroscope.hardware import expressions
 from ferroscope.hardware.search_index import Fact
-from ferroscope.ports.facts import Match
 
 if TYPE_CHECKING:
     from ferroscope.adapters.sql.store import SqlTransaction
@@ -32,7 +32,7 @@ _INSERT_JSON = text(
 
 
 class SqlFacts:
-    """``ports.store.Facts``."""
+    """``contracts.store.Facts``."""
 
     def __init__(self, tx: SqlTransaction) -> None:
         self._tx = tx

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from sqlalchemy import func, select
 
 from ferroscope.adapters.sql import schema
+from ferroscope.contracts.store import Backlog, Population
 from ferroscope.core.states import Event, Provision, State
-from ferroscope.ports.figures import Backlog, Population
 
 if TYPE_CHECKING:
     from ferroscope.adapters.sql.store import SqlTransaction
@@ -36,7 +36,7 @@ def _known(kind: type[E], value: str) -> E:
 
 
 class SqlFigures:
-    """See ``ports.store.Figures``."""
+    """See ``contracts.store.Figures``."""
 
     def __init__(self, tx: SqlTransaction) -> None:
         self._tx = tx

@@ -11,10 +11,10 @@ from sqlalchemy import bindparam, delete, exists, func, insert, or_, select, upd
 from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.query import page
 from ferroscope.adapters.sql.rows import Mapper
+from ferroscope.contracts.errors import NotFoundError
+from ferroscope.contracts.store import Query
 from ferroscope.core.model import Inspection
 from ferroscope.core.states import State
-from ferroscope.ports.errors import NotFoundError
-from ferroscope.ports.store import Query
 
 if TYPE_CHECKING:
     from ferroscope.adapters.sql.store import SqlTransaction
@@ -78,7 +78,7 @@ _DISCARD_OBJECTS = (
 
 
 class SqlInspections:
-    """See ``ports.store.Inspections``."""
+    """See ``contracts.store.Inspections``."""
 
     def __init__(self, tx: SqlTransaction) -> None:
         self._tx = tx

@@ -12,8 +12,8 @@ from sqlalchemy import bindparam, delete, select
 from ferroscope.adapters.sql import inserts, schema
 from ferroscope.adapters.sql.query import page
 from ferroscope.adapters.sql.rows import Mapper
+from ferroscope.contracts.store import Query
 from ferroscope.core.model import Entry
-from ferroscope.ports.store import Query
 
 if TYPE_CHECKING:
     from ferroscope.adapters.sql.store import SqlTransaction
@@ -29,7 +29,7 @@ _DELETE_OLD = delete(schema.journal).where(_j.id.in_(bindparam("ids", expanding=
 
 
 class SqlJournal:
-    """See ``ports.store.Journal``."""
+    """See ``contracts.store.Journal``."""
 
     def __init__(self, tx: SqlTransaction) -> None:
         self._tx = tx

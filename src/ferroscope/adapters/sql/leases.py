@@ -15,9 +15,9 @@ from sqlalchemy import Double, bindparam, case, delete, insert, literal, or_, se
 
 from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.dialect import db_now
+from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError
+from ferroscope.contracts.queue import Channel
 from ferroscope.core.model import Lease
-from ferroscope.ports.bus import Channel
-from ferroscope.ports.errors import LeaseHeldError, LeaseLostError
 
 if TYPE_CHECKING:
     from ferroscope.adapters.sql.store import SqlTransaction
@@ -85,7 +85,7 @@ _TOUCH = update(schema.leases).where(*_MINE, _l.holder.is_not(None)).values(touc
 
 
 class SqlLeases:
-    """See ``ports.store.Leases``."""
+    """See ``contracts.store.Leases``."""
 
     def __init__(self, tx: SqlTransaction) -> None:
         self._tx = tx

@@ -13,10 +13,10 @@ from sqlalchemy import bindparam, delete, func, select
 
 from ferroscope.adapters.sql import inserts, schema
 from ferroscope.adapters.sql.query import one_of, several
+from ferroscope.contracts.queue import Channel
 from ferroscope.core.boot_macs import KnownMac, MacChange
 from ferroscope.core.model import Port
 from ferroscope.core.states import MAY_BOOT
-from ferroscope.ports.bus import Channel
 
 if TYPE_CHECKING:
     from ferroscope.adapters.sql.store import SqlTransaction
@@ -50,7 +50,7 @@ _DELETE = delete(schema.mac_changes).where(_c.seq <= bindparam("seq"), _c.at < b
 
 
 class SqlMacs:
-    """See ``ports.store.Macs``."""
+    """See ``contracts.store.Macs``."""
 
     def __init__(self, tx: SqlTransaction) -> None:
         self._tx = tx

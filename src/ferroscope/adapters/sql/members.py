@@ -10,8 +10,8 @@ from sqlalchemy import Double, bindparam, delete, insert, select, update
 from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.dialect import db_now
 from ferroscope.adapters.sql.rows import Mapper
+from ferroscope.contracts.queue import Channel
 from ferroscope.core.model import Member
-from ferroscope.ports.bus import Channel
 
 if TYPE_CHECKING:
     from ferroscope.adapters.sql.store import SqlTransaction
@@ -35,7 +35,7 @@ _PARTY = select(*_MEMBER.columns).order_by(_m.started_at, _m.id)
 
 
 class SqlMembers:
-    """See ``ports.coordination.Members``."""
+    """See ``contracts.coordination.Members``."""
 
     def __init__(self, tx: SqlTransaction) -> None:
         self._tx = tx

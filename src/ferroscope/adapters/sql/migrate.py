@@ -13,7 +13,7 @@ from sqlalchemy import Engine, inspect, text
 from sqlalchemy.exc import DBAPIError
 
 from ferroscope.adapters.sql.trouble import cannot_answer, told
-from ferroscope.ports.errors import StoreUnavailableError
+from ferroscope.contracts.errors import StoreUnavailableError
 
 _VERSIONS: Final = Path(__file__).parent / "migrations" / "versions"
 # Of the newest migration; their files are called by their numbers.

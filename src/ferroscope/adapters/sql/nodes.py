@@ -14,9 +14,9 @@ from ferroscope.adapters.sql.conflicts import conflict
 from ferroscope.adapters.sql.inspections import INSPECTION
 from ferroscope.adapters.sql.query import page
 from ferroscope.adapters.sql.rows import Mapper
+from ferroscope.contracts.errors import NotFoundError, StaleError
+from ferroscope.contracts.store import Query
 from ferroscope.core.model import Inspection, Node
-from ferroscope.ports.errors import NotFoundError, StaleError
-from ferroscope.ports.store import Query
 
 if TYPE_CHECKING:
     from ferroscope.adapters.sql.store import SqlTransaction
@@ -63,7 +63,7 @@ def _is_uuid(ident: str) -> bool:
 
 
 class SqlNodes:
-    """See ``ports.store.Nodes``."""
+    """See ``contracts.store.Nodes``."""
 
     def __init__(self, tx: SqlTransaction) -> None:
         self._tx = tx

@@ -11,7 +11,7 @@ from sqlalchemy import Select, bindparam, delete, insert, select, update
 from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.query import one_of, several
 from ferroscope.adapters.sql.rows import Mapper
-from ferroscope.ports.data import ObjectState, Part, StoredObject
+from ferroscope.contracts.data import ObjectState, Part, StoredObject
 
 if TYPE_CHECKING:
     from ferroscope.adapters.sql.store import SqlTransaction
@@ -55,7 +55,7 @@ def _find(parts: int) -> Select[Any]:
 
 
 class SqlObjects:
-    """``ports.store.Objects``."""
+    """``contracts.store.Objects``."""
 
     def __init__(self, tx: SqlTransaction) -> None:
         self._tx = tx

@@ -14,10 +14,10 @@ from ferroscope.adapters.sql.batch import Answer
 from ferroscope.adapters.sql.conflicts import conflict
 from ferroscope.adapters.sql.query import page, page_later
 from ferroscope.adapters.sql.rows import Mapper
+from ferroscope.contracts.errors import NotFoundError
+from ferroscope.contracts.store import Query
 from ferroscope.core.model import Port
-from ferroscope.ports.errors import NotFoundError
 from ferroscope.ports.later import Later
-from ferroscope.ports.store import Query
 
 if TYPE_CHECKING:
     from ferroscope.adapters.sql.store import SqlTransaction
@@ -35,7 +35,7 @@ _UPDATE_PORT = (
 
 
 class SqlPorts:
-    """See ``ports.store.Ports``."""
+    """See ``contracts.store.Ports``."""
 
     def __init__(self, tx: SqlTransaction) -> None:
         self._tx = tx

@@ -14,9 +14,9 @@ import msgspec
 from sqlalchemy import Column, ColumnElement, Select, and_, bindparam, false, or_, select
 
 from ferroscope.adapters.sql.rows import Mapper
-from ferroscope.ports.errors import NotFoundError
+from ferroscope.contracts.errors import NotFoundError
+from ferroscope.contracts.store import Query
 from ferroscope.ports.later import Later
-from ferroscope.ports.store import Query
 
 if TYPE_CHECKING:
     from ferroscope.adapters.sql.store import SqlTransaction

@@ -32,13 +32,11 @@ from ferroscope.adapters.sql.batch import Asked
 from ferroscope.adapters.sql.dialect import db_now
 from ferroscope.adapters.sql.requests import REQUEST
 from ferroscope.adapters.sql.store import SqlStore, SqlTransaction
+from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.contracts.queue import EVERYTHING, MOST_WITHOUT, Bus, Channel, Clock, StopFlag, Take
 from ferroscope.core.lanes import OVERTAKING
 from ferroscope.core.model import REQUEST_VERSION, Claim
 from ferroscope.core.states import Event
-from ferroscope.ports.bus import Bus, Channel
-from ferroscope.ports.clock import Clock, StopFlag
-from ferroscope.ports.errors import StoreUnavailableError
-from ferroscope.ports.queue import EVERYTHING, MOST_WITHOUT, Take
 
 _r = schema.requests.c
 
@@ -114,7 +112,7 @@ _FREE_FORGOTTEN = (
 
 
 class SqlQueue:
-    """See ``ports.queue.Queue``. One instance serves all threads of a process."""
+    """See ``contracts.queue.Queue``. One instance serves all threads of a process."""
 
     def __init__(self, store: SqlStore, engine: Engine, *, bus: Bus, clock: Clock, poll_interval: float) -> None:
         self._store = store

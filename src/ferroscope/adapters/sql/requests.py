@@ -16,10 +16,10 @@ from sqlalchemy import bindparam, delete, insert, select, update
 from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.batch import Answer
 from ferroscope.adapters.sql.rows import Mapper
+from ferroscope.contracts.errors import ClaimLostError
+from ferroscope.contracts.queue import Channel
 from ferroscope.core.lanes import lane_of, priority_of
 from ferroscope.core.model import Claim, Request
-from ferroscope.ports.bus import Channel
-from ferroscope.ports.errors import ClaimLostError
 from ferroscope.ports.later import Later
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ _PENDING = select(*REQUEST.columns).where(_r.node == bindparam("node")).order_by
 
 
 class SqlRequests:
-    """See ``ports.store.Requests``."""
+    """See ``contracts.store.Requests``."""
 
     def __init__(self, tx: SqlTransaction) -> None:
         self._tx = tx

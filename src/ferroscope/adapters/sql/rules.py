@@ -15,9 +15,9 @@ from sqlalchemy import bindparam, delete, insert, select, update
 from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.query import page
 from ferroscope.adapters.sql.rows import Mapper
+from ferroscope.contracts.errors import ConflictError, NotFoundError
+from ferroscope.contracts.store import Query
 from ferroscope.core.model import Rule, RuleDialect
-from ferroscope.ports.errors import ConflictError, NotFoundError
-from ferroscope.ports.store import Query
 
 if TYPE_CHECKING:
     from ferroscope.adapters.sql.store import SqlTransaction
@@ -42,7 +42,7 @@ _DELETE_ALL = delete(schema.rules)
 
 
 class SqlRules:
-    """``ports.rules.Rules``."""
+    """``contracts.store.Rules``."""
 
     def __init__(self, tx: SqlTransaction) -> None:
         self._tx = tx

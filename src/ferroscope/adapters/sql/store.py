@@ -43,10 +43,9 @@ from ferroscope.adapters.sql.statements import Parameters, Statements
 from ferroscope.adapters.sql.trouble import cannot_answer
 from ferroscope.adapters.sql.turnstile import Turnstile
 from ferroscope.config.options import DatabaseSettings
-from ferroscope.ports.bus import Bus
-from ferroscope.ports.clock import Clock, StopFlag
-from ferroscope.ports.errors import StoreUnavailableError
-from ferroscope.ports.meter import SILENT, Meter, Moved
+from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.contracts.metrics import SILENT, Meter, Moved
+from ferroscope.contracts.queue import Bus, Clock, StopFlag
 
 T = TypeVar("T")
 
@@ -58,7 +57,7 @@ _SLEPT: Final = 0.5
 
 
 class SqlTransaction:
-    """One open transaction; see ``ports.store.Transaction``.
+    """One open transaction; see ``contracts.store.Transaction``.
 
     ``claims`` are the tokens of the process's claims; ``begun`` and ``ended`` join and leave them
     when this commits.
@@ -135,7 +134,7 @@ class SqlTransaction:
             self.journal.write()
 
     def moved(self, moved: Moved) -> None:
-        """See ``ports.store.Transaction``."""
+        """See ``contracts.store.Transaction``."""
         self.transitions.append(moved)
 
     def wake(self, channel: str) -> None:
@@ -147,7 +146,7 @@ _REPOSITORIES: Final = {name for name, value in vars(SqlTransaction).items() if 
 
 
 class SqlStore:
-    """See ``ports.store.Store``. ``stop`` interrupts the waits between tries.
+    """See ``contracts.store.Store``. ``stop`` interrupts the waits between tries.
 
     ``claims`` are the tokens of the claims that this process has and has not ended, so far as it
     knows; the queue adds them.

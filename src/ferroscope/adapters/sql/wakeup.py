@@ -21,8 +21,7 @@ from sqlalchemy.exc import DBAPIError
 from ferroscope.adapters.sql.dialect import NOTIFY_CHANNEL, build_engine
 from ferroscope.adapters.sql.trouble import told
 from ferroscope.config.options import DatabaseSettings
-from ferroscope.ports.bus import MAC_CHANNELS, Bus, Channel
-from ferroscope.ports.clock import StopFlag
+from ferroscope.contracts.queue import MAC_CHANNELS, Bus, Channel, StopFlag
 
 _log = structlog.get_logger(__name__)
 

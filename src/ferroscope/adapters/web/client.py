@@ -1,4 +1,4 @@
-"""``ports.web.Web`` on urllib3: certificates are verified, redirects are answers, bodies are left unread.
+"""``contracts.remote.Web`` on urllib3: certificates are verified, redirects are answers, bodies are left unread.
 
 A call ends within its time whatever the other side does, though it send a byte now and then.
 """
@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 import urllib3
 
+from ferroscope.contracts.remote import WebError
 from ferroscope.net.bounded_connections import bound
 from ferroscope.net.deadline import Deadline, DeadlineError
-from ferroscope.ports.web import WebError
 
 
 class WebClient:

@@ -17,13 +17,13 @@ from ferroscope.bmc.ipmi import info
 from ferroscope.bmc.ipmi.info import Access
 from ferroscope.bmc.ipmi.tool import PROGRAM, CipherError, run
 from ferroscope.bmc.options import DriverOptions
+from ferroscope.contracts.bmc import BootDevice, Power
+from ferroscope.contracts.errors import BmcError
 from ferroscope.core.boot import wanted_boot_mode
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
 from ferroscope.net import command_fence
 from ferroscope.net.resolver import ForbiddenAddressError, UnresolvedError, resolve
-from ferroscope.ports.bmc import BootDevice, Power
-from ferroscope.ports.errors import BmcError
 from ferroscope.tries import while_there_is_time
 
 # Best first; 17 is SHA-256, 3 the SHA-1 of older BMCs.

@@ -14,8 +14,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any, Final
 
+from ferroscope.contracts.errors import BmcError
 from ferroscope.net.command_fence import Left, TooLateError, limit
-from ferroscope.ports.errors import BmcError
 
 _LOOPBACK: Final = "127.0.0.1"
 _LARGEST: Final = 65535

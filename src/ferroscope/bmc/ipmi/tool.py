@@ -13,9 +13,9 @@ from typing import Final
 
 from ferroscope.bmc.ipmi.info import Access
 from ferroscope.bmc.ipmi.relay import relayed
+from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import MASK, WITHHELD, is_too_short
-from ferroscope.ports.errors import BmcError
 
 PROGRAM: Final = "ipmitool"
 _MAX_MESSAGE: Final = 200

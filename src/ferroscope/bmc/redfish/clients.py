@@ -22,11 +22,11 @@ from sushy import exceptions as sushy_errors
 from sushy import main as sushy_main
 
 from ferroscope.bmc.redfish.info import Access, tls_context
+from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
 from ferroscope.net.bounded_http import BoundedSession
 from ferroscope.net.deadline import Deadline, DeadlineError, current
 from ferroscope.net.resolver import ANYWHERE, Networks
-from ferroscope.ports.errors import BmcError
 
 _FAREWELL: Final = 2.0  # seconds for closing a session
 

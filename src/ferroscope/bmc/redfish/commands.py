@@ -12,8 +12,8 @@ import sushy
 
 from ferroscope.bmc.redfish import inventory as inventory
 from ferroscope.bmc.redfish.info import Access
-from ferroscope.ports.bmc import BootDevice, Image, Power
-from ferroscope.ports.errors import BmcError
+from ferroscope.contracts.bmc import BootDevice, Image, Power
+from ferroscope.contracts.errors import BmcError
 
 _DEVICES: Final = {
     BootDevice.PXE: sushy.BOOT_SOURCE_TARGET_PXE,

@@ -16,14 +16,14 @@ from urllib.parse import urlsplit
 from ferroscope.bmc.driver_info import not_allowed, problem
 from ferroscope.bmc.options import DriverOptions
 from ferroscope.bmc.redfish import info
+from ferroscope.contracts.bmc import BootDevice, Image, OutOfBandNic, Power
+from ferroscope.contracts.errors import BmcError
 from ferroscope.core.boot import wanted_boot_mode
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
 from ferroscope.net.command_fence import TooLateError
 from ferroscope.net.deadline import Deadline, DeadlineError
 from ferroscope.net.resolver import ForbiddenAddressError
-from ferroscope.ports.bmc import BootDevice, Image, OutOfBandNic, Power
-from ferroscope.ports.errors import BmcError
 from ferroscope.tries import while_there_is_time
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ import requests
 from sushy import exceptions as sushy
 
 from ferroscope.bmc.redfish.info import Access
+from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import MASK, WITHHELD, is_too_short
 from ferroscope.net.bounded_http import TooLargeError
 from ferroscope.net.deadline import DeadlineError
-from ferroscope.ports.errors import BmcError
 
 _MAX_MESSAGE: Final = 300
 # Busy, locked, in the middle of something: the same call may succeed a moment later.

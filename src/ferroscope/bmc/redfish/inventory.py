@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 import sushy
 from sushy import exceptions
 
+from ferroscope.contracts.bmc import OutOfBandNic
 from ferroscope.core import values
 from ferroscope.core.model import Document
-from ferroscope.ports.bmc import OutOfBandNic
 
 _GIB: Final = 1024**3
 _ARCHITECTURES: Final = {

@@ -16,9 +16,9 @@ from ferroscope.bmc.driver_info import check_place, problem
 from ferroscope.bmc.options import DriverOptions
 from ferroscope.bmc.sim.address import PROPERTIES, Endpoint, locate
 from ferroscope.bmc.sim.pool import BrokenError, GarbledError, Pool, SilentError
+from ferroscope.contracts.bmc import BootDevice, Power
+from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Document, Node
-from ferroscope.ports.bmc import BootDevice, Power
-from ferroscope.ports.errors import BmcError
 
 # The commands of the protocol, as messages name them.
 _DOES: Final = {

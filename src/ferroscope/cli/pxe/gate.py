@@ -67,7 +67,7 @@ def clean(files: tuple[str, ...], everything: bool, fmt: str) -> None:
     import msgspec
     import structlog
 
-    from ferroscope.ports.gate import GateError
+    from ferroscope.contracts.pxe_filter import GateError
     from ferroscope.runtime.gate_removal import remove_gate
     from ferroscope.runtime.life import StartError
 

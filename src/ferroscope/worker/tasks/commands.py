@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from functools import partial
 
+from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.core.delivery import Done, Fail, Outcome
 from ferroscope.core.reasons import Reason
-from ferroscope.ports.bmc import BootDevice, Power
 from ferroscope.worker.bmc_addresses import resolve
 from ferroscope.worker.context import TaskContext
 from ferroscope.worker.power import ensure_power

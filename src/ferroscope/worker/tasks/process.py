@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
+from ferroscope.contracts.data import Part
+from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core import json_safety
 from ferroscope.core.delivery import Fail, Next, Outcome
 from ferroscope.core.model import Port, Severity
@@ -17,8 +19,6 @@ from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
 from ferroscope.hooks.errors import HookError
 from ferroscope.hooks.pipeline import Pipeline, encode
-from ferroscope.ports.data import Part
-from ferroscope.ports.store import Query, Transaction
 from ferroscope.rules.engine import RuleSet
 from ferroscope.rules.errors import RuleFailedError
 from ferroscope.worker import out_of_band

@@ -10,12 +10,12 @@ effect the machine is left alone, so that it is not rebooted twice.
 
 from __future__ import annotations
 
+from ferroscope.contracts.bmc import Power
+from ferroscope.contracts.errors import LeaseLostError
 from ferroscope.core.boot import Boot
 from ferroscope.core.delivery import Next, Outcome, Retry
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
-from ferroscope.ports.bmc import Power
-from ferroscope.ports.errors import LeaseLostError
 from ferroscope.worker import boot, out_of_band
 from ferroscope.worker.bmc_addresses import resolve
 from ferroscope.worker.boot_gate import BootGate

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
+from ferroscope.core.lookup import Rejection
+from ferroscope.hardware import expressions
+from ferroscope.hardware.search_index import Fact
 from ferroscope.ports.later import Later
 
 Part = Literal["inventory", "unprocessed", "plugin_data", "out_of_band", "logs"]
@@ -109,3 +112,84 @@ class Objects(Protocol):
 
     def list(self, state: ObjectState, limit: int, *, backend: str = "", after: str = "") -> Sequence[StoredObject]:
         """Return objects in this state (of this backend only, unless empty), by key, from there on."""
+
+
+# Machines that became nodes by calling, and those that shall not.
+
+
+class Discoveries(Protocol):
+    """Machines that became nodes by calling; whoever makes one asks ``made`` first."""
+
+    def made(self, period: int) -> int:
+        """Return how many were made in this period, counted from 0 in each; in the next one where that has begun.
+
+        From here to the end of the transaction nobody else can make one. ``ConflictError`` where
+        somebody did at this very moment: look again, in a new transaction.
+        """
+
+    def add(self, node: str, addresses: Iterable[str], source: str = "") -> None:
+        """Count one, and let these MACs mean this node where no port has them; ``source`` is who called.
+
+        ``ConflictError`` (field ``address``) where one of them means a discovered node already.
+        """
+
+    def unclaimed(self, source: str | None = None) -> int:
+        """Return how many discovered nodes (of this source) are still in ``enroll``, approved or not."""
+
+    def of_source(self, source: str) -> Sequence[str]:
+        """Return the nodes that were discovered by calls from this source."""
+
+    def macs(self, node: str) -> Sequence[str]:
+        """Return the MACs with which the node was discovered."""
+
+
+class Rejections(Protocol):
+    """The MACs of machines that shall not be discovered again."""
+
+    def add(self, node: str, addresses: Iterable[str], source: str = "") -> None:
+        """Note these MACs as rejected now; ``source`` is from where the machine called."""
+
+    def find(self, addresses: Sequence[str]) -> Sequence[Rejection]:
+        """Return those of these MACs that were rejected, the newest first."""
+
+    def list(self) -> Sequence[Rejection]:
+        """Return all, the newest first."""
+
+    def remove(self, address: str) -> bool:
+        """Forget this one; whether there was one."""
+
+    def forget(self, before: float) -> None:
+        """Forget what was rejected before this time."""
+
+
+# What searches over the hardware look at.
+
+
+class Match(msgspec.Struct, frozen=True):
+    """A node that a search found; ``hardware`` is the summary of its last inventory (see ``hardware.search_index``)."""
+
+    uuid: str
+    name: str | None
+    provision_state: str
+    maintenance: bool
+    hardware: dict[str, Any]
+
+
+class Facts(Protocol):
+    """What searches look at: rows of each node, written with the results that they are derived from."""
+
+    def replace(self, node: str, facts: Sequence[Fact], *, had: bool) -> None:
+        """Store these rows instead of the node's; ``had``: whether it may have any."""
+
+    def of(self, node: str) -> Sequence[Fact]:
+        """Return the node's rows, by kind and position."""
+
+    def search(self, query: expressions.Query, limit: int, *, after: str = "") -> Sequence[Match]:
+        """Return nodes for which the query holds, by UUID, from there on.
+
+        What the query means is ``hardware.expressions.matches``; every adapter agrees with it. Where it is
+        ``about_hardware``, a node that has no facts never fits.
+        """
+
+    def some(self, nodes: Sequence[str], kinds: Sequence[str]) -> dict[str, list[Fact]]:
+        """Return the rows of these kinds of each of these nodes that has any."""

@@ -8,21 +8,74 @@ database is configured so, of its host.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
+from ferroscope.contracts.coordination import ClockSteps, Leases, Members
+from ferroscope.contracts.data import Discoveries, Facts, InspectionData, Objects, Rejections
+from ferroscope.contracts.metrics import Moved
+from ferroscope.core.boot_macs import KnownMac, MacChange
 from ferroscope.core.lookup import Candidates, Evidence
-from ferroscope.core.model import Claim, Entry, Inspection, Node, Port, Request
-from ferroscope.ports.coordination import ClockSteps, Leases, Members
-from ferroscope.ports.data import InspectionData, Objects
-from ferroscope.ports.discovery import Discoveries, Rejections
-from ferroscope.ports.facts import Facts
-from ferroscope.ports.figures import Figures
+from ferroscope.core.model import Claim, Entry, Inspection, Node, Port, Request, Rule, RuleDialect
+from ferroscope.core.states import Event, Provision, State
 from ferroscope.ports.later import Later
-from ferroscope.ports.macs import Macs
-from ferroscope.ports.meter import Moved
-from ferroscope.ports.rules import Rules
+
+# Counts for people and monitoring.
+
+
+class Backlog(msgspec.Struct, frozen=True, kw_only=True):
+    """The requests of one event on the queue; ``oldest`` is when the first of them was put there."""
+
+    event: Event
+    waiting: int
+    claimed: int
+    oldest: float
+
+
+class Population(msgspec.Struct, frozen=True, kw_only=True):
+    """How many nodes are in one state."""
+
+    state: State
+    provision_state: Provision
+    nodes: int
+
+
+class Figures(Protocol):
+    """Counts over everything, for people and monitoring: each is one query, and decides nothing."""
+
+    def nodes(self) -> Sequence[Population]:
+        """Return how many nodes are in each state in which there are any."""
+
+    def backlog(self) -> Sequence[Backlog]:
+        """Return what is on the queue, by event."""
+
+
+# Which MACs may boot: the store's side of the PXE gate.
+
+
+class Macs(Protocol):
+    """Which MACs may boot, and what was changed about that: what a PXE gate needs of nodes and ports.
+
+    Whatever adds, moves or removes a port, or removes a node, notes the MACs by itself; who changes
+    a node's state calls ``changed``. Both tell the channels ``allow`` and ``deny``.
+    """
+
+    def changed(self, node: str, *, booting: bool) -> None:
+        """Note that from this transaction on the node's MACs may boot, or may not."""
+
+    def since(self, seq: int, limit: int) -> Sequence[MacChange]:
+        """Return changes with greater numbers, in their order; see ``core.boot_macs.ChangeWindow``."""
+
+    def newest(self, *, node: str | None = None, before: float | None = None) -> int:
+        """Return the greatest number, of this node's MACs only, or of what is older than ``before``; else 0."""
+
+    def known(self, *, after: str = "", limit: int = 0, macs: Sequence[str] = ()) -> Sequence[KnownMac]:
+        """Return the MACs of known nodes: these ``macs``, or the next ``limit`` ones, by MAC."""
+
+    def forget(self, before: float) -> int:
+        """Delete changes that are older, some thousands at a time; return how many went."""
+
 
 T = TypeVar("T")
 
@@ -126,7 +179,7 @@ class Inspections(Protocol):
 
 
 class Requests(Protocol):
-    """The queue's side of a transaction; ``ports.queue`` is its other side."""
+    """The queue's side of a transaction; ``contracts.queue`` is its other side."""
 
     def put(self, request: Request, *, instead_of: Claim | None = None) -> Claim | None:
         """Put a request on the queue; it is there when, and only when, the transaction commits.
@@ -280,3 +333,36 @@ class Store(Protocol):
 
     def read(self, work: Callable[[Transaction], T]) -> T:
         """Run ``work``, which must not write, on a consistent view."""
+
+
+# The inspection rules in the store; part of ``contracts.store.Transaction``.
+#
+# The revision tells a worker that what it has compiled is old, for the price of one small query.
+
+if TYPE_CHECKING:
+    pass
+
+
+class Rules(Protocol):
+    """Every rule that was made through an API; those of the configuration are not stored."""
+
+    def add(self, rule: Rule) -> None:
+        """Store a new rule; ``ConflictError`` where its uuid is taken."""
+
+    def get(self, uuid: str) -> Rule:
+        """``NotFoundError`` where there is none."""
+
+    def update(self, rule: Rule) -> Rule:
+        """Save all fields and return the rule with its new ``updated_at``; ``NotFoundError``."""
+
+    def remove(self, uuid: str) -> None:
+        """Delete the rule; ``NotFoundError``."""
+
+    def remove_all(self, dialect: RuleDialect | None = None) -> int:
+        """Delete all rules, or those of one dialect; return how many."""
+
+    def list(self, query: Query) -> Sequence[Rule]:
+        """Return one page of rules."""
+
+    def revision(self) -> int:
+        """Return a number that grows whenever any rule is added, changed or removed."""

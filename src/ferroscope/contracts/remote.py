@@ -6,6 +6,7 @@ configured time, whatever the other side does, and raises ``ObjectStoreError`` w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 
@@ -37,3 +38,34 @@ class ObjectStore(Protocol):
 
     def close(self) -> None:
         """Give connections back."""
+
+
+# Where nodes come from, if not from us: the registry of an attached Bare Metal service.
+
+
+class RegistryUnavailableError(Exception):
+    """The registry could not be asked, or gave an answer that cannot be trusted. Change nothing."""
+
+
+class NodeSource(Protocol):
+    """The nodes that somebody else tracks; each call ends within its own deadline."""
+
+    def tracked(self) -> frozenset[str]:
+        """Return the UUIDs of all nodes that exist there, completely; ``RegistryUnavailableError``."""
+
+
+# HTTP requests to others, on behalf of rules: one try each, with a deadline.
+
+
+class WebError(Exception):
+    """There was no answer: no connection, no valid certificate, or not in time. The message names no secret."""
+
+
+class Web(Protocol):
+    """Thread safe."""
+
+    def get(self, url: str, *, headers: Mapping[str, str], timeout: float, proxy: str | None) -> int:
+        """Return the status of the answer; ``WebError``.
+
+        Never follows a redirect and never reads a body. ``timeout``: seconds for all of it.
+        """
