@@ -12,11 +12,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from ferroscope.adapters.ironic import source
-from ferroscope.adapters.ironic.source import IronicSource
 from ferroscope.config.options import ApiSettings
 from ferroscope.contracts.remote import RegistryUnavailableError
 from ferroscope.core.model import Node
+from ferroscope.remote import ironic
+from ferroscope.remote.ironic import IronicSource
 from ferroscope.runtime.http import HttpServer, bind
 from tests.integration.api.service import Service
 from tests.support.bad_server import a_server_that, one_by_one
@@ -54,7 +54,7 @@ def test_all_nodes_are_read_however_many_pages_they_fill(
     registry: tuple[Service, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service, url = registry
-    monkeypatch.setattr(source, "_PAGE", 3)
+    monkeypatch.setattr(ironic, "_PAGE", 3)
     expected = enrol(service, 10)
     assert source_at(url, timeout=5.0).tracked() == expected
 

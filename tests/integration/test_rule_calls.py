@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from ferroscope.adapters.web.client import WebClient
 from ferroscope.config.options import InspectionRuleSettings
 from ferroscope.core.states import State
 from ferroscope.hooks.pipeline import from_settings
+from ferroscope.remote.rule_calls import WebClient
 from ferroscope.worker.boot_gate import BootGate
 from ferroscope.worker.rules import RuleStep
 from ferroscope.worker.tasks import build

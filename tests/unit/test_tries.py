@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from ferroscope.contracts.errors import BmcError
-from ferroscope.tries import while_there_is_time
+from ferroscope.remote.retry import while_there_is_time
 
 
 class Bmc:

@@ -7,7 +7,7 @@ import threading
 import msgspec
 
 from ferroscope.contracts.queue import StopFlag
-from ferroscope.net.resolver import ANYWHERE, Networks
+from ferroscope.remote.resolver import ANYWHERE, Networks
 
 
 class Limits(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ For all calls that ask a BMC:
 * Idempotence: a worker may die at any moment, and another one repeats the call. All but ``Bmc.reboot`` lead to the
   same state however often they are made.
 * Late commands: a worker may also be stopped for any time, and be replaced. What changes something is sent only after a
-  look at ``net.command_fence``, immediately before the bytes, as connections of ``net.bounded_http`` do by themselves.
+  look at ``remote.command_fence``, immediately before the bytes, as connections of ``remote.session`` do by themselves.
   Its ``TooLateError`` passes through: nothing was sent, and the worker finds out whether the call is still wanted.
 * Threads: one object serves all threads of a process. Calls for different nodes come at the same time; for one BMC
   they come one after the other, as far as ``driver_info`` tells which one it is.

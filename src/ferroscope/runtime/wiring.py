@@ -23,7 +23,7 @@ from ferroscope.contracts.bmc import Bmc, KeepsConnections
 from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.remote import NodeSource
-from ferroscope.net.resolver import Networks
+from ferroscope.remote.resolver import Networks
 from ferroscope.runtime.backend import Backend
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.life import SetupError
@@ -172,9 +172,9 @@ def build_pool(
     meter: Meter = SILENT,
 ) -> WorkerPool:
     """Return the worker role's pool, ``sure`` as of ``Worker``; ``SetupError`` where the hooks cannot work."""
-    from ferroscope.adapters.web.client import WebClient
     from ferroscope.hooks.errors import HookSetupError
     from ferroscope.hooks.pipeline import from_settings
+    from ferroscope.remote.rule_calls import WebClient
     from ferroscope.rules.book import RuleBook
     from ferroscope.worker.boot_gate import BootGate
     from ferroscope.worker.loop import Worker
@@ -235,7 +235,7 @@ def build_source(settings: Settings, stop: StopFlag) -> NodeSource | None:
     registry = settings.registry
     if not registry.url:
         return None
-    from ferroscope.adapters.ironic.source import IronicSource
+    from ferroscope.remote.ironic import IronicSource
 
     return IronicSource(registry.url, timeout=registry.timeout, retries=registry.retries, stop=stop)
 

@@ -9,8 +9,8 @@ import structlog
 
 from ferroscope.core.bmc_access import hosts, is_address, normalize
 from ferroscope.core.model import Node
-from ferroscope.net import resolver
-from ferroscope.net.resolver import UnresolvedError
+from ferroscope.remote import resolver
+from ferroscope.remote.resolver import UnresolvedError
 
 _log = structlog.get_logger(__name__)
 

@@ -29,7 +29,7 @@ from ferroscope.core.reasons import Reason
 from ferroscope.core.states import COMMANDS, Event
 from ferroscope.hardware import search_index
 from ferroscope.hooks.base import PortChanges
-from ferroscope.net import command_fence
+from ferroscope.remote import command_fence
 from ferroscope.transition import step
 from ferroscope.worker.bmc_calls import Unwatched, Watch, watched
 
@@ -190,7 +190,7 @@ class TaskContext:
         """Let ``call`` command the machine; it is ``confirm``ed first, here and by the caller's ``confirm``.
 
         The driver sends only while the claim is sure to be ours: it looks once more just before the bytes
-        (``net.command_fence``). Where it is not sure, nothing was sent, so who still has the claim begins again.
+        (``remote.command_fence``). Where it is not sure, nothing was sent, so who still has the claim begins again.
         """
         while True:
             self.confirm()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ferroscope.core.model import Node
-from ferroscope.net import resolver
+from ferroscope.remote import resolver
 from ferroscope.worker.bmc_addresses import resolve
 
 

@@ -21,7 +21,7 @@ from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.bmc.options import DriverOptions
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
-from ferroscope.net.command_fence import TooLateError, fenced, guard
+from ferroscope.remote.command_fence import TooLateError, fenced, guard
 from tests.integration.bmc.conftest import MakeBmc
 from tests.support.faulty_proxy import FaultyProxy
 from tests.support.ipmi import Simulator, simulator
@@ -116,7 +116,7 @@ import json, sys, time
 from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.bmc.options import DriverOptions
 from ferroscope.core.model import Node
-from ferroscope.net.command_fence import TooLateError, fenced
+from ferroscope.remote.command_fence import TooLateError, fenced
 from ferroscope.contracts.bmc import Power
 node = Node(uuid="n", driver="ipmi", driver_info=json.loads(sys.argv[1]))
 end = time.monotonic() + 2.0

@@ -20,7 +20,7 @@ from ferroscope.bmc.options import DriverOptions, Limits
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
-from ferroscope.net.resolver import Networks
+from ferroscope.remote.resolver import Networks
 from tests.support.ipmi import BEHIND, PASSWORD, Simulator, simulator
 
 KEY = "key-of-the-BMC"

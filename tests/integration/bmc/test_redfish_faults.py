@@ -18,8 +18,8 @@ from ferroscope.contracts.bmc import BootDevice, Image, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Node
 from ferroscope.core.reasons import Reason
-from ferroscope.net import resolver
-from ferroscope.net.resolver import Networks
+from ferroscope.remote import resolver
+from ferroscope.remote.resolver import Networks
 from tests.integration.bmc.conftest import LAX, MakeBmc
 from tests.support import faulty_proxy as fault
 from tests.support.faulty_proxy import FaultyProxy

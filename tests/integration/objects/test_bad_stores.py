@@ -14,9 +14,9 @@ import pytest
 from ferroscope.adapters.objects.http import Patience
 from ferroscope.adapters.objects.s3 import S3Store
 from ferroscope.adapters.objects.swift import SwiftStore
-from ferroscope.adapters.web.client import WebClient
 from ferroscope.config.options import S3Settings, SwiftSettings
 from ferroscope.contracts.remote import ObjectStoreError, WebError
+from ferroscope.remote.rule_calls import WebClient
 from tests.support.bad_server import a_server_that, one_by_one
 
 _OK: Final = b"HTTP/1.1 200 OK\r\n"

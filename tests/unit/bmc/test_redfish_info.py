@@ -11,7 +11,7 @@ import pytest
 from ferroscope.bmc.driver_info import problem
 from ferroscope.bmc.options import Limits
 from ferroscope.bmc.redfish.info import PROPERTIES, read, tls_context
-from ferroscope.net.resolver import Networks
+from ferroscope.remote.resolver import Networks
 
 ADDRESS = {"redfish_address": "https://192.0.2.10"}
 

@@ -16,8 +16,8 @@ from ferroscope.bmc.ipmi.info import read as read_ipmi
 from ferroscope.bmc.redfish.faults import translate
 from ferroscope.bmc.redfish.info import Access
 from ferroscope.core.reasons import Reason
-from ferroscope.net import bounded_connections
-from ferroscope.net.deadline import Deadline
+from ferroscope.remote import bounded_http
+from ferroscope.remote.bounded_http import Deadline
 
 URL = "https://192.0.2.1"
 
@@ -32,7 +32,7 @@ def hang(*_args: object) -> None:
 
 def unanswered() -> Exception:
     """Return the error of a connection that is not made, as requests has it."""
-    pool = bounded_connections._SecurePool("192.0.2.1", 443)
+    pool = bounded_http._SecurePool("192.0.2.1", 443)
     connection = pool.ConnectionCls("192.0.2.1", 443)
     try:
         with Deadline(5.0):

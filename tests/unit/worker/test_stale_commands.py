@@ -10,7 +10,7 @@ import pytest
 from ferroscope.contracts.bmc import Power
 from ferroscope.core.model import Node
 from ferroscope.core.states import State
-from ferroscope.net import command_fence
+from ferroscope.remote import command_fence
 from ferroscope.worker.loop import Worker
 from tests.unit.worker.conftest import Service
 

@@ -16,9 +16,8 @@ import urllib3
 
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.remote import ObjectStoreError
-from ferroscope.net.bounded_connections import bound
-from ferroscope.net.deadline import Deadline, DeadlineError
-from ferroscope.tries import doubled, until_it_works
+from ferroscope.remote.bounded_http import Deadline, DeadlineError, bound
+from ferroscope.remote.retry import doubled, until_it_works
 
 T = TypeVar("T")
 

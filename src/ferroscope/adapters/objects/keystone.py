@@ -17,8 +17,8 @@ from ferroscope.adapters.objects.http import Patience
 from ferroscope.adapters.objects.tokens import Access
 from ferroscope.config.options import SwiftSettings
 from ferroscope.contracts.remote import ObjectStoreError
-from ferroscope.net.bounded_http import BoundedSession
-from ferroscope.net.deadline import Deadline
+from ferroscope.remote.bounded_http import Deadline
+from ferroscope.remote.session import BoundedSession
 
 SERVICE: Final = "object-store"
 # What to look at where a log-in is refused: Keystone never says why.

@@ -22,9 +22,9 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.core.boot import wanted_boot_mode
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
-from ferroscope.net import command_fence
-from ferroscope.net.resolver import ForbiddenAddressError, UnresolvedError, resolve
-from ferroscope.tries import while_there_is_time
+from ferroscope.remote import command_fence
+from ferroscope.remote.resolver import ForbiddenAddressError, UnresolvedError, resolve
+from ferroscope.remote.retry import while_there_is_time
 
 # Best first; 17 is SHA-256, 3 the SHA-1 of older BMCs.
 _CIPHERS: Final = (17, 3)

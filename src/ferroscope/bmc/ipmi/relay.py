@@ -1,7 +1,7 @@
 """Between ipmitool and a BMC: each datagram of a command passes only while the command is sure to be wanted.
 
 ipmitool is a process of its own: it goes on, and repeats what was lost, while the process that started it is frozen or
-dead. So a fenced command (``net.command_fence``) goes by a port of ours on the loopback interface. Nothing passes there
+dead. So a fenced command (``remote.command_fence``) goes by a port of ours on the loopback interface. Nothing passes there
 while we stand still, and what has waited there is dropped when it is too late.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from ferroscope.contracts.errors import BmcError
-from ferroscope.net.command_fence import Left, TooLateError, limit
+from ferroscope.remote.command_fence import Left, TooLateError, limit
 
 _LOOPBACK: Final = "127.0.0.1"
 _LARGEST: Final = 65535

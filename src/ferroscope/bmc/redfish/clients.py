@@ -24,9 +24,9 @@ from sushy import main as sushy_main
 from ferroscope.bmc.redfish.info import Access, tls_context
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
-from ferroscope.net.bounded_http import BoundedSession
-from ferroscope.net.deadline import Deadline, DeadlineError, current
-from ferroscope.net.resolver import ANYWHERE, Networks
+from ferroscope.remote.bounded_http import Deadline, DeadlineError, current
+from ferroscope.remote.resolver import ANYWHERE, Networks
+from ferroscope.remote.session import BoundedSession
 
 _FAREWELL: Final = 2.0  # seconds for closing a session
 

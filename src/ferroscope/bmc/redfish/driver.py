@@ -21,10 +21,10 @@ from ferroscope.contracts.errors import BmcError
 from ferroscope.core.boot import wanted_boot_mode
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
-from ferroscope.net.command_fence import TooLateError
-from ferroscope.net.deadline import Deadline, DeadlineError
-from ferroscope.net.resolver import ForbiddenAddressError
-from ferroscope.tries import while_there_is_time
+from ferroscope.remote.bounded_http import Deadline, DeadlineError
+from ferroscope.remote.command_fence import TooLateError
+from ferroscope.remote.resolver import ForbiddenAddressError
+from ferroscope.remote.retry import while_there_is_time
 
 if TYPE_CHECKING:
     from ferroscope.bmc.redfish.clients import Clients

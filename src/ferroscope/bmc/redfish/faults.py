@@ -17,8 +17,8 @@ from ferroscope.bmc.redfish.info import Access
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import MASK, WITHHELD, is_too_short
-from ferroscope.net.bounded_http import TooLargeError
-from ferroscope.net.deadline import DeadlineError
+from ferroscope.remote.bounded_http import DeadlineError
+from ferroscope.remote.session import TooLargeError
 
 _MAX_MESSAGE: Final = 300
 # Busy, locked, in the middle of something: the same call may succeed a moment later.

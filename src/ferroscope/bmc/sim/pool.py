@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from ferroscope.bmc.sim.address import Endpoint
-from ferroscope.net import command_fence
+from ferroscope.remote import command_fence
 
 _MAX_LINE: Final = 64 * 1024
 _CHUNK: Final = 16 * 1024

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 import urllib3
 
 from ferroscope.contracts.remote import WebError
-from ferroscope.net.bounded_connections import bound
-from ferroscope.net.deadline import Deadline, DeadlineError
+from ferroscope.remote.bounded_http import Deadline, DeadlineError, bound
 
 
 class WebClient:

@@ -15,9 +15,8 @@ import urllib3
 
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.remote import RegistryUnavailableError
-from ferroscope.net.bounded_connections import bound
-from ferroscope.net.deadline import Deadline, DeadlineError
-from ferroscope.tries import doubled, until_it_works
+from ferroscope.remote.bounded_http import Deadline, DeadlineError, bound
+from ferroscope.remote.retry import doubled, until_it_works
 
 _PAGE: Final = 1000
 _MAX_PAGE: Final = 8 * 1024 * 1024  # bytes; a thousand nodes have 300 KB

@@ -1,1 +1,0 @@
-"""HTTP for rules, on urllib3."""
