@@ -13,7 +13,6 @@ import msgspec
 
 from ferroscope.api.callers import Callers
 from ferroscope.api.quiet import PerMinute, QuietLog, Valve
-from ferroscope.archive.reading import Archive
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.metrics import SILENT, Meter
@@ -21,6 +20,7 @@ from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.store import Store
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.rules.book import RuleBook
+from ferroscope.storage.reader import Archive
 
 
 class DatabaseFacts(msgspec.Struct, frozen=True):

@@ -17,12 +17,12 @@ from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import BadRequestError, MissingError
 from ferroscope.api.idents import node_ident
 from ferroscope.api.times import iso
-from ferroscope.archive.reading import Found, locate
 from ferroscope.contracts.data import Part
 from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core import json_safety
 from ferroscope.core.model import Inspection
 from ferroscope.hardware import diff
+from ferroscope.storage.reader import Found, locate
 
 _REVISION: Final = "A revision: the inspection's UUID, or its number: 1 is the oldest, -1 the newest."
 

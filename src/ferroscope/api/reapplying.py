@@ -12,13 +12,13 @@ from ferroscope.api import callback, stored_data
 from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import MissingError
 from ferroscope.api.introspection import introspected
-from ferroscope.archive.reading import Found, newest
 from ferroscope.contracts.data import Part
 from ferroscope.contracts.errors import StaleError
 from ferroscope.contracts.store import Transaction
 from ferroscope.core.delivery import take
 from ferroscope.core.model import GIVEN, Inspection, Node
 from ferroscope.core.states import Event, State
+from ferroscope.storage.reader import Found, newest
 
 
 def submit(context: ApiContext, ident: str, raw: bytes) -> None:

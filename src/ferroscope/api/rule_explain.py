@@ -14,7 +14,6 @@ from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.rule_input import RuleCreate
-from ferroscope.archive.reading import Found, newest, previous
 from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core import json_safety, values
 from ferroscope.core.model import Document, Node, Port, Rule, RuleDialect
@@ -22,6 +21,7 @@ from ferroscope.hooks.errors import HookError, HookSetupError
 from ferroscope.rules import explain
 from ferroscope.rules.engine import RuleSet
 from ferroscope.rules.explain import DryContext
+from ferroscope.storage.reader import Found, newest, previous
 
 _DRAFT: Final = "00000000-0000-0000-0000-000000000000"
 

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Final
 
 from ferroscope.api.context import ApiContext
-from ferroscope.archive.reading import Found, newest
 from ferroscope.contracts.data import Part
 from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import Node
+from ferroscope.storage.reader import Found, newest
 
 PROCESSED: Final[tuple[Part, ...]] = ("inventory", "plugin_data")
 UNPROCESSED: Final[tuple[Part, ...]] = ("inventory", "unprocessed")

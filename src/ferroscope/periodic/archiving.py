@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Final
 
-from ferroscope.archive.moving import GIVEN_UP_AFTER, Carried, Mover
 from ferroscope.contracts.data import Held, StoredObject
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.remote import ObjectStoreError
 from ferroscope.contracts.store import Fence, Leadership, Query, Store, Transaction
 from ferroscope.core.states import State
+from ferroscope.storage.mover import GIVEN_UP_AFTER, Carried, Mover
 
 _THREADS: Final = 4
 _BATCH: Final = 32

@@ -12,8 +12,6 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.archive.moving import Carried, Mover
-from ferroscope.archive.reading import Archive, newest
 from ferroscope.config.options import Settings
 from ferroscope.contracts.data import Held, Part, StoredObject
 from ferroscope.contracts.errors import NotFoundError, StaleError
@@ -25,6 +23,8 @@ from ferroscope.runtime.backend import ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.life import SetupError
 from ferroscope.runtime.storage import build_archive
+from ferroscope.storage.mover import Carried, Mover
+from ferroscope.storage.reader import Archive, newest
 
 _BATCH: Final = 32
 _PROCESSED: Final[tuple[Part, ...]] = ("inventory", "plugin_data")

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from ferroscope.archive.reading import Archive
 from ferroscope.config.options import Settings
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.remote import ObjectStore
 from ferroscope.runtime.backend import Backend
 from ferroscope.runtime.life import SetupError
+from ferroscope.storage.reader import Archive
 
 if TYPE_CHECKING:
     from ferroscope.periodic.singleton import PeriodicTask
@@ -30,16 +30,16 @@ def build_shelves(settings: Settings, stop: StopFlag) -> Mapping[str, ObjectStor
     storage = settings.storage
     if not (settings.s3.endpoint or settings.swift.auth_url or storage.backend in ("s3", "swift")):
         return shelves
-    from ferroscope.adapters.objects.http import Patience
+    from ferroscope.storage.object_http import Patience
 
     patience = Patience(timeout=storage.timeout, retries=storage.retries, pause=storage.retry_pause, stop=stop)
     if settings.s3.endpoint:
-        from ferroscope.adapters.objects.s3 import S3Store
+        from ferroscope.storage.s3 import S3Store
 
         shelves["s3"] = S3Store(settings.s3, patience)
     if settings.swift.auth_url:
-        from ferroscope.adapters.objects.swift import SwiftStore
-        from ferroscope.adapters.objects.tokens import problem
+        from ferroscope.storage.object_http import problem
+        from ferroscope.storage.swift import SwiftStore
 
         if wrong := problem(settings.swift):
             raise SetupError(wrong)
@@ -60,8 +60,8 @@ def build_archiving(
     settings: Settings, backend: Backend, shelves: Mapping[str, ObjectStore], *, clock: Clock, process: str
 ) -> PeriodicTask:
     """Return the task that moves data to the object store, or drops it where none is kept."""
-    from ferroscope.archive.moving import Mover
     from ferroscope.periodic.archiving import Archiving, newest_inventory, nothing
+    from ferroscope.storage.mover import Mover
 
     raid = any(name.lstrip("?").replace("_", "-") == "raid-device" for name in settings.inspector.hooks)
     return Archiving(

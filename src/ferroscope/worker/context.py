@@ -14,7 +14,6 @@ from typing import Any, Final, TypeVar
 import msgspec
 import structlog
 
-from ferroscope.archive.reading import Archive, previous
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.data import Part
@@ -30,6 +29,7 @@ from ferroscope.core.states import COMMANDS, Event
 from ferroscope.hardware import search_index
 from ferroscope.hooks.base import PortChanges
 from ferroscope.remote import command_fence
+from ferroscope.storage.reader import Archive, previous
 from ferroscope.transition import step
 from ferroscope.worker.bmc_calls import Unwatched, Watch, watched
 

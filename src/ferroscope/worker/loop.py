@@ -16,7 +16,6 @@ import msgspec
 import structlog
 
 from ferroscope import transition
-from ferroscope.archive.reading import Archive
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.errors import ClaimLostError, ConflictError, NotFoundError, StoreUnavailableError
@@ -29,6 +28,7 @@ from ferroscope.core.model import Claim, Node, Request, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import MACHINE, Event, State, Transition
 from ferroscope.ports.later import Later
+from ferroscope.storage.reader import Archive
 from ferroscope.worker.attempt import Task, aborted, again, attempt, contradicted, interrupted
 from ferroscope.worker.bmc_calls import Watch
 from ferroscope.worker.boot import eject_quietly

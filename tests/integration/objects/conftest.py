@@ -9,11 +9,11 @@ from typing import Final
 
 import pytest
 
-from ferroscope.adapters.objects.http import Patience
-from ferroscope.adapters.objects.s3 import S3Store
-from ferroscope.adapters.objects.swift import SwiftStore
 from ferroscope.config.options import S3Settings, SwiftSettings
 from ferroscope.contracts.remote import ObjectStore
+from ferroscope.storage.object_http import Patience
+from ferroscope.storage.s3 import S3Store
+from ferroscope.storage.swift import SwiftStore
 from tests.support.servers import Server
 
 BACKENDS: Final = ("s3", "swift")

@@ -11,12 +11,12 @@ from typing import Final
 
 import pytest
 
-from ferroscope.adapters.objects.http import Patience
-from ferroscope.adapters.objects.s3 import S3Store
-from ferroscope.adapters.objects.swift import SwiftStore
 from ferroscope.config.options import S3Settings, SwiftSettings
 from ferroscope.contracts.remote import ObjectStoreError, WebError
 from ferroscope.remote.rule_calls import WebClient
+from ferroscope.storage.object_http import Patience
+from ferroscope.storage.s3 import S3Store
+from ferroscope.storage.swift import SwiftStore
 from tests.support.bad_server import a_server_that, one_by_one
 
 _OK: Final = b"HTTP/1.1 200 OK\r\n"

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from ferroscope.adapters.objects.http import Patience
-from ferroscope.adapters.objects.swift import SwiftStore
 from ferroscope.config.options import SwiftSettings
 from ferroscope.contracts.remote import ObjectStoreError
+from ferroscope.storage.object_http import Patience
+from ferroscope.storage.swift import SwiftStore
 from tests.support.bad_server import a_server_that, one_by_one
 from tests.support.keystone import DOMAIN, LIFETIME, PASSWORD, PROJECT, USER, Cloud, cloud
 

@@ -14,11 +14,6 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from ferroscope.adapters.objects.http import Patience
-from ferroscope.adapters.objects.s3 import S3Store
-from ferroscope.adapters.objects.swift import SwiftStore
-from ferroscope.archive.moving import Mover
-from ferroscope.archive.reading import Archive, locate
 from ferroscope.cli.db import db
 from ferroscope.config.options import DatabaseSettings, S3Settings, Settings, StorageSettings, SwiftSettings
 from ferroscope.contracts.data import StoredObject
@@ -30,6 +25,11 @@ from ferroscope.periodic.archiving import Archiving, newest_inventory
 from ferroscope.runtime import data
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.clock import SystemClock
+from ferroscope.storage.mover import Mover
+from ferroscope.storage.object_http import Patience
+from ferroscope.storage.reader import Archive, locate
+from ferroscope.storage.s3 import S3Store
+from ferroscope.storage.swift import SwiftStore
 from tests.integration.objects.conftest import make_bucket, s3_settings, shelf, swift_settings
 from tests.support import examples
 from tests.support.processes import until

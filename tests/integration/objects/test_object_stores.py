@@ -8,10 +8,10 @@ import os
 import msgspec
 import pytest
 
-from ferroscope.adapters.objects.http import Patience
-from ferroscope.adapters.objects.s3 import S3Store
-from ferroscope.adapters.objects.swift import SwiftStore
 from ferroscope.contracts.remote import ObjectMissingError, ObjectStore, ObjectStoreError
+from ferroscope.storage.object_http import Patience
+from ferroscope.storage.s3 import S3Store
+from ferroscope.storage.swift import SwiftStore
 from tests.integration.objects.conftest import s3_settings, swift_settings
 from tests.support.servers import Server
 

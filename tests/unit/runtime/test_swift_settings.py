@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from ferroscope.adapters.objects.tokens import Access, problem
 from ferroscope.config.options import Settings, SwiftSettings
 from ferroscope.runtime.life import SetupError
 from ferroscope.runtime.storage import build_shelves
+from ferroscope.storage.object_http import Access, problem
 
 USER = {"username": "u", "password": "hush"}
 APPLICATION = {"application_credential_id": "i", "application_credential_secret": "hush"}

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from ferroscope import transition
-from ferroscope.archive.reading import newest
 from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.store import Transaction
 from ferroscope.core.delivery import IllegalEventError
 from ferroscope.core.model import Request
 from ferroscope.core.states import Event, Provision, State
+from ferroscope.storage.reader import newest
 from tests.unit.worker.conftest import NODE, Service, settings
 
 

@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from ferroscope.adapters.objects.http import Answer, Http, Patience
 from ferroscope.config.options import S3Settings
 from ferroscope.contracts.remote import ObjectMissingError
+from ferroscope.storage.object_http import Answer, Http, Patience
 
 _ALGORITHM: Final = "AWS4-HMAC-SHA256"
 _SIGNED: Final = "host;x-amz-content-sha256;x-amz-date"

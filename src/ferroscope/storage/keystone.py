@@ -13,12 +13,11 @@ from keystoneauth1 import exceptions
 from keystoneauth1.identity import v3
 from keystoneauth1.session import Session
 
-from ferroscope.adapters.objects.http import Patience
-from ferroscope.adapters.objects.tokens import Access
 from ferroscope.config.options import SwiftSettings
 from ferroscope.contracts.remote import ObjectStoreError
 from ferroscope.remote.bounded_http import Deadline
 from ferroscope.remote.session import BoundedSession
+from ferroscope.storage.object_http import Access, Patience
 
 SERVICE: Final = "object-store"
 # What to look at where a log-in is refused: Keystone never says why.

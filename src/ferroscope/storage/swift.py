@@ -11,10 +11,9 @@ from collections.abc import Callable
 from typing import Final
 from urllib.parse import quote
 
-from ferroscope.adapters.objects.http import Answer, Http, Patience
-from ferroscope.adapters.objects.tokens import Access
 from ferroscope.config.options import SwiftSettings
 from ferroscope.contracts.remote import ObjectMissingError, ObjectStoreError
+from ferroscope.storage.object_http import Access, Answer, Http, Patience
 
 # What Keystone's users meet, by Swift's answer.
 _ADVICE: Final = {
@@ -34,7 +33,7 @@ class SwiftStore:
         self._http = Http("the object store swift", patience, ca_file=settings.ca_file)
         self._log_in: Callable[[], Access] = self._tempauth
         if settings.auth_version != "1":
-            from ferroscope.adapters.objects.keystone import Keystone
+            from ferroscope.storage.keystone import Keystone
 
             self._log_in = Keystone(settings, patience).access
         self._lock = threading.Lock()

@@ -14,12 +14,12 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.archive.reading import Archive, pack
 from ferroscope.contracts.data import Held, StoredObject
 from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
 from ferroscope.contracts.remote import ObjectMissingError, ObjectStoreError
 from ferroscope.contracts.store import Fence, Store, Transaction
 from ferroscope.core.model import Entry, Severity
+from ferroscope.storage.reader import Archive, pack
 
 GIVEN_UP_AFTER: Final = 3600.0
 """Seconds; no upload takes as long, and an object of an older one may be deleted."""

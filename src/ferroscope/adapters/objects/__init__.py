@@ -1,1 +1,0 @@
-"""Object stores: S3 and OpenStack Swift, each a few verbs over HTTP with a deadline."""
