@@ -18,7 +18,6 @@ from ferroscope.config.options import Settings
 from ferroscope.contracts.queue import Channel
 from ferroscope.contracts.store import Leadership, Store
 from ferroscope.election import Candidate
-from ferroscope.observe import log
 from ferroscope.periodic.singleton import Singleton
 from ferroscope.runtime import signals
 from ferroscope.runtime.backend import open_backend
@@ -26,6 +25,7 @@ from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.keeper import LeaseKeeper
 from ferroscope.runtime.member import Membership
 from ferroscope.runtime.supervisor import Supervisor
+from ferroscope.telemetry import log
 
 OFFICE: Final = "bench/failover"
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)

@@ -11,9 +11,9 @@ import pytest
 from ferroscope.adapters.gate.build import build_gate, rules_of
 from ferroscope.adapters.gate.ruleset import ruleset
 from ferroscope.config.options import BootSettings, PxeFilterSettings, Settings
-from ferroscope.observe.finding import Finding
 from ferroscope.runtime import gate_checks
 from ferroscope.runtime.clock import SystemClock
+from ferroscope.telemetry.finding import Finding
 from tests.pxe.host import BootHost
 from tests.pxe.lab import Lab
 

@@ -26,7 +26,6 @@ import ferroscope.bus.local
 import ferroscope.contracts.errors
 import ferroscope.election
 import ferroscope.hooks.pipeline
-import ferroscope.observe.party
 import ferroscope.periodic.singleton
 import ferroscope.periodic.timeouts
 import ferroscope.pxe.gate
@@ -39,6 +38,7 @@ import ferroscope.runtime.process
 import ferroscope.runtime.pxe_filter
 import ferroscope.runtime.supervisor
 import ferroscope.runtime.wiring
+import ferroscope.telemetry.members
 import ferroscope.worker.loop
 import ferroscope.worker.pool
 import ferroscope.worker.slots

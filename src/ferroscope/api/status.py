@@ -22,8 +22,9 @@ from ferroscope.contracts.bmc import Simulated
 from ferroscope.contracts.store import Backlog, Population, Query, Transaction
 from ferroscope.core.boot_macs import LEASE_PREFIX, decode_record
 from ferroscope.core.model import ClockStep, Lease, Member
-from ferroscope.observe import finding, party
-from ferroscope.observe.finding import Finding
+from ferroscope.telemetry import finding
+from ferroscope.telemetry.finding import Finding
+from ferroscope.telemetry.members import lanes_of, loops_of, name_of
 
 
 class DatabaseView(msgspec.Struct, frozen=True):
@@ -146,7 +147,7 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
     counts: dict[str, int] = defaultdict(int)
     for row in seen.nodes:
         counts[str(row.provision_state)] += row.nodes
-    names = {member.id: party.name_of(member) for member in seen.members}
+    names = {member.id: name_of(member) for member in seen.members}
     lacking = finding.missing(seen.members, seen.now)
     shown = [member for member in seen.members if member.is_alive(seen.now) or member in lacking]
     return Reply(
@@ -215,7 +216,7 @@ def _member(member: Member, now: float) -> MemberView:
     silent = None if not isinstance(ttl, int | float) else max(0.0, round(now - member.expires_at + ttl, 3))
     return MemberView(
         id=member.id,
-        name=party.name_of(member),
+        name=name_of(member),
         host=member.host,
         pid=member.pid,
         role=member.role,
@@ -226,8 +227,8 @@ def _member(member: Member, now: float) -> MemberView:
         version=str(told["version"]) if "version" in told else None,
         clock_skew=float(skew) if isinstance(skew, int | float) else None,
         sentence=member.sentence,
-        loops=party.loops_of(member),
-        lanes=party.lanes_of(member),
+        loops=loops_of(member),
+        lanes=lanes_of(member),
     )
 
 

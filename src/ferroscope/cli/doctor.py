@@ -12,7 +12,7 @@ from ferroscope.cli.output import Output, output_option, table
 from ferroscope.config.load import ConfigurationError, unknown_options
 
 if TYPE_CHECKING:
-    from ferroscope.observe.finding import Finding
+    from ferroscope.telemetry.finding import Finding
 
 _MARKS = {"ok": "ok", "note": "NOTE", "wrong": "WRONG"}
 
@@ -39,9 +39,9 @@ def doctor(files: tuple[str, ...], database: str | None, fmt: str) -> None:
 def _checks(files: tuple[str, ...], database: str | None) -> list[dict[str, str]]:
     import msgspec
 
-    from ferroscope.observe.finding import Finding
     from ferroscope.runtime.doctor import examine
     from ferroscope.runtime.host_checks import readable_files
+    from ferroscope.telemetry.finding import Finding
 
     try:
         settings = read(files, database)
@@ -57,7 +57,7 @@ def _checks(files: tuple[str, ...], database: str | None) -> list[dict[str, str]
 
 def _unknown_options(files: tuple[str, ...]) -> list[Finding]:
     """Return what is written down but does not exist, and so does nothing."""
-    from ferroscope.observe.finding import Finding
+    from ferroscope.telemetry.finding import Finding
 
     return [Finding("unknown-option", "note", one.summary, one.advice) for one in unknown_options(list(files) or None)]
 

@@ -95,7 +95,7 @@ def sim(
 
     from ferroscope.config.options import LogSettings
     from ferroscope.core.boot import CALLBACK_PATH
-    from ferroscope.observe import log
+    from ferroscope.telemetry import log
     from ferroscope_sim.model import FleetSettings
     from ferroscope_sim.run import run
 

@@ -139,7 +139,7 @@ class Member(msgspec.Struct, kw_only=True, frozen=True):
     """A running process; alive while ``expires_at`` lies ahead by the database's clock, by ``ttl`` seconds at most.
 
     ``sentence`` says what it did last; ``detail`` is what else it tells of itself (see
-    ``observe.party``): a reader must bear with anything missing there.
+    ``telemetry.members``): a reader must bear with anything missing there.
     """
 
     id: str

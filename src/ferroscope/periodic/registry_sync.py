@@ -23,7 +23,7 @@ from ferroscope.contracts.store import Leadership, Store, Transaction
 from ferroscope.core.model import Entry, Node, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import ACTIVE, Event
-from ferroscope.observe.finding import Finding
+from ferroscope.telemetry.finding import Finding
 
 T = TypeVar("T")
 

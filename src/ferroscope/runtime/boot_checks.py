@@ -22,7 +22,7 @@ from ferroscope.boot.hosts import own_name
 from ferroscope.boot.pools import Address, PoolError, Range, overlap, parse
 from ferroscope.config.options import BootSettings, PxeFilterSettings
 from ferroscope.core.boot import CALLBACK_PATH
-from ferroscope.observe.finding import Finding
+from ferroscope.telemetry.finding import Finding
 
 _SECONDS: Final = 5.0
 # There where systemd runs the host; a unit that a package or an operator installed.

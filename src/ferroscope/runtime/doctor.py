@@ -20,12 +20,13 @@ from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
 from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import Member
-from ferroscope.observe import finding, party
-from ferroscope.observe.finding import Finding
 from ferroscope.runtime import boot_checks, database_file, gate_checks, host_checks
 from ferroscope.runtime.backend import Backend, open_backend, schema_problem
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.life import SetupError
+from ferroscope.telemetry import finding
+from ferroscope.telemetry.finding import Finding
+from ferroscope.telemetry.members import about
 
 _LEASE: Final = "ferroscope/doctor"
 _OLD_REQUEST: Final = 60.0
@@ -158,7 +159,7 @@ def _members(settings: Settings, backend: Backend) -> Iterator[Finding]:
             "queue-old", "note", f"the oldest request has waited for {oldest:.0f} s",
             "see who does what: ferroscope status; start more workers, or see why they fail in their log",
         )  # fmt: skip
-    told = party.about(settings, [], migrate.HEAD, skew=None, loops={})
+    told = about(settings, [], migrate.HEAD, skew=None, loops={})
     me = Member(id="", host=socket.gethostname(), pid=0, role="this configuration", detail=told)
     yield from finding.told(alive)
     problems = finding.drift([me, *alive]) + finding.skewed(alive)

@@ -18,11 +18,11 @@ from ferroscope.adapters.gate.tables import Tables
 from ferroscope.boot.hosts import own_name
 from ferroscope.config.options import PxeFilterSettings, Settings
 from ferroscope.contracts.pxe_filter import GateError
-from ferroscope.observe.finding import Finding
 from ferroscope.runtime import boot_checks
 from ferroscope.runtime.life import StartError
 from ferroscope.runtime.pxe_filter import check
 from ferroscope.runtime.strangers import strangers
+from ferroscope.telemetry.finding import Finding
 
 # Where the shipped units have the rulesets that close the host while it starts.
 RULESETS: Final = Path("/etc/ferroscope")

@@ -16,10 +16,10 @@ from typing import Final
 from ferroscope.config.load import files_with_secrets
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Requirements
-from ferroscope.observe.finding import API_ON_LOOPBACK, Finding
 from ferroscope.runtime import storage, wiring
 from ferroscope.runtime.http import addresses, bind
 from ferroscope.runtime.life import SetupError
+from ferroscope.telemetry.finding import API_ON_LOOPBACK, Finding
 
 SERVED: Final = "port-served"
 

@@ -22,9 +22,9 @@ from ferroscope.contracts.errors import ConflictError, StoreUnavailableError
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.store import Store, Transaction
 from ferroscope.core.model import ClockStep, Document, Member
-from ferroscope.observe import party
-from ferroscope.observe.finding import Finding
 from ferroscope.runtime.clock import DatabaseClock
+from ferroscope.telemetry import members
+from ferroscope.telemetry.finding import Finding
 
 _log = structlog.get_logger(__name__)
 
@@ -137,7 +137,7 @@ class Membership:
             detail = detail | {name: value() for name, value in self._values.items()}
         if problems := [found for problem in self._problems.values() if (found := problem()) is not None]:
             detail = detail | {"problems": [msgspec.to_builtins(found) for found in problems]}
-        member = msgspec.structs.replace(self.member, sentence=party.summary(said), detail=detail)
+        member = msgspec.structs.replace(self.member, sentence=members.summary(said), detail=detail)
 
         def work(tx: Transaction) -> tuple[float, float]:
             ahead = self._clock.time() - tx.now  # at the most a round trip too much
@@ -165,7 +165,7 @@ class Membership:
 
     def _record_step(self) -> None:
         """Note that the database's clock was set: the first of all members that notices moves along what has to be."""
-        seconds, name = self._database_clock.set_by, party.name_of(self.member)
+        seconds, name = self._database_clock.set_by, members.name_of(self.member)
         step = ClockStep(id=self._clock_steps + 1, seconds=seconds, process=name[:128])
         try:
             self._store.write(lambda tx: tx.clock_steps.record(step, self._database_clock.window))

@@ -10,8 +10,8 @@ import structlog
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, make_wsgi_app
 
 from ferroscope.config.options import ApiSettings, MetricsSettings
-from ferroscope.observe.metrics import Metrics
 from ferroscope.runtime.http import BACKLOG, HttpServer, bind
+from ferroscope.telemetry.metrics import Metrics
 
 _TRIES: Final = 64
 # A few scrapers, each asking now and then.

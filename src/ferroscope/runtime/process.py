@@ -20,9 +20,6 @@ from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.metrics import Meter
 from ferroscope.contracts.queue import Channel, Clock
-from ferroscope.observe import log, party
-from ferroscope.observe.finding import Finding
-from ferroscope.observe.metrics import Metrics
 from ferroscope.runtime import database_file, signals, wiring
 from ferroscope.runtime.backend import Backend, ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock
@@ -31,6 +28,9 @@ from ferroscope.runtime.life import EXIT_CUT_OFF, EXIT_FAULT, SetupError, StartE
 from ferroscope.runtime.member import Membership
 from ferroscope.runtime.metrics import build_metrics
 from ferroscope.runtime.metrics import serve as serve_metrics
+from ferroscope.telemetry import log, members
+from ferroscope.telemetry.finding import Finding
+from ferroscope.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
     from ferroscope.periodic.singleton import Singleton
@@ -140,7 +140,7 @@ class Process:
             stop=self._stop,
             clock=clock,
             ident=self._member,
-            tell=party.teller(self._settings, self._roles, schema),
+            tell=members.teller(self._settings, self._roles, schema),
             retries=self._settings.database.outage_retries,
             lost=database_file.watched(self._settings.database),
         )

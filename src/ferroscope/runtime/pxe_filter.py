@@ -24,7 +24,6 @@ from ferroscope.contracts.pxe_filter import GateBackend, GateError
 from ferroscope.contracts.queue import MAC_CHANNELS, Channel
 from ferroscope.core.boot_macs import LEASE_PREFIX
 from ferroscope.election import Candidate
-from ferroscope.observe import log, party
 from ferroscope.pxe.feed import Feed
 from ferroscope.pxe.gate import Gate
 from ferroscope.runtime import database_file, signals, sole, strangers
@@ -33,6 +32,7 @@ from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.keeper import EXIT_LOST_LEADERSHIP, LeaseKeeper
 from ferroscope.runtime.life import EXIT_CUT_OFF, EXIT_FAULT, SetupError, StartError, notify, process_name
 from ferroscope.runtime.member import Membership
+from ferroscope.telemetry import log, members
 
 ROLE: Final = "pxe-filter"
 
@@ -134,7 +134,7 @@ class PxeFilterProcess:
                 role=ROLE,
                 stop=self._stop,
                 clock=self._clock,
-                tell=party.teller(settings, (ROLE,), schema),
+                tell=members.teller(settings, (ROLE,), schema),
                 retries=settings.database.outage_retries,
                 lost=database_file.watched(settings.database),
             )

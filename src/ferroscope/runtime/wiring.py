@@ -30,9 +30,9 @@ from ferroscope.runtime.life import SetupError
 from ferroscope.runtime.storage import build_archive, build_archiving, build_shelves
 
 if TYPE_CHECKING:
-    from ferroscope.observe.metrics import Metrics
     from ferroscope.periodic.singleton import PeriodicTask, Singleton
     from ferroscope.rules.compile import CompiledRule
+    from ferroscope.telemetry.metrics import Metrics
     from ferroscope.worker.pool import WorkerPool
 
 # The API does not import the worker's side and the other way round, so each is imported where
@@ -153,7 +153,7 @@ def build_app(
 
 def _renderer(meter: Metrics, backend: Backend) -> Callable[[], bytes]:
     """Return what makes the text of ``GET /metrics``: this process's figures and those of the service."""
-    from ferroscope.observe.metrics import Overview, render
+    from ferroscope.telemetry.metrics import Overview, render
 
     meter.registry.register(Overview(backend.store, SystemClock()))
     return lambda: render(meter.registry)

@@ -21,7 +21,7 @@ from ferroscope.contracts.store import Transaction
 from ferroscope.core.lanes import Lane, lane_of
 from ferroscope.core.model import Claim, Request, Severity
 from ferroscope.core.states import Event
-from ferroscope.observe.finding import Finding
+from ferroscope.telemetry.finding import Finding
 from ferroscope.transition import step
 from ferroscope.worker.admission import Refusal
 from ferroscope.worker.loop import Worker

@@ -13,7 +13,7 @@ from typing import Final
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.core.model import Claim, Request
 from ferroscope.core.reasons import Reason
-from ferroscope.observe.finding import Finding
+from ferroscope.telemetry.finding import Finding
 from ferroscope.worker.admission import Admission, Breakers, Refusal, Visit
 from ferroscope.worker.bmc_calls import Watch
 from ferroscope.worker.context import TaskContext

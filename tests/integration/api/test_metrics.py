@@ -13,8 +13,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from ferroscope.observe.metrics import Metrics
 from ferroscope.runtime import wiring
+from ferroscope.telemetry.metrics import Metrics
 from tests.integration.api.service import DRIVERS, Client, Service
 from tests.support.processes import free_port, tree, until
 

@@ -11,8 +11,8 @@ from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.config.options import LeaseSettings, RegistrySettings, Settings
 from ferroscope.core.boot_macs import GateRecord
 from ferroscope.core.model import Member
-from ferroscope.observe import party
 from ferroscope.runtime import wiring
+from ferroscope.telemetry import members
 from tests.integration.api.service import DRIVERS, Service
 from tests.support import examples
 
@@ -22,7 +22,7 @@ def _beat(service: Service, member: Member, ttl: float = 60.0) -> None:
 
 
 def _told(settings: Settings | None = None, **loops: str) -> dict[str, Any]:
-    return party.about(settings or Settings(), ["worker"], "0003", skew=0.01, loops=loops)
+    return members.about(settings or Settings(), ["worker"], "0003", skew=0.01, loops=loops)
 
 
 def _status(service: Service) -> Any:

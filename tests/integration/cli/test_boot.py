@@ -13,8 +13,8 @@ from ferroscope.cli.client import Api
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.main import main
 from ferroscope.config.load import load
-from ferroscope.observe.finding import Finding
 from ferroscope.runtime import boot_checks
+from ferroscope.telemetry.finding import Finding
 
 
 def _examine(file: str, host: str) -> list[Finding]:

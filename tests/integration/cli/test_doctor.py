@@ -16,8 +16,8 @@ from click.testing import CliRunner
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.main import main
 from ferroscope.config.load import load
-from ferroscope.observe import party
 from ferroscope.runtime.backend import ensure_schema
+from ferroscope.telemetry import members
 from tests.integration.api.service import Service
 from tests.integration.cli.console import Shell
 from tests.support import databases, examples
@@ -210,7 +210,7 @@ def test_an_api_that_ramdisks_cannot_reach_is_noted(doctor: Doctor, host: str, t
 
 
 def test_members_with_other_settings_or_a_wrong_clock_and_dead_ones_are_wrong(doctor: Doctor, sqlite_url: str) -> None:
-    told = party.about(load([doctor.file]), ["worker"], "0003", skew=0.0, loops={})
+    told = members.about(load([doctor.file]), ["worker"], "0003", skew=0.0, loops={})
     service = Service(sqlite_url)
 
     def beat(ident: str, ttl: float = 60.0, **detail: Any) -> None:

@@ -105,7 +105,7 @@ from ferroscope.api import documented, introspection, provision
 from tools.docs import states as page
 from ferroscope.core import machine, states
 from ferroscope.core.model import Inspection, Node
-from ferroscope.observe import inspections
+from ferroscope.telemetry import inspections
 from ferroscope.contracts.metrics import Moved
 
 new = states.State("burning")

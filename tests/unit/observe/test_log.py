@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from ferroscope.config.options import LogSettings
-from ferroscope.observe import log
+from ferroscope.telemetry import log
 
 _FORGED = "X\n2026-11-22T00:00:00Z [info     ] admin logged in\r\x1b]0;owned\x07\u202e\x9b31m"
 

@@ -12,8 +12,8 @@ from prometheus_client import CollectorRegistry
 from ferroscope.contracts.metrics import Moved
 from ferroscope.contracts.store import Store
 from ferroscope.core.states import TRANSITIONS, Event, State
-from ferroscope.observe.metrics import LABELS, OVERVIEW, Metrics, Overview, render
 from ferroscope.runtime.clock import SystemClock
+from ferroscope.telemetry.metrics import LABELS, OVERVIEW, Metrics, Overview, render
 from tests.support import examples
 from tests.support.stores import open_store
 

@@ -18,11 +18,12 @@ from ferroscope.config.options import (
     WorkerSettings,
 )
 from ferroscope.core.model import Member
-from ferroscope.observe import finding, party
+from ferroscope.telemetry import finding
+from ferroscope.telemetry.members import about, fingerprints, lanes_of, loops_of, summary
 
 
 def _member(host: str, settings: Settings | None = None, **detail: object) -> Member:
-    told = party.about(settings or Settings(), ["worker"], "0003", skew=0.0, loops={})
+    told = about(settings or Settings(), ["worker"], "0003", skew=0.0, loops={})
     return Member(id=host, host=host, pid=7, role="worker", detail=told | detail)
 
 
@@ -70,9 +71,9 @@ def test_members_of_different_releases_are_named() -> None:
 def test_no_secret_is_part_of_what_is_told() -> None:
     settings = Settings(database=DatabaseSettings(connection="postgresql://me:hunter2@db/x"))
     other = Settings(database=DatabaseSettings(connection="postgresql://me:other@db/x"))
-    told = party.about(settings, ["api"], "0003", skew=None, loops={})
+    told = about(settings, ["api"], "0003", skew=None, loops={})
     assert "hunter2" not in msgspec.json.encode(told).decode()
-    assert told["settings"] == party.fingerprints(other), "not even as a digest"
+    assert told["settings"] == fingerprints(other), "not even as a digest"
 
 
 def test_a_clock_that_is_far_off_is_named_once_per_host() -> None:
@@ -105,26 +106,26 @@ def test_members_that_tell_nothing_or_nonsense_do_no_harm() -> None:
     ]
     assert finding.drift(odd) == []
     assert finding.skewed(odd) == []
-    assert party.loops_of(odd[1]) == {}
-    assert party.lanes_of(odd[1]) == {}
+    assert loops_of(odd[1]) == {}
+    assert lanes_of(odd[1]) == {}
     nonsense = Member(
         id="c", host="c", pid=1, role="worker", detail={"lanes": {"bmc": {"busy": "x", "slots": 4}, "y": 7}}
     )
-    assert party.lanes_of(nonsense) == {"bmc": {"slots": 4}, "y": {}}
+    assert lanes_of(nonsense) == {"bmc": {"slots": 4}, "y": {}}
 
 
 def test_loops_are_told_in_bounded_length() -> None:
     loops = {f"worker-{n}": "x" * 1000 for n in range(100)}
-    told = party.about(Settings(), [], "0003", skew=1 / 3, loops=loops)
+    told = about(Settings(), [], "0003", skew=1 / 3, loops=loops)
     assert len(msgspec.json.encode(told)) < 20_000
     assert told["clock_skew"] == 0.3333
-    assert len(party.summary(loops)) <= 255
-    assert party.summary({"a": "waits", "b": "waits", "c": "leads"}) == "waits; leads"
+    assert len(summary(loops)) <= 255
+    assert summary({"a": "waits", "b": "waits", "c": "leads"}) == "waits; leads"
 
 
 def test_a_fingerprint_tells_nothing_of_who_logs_in() -> None:
     def registry(url: str) -> str:
-        return party.fingerprints(Settings(registry=RegistrySettings(url=url)))["registry"]
+        return fingerprints(Settings(registry=RegistrySettings(url=url)))["registry"]
 
     assert registry("https://me:one@ironic.example/") == registry("https://you:two@ironic.example/")
     assert registry("https://me:one@ironic.example/") != registry("https://me:one@other.example/")

@@ -53,7 +53,7 @@ def demo(nodes: int, seed: int, stay: bool) -> None:
     from ferroscope.cli.demo.story import Story
     from ferroscope.cli.output import console
     from ferroscope.config.options import LogSettings
-    from ferroscope.observe import log
+    from ferroscope.telemetry import log
     from ferroscope_sim.model import FleetSettings
 
     log.configure(LogSettings(level="error"), process="demo")

@@ -19,7 +19,7 @@ from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.store import Backlog, Population, Store, Transaction
 from ferroscope.core.model import Member
 from ferroscope.core.states import TRANSITIONS, Event
-from ferroscope.observe import inspections
+from ferroscope.telemetry import log
 
 _WORK_SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 _HTTP_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
@@ -90,7 +90,7 @@ class Metrics:
     def moved(self, moved: Moved) -> None:
         transition = moved.transition
         self._transitions.labels(transition.source, transition.event, transition.target).inc()
-        inspections.tell(moved)
+        log.tell(moved)
 
     def carried_out(self, event: Event, outcome: str, seconds: float) -> None:
         self._requests.labels(event, outcome).inc()

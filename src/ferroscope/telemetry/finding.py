@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from ferroscope.core.model import ClockStep, Member
-from ferroscope.observe.party import name_of
+from ferroscope.telemetry.members import name_of
 
 Verdict = Literal["ok", "note", "wrong"]
 
