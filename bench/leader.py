@@ -17,12 +17,11 @@ from ferroscope.config.load import load
 from ferroscope.config.options import Settings
 from ferroscope.contracts.queue import Channel
 from ferroscope.contracts.store import Leadership, Store
-from ferroscope.election import Candidate
+from ferroscope.leadership import Candidate, LeaseKeeper
 from ferroscope.periodic.singleton import Singleton
 from ferroscope.runtime import signals
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.clock import SystemClock
-from ferroscope.runtime.keeper import LeaseKeeper
 from ferroscope.runtime.member import Membership
 from ferroscope.runtime.supervisor import Supervisor
 from ferroscope.telemetry import log

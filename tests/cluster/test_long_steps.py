@@ -20,11 +20,10 @@ from ferroscope.contracts.errors import LeaseLostError
 from ferroscope.contracts.store import Leadership, Query, Store, Transaction
 from ferroscope.core.model import FAST, Entry, LeaseProfile
 from ferroscope.core.states import State
-from ferroscope.election import Candidate
+from ferroscope.leadership import Candidate, LeaseKeeper
 from ferroscope.periodic.singleton import Singleton
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.clock import SystemClock
-from ferroscope.runtime.keeper import LeaseKeeper
 from tests.support import examples
 from tests.support.bad_server import a_server_that
 from tests.support.installation import Played

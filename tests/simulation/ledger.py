@@ -8,7 +8,7 @@ from typing import Any
 
 from ferroscope.contracts.store import Leadership, Store, Transaction
 from ferroscope.core.model import Entry
-from ferroscope.election import Candidate
+from ferroscope.leadership import Candidate
 from ferroscope.periodic.singleton import Singleton
 
 

@@ -24,15 +24,14 @@ import ferroscope.adapters.sql.dialect
 import ferroscope.adapters.sql.store
 import ferroscope.bus.local
 import ferroscope.contracts.errors
-import ferroscope.election
 import ferroscope.hooks.pipeline
+import ferroscope.leadership
 import ferroscope.periodic.singleton
 import ferroscope.periodic.timeouts
 import ferroscope.pxe.gate
 import ferroscope.pxe.opening
 import ferroscope.runtime.backend
 import ferroscope.runtime.clock
-import ferroscope.runtime.keeper
 import ferroscope.runtime.member
 import ferroscope.runtime.process
 import ferroscope.runtime.pxe_filter

@@ -20,7 +20,7 @@ from ferroscope.contracts.errors import LeaseLostError, StoreUnavailableError
 from ferroscope.contracts.queue import Bus, Channel, Clock, StopFlag
 from ferroscope.contracts.store import Leadership
 from ferroscope.core.model import LeaseProfile
-from ferroscope.election import Candidate, Tenure
+from ferroscope.leadership import Candidate, Tenure
 from ferroscope.telemetry.finding import Finding
 
 _log = structlog.get_logger(__name__)

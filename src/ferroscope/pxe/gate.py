@@ -20,7 +20,7 @@ from ferroscope.contracts.pxe_filter import GateBackend, GateError
 from ferroscope.contracts.queue import MAC_CHANNELS, Bus, Channel, Clock, StopFlag
 from ferroscope.core.boot_macs import GateRecord, SetChange
 from ferroscope.core.model import LeaseProfile
-from ferroscope.election import Candidate, Tenure
+from ferroscope.leadership import Candidate, Tenure
 from ferroscope.pxe.feed import Feed
 from ferroscope.pxe.opening import Opening
 
@@ -30,7 +30,7 @@ _log = structlog.get_logger(__name__)
 class Gate:
     """One thread calls ``run``; ``sentence`` always says what the gate does.
 
-    ``keep`` watches over a tenure from threads of its own (see ``runtime.keeper``). ``look_every``
+    ``keep`` watches over a tenure from threads of its own (see ``leadership``). ``look_every``
     is after how many seconds it looks for changes of which nobody told it.
     """
 

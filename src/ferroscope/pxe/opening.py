@@ -14,7 +14,7 @@ import structlog
 
 from ferroscope.contracts.pxe_filter import GateBackend, GateError
 from ferroscope.contracts.queue import Clock, StopFlag
-from ferroscope.election import Tenure
+from ferroscope.leadership import Tenure
 
 _log = structlog.get_logger(__name__)
 

@@ -23,13 +23,12 @@ from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.pxe_filter import GateBackend, GateError
 from ferroscope.contracts.queue import MAC_CHANNELS, Channel
 from ferroscope.core.boot_macs import LEASE_PREFIX
-from ferroscope.election import Candidate
+from ferroscope.leadership import EXIT_LOST_LEADERSHIP, Candidate, LeaseKeeper
 from ferroscope.pxe.feed import Feed
 from ferroscope.pxe.gate import Gate
 from ferroscope.runtime import database_file, signals, sole, strangers
 from ferroscope.runtime.backend import Backend, ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock
-from ferroscope.runtime.keeper import EXIT_LOST_LEADERSHIP, LeaseKeeper
 from ferroscope.runtime.life import EXIT_CUT_OFF, EXIT_FAULT, SetupError, StartError, notify, process_name
 from ferroscope.runtime.member import Membership
 from ferroscope.telemetry import log, members

@@ -48,7 +48,7 @@ _IMPORTED_BY: Final[Mapping[str, tuple[str, ...]]] = {
         "ferroscope.worker.tasks",
         "ferroscope.worker.throttle",
     ),
-    "periodic": ("ferroscope.periodic.singleton", "ferroscope.periodic.timeouts", "ferroscope.runtime.keeper"),
+    "periodic": ("ferroscope.periodic.singleton", "ferroscope.periodic.timeouts", "ferroscope.leadership"),
 }
 
 
@@ -252,12 +252,11 @@ def build_singletons(
     not_now: Callable[[], str] = str,
 ) -> list[Singleton]:
     """Return the periodic singletons, each to be run by a thread of its own; ``not_now`` as of ``Singleton``."""
-    from ferroscope.election import Candidate
+    from ferroscope.leadership import Candidate, LeaseKeeper
     from ferroscope.periodic.registry_sync import RegistrySync
     from ferroscope.periodic.retention import Retention
     from ferroscope.periodic.singleton import Singleton
     from ferroscope.periodic.timeouts import Timeouts
-    from ferroscope.runtime.keeper import LeaseKeeper
 
     profile, inspector = settings.lease.numbers(), settings.inspector
     keep = LeaseKeeper(profile, clock, meter=meter)

@@ -18,7 +18,7 @@ import msgspec
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.store import Fence, Store
 from ferroscope.core.model import LeaseProfile
-from ferroscope.election import Candidate, Tenure
+from ferroscope.leadership import Candidate, Tenure
 from ferroscope.worker.context import TaskContext
 
 LEASE: Final = "reboot-throttle"

@@ -10,7 +10,7 @@ import pytest
 from ferroscope.api import lease_input
 from ferroscope.config.options import LeaseSettings
 from ferroscope.contracts.store import Transaction
-from ferroscope.election import Candidate
+from ferroscope.leadership import Candidate
 from ferroscope.runtime.clock import SystemClock
 from tests.integration.api.service import Client, Service, fault
 from tests.support.processes import until

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import bindparam, select, update
 
-from ferroscope import election
+from ferroscope import leadership
 from ferroscope.adapters.sql import leases, requests
 from ferroscope.contracts.errors import ClaimLostError
 from tests.simulation.bugs.registry import DEPOSED, FROZEN, OVERTAKEN, bug, without
@@ -50,7 +50,7 @@ def _() -> Iterator[Any]:
 
 @bug("no-fence", "a leader writes without any fence", rule="I3", seeds=40, **DEPOSED)
 def _() -> Iterator[Any]:
-    yield election.Tenure, "fence", lambda _self, _tx: None
+    yield leadership.Tenure, "fence", lambda _self, _tx: None
 
 
 @bug(

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from ferroscope import election
+from ferroscope import leadership
 from ferroscope.adapters.sql import leases, members
 from ferroscope.contracts.errors import LeaseLostError, StoreUnavailableError
 from tests.simulation.bugs.registry import bug
@@ -22,10 +22,10 @@ def _() -> Iterator[Any]:
         asked_at = self._clock.monotonic()
         with contextlib.suppress(LeaseLostError, StoreUnavailableError):
             self.lease = self._store.write(lambda tx: tx.leases.renew(self.lease, self._profile.ttl))
-        self._trusted_until = election.trusted_until(asked_at, self._profile)
+        self._trusted_until = leadership.trusted_until(asked_at, self._profile)
         return True
 
-    yield election.Tenure, "renew", renew
+    yield leadership.Tenure, "renew", renew
 
 
 @bug(
@@ -36,13 +36,13 @@ def _() -> Iterator[Any]:
     faults=("hang", "pause"),
 )
 def _() -> Iterator[Any]:
-    renew = election.Tenure.renew
+    renew = leadership.Tenure.renew
 
     def stubborn(self: Any) -> bool:
         self.progress()
         return renew(self)
 
-    yield election.Tenure, "renew", stubborn
+    yield leadership.Tenure, "renew", stubborn
 
 
 @bug(
@@ -55,22 +55,22 @@ def _() -> Iterator[Any]:
     kind="elections",
 )
 def _() -> Iterator[Any]:
-    stand, renew = election.Candidate.stand, election.Tenure.renew
+    stand, renew = leadership.Candidate.stand, leadership.Tenure.renew
 
     def late_stand(self: Any) -> Any:
         tenure = stand(self)
         if tenure is not None:
-            tenure._trusted_until = election.trusted_until(self._clock.monotonic(), self._profile)
+            tenure._trusted_until = leadership.trusted_until(self._clock.monotonic(), self._profile)
         return tenure
 
     def late_renew(self: Any) -> bool:
         done = renew(self)
         if done:
-            self._trusted_until = election.trusted_until(self._clock.monotonic(), self._profile)
+            self._trusted_until = leadership.trusted_until(self._clock.monotonic(), self._profile)
         return done
 
-    yield election.Candidate, "stand", late_stand
-    yield election.Tenure, "renew", late_renew
+    yield leadership.Candidate, "stand", late_stand
+    yield leadership.Tenure, "renew", late_renew
 
 
 @bug(
@@ -82,7 +82,7 @@ def _() -> Iterator[Any]:
     clock_spread=0.1,
 )
 def _() -> Iterator[Any]:
-    yield election, "trusted_until", lambda asked_at, profile: asked_at + profile.ttl
+    yield leadership, "trusted_until", lambda asked_at, profile: asked_at + profile.ttl
 
 
 @bug("release-forgotten", "a process that stops keeps its leases", rule="I8", seeds=10)
@@ -90,5 +90,5 @@ def _() -> Iterator[Any]:
     def resign(self: Any) -> None:
         self._resigned = self._over = True
 
-    yield election.Tenure, "resign", resign
+    yield leadership.Tenure, "resign", resign
     yield members, "_FREE_LEASES", members._FREE_LEASES.where(_l.epoch < 0)

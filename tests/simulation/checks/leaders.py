@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ferroscope.election import Tenure
+from ferroscope.leadership import Tenure
 from tests.simulation.checks.losses import Losses
 from tests.simulation.database.commits import Changed, Commit
 from tests.simulation.kernel import Owner, Task

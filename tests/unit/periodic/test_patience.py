@@ -9,7 +9,7 @@ import pytest
 from ferroscope.bus.local import LocalBus
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.core.model import DEFAULT
-from ferroscope.election import Candidate
+from ferroscope.leadership import Candidate
 from ferroscope.periodic.singleton import Singleton
 from tests.support.stores import open_store
 from tests.unit.worker.conftest import ManualClock, ManualStop

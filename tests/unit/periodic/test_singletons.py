@@ -18,11 +18,10 @@ from ferroscope.contracts.remote import RegistryUnavailableError
 from ferroscope.contracts.store import Leadership, Query
 from ferroscope.core.model import DEFAULT, ClockStep, Entry, Inspection, Node, Port
 from ferroscope.core.states import Event, State
-from ferroscope.election import Candidate, Tenure
+from ferroscope.leadership import Candidate, LeaseKeeper, Tenure
 from ferroscope.periodic.registry_sync import RegistrySync
 from ferroscope.periodic.retention import Retention
 from ferroscope.periodic.singleton import Singleton
-from ferroscope.runtime.keeper import LeaseKeeper
 from tests.support import examples
 from tests.support.stores import open_store
 from tests.unit.worker.conftest import ManualClock, ManualStop

@@ -19,7 +19,7 @@ from ferroscope.contracts.queue import StopFlag
 from ferroscope.core.boot_macs import GateRecord, SetChange, decode_record
 from ferroscope.core.model import DEFAULT
 from ferroscope.core.states import Provision, State
-from ferroscope.election import Candidate, Tenure
+from ferroscope.leadership import Candidate, Tenure
 from ferroscope.pxe.feed import Feed
 from ferroscope.pxe.gate import Gate
 from tests.support import examples

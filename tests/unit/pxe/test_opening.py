@@ -11,7 +11,7 @@ import pytest
 from ferroscope.adapters.gate.timed import TimedOpening
 from ferroscope.contracts.pxe_filter import GateError
 from ferroscope.core.model import DEFAULT, FAST, LeaseProfile
-from ferroscope.election import Candidate
+from ferroscope.leadership import Candidate
 from ferroscope.pxe.opening import Opening
 from tests.support.stores import open_store
 from tests.unit.worker.conftest import ManualClock, ManualStop
