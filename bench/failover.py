@@ -26,9 +26,9 @@ from bench.databases import database
 from bench.leader import OFFICE
 from bench.quantiles import Spread, spread
 from bench.service import configure, upgrade
-from ferroscope.adapters.sql import dialect
 from ferroscope.config.load import load
 from ferroscope.core.model import DEFAULT, FAST
+from ferroscope.db.engine import build_engine
 from tests.support.processes import signal_tree, spawn, until
 
 Way = Literal["killed", "supervised", "stopped"]
@@ -70,7 +70,7 @@ def measure(name: str, profile: str, way: Way, times: int, directory: Path, *, s
     with scratch(directory) as place, database(name, place) as base:
         config, _ = configure(place, base.url, extra=_options(profile))
         upgrade(config)
-        engine = dialect.build_engine(load([str(config)]).database)
+        engine = build_engine(load([str(config)]).database)
         try:
             with engine.connect() as connection, _players(place, config, way) as players:
                 seconds = []

@@ -19,13 +19,13 @@ from sqlalchemy import text
 from bench.cycle import scratch
 from bench.databases import database
 from bench.quantiles import middle
-from ferroscope.adapters.sql.dialect import build_engine
 from ferroscope.api.accept import look_up
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.store import Store, Transaction
 from ferroscope.core.lookup import Evidence, Found
 from ferroscope.core.model import Node, Port
 from ferroscope.core.states import Provision, State
+from ferroscope.db.engine import build_engine
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.clock import SystemClock
 from tests.support.databases import upgrade

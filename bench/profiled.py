@@ -23,8 +23,8 @@ from typing import Any
 import msgspec
 from sqlalchemy import Engine, event
 
-from ferroscope.adapters.sql import store
 from ferroscope.adapters.sql.senders import Sender
+from ferroscope.db import transaction
 
 Stats = dict[Any, tuple[int, int, float, float, dict[Any, Any]]]
 
@@ -62,7 +62,7 @@ class Profiler:
 
     def _watch_constants(self) -> None:
         """Count the messages that go to the driver without SQLAlchemy, which so has no event for them."""
-        choose = store.sender_for
+        choose = transaction.sender_for
 
         def watched(driver: str) -> Sender:
             send = choose(driver)
@@ -77,7 +77,7 @@ class Profiler:
 
             return counted
 
-        store.sender_for = watched  # type: ignore[assignment]
+        transaction.sender_for = watched  # type: ignore[assignment]
 
     def _note(self, text: str, seconds: float) -> None:
         numbers = self._statements[text]

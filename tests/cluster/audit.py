@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import msgspec
 from sqlalchemy import text
 
-from ferroscope.adapters.sql import dialect
 from ferroscope.config.options import DatabaseSettings
+from ferroscope.db.engine import build_engine
 from ferroscope_sim.outcomes import outcome_of
 from tests.cluster.cluster import Cluster
 from tests.cluster.operator import Operator
@@ -54,7 +54,7 @@ class Audit(msgspec.Struct, kw_only=True):
 
 def audit(cluster: Cluster, operator: Operator) -> Audit:
     """Look at everything; the installation must be at rest."""
-    engine = dialect.build_engine(DatabaseSettings(connection=cluster.database_url))
+    engine = build_engine(DatabaseSettings(connection=cluster.database_url))
     try:
         with engine.connect() as connection:
             inspections = connection.execute(text(_INSPECTIONS)).all()

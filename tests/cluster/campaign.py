@@ -19,8 +19,8 @@ import msgspec
 from sqlalchemy import Connection, bindparam, text
 
 from bench.quantiles import Spread, spread
-from ferroscope.adapters.sql import dialect
 from ferroscope.config.options import DatabaseSettings
+from ferroscope.db import engine
 from tests.cluster.audit import Audit, audit
 from tests.cluster.cluster import Cluster
 from tests.cluster.operator import Operator
@@ -145,7 +145,7 @@ class Campaign:
         self._inspections = inspections
         self._random = random.Random(seed)
         self._tell = tell
-        self._engine = dialect.build_engine(DatabaseSettings(connection=cluster.database_url))
+        self._engine = engine.build_engine(DatabaseSettings(connection=cluster.database_url))
         self._held: list[Held] = []
         self._takeovers: list[float] = []
         self._killed: set[int] = set()

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 import msgspec
 from sqlalchemy import text
 
-from ferroscope.adapters.sql import dialect
 from ferroscope.config.options import DatabaseSettings
+from ferroscope.db.engine import build_engine
 from tests.cluster.cluster import Cluster
 from tests.support.installation import Played, with_suppressed_kill
 from tests.support.processes import until
@@ -136,7 +136,7 @@ class Harmer:
         deed()
 
     def _leader(self) -> int | None:
-        engine = dialect.build_engine(DatabaseSettings(connection=self._cluster.database_url))
+        engine = build_engine(DatabaseSettings(connection=self._cluster.database_url))
         try:
             with engine.connect() as connection:
                 pid: int | None = connection.execute(_LEADER).scalar()

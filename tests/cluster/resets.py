@@ -18,8 +18,8 @@ import click
 import msgspec
 from sqlalchemy import text
 
-from ferroscope.adapters.sql import dialect
 from ferroscope.config.options import DatabaseSettings
+from ferroscope.db.engine import build_engine
 from tests.cluster.chaos import private
 from tests.cluster.cluster import Cluster, Plan, pool
 from tests.support.processes import until
@@ -45,7 +45,7 @@ class Count(msgspec.Struct):
 
 def campaign(cluster: Cluster, batch: int) -> Count:
     """Inspect all machines, so many at a time, and kill the workers that wait for their BMCs; once in each batch."""
-    engine = dialect.build_engine(DatabaseSettings(connection=cluster.database_url))
+    engine = build_engine(DatabaseSettings(connection=cluster.database_url))
     count, names = Count(wrong={}), list(cluster.names)
     try:
         for start in range(0, len(names), batch):

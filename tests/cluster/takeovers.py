@@ -15,12 +15,12 @@ import click
 import msgspec
 from sqlalchemy import text
 
-from ferroscope.adapters.sql import dialect
-from ferroscope.adapters.sql.store import SqlStore
 from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
 from ferroscope.core.model import Lease
+from ferroscope.db.engine import build_engine
+from ferroscope.db.transaction import SqlStore
 from ferroscope.runtime.clock import SystemClock
 from tests.cluster.chaos import private
 from tests.support import examples
@@ -40,7 +40,7 @@ class Race(msgspec.Struct):
 def store(url: str) -> SqlStore:
     """Return a store with connections of its own."""
     settings = DatabaseSettings(connection=url)
-    engine = dialect.build_engine(settings)
+    engine = build_engine(settings)
     return SqlStore(engine, settings=settings, bus=LocalBus(), clock=SystemClock(), stop=threading.Event())
 
 

@@ -16,14 +16,15 @@ import msgspec
 import pytest
 from sqlalchemy import Connection, Engine, text
 
-from ferroscope.adapters.sql import dialect, leases, session
 from ferroscope.adapters.sql.batch import Batch
 from ferroscope.adapters.sql.senders import sender_for
-from ferroscope.adapters.sql.store import SqlStore
 from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.errors import LeaseHeldError, StoreUnavailableError
 from ferroscope.core.model import Lease
+from ferroscope.db import coordination, executor
+from ferroscope.db.engine import build_engine, classify
+from ferroscope.db.transaction import SqlStore
 from ferroscope.runtime.clock import SystemClock
 from tests.cluster.takeovers import race
 from tests.support import examples
@@ -44,7 +45,7 @@ def by_select(connection: Connection, lease: Lease) -> bool:
 def by_update(connection: Connection, lease: Lease) -> bool:
     """The fence that we use: the very statement of the store's."""
     mine = {f"_{name}": value for name, value in _mine(lease).items()}
-    return connection.execute(leases._TOUCH, mine).rowcount == 1
+    return connection.execute(coordination._TOUCH, mine).rowcount == 1
 
 
 def _mine(lease: Lease) -> dict[str, Any]:
@@ -58,7 +59,7 @@ class OldLeader:
         self.connection = engine.connect()
         self.lease = lease
         clock = time.time if engine.dialect.name == "sqlite" else None
-        opening = session.opening(self.connection, write=True, durable=True)
+        opening = executor.opening(self.connection, write=True, durable=True)
         self._batch = Batch(self.connection, sender_for(engine.dialect.driver), opening, clock)
         self._batch.flush()
 
@@ -78,10 +79,10 @@ class OldLeader:
         self.connection.close()
 
     def end(self) -> None:
-        self._batch.end(session.closing(self.connection, ()))
+        self._batch.end(executor.closing(self.connection, ()))
 
     def roll_back(self) -> None:
-        session.rollback(self.connection)
+        executor.rollback(self.connection)
         self.connection.close()
 
 
@@ -92,7 +93,7 @@ def _store(url: str, engine: Engine) -> SqlStore:
 
 @pytest.fixture
 def engine(database_url: str) -> Iterator[Engine]:
-    engine = dialect.build_engine(DatabaseSettings(connection=database_url))
+    engine = build_engine(DatabaseSettings(connection=database_url))
     yield engine
     engine.dispose()
 
@@ -129,7 +130,7 @@ def _name(store: SqlStore) -> str | None:
 @pytest.mark.parametrize("look", ["select", "exists"])
 def test_a_look_at_the_lease_is_no_fence(request: pytest.FixtureRequest, database: str, look: str) -> None:
     url = request.getfixturevalue(f"{database}_url")
-    engine = dialect.build_engine(DatabaseSettings(connection=url))
+    engine = build_engine(DatabaseSettings(connection=url))
     store = _store(url, engine)
     store.write(lambda tx: tx.nodes.add(examples.node(name="untouched")))
     old = OldLeader(engine, _lead(store, "old"))
@@ -176,7 +177,7 @@ def test_an_old_leader_that_fences_too_late_writes_nothing(store: SqlStore, engi
 
 
 def test_sqlite_is_serial_so_even_a_look_would_do(sqlite_url: str) -> None:
-    engine = dialect.build_engine(DatabaseSettings(connection=sqlite_url, busy_timeout=0.3))
+    engine = build_engine(DatabaseSettings(connection=sqlite_url, busy_timeout=0.3))
     store = _store(sqlite_url, engine)
     quick = SqlStore(
         engine,
@@ -208,7 +209,7 @@ def test_no_stale_write_in_many_takeovers(database_url: str) -> None:
 
 def test_a_session_timeout_below_the_time_to_live_is_set_on_every_connection(server_url: str) -> None:
     settings = DatabaseSettings(connection=server_url, statement_timeout=2.0)
-    engine = dialect.build_engine(settings)
+    engine = build_engine(settings)
     with engine.connect() as connection:
         if connection.dialect.name == "postgresql":
             names = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
@@ -227,7 +228,7 @@ def test_a_leader_stopped_in_its_fenced_transaction_blocks_the_takeover_no_longe
 ) -> None:
     # A stopped process is silent: here it is a transaction that was fenced and says nothing more.
     limit = 2.0
-    engine = dialect.build_engine(DatabaseSettings(connection=server_url, statement_timeout=limit))
+    engine = build_engine(DatabaseSettings(connection=server_url, statement_timeout=limit))
     store = _store(server_url, engine)
     store.write(lambda tx: tx.nodes.add(examples.node(name="untouched")))
     old = OldLeader(engine, _lead(store, "old"))
@@ -241,7 +242,7 @@ def test_a_leader_stopped_in_its_fenced_transaction_blocks_the_takeover_no_longe
     assert _name(store) == "untouched"  # its session was ended, and its write undone
     with pytest.raises(Exception, match=r".") as refused:
         old.end()
-    assert dialect.classify(refused.value) == "unavailable"  # type: ignore[arg-type]
+    assert classify(refused.value) == "unavailable"  # type: ignore[arg-type]
     old.connection.invalidate()
     old.connection.close()
     assert _name(store) == "untouched"

@@ -12,8 +12,8 @@ import pytest
 import urllib3
 from sqlalchemy import text
 
-from ferroscope.adapters.sql import dialect
 from ferroscope.config.options import DatabaseSettings
+from ferroscope.db.engine import build_engine
 from tests.cluster.audit import audit
 from tests.cluster.chaos import FAST
 from tests.cluster.cluster import Cluster, Plan, pool
@@ -28,7 +28,7 @@ GRACE = 10.0
 
 
 def rows(cluster: Cluster, statement: str) -> list[tuple[object, ...]]:
-    engine = dialect.build_engine(DatabaseSettings(connection=cluster.database_url))
+    engine = build_engine(DatabaseSettings(connection=cluster.database_url))
     try:
         with engine.connect() as connection:
             return [tuple(row) for row in connection.execute(text(statement))]

@@ -20,8 +20,8 @@ from typing import Any, Final
 
 from sqlalchemy import text
 
-from ferroscope.adapters.sql import dialect
 from ferroscope.config.options import DatabaseSettings
+from ferroscope.db import engine
 from tests.cluster import network
 from tests.cluster.cluster import Cluster, Plan, pool
 from tests.pxe.netns import need_root
@@ -47,7 +47,7 @@ class Freezer:
     def __init__(self, fleet: str, database: str) -> None:
         host, _, port = fleet.rpartition(":")
         self._fleet = host, int(port)
-        self._engine = dialect.build_engine(DatabaseSettings(connection=database))
+        self._engine = engine.build_engine(DatabaseSettings(connection=database))
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self.frozen = 0

@@ -19,8 +19,8 @@ import msgspec
 import pytest
 from sqlalchemy import Connection, text
 
-from ferroscope.adapters.sql.dialect import build_engine
 from ferroscope.config.options import DatabaseSettings
+from ferroscope.db.engine import build_engine
 from tests.support import examples
 from tests.support.installation import ROOT, Played
 from tests.support.processes import free_port, until

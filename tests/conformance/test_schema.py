@@ -1,4 +1,4 @@
-"""``adapters.sql.schema`` says the same as the migrations make, on every database."""
+"""``db.schema`` says the same as the migrations make, on every database."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any, Final
 import pytest
 from sqlalchemy import Connection, Inspector, inspect, text
 
-from ferroscope.adapters.sql import migrate, schema
-from ferroscope.adapters.sql.dialect import build_engine
 from ferroscope.config.options import DatabaseSettings
+from ferroscope.db import migrate, schema
+from ferroscope.db.engine import build_engine
 
 pytestmark = pytest.mark.every_database
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from sqlalchemy import text
 
-from ferroscope.adapters.sql.dialect import build_engine
 from ferroscope.config.options import DatabaseSettings
+from ferroscope.db.engine import build_engine
 
 
 def held(file: Path) -> int:

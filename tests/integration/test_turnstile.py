@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ferroscope.adapters.sql.turnstile import Turnstile
 from ferroscope.config.options import DatabaseSettings, Settings
+from ferroscope.db.sqlite_lock import Turnstile
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.clock import SystemClock
 from tests.support import examples
@@ -22,7 +22,7 @@ from tests.support.processes import until
 
 _HOLDER = """
 import sys, time
-from ferroscope.adapters.sql.turnstile import Turnstile
+from ferroscope.db.sqlite_lock import Turnstile
 with Turnstile(sys.argv[1], 5.0).turn():
     print("holds", flush=True)
     time.sleep(100)

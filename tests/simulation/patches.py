@@ -20,10 +20,10 @@ import structlog
 
 import ferroscope.adapters.gate.nftables
 import ferroscope.adapters.gate.timed
-import ferroscope.adapters.sql.dialect
-import ferroscope.adapters.sql.store
 import ferroscope.bus.local
 import ferroscope.contracts.errors
+import ferroscope.db.engine
+import ferroscope.db.transaction
 import ferroscope.hooks.pipeline
 import ferroscope.leadership
 import ferroscope.periodic.singleton
@@ -42,9 +42,9 @@ import ferroscope.worker.loop
 import ferroscope.worker.pool
 import ferroscope.worker.slots
 import ferroscope.worker.threads
-from ferroscope.adapters.sql import migrate
-from ferroscope.adapters.sql.statements import Statements
 from ferroscope.config.options import DatabaseSettings, InspectorSettings, Settings
+from ferroscope.db import migrate
+from ferroscope.db.executor import Statements
 from tests.simulation import ledger
 from tests.simulation.cluster import HttpServer
 from tests.simulation.database import dialects, driver

@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from ferroscope.adapters.sql import schema
-from ferroscope.adapters.sql.queue import SqlQueue
-from ferroscope.adapters.sql.store import SqlStore
 from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DatabaseSettings
+from ferroscope.db import schema
+from ferroscope.db.queue import SqlQueue
+from ferroscope.db.transaction import SqlStore
 from ferroscope.runtime.clock import SystemClock
 from tests.conformance import conftest as conformance
 from tests.conformance.test_addresses import *  # noqa: F403

@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from ferroscope.adapters.sql import schema
 from ferroscope.contracts.queue import Bus, Channel
 from ferroscope.core.model import Node, Port
 from ferroscope.core.states import Provision
+from ferroscope.db import schema
 from tests.simulation.checks import Checks
 from tests.simulation.clients import Operator
 from tests.simulation.cluster import Answer, Host, SimulatedProcess, bury
@@ -146,8 +146,8 @@ class World:
     def _enrol(self) -> None:
         now = self.server.clock()
         tables = self.server.tables
-        from ferroscope.adapters.sql.nodes import NODE
-        from ferroscope.adapters.sql.rows import Mapper
+        from ferroscope.db.mapping import Mapper
+        from ferroscope.db.nodes import NODE
 
         ports = Mapper(Port, schema.ports)
         for machine in self.machines.values():

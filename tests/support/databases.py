@@ -21,8 +21,9 @@ from typing import Any, Final
 import psycopg
 import pymysql
 
-from ferroscope.adapters.sql import dialect, migrate
 from ferroscope.config.options import DatabaseSettings
+from ferroscope.db import migrate
+from ferroscope.db.engine import build_engine
 from tests.support.servers import Server, memory_directory, run_directory
 
 _TEMPLATE: Final = "template_migrated"
@@ -42,7 +43,7 @@ _spare: dict[str, list[str]] = {}
 
 def upgrade(url: str) -> None:
     """Bring the schema of the database to the newest version."""
-    engine = dialect.build_engine(DatabaseSettings(connection=url))
+    engine = build_engine(DatabaseSettings(connection=url))
     try:
         migrate.upgrade(engine)
     finally:

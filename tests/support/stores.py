@@ -16,14 +16,14 @@ from typing import Any, Final
 
 from sqlalchemy import Engine, event
 
-from ferroscope.adapters.sql.dialect import NOW, build_engine
-from ferroscope.adapters.sql.queue import SqlQueue
-from ferroscope.adapters.sql.statements import Statements
-from ferroscope.adapters.sql.store import SqlStore
 from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.queue import Bus, Clock
+from ferroscope.db.engine import NOW, build_engine
+from ferroscope.db.executor import Statements
+from ferroscope.db.queue import SqlQueue
+from ferroscope.db.transaction import SqlStore
 from ferroscope.runtime.clock import SystemClock
 from tests.support import databases
 from tests.support.servers import memory_directory

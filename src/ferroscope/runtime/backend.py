@@ -9,16 +9,16 @@ from typing import Final
 import msgspec
 from sqlalchemy import Engine
 
-from ferroscope.adapters.sql import dialect, migrate
-from ferroscope.adapters.sql.queue import SqlQueue
-from ferroscope.adapters.sql.store import SqlStore
-from ferroscope.adapters.sql.trouble import DatabaseUrlError
-from ferroscope.adapters.sql.wakeup import start_watcher
 from ferroscope.bus.local import LocalBus
+from ferroscope.bus.postgresql import start_watcher
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.queue import Bus, Clock, Queue, StopFlag
 from ferroscope.contracts.store import Store
+from ferroscope.db import migrate
+from ferroscope.db.engine import DatabaseUrlError, build_engine
+from ferroscope.db.queue import SqlQueue
+from ferroscope.db.transaction import SqlStore
 from ferroscope.runtime import database_file
 from ferroscope.runtime.life import SetupError
 
@@ -58,13 +58,13 @@ def open_backend(settings: Settings, *, clock: Clock, stop: StopFlag, listen: bo
     """Build the backend; ``listen``: also be woken up by what other processes put on the queue. ``SetupError``."""
     database, leases = _limited(settings)
     with _explained():
-        engine = dialect.build_engine(database)
+        engine = build_engine(database)
     bus = LocalBus()
     store = SqlStore(engine, settings=database, bus=bus, clock=clock, stop=stop, meter=meter)
     queue = SqlQueue(store, engine, bus=bus, clock=clock, poll_interval=database.poll_interval)
     if listen:
         start_watcher(database, bus=bus, stop=stop)
-    lease_engine = dialect.build_engine(leases)
+    lease_engine = build_engine(leases)
     lease_store = SqlStore(lease_engine, settings=leases, bus=bus, clock=clock, stop=stop, meter=meter)
     return Backend(engine=engine, store=store, lease_engine=lease_engine, lease_store=lease_store, queue=queue, bus=bus)
 
@@ -101,7 +101,7 @@ def ensure_schema(settings: Settings, *, upgrade: bool) -> str:
     elif file := database_file.missing(database):
         raise SchemaError(f"the database's file {file} does not exist yet", "run: ferroscope db upgrade")
     with _explained():
-        engine = dialect.build_engine(database)
+        engine = build_engine(database)
     try:
         found = migrate.current(engine)
         if found == migrate.HEAD:

@@ -12,9 +12,9 @@ from typing import Any
 
 from sqlalchemy import make_url
 
-from ferroscope.adapters.sql.trouble import DatabaseUrlError, checked
 from ferroscope.config import load
 from ferroscope.config.options import DatabaseSettings
+from ferroscope.db.engine import DatabaseUrlError, checked
 
 
 def file_of(settings: DatabaseSettings) -> Path | None:

@@ -15,11 +15,11 @@ from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from ferroscope.adapters.sql import migrate
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreUnavailableError
 from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import Member
+from ferroscope.db import migrate
 from ferroscope.runtime import boot_checks, database_file, gate_checks, host_checks
 from ferroscope.runtime.backend import Backend, open_backend, schema_problem
 from ferroscope.runtime.clock import SystemClock

@@ -39,8 +39,8 @@ PLAY = """
 import sys
 import pytest
 import ferroscope
-from ferroscope.adapters.sql import migrate
-from ferroscope.adapters.sql.dialect import build_engine
+from ferroscope.db import migrate
+from ferroscope.db.engine import build_engine
 from ferroscope.api import openapi
 from ferroscope.api.routes import ROUTES
 from ferroscope.cli.node import look
@@ -52,7 +52,7 @@ from ferroscope.rules.errors import RuleError
 from msgspec.structs import replace
 from tests.conformance.test_schema import described
 from tests.integration.api.service import Service
-from ferroscope.adapters.sql import schema
+from ferroscope.db import schema
 
 assert ferroscope.__file__.startswith(sys.argv[1]), ferroscope.__file__
 for number, build in enumerate((migrate.upgrade, schema.metadata.create_all)):

@@ -8,7 +8,7 @@ from unittest import mock
 
 from sqlalchemy import bindparam, select, update
 
-from ferroscope.adapters.sql import queue, requests, store
+from ferroscope.db import queue, requests, transaction
 from ferroscope.worker import loop
 from tests.simulation.bugs.registry import bug
 
@@ -80,7 +80,7 @@ def _() -> Iterator[Any]:
 
 @bug("put-outside", "the request is put on the queue after the transaction that changes the state", rule="I1", seeds=3)
 def _() -> Iterator[Any]:
-    put, write = requests.SqlRequests.put, store.SqlStore.write
+    put, write = requests.SqlRequests.put, transaction.SqlStore.write
 
     def later(self: Any, request: Any, *, instead_of: Any = None) -> Any:
         if instead_of is not None:
@@ -103,7 +103,7 @@ def _() -> Iterator[Any]:
         return result
 
     yield requests.SqlRequests, "put", later
-    yield store.SqlStore, "write", written
+    yield transaction.SqlStore, "write", written
 
 
 @bug(

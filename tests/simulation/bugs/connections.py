@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ferroscope.adapters.sql import session, store
 from ferroscope.api import errors
 from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.db import executor, transaction
 from tests.simulation.bugs.registry import bug
 
 
 @bug("not-durable", "what is answered 2xx is not flushed", rule="I6", seeds=40)
 def _() -> Iterator[Any]:
-    write = store.SqlStore.write
-    yield store.SqlStore, "write", lambda self, work, *, durable=True: write(self, work, durable=False)
+    write = transaction.SqlStore.write
+    yield transaction.SqlStore, "write", lambda self, work, *, durable=True: write(self, work, durable=False)
 
 
 @bug(
@@ -26,11 +26,11 @@ def _() -> Iterator[Any]:
 def _() -> Iterator[Any]:
     def rollback(connection: Any) -> None:
         try:
-            session._run(connection, "ROLLBACK")
-        except session.DBAPIError:
+            executor._run(connection, "ROLLBACK")
+        except executor.DBAPIError:
             connection.invalidate()
 
-    yield session, "rollback", rollback
+    yield executor, "rollback", rollback
 
 
 @bug("outage-is-a-fault", "a database that is away is answered as a fault of ours", rule="I7", seeds=20)

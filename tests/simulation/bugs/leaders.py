@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from ferroscope import leadership
-from ferroscope.adapters.sql import leases, members
 from ferroscope.contracts.errors import LeaseLostError, StoreUnavailableError
+from ferroscope.db import coordination
 from tests.simulation.bugs.registry import bug
 
-_l = leases._l
+_l = coordination._l_leases
 
 
 @bug(
@@ -91,4 +91,4 @@ def _() -> Iterator[Any]:
         self._resigned = self._over = True
 
     yield leadership.Tenure, "resign", resign
-    yield members, "_FREE_LEASES", members._FREE_LEASES.where(_l.epoch < 0)
+    yield coordination, "_FREE_LEASES", coordination._FREE_LEASES.where(_l.epoch < 0)

@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from ferroscope.adapters.sql import queue
 from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.db import queue
 from ferroscope.worker import pool
 from tests.simulation.bugs.registry import bug
 

@@ -9,10 +9,10 @@ from itertools import pairwise
 
 import pytest
 
-from ferroscope.adapters.sql.migrate import HEAD
 from ferroscope.api.microversions import BARE_METAL, INTROSPECTION, text
 from ferroscope.api.routes import ROUTES
 from ferroscope.core.reasons import Reason
+from ferroscope.db.migrate import HEAD
 from tests.unit.docs.pages import page, pages
 
 _CALL = re.compile(r"(GET|POST|PUT|PATCH|DELETE) (/[^ ?]*)\Z")

@@ -100,7 +100,7 @@ USE = """
 import json
 from structlog.testing import capture_logs
 from ferroscope import transition
-from ferroscope.adapters.sql import addresses, macs
+from ferroscope.db import addresses, macs
 from ferroscope.api import documented, introspection, provision
 from tools.docs import states as page
 from ferroscope.core import machine, states

@@ -18,7 +18,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from ferroscope.adapters.sql.senders import Command, Rows, Sender, SendError
-from ferroscope.adapters.sql.statements import Compiled, Parameters
+from ferroscope.db.executor import Compiled, Parameters
 
 Check = Callable[["Answer"], None]
 Failed = Callable[[IntegrityError], Exception]

@@ -8,20 +8,98 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast, get_type_hints
 
 import msgspec
-from sqlalchemy import Column, ColumnElement, Select, and_, bindparam, false, or_, select
+from sqlalchemy import Column, ColumnElement, Insert, Select, Table, and_, bindparam, false, insert, or_, select
 
-from ferroscope.adapters.sql.rows import Mapper
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.ports.later import Later
 
 if TYPE_CHECKING:
-    from ferroscope.adapters.sql.store import SqlTransaction
+    from ferroscope.db.transaction import SqlTransaction
+
+
+# Several rows of one table in as few statements as can be: one INSERT with a list of values each.
+#
+# The drivers' ``executemany`` sends a statement for each row. Numbers of rows in a statement are powers of
+# two, so that few statements are compiled and prepared.
+
+# Rows in one statement.
+_MOST: Final = 32
+
+
+@lru_cache(maxsize=128)
+def _insert(table: Table, columns: tuple[str, ...], rows: int) -> tuple[Insert, tuple[str, ...]]:
+    values: list[dict[str, Any]] = [{column: bindparam(f"{column}_{row}") for column in columns} for row in range(rows)]
+    return insert(table).values(values), tuple(f"{column}_{row}" for row in range(rows) for column in columns)
+
+
+def add(tx: SqlTransaction, table: Table, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Insert ``rows``, each with the values of ``columns`` in their order."""
+    start, size, names = 0, _MOST, tuple(columns)
+    while start < len(rows):
+        while size > len(rows) - start:
+            size //= 2
+        statement, parameters = _insert(table, names, size)
+        values = [value for row in rows[start : start + size] for value in row]
+        tx.ask(statement, dict(zip(parameters, values, strict=True)))
+        start += size
+
+
+# Rows to structs and back: documents are JSON text, enums are their values, and
+# where the database has no booleans these are numbers.
+#
+# A value that the enum does not have was written by a newer release: it stays the text that it is, so that
+# one such row keeps nobody from reading the others.
+#
+# A column and its field are called the same. Rows are read by position, in the order of ``columns``.
 
 S = TypeVar("S", bound=msgspec.Struct)
+
+_encoder = msgspec.json.Encoder()
+_decode = msgspec.json.decode
+
+
+class Mapper(Generic[S]):
+    """Maps one struct type to the rows of its table; built once per type."""
+
+    def __init__(self, struct: type[S], table: Table) -> None:
+        self.struct = struct
+        self.fields = struct.__struct_fields__
+        self.columns: tuple[Column[Any], ...] = tuple(table.c[name] for name in self.fields)
+        hints = get_type_hints(struct)
+        kinds = [hints[name] for name in self.fields]
+        self._documents = [i for i, kind in enumerate(kinds) if getattr(kind, "__origin__", None) in (dict, list)]
+        self._booleans = [i for i, kind in enumerate(kinds) if kind is bool]
+        self._enums = [(i, {str(one): one for one in kind}) for i, kind in enumerate(kinds) if _is_enum(kind)]
+
+    def to_row(self, item: S) -> dict[str, Any]:
+        """Return the column values of ``item`` by name."""
+        row = {name: getattr(item, name) for name in self.fields}
+        for index in self._documents:
+            name = self.fields[index]
+            row[name] = _encoder.encode(row[name]).decode()
+        return row
+
+    def from_row(self, row: Any) -> S:
+        """Return the struct for a row of ``columns``."""
+        values = list(row)
+        for index in self._documents:
+            text = values[index]
+            values[index] = {} if text in ("{}", None) else _decode(text)
+        for index in self._booleans:
+            values[index] = bool(values[index])
+        for index, known in self._enums:
+            values[index] = known.get(values[index], values[index])
+        return self.struct(**dict(zip(self.fields, values, strict=True)))
+
+
+def _is_enum(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, str) and kind is not str
+
+
 V = TypeVar("V")
 
 # How many values a filter has: None for SQL's NULL, -1 for one value, else the length of a tuple.

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import Select, bindparam, case, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from ferroscope.adapters.sql import schema
-from ferroscope.adapters.sql.dialect import upsert
-from ferroscope.adapters.sql.query import one_of, padded, several
-from ferroscope.adapters.sql.rows import Mapper
 from ferroscope.contracts.errors import ConflictError
 from ferroscope.core.lookup import Rejection
 from ferroscope.core.states import Provision
+from ferroscope.db import schema
+from ferroscope.db.engine import upsert
+from ferroscope.db.mapping import Mapper, one_of, padded, several
 
 if TYPE_CHECKING:
-    from ferroscope.adapters.sql.store import SqlTransaction
+    from ferroscope.db.transaction import SqlTransaction
+
 
 _REJECTION = Mapper(Rejection, schema.rejections)
 _DISCOVERY: Final = "discovery"

@@ -12,8 +12,8 @@ from typing import Final
 from sqlalchemy import Engine, inspect, text
 from sqlalchemy.exc import DBAPIError
 
-from ferroscope.adapters.sql.trouble import cannot_answer, told
 from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.db.engine import cannot_answer, told
 
 _VERSIONS: Final = Path(__file__).parent / "migrations" / "versions"
 # Of the newest migration; their files are called by their numbers.
@@ -38,7 +38,7 @@ def upgrade(engine: Engine, revision: str = "head") -> None:
     from alembic.config import Config
 
     config = Config()
-    config.set_main_option("script_location", "ferroscope.adapters.sql:migrations")
+    config.set_main_option("script_location", "ferroscope.db:migrations")
     options = {} if engine.dialect.name == "sqlite" else {"isolation_level": "READ COMMITTED"}
     try:
         with engine.connect().execution_options(**options) as connection:

@@ -1,10 +1,10 @@
-"""Run by Alembic for every command; the connection comes from ``adapters.sql.migrate``."""
+"""Run by Alembic for every command; the connection comes from ``db.migrate``."""
 
 from __future__ import annotations
 
 from alembic import context
 
-from ferroscope.adapters.sql.schema import metadata
+from ferroscope.db.schema import metadata
 
 connection = context.config.attributes["connection"]
 context.configure(connection=connection, target_metadata=metadata, render_as_batch=True, compare_type=True)

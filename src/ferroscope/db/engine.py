@@ -13,13 +13,76 @@ import sys
 from functools import cache, partial
 from typing import Any, Final, Literal
 
-from sqlalchemy import Dialect, Double, Engine, Table, create_engine, event
-from sqlalchemy.exc import DBAPIError, IntegrityError, InterfaceError, OperationalError
+from sqlalchemy import URL, Dialect, Double, Engine, Table, create_engine, event, make_url
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    DisconnectionError,
+    IntegrityError,
+    InterfaceError,
+    OperationalError,
+)
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
-from ferroscope.adapters.sql.trouble import checked
 from ferroscope.config.options import DatabaseSettings
+from ferroscope.contracts.errors import ConflictError
+
+# What is wrong with a database, in its own words, and what is wrong with its URL, in ours; never a credential.
+
+_FORMS: Final = "sqlite:///FILE, postgresql://USER:PASSWORD@HOST/NAME or mysql://USER:PASSWORD@HOST/NAME"
+_FAMILIES: Final = ("sqlite", "postgresql", "mysql", "mariadb")
+_LONGEST: Final = 200
+# A password that was not encoded for a URL ends up in what is taken for the host's name.
+_BEFORE_AT: Final = re.compile(r"""[^\s"']+@(?=[^\s"'])""")
+
+
+class DatabaseUrlError(ValueError):
+    """``[database] connection`` cannot be used; the message says why, and what to write; it quotes nothing of it."""
+
+    def __init__(self, summary: str, advice: str) -> None:
+        super().__init__(f"{summary}; {advice}")
+        self.summary = summary
+        self.advice = advice
+
+
+def checked(connection: str) -> URL:
+    """Return the URL; ``DatabaseUrlError`` where it is none, or none of a database that there is."""
+    try:
+        url = make_url(connection)
+    except ArgumentError:
+        raise DatabaseUrlError("it is not a URL", f"it has to be {_FORMS}") from None
+    except ValueError:  # Python's message quotes what it takes for the port
+        raise DatabaseUrlError(
+            "what stands for the port is not a number", "in user and password write %40 for @, %3A for :, %2F for /"
+        ) from None
+    family = url.get_backend_name()
+    if family not in _FAMILIES:
+        raise DatabaseUrlError(f"there is no database of the kind {family!r}", f"it has to be {_FORMS}")
+    if family == "sqlite" and url.database in (None, "", ":memory:"):
+        raise DatabaseUrlError("SQLite needs a file, for processes and threads to share", "write sqlite:///FILE")
+    if family != "sqlite" and "@" in (url.host or "") + (url.database or ""):
+        raise DatabaseUrlError("user or password has an @ (or a /) in it", "write %40 for @, %2F for /")
+    return url
+
+
+def cannot_answer(url: URL, error: DBAPIError) -> str:
+    """Return why the database cannot answer, with the name of SQLite's file, which SQLite does not tell."""
+    file = f" ({url.database})" if url.get_backend_name() == "sqlite" else ""
+    return f"the database cannot answer: {told(error)}{file}"
+
+
+def told(error: DBAPIError) -> str:
+    """Return the first line of what driver or server said, with its number where there is one."""
+    original: Any = error.orig
+    arguments: list[Any] = list(getattr(original, "args", ()))
+    number = getattr(original, "sqlstate", None)
+    text = str(original)
+    if len(arguments) > 1 and isinstance(arguments[0], int):  # MariaDB's driver
+        number, text = arguments[0], str(arguments[1])
+    line = _BEFORE_AT.sub("******@", next(iter(text.strip().splitlines()), ""))[:_LONGEST]
+    return (line or type(original).__name__) + (f" ({number})" if number else "")
+
 
 Trouble = Literal["busy", "unavailable", "other"]
 
@@ -246,3 +309,46 @@ def _by_code(code: Any, busy: set[Any], gone: set[Any], *, unavailable: bool) ->
     if code in busy:
         return "busy"
     return "unavailable" if unavailable or code in gone else "other"
+
+
+# What it means that a row could not be written because another one has its name, address or UUID.
+
+
+def conflict(error: IntegrityError, row: dict[str, Any], table: Table) -> Exception:
+    """Return the ``ConflictError`` that a unique constraint's violation means."""
+    violated = violated_constraint(error)
+    for column in table.columns:
+        if violated in (f"uq_{table.name}_{column.name}", f"{table.name}.{column.name}"):
+            return ConflictError(column.name, str(row[column.name]))
+    if violated in ("PRIMARY", f"pk_{table.name}"):
+        return ConflictError("uuid", str(row["uuid"]))
+    return error
+
+
+# Which pooled connections a broken one has put under suspicion.
+#
+# A server that went away took all idle connections with it. The first that is found broken makes
+# those of before stale: each is closed and opened anew when it is next taken from the pool, before
+# anybody waits for an answer on it. Connections in use are left to their users.
+
+_GENERATION: Final = "generation"
+
+
+class Staleness:
+    """The generation of an engine's connections; those of an earlier one are replaced at check-out."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._generation = 0
+        event.listen(engine, "connect", self._opened)
+        event.listen(engine, "checkout", self._taken)
+
+    def suspect_all(self) -> None:
+        """Have every connection that is open now replaced before its next use."""
+        self._generation += 1
+
+    def _opened(self, _connection: Any, record: Any) -> None:
+        record.info[_GENERATION] = self._generation
+
+    def _taken(self, _connection: Any, record: Any, _proxy: Any) -> None:
+        if record.info.get(_GENERATION, 0) != self._generation:
+            raise DisconnectionError("opened before another connection was found broken")

@@ -19,33 +19,25 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.sql.elements import ClauseElement
 
-from ferroscope.adapters.sql import dialect, session
-from ferroscope.adapters.sql.addresses import SqlAddresses
 from ferroscope.adapters.sql.batch import Answer, Asked, Batch, Check, Failed
-from ferroscope.adapters.sql.clock_steps import SqlClockSteps
-from ferroscope.adapters.sql.data import SqlInspectionData
-from ferroscope.adapters.sql.discovery import SqlDiscoveries, SqlRejections
-from ferroscope.adapters.sql.facts import SqlFacts
-from ferroscope.adapters.sql.figures import SqlFigures
-from ferroscope.adapters.sql.inspections import SqlInspections
-from ferroscope.adapters.sql.journal import SqlJournal
-from ferroscope.adapters.sql.leases import SqlLeases
-from ferroscope.adapters.sql.macs import SqlMacs
-from ferroscope.adapters.sql.members import SqlMembers
-from ferroscope.adapters.sql.nodes import SqlNodes
-from ferroscope.adapters.sql.objects import SqlObjects
-from ferroscope.adapters.sql.ports import SqlPorts
-from ferroscope.adapters.sql.requests import SqlRequests
-from ferroscope.adapters.sql.rules import SqlRules
 from ferroscope.adapters.sql.senders import Sender, sender_for
-from ferroscope.adapters.sql.staleness import Staleness
-from ferroscope.adapters.sql.statements import Parameters, Statements
-from ferroscope.adapters.sql.trouble import cannot_answer
-from ferroscope.adapters.sql.turnstile import Turnstile
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.metrics import SILENT, Meter, Moved
 from ferroscope.contracts.queue import Bus, Clock, StopFlag
+from ferroscope.db import executor
+from ferroscope.db.coordination import SqlClockSteps, SqlLeases, SqlMembers
+from ferroscope.db.data import SqlInspectionData, SqlObjects
+from ferroscope.db.discovery import SqlDiscoveries, SqlRejections
+from ferroscope.db.engine import Staleness, cannot_answer, classify
+from ferroscope.db.executor import Parameters, Statements
+from ferroscope.db.inspections import SqlInspections, SqlJournal
+from ferroscope.db.macs import SqlMacs
+from ferroscope.db.nodes import SqlAddresses, SqlNodes, SqlPorts
+from ferroscope.db.requests import SqlRequests
+from ferroscope.db.rules import SqlRules
+from ferroscope.db.search import SqlFacts, SqlFigures
+from ferroscope.db.sqlite_lock import Turnstile
 
 T = TypeVar("T")
 
@@ -195,7 +187,7 @@ class SqlStore:
     ) -> tuple[T, SqlTransaction]:
         """Run ``work`` once; once more where the pooled connection proves to be broken before anything has happened."""
         with self._turn(write), self.engine.connect() as connection:
-            opening = session.opening(connection, write=write, durable=durable)
+            opening = executor.opening(connection, write=write, durable=durable)
             batch = Batch(connection, self._send, opening, self._own_clock)
             try:
                 if self._own_clock is None and self._slept(connection):
@@ -205,14 +197,14 @@ class SqlStore:
                     transaction.write_rest()
                     self._commit(batch, connection, transaction)
             except DBAPIError as exc:
-                if dialect.classify(exc) != "unavailable" or not (batch.unanswered and again):
-                    session.rollback(connection)
+                if classify(exc) != "unavailable" or not (batch.unanswered and again):
+                    executor.rollback(connection)
                     raise
                 connection.invalidate()
                 self._staleness.suspect_all()
             except BaseException:
                 if batch.begun:
-                    session.rollback(connection)
+                    executor.rollback(connection)
                 raise
             else:
                 connection.info[_USED_AT] = self._clock.monotonic()
@@ -232,7 +224,7 @@ class SqlStore:
     def _commit(self, batch: Batch, connection: Connection, transaction: SqlTransaction) -> None:
         self.claims.update(transaction.begun)
         try:
-            batch.end(session.closing(connection, transaction.woken))
+            batch.end(executor.closing(connection, transaction.woken))
         except BaseException:
             self.claims.difference_update(transaction.begun)
             raise
@@ -247,7 +239,7 @@ class SqlStore:
                 self._meter.trouble("unavailable")
                 raise StoreUnavailableError("all database connections are in use") from exc
             except DBAPIError as exc:
-                trouble = dialect.classify(exc)
+                trouble = classify(exc)
                 if trouble == "other":
                     raise
                 self._meter.trouble(trouble)

@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from sqlalchemy import bindparam, delete, insert, select, update
 
-from ferroscope.adapters.sql import schema
 from ferroscope.adapters.sql.batch import Answer
-from ferroscope.adapters.sql.rows import Mapper
 from ferroscope.contracts.errors import ClaimLostError
 from ferroscope.contracts.queue import Channel
 from ferroscope.core.lanes import lane_of, priority_of
 from ferroscope.core.model import Claim, Request
+from ferroscope.db import schema
+from ferroscope.db.mapping import Mapper
 from ferroscope.ports.later import Later
 
 if TYPE_CHECKING:
-    from ferroscope.adapters.sql.store import SqlTransaction
+    from ferroscope.db.transaction import SqlTransaction
+
 
 REQUEST = Mapper(Request, schema.requests)
 

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import bindparam, delete, func, select
 
-from ferroscope.adapters.sql import inserts, schema
-from ferroscope.adapters.sql.query import one_of, several
 from ferroscope.contracts.queue import Channel
 from ferroscope.core.boot_macs import KnownMac, MacChange
 from ferroscope.core.model import Port
 from ferroscope.core.states import MAY_BOOT
+from ferroscope.db import mapping, schema
+from ferroscope.db.mapping import one_of, several
 
 if TYPE_CHECKING:
-    from ferroscope.adapters.sql.store import SqlTransaction
+    from ferroscope.db.transaction import SqlTransaction
+
 
 _BATCH: Final = 5000
 # A transaction that changes more MACs than this does not name them on the channels.
@@ -84,7 +85,7 @@ class SqlMacs:
         self.removed([(uuid, mac) for uuid, mac in self._tx.run(_PORTS_OF, {"node": node})])
 
     def _note(self, ports: Sequence[tuple[str, str]]) -> None:
-        inserts.add(self._tx, schema.mac_changes, ("mac", "at"), [(mac, self._tx.now) for _, mac in ports])
+        mapping.add(self._tx, schema.mac_changes, ("mac", "at"), [(mac, self._tx.now) for _, mac in ports])
 
     def _tell(self, channel: Channel, action: str, ports: Sequence[tuple[str, str]]) -> None:
         """Publish ``action port-uuid mac`` for each port; only that there is something where there are many."""

@@ -18,10 +18,9 @@ import structlog
 from sqlalchemy import make_url
 from sqlalchemy.exc import DBAPIError
 
-from ferroscope.adapters.sql.dialect import NOTIFY_CHANNEL, build_engine
-from ferroscope.adapters.sql.trouble import told
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.queue import MAC_CHANNELS, Bus, Channel, StopFlag
+from ferroscope.db.engine import NOTIFY_CHANNEL, build_engine, told
 
 _log = structlog.get_logger(__name__)
 

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 import msgspec
 from sqlalchemy import bindparam, delete, insert, select, update
 
-from ferroscope.adapters.sql import schema
-from ferroscope.adapters.sql.query import page
-from ferroscope.adapters.sql.rows import Mapper
 from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Rule, RuleDialect
+from ferroscope.db import schema
+from ferroscope.db.mapping import Mapper, page
 
 if TYPE_CHECKING:
-    from ferroscope.adapters.sql.store import SqlTransaction
+    from ferroscope.db.transaction import SqlTransaction
+
 
 _RULE = Mapper(Rule, schema.rules)
 

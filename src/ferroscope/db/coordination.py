@@ -1,0 +1,283 @@
+"""Leases in SQL: one row each, changed only by conditional updates on the database's clock.
+
+The fence is an UPDATE. A SELECT of the row, even in the same transaction, lets an old leader's
+write commit after a newer epoch was issued: its row lock is what keeps the takeover waiting.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import Double, bindparam, case, delete, insert, literal, or_, select, update
+
+from ferroscope.contracts.errors import ConflictError, LeaseHeldError, LeaseLostError
+from ferroscope.contracts.queue import Channel
+from ferroscope.core.model import ClockStep, Lease, Member
+from ferroscope.core.states import ACTIVE
+from ferroscope.db import schema
+from ferroscope.db.engine import db_now
+from ferroscope.db.mapping import Mapper
+
+if TYPE_CHECKING:
+    from ferroscope.db.transaction import SqlTransaction
+
+
+_l_leases = schema.leases.c
+_MINE = (
+    _l_leases.name == bindparam("_name"),
+    _l_leases.epoch == bindparam("_epoch"),
+    _l_leases.term == bindparam("_term"),
+)
+_LATER = db_now() + bindparam("_duration", type_=Double())
+_STORED = [_l_leases[name] for name in Lease.__struct_fields__ if name != "remaining"]
+_REMAINING = case((_l_leases.holder.is_(None), 0.0), else_=_l_leases.expires_at - db_now()).label("remaining")
+
+_SELECT = select(*_STORED, _REMAINING)
+_ONE = _SELECT.where(_l_leases.name == bindparam("_name"))
+_LISTED = _SELECT.where(_l_leases.name.like(bindparam("pattern"), escape="/")).order_by(_l_leases.name)
+_BRIEFLY = [literal("").label("data") if column.name == "data" else column for column in _STORED]
+_LISTED_BRIEFLY = (
+    select(*_BRIEFLY, _REMAINING).where(_l_leases.name.like(bindparam("pattern"), escape="/")).order_by(_l_leases.name)
+)
+_UNUSED = (
+    select(*_BRIEFLY, _REMAINING)
+    .where(_l_leases.expires_at < bindparam("_before", type_=Double()))
+    .order_by(_l_leases.expires_at)
+    .limit(bindparam("page_limit"))
+)
+_ESCAPED: Final = re.compile("[%_/]")
+_TAKEN = {
+    "holder": bindparam("_holder"),
+    "term": bindparam("_term"),
+    "duration": bindparam("_duration", type_=Double()),
+    "acquired_at": db_now(),
+    "renewed_at": db_now(),
+    "expires_at": _LATER,
+    "data": bindparam("_data"),
+    "source": bindparam("_source"),
+}
+_TAKE = (
+    update(schema.leases)
+    .where(_l_leases.name == bindparam("_name"), or_(_l_leases.holder.is_(None), _l_leases.expires_at <= db_now()))
+    .values(_TAKEN | {"epoch": _l_leases.epoch + 1})
+)
+_CREATE = insert(schema.leases).values(
+    _TAKEN | {"name": bindparam("_name"), "epoch": bindparam("_first"), "touched": 0}
+)
+# Whoever makes a name, or forgets one, writes this row first: so one waits for the other, and reads what it left.
+_e = schema.lease_epochs.c
+_FLOOR_ID: Final = 1
+_HOLD_FLOOR = update(schema.lease_epochs).where(_e.id == bindparam("_id")).values(touched=_e.touched + 1)
+_FLOOR = select(_e.epoch).where(_e.id == bindparam("_id"))
+_RAISE_FLOOR = (
+    update(schema.lease_epochs)
+    .where(_e.id == bindparam("_id"), _e.epoch < bindparam("_epoch"))
+    .values(epoch=bindparam("_epoch"))
+)
+_MAKE_FLOOR = insert(schema.lease_epochs)
+_FORGET = delete(schema.leases).where(
+    _l_leases.name == bindparam("_name"),
+    _l_leases.epoch == bindparam("_epoch"),
+    or_(_l_leases.holder.is_(None), _l_leases.expires_at <= db_now()),
+)
+_RENEW = (
+    update(schema.leases)
+    .where(*_MINE, _l_leases.holder.is_not(None))
+    .values(duration=bindparam("_duration", type_=Double()), renewed_at=db_now(), expires_at=_LATER)
+)
+_RENEW_DATA = _RENEW.values(data=bindparam("_data"))
+_RELEASE = update(schema.leases).where(*_MINE).values(holder=None, expires_at=db_now())
+_TOUCH = update(schema.leases).where(*_MINE, _l_leases.holder.is_not(None)).values(touched=_l_leases.touched + 1)
+
+
+class SqlLeases:
+    """See ``contracts.store.Leases``."""
+
+    def __init__(self, tx: SqlTransaction) -> None:
+        self._tx = tx
+
+    def acquire(self, name: str, holder: str, duration: float, *, data: str = "", source: str = "") -> Lease:
+        values = {"_name": name, "_holder": holder, "_duration": duration, "_data": data, "_term": str(uuid.uuid4())}
+        values["_source"] = source or None
+        if self._tx.run(_TAKE, values).rowcount == 0:
+            present = self._get(name)
+            if present is not None:
+                raise LeaseHeldError(present)
+            self._create(values)
+        lease = self._get(name)
+        if lease is None or lease.term != values["_term"]:
+            raise LeaseLostError(f"{name} was taken by somebody else at this moment")
+        return lease
+
+    def renew(self, lease: Lease, duration: float, *, data: str | None = None) -> Lease:
+        statement = _RENEW if data is None else _RENEW_DATA
+        values = {"_duration": duration} if data is None else {"_duration": duration, "_data": data}
+        self._mine(statement, lease, values)
+        renewed = self._get(lease.name)
+        if renewed is None:
+            raise LeaseLostError(f"{lease.name} is gone")
+        return renewed
+
+    def release(self, lease: Lease) -> None:
+        self._mine(_RELEASE, lease, {})
+        self._tx.wake(Channel.LEASES)
+
+    def hold(self, lease: Lease) -> None:
+        self._mine(_TOUCH, lease, {})
+
+    def list(self, prefix: str = "", *, brief: bool = False) -> Sequence[Lease]:
+        statement = _LISTED_BRIEFLY if brief else _LISTED
+        return [_lease(row) for row in self._tx.run(statement, {"pattern": _ESCAPED.sub(r"/\g<0>", prefix) + "%"})]
+
+    def unused(self, seconds: float, limit: int) -> Sequence[Lease]:
+        given = {"_before": self._tx.now - seconds, "page_limit": limit}
+        return [_lease(row) for row in self._tx.run(_UNUSED, given)]
+
+    def forget(self, lease: Lease) -> bool:
+        self._floor()
+        self._tx.run(_RAISE_FLOOR, {"_id": _FLOOR_ID, "_epoch": lease.epoch})
+        return self._tx.run(_FORGET, {"_name": lease.name, "_epoch": lease.epoch}).rowcount > 0
+
+    def _floor(self) -> int:
+        """Return the epoch that none may begin with; nobody else can raise it until this transaction's end."""
+        if self._tx.run(_HOLD_FLOOR, {"_id": _FLOOR_ID}).rowcount == 0:
+            made = lambda _: LeaseLostError("the first lease of all is being made at this moment")  # noqa: E731
+            self._tx.run(_MAKE_FLOOR, {"id": _FLOOR_ID, "epoch": 0, "touched": 0}, failed=made)
+        return int(self._tx.run(_FLOOR, {"_id": _FLOOR_ID}).scalars()[0])
+
+    def _create(self, values: dict[str, Any]) -> None:
+        created = lambda _: LeaseHeldError(_unknown(values["_name"]))  # noqa: E731  # by somebody else, at this moment
+        self._tx.run(_CREATE, values | {"_first": self._floor() + 1}, failed=created)
+
+    def _get(self, name: str) -> Lease | None:
+        row = self._tx.run(_ONE, {"_name": name}).first()
+        return None if row is None else _lease(row)
+
+    def _mine(self, statement: Any, lease: Lease, values: dict[str, Any]) -> None:
+        mine = {"_name": lease.name, "_epoch": lease.epoch, "_term": lease.term}
+        if self._tx.run(statement, mine | values).rowcount == 0:
+            raise LeaseLostError(f"epoch {lease.epoch} of {lease.name} is over")
+
+
+def _lease(row: Any) -> Lease:
+    values = dict(zip([column.name for column in _STORED], row, strict=False))
+    return Lease(**values, remaining=max(0.0, float(row[-1])))
+
+
+def _unknown(name: str) -> Lease:
+    return Lease(
+        name=name, holder="somebody", epoch=1, term="", duration=0.0, acquired_at=0.0, renewed_at=0.0, expires_at=0.0
+    )
+
+
+# What is moved along when the database's clock is set, and the list of the times when it was.
+#
+# Nothing that the service keeps may last for a day because the clock was a day ahead when it was written, and no
+# inspection is overdue because the clock has jumped over its time.
+
+_STEP = Mapper(ClockStep, schema.clock_steps)
+_KEPT: Final = 100
+_LONGEST_RETRY: Final = 600.0  # seconds; no request is put off for as long
+
+_c, _l, _m, _r = schema.clock_steps.c, schema.leases.c, schema.members.c, schema.requests.c
+_LIST = select(*_STEP.columns).order_by(_c.id)
+_ADD = insert(schema.clock_steps)
+_TRIM = delete(schema.clock_steps).where(_c.id <= bindparam("_oldest"))
+_SHORTEN: Final = (
+    update(schema.leases).where(_l.expires_at > db_now() + _l.duration).values(expires_at=db_now() + _l.duration),
+    update(schema.members).where(_m.expires_at > db_now() + _m.ttl).values(expires_at=db_now() + _m.ttl),
+    update(schema.requests).where(_r.due_at > db_now() + _LONGEST_RETRY).values(due_at=db_now()),
+    update(schema.rejections).where(schema.rejections.c.rejected_at > db_now()).values(rejected_at=db_now()),
+)
+
+
+def _moved(table: Any, column: Any, *where: Any) -> Any:
+    """Return what moves the clock in ``column`` along; what was written a moment ago is right already."""
+    step: Any = bindparam("_seconds", type_=Double())
+    recent: Any = bindparam("_recent", type_=Double())
+    return (
+        update(table)
+        .where(*where, column.is_not(None), or_(column > db_now(), column <= db_now() - recent))
+        .values({column.name: column + step})
+    )
+
+
+_MOVE: Final = (
+    _moved(
+        schema.nodes,
+        schema.nodes.c.provision_updated_at,
+        schema.nodes.c.state.in_([literal(str(state)) for state in sorted(ACTIVE)]),
+    ),
+    *(
+        _moved(schema.inspections, schema.inspections.c[name], schema.inspections.c.finished_at.is_(None))
+        for name in ("waiting_since", "clock_since")
+    ),
+)
+
+
+class SqlClockSteps:
+    """See ``contracts.coordination.ClockSteps``."""
+
+    def __init__(self, tx: SqlTransaction) -> None:
+        self._tx = tx
+
+    def list(self) -> Sequence[ClockStep]:
+        return [_STEP.from_row(row) for row in self._tx.run(_LIST)]
+
+    def record(self, step: ClockStep, recent: float) -> None:
+        row = _STEP.to_row(step) | {"at": self._tx.now}
+        self._tx.ask(_ADD, row, failed=lambda _: ConflictError("id", str(step.id)))
+        self._tx.ask(_TRIM, {"_oldest": step.id - _KEPT})
+        for statement in _MOVE:
+            self._tx.ask(statement, {"_seconds": step.seconds, "_recent": recent})
+        self.shorten()
+
+    def shorten(self) -> None:
+        for statement in _SHORTEN:
+            self._tx.ask(statement)
+
+
+# The party in SQL: the processes of the service and their heartbeats.
+
+_MEMBER = Mapper(Member, schema.members)
+
+_m_members = schema.members.c
+_FREE_LEASES = (
+    update(schema.leases).where(schema.leases.c.holder == bindparam("_holder")).values(holder=None, expires_at=db_now())
+)
+_BEAT = {
+    "expires_at": db_now() + bindparam("_ttl", type_=Double()),
+    "sentence": bindparam("_sentence"),
+    "detail": bindparam("_detail"),
+    "ttl": bindparam("_ttl", type_=Double()),
+}
+_STILL_HERE = update(schema.members).where(_m_members.id == bindparam("_id")).values(_BEAT)
+_JOIN = insert(schema.members).values({one.name: bindparam(f"_{one.name}") for one in schema.members.c} | _BEAT)
+_LEAVE = delete(schema.members).where(_m_members.id == bindparam("_id"))
+_PARTY = select(*_MEMBER.columns).order_by(_m_members.started_at, _m_members.id)
+
+
+class SqlMembers:
+    """See ``contracts.coordination.Members``."""
+
+    def __init__(self, tx: SqlTransaction) -> None:
+        self._tx = tx
+
+    def beat(self, member: Member, ttl: float) -> None:
+        row = {f"_{name}": value for name, value in _MEMBER.to_row(member).items()}
+        said = {"_sentence": member.sentence[:255], "_detail": row["_detail"], "_ttl": ttl}
+        if self._tx.run(_STILL_HERE, said | {"_id": member.id}).rowcount == 0:
+            del row["_expires_at"]
+            self._tx.run(_JOIN, row | said | {"_started_at": self._tx.now})
+
+    def leave(self, ident: str) -> None:
+        self._tx.run(_LEAVE, {"_id": ident})
+        self._tx.run(_FREE_LEASES, {"_holder": ident})
+        self._tx.wake(Channel.REQUESTS)
+        self._tx.wake(Channel.LEASES)
+
+    def list(self) -> Sequence[Member]:
+        return [_MEMBER.from_row(row) for row in self._tx.run(_PARTY)]

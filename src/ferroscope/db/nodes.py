@@ -1,0 +1,304 @@
+"""The registry of nodes in SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from sqlalchemy import Select, bindparam, delete, insert, or_, select, update
+
+from ferroscope.adapters.sql.batch import Answer, Asked
+from ferroscope.contracts.errors import NotFoundError, StaleError
+from ferroscope.contracts.store import Query
+from ferroscope.core.lookup import Candidates, Evidence
+from ferroscope.core.model import Inspection, Node, Port
+from ferroscope.core.states import AWAITED
+from ferroscope.db import mapping, schema
+from ferroscope.db.engine import conflict, upsert
+from ferroscope.db.inspections import INSPECTION
+from ferroscope.db.mapping import Mapper, one_of, padded, page, page_later, several
+from ferroscope.ports.later import Later
+
+if TYPE_CHECKING:
+    from ferroscope.db.transaction import SqlTransaction
+
+
+NODE = Mapper(Node, schema.nodes)
+
+_n = schema.nodes.c
+_INSERT_NODE = insert(schema.nodes)
+_BY_UUID = select(*NODE.columns).where(_n.uuid == bindparam("ident"))
+_BY_NAME = select(*NODE.columns).where(_n.name == bindparam("ident"))
+# lock -> the statements to try in turn for what looks like a UUID, and for what does not.
+_SELECT_NODE = {
+    False: ((_BY_NAME,), (_BY_UUID, _BY_NAME)),
+    True: ((_BY_NAME.with_for_update(),), (_BY_UUID.with_for_update(), _BY_NAME.with_for_update())),
+}
+_i = schema.inspections.c
+_OWN = select(_n.inspection).where(_n.uuid == bindparam("ident")).scalar_subquery()
+_PRESENT_INSPECTION = select(*INSPECTION.columns).where(_i.uuid == _OWN)
+_ORPHANS = select(_n.uuid, _n.orphaned_at)
+_UPDATE_NODE = update(schema.nodes).where(_n.uuid == bindparam("_uuid"), _n.version == bindparam("_version"))
+_CHANGEABLE = tuple(name for name in NODE.fields if name not in ("uuid", "created_at"))
+_DISCARD_OBJECTS = (
+    update(schema.objects)
+    .where(schema.objects.c.state != "discarded", schema.objects.c.node == bindparam("_node"))
+    .values(state="discarded", at=bindparam("_now"))
+)
+_CHILDREN = (
+    schema.ports,
+    schema.inspections,
+    schema.inspection_data,
+    schema.requests,
+    schema.journal,
+    schema.bmc_addresses,
+    schema.callers,
+    schema.facts,
+    schema.machine_macs,
+)
+_DELETE_CHILDREN = tuple(delete(table).where(table.c.node == bindparam("uuid")) for table in _CHILDREN)
+_DELETE_NODE = delete(schema.nodes).where(_n.uuid == bindparam("uuid"))
+
+
+def _is_uuid(ident: str) -> bool:
+    return len(ident) == 36 and ident.count("-") == 4
+
+
+class SqlNodes:
+    """See ``contracts.store.Nodes``."""
+
+    def __init__(self, tx: SqlTransaction) -> None:
+        self._tx = tx
+        self._stored: dict[str, dict[str, Any]] = {}  # by UUID, the rows as this transaction has last seen them
+        self._locked: dict[str, int] = {}  # by UUID, the versions of rows that nobody else can change before its end
+
+    def add(self, node: Node) -> None:
+        row = NODE.to_row(node)
+        row["created_at"] = node.created_at or self._tx.now
+        self._tx.ask(_INSERT_NODE, row, failed=lambda exc: conflict(exc, row, schema.nodes))
+
+    def get(self, ident: str, *, lock: bool = False) -> Node:
+        for statement in _SELECT_NODE[lock][_is_uuid(ident)]:
+            row = self._tx.run(statement, {"ident": ident}).first()
+            if row is not None:
+                return self._read(row, lock=lock)
+        raise NotFoundError("node", ident)
+
+    def locked(self, uuid: str) -> tuple[Node, Inspection | None]:
+        asked = self._tx.ask(_SELECT_NODE[True][True][0], {"ident": uuid})
+        # Another statement, for it has to see what was committed while the lock was waited for.
+        present = self._tx.run(_PRESENT_INSPECTION, {"ident": uuid}).first()
+        row = asked.answer().first()
+        if row is None:
+            raise NotFoundError("node", uuid)
+        return self._read(row, lock=True), None if present is None else INSPECTION.from_row(present)
+
+    def _read(self, row: Any, *, lock: bool) -> Node:
+        node = NODE.from_row(row)
+        self._stored[node.uuid] = dict(zip(NODE.fields, row, strict=True))
+        if lock:
+            self._locked[node.uuid] = node.version
+        return node
+
+    def update(self, node: Node) -> Node:
+        changed = msgspec.structs.replace(node, version=node.version + 1, updated_at=self._tx.now)
+        row = NODE.to_row(changed)
+        news = self._news(row, node.version)
+
+        def check(answer: Answer) -> None:
+            if answer.rowcount == 0:
+                self.get(node.uuid)
+                raise StaleError(f"node {node.uuid} was changed by somebody else")
+
+        self._tx.ask(
+            _UPDATE_NODE,
+            news | {"_uuid": node.uuid, "_version": node.version},
+            check=None if self._locked.get(node.uuid) == node.version else check,
+            failed=lambda exc: conflict(exc, row, schema.nodes),
+        )
+        # From here on the row is ours, for it has been written.
+        self._stored[node.uuid], self._locked[node.uuid] = row, changed.version
+        return changed
+
+    def _news(self, row: dict[str, Any], version: int) -> dict[str, Any]:
+        """Return the columns that differ from what this transaction has read; all where it has not read them."""
+        stored = self._stored.get(row["uuid"], {})
+        known = stored if stored.get("version") == version else {}
+        return {name: row[name] for name in _CHANGEABLE if name not in known or known[name] != row[name]}
+
+    def remove(self, uuid: str) -> None:
+        self._tx.macs.removed_with(uuid)
+        for statement in (_DELETE_NODE, *_DELETE_CHILDREN):
+            self._tx.ask(statement, {"uuid": uuid})
+        self._tx.ask(_DISCARD_OBJECTS, {"_node": uuid, "_now": self._tx.now})
+
+    def list(self, query: Query) -> Sequence[Node]:
+        return page(self._tx, NODE, query)
+
+    def orphans(self) -> Mapping[str, float | None]:
+        return dict(tuple(row) for row in self._tx.run(_ORPHANS))
+
+
+# The indexes by which a machine that calls back is found, in SQL.
+
+_p, _b = schema.ports.c, schema.bmc_addresses.c
+_NODE_BY_UUID = select(*NODE.columns).where(schema.nodes.c.uuid == bindparam("uuid"))
+_DELETE_BMC = delete(schema.bmc_addresses).where(_b.node == bindparam("_node"))
+_CALLED_DAYS: Final = 30 * 86400.0
+
+_c = schema.callers.c
+_HEARD_LAST = delete(schema.callers).where(_c.node == bindparam("_node"), _c.at < bindparam("_before"))
+_BMC_OF = select(_b.address).where(_b.node == bindparam("node"))
+
+
+@lru_cache(maxsize=16)
+def _by_mac(addresses: int) -> Select[Any]:
+    owners = select(_p.node).where(one_of(_p.address, "address", addresses))
+    return select(*NODE.columns).where(schema.nodes.c.uuid.in_(owners))
+
+
+@lru_cache(maxsize=16)
+def _by_machine(addresses: int) -> Select[Any]:
+    macs = schema.machine_macs.c
+    owners = select(macs.node).where(one_of(macs.address, "address", addresses))
+    return select(*NODE.columns).where(schema.nodes.c.uuid.in_(owners))
+
+
+@lru_cache(maxsize=16)
+def _owners(addresses: int) -> Select[Any]:
+    owners = select(_b.node).where(one_of(_b.address, "address", addresses))
+    return select(*NODE.columns).where(schema.nodes.c.uuid.in_(owners))
+
+
+@lru_cache(maxsize=1)
+def _callers() -> Select[Any]:
+    callers = select(_c.node).where(_c.source == bindparam("source"))
+    awaited = or_(*(schema.nodes.c.state == state for state in sorted(AWAITED)))
+    return select(*NODE.columns).where(schema.nodes.c.uuid.in_(callers), awaited)
+
+
+@lru_cache(maxsize=16)
+def _by_bmc(addresses: int) -> Select[Any]:
+    owners = select(_b.node).where(one_of(_b.address, "address", addresses))
+    awaited = or_(*(schema.nodes.c.state == state for state in sorted(AWAITED)))
+    return select(*NODE.columns).where(schema.nodes.c.uuid.in_(owners), awaited)
+
+
+class SqlAddresses:
+    """See ``contracts.store.Addresses``."""
+
+    def __init__(self, tx: SqlTransaction) -> None:
+        self._tx = tx
+
+    def candidates(self, evidence: Evidence) -> Candidates:
+        macs, addresses = padded(evidence.macs), padded(evidence.bmc_addresses)
+        asked_uuid = self._tx.ask(_NODE_BY_UUID, {"uuid": evidence.uuid}) if evidence.uuid else None
+        asked_mac = self._tx.ask(_by_mac(len(macs)), several("address", macs)) if macs else None
+        asked_bmc = self._tx.ask(_by_bmc(len(addresses)), several("address", addresses)) if addresses else None
+        by_uuid, by_mac, by_bmc = _nodes(asked_uuid), _nodes(asked_mac), _nodes(asked_bmc)
+        if macs and not by_mac:
+            by_mac = self._find(_by_machine(len(macs)), several("address", macs))
+        return Candidates(by_uuid=by_uuid[0] if by_uuid else None, by_mac=by_mac, by_bmc=by_bmc)
+
+    def _find(self, statement: Select[Any], given: dict[str, Any]) -> list[Node]:
+        return _nodes(self._tx.ask(statement, given))
+
+    def set_bmc(self, node: str, addresses: Iterable[str]) -> None:
+        wanted = set(addresses)
+        if set(self._tx.run(_BMC_OF, {"node": node}).scalars()) != wanted:
+            self._tx.ask(_DELETE_BMC, {"_node": node})
+            mapping.add(self._tx, schema.bmc_addresses, ("address", "node"), [(one, node) for one in sorted(wanted)])
+
+    def bmc_of(self, node: str) -> Sequence[str]:
+        return sorted(self._tx.run(_BMC_OF, {"node": node}).scalars())
+
+    def owners(self, bmc_addresses: Sequence[str]) -> Sequence[Node]:
+        if not bmc_addresses:
+            return []
+        addresses = padded(bmc_addresses)
+        return self._find(_owners(len(addresses)), several("address", addresses))
+
+    def called(self, node: str, source: str) -> None:
+        now = self._tx.now
+        if source:
+            self._tx.ask(_HEARD_LAST, {"_node": node, "_before": now - _CALLED_DAYS})
+            self._tx.ask(upsert(self._tx.dialect.name, schema.callers), {"source": source, "node": node, "at": now})
+
+    def callers(self, source: str) -> Sequence[Node]:
+        return self._find(_callers(), {"source": source}) if source else []
+
+
+def _nodes(asked: Asked | None) -> list[Node]:
+    return [] if asked is None else [NODE.from_row(row) for row in asked.answer()]
+
+
+# The NICs of all nodes in SQL.
+
+_PORT = Mapper(Port, schema.ports)
+
+_p_ports = schema.ports.c
+_INSERT_PORT = insert(schema.ports)
+_SELECT_PORT = select(*_PORT.columns).where(
+    or_(_p_ports.uuid == bindparam("ident"), _p_ports.address == bindparam("ident"))
+)
+_UPDATE_PORT = (
+    update(schema.ports)
+    .where(_p_ports.uuid == bindparam("_uuid"))
+    .values({name: bindparam(name) for name in Port.__struct_fields__ if name not in ("uuid", "created_at")})
+)
+
+
+class SqlPorts:
+    """See ``contracts.store.Ports``."""
+
+    def __init__(self, tx: SqlTransaction) -> None:
+        self._tx = tx
+
+    def add(self, ports: Iterable[Port]) -> None:
+        added = []
+        for port in ports:
+            row = _PORT.to_row(port)
+            row["created_at"] = port.created_at or self._tx.now
+            self._tx.ask(_INSERT_PORT, row, failed=partial(conflict, row=row, table=schema.ports))
+            added.append(port)
+        self._tx.macs.added(added)
+
+    def get(self, ident: str) -> Port:
+        row = self._tx.run(_SELECT_PORT, {"ident": ident}).first()
+        if row is None:
+            raise NotFoundError("port", ident)
+        return _PORT.from_row(row)
+
+    def update(self, port: Port) -> Port:
+        before = self.get(port.uuid)
+        changed = msgspec.structs.replace(port, updated_at=self._tx.now)
+        row = _PORT.to_row(changed)
+
+        def check(answer: Answer) -> None:
+            if answer.rowcount == 0:
+                raise NotFoundError("port", port.uuid)
+
+        self._tx.ask(
+            _UPDATE_PORT,
+            row | {"_uuid": port.uuid},
+            check=check,
+            failed=partial(conflict, row=row, table=schema.ports),
+        )
+        if (before.address, before.node) != (port.address, port.node):
+            self._tx.macs.removed([(port.uuid, before.address)])
+            self._tx.macs.added([port])
+        return changed
+
+    def remove(self, uuids: Iterable[str]) -> None:
+        wanted = list(uuids)
+        found = self._tx.connection.execute(select(_p_ports.uuid, _p_ports.address).where(_p_ports.uuid.in_(wanted)))
+        self._tx.macs.removed([(uuid, mac) for uuid, mac in found])
+        self._tx.connection.execute(delete(schema.ports).where(_p_ports.uuid.in_(wanted)))
+
+    def list(self, query: Query) -> Sequence[Port]:
+        return page(self._tx, _PORT, query)
+
+    def list_later(self, query: Query) -> Later[Sequence[Port]]:
+        return page_later(self._tx, _PORT, query)

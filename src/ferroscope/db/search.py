@@ -1,0 +1,215 @@
+"""What searches look at, in SQL: written in few statements, because every inspection pays for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+import msgspec
+from sqlalchemy import (
+    Boolean,
+    ColumnElement,
+    String,
+    and_,
+    bindparam,
+    case,
+    delete,
+    exists,
+    func,
+    not_,
+    or_,
+    select,
+    text,
+)
+
+from ferroscope.contracts.data import Match
+from ferroscope.contracts.store import Backlog, Population
+from ferroscope.core.states import Event, Provision, State
+from ferroscope.db import mapping, schema
+from ferroscope.hardware import expressions
+from ferroscope.hardware.expressions import COMPARE
+from ferroscope.hardware.search_index import Fact
+
+if TYPE_CHECKING:
+    from ferroscope.db.transaction import SqlTransaction
+
+
+# Counts in SQL, one query each.
+
+_n_figures, _r = schema.nodes.c, schema.requests.c
+_NODES = (
+    select(_n_figures.state, _n_figures.provision_state, func.count())
+    .group_by(_n_figures.state, _n_figures.provision_state)
+    .order_by(_n_figures.state, _n_figures.provision_state)
+)
+_BACKLOG = (
+    select(_r.event, func.count(), func.count(_r.claimed_node), func.min(_r.created_at))
+    .group_by(_r.event)
+    .order_by(_r.event)
+)
+
+
+E = TypeVar("E", State, Provision, Event)
+
+
+def _known(kind: type[E], value: str) -> E:
+    """Return the member of this value; what only a newer release knows stays a text."""
+    return kind(value) if value in kind.__members__.values() else cast("E", value)
+
+
+class SqlFigures:
+    """See ``contracts.store.Figures``."""
+
+    def __init__(self, tx: SqlTransaction) -> None:
+        self._tx = tx
+
+    def nodes(self) -> Sequence[Population]:
+        rows = self._tx.connection.execute(_NODES)
+        return [Population(state=_known(State, a), provision_state=_known(Provision, b), nodes=n) for a, b, n in rows]
+
+    def backlog(self) -> Sequence[Backlog]:
+        rows = self._tx.connection.execute(_BACKLOG)
+        return [
+            Backlog(event=_known(Event, event), waiting=total - claimed, claimed=claimed, oldest=oldest)
+            for event, total, claimed, oldest in rows
+        ]
+
+
+# A search's query as a condition in SQL on a row of ``nodes``; its meaning is ``hardware.expressions``.
+#
+# Every test of a column is false where the column is NULL, so that negation is what it says and no
+# third truth value comes into it.
+
+_ESCAPE: Final = "!"
+_EXACT: Final = str.maketrans({_ESCAPE: _ESCAPE * 2, "%": f"{_ESCAPE}%", "_": f"{_ESCAPE}_"})
+_LIKE: Final = _EXACT | str.maketrans({"*": "%", "?": "_"})
+
+
+def condition(query: expressions.Query) -> ColumnElement[bool]:
+    """Return the condition that the query is on a node."""
+    match query:
+        case expressions.Not(of):
+            return not_(condition(of))
+        case expressions.All(of):
+            return and_(*(condition(one) for one in of))
+        case expressions.Any(of):
+            return or_(*(condition(one) for one in of))
+        case expressions.Some():
+            return exists().where(_parts(query))
+        case expressions.Count(some, op, value):
+            number = select(func.count()).where(_parts(some)).scalar_subquery()
+            return COMPARE[op](number, value)  # type: ignore[arg-type,return-value]
+        case expressions.Own(of):
+            return _holds(of, _own)
+        case expressions.Word(text):
+            return _anywhere(text)
+    raise TypeError(f"{type(query).__name__} is a condition on a part, not on a node")
+
+
+def _own(name: str) -> ColumnElement[Any]:
+    """Return a column of the node as it is compared: texts in lower case, booleans as numbers."""
+    column = schema.nodes.c[name]
+    if isinstance(column.type, Boolean):
+        return case((column, 1.0), else_=0.0)
+    return func.lower(column) if isinstance(column.type, String) else column
+
+
+def _anywhere(text: str) -> ColumnElement[bool]:
+    """Return whether the text is in one of the node's or in one of any of its parts."""
+    table, node = schema.facts.c, schema.nodes.c
+    within = f"%{text.translate(_EXACT)}%"
+    own = [func.lower(func.coalesce(node[name], "")).like(within, escape=_ESCAPE) for name in expressions.WORDS]
+    parts = [table[name].like(within, escape=_ESCAPE) for name in expressions.TEXTS]
+    begins = node.uuid.like(f"{text.translate(_EXACT)}%", escape=_ESCAPE)
+    return or_(begins, *own, exists().where(and_(table.node == node.uuid, or_(*parts))))
+
+
+def _parts(some: expressions.Some) -> ColumnElement[bool]:
+    """Return which of the facts are such parts of the node at hand."""
+    table = schema.facts.c
+    mine = and_(table.node == schema.nodes.c.uuid, table.kind == some.kind)
+    return mine if some.of is None else and_(mine, _holds(some.of, lambda name: table[name]))
+
+
+def _holds(query: expressions.Query, column_of: Callable[[str], ColumnElement[Any]]) -> ColumnElement[bool]:
+    match query:
+        case expressions.Not(of):
+            return not_(_holds(of, column_of))
+        case expressions.All(of):
+            return and_(*(_holds(one, column_of) for one in of))
+        case expressions.Any(of):
+            return or_(*(_holds(one, column_of) for one in of))
+        case expressions.Some() | expressions.Count() | expressions.Own() | expressions.Word():
+            raise TypeError("parts have no parts")
+    column = column_of(query.column)
+    known: ColumnElement[bool] = column.is_not(None)
+    match query:
+        case expressions.Number(_, op, value):
+            return and_(known, COMPARE[op](column, value))  # type: ignore[arg-type]
+        case expressions.Text(_, values, negated):
+            listed = column.in_(values)
+            return and_(known, not_(listed) if negated else listed)
+        case expressions.Glob(_, pattern):
+            return and_(known, column.like(pattern.translate(_LIKE), escape=_ESCAPE))
+        case expressions.Known():
+            return known
+
+
+_f, _n = schema.facts.c, schema.nodes.c
+_NAMES: Final = Fact.__struct_fields__
+_DELETE = delete(schema.facts).where(_f.node == bindparam("_node"))
+_SELECT = select(*(_f[name] for name in _NAMES)).where(_f.node == bindparam("node")).order_by(_f.kind, _f.position)
+# PostgreSQL's driver spends a third of a millisecond more on hundreds of parameters, whose types differ
+# from one machine to the next, than on one; and the server plans such a statement anew each time.
+_TYPES: Final = {"p": "integer", "n": "double precision", "k": "varchar", "t": "varchar"}
+_INSERT_JSON = text(
+    f"INSERT INTO facts (node, {', '.join(_NAMES)}) SELECT :node, "  # noqa: S608  # names of ours
+    + ", ".join(f"CAST(fact ->> {place} AS {_TYPES[name[0]]})" for place, name in enumerate(_NAMES))
+    + " FROM json_array_elements(CAST(:rows AS json)) AS rows (fact)"
+)
+
+
+class SqlFacts:
+    """``contracts.store.Facts``."""
+
+    def __init__(self, tx: SqlTransaction) -> None:
+        self._tx = tx
+
+    def replace(self, node: str, facts: Sequence[Fact], *, had: bool) -> None:
+        if had:
+            self._tx.ask(_DELETE, {"_node": node})
+        dialect = self._tx.dialect
+        if facts and dialect.name == "postgresql" and dialect.driver == "psycopg":
+            self._tx.ask(_INSERT_JSON, {"node": node, "rows": msgspec.json.encode(facts).decode()})
+            return
+        mapping.add(
+            self._tx, schema.facts, ("node", *_NAMES), [(node, *msgspec.structs.astuple(fact)) for fact in facts]
+        )
+
+    def of(self, node: str) -> Sequence[Fact]:
+        return [Fact(*row) for row in self._tx.run(_SELECT, {"node": node})]
+
+    def search(self, query: expressions.Query, limit: int, *, after: str = "") -> Sequence[Match]:
+        statement = (
+            select(_n.uuid, _n.name, _n.provision_state, _n.maintenance, _n.hardware)
+            .where(_n.uuid > after, condition(query))
+            .order_by(_n.uuid)
+            .limit(limit)
+        )
+        if expressions.about_hardware(query):
+            statement = statement.where(_n.facts.is_not(None))
+        return [
+            Match(uuid, name, state, bool(maintenance), msgspec.json.decode(hardware or "{}"))
+            for uuid, name, state, maintenance, hardware in self._tx.connection.execute(statement)
+        ]
+
+    def some(self, nodes: Sequence[str], kinds: Sequence[str]) -> dict[str, list[Fact]]:
+        statement = (
+            select(_f.node, *(_f[name] for name in _NAMES))
+            .where(_f.node.in_(list(nodes)), _f.kind.in_(list(kinds)))
+            .order_by(_f.node, _f.kind, _f.position)
+        )
+        found: dict[str, list[Fact]] = {}
+        for node, *row in self._tx.connection.execute(statement):
+            found.setdefault(node, []).append(Fact(*row))
+        return found
