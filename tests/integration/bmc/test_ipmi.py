@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.bmc.ipmi import tool
+from ferroscope.bmc.ipmi import ipmitool
 from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.bmc.options import DriverOptions, Limits
 from ferroscope.contracts.bmc import BootDevice, Power
@@ -123,7 +123,7 @@ def test_a_bmc_that_never_answers_ends_by_the_deadline(bmc_at: Simulator) -> Non
 
 
 def test_a_missing_ipmitool_is_said(bmc_at: Simulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool, "PROGRAM", "no-such-ipmitool")
+    monkeypatch.setattr(ipmitool, "PROGRAM", "no-such-ipmitool")
     error = fails(lambda: IpmiBmc().get_power(bmc_at.node()), within=1)
     assert (error.transient, error.reason) == (False, Reason.DRIVER_INCOMPLETE)
     assert "apt-get install" in str(error)
@@ -194,7 +194,7 @@ def test_no_process_list_has_the_password_or_the_key(
     slow = tmp_path / "slow-ipmitool"
     slow.write_text('#!/bin/sh\nsleep 0.3\nexec ipmitool "$@"\n')
     slow.chmod(slow.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setattr(tool, "PROGRAM", str(slow))
+    monkeypatch.setattr(ipmitool, "PROGRAM", str(slow))
     watcher = threading.Thread(target=look)
     watcher.start()
     try:

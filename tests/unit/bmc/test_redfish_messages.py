@@ -11,9 +11,9 @@ import requests
 import sushy.exceptions
 from urllib3.exceptions import MaxRetryError
 
-from ferroscope.bmc.ipmi import tool
+from ferroscope.bmc.ipmi import ipmitool
 from ferroscope.bmc.ipmi.info import read as read_ipmi
-from ferroscope.bmc.redfish.faults import translate
+from ferroscope.bmc.redfish.errors import translate
 from ferroscope.bmc.redfish.info import Access
 from ferroscope.core.reasons import Reason
 from ferroscope.remote import bounded_http
@@ -80,4 +80,4 @@ def test_the_same_holds_for_ipmi() -> None:
     info = {"ipmi_address": "192.0.2.1", "ipmi_username": "u"}
     for password, said in (("hush1", "no ****** here"), ("no", "bmc-unreachable (its message is not shown")):
         access = read_ipmi(info | {"ipmi_password": password})
-        assert said in str(tool._judged(access, "power on", "no hush1 here"))
+        assert said in str(ipmitool._judged(access, "power on", "no hush1 here"))

@@ -15,7 +15,7 @@ import msgspec
 from ferroscope.bmc.driver_info import check_place, not_allowed, problem
 from ferroscope.bmc.ipmi import info
 from ferroscope.bmc.ipmi.info import Access
-from ferroscope.bmc.ipmi.tool import PROGRAM, CipherError, run
+from ferroscope.bmc.ipmi.ipmitool import PROGRAM, CipherError, run
 from ferroscope.bmc.options import DriverOptions
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError

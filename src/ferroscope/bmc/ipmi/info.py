@@ -11,10 +11,69 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope.bmc.driver_info import wrong
-from ferroscope.bmc.ipmi import bridging
-from ferroscope.bmc.ipmi.numbers import number
 from ferroscope.core import values
 from ferroscope.core.model import Document
+
+# Numbers in ``driver_info``: as JSON numbers, or as text, in decimal or like 0x20. Pure.
+
+_NUMBER: Final = re.compile(r"(0x[0-9a-f]{1,8}|[0-9]{1,9})\Z", re.ASCII | re.IGNORECASE)
+
+
+def number(info: Document, name: str, least: int, most: int) -> int | None:
+    """Return a field's number, None where it is not set; ``BmcError`` (permanent) where it is none in the range."""
+    value = info.get(name)
+    if value is None or value == "":
+        return None
+    text = str(value)
+    found = None if isinstance(value, bool) or not _NUMBER.match(text) else _parsed(text)
+    if found is None or not least <= found <= most:
+        raise wrong(f"{name} must be a number from {least} to {most}")
+    return found
+
+
+def _parsed(text: str) -> int:
+    return int(text, 16) if text.lower().startswith("0x") else int(text)
+
+
+# How a request reaches a BMC behind another one: the options of ipmitool for ``ipmi_bridging``.
+#
+# A chassis' own controller passes requests on over its IPMB, over one channel (single) or two (dual).
+# Names and meaning are those of the Bare Metal service's ipmi driver. Pure.
+
+KINDS: Final = ("no", "single", "dual")
+# Field -> ipmitool's option and the greatest value; channels are 0 to 15, addresses a byte.
+_TARGET: Final = {"ipmi_target_channel": ("-b", 0x0F), "ipmi_target_address": ("-t", 0xFF)}
+_TRANSIT: Final = {"ipmi_transit_channel": ("-B", 0x0F), "ipmi_transit_address": ("-T", 0xFF)}
+_LOCAL: Final = {"ipmi_local_address": ("-m", 0xFF)}
+
+PROPERTIES_BRIDGING: Final[dict[str, str]] = {
+    "ipmi_bridging": f"One of {', '.join(KINDS)} (no unless set): the BMC is behind that of ipmi_address.",
+    "ipmi_target_channel": "Channel to the BMC, 0 to 15. Needed for single and dual bridging.",
+    "ipmi_target_address": "IPMB address of the BMC, such as 0x82. Needed for single and dual bridging.",
+    "ipmi_transit_channel": "Channel to the BMC in between. Needed for dual bridging.",
+    "ipmi_transit_address": "IPMB address of the BMC in between. Needed for dual bridging.",
+    "ipmi_local_address": "Local IPMB address for bridging. Optional.",
+}
+
+
+def options(info: Document) -> tuple[str, ...]:
+    """Return ipmitool's options, none where there is no bridging; ``BmcError`` where something is missing."""
+    kind = info.get("ipmi_bridging") or "no"
+    if kind not in KINDS:
+        raise wrong(f"ipmi_bridging must be one of {', '.join(KINDS)}")
+    if kind == "no":
+        return ()
+    needed = _TARGET if kind == "single" else _TRANSIT | _TARGET
+    missing = [name for name in needed if info.get(name) in (None, "")]
+    if missing:
+        raise wrong(f"ipmi_bridging {kind} needs {' and '.join(missing)} too")
+    words: list[str] = []
+    for name, (option, most) in (_LOCAL | needed).items():
+        value = number(info, name, 0, most)
+        if value is not None:
+            words += [option, str(value)]
+    return tuple(words)
+
 
 LEVELS: Final = ("ADMINISTRATOR", "OPERATOR", "USER", "CALLBACK")
 # Interface of ipmitool for each version of the protocol.
@@ -35,7 +94,7 @@ PROPERTIES: Final[dict[str, str]] = {
     "ipmi_protocol_version": "2.0 (the default) or 1.5.",
     "ipmi_disable_boot_timeout": "Whether a boot device outlives the 60 seconds that IPMI gives it; true unless set.",
     "ipmi_force_boot_device": "Accepted, and without effect: the boot device is set before each boot into a ramdisk.",
-    **bridging.PROPERTIES,
+    **PROPERTIES_BRIDGING,
 }
 
 
@@ -80,7 +139,7 @@ def read(info: Document) -> Access:
         level=level,
         cipher=cipher,
         key=_key(info),
-        bridge=bridging.options(info),
+        bridge=options(info),
         interface=_INTERFACES[version],
         keep_boot_device=_flag(info, "ipmi_disable_boot_timeout", default=True),
     )

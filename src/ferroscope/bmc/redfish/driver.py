@@ -27,7 +27,7 @@ from ferroscope.remote.resolver import ForbiddenAddressError
 from ferroscope.remote.retry import while_there_is_time
 
 if TYPE_CHECKING:
-    from ferroscope.bmc.redfish.clients import Clients
+    from ferroscope.bmc.redfish.session import Clients
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ class RedfishBmc:
     @cached_property
     def _clients(self) -> Clients:
         try:
-            from ferroscope.bmc.redfish.clients import Clients
+            from ferroscope.bmc.redfish.session import Clients
         except ModuleNotFoundError as exc:
             message = f"the redfish driver needs the Python package {exc.name}, which is not installed on this worker"
             raise BmcError(message, transient=False, reason=Reason.DRIVER_INCOMPLETE) from None
@@ -148,7 +148,7 @@ class RedfishBmc:
         self, clients: Clients, access: info.Access, what: str, work: Callable[[Any, Any], T], deadline: Deadline
     ) -> T:
         """Try once; a session that the BMC has forgotten is replaced, and that is tried once too."""
-        from ferroscope.bmc.redfish import commands, faults
+        from ferroscope.bmc.redfish import commands, errors
 
         while True:
             client = clients.get(access)
@@ -161,9 +161,9 @@ class RedfishBmc:
             except ForbiddenAddressError:
                 raise not_allowed(urlsplit(access.url).hostname or "") from None
             except Exception as exc:  # noqa: BLE001  # the boundary: sushy raises what its parsers stumble over
-                if faults.is_rejected_login(exc):
+                if errors.is_rejected_login(exc):
                     clients.drop(access, client)
                     if known and not deadline.expired:
                         continue
                 late = DeadlineError() if deadline.expired else exc
-                raise faults.translate(late, access, what, deadline.seconds) from None
+                raise errors.translate(late, access, what, deadline.seconds) from None
