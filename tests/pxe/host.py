@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from bench.service import executable
-from ferroscope.boot import dnsmasq, ipxe
+from ferroscope.boot_config import dnsmasq, ipxe
 from ferroscope.config.options import BootSettings, InspectorSettings, PxeFilterSettings
 from tests.pxe.netns import Netns
 from tests.support.installation import Played

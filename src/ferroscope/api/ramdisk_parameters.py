@@ -10,10 +10,10 @@ from ferroscope.api import scalars
 from ferroscope.api.call import Call, NoQuery, Reply
 from ferroscope.api.context import ApiContext
 from ferroscope.api.errors import LOOKUP_FAILED, MissingError
+from ferroscope.boot_config import floppy
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.core.boot import callback_url, kernel_params
 from ferroscope.core.states import AWAITED
-from ferroscope.domain import floppy
 
 
 def get_disk(context: ApiContext, call: Call[NoQuery, None]) -> Reply:

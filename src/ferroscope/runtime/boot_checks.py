@@ -16,10 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from ferroscope.boot import dnsmasq
-from ferroscope.boot.addresses import HOST, AddressError, own
-from ferroscope.boot.hosts import own_name
-from ferroscope.boot.pools import Address, PoolError, Range, overlap, parse
+from ferroscope.boot_config import dnsmasq
+from ferroscope.boot_config.dnsmasq import HOST, Address, AddressError, PoolError, Range, overlap, own, own_name, parse
 from ferroscope.config.options import BootSettings, PxeFilterSettings
 from ferroscope.core.boot import CALLBACK_PATH
 from ferroscope.telemetry.finding import Finding

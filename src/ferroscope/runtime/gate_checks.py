@@ -15,7 +15,7 @@ from ferroscope.adapters.gate.chains import FAMILIES, Chains
 from ferroscope.adapters.gate.command import Command
 from ferroscope.adapters.gate.ruleset import GateRules, ruleset
 from ferroscope.adapters.gate.tables import Tables
-from ferroscope.boot.hosts import own_name
+from ferroscope.boot_config.dnsmasq import own_name
 from ferroscope.config.options import PxeFilterSettings, Settings
 from ferroscope.contracts.pxe_filter import GateError
 from ferroscope.runtime import boot_checks

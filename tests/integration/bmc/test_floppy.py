@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.domain import floppy
+from ferroscope.boot_config import floppy
 
 
 @pytest.mark.parametrize("parameters", ["", "a=b", "ipa-inspection-callback-url=http://192.0.2.1:6385 " * 300])

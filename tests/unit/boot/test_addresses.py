@@ -6,7 +6,7 @@ import ipaddress
 
 import pytest
 
-from ferroscope.boot.addresses import AddressError, base_url, literal, own
+from ferroscope.boot_config.dnsmasq import AddressError, base_url, literal, own
 from ferroscope.config.options import BootSettings
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ferroscope.boot import dnsmasq, ipxe
+from ferroscope.boot_config import dnsmasq, ipxe
 from ferroscope.config.options import BootSettings, InspectorSettings, PxeFilterSettings
 
 ADDRESSES = tuple(f"boot{number} 10.0.0.{number} fd00::{number}" for number in (1, 2, 3))

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from ferroscope.boot.hosts import own_name
+from ferroscope.boot_config.dnsmasq import own_name
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.boot.pools import PoolError, overlap, parse, parse_all
+from ferroscope.boot_config.dnsmasq import PoolError, overlap, parse, parse_all
 
 
 @given(st.integers(1, 2**32 - 70000), st.integers(16, 60000), st.integers(1, 16))

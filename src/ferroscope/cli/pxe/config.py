@@ -29,8 +29,8 @@ def config(files: tuple[str, ...], host: str | None, directory: Path | None, ins
 
     Every host gives addresses of its own part of each range in [boot] ranges, so that no two give the same one.
     """
-    from ferroscope.boot import dnsmasq, ipxe
-    from ferroscope.boot.hosts import own_name
+    from ferroscope.boot_config import dnsmasq, ipxe
+    from ferroscope.boot_config.dnsmasq import own_name
     from ferroscope.config.options import is_loopback
     from ferroscope.core.boot import CALLBACK_PATH
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ferroscope.boot.addresses import HOST, base_url, literal, own
+from ferroscope.boot_config.dnsmasq import HOST, base_url, literal, own
 from ferroscope.config.options import BootSettings, InspectorSettings
 from ferroscope.core.boot import kernel_params
 
