@@ -25,12 +25,12 @@ from bench.quantiles import Spread, spread
 from bench.report import Report
 from bench.service import service
 from bench.usage import memory
-from ferroscope.adapters.gate.nftables import NftablesGate
-from ferroscope.adapters.gate.ruleset import GateRules
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.store import Store
 from ferroscope.core.boot_macs import SetChange
-from ferroscope.pxe.feed import Feed
+from ferroscope.pxe_filter.backends.nftables import NftablesGate
+from ferroscope.pxe_filter.backends.ruleset import GateRules
+from ferroscope.pxe_filter.sync import Feed
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.clock import SystemClock
 from tests.pxe.gated import GatedLab, is_open

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.adapters.gate.iptables import IptablesGate
-from ferroscope.adapters.gate.ruleset import GateRules
+from ferroscope.pxe_filter.backends.iptables import IptablesGate
+from ferroscope.pxe_filter.backends.ruleset import GateRules
 from ferroscope.runtime.clock import SystemClock
 from tests.pxe.gated import FAST, GatedLab
 from tests.pxe.host import BootHost

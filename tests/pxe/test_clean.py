@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from bench.service import executable
-from ferroscope.adapters.gate.iptables import IptablesGate
-from ferroscope.adapters.gate.ruleset import GateRules, ruleset
+from ferroscope.pxe_filter.backends.iptables import IptablesGate
+from ferroscope.pxe_filter.backends.ruleset import GateRules, ruleset
 from ferroscope.runtime import sole
 from ferroscope.runtime.clock import SystemClock
 from tests.pxe.host import BootHost

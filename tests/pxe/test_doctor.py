@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ferroscope.adapters.gate.build import build_gate, rules_of
-from ferroscope.adapters.gate.ruleset import ruleset
 from ferroscope.config.options import BootSettings, PxeFilterSettings, Settings
+from ferroscope.pxe_filter.backends.build import build_gate, rules_of
+from ferroscope.pxe_filter.backends.ruleset import ruleset
 from ferroscope.runtime import gate_checks
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.telemetry.finding import Finding
@@ -90,7 +90,7 @@ def test_what_would_not_start_is_wrong(doctor: Doctor, options: dict[str, Any], 
 
 
 def test_programs_that_are_missing_are_named(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ferroscope.adapters.gate.command.Command._found", lambda _self: None)
+    monkeypatch.setattr("ferroscope.pxe_filter.backends.base.Command._found", lambda _self: None)
     hosts = str(doctor.rulesets)
     said = doctor.said(backends=("nftables", "iptables", "dnsmasq"), dhcp_hostsdir=hosts)
     for words in ("lacks nft,", "lacks iptables, ip6tables, iptables-restore, ip6tables-restore,", "lacks dnsmasq,"):

@@ -6,10 +6,10 @@ import socket
 
 import pytest
 
-from ferroscope.adapters.gate.iptables import IptablesGate
-from ferroscope.adapters.gate.nftables import NftablesGate
-from ferroscope.adapters.gate.ruleset import GateRules
 from ferroscope.contracts.pxe_filter import GateBackend
+from ferroscope.pxe_filter.backends.iptables import IptablesGate
+from ferroscope.pxe_filter.backends.nftables import NftablesGate
+from ferroscope.pxe_filter.backends.ruleset import GateRules
 from ferroscope.runtime.clock import SystemClock
 from tests.pxe.lab import Lab
 from tests.support.processes import until

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 import structlog
 
-from ferroscope.adapters.gate.dnsmasq import DnsmasqGate
-from ferroscope.adapters.gate.nftables import NftablesGate
-from ferroscope.adapters.gate.ruleset import GateRules
-from ferroscope.adapters.gate.several import SeveralGates
 from ferroscope.core.boot_macs import SetChange, number
+from ferroscope.pxe_filter.backends.base import SeveralGates
+from ferroscope.pxe_filter.backends.dnsmasq import DnsmasqGate
+from ferroscope.pxe_filter.backends.nftables import NftablesGate
+from ferroscope.pxe_filter.backends.ruleset import GateRules
 from ferroscope.runtime.clock import SystemClock
 from tests.pxe.gated import FAST, GatedLab
 from tests.pxe.host import BootHost

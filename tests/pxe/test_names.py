@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.adapters.gate.nftables import NftablesGate
-from ferroscope.adapters.gate.ruleset import GateRules, ruleset
 from ferroscope.config.options import PxeFilterSettings
+from ferroscope.pxe_filter.backends.nftables import NftablesGate
+from ferroscope.pxe_filter.backends.ruleset import GateRules, ruleset
 from ferroscope.runtime import sole, strangers
 from ferroscope.runtime.clock import SystemClock
 from tests.pxe.gated import FAST, GatedLab

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ferroscope.adapters.gate.command import Command
 from ferroscope.contracts.pxe_filter import GateError
+from ferroscope.pxe_filter.backends.base import Command
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Host, SimulatedProcess
@@ -125,7 +125,7 @@ class Nft(msgspec.Struct):
 
 
 class SimulatedNft(Command):
-    """Stands in for ``adapters.gate.command.Command``: the caller waits for the kernel's answer, or its deadline."""
+    """Stands in for ``pxe_filter.backends.base.Command``: the caller waits for the kernel's answer, or its deadline."""
 
     def __init__(self, world: World, process: SimulatedProcess, timeout: float) -> None:
         super().__init__("nft", package="nftables", timeout=timeout)

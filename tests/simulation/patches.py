@@ -18,8 +18,6 @@ from unittest import mock
 import msgspec
 import structlog
 
-import ferroscope.adapters.gate.nftables
-import ferroscope.adapters.gate.timed
 import ferroscope.bus.local
 import ferroscope.contracts.errors
 import ferroscope.db.engine
@@ -28,8 +26,9 @@ import ferroscope.hooks.pipeline
 import ferroscope.leadership
 import ferroscope.periodic.singleton
 import ferroscope.periodic.timeouts
-import ferroscope.pxe.gate
-import ferroscope.pxe.opening
+import ferroscope.pxe_filter.backends.nftables
+import ferroscope.pxe_filter.backends.timeouts
+import ferroscope.pxe_filter.leader
 import ferroscope.runtime.backend
 import ferroscope.runtime.clock
 import ferroscope.runtime.member

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from ferroscope.adapters.gate.build import rules_of
-from ferroscope.adapters.gate.chains import FAMILIES, Chains
-from ferroscope.adapters.gate.command import Command
-from ferroscope.adapters.gate.ruleset import GateRules, ruleset
-from ferroscope.adapters.gate.tables import Tables
 from ferroscope.boot_config.dnsmasq import own_name
 from ferroscope.config.options import PxeFilterSettings, Settings
 from ferroscope.contracts.pxe_filter import GateError
+from ferroscope.pxe_filter.backends.base import Command
+from ferroscope.pxe_filter.backends.build import rules_of
+from ferroscope.pxe_filter.backends.iptables import FAMILIES, Chains
+from ferroscope.pxe_filter.backends.nftables import Tables
+from ferroscope.pxe_filter.backends.ruleset import GateRules, ruleset
 from ferroscope.runtime import boot_checks
 from ferroscope.runtime.life import StartError
 from ferroscope.runtime.pxe_filter import check

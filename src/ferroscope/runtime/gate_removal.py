@@ -7,10 +7,10 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.adapters.gate.build import build_gate
-from ferroscope.adapters.gate.watchdog import PREFIX
 from ferroscope.config.options import PxeFilterSettings, Settings
 from ferroscope.contracts.pxe_filter import GateError
+from ferroscope.pxe_filter.backends.build import build_gate
+from ferroscope.pxe_filter.backends.watchdog import PREFIX
 from ferroscope.runtime import sole, strangers
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.life import StartError

@@ -16,7 +16,6 @@ from typing import Final
 
 import structlog
 
-from ferroscope.adapters.gate.build import BACKENDS, build_gate, rules_of
 from ferroscope.config.options import PxeFilterSettings, Settings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.metrics import SILENT, Meter
@@ -24,8 +23,9 @@ from ferroscope.contracts.pxe_filter import GateBackend, GateError
 from ferroscope.contracts.queue import MAC_CHANNELS, Channel
 from ferroscope.core.boot_macs import LEASE_PREFIX
 from ferroscope.leadership import EXIT_LOST_LEADERSHIP, Candidate, LeaseKeeper
-from ferroscope.pxe.feed import Feed
-from ferroscope.pxe.gate import Gate
+from ferroscope.pxe_filter.backends.build import BACKENDS, build_gate, rules_of
+from ferroscope.pxe_filter.leader import Gate
+from ferroscope.pxe_filter.sync import Feed
 from ferroscope.runtime import database_file, signals, sole, strangers
 from ferroscope.runtime.backend import Backend, ensure_schema, open_backend
 from ferroscope.runtime.clock import SystemClock
@@ -51,7 +51,7 @@ def run(settings: Settings) -> int:
 
 def closed_ruleset(settings: Settings) -> str:
     """Return the closed gate as text for ``nft -f``; ``StartError``."""
-    from ferroscope.adapters.gate.ruleset import ruleset
+    from ferroscope.pxe_filter.backends.ruleset import ruleset
 
     check(settings)
     backends = settings.pxe_filter.backends

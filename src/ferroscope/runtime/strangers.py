@@ -9,11 +9,11 @@ from __future__ import annotations
 import msgspec
 import structlog
 
-from ferroscope.adapters.gate.build import rules_of
-from ferroscope.adapters.gate.ruleset import PREFIX
-from ferroscope.adapters.gate.tables import Tables
 from ferroscope.config.options import PxeFilterSettings
 from ferroscope.contracts.pxe_filter import GateError
+from ferroscope.pxe_filter.backends.build import rules_of
+from ferroscope.pxe_filter.backends.nftables import Tables
+from ferroscope.pxe_filter.backends.ruleset import PREFIX
 from ferroscope.runtime import sole
 
 _log = structlog.get_logger(__name__)

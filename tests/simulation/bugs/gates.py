@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from ferroscope.adapters.gate import nftables
 from ferroscope.contracts.pxe_filter import GateError
-from ferroscope.pxe import gate, opening
+from ferroscope.pxe_filter import leader
+from ferroscope.pxe_filter.backends import nftables
 from ferroscope.runtime import pxe_filter
 from tests.simulation.bugs.registry import bug
 
@@ -47,13 +47,13 @@ def _() -> Iterator[Any]:
     pxe_filter={"interfaces": ("eth0",), "channels": False, "guard": 2.0},  # what such clocks and margin need
 )
 def _() -> Iterator[Any]:
-    lead = gate.Gate.lead
+    lead = leader.Gate.lead
 
     def at_once(self: Any, tenure: Any) -> None:
         self._settings = msgspec.structs.replace(self._settings, guard=0.0)
         lead(self, tenure)
 
-    yield gate.Gate, "lead", at_once
+    yield leader.Gate, "lead", at_once
 
 
 @bug("gate-held-after-loss", "a gate is held open although its lease is lost", rule="I4", seeds=20, kind="gates")
@@ -63,7 +63,7 @@ def _() -> Iterator[Any]:
             with contextlib.suppress(GateError):
                 self._backend.hold(self._clock.monotonic() + 4.0)
 
-    yield opening.Opening, "_run", run
+    yield leader.Opening, "_run", run
 
 
 @bug(
@@ -90,8 +90,8 @@ def _() -> Iterator[Any]:
         self._stop.set()
         return True
 
-    yield opening.Opening, "end", end
-    yield gate.Gate, "fail_closed", lambda _self: None
+    yield leader.Opening, "end", end
+    yield leader.Gate, "fail_closed", lambda _self: None
 
 
 @bug(
@@ -102,7 +102,7 @@ def _() -> Iterator[Any]:
     kind="gates",
 )
 def _() -> Iterator[Any]:
-    yield opening.Opening, "_run", lambda _self: None
+    yield leader.Opening, "_run", lambda _self: None
 
 
 @bug(

@@ -20,8 +20,8 @@ from ferroscope.core.boot_macs import GateRecord, SetChange, decode_record
 from ferroscope.core.model import DEFAULT
 from ferroscope.core.states import Provision, State
 from ferroscope.leadership import Candidate, Tenure
-from ferroscope.pxe.feed import Feed
-from ferroscope.pxe.gate import Gate
+from ferroscope.pxe_filter.leader import Gate
+from ferroscope.pxe_filter.sync import Feed
 from tests.support import examples
 from tests.support.stores import open_store
 from tests.unit.worker.conftest import ManualClock, ManualStop

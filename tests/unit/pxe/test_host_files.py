@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.adapters.gate import watchdog
-from ferroscope.adapters.gate.dnsmasq import DnsmasqGate
 from ferroscope.contracts.pxe_filter import GateError
 from ferroscope.core.boot_macs import SetChange
+from ferroscope.pxe_filter.backends import watchdog
+from ferroscope.pxe_filter.backends.dnsmasq import DnsmasqGate
 from ferroscope.runtime.clock import SystemClock
 
 IDLE, BUSY = 0x525400BB0001, 0x525400BB0002

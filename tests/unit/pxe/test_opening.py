@@ -8,11 +8,11 @@ from functools import partial
 
 import pytest
 
-from ferroscope.adapters.gate.timed import TimedOpening
 from ferroscope.contracts.pxe_filter import GateError
 from ferroscope.core.model import DEFAULT, FAST, LeaseProfile
 from ferroscope.leadership import Candidate
-from ferroscope.pxe.opening import Opening
+from ferroscope.pxe_filter.backends.timeouts import TimedOpening
+from ferroscope.pxe_filter.leader import Opening
 from tests.support.stores import open_store
 from tests.unit.worker.conftest import ManualClock, ManualStop
 

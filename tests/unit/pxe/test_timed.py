@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ferroscope.adapters.gate.timed import TimedOpening
 from ferroscope.contracts.pxe_filter import GateError
+from ferroscope.pxe_filter.backends.timeouts import TimedOpening
 from tests.unit.worker.conftest import ManualClock
 
 TTL, MARGIN, GUARD = 6.0, 1.0, 0.5

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from ferroscope.adapters.gate.dnsmasq import DnsmasqGate
-from ferroscope.adapters.gate.iptables import IptablesGate
-from ferroscope.adapters.gate.nftables import NftablesGate
-from ferroscope.adapters.gate.noop import NoopGate
-from ferroscope.adapters.gate.ruleset import GateRules
-from ferroscope.adapters.gate.several import SeveralGates
 from ferroscope.config.options import PxeFilterSettings
 from ferroscope.contracts.pxe_filter import GateBackend
 from ferroscope.contracts.queue import Clock
+from ferroscope.pxe_filter.backends.base import NoopGate, SeveralGates
+from ferroscope.pxe_filter.backends.dnsmasq import DnsmasqGate
+from ferroscope.pxe_filter.backends.iptables import IptablesGate
+from ferroscope.pxe_filter.backends.nftables import NftablesGate
+from ferroscope.pxe_filter.backends.ruleset import GateRules
 
 BACKENDS: Final = ("nftables", "iptables", "dnsmasq", "noop")
 

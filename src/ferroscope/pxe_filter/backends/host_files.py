@@ -20,8 +20,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from ferroscope.adapters.gate.watchdog import PREFIX, READABLE, UNKNOWN, close_files, host_of, is_denied
 from ferroscope.core.boot_macs import SortedMacs, spelled
+from ferroscope.pxe_filter.backends.watchdog import PREFIX, READABLE, UNKNOWN, close_files, host_of, is_denied
 
 ANYBODY: Final = -1  # stands for the hosts that have no line of their own
 
