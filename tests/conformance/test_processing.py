@@ -18,9 +18,8 @@ from ferroscope.core.delivery import Next
 from ferroscope.core.model import Document, Inspection, Node, Port
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, Provision, State
-from ferroscope.hooks import port_edits
-from ferroscope.hooks.base import HookTask, InspectionHook
-from ferroscope.hooks.errors import HookError
+from ferroscope.hooks import helpers
+from ferroscope.hooks.base import HookError, HookTask, InspectionHook
 from ferroscope.hooks.loader import LoadedHook, load
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.runtime.clock import SystemClock
@@ -60,8 +59,8 @@ class Refusing(InspectionHook):
         task.node.extra["half"] = "way"
         task.node.name = "somebody-else"
         plugin_data.clear()
-        for port in port_edits.current(task).values():
-            port_edits.remove(task, port)
+        for port in helpers.current(task).values():
+            helpers.remove(task, port)
         raise HookError(Reason.HOOK_FAILED, "it is Friday")
 
 

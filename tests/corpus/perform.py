@@ -8,7 +8,7 @@ import msgspec
 
 from ferroscope.core.model import Inspection, Node, Port, Severity
 from ferroscope.core.states import State
-from ferroscope.hooks.errors import HookError
+from ferroscope.hooks.base import HookError
 from ferroscope.hooks.pipeline import encode
 from tests.corpus import Case, Outcome
 from tests.unit.hooks import runs

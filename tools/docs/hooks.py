@@ -47,7 +47,7 @@ def _hooks() -> Iterator[str]:
 
 
 def _renamed() -> Iterator[str]:
-    from ferroscope.hooks.names import RENAMED
+    from ferroscope.hooks.loader import RENAMED
 
     for old, new in RENAMED.items():
         yield f"| `{old}` | `{new}` |\n"

@@ -19,7 +19,7 @@ from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.store import Store
 from ferroscope.hooks.pipeline import Pipeline
-from ferroscope.rules.book import RuleBook
+from ferroscope.rules.builtin import RuleBook
 from ferroscope.storage.reader import Archive
 
 

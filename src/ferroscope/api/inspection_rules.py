@@ -20,7 +20,7 @@ from ferroscope.api.rule_view import RuleField, RuleSortKey
 from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core.model import Rule, RuleDialect
 from ferroscope.core.values import is_uuid
-from ferroscope.rules.limits import MAX_RULES
+from ferroscope.rules.data import MAX_RULES
 
 # python-ironicclient's "unset" says these of single items.
 _ALIASES: Final = {"/condition/": "/conditions/", "/action/": "/actions/"}

@@ -17,7 +17,7 @@ from ferroscope.api.rule_input import RuleCreate
 from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core import json_safety, values
 from ferroscope.core.model import Document, Node, Port, Rule, RuleDialect
-from ferroscope.hooks.errors import HookError, HookSetupError
+from ferroscope.hooks.base import HookError, HookSetupError
 from ferroscope.rules import explain
 from ferroscope.rules.engine import RuleSet
 from ferroscope.rules.explain import DryContext

@@ -16,7 +16,7 @@ from ferroscope.api.errors import BadRequestError
 from ferroscope.core.json_safety import ready
 from ferroscope.core.model import PHASES, Document, Rule, RuleDialect
 from ferroscope.rules.compile import CompiledRule, compile_rule
-from ferroscope.rules.errors import InvalidRuleError
+from ferroscope.rules.data import InvalidRuleError
 
 MAX_PRIORITY: Final = 9999
 

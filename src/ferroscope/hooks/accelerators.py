@@ -11,10 +11,9 @@ import yaml
 
 from ferroscope.config.options import InspectorSettings
 from ferroscope.core.model import Document
-from ferroscope.hooks import pci
-from ferroscope.hooks.base import HookTask, InspectionHook
-from ferroscope.hooks.errors import HookSetupError
-from ferroscope.hooks.reading import warn
+from ferroscope.hooks import helpers
+from ferroscope.hooks.base import HookSetupError, HookTask, InspectionHook
+from ferroscope.hooks.helpers import warn
 
 
 class AcceleratorsHook(InspectionHook):
@@ -27,7 +26,7 @@ class AcceleratorsHook(InspectionHook):
         self._known = _load(settings.known_accelerators)
 
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
-        found = pci.devices(inventory, plugin_data)
+        found = helpers.devices(inventory, plugin_data)
         if not found:
             warn(task, "accelerators", "no PCI devices were told of, so nothing is known of accelerators")
             return

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from ferroscope.core.model import Document
-from ferroscope.hooks import capabilities
+from ferroscope.hooks import helpers
 from ferroscope.hooks.base import HookTask, InspectionHook
-from ferroscope.hooks.reading import part, warn
-from ferroscope.hooks.text import shown
+from ferroscope.hooks.helpers import part, shown, warn
 
 
 class BootModeHook(InspectionHook):
@@ -14,7 +13,7 @@ class BootModeHook(InspectionHook):
 
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
         mode = part(inventory, "boot").get("current_boot_mode")
-        if capabilities.is_value(mode):
-            capabilities.update(task.node, {"boot_mode": mode})
+        if helpers.is_value(mode):
+            helpers.update(task.node, {"boot_mode": mode})
             return
         warn(task, "boot-mode", f"the inventory does not tell the boot mode (boot.current_boot_mode is {shown(mode)})")

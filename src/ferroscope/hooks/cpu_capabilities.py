@@ -9,10 +9,9 @@ from collections.abc import Mapping
 
 from ferroscope.config.options import InspectorSettings
 from ferroscope.core.model import Document
-from ferroscope.hooks import capabilities
-from ferroscope.hooks.base import HookTask, InspectionHook
-from ferroscope.hooks.errors import HookSetupError
-from ferroscope.hooks.reading import part, warn
+from ferroscope.hooks import helpers
+from ferroscope.hooks.base import HookSetupError, HookTask, InspectionHook
+from ferroscope.hooks.helpers import part, warn
 
 
 class CpuCapabilitiesHook(InspectionHook):
@@ -22,7 +21,7 @@ class CpuCapabilitiesHook(InspectionHook):
         self._names: Mapping[str, str] = {}
 
     def configure(self, settings: InspectorSettings) -> None:
-        bad = [name for name in settings.cpu_capabilities.values() if not capabilities.is_value(name)]
+        bad = [name for name in settings.cpu_capabilities.values() if not helpers.is_value(name)]
         if bad:
             raise HookSetupError(f"[inspector] cpu_capabilities names {bad[0]!r}, which cannot be a capability's name")
         self._names = settings.cpu_capabilities
@@ -33,4 +32,4 @@ class CpuCapabilitiesHook(InspectionHook):
             warn(task, "cpu-capabilities", "the inventory has no CPU flags")
             return
         present = {flag for flag in flags if isinstance(flag, str)}
-        capabilities.update(task.node, {name: "true" for flag, name in self._names.items() if flag in present})
+        helpers.update(task.node, {name: "true" for flag, name in self._names.items() if flag in present})

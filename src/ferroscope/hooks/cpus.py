@@ -6,8 +6,7 @@ from typing import Final
 
 from ferroscope.core.model import Document
 from ferroscope.hooks.base import HookTask, InspectionHook
-from ferroscope.hooks.reading import part, warn
-from ferroscope.hooks.text import shown
+from ferroscope.hooks.helpers import part, shown, warn
 
 _MAX: Final = 1 << 20
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from ferroscope.core.model import Document
 from ferroscope.hooks.base import HookTask, InspectionHook
-from ferroscope.hooks.reading import warn
+from ferroscope.hooks.helpers import warn
 
 _ITEMS: Final = 4
 _LARGEST: Final = (1 << 63) - 1

@@ -11,10 +11,9 @@ import msgspec
 
 from ferroscope import lldp
 from ferroscope.core.model import Document
-from ferroscope.hooks import nics, port_edits
+from ferroscope.hooks import helpers
 from ferroscope.hooks.base import HookTask, InspectionHook
-from ferroscope.hooks.reading import warn
-from ferroscope.hooks.text import listed, shown
+from ferroscope.hooks.helpers import listed, shown, warn
 
 
 class LocalLinkConnectionHook(InspectionHook):
@@ -23,11 +22,11 @@ class LocalLinkConnectionHook(InspectionHook):
     dependencies = ("validate-interfaces",)
 
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
-        ports = port_edits.current(task)
+        ports = helpers.current(task)
         bad = []
-        for nic in nics.of(inventory, plugin_data):
+        for nic in helpers.of(inventory, plugin_data):
             port = ports.get(nic.mac)
-            recorded = nics.lldp(nic.name, nic.record, plugin_data) if port is not None else None
+            recorded = helpers.lldp(nic.name, nic.record, plugin_data) if port is not None else None
             if port is None or not recorded:
                 continue
             tlvs, unreadable = lldp.frame(recorded)
@@ -38,6 +37,6 @@ class LocalLinkConnectionHook(InspectionHook):
             new = {name: value for name, value in told.items() if value is not None and name not in known}
             if new:
                 ports[nic.mac] = msgspec.structs.replace(port, local_link_connection={**known, **new})
-                port_edits.save(task, ports[nic.mac])
+                helpers.save(task, ports[nic.mac])
         if bad:
             warn(task, "local-link-connection", f"LLDP that cannot be read is left out: {listed(bad, limit=5)}")

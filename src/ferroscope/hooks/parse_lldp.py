@@ -10,10 +10,9 @@ from typing import Final
 
 from ferroscope import lldp
 from ferroscope.core.model import Document
-from ferroscope.hooks import nics
+from ferroscope.hooks import helpers
 from ferroscope.hooks.base import HookTask, InspectionHook
-from ferroscope.hooks.reading import part, warn
-from ferroscope.hooks.text import listed, shown
+from ferroscope.hooks.helpers import listed, part, shown, warn
 
 MAX_INTERFACES: Final = 64
 
@@ -23,7 +22,7 @@ class ParseLldpHook(InspectionHook):
 
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
         recorded = [
-            (name, raw) for name, record in nics.named(inventory) if (raw := nics.lldp(name, record, plugin_data))
+            (name, raw) for name, record in helpers.named(inventory) if (raw := helpers.lldp(name, record, plugin_data))
         ]
         problems = []
         parsed: Document = {}

@@ -12,10 +12,9 @@ import msgspec
 
 from ferroscope.config.options import InspectorSettings
 from ferroscope.core.model import Document
-from ferroscope.hooks import capabilities, pci
-from ferroscope.hooks.base import HookTask, InspectionHook
-from ferroscope.hooks.errors import HookSetupError
-from ferroscope.hooks.reading import warn
+from ferroscope.hooks import helpers
+from ferroscope.hooks.base import HookSetupError, HookTask, InspectionHook
+from ferroscope.hooks.helpers import warn
 
 
 class _Alias(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -40,7 +39,7 @@ class PciDevicesHook(InspectionHook):
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
         if not self._names:
             return
-        found = pci.devices(inventory, plugin_data)
+        found = helpers.devices(inventory, plugin_data)
         if found is None:
             warn(task, "pci-devices", "the ramdisk told of no PCI devices: it needs the collector pci-devices")
             return
@@ -49,7 +48,7 @@ class PciDevicesHook(InspectionHook):
             name = self._names.get((device.vendor, device.product))
             if name is not None:
                 counts[name] = counts.get(name, 0) + 1
-        capabilities.update(task.node, counts, remove=set(self._names.values()) - set(counts))
+        helpers.update(task.node, counts, remove=set(self._names.values()) - set(counts))
 
 
 def _alias(text: str) -> _Alias:
@@ -60,7 +59,7 @@ def _alias(text: str) -> _Alias:
             f"[inspector] pci_device_alias = {text} cannot be used ({exc}); write it as"
             ' {"vendor_id": "10de", "product_id": "1eb8", "name": "gpu_t4"}'
         ) from exc
-    if not capabilities.is_value(alias.name):
+    if not helpers.is_value(alias.name):
         raise HookSetupError(
             f"[inspector] pci_device_alias has the name {alias.name!r}, which cannot be a capability's name"
         )

@@ -13,9 +13,8 @@ import msgspec
 
 from ferroscope.config.options import InspectorSettings
 from ferroscope.core.model import Document, Port
-from ferroscope.hooks import nics, port_edits
-from ferroscope.hooks.base import HookTask, InspectionHook
-from ferroscope.hooks.errors import HookSetupError
+from ferroscope.hooks import helpers
+from ferroscope.hooks.base import HookSetupError, HookTask, InspectionHook
 
 _Mapped = tuple[IPv4Network | IPv6Network, str]
 
@@ -35,8 +34,8 @@ class PhysicalNetworkHook(InspectionHook):
         self._networks = tuple(_mapped(text) for text in settings.physical_network_cidr_map)
 
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
-        ports = port_edits.current(task)
-        for nic in nics.of(inventory, plugin_data):
+        ports = helpers.current(task)
+        for nic in helpers.of(inventory, plugin_data):
             port = ports.get(nic.mac)
             if port is None:
                 continue
@@ -44,7 +43,7 @@ class PhysicalNetworkHook(InspectionHook):
             if network is None or port.physical_network == network:
                 continue
             ports[nic.mac] = changed = msgspec.structs.replace(port, physical_network=network)
-            port_edits.save(task, changed)
+            helpers.save(task, changed)
 
     def physical_network(self, port: Port, interface: str, record: Document, plugin_data: Document) -> str | None:
         """Return the port's network, None where it shall stay as it is.

@@ -7,22 +7,173 @@ timeline. Nothing is committed here: the caller drops its copies when ``HookErro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, NoReturn
 
 import msgspec
 import structlog
 
 from ferroscope.config.options import InspectorSettings
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.core.model import Document, Severity
+from ferroscope.core.model import Document, Node, Port, Severity
 from ferroscope.core.reasons import Reason
-from ferroscope.hooks.base import HookContext, HookTask, InspectionHook
-from ferroscope.hooks.documents import copied, read_only
-from ferroscope.hooks.errors import HookError
+from ferroscope.hooks.base import HookContext, HookError, HookTask, InspectionHook, PortChanges, ReadOnlyError
+from ferroscope.hooks.helpers import shown
 from ferroscope.hooks.loader import LoadedHook, check_order, load
-from ferroscope.hooks.text import shown
-from ferroscope.hooks.trial import MAX_MESSAGE, HookView, snapshot
+
+# JSON documents that hooks share: a read-only one for the inventory, plain copies for the rest.
+#
+# The read-only types are real dicts and lists (reading and encoding cost nothing extra), and
+# raise where the change is attempted, so that the culprit is the line in the traceback.
+
+
+def read_only(document: Document) -> Document:
+    """Return ``document`` as one that nobody can change, at any depth."""
+    return ReadOnlyDict(
+        {
+            key: _freeze(value) if (kind := type(value)) is dict or kind is list else value
+            for key, value in document.items()
+        }
+    )
+
+
+def copied(document: Document) -> Document:
+    """Return a copy of ``document`` that shares no dict and no list with it."""
+    return {
+        key: _copy(value) if (kind := type(value)) is dict or kind is list else value for key, value in document.items()
+    }
+
+
+def _freeze(value: Any) -> Any:
+    if type(value) is dict:
+        return read_only(value)
+    return ReadOnlyList([_freeze(item) if (kind := type(item)) is dict or kind is list else item for item in value])
+
+
+def _copy(value: Any) -> Any:
+    if type(value) is dict:
+        return copied(value)
+    return [_copy(item) if (kind := type(item)) is dict or kind is list else item for item in value]
+
+
+def _refuse(*_args: Any, **_kwargs: Any) -> NoReturn:
+    raise ReadOnlyError("the inventory is read-only: put what you derive from it into plugin_data")
+
+
+class ReadOnlyDict(dict[str, Any]):
+    """A dict that refuses every change; ``dict(it)`` and ``it.copy()`` are ordinary dicts."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = __ior__ = _refuse
+    clear = pop = popitem = setdefault = update = _refuse
+
+    def __copy__(self) -> Document:
+        return dict(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Document:
+        return {key: _thaw(value) for key, value in self.items()}
+
+
+class ReadOnlyList(list[Any]):
+    """A list that refuses every change; ``list(it)`` and ``it.copy()`` are ordinary lists."""
+
+    __slots__ = ()
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+    append = clear = extend = insert = pop = remove = reverse = sort = _refuse
+
+    def __copy__(self) -> list[Any]:
+        return list(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> list[Any]:
+        return [_thaw(value) for value in self]
+
+
+def _thaw(value: Any) -> Any:
+    return value.__deepcopy__({}) if isinstance(value, ReadOnlyDict | ReadOnlyList) else value
+
+
+# What a hook receives as its task, and how everything that an optional hook did is taken back.
+#
+# The view hands out less than the worker's context has: no store, no BMC, the inspector's options
+# only. Notes pass through it, so that no plugin's message is endless or unprintable.
+
+MAX_MESSAGE: Final = 2000
+
+Note = tuple[str, str, Severity, str | None, Document | None]
+
+
+class HookView:
+    """``base.HookTask`` over the caller's context; ``held`` notes wait until they are released."""
+
+    __slots__ = ("_context", "_held", "settings")
+
+    def __init__(self, context: HookContext, settings: InspectorSettings, held: list[Note] | None = None) -> None:
+        self._context = context
+        self._held = held
+        self.settings = settings
+
+    @property
+    def node(self) -> Node:
+        return self._context.node
+
+    @property
+    def ports(self) -> Sequence[Port]:
+        return self._context.ports
+
+    @property
+    def port_changes(self) -> PortChanges:
+        return self._context.port_changes
+
+    def note(
+        self,
+        name: str,
+        message: str,
+        *,
+        severity: Severity = Severity.INFO,
+        reason: str | None = None,
+        detail: Document | None = None,
+    ) -> None:
+        message = shown(message, limit=MAX_MESSAGE, lines=True)
+        if self._held is None:
+            self._context.note(name, message, severity=severity, reason=reason, detail=detail)
+        else:
+            self._held.append((name, message, severity, reason, detail))
+
+    def ports_elsewhere(self, macs: Iterable[str]) -> dict[str, str]:
+        return self._context.ports_elsewhere(macs)
+
+    def previous_inventory(self) -> Document | None:
+        return self._context.previous_inventory()
+
+    def holding(self) -> HookView:
+        """Return a view within this one whose notes are held."""
+        return HookView(self, self.settings, [])
+
+    def release(self, *, failed: bool = False) -> None:
+        """Note what was held; where it ``failed``, only the warnings: nothing else has come to pass."""
+        for name, message, severity, reason, detail in self._held or ():
+            if severity is not Severity.INFO or not failed:
+                self._context.note(name, message, severity=severity, reason=reason, detail=detail)
+
+
+def snapshot(task: HookContext) -> Callable[[], None]:
+    """Return what takes node and port changes back to where they are now."""
+    node, changes = task.node, task.port_changes
+    fields = {name: getattr(node, name) for name in node.__struct_fields__}
+    fields = {name: copied(value) if isinstance(value, dict) else value for name, value in fields.items()}
+    added, updated, removed = list(changes.added), dict(changes.updated), set(changes.removed)
+
+    def restore() -> None:
+        for name, value in fields.items():
+            setattr(node, name, value)
+        changes.added[:] = added
+        changes.updated.clear()
+        changes.updated.update(updated)
+        changes.removed.clear()
+        changes.removed.update(removed)
+
+    return restore
+
 
 Phase = Callable[[HookTask, Document, Document], None]
 

@@ -18,10 +18,9 @@ import msgspec
 from ferroscope.core import values
 from ferroscope.core.model import Document, Port, Severity
 from ferroscope.core.reasons import Reason
-from ferroscope.hooks import port_edits
-from ferroscope.hooks.base import HookTask, InspectionHook
-from ferroscope.hooks.errors import HookError
-from ferroscope.hooks.text import listed
+from ferroscope.hooks import helpers
+from ferroscope.hooks.base import HookError, HookTask, InspectionHook
+from ferroscope.hooks.helpers import listed
 
 _MAX_CLIENT_ID: Final = 255
 
@@ -80,7 +79,7 @@ def _client_id(value: object) -> str | None:
 
 def _add(task: HookTask, nics: Iterable[_Nic], *, boot_known: bool) -> set[str]:
     """Add a port for every NIC that has none; return their MACs."""
-    own = port_edits.current(task)
+    own = helpers.current(task)
     missing = {nic.mac: nic for nic in nics if nic.mac not in own}
     elsewhere = task.ports_elsewhere(missing) if missing else {}
     if elsewhere:
@@ -88,7 +87,7 @@ def _add(task: HookTask, nics: Iterable[_Nic], *, boot_known: bool) -> set[str]:
     for mac in elsewhere:
         missing.pop(mac, None)
     for nic in missing.values():
-        port_edits.save(
+        helpers.save(
             task,
             Port(
                 uuid=str(uuid.uuid4()),
@@ -116,16 +115,16 @@ def _remove(task: HookTask, expected: set[str]) -> set[str]:
     """Delete the ports that are not expected, none where nothing is; return their MACs."""
     if not expected:
         return set()
-    unexpected = [port for mac, port in port_edits.current(task).items() if mac not in expected]
+    unexpected = [port for mac, port in helpers.current(task).items() if mac not in expected]
     for port in unexpected:
-        port_edits.remove(task, port)
+        helpers.remove(task, port)
     return {port.address for port in unexpected}
 
 
 def _update(task: HookTask, present: dict[str, _Nic], *, pxe: bool) -> set[str]:
     """Bring ``pxe_enabled`` (where ``pxe``) and the client id of every port up to date; return changed MACs."""
     updated = set()
-    for mac, port in port_edits.current(task).items():
+    for mac, port in helpers.current(task).items():
         nic = present.get(mac, _Nic(mac))
         changes: dict[str, Any] = {}
         if pxe and port.pxe_enabled is not nic.pxe:
@@ -134,7 +133,7 @@ def _update(task: HookTask, present: dict[str, _Nic], *, pxe: bool) -> set[str]:
         if nic.client_id and port.extra.get("client-id") != nic.client_id:
             changes["extra"] = {**port.extra, "client-id": nic.client_id}
         if changes:
-            port_edits.save(task, msgspec.structs.replace(port, **changes))
+            helpers.save(task, msgspec.structs.replace(port, **changes))
             updated.add(mac)
     return updated
 

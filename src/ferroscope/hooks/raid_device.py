@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from ferroscope.core.model import Document
 from ferroscope.hooks.base import HookTask, InspectionHook
-from ferroscope.hooks.reading import records, warn
-from ferroscope.hooks.text import listed
+from ferroscope.hooks.helpers import listed, records, warn
 
 
 class RaidDeviceHook(InspectionHook):

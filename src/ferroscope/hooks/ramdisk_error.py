@@ -6,9 +6,8 @@ from typing import Final
 
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
-from ferroscope.hooks.base import HookTask, InspectionHook
-from ferroscope.hooks.errors import HookError
-from ferroscope.hooks.text import shown
+from ferroscope.hooks.base import HookError, HookTask, InspectionHook
+from ferroscope.hooks.helpers import shown
 
 _MAX_LENGTH: Final = 2000
 

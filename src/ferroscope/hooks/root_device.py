@@ -12,11 +12,9 @@ from typing import Any, Final
 
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
-from ferroscope.hooks.base import HookTask, InspectionHook
-from ferroscope.hooks.errors import HookError
-from ferroscope.hooks.reading import records, warn
+from ferroscope.hooks.base import HookError, HookTask, InspectionHook
+from ferroscope.hooks.helpers import listed, records, shown, warn
 from ferroscope.hooks.root_hints import HintError, Hints
-from ferroscope.hooks.text import listed, shown
 
 _GIB: Final = 1 << 30
 _LARGEST: Final = 1 << 80

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ferroscope.core import values
 from ferroscope.core.model import Document
-from ferroscope.hooks.text import listed, shown
+from ferroscope.hooks.helpers import listed, shown
 
 TEXTS: Final = (
     *("model", "wwn", "serial", "vendor", "wwn_with_extension", "wwn_vendor_extension"),

@@ -15,10 +15,8 @@ from typing import Final
 from ferroscope.core import values
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
-from ferroscope.hooks.base import HookTask, InspectionHook
-from ferroscope.hooks.errors import HookError
-from ferroscope.hooks.reading import part, warn
-from ferroscope.hooks.text import listed, shown
+from ferroscope.hooks.base import HookError, HookTask, InspectionHook
+from ferroscope.hooks.helpers import listed, part, shown, warn
 
 # More than a machine full of SR-IOV functions has; each one may become a row in the database.
 MAX_INTERFACES: Final = 1024

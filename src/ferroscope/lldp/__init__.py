@@ -6,8 +6,8 @@ what a switch, or who pretends to be one, has sent. Source: IEEE 802.1AB, with t
 TLVs of IEEE 802.1Q (annex D) and IEEE 802.3 (clause 79).
 """
 
-from ferroscope.lldp.frame import MAX_TLVS, MAX_VALUE, Tlv, frame
+from ferroscope.lldp.frames import MAX_TLVS, MAX_VALUE, Tlv, frame
 from ferroscope.lldp.link import Link, link
-from ferroscope.lldp.values import values
+from ferroscope.lldp.tlvs import values
 
 __all__ = ["MAX_TLVS", "MAX_VALUE", "Link", "Tlv", "frame", "link", "values"]

@@ -7,9 +7,9 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.lldp import basic, fields
-from ferroscope.lldp.fields import FieldError
-from ferroscope.lldp.frame import Tlv
+from ferroscope.lldp import frames
+from ferroscope.lldp import tlvs as basic
+from ferroscope.lldp.frames import FieldError, Tlv
 
 
 class Link(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -24,7 +24,7 @@ _READ: Final[dict[int, tuple[str, Callable[[bytes], str | None]]]] = {
     # Only a MAC identifies a switch to those who use this.
     basic.CHASSIS_ID: ("switch_id", basic.chassis_mac),
     basic.PORT_ID: ("port_id", basic.port_id),
-    basic.SYSTEM_NAME: ("switch_info", fields.text),
+    basic.SYSTEM_NAME: ("switch_info", frames.text),
 }
 
 

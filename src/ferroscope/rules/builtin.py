@@ -5,16 +5,22 @@ They run beside the stored ones, cannot be changed through an API, and may have 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import msgspec
+import structlog
 import yaml
 
+from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core.model import PHASES, Rule
+from ferroscope.rules.actions import url as wrong_with
 from ferroscope.rules.compile import CompiledRule, compile_rule
-from ferroscope.rules.errors import InvalidRuleError
-from ferroscope.rules.limits import MAX_RULES
+from ferroscope.rules.conditions import Condition, Seen
+from ferroscope.rules.data import MAX_RULES, Data, InvalidRuleError, RuleError
+from ferroscope.rules.engine import RuleSet
 
 _MAX_SIZE: Final = 4 * 1024 * 1024
 
@@ -103,3 +109,87 @@ def _rule(number: int, item: Any) -> CompiledRule:
 
 def _twice(names: list[str]) -> list[str]:
     return sorted({name for name in names if names.count(name) > 1})
+
+
+# The rules of a process: compiled once for each revision of what is stored, together with the built-in ones.
+
+_log = structlog.get_logger(__name__)
+
+
+class RuleBook:
+    """One instance serves all threads: a rule set is replaced as a whole, never changed."""
+
+    def __init__(self, built_in: Sequence[CompiledRule] = ()) -> None:
+        self._built_in = tuple(built_in)
+        self._current: RuleSet | None = None
+
+    def current(self, tx: Transaction) -> RuleSet:
+        """Return the rules as this transaction sees them: one small query, unless they have changed."""
+        revision = tx.rules.revision()
+        known = self._current
+        if known is not None and known.revision == revision:
+            return known
+        stored = [_compiled(rule) for rule in tx.rules.list(Query())]
+        self._current = found = RuleSet.of(revision, (*stored, *self._built_in))
+        return found
+
+
+class _Broken:
+    """The only condition of a rule that was stored once and is not understood any more: it says so."""
+
+    def __init__(self, problem: str) -> None:
+        self._problem = problem
+
+    def holds(self, data: Data, seen: list[Seen] | None = None) -> bool:
+        raise RuleError(f"this version cannot read it: {self._problem}")
+
+
+def _compiled(rule: Rule) -> CompiledRule:
+    """A stored rule was valid when it was stored; should it not be any more, nobody may be inspected without it."""
+    try:
+        return compile_rule(rule)
+    except InvalidRuleError as exc:
+        _log.error("a stored rule is not valid any more", rule=rule.uuid)
+        broken: Condition = _Broken(str(exc))
+        return CompiledRule(rule, (broken,), ())
+
+
+# Whom rules may call: URLs below which the configuration allows it. Without any, nobody.
+
+_PORTS = {"http": 80, "https": 443}
+
+
+def check(targets: Sequence[str]) -> None:
+    """Raise ``InvalidRuleError`` for a target that is not a plain URL."""
+    for target in targets:
+        problem = wrong_with(target)
+        if problem is None and (urlsplit(target).query or urlsplit(target).fragment):
+            problem = "must have neither query nor fragment"
+        if problem is not None:
+            raise InvalidRuleError([f"[inspection_rules] api_call_targets: {target!r} {problem}"])
+
+
+def allowed(url: str, targets: Sequence[str]) -> bool:
+    """Whether ``url`` lies at or below one of ``targets``: same scheme, host and port, path below theirs."""
+    if wrong_with(url) is not None:
+        return False
+    asked = urlsplit(url)
+    if any(part in (".", "..") or "/" in part or "\\" in part for part in map(_decoded, asked.path.split("/"))):
+        return False
+    return any(_below(asked, urlsplit(target)) for target in targets)
+
+
+def _decoded(part: str) -> str:
+    """Return a part of a path as even a server that decodes twice may read it."""
+    return unquote(unquote(part))
+
+
+def _below(asked: SplitResult, target: SplitResult) -> bool:
+    if (asked.scheme, asked.hostname, _port(asked)) != (target.scheme, target.hostname, _port(target)):
+        return False
+    base = target.path.rstrip("/")
+    return asked.path == base or asked.path.startswith(f"{base}/") or (not base and not asked.path)
+
+
+def _port(parts: SplitResult) -> int:
+    return parts.port or _PORTS[parts.scheme]

@@ -12,13 +12,19 @@ from typing import Any
 import msgspec
 
 from ferroscope.core.model import Document, Rule, RuleDialect
-from ferroscope.rules import conditions, loops, template
+from ferroscope.rules import conditions, template
 from ferroscope.rules.actions import ACTIONS, INTROSPECTION_ACTIONS, Action, named
-from ferroscope.rules.arguments import Arguments
-from ferroscope.rules.bench import Acting
-from ferroscope.rules.data import BARE_METAL_ROOTS, INTROSPECTION_ROOTS, Data
-from ferroscope.rules.errors import InvalidRuleError
-from ferroscope.rules.limits import MAX_ACTIONS, MAX_CONDITIONS, MAX_TEXT
+from ferroscope.rules.context import Acting
+from ferroscope.rules.data import (
+    BARE_METAL_ROOTS,
+    INTROSPECTION_ROOTS,
+    MAX_ACTIONS,
+    MAX_CONDITIONS,
+    MAX_TEXT,
+    Data,
+    InvalidRuleError,
+)
+from ferroscope.rules.template import Arguments
 
 
 class CompiledAction(msgspec.Struct, frozen=True):
@@ -31,7 +37,7 @@ class CompiledAction(msgspec.Struct, frozen=True):
 
     def each(self, data: Data) -> Iterable[Data]:
         """Yield the data for every time that it is carried out."""
-        return (data,) if self.loop is None else loops.each(self.loop, data)
+        return (data,) if self.loop is None else template.each(self.loop, data)
 
     def run(self, acting: Acting, args: Document) -> None:
         acting.bench.budget.step()
@@ -91,7 +97,7 @@ def _bare_metal(item: Document) -> CompiledAction:
     action = named(op, tuple(ACTIONS))
     if action is None:
         raise InvalidRuleError([f"op {str(op)[:64]!r} is unknown; there are: {', '.join(ACTIONS)}"])
-    loop = loops.compile_loop(item.get("loop"), BARE_METAL_ROOTS)
+    loop = template.compile_loop(item.get("loop"), BARE_METAL_ROOTS)
     roots = BARE_METAL_ROOTS if loop else BARE_METAL_ROOTS - {"item"}
     arguments = action.arguments.compile(item.get("args"), roots, looped=loop is not None)
     _check_together(action, action.arguments.named(item.get("args")))

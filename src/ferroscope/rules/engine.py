@@ -14,11 +14,10 @@ import msgspec
 
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
-from ferroscope.rules.bench import Acting, Bench
 from ferroscope.rules.compile import CompiledRule
 from ferroscope.rules.conditions import Seen
-from ferroscope.rules.data import Data
-from ferroscope.rules.errors import NameTakenError, RefusedError, RuleError, RuleFailedError
+from ferroscope.rules.context import Acting, Bench
+from ferroscope.rules.data import Data, NameTakenError, RefusedError, RuleError, RuleFailedError
 
 MaskSecrets = Literal["always", "never", "sensitive"]
 

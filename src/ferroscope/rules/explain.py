@@ -6,22 +6,69 @@ result is told.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
 
 from ferroscope.core.json_safety import ready
 from ferroscope.core.model import Document, Node, Port, Severity
-from ferroscope.hooks import port_edits
+from ferroscope.core.values import MASK, is_secret
+from ferroscope.hooks import helpers
 from ferroscope.hooks.base import PortChanges
-from ferroscope.rules import difference, engine
-from ferroscope.rules.bench import Bench
+from ferroscope.rules import engine
 from ferroscope.rules.compile import CompiledRule
 from ferroscope.rules.conditions import Seen
-from ferroscope.rules.difference import Change
+from ferroscope.rules.context import Bench
+from ferroscope.rules.data import RuleFailedError
 from ferroscope.rules.engine import MaskSecrets, RuleSet
-from ferroscope.rules.errors import RuleFailedError
+
+# What differs between two documents, as a list of paths that a person reads.
+
+MAX_CHANGES: Final = 1000
+
+
+class Change(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One value that is another one afterwards; what was or is not there is left out. Secrets are masked."""
+
+    path: str
+    before: Any | msgspec.UnsetType = msgspec.UNSET
+    after: Any | msgspec.UnsetType = msgspec.UNSET
+
+
+def changes(before: Any, after: Any) -> list[Change]:
+    """Return the changes between two JSON documents, at most ``MAX_CHANGES`` of them."""
+    found: list[Change] = []
+    for change in _walk("", before, after):
+        found.append(change)
+        if len(found) == MAX_CHANGES:
+            break
+    return found
+
+
+def _walk(path: str, before: Any, after: Any) -> Iterator[Change]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in [*before, *(key for key in after if key not in before)]:
+            below = f"{path}/{key}"
+            if key not in after:
+                yield Change(below, before=_shown(key, before[key]))
+            elif key not in before:
+                yield Change(below, after=_shown(key, after[key]))
+            elif is_secret(key) and before[key] != after[key]:
+                yield Change(below, before=MASK, after=MASK)
+            else:
+                yield from _walk(below, before[key], after[key])
+    elif before != after:
+        yield Change(path, before=_shown("", before), after=_shown("", after))
+
+
+def _shown(key: str, value: Any) -> Any:
+    if value and is_secret(key):
+        return MASK
+    if isinstance(value, dict):
+        return {name: _shown(name, item) for name, item in value.items()}
+    return [_shown("", item) for item in value] if isinstance(value, list) else value
+
 
 ready(Node, Port)
 
@@ -82,7 +129,7 @@ class Explanation(msgspec.Struct, kw_only=True):
 
 
 class DryContext:
-    """``rules.bench.RuleContext`` on copies.
+    """``rules.context.RuleContext`` on copies.
 
     ``elsewhere`` tells which MACs are ports of other nodes, ``named`` which other node has a name,
     ``previous`` is the inventory before this one.
@@ -171,9 +218,9 @@ def explain(
     return Explanation(
         failed=failed,
         rules=list(witness.told.values()),
-        node=[] if failed else difference.changes(node, _node(context.node)),
+        node=[] if failed else changes(node, _node(context.node)),
         ports=[] if failed else _port_changes(ports, _ports(context)),
-        plugin_data=[] if failed else difference.changes(data, plugin_data),
+        plugin_data=[] if failed else changes(data, plugin_data),
         calls=[] if failed else [call.url.partition("?")[0] for call in bench.calls if not call.sensitive],
     )
 
@@ -205,10 +252,10 @@ def _node(node: Node) -> Any:
 def _ports(context: DryContext) -> dict[str, Any]:
     return {
         mac: {name: value for name, value in msgspec.to_builtins(port).items() if name not in _NOT_COMPARED}
-        for mac, port in port_edits.current(context).items()
+        for mac, port in helpers.current(context).items()
     }
 
 
 def _port_changes(before: dict[str, Any], after: dict[str, Any]) -> list[PortChange]:
-    changed = [PortChange(mac, difference.changes(before.get(mac, {}), port)) for mac, port in after.items()]
+    changed = [PortChange(mac, changes(before.get(mac, {}), port)) for mac, port in after.items()]
     return [change for change in changed if change.changes]

@@ -11,8 +11,7 @@ from typing import Any, Final
 from ferroscope.core import values
 from ferroscope.core.model import Document, Node, Port
 from ferroscope.core.node import SETTABLE, Form, NodeField
-from ferroscope.rules.errors import InvalidRuleError, RuleError
-from ferroscope.rules.limits import MAX_PATH
+from ferroscope.rules.data import MAX_PATH, InvalidRuleError, RuleError
 
 Check = Callable[[Any], str | None]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from ferroscope.core.values import MASK, is_secret
-from ferroscope.rules.errors import InvalidRuleError, RuleError
+from ferroscope.rules.data import InvalidRuleError, RuleError
 
 MAX_LENGTH: Final = 512
 MAX_VISITED: Final = 200_000

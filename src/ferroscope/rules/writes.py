@@ -6,11 +6,11 @@ import re
 from typing import Any, Final
 
 from ferroscope.core.model import Document, Node, Port
-from ferroscope.hooks import capabilities
-from ferroscope.hooks.errors import HookError
+from ferroscope.hooks import helpers
+from ferroscope.hooks.base import HookError
 from ferroscope.rules import fields
-from ferroscope.rules.bench import Acting
-from ferroscope.rules.errors import InvalidRuleError, RuleError
+from ferroscope.rules.context import Acting
+from ferroscope.rules.data import InvalidRuleError, RuleError
 from ferroscope.rules.fields import NODE_FIELDS, PORT_FIELDS, Check
 
 MAX_TRAITS: Final = 50
@@ -82,7 +82,7 @@ def del_attribute(acting: Acting, args: Document) -> None:
 
 def set_capability(acting: Acting, args: Document) -> None:
     name, value = _capability(args["name"]), str(args["value"])
-    if not capabilities.is_value(value):
+    if not helpers.is_value(value):
         raise RuleError(f"{value[:60]!r} cannot be the value of a capability: it must be short, without ',' and ':'")
     _update_capabilities(acting, {name: value})
 
@@ -179,6 +179,6 @@ def _capability(name: Any) -> str:
 
 def _update_capabilities(acting: Acting, new: dict[str, str], *remove: str) -> None:
     try:
-        capabilities.update(acting.bench.node, new, remove)
+        helpers.update(acting.bench.node, new, remove)
     except HookError as exc:
         raise RuleError(exc.message) from None

@@ -77,7 +77,7 @@ def _drivers(settings: Settings) -> Iterator[Finding]:
 
 
 def _hooks(settings: Settings) -> Finding:
-    from ferroscope.hooks.errors import HookSetupError
+    from ferroscope.hooks.base import HookSetupError
     from ferroscope.hooks.pipeline import from_settings
 
     try:

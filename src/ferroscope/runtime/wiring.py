@@ -127,7 +127,7 @@ def build_app(
     from ferroscope.api.callers import Callers
     from ferroscope.api.context import ApiContext, DatabaseFacts
     from ferroscope.hooks.pipeline import from_settings
-    from ferroscope.rules.book import RuleBook
+    from ferroscope.rules.builtin import RuleBook
 
     context = ApiContext(
         store=backend.store,
@@ -172,10 +172,10 @@ def build_pool(
     meter: Meter = SILENT,
 ) -> WorkerPool:
     """Return the worker role's pool, ``sure`` as of ``Worker``; ``SetupError`` where the hooks cannot work."""
-    from ferroscope.hooks.errors import HookSetupError
+    from ferroscope.hooks.base import HookSetupError
     from ferroscope.hooks.pipeline import from_settings
     from ferroscope.remote.rule_calls import WebClient
-    from ferroscope.rules.book import RuleBook
+    from ferroscope.rules.builtin import RuleBook
     from ferroscope.worker.boot_gate import BootGate
     from ferroscope.worker.loop import Worker
     from ferroscope.worker.pool import WorkerPool
@@ -220,11 +220,11 @@ def build_pool(
 
 def built_in_rules(settings: Settings) -> tuple[CompiledRule, ...]:
     """Return the rules of the configuration, and check whom rules may call; ``SetupError``."""
-    from ferroscope.rules import builtin, targets
-    from ferroscope.rules.errors import InvalidRuleError
+    from ferroscope.rules import builtin
+    from ferroscope.rules.data import InvalidRuleError
 
     try:
-        targets.check(settings.inspection_rules.api_call_targets)
+        builtin.check(settings.inspection_rules.api_call_targets)
         return builtin.load(settings.inspection_rules.built_in_rules)
     except InvalidRuleError as exc:
         raise SetupError(str(exc)) from exc

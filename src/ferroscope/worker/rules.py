@@ -15,12 +15,11 @@ from ferroscope.contracts.store import Transaction
 from ferroscope.core import bmc_access
 from ferroscope.core.model import Document, Severity
 from ferroscope.rules import engine
-from ferroscope.rules.bench import ApiCall, Bench, Logged
-from ferroscope.rules.book import RuleBook
+from ferroscope.rules.builtin import RuleBook, allowed
 from ferroscope.rules.compile import CompiledRule
+from ferroscope.rules.context import ApiCall, Bench, Logged
+from ferroscope.rules.data import RuleFailedError
 from ferroscope.rules.engine import RuleSet
-from ferroscope.rules.errors import RuleFailedError
-from ferroscope.rules.targets import allowed
 from ferroscope.worker.context import TaskContext
 
 _AGAIN: Final = frozenset({429, 500, 502, 503, 504})

@@ -48,7 +48,7 @@ from ferroscope.config.options import DatabaseSettings
 from ferroscope.core.merge import three_way
 from ferroscope.core.model import Node
 from ferroscope.rules import fields
-from ferroscope.rules.errors import RuleError
+from ferroscope.rules.data import RuleError
 from msgspec.structs import replace
 from tests.conformance.test_schema import described
 from tests.integration.api.service import Service

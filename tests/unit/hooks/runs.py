@@ -15,7 +15,7 @@ import msgspec
 from ferroscope.config.options import InspectorSettings, Settings
 from ferroscope.core.model import Claim, Entry, Node, Port, Request
 from ferroscope.core.states import Event, State
-from ferroscope.hooks import loader, port_edits
+from ferroscope.hooks import helpers, loader
 from ferroscope.hooks.base import InspectionHook
 from ferroscope.hooks.loader import LoadedHook
 from ferroscope.hooks.pipeline import Pipeline
@@ -51,7 +51,7 @@ class Run(msgspec.Struct):
 
     def ports(self) -> dict[str, Port]:
         """Return the node's ports by MAC, as they would be stored."""
-        return port_edits.current(self.context)
+        return helpers.current(self.context)
 
 
 def port(address: str, *, node: str = NODE, **fields: Any) -> Port:

@@ -23,7 +23,7 @@ from ferroscope.core import values
 from ferroscope.core.model import Inspection
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import State
-from ferroscope.hooks.errors import HookError
+from ferroscope.hooks.base import HookError
 from ferroscope.hooks.pipeline import encode
 from ferroscope.hooks.root_hints import NAMES
 from ferroscope_sim import inventory as sim

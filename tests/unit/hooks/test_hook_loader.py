@@ -9,8 +9,7 @@ import structlog.testing
 
 from ferroscope.config.options import InspectorSettings
 from ferroscope.hooks import loader
-from ferroscope.hooks.base import InspectionHook
-from ferroscope.hooks.errors import HookSetupError
+from ferroscope.hooks.base import HookSetupError, InspectionHook
 from ferroscope.hooks.pipeline import from_settings
 from tests.unit.hooks.runs import installed
 

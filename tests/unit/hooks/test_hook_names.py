@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.hooks.names import Wanted, expand, parse, resolve
+from ferroscope.hooks.loader import Wanted, expand, parse, resolve
 
 DEFAULTS = ("ramdisk-error", "ports")
 

@@ -11,7 +11,7 @@ import structlog.testing
 from ferroscope.config.load import ConfigurationError, load
 from ferroscope.config.options import InspectorSettings
 from ferroscope.hooks import loader
-from ferroscope.hooks.errors import HookSetupError
+from ferroscope.hooks.base import HookSetupError
 from tests.unit.hooks.runs import installed, machine, run
 
 

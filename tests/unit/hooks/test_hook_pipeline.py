@@ -16,12 +16,10 @@ from ferroscope.config.options import InspectorSettings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.core.model import Severity
 from ferroscope.core.reasons import Reason
-from ferroscope.hooks import port_edits
-from ferroscope.hooks.base import HookTask, InspectionHook
-from ferroscope.hooks.documents import copied, read_only
-from ferroscope.hooks.errors import HookError, HookSetupError, ReadOnlyError
+from ferroscope.hooks import helpers
+from ferroscope.hooks.base import HookError, HookSetupError, HookTask, InspectionHook, ReadOnlyError
 from ferroscope.hooks.loader import LoadedHook
-from ferroscope.hooks.pipeline import Pipeline, encode
+from ferroscope.hooks.pipeline import Pipeline, copied, encode, read_only
 from tests.unit.hooks.runs import NODE, Run, context, port, run_objects
 
 Step = Callable[[HookTask, dict[str, Any], dict[str, Any]], None]
@@ -164,7 +162,7 @@ def spoil_and_fail(task: HookTask, _inventory: dict[str, Any], plugin_data: dict
     task.node.properties["half"] = "done"
     task.node.extra = {"half": "done"}
     task.node.resource_class = "half"
-    port_edits.save(task, port("aa:bb:cc:00:00:09"))
+    helpers.save(task, port("aa:bb:cc:00:00:09"))
     task.port_changes.removed.add("some-port")
     plugin_data["half"] = "done"
     plugin_data["log"].append("half")
@@ -219,7 +217,7 @@ def leave_in_node(task: HookTask, _inventory: dict[str, Any], _data: dict[str, A
 
 
 def leave_in_port(task: HookTask, _inventory: dict[str, Any], _data: dict[str, Any]) -> None:
-    port_edits.save(task, port("aa:bb:cc:00:00:09", extra={"x": object()}))
+    helpers.save(task, port("aa:bb:cc:00:00:09", extra={"x": object()}))
 
 
 @pytest.mark.parametrize("leave", [leave_in_node, leave_in_port])
@@ -421,10 +419,8 @@ class TestPortEdits:
 
     def test_a_change_is_seen_by_the_next_hook(self) -> None:
         result = self.edited(
-            lambda run: port_edits.save(
-                run.context, msgspec.structs.replace(run.ports()[self.MAC], physical_network="a")
-            ),
-            lambda run: port_edits.save(run.context, msgspec.structs.replace(run.ports()[self.MAC], pxe_enabled=False)),
+            lambda run: helpers.save(run.context, msgspec.structs.replace(run.ports()[self.MAC], physical_network="a")),
+            lambda run: helpers.save(run.context, msgspec.structs.replace(run.ports()[self.MAC], pxe_enabled=False)),
         )
         changed = result.context.port_changes
         assert (changed.added, changed.removed) == ([], set())
@@ -433,16 +429,14 @@ class TestPortEdits:
     def test_a_new_port_that_is_changed_is_added_once_as_changed(self) -> None:
         new = port("aa:bb:cc:00:00:02")
         changed = msgspec.structs.replace(new, physical_network="a")
-        result = self.edited(
-            lambda run: port_edits.save(run.context, new), lambda run: port_edits.save(run.context, changed)
-        )
+        result = self.edited(lambda run: helpers.save(run.context, new), lambda run: helpers.save(run.context, changed))
         assert result.context.port_changes.added == [changed]
         assert result.context.port_changes.updated == {}
 
     def test_a_changed_port_can_be_removed(self) -> None:
         changed = port(self.MAC, physical_network="a")
         result = self.edited(
-            lambda run: port_edits.save(run.context, changed), lambda run: port_edits.remove(run.context, changed)
+            lambda run: helpers.save(run.context, changed), lambda run: helpers.remove(run.context, changed)
         )
         assert result.ports() == {}
         assert result.context.port_changes.removed == {f"port-{self.MAC}"}
@@ -450,9 +444,7 @@ class TestPortEdits:
 
     def test_a_new_port_that_is_removed_was_never_there(self) -> None:
         new = port("aa:bb:cc:00:00:02", node=NODE)
-        result = self.edited(
-            lambda run: port_edits.save(run.context, new), lambda run: port_edits.remove(run.context, new)
-        )
+        result = self.edited(lambda run: helpers.save(run.context, new), lambda run: helpers.remove(run.context, new))
         assert set(result.ports()) == {self.MAC}
         assert (result.context.port_changes.added, result.context.port_changes.removed) == ([], set())
 

@@ -9,7 +9,7 @@ import pytest
 
 from ferroscope.core.model import Port, Severity
 from ferroscope.core.reasons import Reason
-from ferroscope.hooks.errors import HookError
+from ferroscope.hooks.base import HookError
 from ferroscope.hooks.ports import PortsHook
 from tests.unit.hooks.runs import ETH0, ETH1, ETH2, NODE, OTHER, Run, machine, port, run, run_objects
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ferroscope.core.reasons import Reason
-from ferroscope.hooks.errors import HookError
+from ferroscope.hooks.base import HookError
 from tests.unit.hooks.runs import machine, run
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from ferroscope.core.model import Severity
 from ferroscope.core.reasons import Reason
-from ferroscope.hooks.errors import HookError
+from ferroscope.hooks.base import HookError
 from ferroscope.hooks.validate_interfaces import MAX_INTERFACES
 from tests.unit.hooks.runs import ETH0, ETH1, ETH2, Run, machine, run
 

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from ferroscope.core.model import Document, Node, Port, Rule, RuleDialect
-from ferroscope.hooks import port_edits
+from ferroscope.hooks import helpers
 from ferroscope.rules import engine
-from ferroscope.rules.bench import Bench
 from ferroscope.rules.compile import compile_rule
+from ferroscope.rules.context import Bench
 from ferroscope.rules.engine import MaskSecrets, RuleSet
 from ferroscope.rules.explain import DryContext
 
@@ -47,7 +47,7 @@ class Site:
 
     @property
     def port(self) -> Port:
-        return port_edits.current(self.context)[MAC]
+        return helpers.current(self.context)[MAC]
 
     def run(self, *rules: Rule, mask: MaskSecrets = "always") -> list[str]:
         """Run the rules and return the UUIDs of those that applied."""

@@ -10,7 +10,7 @@ from ferroscope.api import scalars
 from ferroscope.api.errors import BadRequestError
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
-from ferroscope.rules.errors import InvalidRuleError, RuleFailedError
+from ferroscope.rules.data import InvalidRuleError, RuleFailedError
 from tests.unit.rules.running import MAC, Site, old_rule, rule
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.rules.errors import InvalidRuleError, RuleFailedError
+from ferroscope.rules.data import InvalidRuleError, RuleFailedError
 from tests.unit.rules.running import Site, found, holds, old_rule, rule
 
 MEMORY = "{inventory[memory][physical_mb]}"

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from ferroscope.core.model import Document
 from ferroscope.rules import builtin
+from ferroscope.rules.builtin import allowed
 from ferroscope.rules.compile import compile_rule
+from ferroscope.rules.data import InvalidRuleError, RuleFailedError
 from ferroscope.rules.engine import RuleSet
-from ferroscope.rules.errors import InvalidRuleError, RuleFailedError
 from ferroscope.rules.explain import DryContext, explain
-from ferroscope.rules.targets import allowed
 from tests.unit.rules.running import DRIVERS, INVENTORY, Site, old_rule, rendered, rule
 
 SECRETS = ("hunter2", "s3cr3t", "t0ken")

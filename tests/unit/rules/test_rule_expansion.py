@@ -8,10 +8,9 @@ import sys
 
 import pytest
 
-from ferroscope.rules.errors import InvalidRuleError
+from ferroscope.rules.comparisons import compiled
+from ferroscope.rules.data import MAX_EXPANSION, InvalidRuleError
 from ferroscope.rules.expansion import expansion
-from ferroscope.rules.limits import MAX_EXPANSION
-from ferroscope.rules.regexes import compiled
 
 BOMBS = [
     "a{99999999}",
@@ -61,8 +60,8 @@ def test_what_is_written_out_is_counted(pattern: str, steps: int) -> None:
 def test_no_bomb_takes_memory() -> None:
     code = (
         "import sys\n"
-        "from ferroscope.rules.errors import InvalidRuleError\n"
-        "from ferroscope.rules.regexes import compiled\n"
+        "from ferroscope.rules.data import InvalidRuleError\n"
+        "from ferroscope.rules.comparisons import compiled\n"
         "for pattern in sys.argv[1:]:\n"
         "    try:\n"
         "        compiled(pattern)\n"

@@ -36,11 +36,11 @@ def lldp(api: Api, out: Output, *, ident: str) -> None:
 
 def _cables(inventory: Json, plugin_data: Json) -> Iterator[Json]:
     """Return each interface with what was told on it (``switch_...``), and what of that could not be read."""
-    from ferroscope.hooks import nics
+    from ferroscope.hooks import helpers
     from ferroscope.lldp import frame, values
 
-    for name, record in nics.named(inventory):
-        tlvs, unreadable = frame(nics.lldp(name, record, plugin_data))
+    for name, record in helpers.named(inventory):
+        tlvs, unreadable = frame(helpers.lldp(name, record, plugin_data))
         told, malformed = values(tlvs)
         yield {"name": name, "mac": record.get("mac_address"), "lldp": told, "problems": [*unreadable, *malformed]}
 

@@ -45,7 +45,7 @@ def explain(api: Api, out: Output, *, rule: str | None, ident: str) -> None:
 def check(path: str, fmt: str) -> None:
     """Check a file with a rule or a list of rules, without any service; [inspection_rules] built_in_rules is a list."""
     from ferroscope.rules import builtin
-    from ferroscope.rules.errors import InvalidRuleError
+    from ferroscope.rules.data import InvalidRuleError
 
     out = Output(fmt)
     try:

@@ -17,10 +17,10 @@ from ferroscope.core.delivery import Fail, Next, Outcome
 from ferroscope.core.model import Port, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
-from ferroscope.hooks.errors import HookError
+from ferroscope.hooks.base import HookError
 from ferroscope.hooks.pipeline import Pipeline, encode
+from ferroscope.rules.data import RuleFailedError
 from ferroscope.rules.engine import RuleSet
-from ferroscope.rules.errors import RuleFailedError
 from ferroscope.worker import out_of_band
 from ferroscope.worker.context import TaskContext
 from ferroscope.worker.rules import RuleStep

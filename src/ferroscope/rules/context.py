@@ -12,11 +12,9 @@ import msgspec
 
 from ferroscope.core.json_safety import ready
 from ferroscope.core.model import Document, Node, Port
-from ferroscope.hooks import port_edits
+from ferroscope.hooks import helpers
 from ferroscope.hooks.base import HookContext
-from ferroscope.rules.data import Data
-from ferroscope.rules.errors import RuleError
-from ferroscope.rules.limits import Budget
+from ferroscope.rules.data import Budget, Data, RuleError
 
 ready(Port)
 
@@ -69,7 +67,7 @@ class Bench:
 
     def ports(self) -> list[Port]:
         """Return the ports as the hooks and rules so far want them."""
-        return list(port_edits.current(self.context).values())
+        return list(helpers.current(self.context).values())
 
     def port(self, ident: Any) -> Port:
         """Return a copy of the port with this UUID or MAC, to be changed and given to ``save_port``."""
@@ -80,7 +78,7 @@ class Bench:
         raise RuleError(f"the node has no port {str(ident)[:64]!r}; name one by its UUID or its MAC address")
 
     def save_port(self, port: Port) -> None:
-        port_edits.save(self.context, port)
+        helpers.save(self.context, port)
 
 
 class Acting(msgspec.Struct, frozen=True):

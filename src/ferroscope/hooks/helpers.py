@@ -1,0 +1,200 @@
+"""The inventory's interfaces that ``validate-interfaces`` found good, for hooks that complete ports.
+
+Hooks may be configured before that one has run in vain, or plugin data may have been replaced by
+another hook: whatever is not as expected is not there.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from ferroscope.core import values
+from ferroscope.core.model import Document, Node, Port, Severity
+from ferroscope.core.reasons import Reason
+from ferroscope.hooks.base import HookContext, HookError, HookTask
+
+# Untrusted values in messages: short, printable, of any type.
+#
+# A message reaches the journal, ``last_error`` and a terminal, so that neither a megabyte nor a
+# control character of a ramdisk's making may pass.
+
+# reprlib looks at the first few items only, so that a huge value costs nothing.
+_REPR: Final = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 200
+_REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
+
+
+def shown(value: object, *, limit: int = 80, lines: bool = False) -> str:
+    """Return ``value`` for a message: at most ``limit`` characters, line ends only with ``lines``."""
+    text = value if isinstance(value, str) else _REPR.repr(value)
+    if len(text) > limit:
+        text = text[: limit - 1] + "…"
+    if text.isprintable():
+        return text
+    kept = "\n\t" if lines else ""
+    return "".join(char if char.isprintable() or char in kept else _REPLACEMENT for char in text)
+
+
+def listed(values: Iterable[object], *, limit: int = 10) -> str:
+    """Return the values for a message, separated by commas: the first ``limit``, and how many more."""
+    texts = [shown(value) for value in values]
+    more = len(texts) - limit
+    return ", ".join(texts[:limit]) + (f" and {more} more" if more > 0 else "")
+
+
+# The property ``capabilities``: ``"boot_mode:uefi,cpu_vt:true"``, names and values in one text.
+#
+# Source: the Bare Metal service, whose order is kept: what was there first stays first.
+
+_MAX_VALUE: Final = 255
+
+
+def update(node: Node, new: Mapping[str, Any], remove: Iterable[str] = ()) -> None:
+    """Set these capabilities of the node and take others away; ``HookError`` where it has malformed ones."""
+    found = _parsed(node.properties)
+    for name in remove:
+        found.pop(name, None)
+    found.update({name: str(value) for name, value in new.items()})
+    text = ",".join(f"{name}:{value}" for name, value in found.items())
+    if text or "capabilities" in node.properties:
+        node.properties["capabilities"] = text
+
+
+def is_value(value: object) -> bool:
+    """Whether this can stand for a capability's value: a machine must not smuggle in other capabilities."""
+    return (
+        isinstance(value, str) and 0 < len(value) <= _MAX_VALUE and value.isprintable() and not set(value) & set(",:")
+    )
+
+
+def _parsed(properties: Document) -> dict[str, str]:
+    text = properties.get("capabilities")
+    if not text:
+        return {}
+    pairs = [item.partition(":") for item in text.split(",")] if isinstance(text, str) else []
+    if not pairs or not all(colon for _name, colon, _value in pairs):
+        raise HookError(
+            Reason.HOOK_FAILED,
+            f"the node's property capabilities is not 'name:value,...' but {shown(text)}; correct it, then reapply",
+        )
+    return {name: value for name, _colon, value in pairs}
+
+
+# The PCI devices of a machine, wherever they are told, and in the form in which they are looked up.
+
+
+class PciDevice(NamedTuple):
+    """One device: four hexadecimal digits each, lower case, and where it is plugged in (``0000:3b:00.0``)."""
+
+    vendor: str
+    product: str
+    address: object
+
+
+def devices(inventory: Document, plugin_data: Document) -> list[PciDevice] | None:
+    """Return the devices, those that the ramdisk collected rather than those of the BMC; None: not told."""
+    for source in (plugin_data, inventory):
+        found = source.get("pci_devices")
+        if isinstance(found, list) and (found or source is inventory):
+            return list(_readable(found))
+    return [] if isinstance(plugin_data.get("pci_devices"), list) else None
+
+
+def _readable(records: list[object]) -> Iterator[PciDevice]:
+    for record in records:
+        if not isinstance(record, dict):
+            continue
+        vendor, product = record.get("vendor_id"), record.get("product_id")
+        if isinstance(vendor, str) and isinstance(product, str):
+            yield PciDevice(vendor.lower(), product.lower(), record.get("bus"))
+
+
+# A node's ports as the hooks so far want them, and how to want something else.
+#
+# Hooks see each other's changes here: what one adds, the next may complete.
+
+
+def current(task: HookContext) -> dict[str, Port]:
+    """Return the ports by MAC, with every change of the hooks so far."""
+    changes = task.port_changes
+    kept = [changes.updated.get(port.uuid, port) for port in task.ports if port.uuid not in changes.removed]
+    return {port.address: port for port in (*kept, *changes.added)}
+
+
+def save(task: HookContext, port: Port) -> None:
+    """Want ``port`` as it is here: a changed copy of one from ``current``, or a new one."""
+    changes = task.port_changes
+    for index, added in enumerate(changes.added):
+        if added.uuid == port.uuid:
+            changes.added[index] = port
+            return
+    if any(stored.uuid == port.uuid for stored in task.ports):
+        changes.updated[port.uuid] = port
+    else:
+        changes.added.append(port)
+
+
+def remove(task: HookContext, port: Port) -> None:
+    """Want ``port`` gone."""
+    changes = task.port_changes
+    changes.updated.pop(port.uuid, None)
+    before = len(changes.added)
+    changes.added[:] = [added for added in changes.added if added.uuid != port.uuid]
+    if len(changes.added) == before:
+        changes.removed.add(port.uuid)
+
+
+# How hooks read what a ramdisk has sent, which may hold anything at any place: what is not as expected is not there.
+#
+# A hook that misses what it can do without says so with ``warn``, and goes on.
+
+
+def part(document: Document, name: str) -> Document:
+    """Return the object of this name in ``document``, an empty one where there is none."""
+    found = document.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def records(document: Document, name: str) -> list[Document]:
+    """Return the objects in the list of this name in ``document``, none where there is no list."""
+    found = document.get(name)
+    return [record for record in found if isinstance(record, dict)] if isinstance(found, list) else []
+
+
+def warn(task: HookTask, hook: str, message: str) -> None:
+    """Note on the timeline, under the hook's own name, what of the data cannot be used."""
+    task.note(hook, message, severity=Severity.WARNING, reason=Reason.INVALID_INVENTORY)
+
+
+class Nic(NamedTuple):
+    """One interface: its name, its MAC in the stored form, and the inventory's record."""
+
+    name: str
+    mac: str
+    record: Document
+
+
+def of(inventory: Document, plugin_data: Document) -> Iterator[Nic]:
+    """Return the interfaces that are in ``plugin_data.all_interfaces``, in the inventory's order."""
+    known = plugin_data.get("all_interfaces")
+    if not isinstance(known, dict):
+        return
+    for name, record in named(inventory):
+        mac = values.normalize(record.get("mac_address"))
+        if name in known and mac is not None:
+            yield Nic(name, mac, record)
+
+
+def named(inventory: Document) -> Iterator[tuple[str, Document]]:
+    """Return the interface records that have a name, in the inventory's order."""
+    for record in records(inventory, "interfaces"):
+        name = record.get("name")
+        if isinstance(name, str) and name:
+            yield name, record
+
+
+def lldp(name: str, record: Document, plugin_data: Document) -> Any:
+    """Return what was recorded of LLDP on this interface: the collector's record, else the inventory's."""
+    return part(plugin_data, "lldp_raw").get(name) or record.get("lldp")
