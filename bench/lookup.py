@@ -19,7 +19,7 @@ from sqlalchemy import text
 from bench.cycle import scratch
 from bench.databases import database
 from bench.quantiles import middle
-from ferroscope.api.accept import look_up
+from ferroscope.api.baremetal.callbacks import look_up
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.store import Store, Transaction
 from ferroscope.core.lookup import Evidence, Found

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from bench.service import Service, service
-from ferroscope.api.route import Body, Route
+from ferroscope.api.http.route import Body, Route
 from ferroscope.api.routes import ROUTES
 
 _SECONDS: Final = 30.0

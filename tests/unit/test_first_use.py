@@ -11,7 +11,7 @@ _PLAY: Final = """
 import sys, threading
 import msgspec
 from ferroscope.api.routes import ROUTES
-from ferroscope.api import node_input, port_input, rule_input
+from ferroscope.api.baremetal import node_input, port_input, rule_input
 from ferroscope.core.boot_macs import GateRecord
 from ferroscope.core.model import Node, Port
 from ferroscope.rules import explain

@@ -7,7 +7,7 @@ import json
 
 def render() -> str:
     """Return the document as indented JSON."""
-    from ferroscope.api.openapi import document
+    from ferroscope.api.http.openapi import document
     from ferroscope.api.routes import ROUTES
 
     return json.dumps(document(ROUTES), indent=2, ensure_ascii=False) + "\n"

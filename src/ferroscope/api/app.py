@@ -10,9 +10,9 @@ from typing import Any
 
 import falcon
 
-from ferroscope.api import errors
-from ferroscope.api.context import ApiContext
-from ferroscope.api.responder import Responder, responder, send_failure
+from ferroscope.api.http import errors
+from ferroscope.api.http.responder import Responder, responder, send_failure
+from ferroscope.api.http.route import ApiContext
 from ferroscope.api.routes import ROUTES
 
 

@@ -10,40 +10,27 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
-from ferroscope.api import (
+from ferroscope.api.baremetal import (
     agent,
-    boot_device,
-    callback,
+    callback_body,
     drivers,
-    health,
     history,
     inbox,
-    inspection_rules,
-    introspection,
-    introspection_data,
-    introspection_rules,
     inventory,
-    inventory_revisions,
-    leases,
-    metrics,
+    node_fields,
     node_states,
-    node_view,
     nodes,
-    openapi,
-    port_view,
+    port_fields,
     ports,
-    power,
-    provision,
     ramdisk,
-    ramdisk_parameters,
-    rule_explain,
-    rule_view,
-    searching,
-    status,
-    timeline,
-    versions,
+    rule_schema,
+    rules,
+    search,
 )
-from ferroscope.api.route import BINARY, TEXT, Route, Surface, make
+from ferroscope.api.http import openapi
+from ferroscope.api.http.route import BINARY, TEXT, Route, Surface, make
+from ferroscope.api.introspection import inspections, introspection_data, introspection_rules
+from ferroscope.api.service import leases, root, status
 from ferroscope.rules.explain import Explanation
 
 _shared = partial(make, Surface.SHARED)
@@ -55,25 +42,25 @@ _NODE: Final = "/v1/nodes/{node}"
 _LEASE: Final = "/v1/leases/{name:path}"
 _INTROSPECTED: Final = "/v1/introspection/{node}"
 
-_Root = (versions.BareMetalRoot, versions.IntrospectionRoot)
-_V1 = (versions.BareMetalV1, versions.IntrospectionV1)
+_Root = (root.BareMetalRoot, root.IntrospectionRoot)
+_V1 = (root.BareMetalV1, root.IntrospectionV1)
 _Called = (ramdisk.CallbackAnswer, agent.AgentAnswer)
-_Node, _NodeList = node_view.NodeView, node_view.NodeList
-_Port, _PortList = port_view.PortView, port_view.PortList
-_Supported, _Device = boot_device.SupportedBootDevices, boot_device.BootDeviceView
-_Status, _StatusList = introspection.IntrospectionStatus, introspection.IntrospectionList
-_Rule, _RuleList = rule_view.InspectionRule, rule_view.InspectionRuleList
-_OldRule, _OldRuleList = rule_view.IntrospectionRule, rule_view.IntrospectionRuleList
-_Data, _Accepted = introspection_data.IntrospectionData, introspection.Accepted
+_Node, _NodeList = node_fields.NodeView, node_fields.NodeList
+_Port, _PortList = port_fields.PortView, port_fields.PortList
+_Supported, _Device = node_states.SupportedBootDevices, node_states.BootDeviceView
+_Status, _StatusList = inspections.IntrospectionStatus, inspections.IntrospectionList
+_Rule, _RuleList = rule_schema.InspectionRule, rule_schema.InspectionRuleList
+_OldRule, _OldRuleList = rule_schema.IntrospectionRule, rule_schema.IntrospectionRuleList
+_Data, _Accepted = introspection_data.IntrospectionData, inspections.Accepted
 
 # fmt: off
 ROUTES: Final[tuple[Route, ...]] = (
-    _shared("GET /", versions.get_root, "public_api", 200, _Root),
-    _shared("GET /v1", versions.get_v1, "public_api", 200, _V1),
-    _service("GET /healthcheck", health.get_healthcheck, "public_api", 200, health.Health),
+    _shared("GET /", root.get_root, "public_api", 200, _Root),
+    _shared("GET /v1", root.get_v1, "public_api", 200, _V1),
+    _service("GET /healthcheck", root.get_healthcheck, "public_api", 200, root.Health),
     _service("GET /openapi.json", openapi.serve(lambda: ROUTES), "public_api", 200, dict[str, Any]),
 
-    _service("GET /metrics", metrics.get_metrics, "public_api", 200, str, media=TEXT),
+    _service("GET /metrics", root.get_metrics, "public_api", 200, str, media=TEXT),
 
     _service("GET /v1/status", status.get_status, "ferroscope:status:get", 200, status.StatusView),
     _service("GET /v1/leases", leases.list_leases, "ferroscope:lease:get", 200, leases.LeaseList),
@@ -87,7 +74,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     _service("DELETE /v1/lease_names/{name:path}", leases.forget_lease, "ferroscope:lease:forget", 204,
              conflict=leases.LeaseConflict),
 
-    _bare_metal("GET /v1/search", searching.search, "ferroscope:search", 200, searching.SearchResult),
+    _bare_metal("GET /v1/search", search.search, "ferroscope:search", 200, search.SearchResult),
 
     _bare_metal("POST /v1/nodes", nodes.create_node, "baremetal:node:create", 201, _Node),
     _bare_metal("GET /v1/nodes", nodes.list_nodes, "baremetal:node:list", 200, _NodeList),
@@ -95,10 +82,10 @@ ROUTES: Final[tuple[Route, ...]] = (
     _bare_metal(f"GET {_NODE}", nodes.get_node, "baremetal:node:get", 200, _Node),
     _bare_metal(f"PATCH {_NODE}", nodes.update_node, "baremetal:node:update", 200, _Node),
     _bare_metal(f"DELETE {_NODE}", nodes.delete_node, "baremetal:node:delete", 204),
-    _bare_metal(f"GET {_NODE}/states", node_states.get_states, "baremetal:node:get_states", 200, node_view.NodeStates),
-    _bare_metal(f"PUT {_NODE}/states/provision", provision.set_provision_state,
+    _bare_metal(f"GET {_NODE}/states", node_states.get_states, "baremetal:node:get_states", 200, node_fields.NodeStates),
+    _bare_metal(f"PUT {_NODE}/states/provision", node_states.set_provision_state,
                 "baremetal:node:set_provision_state", 202),
-    _bare_metal(f"PUT {_NODE}/states/power", power.set_power_state, "baremetal:node:set_power_state", 202),
+    _bare_metal(f"PUT {_NODE}/states/power", node_states.set_power_state, "baremetal:node:set_power_state", 202),
     _bare_metal(f"GET {_NODE}/validate", node_states.validate_node,
                 "baremetal:node:validate", 200, node_states.NodeValidation),
     _bare_metal(f"PUT {_NODE}/maintenance", node_states.set_maintenance, "baremetal:node:set_maintenance", 202),
@@ -110,29 +97,29 @@ ROUTES: Final[tuple[Route, ...]] = (
     _bare_metal("DELETE /v1/rejections/{address}", inbox.readmit, "baremetal:node:create", 204),
     _bare_metal(f"GET {_NODE}/traits", node_states.get_traits,
                 "baremetal:node:traits:list", 200, node_states.Traits, since=37),
-    _bare_metal(f"GET {_NODE}/management/boot_device", boot_device.get_boot_device,
+    _bare_metal(f"GET {_NODE}/management/boot_device", node_states.get_boot_device,
                 "baremetal:node:get_boot_device", 200, _Device),
-    _bare_metal(f"PUT {_NODE}/management/boot_device", boot_device.set_boot_device,
+    _bare_metal(f"PUT {_NODE}/management/boot_device", node_states.set_boot_device,
                 "baremetal:node:set_boot_device", 204),
-    _bare_metal(f"GET {_NODE}/management/boot_device/supported", boot_device.get_supported_boot_devices,
+    _bare_metal(f"GET {_NODE}/management/boot_device/supported", node_states.get_supported_boot_devices,
                 "baremetal:node:get_boot_device", 200, _Supported),
     _bare_metal(f"GET {_NODE}/inventory", inventory.get_inventory,
                 "baremetal:node:inventory:get", 200, inventory.NodeInventory, since=81),
     _bare_metal(f"POST {_NODE}/inventory/reapply", inventory.reapply,
-                "ferroscope:inspection:reapply", 202, raw=callback.Callback | None),
-    _bare_metal(f"GET {_NODE}/inventory/revisions", inventory_revisions.list_revisions,
-                "baremetal:node:inventory:get", 200, inventory_revisions.RevisionList),
-    _bare_metal(f"GET {_NODE}/inventory/diff", inventory_revisions.get_diff,
-                "baremetal:node:inventory:get", 200, inventory_revisions.DiffView),
-    _bare_metal(f"GET {_NODE}/log", inventory_revisions.get_log,
+                "ferroscope:inspection:reapply", 202, raw=callback_body.Callback | None),
+    _bare_metal(f"GET {_NODE}/inventory/revisions", inventory.list_revisions,
+                "baremetal:node:inventory:get", 200, inventory.RevisionList),
+    _bare_metal(f"GET {_NODE}/inventory/diff", inventory.get_diff,
+                "baremetal:node:inventory:get", 200, inventory.DiffView),
+    _bare_metal(f"GET {_NODE}/log", inventory.get_log,
                 "baremetal:node:inventory:get", 200, str, media=BINARY),
     _bare_metal(f"GET {_NODE}/history", history.list_history,
                 "baremetal:node:history:get", 200, history.History, since=78),
     _bare_metal(f"GET {_NODE}/history/{{event}}", history.get_history_event,
                 "baremetal:node:history:get", 200, history.HistoryEvent, since=78),
-    _bare_metal(f"GET {_NODE}/timeline", timeline.get_timeline, "baremetal:node:history:get", 200, timeline.Timeline),
-    _bare_metal(f"GET {_NODE}/inspections", timeline.list_inspections,
-                "baremetal:node:history:get", 200, timeline.Inspections),
+    _bare_metal(f"GET {_NODE}/timeline", history.get_timeline, "baremetal:node:history:get", 200, history.Timeline),
+    _bare_metal(f"GET {_NODE}/inspections", history.list_inspections,
+                "baremetal:node:history:get", 200, history.Inspections),
     _bare_metal(f"GET {_NODE}/ports", ports.list_node_ports, "baremetal:port:list", 200, _PortList),
     _bare_metal(f"GET {_NODE}/ports/detail", ports.list_node_ports_detail, "baremetal:port:list", 200, _PortList),
 
@@ -143,19 +130,19 @@ ROUTES: Final[tuple[Route, ...]] = (
     _bare_metal("PATCH /v1/ports/{port}", ports.update_port, "baremetal:port:update", 200, _Port),
     _bare_metal("DELETE /v1/ports/{port}", ports.delete_port, "baremetal:port:delete", 204),
 
-    _bare_metal("GET /v1/inspection_rules", inspection_rules.list_rules,
+    _bare_metal("GET /v1/inspection_rules", rules.list_rules,
                 "baremetal:inspection_rule:get", 200, _RuleList, since=96),
-    _bare_metal("POST /v1/inspection_rules", inspection_rules.create_rule,
+    _bare_metal("POST /v1/inspection_rules", rules.create_rule,
                 "baremetal:inspection_rule:create", 201, _Rule, since=96),
-    _bare_metal("DELETE /v1/inspection_rules", inspection_rules.delete_rules,
+    _bare_metal("DELETE /v1/inspection_rules", rules.delete_rules,
                 "baremetal:inspection_rule:delete", 204, since=96),
-    _bare_metal("POST /v1/inspection_rules/explain", rule_explain.explain_rules,
+    _bare_metal("POST /v1/inspection_rules/explain", rules.explain_rules,
                 "baremetal:inspection_rule:explain", 200, Explanation, since=96),
-    _bare_metal("GET /v1/inspection_rules/{rule}", inspection_rules.get_rule,
+    _bare_metal("GET /v1/inspection_rules/{rule}", rules.get_rule,
                 "baremetal:inspection_rule:get", 200, _Rule, since=96),
-    _bare_metal("PATCH /v1/inspection_rules/{rule}", inspection_rules.update_rule,
+    _bare_metal("PATCH /v1/inspection_rules/{rule}", rules.update_rule,
                 "baremetal:inspection_rule:update", 200, _Rule, since=96),
-    _bare_metal("DELETE /v1/inspection_rules/{rule}", inspection_rules.delete_rule,
+    _bare_metal("DELETE /v1/inspection_rules/{rule}", rules.delete_rule,
                 "baremetal:inspection_rule:delete", 204, since=96),
 
     _bare_metal("GET /v1/drivers", drivers.list_drivers, "baremetal:driver:get", 200, drivers.DriverList),
@@ -164,23 +151,23 @@ ROUTES: Final[tuple[Route, ...]] = (
                 "baremetal:driver:get_properties", 200, dict[str, str]),
 
     _bare_metal("POST /v1/continue_inspection", ramdisk.continue_inspection,
-                "baremetal:driver:ipa_continue_inspection", 202, _Called, raw=callback.Callback, ramdisk=True,
+                "baremetal:driver:ipa_continue_inspection", 202, _Called, raw=callback_body.Callback, ramdisk=True,
                 refused=ramdisk.too_large),
     _bare_metal("GET /v1/lookup", ramdisk.get_lookup,
                 "baremetal:driver:ipa_lookup", 200, agent.AgentAnswer, since=22, ramdisk=True),
-    _bare_metal("GET /v1/ramdisk_parameters/{node}/disk.img", ramdisk_parameters.get_disk,
+    _bare_metal("GET /v1/ramdisk_parameters/{node}/disk.img", ramdisk.get_disk,
                 "baremetal:driver:ipa_lookup", 200, str, ramdisk=True, media=BINARY),
     _bare_metal("POST /v1/heartbeat/{node}", ramdisk.heartbeat,
                 "baremetal:node:ipa_heartbeat", 202, since=22, ramdisk=True),
 
     _introspection("POST /v1/continue", ramdisk.continue_introspection,
-                   "introspection:continue", 202, ramdisk.CallbackAnswer, raw=callback.Callback, ramdisk=True,
+                   "introspection:continue", 202, ramdisk.CallbackAnswer, raw=callback_body.Callback, ramdisk=True,
                    refused=ramdisk.too_large),
-    _introspection("GET /v1/introspection", introspection.list_introspections,
+    _introspection("GET /v1/introspection", inspections.list_introspections,
                    "introspection:status", 200, _StatusList),
-    _introspection(f"POST {_INTROSPECTED}", introspection.start_introspection, "introspection:start", 202, _Accepted),
-    _introspection(f"GET {_INTROSPECTED}", introspection.get_introspection, "introspection:status", 200, _Status),
-    _introspection(f"POST {_INTROSPECTED}/abort", introspection.abort_introspection,
+    _introspection(f"POST {_INTROSPECTED}", inspections.start_introspection, "introspection:start", 202, _Accepted),
+    _introspection(f"GET {_INTROSPECTED}", inspections.get_introspection, "introspection:status", 200, _Status),
+    _introspection(f"POST {_INTROSPECTED}/abort", inspections.abort_introspection,
                    "introspection:abort", 202, _Accepted),
     _introspection(f"GET {_INTROSPECTED}/data", introspection_data.get_data, "introspection:data", 200, _Data),
     _introspection(f"GET {_INTROSPECTED}/data/unprocessed", introspection_data.get_unprocessed_data,

@@ -18,8 +18,8 @@ from typing import Any, Final
 
 import structlog
 
-from ferroscope.api.callers import Trusted
-from ferroscope.api.quiet import QuietLog
+from ferroscope.api.http.callers import Trusted
+from ferroscope.api.http.rate_limit import QuietLog
 from ferroscope.config.options import ApiSettings
 from ferroscope.runtime.http_connection import Connection, Host
 from ferroscope.runtime.http_limits import Crowd, limits

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from ferroscope.api.callers import Trusted, group
+from ferroscope.api.http.callers import Trusted, group
 from ferroscope.config.options import ApiSettings
 
 # Files that a process needs apart from its clients' connections: the database, BMCs, logs.

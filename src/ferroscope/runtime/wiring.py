@@ -124,8 +124,8 @@ def build_app(
 ) -> Callable[..., Iterable[bytes]]:
     """Return the WSGI application of the api role; its health check fails once ``draining`` is set."""
     from ferroscope.api.app import create_app
-    from ferroscope.api.callers import Callers
-    from ferroscope.api.context import ApiContext, DatabaseFacts
+    from ferroscope.api.http.callers import Callers
+    from ferroscope.api.http.route import ApiContext, DatabaseFacts
     from ferroscope.hooks.pipeline import from_settings
     from ferroscope.rules.builtin import RuleBook
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.api import lease_input
+from ferroscope.api.service import leases
 from ferroscope.config.options import LeaseSettings
 from ferroscope.contracts.store import Transaction
 from ferroscope.leadership import Candidate
@@ -179,7 +179,7 @@ def test_a_release_needs_epoch_and_term(bare_metal: Client, query: str) -> None:
 
 
 def test_names_are_bounded_in_number(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lease_input, "MAX_NAMES", 2)
+    monkeypatch.setattr(leases, "MAX_NAMES", 2)
     client = service.bare_metal
     _take(client, "/v1/leases/a")
     lease = _take(client, "/v1/leases/b")
@@ -206,8 +206,8 @@ def test_an_operator_deletes_a_name_and_its_epochs_do_not_come_back(everywhere: 
 def test_one_source_cannot_use_up_the_names_and_unused_ones_make_room(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease_input, "MAX_NAMES", 6)
-    monkeypatch.setattr(lease_input, "MAX_NAMES_PER_SOURCE", 4)
+    monkeypatch.setattr(leases, "MAX_NAMES", 6)
+    monkeypatch.setattr(leases, "MAX_NAMES_PER_SOURCE", 4)
     client = service.bare_metal
 
     def take(name: str, source: str, duration: float = 60) -> int:
@@ -216,7 +216,7 @@ def test_one_source_cannot_use_up_the_names_and_unused_ones_make_room(
 
     assert [take(f"atk/{n}", "192.0.2.66") for n in range(6)] == [201] * 4 + [403] * 2
     assert [take(f"prod/{n}", "192.0.2.7") for n in range(3)] == [201, 201, 403]
-    monkeypatch.setattr(lease_input, "IDLE", -100.0)  # those taken for 60 s were not used for so long
+    monkeypatch.setattr(leases, "IDLE", -100.0)  # those taken for 60 s were not used for so long
     assert take("prod/2", "192.0.2.7") == 403, "they are held"
     held = service.store.read(lambda tx: tx.leases.list("atk/"))[0]
     service.store.write(lambda tx: tx.leases.release(held))

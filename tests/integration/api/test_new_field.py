@@ -41,7 +41,7 @@ import pytest
 import ferroscope
 from ferroscope.db import migrate
 from ferroscope.db.engine import build_engine
-from ferroscope.api import openapi
+from ferroscope.api.http import openapi
 from ferroscope.api.routes import ROUTES
 from ferroscope.cli.node import look
 from ferroscope.config.options import DatabaseSettings

@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from ferroscope.api.route import Route
+from ferroscope.api.http.route import Route
 from ferroscope.api.routes import ROUTES
 from tests.integration.api.service import LATEST, Client, Service
 from tests.support import databases

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.api.callers import Callers, group
+from ferroscope.api.http.callers import Callers, group
 from ferroscope.config.options import ApiSettings
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.api import json_body
-from ferroscope.api.errors import BadRequestError
+from ferroscope.api.http import decoding
+from ferroscope.api.http.errors import BadRequestError
 from ferroscope.core import json_safety
 
 TEXTS = st.text(alphabet='[]{}"\\,:a\n', max_size=8)
@@ -54,27 +54,27 @@ def test_many_escapes_are_counted_alike() -> None:
 @pytest.mark.parametrize("raw", [rb'"\u0000"', rb'{"a\u0000": 1}', rb'"\\\u0000"'])
 def test_nul_is_refused_wherever_it_is(raw: bytes) -> None:
     with pytest.raises(BadRequestError, match="NUL"):
-        json_body.decode(raw, Any, max_depth=25)
+        decoding.decode(raw, Any, max_depth=25)
 
 
 def test_an_escaped_backslash_before_u0000_is_no_nul() -> None:
-    assert json_body.decode(rb'"\\u0000"', Any, max_depth=25) == "\\u0000"
+    assert decoding.decode(rb'"\\u0000"', Any, max_depth=25) == "\\u0000"
 
 
 @pytest.mark.parametrize("raw", [b"", b"{", b"01", b'"\xff"', rb'"\ud800"', rb'"\udc00"', b"nan", b"1e999", b"[1,]"])
 def test_what_is_no_json_is_refused(raw: bytes) -> None:
     with pytest.raises(BadRequestError):
-        json_body.decode(raw, Any, max_depth=25)
+        decoding.decode(raw, Any, max_depth=25)
 
 
 def test_refusal_names_the_place() -> None:
     with pytest.raises(BadRequestError, match=r"`\$\.a\[1\]`|\$\[\.\.\.\]\[1\]"):
-        json_body.decode(b'{"a": [1, "x"]}', dict[str, list[int]], max_depth=25)
+        decoding.decode(b'{"a": [1, "x"]}', dict[str, list[int]], max_depth=25)
 
 
 def test_nesting_beyond_the_decoders_own_limit_is_refused_the_same() -> None:
     with pytest.raises(BadRequestError, match="nested too deep"):
-        json_body.decode(b"[" * 20_000 + b"]" * 20_000, Any, max_depth=25)
+        decoding.decode(b"[" * 20_000 + b"]" * 20_000, Any, max_depth=25)
 
 
 def containers(value: Any) -> int:
@@ -94,6 +94,6 @@ def test_containers_are_counted_exactly_whatever_strings_hold(value: Any, less: 
 @pytest.mark.parametrize("unit", ["[],", "{},", '{"a":{}},', "[" * 22 + "]" * 22 + ","])
 def test_a_body_of_containers_is_refused_before_it_is_decoded(unit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     raw = f'{{"x":[{unit * (2_000_000 // len(unit))}0]}}'.encode()
-    monkeypatch.setattr(json_body, "_decoder", None)
+    monkeypatch.setattr(decoding, "_decoder", None)
     with pytest.raises(BadRequestError, match="50000"):
-        json_body.decode(raw, dict[str, Any], max_depth=25)
+        decoding.decode(raw, dict[str, Any], max_depth=25)

@@ -7,10 +7,10 @@ from typing import Any, cast
 import falcon
 import falcon.testing
 
-from ferroscope.api.context import ApiContext
-from ferroscope.api.microversions import BARE_METAL
-from ferroscope.api.quiet import QuietLog
-from ferroscope.api.responder import failure
+from ferroscope.api.http.rate_limit import QuietLog
+from ferroscope.api.http.responder import failure
+from ferroscope.api.http.route import ApiContext
+from ferroscope.api.http.versions import BARE_METAL
 from ferroscope.contracts.errors import StoreUnavailableError
 
 

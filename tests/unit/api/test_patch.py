@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.api import patch
-from ferroscope.api.errors import BadRequestError
-from ferroscope.api.patch import Operation
+from ferroscope.api.http import json_patch
+from ferroscope.api.http.errors import BadRequestError
+from ferroscope.api.http.json_patch import Operation
 
 DOCUMENT: dict[str, Any] = {"name": "n", "extra": {"a": {"b": [1, 2]}, "": 0}, "list": [1, 2, 3]}
 
 
 def apply(*operations: Operation) -> dict[str, Any]:
-    return patch.apply(DOCUMENT, operations, DOCUMENT.keys(), max_depth=25)
+    return json_patch.apply(DOCUMENT, operations, DOCUMENT.keys(), max_depth=25)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_any_patch_is_applied_or_refused_and_the_original_stays(operations: list
         Operation("add", "/list/²", 1),
         Operation("add", "/list/+1", 1),
         Operation("add", "/name/0", 1),
-        Operation("add", "/extra" + "/x" * patch.MAX_TOKENS, 1),
+        Operation("add", "/extra" + "/x" * json_patch.MAX_TOKENS, 1),
     ],
 )
 def test_bad_operation_is_refused(operation: Operation) -> None:
@@ -88,6 +88,6 @@ def test_bad_operation_is_refused(operation: Operation) -> None:
 
 
 def test_number_of_operations_is_bounded() -> None:
-    for operations in ([], [Operation("replace", "/name", "x")] * (patch.MAX_OPERATIONS + 1)):
+    for operations in ([], [Operation("replace", "/name", "x")] * (json_patch.MAX_OPERATIONS + 1)):
         with pytest.raises(BadRequestError):
             apply(*operations)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ferroscope.api.quiet import QuietLog, Valve
+from ferroscope.api.http.rate_limit import QuietLog, Valve
 from ferroscope.core.lookup import Refused
 from ferroscope.core.reasons import Reason
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ferroscope.api import node_fields, node_input, node_view, port_input, port_view
-from ferroscope.api.microversions import BARE_METAL
-from ferroscope.api.openapi import document
-from ferroscope.api.route import Body
+from ferroscope.api.baremetal import node_fields, node_input, port_fields
+from ferroscope.api.http.openapi import document
+from ferroscope.api.http.route import Body
+from ferroscope.api.http.versions import BARE_METAL
 from ferroscope.api.routes import ROUTES
 from ferroscope.core.model import Node, Port
 
@@ -37,22 +37,22 @@ def test_document_is_json() -> None:
 @pytest.mark.parametrize("minor", [1, 8, 31, 95])
 def test_whole_representations_fit_their_schema(minor: int) -> None:
     node = Node(uuid="1be26c0b-03f2-4d2e-ae87-c02d7f33c123", driver="sim", created_at=1.0)
-    shown = node_view.render(node, node_view.select(minor, None), minor, "http://api")
-    msgspec.json.decode(msgspec.json.encode(shown), type=node_view.NodeView)
+    shown = node_fields.render(node, node_fields.select(minor, None), minor, "http://api")
+    msgspec.json.decode(msgspec.json.encode(shown), type=node_fields.NodeView)
     port = Port(uuid=node.uuid, node=node.uuid, address="52:54:00:00:00:01", created_at=1.0)
     msgspec.json.decode(
-        msgspec.json.encode(port_view.render(port, port_view.select(minor, None), "http://api")),
-        type=port_view.PortView,
+        msgspec.json.encode(port_fields.render(port, port_fields.select(minor, None), "http://api")),
+        type=port_fields.PortView,
     )
 
 
 def test_whatever_can_be_set_is_shown_and_the_other_way_round() -> None:
     assert set(node_input.PATCHABLE) <= set(node_fields.BY_NAME)
-    assert set(port_input.PATCHABLE) - {"node_ident"} <= set(port_view.BY_NAME)
+    assert set(port_fields.PATCHABLE) - {"node_ident"} <= set(port_fields.BY_NAME)
     node = Node(uuid="u", driver="sim")
     assert set(node_input.settable(node)) == set(node_input.PATCHABLE)
 
 
 def test_what_is_sorted_by_is_stored() -> None:
     assert set(node_fields.SORT_FIELDS.values()) <= set(Node.__struct_fields__)
-    assert set(port_view.SORT_FIELDS.values()) <= set(Port.__struct_fields__)
+    assert set(port_fields.SORT_FIELDS.values()) <= set(Port.__struct_fields__)

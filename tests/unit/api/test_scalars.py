@@ -8,22 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.api import query, scalars
-from ferroscope.api.errors import BadRequestError, MissingError
-from ferroscope.api.node_filters import NodeListQuery
+from ferroscope.api.baremetal.nodes import NodeListQuery
+from ferroscope.api.http import decoding
+from ferroscope.api.http.errors import BadRequestError, MissingError
 from ferroscope.core import values
 
 
 @given(st.text())
 def test_any_text_is_understood_or_refused(text: str) -> None:
     for parse in (
-        lambda: scalars.boolean("f", text),
-        lambda: scalars.integer("f", text),
-        lambda: scalars.uuid("f", text),
-        lambda: scalars.name("f", text),
-        lambda: scalars.mac("f", text),
-        lambda: scalars.ident("node", text),
-        lambda: scalars.group("conductor_group", text),
+        lambda: decoding.boolean("f", text),
+        lambda: decoding.integer("f", text),
+        lambda: decoding.uuid("f", text),
+        lambda: decoding.name("f", text),
+        lambda: decoding.mac("f", text),
+        lambda: decoding.ident("node", text),
+        lambda: decoding.group("conductor_group", text),
     ):
         with contextlib.suppress(BadRequestError, MissingError):
             parse()
@@ -32,27 +32,27 @@ def test_any_text_is_understood_or_refused(text: str) -> None:
 @given(st.dictionaries(st.text(max_size=8) | st.sampled_from(NodeListQuery.__struct_fields__), st.text()))
 def test_any_query_is_understood_or_refused(params: dict[str, str]) -> None:
     with contextlib.suppress(BadRequestError):
-        assert isinstance(query.decode_query(params, NodeListQuery), NodeListQuery)
+        assert isinstance(decoding.decode_query(params, NodeListQuery), NodeListQuery)
 
 
 @pytest.mark.parametrize("text", ["1", " 12 ", "-5", "007", "9" * 18, "-" + "9" * 18])
 def test_integers(text: str) -> None:
-    assert scalars.integer("f", text) == int(text)
+    assert decoding.integer("f", text) == int(text)
 
 
 @pytest.mark.parametrize("text", ["", "-", "1-", "--1", "1.5", "٣", "²", "9" * 19, "0x1", "1_000"])
 def test_what_is_no_integer(text: str) -> None:
     with pytest.raises(BadRequestError):
-        scalars.integer("f", text)
+        decoding.integer("f", text)
 
 
 def test_kinds_of_parameters_come_from_their_types() -> None:
-    kinds = query.kinds(NodeListQuery)
+    kinds = decoding.kinds(NodeListQuery)
     assert (kinds["detail"], kinds["limit"], kinds["fields"], kinds["owner"]) == ("bool", "int", "list", "str")
 
 
 def test_lists_come_comma_separated_or_repeated_without_repetitions() -> None:
-    assert query.decode_query({"fields": ["a, b", "b,,c"]}, NodeListQuery).fields == ["a", "b", "c"]
+    assert decoding.decode_query({"fields": ["a, b", "b,,c"]}, NodeListQuery).fields == ["a", "b", "c"]
 
 
 def test_secrets_are_masked_at_any_depth_and_the_original_stays() -> None:

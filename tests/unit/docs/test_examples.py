@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from ferroscope.api.microversions import BARE_METAL, INTROSPECTION, text
+from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, text
 from ferroscope.api.routes import ROUTES
 from ferroscope.core.reasons import Reason
 from ferroscope.db.migrate import HEAD

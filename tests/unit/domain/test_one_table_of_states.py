@@ -101,7 +101,7 @@ import json
 from structlog.testing import capture_logs
 from ferroscope import transition
 from ferroscope.db import addresses, macs
-from ferroscope.api import documented, introspection, provision
+from ferroscope.api.http import schemas as documented, introspection, provision
 from tools.docs import states as page
 from ferroscope.core import machine, states
 from ferroscope.core.model import Inspection, Node

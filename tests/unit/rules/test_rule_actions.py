@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ferroscope.api import scalars
-from ferroscope.api.errors import BadRequestError
+from ferroscope.api.http import decoding
+from ferroscope.api.http.errors import BadRequestError
 from ferroscope.core.model import Document
 from ferroscope.core.reasons import Reason
 from ferroscope.rules.data import InvalidRuleError, RuleFailedError
@@ -72,7 +72,7 @@ def test_a_value_of_the_wrong_kind_fails_the_rule(path: str, value: Any) -> None
 )
 def test_a_name_that_the_api_refuses_fails_the_rule(name: str) -> None:
     with pytest.raises(BadRequestError):
-        scalars.name("name", name)
+        decoding.name("name", name)
     with pytest.raises(RuleFailedError, match="name must be 1 to 255"):
         act("set-attribute", {"path": "name", "value": name})
     with pytest.raises(RuleFailedError, match="name must be 1 to 255"):
@@ -81,7 +81,7 @@ def test_a_name_that_the_api_refuses_fails_the_rule(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["a", "eno1", "rack-1.row_2~", "States", "6f8b1a52"])
 def test_a_name_that_the_api_takes_a_rule_may_give(name: str) -> None:
-    assert scalars.name("name", name) == name
+    assert decoding.name("name", name) == name
     assert act("set-attribute", {"path": "name", "value": name}).node.name == name
     assert act("set-port-attribute", {"port_id": "p1", "path": "name", "value": name}).port.name == name
 

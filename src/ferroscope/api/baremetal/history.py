@@ -1,0 +1,273 @@
+"""The event journal of a node as the Bare Metal API has it: a list of events, and each event.
+
+``timeline`` is the fuller view of the same. Source: the Bare Metal API reference (node history).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from ferroscope.api.http import decoding, paging
+from ferroscope.api.http.decoding import node_ident
+from ferroscope.api.http.errors import MissingError
+from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.api.http.schemas import Limit, Link, SortDir, Uuid, iso, iso_exact, one_of, own
+from ferroscope.contracts.store import Query, Transaction
+from ferroscope.core.model import Entry, Inspection
+from ferroscope.core.reasons import HINTS, Reason
+
+_SHORT: Final = 255
+_SORT_FIELDS: Final = {"created_at": "at", "id": "id", "severity": "severity", "uuid": "uuid"}
+
+
+class HistoryQuery(msgspec.Struct, frozen=True):
+    """Query of GET /v1/nodes/{node}/history."""
+
+    detail: bool | None = None
+    limit: Limit | None = None
+    marker: Uuid | None = None
+    sort_dir: SortDir = "asc"
+    sort_key: Annotated[str, one_of(*_SORT_FIELDS)] = "created_at"
+
+
+class HistoryEvent(msgspec.Struct, frozen=True):
+    """An event; the last three fields are shown in detail only."""
+
+    uuid: str
+    created_at: str | None
+    severity: str
+    event: str
+    links: list[Link]
+    event_type: str | UnsetType = UNSET
+    conductor: str | UnsetType | None = UNSET
+    user: str | UnsetType | None = UNSET
+
+
+class History(msgspec.Struct, frozen=True):
+    """A page of events; ``next`` is the address of the page after it."""
+
+    history: list[HistoryEvent]
+    next: str | UnsetType = UNSET
+
+
+def list_history(context: ApiContext, call: Call[HistoryQuery, None]) -> Reply:
+    """List what happened to a node, oldest first."""
+    ident, asked = node_ident(call), call.query
+    size = paging.page_size(asked.limit, context.settings.api.max_limit)
+    sort = paging.sort_field(asked.sort_key, _SORT_FIELDS)
+    descending = paging.descending(asked.sort_dir)
+    marker = paging.marker(asked.marker)
+
+    def work(tx: Transaction) -> tuple[str, list[Entry], bool]:
+        node = tx.nodes.get(ident).uuid
+        query = Query(filters={"node": node}, marker=marker, sort_key=sort, descending=descending)
+        entries, more = paging.read(tx.journal.list, query, size)
+        return node, entries, more
+
+    node, entries, more = context.store.read(work)
+    events = [_event(entry, call.url, detail=bool(asked.detail)) for entry in entries]
+    following = paging.next_link(call.url, f"nodes/{node}/history", asked, size, entries[-1].uuid) if more else UNSET
+    return Reply(200, History(history=events, next=following))
+
+
+def get_history_event(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """Show one event in full."""
+    ident, event = node_ident(call), decoding.uuid("event", call.path["event"])
+
+    def work(tx: Transaction) -> list[Entry]:
+        return list(tx.journal.list(Query(filters={"node": tx.nodes.get(ident).uuid, "uuid": event}, sort_key="id")))
+
+    entries = context.store.read(work)
+    if not entries:
+        raise MissingError(f"Node {ident} has no event {event} in its history.")
+    return Reply(200, _event(entries[0], call.url, detail=True))
+
+
+def hint_of(reason: str | None) -> str | None:
+    """Return the advice for a reason code; None for none, or for one of a newer version."""
+    return HINTS[Reason(reason)] if reason in HINTS else None
+
+
+def _event(entry: Entry, url: str, *, detail: bool) -> HistoryEvent:
+    text = " ".join(filter(None, (entry.message, hint_of(entry.reason))))
+    return HistoryEvent(
+        uuid=entry.uuid,
+        created_at=iso(entry.at),
+        severity=str(entry.severity),
+        event=text if detail or len(text) <= _SHORT else text[: _SHORT - 3] + "...",
+        links=own(url, f"nodes/{entry.node}/history/{entry.uuid}"),
+        event_type=entry.step if detail else UNSET,
+        conductor=entry.process if detail else UNSET,
+        user=None if detail else UNSET,
+    )
+
+
+# Why is it stuck? Every step of every inspection of a node, with reasons and hints.
+#
+# Ferroscope's own addition to the Bare Metal API.
+
+_CHUNK: Final = 1000
+
+
+class PageQuery(msgspec.Struct, frozen=True):
+    """Which inspections, newest first."""
+
+    limit: Limit | None = None
+    marker: Uuid | None = None
+
+
+class TimelineEntry(msgspec.Struct, frozen=True):
+    """One step; ``hint`` is advice that goes with ``reason``."""
+
+    uuid: str
+    at: str | None
+    step: str
+    message: str
+    severity: str
+    reason: str | None
+    hint: str | None
+    process: str
+    detail: dict[str, Any]
+
+
+class InspectionView(msgspec.Struct, frozen=True):
+    """An inspection; ``entries`` are its steps, in a timeline only."""
+
+    uuid: str
+    node: str
+    state: str
+    started_at: str | None
+    waiting_since: str | None
+    finished_at: str | None
+    manage_boot: bool
+    reason: str | None
+    hint: str | None
+    error: str | None
+    entries: list[TimelineEntry] | UnsetType = UNSET
+
+
+class Inspections(msgspec.Struct, frozen=True):
+    """A page of inspections, newest first."""
+
+    inspections: list[InspectionView]
+    next: str | UnsetType = UNSET
+
+
+class Timeline(msgspec.Struct, frozen=True):
+    """A page of inspections with their steps; ``entries`` are the newest 1000 steps that belong to none."""
+
+    node: str
+    provision_state: str
+    inspections: list[InspectionView]
+    entries: list[TimelineEntry]
+    next: str | UnsetType = UNSET
+
+
+def list_inspections(context: ApiContext, call: Call[PageQuery, None]) -> Reply:
+    """List the inspections of a node."""
+    ident = node_ident(call)
+    size = paging.page_size(call.query.limit, context.settings.api.max_limit)
+
+    def work(tx: Transaction) -> tuple[str, list[Inspection], bool]:
+        node = tx.nodes.get(ident).uuid
+        return node, *_page(tx, call, node, size)
+
+    node, found, more = context.store.read(work)
+    following = _next(call, f"nodes/{node}/inspections", size, found, more)
+    return Reply(200, Inspections(inspections=[_view(item) for item in found], next=following))
+
+
+def get_timeline(context: ApiContext, call: Call[PageQuery, None]) -> Reply:
+    """Show every step, grouped by inspection."""
+    ident = node_ident(call)
+    size = paging.page_size(call.query.limit, context.settings.api.max_limit)
+
+    def work(tx: Transaction) -> tuple[Timeline, list[Inspection], bool]:
+        node = tx.nodes.get(ident)
+        found, more = _page(tx, call, node.uuid, size)
+        steps = _grouped(tx, node.uuid, [item.uuid for item in found])
+        views = [_view(item, _in_order(steps[item.uuid], item.started_at)) for item in found]
+        timeline = Timeline(
+            node=node.uuid, provision_state=str(node.provision_state), inspections=views, entries=_others(tx, node.uuid)
+        )
+        return timeline, found, more
+
+    timeline, found, more = context.store.read(work)
+    following = _next(call, f"nodes/{timeline.node}/timeline", size, found, more)
+    return Reply(200, msgspec.structs.replace(timeline, next=following))
+
+
+def _page(tx: Transaction, call: Call[PageQuery, None], node: str, size: int) -> tuple[list[Inspection], bool]:
+    marker = paging.marker(call.query.marker)
+    query = Query(filters={"node": node}, marker=marker, sort_key="started_at", descending=True)
+    return paging.read(tx.inspections.list, query, size)
+
+
+def _next(call: Call[PageQuery, None], path: str, size: int, found: list[Inspection], more: bool) -> str | UnsetType:
+    return paging.next_link(call.url, path, call.query, size, found[-1].uuid) if more else UNSET
+
+
+def _others(tx: Transaction, node: str) -> list[TimelineEntry]:
+    """Return the newest of the steps that belong to no inspection, oldest first."""
+    query = Query(filters={"node": node, "inspection": None}, sort_key="id", descending=True, limit=_CHUNK)
+    return _in_order(reversed(tx.journal.list(query)))
+
+
+def _grouped(tx: Transaction, node: str, inspections: list[str]) -> dict[str | None, list[Entry]]:
+    groups: dict[str | None, list[Entry]] = defaultdict(list)
+    marker: Uuid | None = None
+    while True:
+        filters = {"node": node, "inspection": tuple(inspections)}
+        page = tx.journal.list(Query(filters=filters, sort_key="id", limit=_CHUNK, marker=marker))
+        for entry in page:
+            groups[entry.inspection].append(entry)
+        if len(page) < _CHUNK:
+            return groups
+        marker = page[-1].uuid
+
+
+def _in_order(entries: Iterable[Entry], since: float = 0.0) -> list[TimelineEntry]:
+    """Return the steps with times that never go back: one that waited for a lock was begun before it was written.
+
+    So were those before a clock of the database's was set back.
+    """
+    steps = []
+    for entry in entries:
+        since = max(since, entry.at)
+        steps.append(_step(entry, since))
+    return steps
+
+
+def _step(entry: Entry, at: float) -> TimelineEntry:
+    return TimelineEntry(
+        uuid=entry.uuid,
+        at=iso_exact(at),
+        step=entry.step,
+        message=entry.message,
+        severity=str(entry.severity),
+        reason=entry.reason,
+        hint=hint_of(entry.reason),
+        process=entry.process,
+        detail=entry.detail,
+    )
+
+
+def _view(inspection: Inspection, entries: list[TimelineEntry] | UnsetType = UNSET) -> InspectionView:
+    return InspectionView(
+        uuid=inspection.uuid,
+        node=inspection.node,
+        state=str(inspection.state),
+        started_at=iso_exact(inspection.started_at),
+        waiting_since=iso_exact(inspection.waiting_since),
+        finished_at=iso_exact(inspection.finished_at),
+        manage_boot=inspection.manage_boot,
+        reason=inspection.reason,
+        hint=hint_of(inspection.reason),
+        error=inspection.error,
+        entries=entries,
+    )

@@ -1,0 +1,148 @@
+"""The inbox: discovered nodes wait here until somebody approves or rejects them.
+
+A rejected machine is forgotten but for its MACs, so that it does not come back at once. Ferroscope's own
+addition to the Bare Metal API; the nodes themselves are listed by ``GET /v1/nodes?inbox=true``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Annotated
+
+import msgspec
+
+from ferroscope import transition
+from ferroscope.api.baremetal import discovery
+from ferroscope.api.baremetal.nodes import check_unprotected
+from ferroscope.api.http import callers, decoding
+from ferroscope.api.http.decoding import node_ident
+from ferroscope.api.http.errors import BadRequestError, MissingError, StateConflictError
+from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.api.http.schemas import Mac, iso
+from ferroscope.contracts.errors import NotFoundError
+from ferroscope.contracts.store import Transaction
+from ferroscope.core import bmc_access, values
+from ferroscope.core.model import Node
+from ferroscope.core.states import Provision
+
+
+class RejectionView(msgspec.Struct, frozen=True):
+    """A MAC whose machine is not discovered again; ``node`` is what it was."""
+
+    address: Mac
+    node: str
+    rejected_at: str | None
+    source: str | None
+
+
+class RejectSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of POST /v1/rejections: the address that the machines called from; of IPv6 its /64 is meant."""
+
+    source: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+
+
+class Rejected(msgspec.Struct, frozen=True):
+    """The nodes that were rejected."""
+
+    nodes: list[str]
+
+
+class RejectionList(msgspec.Struct, frozen=True):
+    """GET /v1/rejections, the newest first."""
+
+    rejections: list[RejectionView]
+
+
+def approve(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """Take a discovered node out of the inbox; from then on it is like one that was enrolled."""
+    ident = node_ident(call)
+
+    def work(tx: Transaction) -> None:
+        node = _discovered(tx, ident)
+        if not node.inbox and not bmc_access.unconfirmed(node):
+            return
+        bmc_access.confirm(node, by_operator=True)
+        node = tx.nodes.update(msgspec.structs.replace(node, inbox=False))
+        tx.journal.append([transition.step(node, "approved", "taken out of the inbox", process=context.process)])
+
+    context.store.write(work)
+    return Reply(204)
+
+
+def reject(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """Delete a discovered node that nobody has taken over, and do not discover its machine again."""
+    ident = node_ident(call)
+
+    def work(tx: Transaction) -> None:
+        node = _discovered(tx, ident)
+        if node.provision_state is not Provision.ENROLL:
+            raise StateConflictError(f"Node {node.uuid} is {node.provision_state} by now; delete it instead.")
+        check_unprotected(node)
+        _reject(context, tx, node)
+
+    context.store.write(work)
+    return Reply(204)
+
+
+def reject_source(context: ApiContext, call: Call[NoQuery, RejectSource]) -> Reply:
+    """Reject all nodes in the inbox that calls from one address have made."""
+    source = callers.group(call.body.source)
+    rejected: list[str] = []
+    for ident in context.store.read(lambda tx: tx.discoveries.of_source(source)):
+
+        def work(tx: Transaction, ident: str = ident) -> bool:
+            node = tx.nodes.get(ident, lock=True)
+            waits = node.inbox and node.provision_state is Provision.ENROLL and not node.attributes.get("protected")
+            if waits:
+                _reject(context, tx, node)
+            return waits
+
+        with contextlib.suppress(NotFoundError):  # somebody else has just rejected it
+            if context.store.write(work):
+                rejected.append(ident)
+    return Reply(200, Rejected(rejected))
+
+
+def _reject(context: ApiContext, tx: Transaction, node: Node) -> None:
+    """Delete the node; remember the MAC by which its machine is known again."""
+    remember = context.settings.auto_discovery.remember_rejected
+    tx.rejections.add(node.uuid, discovery.banned(tx, node), str(discovery.origin(node).get("source") or ""))
+    if remember:
+        tx.rejections.forget(tx.now - remember)
+    tx.nodes.remove(node.uuid)
+
+
+def list_rejections(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
+    """List the MACs of rejected machines."""
+    found = context.store.read(lambda tx: tx.rejections.list())
+    views = [
+        RejectionView(address=one.address, node=one.node, rejected_at=iso(one.rejected_at), source=one.source)
+        for one in found
+    ]
+    return Reply(200, RejectionList(rejections=views))
+
+
+def readmit(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """Let a rejected machine be discovered again."""
+    text = call.path["address"]
+    address = values.normalize(text)
+    if address is None:
+        raise BadRequestError(f"{decoding.shown(text)} is not a MAC address.")
+
+    def work(tx: Transaction) -> None:
+        given = next(iter(tx.rejections.find([address])), None)
+        if given is None:
+            raise MissingError(f"No machine with the MAC address {address} was rejected.")
+        for one in tx.rejections.list():
+            if one.node == given.node:
+                tx.rejections.remove(one.address)
+
+    context.store.write(work)
+    return Reply(204)
+
+
+def _discovered(tx: Transaction, ident: str) -> Node:
+    node = tx.nodes.get(ident, lock=True)
+    if not node.auto_discovered:
+        raise StateConflictError(f"Node {node.uuid} was enrolled, not discovered: there is nothing to decide about it.")
+    return node

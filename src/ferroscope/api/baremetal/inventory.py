@@ -1,0 +1,226 @@
+"""GET /v1/nodes/{node}/inventory: what the ramdisk found, and what hooks made of it.
+
+This is read by provisioners for every node, so it costs two indexed queries and a copy.
+Source: the Bare Metal API reference.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from ferroscope.api.baremetal import stored_data
+from ferroscope.api.http import decoding, schemas
+from ferroscope.api.http.decoding import node_ident
+from ferroscope.api.http.errors import BadRequestError, MissingError
+from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.api.http.schemas import iso
+from ferroscope.contracts.data import Part
+from ferroscope.contracts.store import Query, Transaction
+from ferroscope.core import json_safety
+from ferroscope.core.model import Inspection
+from ferroscope.hardware import diff
+from ferroscope.storage.reader import Found, locate
+
+# The inventories of a node over time: one revision for each inspection, and what differs between two.
+#
+# A revision is named by its inspection's UUID, or by its number: 1 is the oldest that is kept, -1 the
+# newest, -2 the one before.
+
+_REVISION: Final = "A revision: the inspection's UUID, or its number: 1 is the oldest, -1 the newest."
+
+_NUMBER: Final = re.compile(r"-?[0-9]{1,30}\Z", re.ASCII)
+
+Revision = Annotated[str, msgspec.Meta(description=_REVISION)]
+
+
+class DiffQuery(msgspec.Struct, frozen=True):
+    """Query of GET /v1/nodes/{node}/inventory/diff; by default the newest revision and the one before.
+
+    With ``other``, ``after`` is a revision of that node, and both are by default the newest.
+    """
+
+    before: Revision | None = None
+    after: Revision = "-1"
+    other: Annotated[str, msgspec.Meta(description="Another node to compare with: its UUID or name.")] | None = None
+
+
+class RevisionView(msgspec.Struct, frozen=True):
+    """One inspection whose inventory is kept; ``stored_in`` says where."""
+
+    number: int
+    inspection: str
+    state: str
+    started_at: str | None
+    finished_at: str | None
+    stored_in: str
+    bytes: int | None = None
+
+
+class RevisionList(msgspec.Struct, frozen=True):
+    """All revisions, oldest first."""
+
+    revisions: list[RevisionView]
+
+
+class DiffView(msgspec.Struct, frozen=True):
+    """What differs between two revisions; of two nodes where ``other`` is set. ``changes`` may be empty."""
+
+    node: str
+    before: RevisionView
+    after: RevisionView
+    changes: list[diff.Change]
+    other: str | None = None
+
+
+def list_revisions(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """List the inspections of a node whose inventories are kept."""
+    ident = node_ident(call)
+    return Reply(200, RevisionList(revisions=context.store.read(lambda tx: revisions(tx, tx.nodes.get(ident).uuid))))
+
+
+def get_diff(context: ApiContext, call: Call[DiffQuery, None]) -> Reply:
+    """Compare two inventories of a node, or those of two nodes."""
+    ident, asked = node_ident(call), call.query
+    node, known = context.store.read(lambda tx: _known(tx, ident))
+    other, others = node, known
+    if asked.other is not None:
+        wanted = decoding.ident("other", asked.other)
+        other, others = context.store.read(lambda tx: _known(tx, wanted))
+    machines = 1 if other == node else 2
+    before = pick(known, asked.before or ("-2" if machines == 1 else "-1"))
+    after = pick(others, asked.after)
+    data = [
+        context.archive.load(one.inspection, ("inventory", "plugin_data", "unprocessed")) for one in (before, after)
+    ]
+    changes = diff.compare(_documents(data[0]), _documents(data[1]), machines=machines)
+    return Reply(200, DiffView(node, before, after, changes, other if machines == 2 else None))
+
+
+def load(context: ApiContext, ident: str, revision: str) -> dict[Part, bytes]:
+    """Return inventory and plugin data of one revision; no plugin data where its processing failed."""
+    _, known = context.store.read(lambda tx: _known(tx, ident))
+    one = pick(known, revision)
+    parts = context.archive.load(one.inspection, stored_data.PROCESSED)
+    if "inventory" not in parts:
+        raise MissingError(f"The inventory of inspection {one.inspection} was removed just now.")
+    parts.setdefault("plugin_data", b"{}")
+    return parts
+
+
+class LogQuery(msgspec.Struct, frozen=True):
+    """Query of GET /v1/nodes/{node}/log; by default of the newest inspection that has one."""
+
+    inspection: schemas.Uuid | None = None
+
+
+def get_log(context: ApiContext, call: Call[LogQuery, None]) -> Reply:
+    """Return what the ramdisk of an inspection logged, as it sent it: a tar archive, as a rule."""
+    ident, wanted = node_ident(call), call.query.inspection
+    if wanted is not None:
+        wanted = decoding.uuid("inspection", wanted)
+
+    def find(tx: Transaction) -> Found | None:
+        node = tx.nodes.get(ident)
+        of = {one.inspection for one in tx.data.of_node(node.uuid) if one.part == "logs"}
+        of |= {one.inspection for one in tx.objects.of_node(node.uuid) if one.part == "logs"}
+        query = Query(filters={"node": node.uuid}, sort_key="started_at", descending=True)
+        newest = (one.uuid for one in tx.inspections.list(query) if one.uuid in of and wanted in (None, one.uuid))
+        chosen = next(newest, None)
+        return None if chosen is None else locate(tx, chosen, ("logs",))
+
+    found = context.store.read(find)
+    if found is None:
+        raise MissingError(f"No ramdisk's log of node {ident} is kept. [inspector] logs_retention says for how long.")
+    return Reply(200, context.archive.fetch(found)["logs"])
+
+
+def pick(known: list[RevisionView], text: str) -> RevisionView:
+    """Return the revision that ``text`` names; ``BadRequestError``, ``MissingError``."""
+    if not _NUMBER.match(text):
+        uuid = decoding.uuid("revision", text)
+        found = [one for one in known if one.inspection == uuid]
+        if not found:
+            raise MissingError(f"Inspection {uuid} is none of this node whose inventory is kept.")
+        return found[0]
+    number = int(text)
+    if number == 0 or abs(number) > 1_000_000:
+        raise BadRequestError("Revisions are numbered from 1, the oldest; -1 is the newest.")
+    if abs(number) > len(known):
+        kept = "one revision is" if len(known) == 1 else f"{len(known)} revisions are"
+        raise MissingError(f"There is no revision {number}: {kept} kept. [inspector] retention says for how long.")
+    return known[number - 1 if number > 0 else number]
+
+
+def revisions(tx: Transaction, node: str) -> list[RevisionView]:
+    """Return all revisions of the node, oldest first."""
+    places: dict[str, tuple[str, int | None]] = {
+        one.inspection: ("database", None) for one in tx.data.of_node(node) if one.part == "inventory"
+    }
+    for stored in tx.objects.of_node(node):
+        if stored.part == "inventory":
+            places.setdefault(stored.inspection, (stored.backend, stored.size))
+    listed = tx.inspections.list(Query(filters={"node": node}, sort_key="started_at"))
+    kept = [one for one in listed if one.uuid in places]
+    return [_view(number, one, *places[one.uuid]) for number, one in enumerate(kept, 1)]
+
+
+def _known(tx: Transaction, ident: str) -> tuple[str, list[RevisionView]]:
+    node = tx.nodes.get(ident).uuid
+    return node, revisions(tx, node)
+
+
+def _view(number: int, one: Inspection, place: str, size: int | None) -> RevisionView:
+    return RevisionView(
+        number=number,
+        inspection=one.uuid,
+        state=str(one.state),
+        started_at=iso(one.started_at),
+        finished_at=iso(one.finished_at),
+        stored_in=place,
+        bytes=size,
+    )
+
+
+def _documents(parts: Any) -> tuple[Any, Any]:
+    if "inventory" not in parts:
+        raise MissingError("One of the two inventories was removed just now.")
+    beside = parts.get("plugin_data") or parts.get("unprocessed") or b"{}"
+    try:
+        return json_safety.decode(parts["inventory"]), json_safety.decode(beside, json_safety.MAX_DERIVED)
+    except json_safety.TooManyContainersError as exc:
+        raise BadRequestError(f"One of the two inventories is too large to be compared: {exc}.") from None
+
+
+class NodeInventory(msgspec.Struct, frozen=True):
+    """The inventory as ironic-python-agent defines it, and everything that came with it or was added."""
+
+    inventory: dict[str, Any]
+    plugin_data: dict[str, Any]
+
+
+class InventoryQuery(msgspec.Struct, frozen=True):
+    """Query of GET /v1/nodes/{node}/inventory; without it, the newest that was processed."""
+
+    revision: Revision | None = None
+
+
+def get_inventory(context: ApiContext, call: Call[InventoryQuery, None]) -> Reply:
+    """Return the data of the newest inspection that was processed, or of the revision that is asked for."""
+    ident = node_ident(call)
+    if call.query.revision is not None:
+        chosen = load(context, ident, call.query.revision)
+        return Reply(200, stored_data.side_by_side(chosen))
+
+    _, parts = stored_data.of_node(context, lambda tx: tx.nodes.get(ident), stored_data.PROCESSED)
+    if parts is None:
+        raise MissingError(f"Node {ident} has no inventory yet: no inspection of it has finished. Inspect it first.")
+    return Reply(200, stored_data.side_by_side(parts))
+
+
+def reapply(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """Run the hooks once more over the stored data, or over the data that is given."""
+    stored_data.submit(context, node_ident(call), call.raw)
+    return Reply(202)

@@ -1,0 +1,201 @@
+"""Every field of a node's representation: since which microversion, its type, where it comes from.
+
+What is stored of a node is declared in ``core.node``; here is what the Bare Metal API shows beside it, and how a
+stored value looks to callers. Source: the Bare Metal API reference; ``auto_discovered`` is from the specification
+that merged the inspector into the Bare Metal service; ``inbox``, ``orphaned_at`` and ``hardware``, a summary of the
+last inventory, are Ferroscope's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from functools import lru_cache
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from ferroscope.api.http.errors import BadRequestError, NotAcceptableError
+from ferroscope.api.http.schemas import Link, iso, one_of, pair
+from ferroscope.core import values
+from ferroscope.core.model import Document, Node
+from ferroscope.core.node import NODE_FIELDS, STORED, NodeField
+from ferroscope.core.states import Provision
+
+Getter = Callable[[Node, str], Any]
+
+
+class Field(msgspec.Struct, frozen=True):
+    """``get`` takes the node and the API's address; ``full_only``: shown in full representations alone."""
+
+    name: str
+    since: int
+    type: Any
+    get: Getter
+    full_only: bool = False
+
+
+# The interfaces by which this service itself speaks to a machine: the driver, unless set.
+_DRIVEN: Final = frozenset({"management_interface", "power_interface"})
+
+
+def _of_the_node(field: NodeField, since: int) -> Field:
+    name = field.shown_as or field.name
+    if not field.stored:
+        return Field(name, since, field.type, _attribute(field.name, field.default))
+    if field.plain is float:
+        return Field(name, since, str | None, lambda node, _url: iso(getattr(node, field.name)))
+    if field.masked:
+        return Field(name, since, field.type, lambda node, _url: values.mask(getattr(node, field.name)))
+    kind = str | None if isinstance(field.plain, type) and issubclass(field.plain, StrEnum) else field.type
+    return Field(name, since, kind, lambda node, _url: getattr(node, field.name))
+
+
+def _attribute(name: str, default: Any) -> Getter:
+    if name in _DRIVEN:
+        return lambda node, _url: node.attributes.get(name) or node.driver
+    if isinstance(default, str):
+        return lambda node, _url: node.attributes.get(name) or default
+    return lambda node, _url: node.attributes.get(name, default)
+
+
+def _fixed(name: str, since: int, kind: Any, value: Any) -> Field:
+    return Field(name, since, kind, lambda _node, _url: value)
+
+
+def _collection(name: str, since: int) -> Field:
+    return Field(name, since, list[Link], lambda node, url: pair(url, f"nodes/{node.uuid}/{name}"), full_only=True)
+
+
+_OF_THE_API: Final = (
+    _fixed("allocation_uuid", 52, str | None, None),
+    _fixed("boot_mode", 75, str | None, None),
+    _fixed("chassis_uuid", 1, str | None, None),
+    _fixed("clean_step", 7, Document, {}),
+    _fixed("conductor", 49, str | None, None),
+    _fixed("console_enabled", 1, bool, False),
+    _fixed("deploy_step", 44, Document, {}),
+    _fixed("fault", 42, str | None, None),
+    Field("links", 1, list[Link], lambda node, url: pair(url, f"nodes/{node.uuid}")),
+    _collection("portgroups", 24),
+    _collection("ports", 1),
+    _fixed("raid_config", 12, Document, {}),
+    _fixed("reservation", 1, str | None, None),
+    _fixed("secure_boot", 75, bool | None, None),
+    _fixed("service_step", 87, Document, {}),
+    _collection("states", 14),
+    _fixed("target_raid_config", 12, Document, {}),
+    _collection("volume", 32),
+)
+
+FIELDS: Final[tuple[Field, ...]] = tuple(
+    sorted(
+        (*_OF_THE_API, *(_of_the_node(field, field.since) for field in NODE_FIELDS if field.since is not None)),
+        key=lambda field: field.name,
+    )
+)
+BY_NAME: Final[dict[str, Field]] = {field.name: field for field in FIELDS}
+FieldName = Annotated[str, one_of(*(field.name for field in FIELDS if not field.full_only))]
+
+# What may be ordered by, as the store calls it; "id" is the order of creation.
+SORT_FIELDS: Final[dict[str, str]] = {"id": "created_at"} | {
+    name: name for name in sorted(field.name for field in STORED if field.sorts)
+}
+NodeSortKey = Annotated[str, one_of(*SORT_FIELDS)]
+
+
+# How a node looks to a caller of a given microversion: which fields, in whose words.
+
+DEFAULT_FIELDS: Final = ("instance_uuid", "maintenance", "power_state", "provision_state", "uuid", "name")
+
+_FIELDS_SINCE: Final = 8
+_DETAIL_SINCE: Final = 43
+_AVAILABLE_SINCE: Final = 2
+_INSPECT_WAIT_SINCE: Final = 39
+
+NodeView = msgspec.defstruct(
+    "NodeView",
+    [(field.name, field.type | msgspec.UnsetType, msgspec.UNSET) for field in FIELDS],
+    namespace={"__doc__": "A node, as far as the microversion and the asked-for fields go."},
+    module=__name__,
+)
+
+
+class NodeList(msgspec.Struct, frozen=True):
+    """A page of nodes; ``next`` is the address of the page after it."""
+
+    nodes: list[NodeView]  # type: ignore[valid-type]  # made from the table above
+    next: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class NodeStates(msgspec.Struct, frozen=True):
+    """GET /v1/nodes/{node}/states."""
+
+    console_enabled: bool
+    last_error: str | None
+    power_state: str | None
+    provision_state: str | None
+    provision_updated_at: str | None
+    target_power_state: str | None
+    target_provision_state: str | None
+    raid_config: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    target_raid_config: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    boot_mode: str | msgspec.UnsetType | None = msgspec.UNSET
+    secure_boot: bool | msgspec.UnsetType | None = msgspec.UNSET
+
+
+def chosen_fields(
+    minor: int, fields: Sequence[str] | None, detail: bool | None, default: Sequence[str] | None
+) -> Sequence[str] | None:
+    """Return the fields that a call asks for, None for all; refuse what its version or the two forbid."""
+    if fields is not None and minor < _FIELDS_SINCE:
+        raise NotAcceptableError(f"fields needs API version 1.{_FIELDS_SINCE}.")
+    if detail is not None and minor < _DETAIL_SINCE:
+        raise BadRequestError(f"detail needs API version 1.{_DETAIL_SINCE}; use /v1/nodes/detail before it.")
+    if fields is not None and detail:
+        raise BadRequestError("detail and fields exclude each other; use one of them.")
+    if fields is None:
+        return None if detail else default
+    return fields
+
+
+def render(node: Node, fields: tuple[Field, ...], minor: int, url: str) -> dict[str, Any]:
+    """Return the node with these fields."""
+    shown = {field.name: field.get(node, url) for field in fields}
+    if "provision_state" in shown:
+        shown["provision_state"] = old_provision_state(node.provision_state, minor)
+    return shown
+
+
+def select(minor: int, names: Sequence[str] | None) -> tuple[Field, ...]:
+    """Return the fields to show, None for all; refuse unknown ones with 400, newer ones with 406."""
+    return _select(minor, None if names is None else tuple(names))
+
+
+@lru_cache(maxsize=512)
+def _select(minor: int, names: tuple[str, ...] | None) -> tuple[Field, ...]:
+    if names is None:
+        return tuple(field for field in FIELDS if field.since <= minor)
+    unknown = sorted({name for name in names if name not in BY_NAME or BY_NAME[name].full_only})
+    if unknown:
+        raise BadRequestError(f"Field(s) {', '.join(name[:80] for name in unknown[:8])} are not valid for a node.")
+    if names != DEFAULT_FIELDS:
+        check_known(names, minor)
+    wanted = {*names, "links"}
+    return tuple(field for field in FIELDS if field.name in wanted and field.since <= minor)
+
+
+def check_known(names: Sequence[str], minor: int) -> None:
+    """Refuse with 406 whatever is newer than the call's version."""
+    for name in names:
+        if name in BY_NAME and BY_NAME[name].since > minor:
+            raise NotAcceptableError(f"The field {name} needs API version 1.{BY_NAME[name].since}.")
+
+
+def old_provision_state(state: Provision, minor: int) -> str | None:
+    """Return the state as callers of that version know it."""
+    if state is Provision.AVAILABLE and minor < _AVAILABLE_SINCE:
+        return None
+    if state is Provision.INSPECT_WAIT and minor < _INSPECT_WAIT_SINCE:
+        return str(Provision.INSPECTING)
+    return str(state)

@@ -1,0 +1,174 @@
+"""What callers may set on a node: the body of POST, and what JSON patches may touch.
+
+Types and lengths are checked here, so that nothing reaches a database that it cannot hold.
+Fields that nothing interprets are kept in the node's ``attributes``, under their own names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from ferroscope.api.baremetal.node_fields import BY_NAME
+from ferroscope.api.http import decoding
+from ferroscope.api.http.errors import BadRequestError, NotAcceptableError
+from ferroscope.api.http.json_patch import Operation
+from ferroscope.api.http.schemas import Uuid
+from ferroscope.core import bmc_access
+from ferroscope.core.json_safety import ready
+from ferroscope.core.node import SETTABLE, Document, Form, Node, NodeField
+from ferroscope.core.values import MASK, mask, unmask
+
+
+def _kind(field: NodeField) -> Any:
+    """Return what the decoder takes for a field; words for true and false, and spellings, are looked at below."""
+    if field.required:
+        return Annotated[str, Meta(min_length=1, max_length=field.length)]
+    if field.plain is bool:
+        return bool | str | None | UnsetType
+    if field.form is Form.UUID:
+        return Uuid | UnsetType | None
+    kind = Annotated[str, Meta(max_length=field.length)] if field.plain is str else field.plain
+    return kind | None | UnsetType
+
+
+def _fields() -> Iterator[tuple[str, Any] | tuple[str, Any, Any]]:
+    for stored in (True, False):
+        for field in SETTABLE.values():
+            if field.stored is stored:
+                yield (field.name, _kind(field)) if field.required else (field.name, _kind(field), UNSET)
+        if stored:
+            yield "chassis_uuid", str | UnsetType | None, UNSET  # only to be told that there is none
+
+
+if TYPE_CHECKING:
+
+    class _Fields(msgspec.Struct, kw_only=True):
+        """What is made below; type checkers cannot follow."""
+
+else:
+    _Fields = msgspec.defstruct("_Fields", _fields(), kw_only=True)
+
+
+class NodeSettable(_Fields, kw_only=True, forbid_unknown_fields=True):
+    """Every field of a node that a caller may set; ``driver`` is the only one that is needed."""
+
+
+class NodeCreate(NodeSettable, kw_only=True, forbid_unknown_fields=True):
+    """POST /v1/nodes."""
+
+    uuid: Uuid | UnsetType | None = UNSET
+
+
+ready(NodeSettable)
+PATCHABLE: Final = NodeSettable.__struct_fields__
+
+# Flags with a reason beside them.
+_REASONED: Final = tuple(name for name in SETTABLE if f"{name}_reason" in BY_NAME)
+
+
+def settable(node: Node) -> Document:
+    """Return the node as a JSON patch sees it: every settable field, with nothing masked."""
+    values: Document = dict.fromkeys(PATCHABLE)
+    for name, field in SETTABLE.items():
+        missing = field.default if field.plain is Document else None
+        values[name] = getattr(node, name) if field.stored else node.attributes.get(name, missing)
+    return values
+
+
+def changes(body: NodeSettable, node: Node | None, drivers: Collection[str]) -> dict[str, Any]:
+    """Return the fields of ``Node`` that ``body`` sets; raise ``BadRequestError`` for what cannot be."""
+    given = {name: value for name in PATCHABLE if (value := getattr(body, name)) is not UNSET}
+    if given.pop("chassis_uuid", None) is not None:
+        raise BadRequestError("chassis_uuid cannot be set: this service manages no chassis.")
+    _check_driver(given, node, drivers)
+    values = {name: _value(SETTABLE[name], value, node) for name, value in given.items()}
+    changed = {name: value for name, value in values.items() if SETTABLE[name].stored}
+    attributes = dict(node.attributes) if node is not None else {}
+    attributes.update({name: value for name, value in values.items() if not SETTABLE[name].stored})
+    # What ends takes its reason along, as in the reference's service.
+    for flag in _REASONED:
+        if flag in given and not values[flag]:
+            attributes.pop(f"{flag}_reason", None)
+    changed["attributes"] = {name: value for name, value in attributes.items() if value not in (None, {})}
+    return changed
+
+
+def _value(field: NodeField, given: Any, node: Node | None) -> Any:
+    """Return what is stored where a caller gives this; ``BadRequestError``."""
+    value = given if field.nullable else given or field.default
+    if value is None:
+        return None
+    if field.masked:
+        return _unmasked(field.name, value, node)
+    if field.plain is bool:
+        return decoding.boolean(field.name, value)
+    match field.form:
+        case Form.UUID:
+            return decoding.uuid(field.name, value)
+        case Form.GROUP:
+            return decoding.group(field.name, value)
+        case Form.NAME if node is None or value != getattr(node, field.name):
+            return decoding.name(field.name, value)
+    return value
+
+
+def _unmasked(name: str, given: Document, node: Node | None) -> Document:
+    """Return the document with the secrets that are stored where the caller gives back their masks."""
+    try:
+        return unmask(given, getattr(node, name) if node is not None else {})
+    except KeyError as exc:
+        raise BadRequestError(
+            f"{name}/{exc.args[0]} is {MASK}, which stands for a stored secret, and none is stored; give it."
+        ) from None
+
+
+def check_secrets(before: Node, after: Node, operations: Iterable[Operation]) -> None:
+    """Refuse a change that would send a stored secret to another BMC; what the caller gives in the same call may go.
+
+    An operator who says where the BMC is, or gives its secrets, vouches for it.
+    """
+    given = _given(before, operations)
+    changed, kept = bmc_access.exposed(before, after, given)
+    if kept:
+        names, places = ", ".join(kept), ", ".join(changed)
+        raise BadRequestError(
+            f"With another {places}, the stored {names} would go to whoever is there. "
+            f"Give {names} in the same call, or remove what the new BMC does not need."
+        )
+    if bmc_access.unconfirmed(after) and (changed or given):
+        bmc_access.confirm(after, by_operator=True)
+
+
+def _given(before: Node, operations: Iterable[Operation]) -> set[str]:
+    """Return the fields of driver_info whose secrets are in the call itself, not as what masks stand for."""
+    found: set[str] = set()
+    for one in operations:
+        field, _, rest = one.path.lstrip("/").partition("/")
+        if field != "driver_info" or one.op == "remove":
+            continue
+        values = one.value if not rest and isinstance(one.value, dict) else {}
+        if rest and "/" not in rest:  # a part of a secret is not the secret
+            values = {rest.replace("~1", "/").replace("~0", "~"): one.value}
+        shown = mask(before.driver_info)
+        found.update(name for name in bmc_access.secrets(values) if values[name] != shown.get(name))
+    return found
+
+
+def check_versions(names: Collection[str], body: NodeSettable, minor: int) -> None:
+    """Refuse with 406 what is set but newer than the call's microversion."""
+    for name in names:
+        empty = {None, "", UNSET} if name == "conductor_group" else {None, UNSET}
+        value = getattr(body, name)
+        if BY_NAME[name].since > minor and (isinstance(value, dict) or value not in empty):
+            raise NotAcceptableError(f"The field {name} needs API version 1.{BY_NAME[name].since}.")
+
+
+def _check_driver(given: dict[str, Any], node: Node | None, drivers: Collection[str]) -> None:
+    driver = given.get("driver")
+    if driver not in drivers and (node is None or driver != node.driver):
+        offered = ", ".join(sorted(drivers)) or "none"
+        raise BadRequestError(f"The driver {decoding.shown(driver)} is not enabled here; enabled: {offered}.")

@@ -1,0 +1,350 @@
+"""What hangs on a node: its states, maintenance, validation and traits.
+
+Source: the Bare Metal API reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from ferroscope import transition
+from ferroscope.api.baremetal.node_fields import NodeStates, old_provision_state
+from ferroscope.api.http import schemas
+from ferroscope.api.http.decoding import boolean, node_ident, shown
+from ferroscope.api.http.errors import BadRequestError, NotAcceptableError, StateConflictError
+from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.api.http.schemas import REBOOT, Device, Limit, PowerState, iso
+from ferroscope.contracts.bmc import BootDevice, Power
+from ferroscope.contracts.store import Transaction
+from ferroscope.core.delivery import is_inspectable
+from ferroscope.core.model import Node
+from ferroscope.core.states import ACTIVE, RESTING_VERBS, Event, Provision, State
+
+_RAID_SINCE = 12
+_BOOT_MODE_SINCE = 75
+
+
+class Maintenance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """PUT /v1/nodes/{node}/maintenance; the body may be left out."""
+
+    reason: str | None = None
+
+
+class InterfaceCheck(msgspec.Struct, frozen=True, omit_defaults=True):
+    """``result`` None: there is no such interface here; ``reason`` says what is wrong."""
+
+    result: bool | None
+    reason: str | None = None
+
+
+class NodeValidation(msgspec.Struct, frozen=True):
+    """GET /v1/nodes/{node}/validate."""
+
+    bios: InterfaceCheck
+    boot: InterfaceCheck
+    console: InterfaceCheck
+    deploy: InterfaceCheck
+    firmware: InterfaceCheck
+    inspect: InterfaceCheck
+    management: InterfaceCheck
+    network: InterfaceCheck
+    power: InterfaceCheck
+    raid: InterfaceCheck
+    rescue: InterfaceCheck
+    storage: InterfaceCheck
+
+
+class Traits(msgspec.Struct, frozen=True):
+    """GET /v1/nodes/{node}/traits."""
+
+    traits: list[str]
+
+
+def get_states(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """Show the states of a node, and nothing else of it."""
+    node = _get(context, call)
+    raid: dict[str, Any] | UnsetType = {} if call.minor >= _RAID_SINCE else UNSET
+    boot = None if call.minor >= _BOOT_MODE_SINCE else UNSET
+    states = NodeStates(
+        console_enabled=False,
+        last_error=node.last_error,
+        power_state=node.power_state,
+        provision_state=old_provision_state(node.provision_state, call.minor),
+        provision_updated_at=iso(node.provision_updated_at),
+        target_power_state=node.target_power_state,
+        target_provision_state=node.target_provision_state,
+        raid_config=raid,
+        target_raid_config=raid,
+        boot_mode=boot,
+        secure_boot=boot,
+    )
+    return Reply(200, states)
+
+
+def set_maintenance(context: ApiContext, call: Call[NoQuery, Maintenance | None]) -> Reply:
+    """Put the node into maintenance."""
+    reason = call.body.reason if call.body is not None else None
+    return _maintain(context, call, maintenance=True, reason=reason)
+
+
+def clear_maintenance(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """Take the node out of maintenance."""
+    return _maintain(context, call, maintenance=False, reason=None)
+
+
+def _maintain(context: ApiContext, call: Call[NoQuery, Any], *, maintenance: bool, reason: str | None) -> Reply:
+    ident = node_ident(call)
+
+    def work(tx: Transaction) -> None:
+        node = tx.nodes.get(ident, lock=True)
+        attributes = {name: value for name, value in node.attributes.items() if name != "maintenance_reason"}
+        if reason is not None:
+            attributes["maintenance_reason"] = reason
+        tx.nodes.update(msgspec.structs.replace(node, maintenance=maintenance, attributes=attributes))
+
+    context.store.write(work)
+    return Reply(202)
+
+
+def validate_node(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """Say whether the driver could work with what the node says of itself; asks no BMC."""
+    node = _get(context, call)
+    driver = context.drivers.get(node.driver)
+    problem = driver.validate(node) if driver is not None else f"the driver {node.driver} is not enabled here"
+    ours = InterfaceCheck(result=problem is None, reason=problem)
+    absent = InterfaceCheck(result=None, reason="not supported")
+    checks = dict.fromkeys(NodeValidation.__struct_fields__, absent)
+    return Reply(200, NodeValidation(**checks | {"inspect": ours, "management": ours, "power": ours}))
+
+
+def get_traits(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """List the traits of a node."""
+    return Reply(200, Traits(traits=_get(context, call).attributes.get("traits", [])))
+
+
+def _get(context: ApiContext, call: Call[NoQuery, None]) -> Node:
+    ident = node_ident(call)
+    return context.store.read(lambda tx: tx.nodes.get(ident))
+
+
+# The boot device of a node: queue the command, and answer from what was asked for last.
+#
+# The api never speaks to a BMC, so the stored wish is the answer. Source: the Bare Metal API
+# reference.
+
+_DEVICES: Final = [str(device) for device in BootDevice]
+
+
+class BootDeviceTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """PUT management/boot_device."""
+
+    boot_device: Device
+    persistent: bool | str | None = None
+
+
+class BootDeviceView(msgspec.Struct, frozen=True):
+    """None where nothing was ever asked for."""
+
+    boot_device: str | None
+    persistent: bool | None
+
+
+class SupportedBootDevices(msgspec.Struct, frozen=True):
+    """GET management/boot_device/supported."""
+
+    supported_boot_devices: list[str]
+
+
+def set_boot_device(context: ApiContext, call: Call[NoQuery, BootDeviceTarget]) -> Reply:
+    """Ask the machine to boot from a device, the next time or always."""
+    device = call.body.boot_device
+    if device not in _DEVICES:
+        raise BadRequestError(f"The boot device {shown(device)} is not known; known: {', '.join(_DEVICES)}.")
+    persistent = boolean("persistent", call.body.persistent or False)
+    ident = node_ident(call)
+
+    def work(tx: Transaction) -> None:
+        node = tx.nodes.get(ident, lock=True)
+        wish = {"boot_device": device, "persistent": persistent}
+        transition.submit(tx, node, Event.SET_BOOT_DEVICE, process=context.process, payload=wish)
+        tx.nodes.update(msgspec.structs.replace(node, internal=node.internal | {"boot_device": wish}))
+
+    context.store.write(work)
+    return Reply(204)
+
+
+def get_boot_device(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """Show the boot device that was asked for last."""
+    ident = node_ident(call)
+    node = context.store.read(lambda tx: tx.nodes.get(ident))
+    wish = node.internal.get("boot_device") or {}
+    return Reply(200, BootDeviceView(boot_device=wish.get("boot_device"), persistent=wish.get("persistent")))
+
+
+def get_supported_boot_devices(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """List the boot devices that may be asked for."""
+    ident = node_ident(call)
+    context.store.read(lambda tx: tx.nodes.get(ident))
+    return Reply(200, SupportedBootDevices(supported_boot_devices=_DEVICES))
+
+
+# PUT states/power: queue a power command; a worker carries it out and notes the result.
+#
+# Source: the Bare Metal API reference. Soft power off and soft reboot need an agent or ACPI
+# support that no driver here has, so they are refused rather than quietly made hard.
+
+_RESULTS: Final = {str(Power.ON): Power.ON, str(Power.OFF): Power.OFF, REBOOT: Power.ON}
+_SOFT: Final = frozenset({"soft power off", "soft rebooting"})
+_SOFT_SINCE: Final = 27
+
+
+class PowerTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``timeout`` is accepted for compatibility; the driver's own time-out applies."""
+
+    target: PowerState
+    timeout: Limit | None = None
+
+
+def set_power_state(context: ApiContext, call: Call[NoQuery, PowerTarget]) -> Reply:
+    """Ask for a power state; follow ``power_state`` and ``target_power_state`` to see it come."""
+    target = _target(call.body, call.minor)
+    ident = node_ident(call)
+
+    def work(tx: Transaction) -> None:
+        node = tx.nodes.get(ident, lock=True)
+        if target == Power.OFF and node.attributes.get("disable_power_off"):
+            raise StateConflictError(f"Node {node.uuid} must not be powered off: disable_power_off is set on it.")
+        transition.submit(tx, node, Event.SET_POWER, process=context.process, payload={"target": target})
+        tx.nodes.update(msgspec.structs.replace(node, target_power_state=str(_RESULTS[target])))
+
+    context.store.write(work)
+    return Reply(202, headers={"Location": f"{call.url}/v1/nodes/{call.node}/states"})
+
+
+def _target(body: PowerTarget, minor: int) -> str:
+    if (body.target in _SOFT or body.timeout) and minor < _SOFT_SINCE:
+        raise NotAcceptableError(f"Soft power states and timeout need API version 1.{_SOFT_SINCE}.")
+    if body.timeout is not None and body.timeout < 1:
+        raise BadRequestError(f"timeout must be a positive number of seconds; it was {body.timeout}.")
+    if body.target not in _RESULTS:
+        known = ", ".join(sorted(_RESULTS))
+        raise BadRequestError(f"The power state {shown(body.target)} cannot be asked for here; known: {known}.")
+    return body.target
+
+
+# PUT states/provision: manage, provide, inspect, abort.
+#
+# Each verb changes the state and queues its request in one transaction. Source: the Bare Metal API
+# reference; what is illegal now is 409, with the present state and what is allowed.
+
+
+class ProvisionTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The verb; this service knows manage, provide, inspect and abort."""
+
+    target: schemas.Verb
+
+
+Verb = Callable[[ApiContext, Transaction, Node], None]
+
+_SINCE: Final = {"manage": 4, "provide": 4, "inspect": 6, "abort": 13}
+_ABORT_WAIT_SINCE: Final = 41
+
+
+def set_provision_state(context: ApiContext, call: Call[NoQuery, ProvisionTarget]) -> Reply:
+    """Ask for a provision state; follow the node's ``provision_state`` to see it come."""
+    target = call.body.target
+    verb = _VERBS.get(target)
+    if verb is None:
+        raise BadRequestError(f"The target {shown(target)} is not known here; known: {', '.join(sorted(_VERBS))}.")
+    if call.minor < _SINCE[target]:
+        raise NotAcceptableError(f"The target {target} needs API version 1.{_SINCE[target]}.")
+    ident = node_ident(call)
+
+    def work(tx: Transaction) -> None:
+        node = tx.nodes.get(ident, lock=True)
+        if target == "abort" and node.state is State.WAITING and call.minor < _ABORT_WAIT_SINCE:
+            raise NotAcceptableError(f"Aborting an inspection needs API version 1.{_ABORT_WAIT_SINCE}.")
+        verb(context, tx, node)
+
+    context.store.write(work)
+    return Reply(202, headers={"Location": f"{call.url}/v1/nodes/{call.node}/states"})
+
+
+def allowed_verbs(node: Node) -> list[str]:
+    """Return the verbs that the node's state takes."""
+    if node.inbox:
+        return ["abort"] if node.state in ACTIVE else []
+    verbs = [verb for verb, moves in RESTING_VERBS.items() if node.provision_state in moves]
+    if is_inspectable(node):
+        verbs.append("inspect")
+    if node.state in ACTIVE:
+        verbs.append("abort")
+    return sorted(verbs)
+
+
+def _manage(context: ApiContext, tx: Transaction, node: Node) -> None:
+    target = _resting_target(node, "manage")
+    if target is Provision.VERIFYING:
+        transition.submit(tx, node, Event.VERIFY, process=context.process)
+        transition.rest(tx, node, target, target=str(Provision.MANAGEABLE))
+    else:
+        transition.rest(tx, node, target)
+
+
+def _provide(_context: ApiContext, tx: Transaction, node: Node) -> None:
+    transition.rest(tx, node, _resting_target(node, "provide"))
+
+
+def _resting_target(node: Node, verb: str) -> Provision:
+    target = RESTING_VERBS[verb].get(node.provision_state)
+    if target is None or node.inbox or node.state in ACTIVE:
+        raise _refusal(node, verb)
+    return target
+
+
+def _inspect(context: ApiContext, tx: Transaction, node: Node) -> None:
+    if "inspect" not in allowed_verbs(node):
+        raise _refusal(node, "inspect")
+    check_power(context, node)
+    transition.start(tx, node, inspection=context.new_uuid(), process=context.process)
+
+
+def check_power(context: ApiContext, node: Node) -> None:
+    """Raise ``BadRequestError`` where the driver could not switch the power; no BMC is asked.
+
+    A driver that is not enabled in this process is the workers' matter.
+    """
+    driver = context.drivers.get(node.driver)
+    problem = driver.validate(node) if driver is not None and node.state is not State.STARTING else None
+    if problem is not None:
+        raise BadRequestError(f"Node {node.uuid} cannot be inspected: {problem}.")
+
+
+def abort(context: ApiContext, tx: Transaction, node: Node) -> None:
+    """Queue an abort; ``StateConflictError`` where no inspection is under way.
+
+    The table takes one in ``finished`` too: of an abort that was accepted before the inspection had ended.
+    """
+    if node.state not in ACTIVE:
+        raise _refusal(node, "abort")
+    transition.submit(tx, node, Event.ABORT, process=context.process)
+
+
+def _refusal(node: Node, verb: str) -> StateConflictError:
+    if node.inbox:
+        return StateConflictError(
+            f"Node {node.uuid} cannot {verb} while it waits in the inbox; approve it first: "
+            f"POST /v1/nodes/{node.uuid}/approve."
+        )
+    options = ", ".join(allowed_verbs(node)) or "nothing until this is over"
+    return StateConflictError(
+        f"Node {node.uuid} cannot {verb} while it is {node.provision_state!s} "
+        f"(inspection: {node.state}); allowed now: {options}."
+    )
+
+
+_VERBS: Final[dict[str, Verb]] = {"manage": _manage, "provide": _provide, "inspect": _inspect, "abort": abort}

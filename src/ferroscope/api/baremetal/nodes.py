@@ -1,0 +1,323 @@
+"""The nodes themselves: enrol, list, show, change, delete.
+
+Every write is one transaction. Source: the Bare Metal API reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from ferroscope.api.baremetal import node_input
+from ferroscope.api.baremetal.node_fields import (
+    BY_NAME,
+    DEFAULT_FIELDS,
+    SORT_FIELDS,
+    Field,
+    FieldName,
+    NodeSortKey,
+    check_known,
+    chosen_fields,
+    render,
+    select,
+)
+from ferroscope.api.baremetal.node_input import NodeCreate, NodeSettable
+from ferroscope.api.http import decoding, json_patch, paging
+from ferroscope.api.http.decoding import node_ident
+from ferroscope.api.http.errors import BadRequestError, ForbiddenError, NotAcceptableError, StateConflictError
+from ferroscope.api.http.json_patch import Operation
+from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.api.http.schemas import Limit, ProvisionState, SortDir, Uuid
+from ferroscope.contracts.errors import NotFoundError
+from ferroscope.contracts.store import Query, Transaction
+from ferroscope.core import bmc_access
+from ferroscope.core.model import Node
+from ferroscope.core.node import NODE_FIELDS, Form, NodeField
+from ferroscope.core.states import ACTIVE, Provision
+
+# What a list of nodes may be narrowed by, and who does it: the store's indexes, or this.
+#
+# Source: the Bare Metal API reference; parameters newer than the call's microversion are refused
+# with 406.
+
+# Parameters that are no field of a node, or no plain comparison with one: type, and microversion where not any.
+_OTHERS: Final[dict[str, tuple[Any, int]]] = {
+    "associated": (bool, 1),
+    "conductor": (str, 49),
+    "description_contains": (str, 51),
+    "detail": (bool, 1),
+    "fault": (str, 42),
+    "fields": (list[FieldName], 1),
+    "include_children": (bool, 83),
+    "limit": (Limit, 1),
+    "marker": (Uuid, 1),
+    "orphaned": (bool, 84),
+    "project": (str, 1),
+    "shard": (list[str], 82),
+    "sharded": (bool, 82),
+}
+_FILTERS: Final = {field.name: field for field in NODE_FIELDS if field.filters is not None}
+
+
+def _kind(field: NodeField) -> Any:
+    """Return the type of the parameter that narrows a list by this field."""
+    if field.plain is Provision:
+        return ProvisionState
+    return Uuid if field.form is Form.UUID else field.plain
+
+
+_PARAMETERS: Final = sorted(
+    [(name, kind, since) for name, (kind, since) in _OTHERS.items()]
+    + [(name, _kind(field), field.filters or 1) for name, field in _FILTERS.items()],
+    key=lambda one: one[0],
+)
+
+if TYPE_CHECKING:
+
+    class _Parameters(msgspec.Struct, frozen=True):
+        """What is made below; type checkers cannot follow."""
+
+        def __getattr__(self, name: str) -> Any: ...
+
+else:
+    _Parameters = msgspec.defstruct(
+        "_Parameters",
+        [
+            *((name, kind | None, None) for name, kind, _ in _PARAMETERS),
+            ("sort_dir", SortDir, "asc"),
+            ("sort_key", NodeSortKey, "id"),
+        ],
+        frozen=True,
+    )
+
+
+class NodeListQuery(_Parameters, frozen=True):
+    """Query of GET /v1/nodes."""
+
+
+Keep = Callable[[Node], bool]
+
+
+def check_versions(query: NodeListQuery, minor: int) -> None:
+    """Refuse parameters that the call's microversion does not know."""
+    for name, _, since in _PARAMETERS:
+        if minor < since and getattr(query, name) is not None:
+            raise NotAcceptableError(f"The parameter {name} needs API version 1.{since}.")
+
+
+def stored(query: NodeListQuery) -> dict[str, Any]:
+    """Return the filters that the store applies."""
+    return {
+        name: _as_stored(field, value)
+        for name, field in _FILTERS.items()
+        if field.stored and (value := getattr(query, name)) is not None
+    }
+
+
+def _as_stored(field: NodeField, value: Any) -> Any:
+    if field.plain is Provision:
+        return _provision_state(value)
+    if field.form is Form.GROUP:
+        return value.lower()
+    return decoding.uuid(field.name, value) if field.form is Form.UUID else value
+
+
+def kept(query: NodeListQuery) -> Keep:
+    """Return the test for everything else; nodes with a parent are shown on request only."""
+    tests: list[Keep] = [
+        _equals(name, value)
+        for name, field in _FILTERS.items()
+        if not field.stored and (value := getattr(query, name)) is not None
+    ]
+    if query.parent_node is None and not query.include_children:
+        tests.append(lambda node: not node.attributes.get("parent_node"))
+    if query.associated is not None:
+        tests.append(lambda node: (node.instance_uuid is not None) == query.associated)
+    if query.conductor is not None or query.fault is not None:
+        tests.append(lambda _node: False)  # no node here ever has either
+    if query.description_contains is not None:
+        wanted = query.description_contains.lower()
+        tests.append(lambda node: wanted in str(node.attributes.get("description") or "").lower())
+    if query.orphaned is not None:
+        tests.append(lambda node: (node.orphaned_at is not None) == query.orphaned)
+    if query.project is not None:
+        tests.append(lambda node: query.project in (node.owner, node.attributes.get("lessee")))
+    if query.shard is not None:
+        shards = frozenset(query.shard)
+        tests.append(lambda node: node.attributes.get("shard") in shards)
+    if query.sharded is not None:
+        tests.append(lambda node: (node.attributes.get("shard") is not None) == query.sharded)
+    return lambda node: all(test(node) for test in tests)
+
+
+def _equals(attribute: str, value: bool | str) -> Keep:
+    if isinstance(value, bool):
+        return lambda node: bool(node.attributes.get(attribute)) == value
+    return lambda node: node.attributes.get(attribute) == value
+
+
+def _provision_state(value: str) -> str:
+    known = [str(state) for state in Provision]
+    if value not in known:
+        raise BadRequestError(f"Provision state {decoding.shown(value)} is not valid here; valid: {', '.join(known)}.")
+    return value
+
+
+_ENROLL_SINCE = 11
+
+
+class NodeQuery(msgspec.Struct, frozen=True):
+    """Query of GET /v1/nodes/{node}."""
+
+    fields: list[FieldName] | None = None
+
+
+class NodePatchQuery(msgspec.Struct, frozen=True):
+    """Query of PATCH /v1/nodes/{node}."""
+
+    reset_interfaces: bool | None = None
+
+
+def list_nodes(context: ApiContext, call: Call[NodeListQuery, None]) -> Reply:
+    """List nodes, with the basic fields unless others are asked for."""
+    names = chosen_fields(call.minor, call.query.fields, call.query.detail, DEFAULT_FIELDS)
+    return _list(context, call, select(call.minor, names), "nodes")
+
+
+def list_nodes_detail(context: ApiContext, call: Call[NodeListQuery, None]) -> Reply:
+    """List nodes with all fields."""
+    if call.query.fields is not None:
+        raise BadRequestError("fields cannot be chosen for /v1/nodes/detail; use /v1/nodes.")
+    return _list(context, call, select(call.minor, None), "nodes/detail")
+
+
+def _list(context: ApiContext, call: Call[NodeListQuery, None], fields: tuple[Field, ...], path: str) -> Reply:
+    asked = call.query
+    check_versions(asked, call.minor)
+    check_known([asked.sort_key], call.minor)
+    size = paging.page_size(asked.limit, context.settings.api.max_limit)
+    query = Query(
+        filters=stored(asked),
+        marker=paging.marker(asked.marker),
+        sort_key=paging.sort_field(asked.sort_key, SORT_FIELDS),
+        descending=paging.descending(asked.sort_dir),
+    )
+    keep = kept(asked)
+    nodes, more = context.store.read(lambda tx: paging.read(tx.nodes.list, query, size, keep))
+    body: dict[str, object] = {"nodes": [render(node, fields, call.minor, call.url) for node in nodes]}
+    if more:
+        body["next"] = paging.next_link(call.url, path, asked, size, nodes[-1].uuid)
+    return Reply(200, body)
+
+
+def get_node(context: ApiContext, call: Call[NodeQuery, None]) -> Reply:
+    """Show one node."""
+    fields = select(call.minor, chosen_fields(call.minor, call.query.fields, None, None))
+    ident = node_ident(call)
+    node = context.store.read(lambda tx: tx.nodes.get(ident))
+    return Reply(200, render(node, fields, call.minor, call.url))
+
+
+def create_node(context: ApiContext, call: Call[NoQuery, NodeCreate]) -> Reply:
+    """Enrol a node."""
+    body = call.body
+    node_input.check_versions(node_input.PATCHABLE, body, call.minor)
+    changes = node_input.changes(body, None, context.drivers)
+    uuid = decoding.uuid("uuid", body.uuid) if body.uuid else context.new_uuid()
+    state = Provision.ENROLL if call.minor >= _ENROLL_SINCE else Provision.AVAILABLE
+
+    def work(tx: Transaction) -> Node:
+        node = Node(uuid=uuid, provision_state=state, created_at=tx.now, **changes)
+        _check_parent(tx, node)
+        tx.nodes.add(node)
+        if known := bmc_access.literal(node.driver_info):
+            tx.addresses.set_bmc(uuid, known)
+        return node
+
+    node = context.store.write(work)
+    location = {"Location": f"{call.url}/v1/nodes/{uuid}"}
+    return Reply(201, render(node, select(call.minor, None), call.minor, call.url), location)
+
+
+def update_node(context: ApiContext, call: Call[NodePatchQuery, list[Operation]]) -> Reply:
+    """Change a node by a JSON patch; possible at any time, an inspection under way included."""
+    if call.query.reset_interfaces is not None and call.minor < 45:
+        raise NotAcceptableError("reset_interfaces needs API version 1.45.")
+    ident = node_ident(call)
+
+    def work(tx: Transaction) -> Node:
+        node = tx.nodes.get(ident, lock=True)
+        changed = _patched(context, call, node)
+        _check_parent(tx, changed)
+        if bmc_access.moved(node.driver_info, changed.driver_info):  # what names mean, a worker finds out
+            tx.addresses.set_bmc(node.uuid, bmc_access.literal(changed.driver_info))
+        return tx.nodes.update(changed)
+
+    return Reply(200, render(context.store.write(work), select(call.minor, None), call.minor, call.url))
+
+
+def _patched(context: ApiContext, call: Call[NodePatchQuery, list[Operation]], node: Node) -> Node:
+    max_depth = context.settings.api.max_json_depth
+    values = json_patch.apply(node_input.settable(node), call.body, node_input.PATCHABLE, max_depth=max_depth)
+    if call.query.reset_interfaces:
+        if "driver" not in values:
+            raise BadRequestError("reset_interfaces is only possible together with a new driver.")
+        values = {name: None for name in BY_NAME if name.endswith("_interface")} | values
+    try:
+        body = msgspec.convert({"driver": node.driver} | values, NodeSettable)
+    except msgspec.ValidationError as exc:
+        raise BadRequestError(f"The patched node does not fit: {exc}. GET /openapi.json has its schema.") from None
+    node_input.check_versions(list(values), body, call.minor)
+    changed = msgspec.structs.replace(node, **node_input.changes(body, node, context.drivers))
+    node_input.check_secrets(node, changed, call.body)
+    return changed
+
+
+def _check_parent(tx: Transaction, node: Node) -> None:
+    """Store the parent by its UUID; it must exist and be another node."""
+    parent = node.attributes.get("parent_node")
+    if parent is None:
+        return
+    try:
+        found = tx.nodes.get(decoding.ident("parent_node", parent)).uuid
+    except NotFoundError:
+        raise BadRequestError(f"parent_node {parent} does not exist.") from None
+    if found == node.uuid:
+        raise BadRequestError("A node cannot be its own parent.")
+    node.attributes["parent_node"] = found
+
+
+def check_unprotected(node: Node) -> None:
+    """Raise ``ForbiddenError`` where the node is protected from being deleted."""
+    if not node.attributes.get("protected"):
+        return
+    reason = node.attributes.get("protected_reason")
+    raise ForbiddenError(
+        f"Node {node.uuid} is protected from being deleted{f' ({reason})' if reason else ''}; "
+        "set protected to false first."
+    )
+
+
+def delete_node(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """Delete a node with its ports, inspections and data, unless it is in use."""
+    ident = node_ident(call)
+
+    def work(tx: Transaction) -> None:
+        node = tx.nodes.get(ident, lock=True)
+        check_unprotected(node)
+        if node.state in ACTIVE:
+            raise StateConflictError(
+                f"Node {node.uuid} is being inspected ({node.state}); abort the inspection first: "
+                f'PUT /v1/nodes/{node.uuid}/states/provision with {{"target": "abort"}}.'
+            )
+        if node.instance_uuid is not None and not node.maintenance:
+            raise StateConflictError(
+                f"Node {node.uuid} belongs to the instance {node.instance_uuid}; remove instance_uuid, "
+                "or set the node to maintenance first."
+            )
+        tx.nodes.remove(node.uuid)
+
+    context.store.write(work)
+    return Reply(204)

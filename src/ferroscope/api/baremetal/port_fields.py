@@ -1,0 +1,220 @@
+"""How a port looks to a caller of a given microversion. Source: the Bare Metal API reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from ferroscope.api.http import decoding
+from ferroscope.api.http.errors import BadRequestError, NotAcceptableError
+from ferroscope.api.http.schemas import Link, Mac, Uuid, iso, one_of, pair
+from ferroscope.core.json_safety import ready
+from ferroscope.core.model import Document, Port
+
+
+class PortField(msgspec.Struct, frozen=True):
+    """A field of a port's representation; see ``node_fields.Field``."""
+
+    name: str
+    since: int
+    type: Any
+    get: Callable[[Port, str], Any]
+
+
+FIELDS: Final[tuple[PortField, ...]] = (
+    PortField("address", 1, str, lambda port, _url: port.address),
+    PortField("created_at", 1, str | None, lambda port, _url: iso(port.created_at)),
+    PortField("extra", 1, Document, lambda port, _url: port.extra),
+    PortField("internal_info", 18, Document, lambda port, _url: port.internal),
+    PortField("is_smartnic", 53, bool, lambda port, _url: port.attributes.get("is_smartnic", False)),
+    PortField("links", 1, list[Link], lambda port, url: pair(url, f"ports/{port.uuid}")),
+    PortField("local_link_connection", 19, Document, lambda port, _url: port.local_link_connection),
+    PortField("name", 88, str | None, lambda port, _url: port.name),
+    PortField("node_uuid", 1, str, lambda port, _url: port.node),
+    PortField("physical_network", 34, str | None, lambda port, _url: port.physical_network),
+    PortField("portgroup_uuid", 24, str | None, lambda _port, _url: None),
+    PortField("pxe_enabled", 19, bool, lambda port, _url: port.pxe_enabled),
+    PortField("updated_at", 1, str | None, lambda port, _url: iso(port.updated_at)),
+    PortField("uuid", 1, str, lambda port, _url: port.uuid),
+)
+BY_NAME: Final = {field.name: field for field in FIELDS}
+PortFieldName = Annotated[str, one_of(*BY_NAME)]
+DEFAULT_FIELDS: Final = ("uuid", "address")
+
+SORT_FIELDS: Final = {
+    "id": "created_at",
+    "node_uuid": "node",
+    **{
+        name: name
+        for name in ("address", "created_at", "name", "physical_network", "pxe_enabled", "updated_at", "uuid")
+    },
+}
+
+PortSortKey = Annotated[str, one_of(*SORT_FIELDS)]
+
+PortView = msgspec.defstruct(
+    "PortView",
+    [(field.name, field.type | msgspec.UnsetType, msgspec.UNSET) for field in FIELDS],
+    namespace={"__doc__": "A port, as far as the microversion and the asked-for fields go."},
+    module=__name__,
+)
+
+
+class PortList(msgspec.Struct, frozen=True):
+    """A page of ports; ``next`` is the address of the page after it."""
+
+    ports: list[PortView]  # type: ignore[valid-type]  # made from the table above
+    next: str | msgspec.UnsetType = msgspec.UNSET
+
+
+def render(port: Port, fields: tuple[PortField, ...], url: str) -> dict[str, Any]:
+    """Return the port with these fields."""
+    return {field.name: field.get(port, url) for field in fields}
+
+
+def select(minor: int, names: Sequence[str] | None) -> tuple[PortField, ...]:
+    """Return the fields to show, None for all; refuse unknown ones with 400, newer ones with 406."""
+    return _select(minor, None if names is None else tuple(names))
+
+
+@lru_cache(maxsize=128)
+def _select(minor: int, names: tuple[str, ...] | None) -> tuple[PortField, ...]:
+    if names is None:
+        return tuple(field for field in FIELDS if field.since <= minor)
+    unknown = sorted(set(names) - set(BY_NAME))
+    if unknown:
+        raise BadRequestError(f"Field(s) {', '.join(name[:80] for name in unknown[:8])} are not valid for a port.")
+    check_known(names, minor)
+    return tuple(field for field in FIELDS if field.name in {*names, "links"})
+
+
+def check_known(names: Sequence[str], minor: int) -> None:
+    """Refuse with 406 whatever is newer than the call's version."""
+    for name in names:
+        if name in BY_NAME and BY_NAME[name].since > minor:
+            raise NotAcceptableError(f"The field {name} needs API version 1.{BY_NAME[name].since}.")
+
+
+# What callers may set on a port: the body of POST, and what JSON patches may touch.
+#
+# Source: the Bare Metal API reference.
+
+Flag = bool | str | None | UnsetType
+
+
+class LocalLink(
+    msgspec.Struct,
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+    rename={"vtep_logical_switch": "vtep-logical-switch", "vtep_physical_switch": "vtep-physical-switch"},
+):
+    """Where the port is plugged in."""
+
+    port_id: str | UnsetType = UNSET
+    switch_id: str | UnsetType = UNSET
+    switch_info: str | UnsetType = UNSET
+    hostname: str | UnsetType = UNSET
+    network_type: Literal["managed", "unmanaged"] | UnsetType = UNSET
+    vtep_logical_switch: str | UnsetType = UNSET
+    vtep_physical_switch: str | UnsetType = UNSET
+
+
+class PortSettable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Every field of a port that a caller may set."""
+
+    address: Mac
+    node_uuid: Uuid | UnsetType = UNSET
+    node_ident: Annotated[str, Meta(max_length=255)] | UnsetType = UNSET
+    extra: Document | UnsetType | None = UNSET
+    is_smartnic: Flag = UNSET
+    local_link_connection: LocalLink | UnsetType | None = UNSET
+    name: Annotated[str, Meta(max_length=255)] | UnsetType | None = UNSET
+    physical_network: Annotated[str, Meta(min_length=1, max_length=64)] | UnsetType | None = UNSET
+    portgroup_uuid: str | UnsetType | None = UNSET
+    pxe_enabled: Flag = UNSET
+
+
+class PortCreate(PortSettable, kw_only=True, forbid_unknown_fields=True):
+    """POST /v1/ports; the node is named by ``node_uuid``, or by ``node_ident`` (UUID or name)."""
+
+    uuid: Uuid | UnsetType | None = UNSET
+
+
+ready(PortSettable)
+PATCHABLE: Final = PortSettable.__struct_fields__
+_NODE_IDENT_SINCE: Final = 94
+_NETWORK_TYPE_SINCE: Final = 64
+_VTEP_SINCE: Final = 90
+
+
+def settable(port: Port) -> Document:
+    """Return the port as a JSON patch sees it."""
+    return {
+        "address": port.address,
+        "node_uuid": port.node,
+        "node_ident": port.node,
+        "extra": port.extra,
+        "is_smartnic": port.attributes.get("is_smartnic", False),
+        "local_link_connection": port.local_link_connection,
+        "name": port.name,
+        "physical_network": port.physical_network,
+        "portgroup_uuid": None,
+        "pxe_enabled": port.pxe_enabled,
+    }
+
+
+def changes(body: PortSettable, port: Port | None) -> dict[str, Any]:
+    """Return the fields of ``Port`` that ``body`` sets, all but its node."""
+    if body.portgroup_uuid is not UNSET and body.portgroup_uuid is not None:
+        raise BadRequestError("portgroup_uuid cannot be set: this service manages no port groups.")
+    changed: dict[str, Any] = {"address": decoding.mac("address", body.address)}
+    if body.extra is not UNSET:
+        changed["extra"] = body.extra or {}
+    if body.local_link_connection is not UNSET:
+        changed["local_link_connection"] = msgspec.to_builtins(body.local_link_connection or LocalLink())
+    if body.name is not UNSET:
+        changed["name"] = decoding.name("name", body.name) if body.name is not None else None
+    if body.physical_network is not UNSET:
+        changed["physical_network"] = body.physical_network
+    if body.pxe_enabled is not UNSET:
+        changed["pxe_enabled"] = decoding.boolean("pxe_enabled", True if body.pxe_enabled is None else body.pxe_enabled)
+    if body.is_smartnic is not UNSET:
+        attributes = port.attributes if port is not None else {}
+        changed["attributes"] = attributes | {"is_smartnic": decoding.boolean("is_smartnic", body.is_smartnic or False)}
+    return changed
+
+
+def check_versions(names: Collection[str], body: PortSettable, minor: int) -> None:
+    """Refuse with 406 what is set but newer than the call's microversion."""
+    for name in names:
+        since = _NODE_IDENT_SINCE if name == "node_ident" else BY_NAME[name].since
+        if since > minor and getattr(body, name) is not UNSET:
+            raise NotAcceptableError(f"The field {name} needs API version 1.{since}.")
+    link = body.local_link_connection
+    if isinstance(link, LocalLink):
+        _check_link(link, minor)
+
+
+def _check_link(link: LocalLink, minor: int) -> None:
+    if link.network_type is not UNSET and minor < _NETWORK_TYPE_SINCE:
+        raise NotAcceptableError(f"network_type needs API version 1.{_NETWORK_TYPE_SINCE}.")
+    virtual = (link.vtep_logical_switch, link.vtep_physical_switch)
+    if virtual != (UNSET, UNSET) and minor < _VTEP_SINCE:
+        raise NotAcceptableError(f"VTEP switches need API version 1.{_VTEP_SINCE}.")
+    given = {name for name in LocalLink.__struct_fields__ if getattr(link, name) is not UNSET}
+    complete = (
+        not given
+        or {"port_id", "switch_id"} <= given
+        or {"port_id", "hostname"} <= given
+        or {"port_id", "vtep_logical_switch", "vtep_physical_switch"} <= given
+        or link.network_type == "unmanaged"
+    )
+    if not complete:
+        raise BadRequestError(
+            "local_link_connection needs port_id with switch_id (or with hostname, for a smart NIC), "
+            "or network_type unmanaged."
+        )

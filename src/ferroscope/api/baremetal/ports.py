@@ -1,0 +1,207 @@
+"""The NICs of all nodes: create, list, show, change, delete.
+
+Source: the Bare Metal API reference. Besides its UUID, a port can be named by its MAC address.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from ferroscope import transition
+from ferroscope.api.baremetal import port_fields
+from ferroscope.api.baremetal.node_fields import chosen_fields
+from ferroscope.api.baremetal.port_fields import (
+    DEFAULT_FIELDS,
+    SORT_FIELDS,
+    PortCreate,
+    PortField,
+    PortFieldName,
+    PortSettable,
+    PortSortKey,
+    check_known,
+    render,
+    select,
+)
+from ferroscope.api.http import decoding, json_patch, paging
+from ferroscope.api.http.decoding import named_node
+from ferroscope.api.http.errors import BadRequestError, MissingError, NotAcceptableError
+from ferroscope.api.http.json_patch import Operation
+from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.api.http.schemas import Limit, Mac, SortDir, Uuid
+from ferroscope.contracts.errors import NotFoundError
+from ferroscope.contracts.store import Query, Transaction
+from ferroscope.core.model import Port, Severity
+from ferroscope.core.values import is_uuid, normalize
+
+_NAMES_SINCE: Final = 88
+
+
+class PortQuery(msgspec.Struct, frozen=True):
+    """Query of GET /v1/ports/{port}."""
+
+    fields: list[PortFieldName] | None = None
+
+
+class PortListQuery(msgspec.Struct, frozen=True):
+    """Query of GET /v1/ports and of GET /v1/nodes/{node}/ports."""
+
+    address: Mac | None = None
+    detail: bool | None = None
+    fields: list[PortFieldName] | None = None
+    limit: Limit | None = None
+    marker: Uuid | None = None
+    node: str | None = None
+    node_uuid: Uuid | None = None
+    sort_dir: SortDir = "asc"
+    sort_key: PortSortKey = "id"
+
+
+def list_ports(context: ApiContext, call: Call[PortListQuery, None]) -> Reply:
+    """List ports, with UUID and address unless other fields are asked for."""
+    fields = select(call.minor, chosen_fields(call.minor, call.query.fields, call.query.detail, DEFAULT_FIELDS))
+    return _list(context, call, fields, "ports")
+
+
+def list_ports_detail(context: ApiContext, call: Call[PortListQuery, None]) -> Reply:
+    """List ports with all fields."""
+    return _list(context, call, select(call.minor, None), "ports/detail")
+
+
+def list_node_ports(context: ApiContext, call: Call[PortListQuery, None]) -> Reply:
+    """List the ports of one node."""
+    fields = select(call.minor, chosen_fields(call.minor, call.query.fields, call.query.detail, DEFAULT_FIELDS))
+    return _list(context, call, fields, f"nodes/{call.node}/ports", node=call.node)
+
+
+def list_node_ports_detail(context: ApiContext, call: Call[PortListQuery, None]) -> Reply:
+    """List the ports of one node with all fields."""
+    return _list(context, call, select(call.minor, None), f"nodes/{call.node}/ports/detail", node=call.node)
+
+
+def _list(
+    context: ApiContext,
+    call: Call[PortListQuery, None],
+    fields: tuple[PortField, ...],
+    path: str,
+    node: str | None = None,
+) -> Reply:
+    asked = call.query
+    if node is not None and (asked.node or asked.node_uuid):
+        raise BadRequestError("The path names the node already; leave node and node_uuid out.")
+    check_known([asked.sort_key], call.minor)
+    node = node or asked.node_uuid or asked.node
+    owner = named_node(call, node) if node is not None else None
+    size = paging.page_size(asked.limit, context.settings.api.max_limit)
+    query = Query(
+        filters={"address": decoding.mac("address", asked.address)} if asked.address is not None else {},
+        marker=paging.marker(asked.marker),
+        sort_key=paging.sort_field(asked.sort_key, SORT_FIELDS),
+        descending=paging.descending(asked.sort_dir),
+    )
+
+    def work(tx: Transaction) -> tuple[list[Port], bool]:
+        narrowed = query
+        if owner is not None:
+            filters = query.filters | {"node": tx.nodes.get(owner).uuid}
+            narrowed = msgspec.structs.replace(query, filters=filters)
+        return paging.read(tx.ports.list, narrowed, size)
+
+    ports, more = context.store.read(work)
+    body: dict[str, object] = {"ports": [render(port, fields, call.url) for port in ports]}
+    if more:
+        body["next"] = paging.next_link(call.url, path, asked, size, ports[-1].uuid)
+    return Reply(200, body)
+
+
+def get_port(context: ApiContext, call: Call[PortQuery, None]) -> Reply:
+    """Show one port."""
+    fields = select(call.minor, chosen_fields(call.minor, call.query.fields, None, None))
+    port = context.store.read(lambda tx: _find(tx, call))
+    return Reply(200, render(port, fields, call.url))
+
+
+def create_port(context: ApiContext, call: Call[NoQuery, PortCreate]) -> Reply:
+    """Create a port on a node."""
+    body = call.body
+    port_fields.check_versions(port_fields.PATCHABLE, body, call.minor)
+    changes = port_fields.changes(body, None)
+    uuid = decoding.uuid("uuid", body.uuid) if body.uuid else context.new_uuid()
+
+    def work(tx: Transaction) -> Port:
+        port = Port(uuid=uuid, node=_node_of(tx, body), created_at=tx.now, **changes)
+        _take_from_inbox(context, tx, port)
+        tx.ports.add([port])
+        return port
+
+    port = context.store.write(work)
+    return Reply(201, render(port, select(call.minor, None), call.url), {"Location": f"{call.url}/v1/ports/{uuid}"})
+
+
+def update_port(context: ApiContext, call: Call[NoQuery, list[Operation]]) -> Reply:
+    """Change a port by a JSON patch."""
+
+    def work(tx: Transaction) -> Port:
+        port = _find(tx, call)
+        max_depth = context.settings.api.max_json_depth
+        values = json_patch.apply(port_fields.settable(port), call.body, port_fields.PATCHABLE, max_depth=max_depth)
+        try:
+            body = msgspec.convert({"address": port.address} | values, PortSettable)
+        except msgspec.ValidationError as exc:
+            raise BadRequestError(f"The patched port does not fit: {exc}. GET /openapi.json has its schema.") from None
+        port_fields.check_versions(list(values), body, call.minor)
+        changed = msgspec.structs.replace(port, **port_fields.changes(body, port))
+        if "node_uuid" in values or "node_ident" in values:
+            changed.node = _node_of(tx, body)
+        return tx.ports.update(changed)
+
+    return Reply(200, render(context.store.write(work), select(call.minor, None), call.url))
+
+
+def delete_port(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """Delete a port."""
+    context.store.write(lambda tx: tx.ports.remove([_find(tx, call).uuid]))
+    return Reply(204)
+
+
+def _take_from_inbox(context: ApiContext, tx: Transaction, port: Port) -> None:
+    """Let an operator have a MAC that only a machine in the inbox claims: nobody has said yet that it is one."""
+    for claimed in tx.ports.list(Query(filters={"address": port.address})):
+        owner = tx.nodes.get(claimed.node, lock=True)
+        if not owner.inbox or owner.uuid == port.node:
+            continue
+        tx.ports.remove([claimed.uuid])
+        message = f"{port.address} was enrolled as a port of node {port.node}; it is taken from this node in the inbox"
+        entry = transition.step(
+            owner, "port taken", message, process=context.process, severity=Severity.WARNING, reason="port-conflict"
+        )
+        tx.journal.append([entry])
+
+
+def _node_of(tx: Transaction, body: PortSettable) -> str:
+    given = [ident for ident in (body.node_uuid, body.node_ident) if isinstance(ident, str)]
+    if len(given) != 1:
+        raise BadRequestError("A port needs its node: give either node_uuid or node_ident.")
+    ident = decoding.ident("node", given[0]) if body.node_ident else decoding.uuid("node_uuid", given[0])
+    try:
+        # Locked, so that the node cannot be deleted while its port is being added.
+        return tx.nodes.get(ident, lock=True).uuid
+    except NotFoundError:
+        raise BadRequestError(f"Node {ident} does not exist; enrol it first.") from None
+
+
+def _find(tx: Transaction, call: Call[Any, Any]) -> Port:
+    ident = call.path["port"]
+    address = normalize(ident)
+    if address is not None:
+        return tx.ports.get(address)
+    ident = decoding.ident("port", ident)
+    if is_uuid(ident):
+        return tx.ports.get(ident)
+    if call.minor < _NAMES_SINCE:
+        raise NotAcceptableError(f"Ports have names from API version 1.{_NAMES_SINCE} on; use the port's UUID.")
+    named = tx.ports.list(Query(filters={"name": ident}, limit=1))
+    if not named:
+        raise MissingError(f"Port {ident} could not be found.")
+    return named[0]

@@ -1,0 +1,226 @@
+"""What ramdisks call, without authentication: continue an inspection, look themselves up, heartbeat.
+
+They learn nothing from a failure but that there was one. Source: the Bare Metal API reference and
+the Introspection API reference, as ironic-python-agent uses them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from ferroscope.api.baremetal import agent, callback_body, callbacks, refusals
+from ferroscope.api.http import decoding
+from ferroscope.api.http.errors import LOOKUP_FAILED, ApiError, BadRequestError, MissingError, TooManyError
+from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.api.http.schemas import Mac, Uuid
+from ferroscope.boot_config import floppy
+from ferroscope.contracts.errors import NotFoundError
+from ferroscope.contracts.store import Transaction
+from ferroscope.core import lookup, values
+from ferroscope.core.boot import callback_url, kernel_params
+from ferroscope.core.model import Node
+from ferroscope.core.states import AWAITED, RAMDISK
+
+CALLBACK_SINCE: Final = 84
+# Machines have fewer NICs than that. Callers are anonymous, and each address is a guess.
+MAX_GUESSES: Final = 64
+_COMPATIBLE: Final = 1
+_TOKEN_SINCE: Final = 62
+# Fields of a heartbeat -> since which microversion.
+_HEARTBEAT_SINCE: Final = {
+    "agent_version": 36,
+    "agent_verify_ca": 68,
+    "agent_status": 72,
+    "agent_status_message": 72,
+}
+_STATUSES: Final = ("start", "end", "error")
+
+
+class CallbackQuery(msgspec.Struct, frozen=True):
+    """Query of POST /v1/continue_inspection; needs version 1.84."""
+
+    node_uuid: Uuid | None = None
+
+
+class LookupQuery(msgspec.Struct, frozen=True):
+    """Query of GET /v1/lookup; at least one of the two."""
+
+    addresses: list[Mac] | None = None
+    node_uuid: Uuid | None = None
+
+
+class CallbackAnswer(msgspec.Struct, frozen=True):
+    """The answer that ironic-inspector's callers know."""
+
+    uuid: str
+
+
+class Heartbeat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """POST /v1/heartbeat/{node}."""
+
+    callback_url: Annotated[str, msgspec.Meta(max_length=2048)]
+    agent_token: Annotated[str, msgspec.Meta(max_length=255)] | None = None
+    agent_version: Annotated[str, msgspec.Meta(max_length=255)] | None = None
+    agent_verify_ca: str | None = None
+    agent_status: str | None = None
+    agent_status_message: str | None = None
+
+
+def continue_inspection(context: ApiContext, call: Call[CallbackQuery, None]) -> Reply:
+    """Take a ramdisk's inspection data, and queue its processing."""
+    new = call.minor >= CALLBACK_SINCE
+    node_uuid = call.query.node_uuid
+    if not new and (call.minor != _COMPATIBLE or node_uuid is not None):
+        raise MissingError(f"API version 1.{CALLBACK_SINCE} or newer is required.")
+    if node_uuid is not None:
+        node_uuid = decoding.uuid("node_uuid", node_uuid)
+    accepted = _accept(context, call, node_uuid, with_token=new)
+    if new:
+        return Reply(202, agent.answer(context, accepted.node, accepted.token, call.url))
+    return Reply(202, CallbackAnswer(uuid=accepted.node.uuid))
+
+
+def continue_introspection(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """Take a ramdisk's inspection data by the Introspection API."""
+    accepted = _accept(context, call, None, with_token=False)
+    return Reply(202, CallbackAnswer(uuid=accepted.node.uuid))
+
+
+def _accept(
+    context: ApiContext, call: Call[Any, None], node_uuid: str | None, *, with_token: bool
+) -> callbacks.Accepted:
+    """Accept the callback; count it against its source where it is refused.
+
+    A machine that is waited for is never refused because of what others behind its address have done.
+    """
+    try:
+        parsed = callback_body.parse(call.raw, node_uuid, max_depth=context.settings.api.max_json_depth)
+    except ApiError as exc:
+        refusals.unusable(context, call.raw, node_uuid, call.source, exc)
+        raise
+    if len(parsed.evidence.macs) > MAX_GUESSES:  # more than machines have: many guesses in one call
+        _refuse_guessing(context, call)
+    try:
+        return callbacks.accept(context, parsed, with_token=with_token, source=call.source)
+    except MissingError:
+        _count_failure(context, call)
+        raise
+
+
+def too_large(context: ApiContext, begins: bytes, source: str, why: ApiError) -> None:
+    """Tell of a callback whose body is larger than what is taken."""
+    refusals.unusable(context, begins, None, source, why)
+
+
+def _refuse_guessing(context: ApiContext, call: Call[Any, None]) -> None:
+    """Raise ``TooManyError`` where this source has failed too often of late."""
+    if seconds := context.callers.wait(call.source, context.clock.monotonic()):
+        raise _too_many(seconds)
+
+
+def _count_failure(context: ApiContext, call: Call[Any, None]) -> None:
+    """Count a failure against its source; raise ``TooManyError`` where there have been too many."""
+    if seconds := context.callers.failed(call.source, context.clock.monotonic()):
+        raise _too_many(seconds)
+
+
+def _too_many(seconds: int) -> TooManyError:
+    return TooManyError(
+        f"Too many failed calls from this address. Try again in {seconds} s.", {"Retry-After": str(seconds)}
+    )
+
+
+def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
+    """Tell a ramdisk which node it runs on; the agent's token goes out with the first answer only."""
+    found = dict.fromkeys(filter(None, map(values.telling, call.query.addresses or [])))
+    uuid = decoding.uuid("node_uuid", call.query.node_uuid) if call.query.node_uuid is not None else None
+    if len(found) > MAX_GUESSES:
+        raise BadRequestError(f"At most {MAX_GUESSES} addresses can be looked up at once; there are {len(found)}.")
+    evidence = lookup.Evidence(uuid=uuid, macs=tuple(found))
+    if not evidence:
+        raise BadRequestError("Give at least one valid MAC address in addresses, or node_uuid.")
+    _refuse_guessing(context, call)
+
+    def work(tx: Transaction) -> tuple[Node, str | None] | lookup.Refused:
+        verdict = callbacks.look_up(tx, evidence)
+        if isinstance(verdict, lookup.Refused):
+            return verdict
+        if verdict.node.state not in RAMDISK:
+            return refusals.not_waiting(verdict.node)
+        tx.addresses.called(verdict.node.uuid, call.source)
+        if call.minor < _TOKEN_SINCE:
+            return verdict.node, None
+        node, token = agent.issue(context, verdict.node, None)
+        return (node if node is verdict.node else tx.nodes.update(node)), token
+
+    outcome = context.store.write(work)
+    if isinstance(outcome, lookup.Refused):
+        error = refusals.refused(context, outcome, evidence, call.source)
+        _count_failure(context, call)
+        raise error
+    node, token = outcome
+    return Reply(200, agent.answer(context, node, token, call.url))
+
+
+def heartbeat(context: ApiContext, call: Call[NoQuery, Heartbeat]) -> Reply:
+    """Note that a ramdisk is alive, and where; it proves itself by its token."""
+    body = call.body
+    _check_heartbeat(body, call.minor)
+    ident = decoding.ident("node", call.node)
+
+    def work(tx: Transaction) -> None:
+        try:
+            node = tx.nodes.get(ident, lock=True)
+        except NotFoundError:
+            raise MissingError(LOOKUP_FAILED) from None
+        if node.state not in RAMDISK or not agent.owns(node, body.agent_token or ""):
+            raise MissingError(LOOKUP_FAILED)
+        tx.nodes.update(agent.heard(node, url=body.callback_url, version=body.agent_version, at=tx.now))
+
+    context.store.write(work)
+    return Reply(202)
+
+
+def _check_heartbeat(body: Heartbeat, minor: int) -> None:
+    for name, since in _HEARTBEAT_SINCE.items():
+        if minor < since and getattr(body, name) is not None:
+            raise BadRequestError(f"The field {name} needs API version 1.{since}.")
+    if body.callback_url and not _is_http(body.callback_url):
+        raise BadRequestError("callback_url must be an http or https address.")
+    if body.agent_token is None:
+        raise BadRequestError("agent_token is required: it came with the answer to the lookup.")
+    if body.agent_status is not None and body.agent_status not in _STATUSES:
+        raise BadRequestError(f"agent_status must be one of {', '.join(_STATUSES)}.")
+
+
+def _is_http(url: str) -> bool:
+    try:
+        return urlsplit(url).scheme in ("http", "https")
+    except ValueError:
+        return False
+
+
+# What a BMC fetches for virtual media: a small disk with the parameters of the ramdisk that is about to boot.
+#
+# Without authentication, as BMCs have none to give; there is no secret on it. It is made anew for each
+# call, so any api process serves it, and only for a node whose ramdisk is expected.
+
+
+def get_disk(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """Return the disk with the parameters of a node's ramdisk."""
+    uuid = decoding.uuid("node", call.node)
+    try:
+        node = context.store.read(lambda tx: tx.nodes.get(uuid))
+        base = callback_url(context.settings.callback_base)
+    except (NotFoundError, ValueError):
+        raise MissingError(LOOKUP_FAILED) from None
+    if node.state not in AWAITED:
+        raise MissingError(LOOKUP_FAILED)
+    settings = context.settings.inspector
+    line = kernel_params(
+        base, extra=settings.extra_kernel_params, collect_lldp=settings.collect_lldp, boot_method="vmedia"
+    )
+    return Reply(200, floppy.build(line))

@@ -1,0 +1,259 @@
+"""What callers may say of rules, in either API, and how it becomes a rule that is known to run.
+
+A rule is compiled before it is stored, so whatever is wrong with it is told now, all of it at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from ferroscope.api.http import decoding
+from ferroscope.api.http.decoding import shown
+from ferroscope.api.http.errors import BadRequestError
+from ferroscope.api.http.schemas import Link, Uuid, iso, one_of, own, pair
+from ferroscope.core.json_safety import ready
+from ferroscope.core.model import PHASES, Document, Rule, RuleDialect
+from ferroscope.rules.compile import CompiledRule, compile_rule
+from ferroscope.rules.data import InvalidRuleError
+
+MAX_PRIORITY: Final = 9999
+
+Text = Annotated[str, Meta(max_length=255)]
+Phase = Annotated[str, one_of(*PHASES)]
+
+
+class RuleSettable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Every field of a rule that a caller may set in the Bare Metal API; ``actions`` must be there."""
+
+    actions: list[Document]
+    conditions: list[Document] | None = None
+    description: Text | None = None
+    priority: int | str | None = None
+    phase: Phase | None = None
+    sensitive: bool | str | None = None
+    scope: Text | None = None
+
+
+class RuleCreate(RuleSettable, kw_only=True, forbid_unknown_fields=True):
+    """POST /v1/inspection_rules."""
+
+    uuid: Uuid | None = None
+
+
+class IntrospectionRuleCreate(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """POST /v1/rules. ``links`` is taken, so that what was shown can be given back, and ignored."""
+
+    actions: list[Document]
+    conditions: list[Document] | None = None
+    uuid: Uuid | None = None
+    description: Text | None = None
+    scope: Text | None = None
+    links: list[Document] | None = None
+
+
+ready(RuleSettable)
+PATCHABLE: Final = RuleSettable.__struct_fields__
+
+_CONDITION_KEYS: Final = frozenset({"op", "args", "loop", "multiple"})
+_ACTION_KEYS: Final = frozenset({"op", "args", "loop"})
+
+
+def fields_of(body: RuleSettable, dialect: RuleDialect) -> dict[str, Any]:
+    """Return the fields of ``Rule`` that ``body`` means; ``BadRequestError``."""
+    return {
+        "dialect": dialect,
+        "description": body.description,
+        "priority": _priority(body.priority),
+        "phase": _phase(body.phase),
+        "sensitive": decoding.boolean("sensitive", body.sensitive or False),
+        "scope": body.scope or None,
+        "conditions": [_known(f"conditions[{i}]", c, _CONDITION_KEYS) for i, c in enumerate(body.conditions or [])],
+        "actions": [_known(f"actions[{i}]", a, _ACTION_KEYS) for i, a in enumerate(body.actions)],
+    }
+
+
+def from_introspection(body: IntrospectionRuleCreate) -> dict[str, Any]:
+    """Return the fields of ``Rule`` that ``body`` means, in their stored form; ``BadRequestError``."""
+    return {
+        "dialect": RuleDialect.INTROSPECTION,
+        "description": body.description,
+        "scope": body.scope or None,
+        "conditions": [_condition(number, item) for number, item in enumerate(body.conditions or [])],
+        "actions": [_action(number, item) for number, item in enumerate(body.actions)],
+    }
+
+
+def checked(rule: Rule) -> CompiledRule:
+    """Return the rule compiled; ``BadRequestError`` with everything that is wrong with it."""
+    try:
+        return compile_rule(rule)
+    except InvalidRuleError as exc:
+        problems = exc.problems[:20]
+        raise BadRequestError(f"The rule cannot be used: {'; '.join(problems)}.") from None
+
+
+def _priority(given: int | str | None) -> int:
+    priority = decoding.integer("priority", given) if isinstance(given, str) else given or 0
+    if not 0 <= priority <= MAX_PRIORITY:
+        raise BadRequestError(f"priority must be between 0 and {MAX_PRIORITY}; it was {priority}.")
+    return priority
+
+
+def _phase(given: str | None) -> str:
+    phase = given or PHASES[0]
+    if phase not in PHASES:
+        raise BadRequestError(f"phase must be one of {', '.join(PHASES)}; it was {decoding.shown(phase)}.")
+    return phase
+
+
+def _known(where: str, item: Document, keys: frozenset[str]) -> Document:
+    unknown = sorted(set(item) - keys)
+    if unknown:
+        raise BadRequestError(
+            f"{where} has the unknown field {decoding.shown(unknown[0])}; known: {', '.join(sorted(keys))}."
+        )
+    missing = [name for name in ("op", "args") if name not in item]
+    if missing:
+        raise BadRequestError(f"{where} needs {' and '.join(missing)}.")
+    return item
+
+
+def _condition(number: int, item: Document) -> Document:
+    op, invert = item.get("op"), item.get("invert", False)
+    if not isinstance(op, str) or op.startswith("!"):
+        raise BadRequestError(f"conditions[{number}].op must be an operator; to invert one say invert: true.")
+    if not isinstance(invert, bool):
+        raise BadRequestError(f"conditions[{number}].invert must be true or false.")
+    stored: Document = {"op": f"!{op}" if invert else op}
+    stored["args"] = {name: value for name, value in item.items() if name not in ("op", "invert", "multiple")}
+    if item.get("multiple") is not None:
+        stored["multiple"] = item["multiple"]
+    return stored
+
+
+def _action(number: int, item: Document) -> Document:
+    if not isinstance(item.get("action"), str):
+        raise BadRequestError(f"actions[{number}] needs the field action, the name of one.")
+    return {"op": item["action"], "args": {name: value for name, value in item.items() if name != "action"}}
+
+
+# A rule as each of the two APIs shows it; both are views of the same stored rule.
+#
+# The conditions and actions of a sensitive rule are null in either.
+
+FIELDS: Final = (
+    "uuid",
+    "description",
+    "priority",
+    "phase",
+    "sensitive",
+    "scope",
+    "dialect",
+    "conditions",
+    "actions",
+    "created_at",
+    "updated_at",
+)
+DEFAULT_FIELDS: Final = ("uuid", "priority", "phase", "description")
+SORT_FIELDS: Final[dict[str, str]] = {
+    "id": "created_at",
+    **{name: name for name in FIELDS if name not in ("conditions", "actions")},
+}
+
+RuleField = Annotated[str, one_of(*FIELDS, "links")]
+RuleSortKey = Annotated[str, one_of(*SORT_FIELDS)]
+
+
+class InspectionRule(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A rule in the Bare Metal API, or those of its fields that were asked for."""
+
+    uuid: str | msgspec.UnsetType = msgspec.UNSET
+    description: str | msgspec.UnsetType | None = msgspec.UNSET
+    priority: int | msgspec.UnsetType = msgspec.UNSET
+    phase: str | msgspec.UnsetType = msgspec.UNSET
+    sensitive: bool | msgspec.UnsetType = msgspec.UNSET
+    scope: str | msgspec.UnsetType | None = msgspec.UNSET
+    dialect: str | msgspec.UnsetType = msgspec.UNSET
+    conditions: list[Document] | msgspec.UnsetType | None = msgspec.UNSET
+    actions: list[Document] | msgspec.UnsetType | None = msgspec.UNSET
+    created_at: str | msgspec.UnsetType | None = msgspec.UNSET
+    updated_at: str | msgspec.UnsetType | None = msgspec.UNSET
+    links: list[Link] | msgspec.UnsetType = msgspec.UNSET
+
+
+class InspectionRuleList(msgspec.Struct, frozen=True):
+    """A page; ``next`` is where the following one is."""
+
+    inspection_rules: list[InspectionRule]
+    next: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class IntrospectionRule(msgspec.Struct, frozen=True):
+    """A rule in the Introspection API; in a list without conditions and actions."""
+
+    uuid: str
+    description: str | None
+    scope: str | None
+    links: list[Link]
+    conditions: list[Document] | msgspec.UnsetType | None = msgspec.UNSET
+    actions: list[Document] | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class IntrospectionRuleList(msgspec.Struct, frozen=True):
+    """All rules that were made through this API, oldest first."""
+
+    rules: list[IntrospectionRule]
+
+
+def chosen(fields: Sequence[str] | None, detail: bool | None, default: Sequence[str]) -> Sequence[str]:
+    """Return the fields that a caller wants to see."""
+    unknown = sorted(set(fields or ()) - {*FIELDS, "links"})
+    if unknown:
+        names = ", ".join(shown(name) for name in unknown[:8])
+        raise BadRequestError(f"A rule has no field {names}; it has: {', '.join(FIELDS)}.")
+    if fields and detail:
+        raise BadRequestError("Give either fields or detail, not both.")
+    return fields or (FIELDS if detail else default)
+
+
+def bare_metal(rule: Rule, fields: Sequence[str], url: str) -> InspectionRule:
+    """Return the rule as the Bare Metal API shows it."""
+    values: dict[str, Any] = {name: getattr(rule, name) for name in fields if name != "links"}
+    for name in ("created_at", "updated_at"):
+        if name in values:
+            values[name] = iso(values[name])
+    for name in ("conditions", "actions"):
+        if name in values and rule.sensitive:
+            values[name] = None
+    return InspectionRule(**values, links=pair(url, f"inspection_rules/{rule.uuid}"))
+
+
+def introspection(rule: Rule, url: str, *, short: bool) -> IntrospectionRule:
+    """Return the rule as the Introspection API shows it."""
+    view = IntrospectionRule(rule.uuid, rule.description, rule.scope, own(url, f"rules/{rule.uuid}"))
+    if short:
+        return view
+    return msgspec.structs.replace(
+        view,
+        conditions=None if rule.sensitive else [_condition_view(item) for item in rule.conditions],
+        actions=None if rule.sensitive else [{"action": item.get("op"), **_args(item)} for item in rule.actions],
+    )
+
+
+def _condition_view(item: Document) -> Document:
+    op = str(item.get("op"))
+    return {
+        **_args(item),
+        "op": op.removeprefix("!"),
+        "multiple": item.get("multiple", "any"),
+        "invert": op.startswith("!"),
+    }
+
+
+def _args(item: Document) -> Document:
+    args = item.get("args")
+    return dict(args) if isinstance(args, dict) else {}

@@ -1,0 +1,262 @@
+"""Inspection rules in the Bare Metal API: list, show, create, change, delete.
+
+It shows every stored rule, those of the Introspection API too. Source: the Bare Metal API reference.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from ferroscope.api.baremetal import rule_schema, stored_data
+from ferroscope.api.baremetal.rule_schema import Phase, RuleCreate, RuleField, RuleSettable, RuleSortKey
+from ferroscope.api.http import decoding, json_patch, paging
+from ferroscope.api.http.errors import BadRequestError, MissingError, StateConflictError
+from ferroscope.api.http.json_patch import Operation
+from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.api.http.schemas import Limit, SortDir, Uuid
+from ferroscope.contracts.store import Query, Transaction
+from ferroscope.core import json_safety, values
+from ferroscope.core.model import Document, Node, Port, Rule, RuleDialect
+from ferroscope.core.values import is_uuid
+from ferroscope.hooks.base import HookError, HookSetupError
+from ferroscope.rules import explain
+from ferroscope.rules.data import MAX_RULES
+from ferroscope.rules.engine import RuleSet
+from ferroscope.rules.explain import DryContext
+from ferroscope.storage.reader import Found, newest, previous
+
+# python-ironicclient's "unset" says these of single items.
+_ALIASES: Final = {"/condition/": "/conditions/", "/action/": "/actions/"}
+
+
+class RuleQuery(msgspec.Struct, frozen=True):
+    """Query of GET /v1/inspection_rules/{rule}."""
+
+    fields: list[RuleField] | None = None
+
+
+class RuleListQuery(msgspec.Struct, frozen=True):
+    """Query of GET /v1/inspection_rules."""
+
+    detail: bool | None = None
+    fields: list[RuleField] | None = None
+    limit: Limit | None = None
+    marker: Uuid | None = None
+    phase: Phase | None = None
+    sort_dir: SortDir = "asc"
+    sort_key: RuleSortKey = "id"
+
+
+def list_rules(context: ApiContext, call: Call[RuleListQuery, None]) -> Reply:
+    """List inspection rules, in the order of their creation unless another one is asked for."""
+    asked = call.query
+    fields = rule_schema.chosen(asked.fields, asked.detail, rule_schema.DEFAULT_FIELDS)
+    size = paging.page_size(asked.limit, context.settings.api.max_limit)
+    query = Query(
+        filters={} if asked.phase is None else {"phase": asked.phase},
+        marker=paging.marker(asked.marker),
+        sort_key=paging.sort_field(asked.sort_key, rule_schema.SORT_FIELDS),
+        descending=paging.descending(asked.sort_dir),
+    )
+    rules, more = context.store.read(lambda tx: paging.read(tx.rules.list, query, size))
+    body: dict[str, Any] = {"inspection_rules": [rule_schema.bare_metal(rule, fields, call.url) for rule in rules]}
+    if more:
+        body["next"] = paging.next_link(call.url, "inspection_rules", asked, size, rules[-1].uuid)
+    return Reply(200, body)
+
+
+def get_rule(context: ApiContext, call: Call[RuleQuery, None]) -> Reply:
+    """Show an inspection rule."""
+    fields = rule_schema.chosen(call.query.fields, None, rule_schema.FIELDS)
+    uuid = rule_uuid(call)
+    return Reply(200, rule_schema.bare_metal(context.store.read(lambda tx: tx.rules.get(uuid)), fields, call.url))
+
+
+def create_rule(context: ApiContext, call: Call[NoQuery, RuleCreate]) -> Reply:
+    """Create an inspection rule."""
+    uuid = decoding.uuid("uuid", call.body.uuid) if call.body.uuid else context.new_uuid()
+    rule = store_new(context, Rule(uuid=uuid, **rule_schema.fields_of(call.body, RuleDialect.BARE_METAL)))
+    location = {"Location": f"{call.url}/v1/inspection_rules/{uuid}"}
+    return Reply(201, rule_schema.bare_metal(rule, rule_schema.FIELDS, call.url), location)
+
+
+def update_rule(context: ApiContext, call: Call[NoQuery, list[Operation]]) -> Reply:
+    """Change an inspection rule by a JSON patch."""
+    uuid = rule_uuid(call)
+    operations = [_spelt_out(operation) for operation in call.body]
+
+    def work(tx: Transaction) -> Rule:
+        rule = tx.rules.get(uuid)
+        document = {name: getattr(rule, name) for name in rule_schema.PATCHABLE}
+        max_depth = context.settings.api.max_json_depth
+        values = json_patch.apply(document, operations, rule_schema.PATCHABLE, max_depth=max_depth)
+        try:
+            body = msgspec.convert(document | values, RuleSettable)
+        except msgspec.ValidationError as exc:
+            raise BadRequestError(f"The patched rule does not fit: {exc}. GET /openapi.json has its schema.") from None
+        changed = msgspec.structs.replace(rule, **rule_schema.fields_of(body, rule.dialect))
+        if rule.sensitive and not changed.sensitive:
+            raise BadRequestError(
+                "A sensitive rule stays so: what it hides would be shown. Delete it and make another."
+            )
+        rule_schema.checked(changed)
+        return tx.rules.update(changed)
+
+    return Reply(200, rule_schema.bare_metal(context.store.write(work), rule_schema.FIELDS, call.url))
+
+
+def delete_rule(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """Delete an inspection rule."""
+    uuid = rule_uuid(call)
+    context.store.write(lambda tx: tx.rules.remove(uuid))
+    return Reply(204)
+
+
+def delete_rules(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
+    """Delete all inspection rules, those of the Introspection API too."""
+    context.store.write(lambda tx: tx.rules.remove_all())
+    return Reply(204)
+
+
+def store_new(context: ApiContext, rule: Rule) -> Rule:
+    """Check and store a new rule; return it as it is stored."""
+    rule_schema.checked(rule)
+
+    def work(tx: Transaction) -> Rule:
+        if len(tx.rules.list(Query(limit=MAX_RULES))) >= MAX_RULES:
+            raise StateConflictError(f"There are {MAX_RULES} rules already; delete some that are not needed any more.")
+        tx.rules.add(rule)
+        return tx.rules.get(rule.uuid)
+
+    return context.store.write(work)
+
+
+def rule_uuid(call: Call[Any, Any]) -> str:
+    """Return the UUID of the rule that the path names."""
+    given = call.path["rule"]
+    if not is_uuid(given):
+        raise MissingError(f"Rule {decoding.shown(given)} could not be found: a rule is named by its UUID.")
+    return decoding.uuid("rule", given)
+
+
+def _spelt_out(operation: Operation) -> Operation:
+    for short, full in _ALIASES.items():
+        if operation.path.startswith(short):
+            return msgspec.structs.replace(operation, path=full + operation.path.removeprefix(short))
+    return operation
+
+
+# POST /v1/inspection_rules/explain: what rules would do with a node, and why; nothing is stored.
+#
+# It does what reapply would do, on copies: the configured hooks on the newest stored raw data, then the rules.
+
+_DRAFT: Final = "00000000-0000-0000-0000-000000000000"
+
+
+class ExplainRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``rule``: the UUID of a stored or built-in rule; ``draft``: a rule that is not stored. Neither: all rules."""
+
+    node: str
+    rule: str | None = None
+    draft: RuleCreate | None = None
+
+
+class _Found(msgspec.Struct, frozen=True):
+    node: Node
+    ports: list[Port]
+    data: Found
+    rules: RuleSet
+
+
+def explain_rules(context: ApiContext, call: Call[NoQuery, ExplainRequest]) -> Reply:
+    """Show what rules would change on a node with its stored data, and which condition gave what."""
+    asked = call.body
+    ident = decoding.ident("node", asked.node)
+    draft = None if asked.draft is None else _draft(asked.draft)
+    if draft is not None and asked.rule is not None:
+        raise BadRequestError("Give either rule or draft, not both.")
+    found = context.store.read(lambda tx: _find(context, tx, ident))
+    rules = draft or _chosen(found.rules, asked.rule)
+    dry = DryContext(
+        found.node,
+        found.ports,
+        elsewhere=lambda macs: _elsewhere(context, found.node, tuple(macs)),
+        named=lambda name: _named(context, found.node, name),
+        previous=lambda: _previous(context, found.data.inspection),
+    )
+    parts = context.archive.fetch(found.data)
+    try:
+        inventory, unprocessed = json_safety.decode(parts["inventory"]), json_safety.decode(parts["unprocessed"])
+        plugin_data = context.pipeline().run(dry, inventory, unprocessed, owned=True)
+    except json_safety.TooManyContainersError as exc:
+        raise StateConflictError(f"The node's data is too large to be processed: {exc}.") from None
+    except HookError as exc:
+        raise StateConflictError(
+            f"The hooks refuse the node's data, so no rule would be asked: {exc.message}"
+        ) from None
+    except HookSetupError as exc:
+        raise StateConflictError(f"This api process cannot run the configured hooks: {exc}") from None
+    told = explain.explain(
+        rules,
+        dry,
+        inventory,
+        plugin_data,
+        mask=context.settings.inspection_rules.mask_secrets,
+        drivers=context.settings.drivers.enabled,
+    )
+    return Reply(200, told)
+
+
+def _draft(body: RuleCreate) -> RuleSet:
+    uuid = decoding.uuid("uuid", body.uuid) if body.uuid else _DRAFT
+    rule = Rule(uuid=uuid, **rule_schema.fields_of(body, RuleDialect.BARE_METAL))
+    return RuleSet.of(0, [rule_schema.checked(rule)])
+
+
+def _find(context: ApiContext, tx: Transaction, ident: str) -> _Found:
+    node = tx.nodes.get(ident)
+    data = newest(tx, node, stored_data.UNPROCESSED)
+    if data is None:
+        raise MissingError(f"Node {ident} has no stored inspection data; inspect it first.")
+    ports = list(tx.ports.list(Query(filters={"node": node.uuid})))
+    return _Found(node, ports, data, context.rules.current(tx))
+
+
+def _chosen(rules: RuleSet, uuid: str | None) -> RuleSet:
+    if uuid is None:
+        return rules
+    wanted = decoding.uuid("rule", uuid) if values.is_uuid(uuid) else uuid
+    found = tuple(rule for rule in rules.rules if rule.rule.uuid == wanted)
+    if not found:
+        raise MissingError(f"Rule {decoding.shown(uuid)} could not be found.")
+    return RuleSet(rules.revision, found)
+
+
+def _elsewhere(context: ApiContext, node: Node, macs: tuple[str, ...]) -> dict[str, str]:
+    if not macs:
+        return {}
+    found = context.store.read(lambda tx: tx.ports.list(Query(filters={"address": macs})))
+    return {port.address: port.node for port in found if port.node != node.uuid}
+
+
+def _named(context: ApiContext, node: Node, name: str) -> str | None:
+    found = context.store.read(lambda tx: tx.nodes.list(Query(filters={"name": name})))
+    return next((one.uuid for one in found if one.uuid != node.uuid), None)
+
+
+def _previous(context: ApiContext, inspection: str) -> Document | None:
+    """Return the inventory that a reapply of this inspection would find to be the previous one."""
+
+    def find(tx: Transaction) -> Found | None:
+        one = tx.inspections.get(inspection)
+        return previous(tx, one.node, one, ("inventory",))
+
+    found = context.store.read(find)
+    stored = None if found is None else context.archive.fetch(found).get("inventory")
+    return None if stored is None else _decoded(stored)
+
+
+def _decoded(stored: bytes) -> Any:
+    return msgspec.json.decode(stored, type=dict[str, Any])

@@ -1,0 +1,98 @@
+"""GET /v1/search?q=: the nodes whose last inventory fits a query; see ``hardware.query`` for the language."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from ferroscope.api.http import paging
+from ferroscope.api.http.errors import BadRequestError
+from ferroscope.api.http.route import ApiContext, Call, Reply
+from ferroscope.api.http.schemas import Limit, Uuid
+from ferroscope.contracts.data import Match
+from ferroscope.contracts.store import Transaction
+from ferroscope.hardware.query import QueryError, parse
+from ferroscope.hardware.search_index import Fact, number, text
+
+_GIB: Final = 2**30
+
+
+class SearchQuery(msgspec.Struct, frozen=True):
+    """Query of GET /v1/search."""
+
+    q: Annotated[str, msgspec.Meta(description="A query, such as: memory_gb >= 512 and nic.speed >= 25G")] = ""
+    limit: Limit | None = None
+    marker: Uuid | None = None
+
+
+class FoundNode(msgspec.Struct, frozen=True):
+    """A node that fits, and what it is in short; texts are as the machine spells them."""
+
+    uuid: str
+    name: str | None
+    provision_state: str
+    maintenance: bool
+    vendor: str | None = None
+    product: str | None = None
+    serial: str | None = None
+    memory_gb: float | None = None
+    storage: float | None = None
+    cpu: str | None = None
+    cpus: int | None = None
+    arch: str | None = None
+    hardware: dict[str, Any] = {}
+
+
+class SearchResult(msgspec.Struct, frozen=True):
+    """A page of nodes, by UUID; ``next`` is the address of the page after it."""
+
+    nodes: list[FoundNode]
+    next: str | UnsetType = UNSET
+
+
+def search(context: ApiContext, call: Call[SearchQuery, None]) -> Reply:
+    """Find the nodes whose last inventory fits the query."""
+    asked = call.query
+    try:
+        query = parse(asked.q)
+    except QueryError as exc:
+        raise BadRequestError(f"The query cannot be understood: {exc}.") from None
+    size = paging.page_size(asked.limit, context.settings.api.max_limit)
+    after = paging.marker(asked.marker) or ""
+
+    def work(tx: Transaction) -> tuple[list[Match], dict[str, list[Fact]]]:
+        found = list(tx.facts.search(query, size + 1, after=after))
+        older = [one.uuid for one in found[:size] if not one.hardware]
+        return found, tx.facts.some(older, ("node", "cpu")) if older else {}
+
+    found, facts = context.store.read(work)
+    nodes = [_view(one, facts.get(one.uuid, [])) for one in found[:size]]
+    following = paging.next_link(call.url, "search", asked, size, nodes[-1].uuid) if len(found) > size else UNSET
+    return Reply(200, SearchResult(nodes=nodes, next=following))
+
+
+def _view(match: Match, facts: list[Fact]) -> FoundNode:
+    known = match.hardware or _older(facts)
+    memory = known.get("memory")
+    return FoundNode(
+        uuid=match.uuid,
+        name=match.name,
+        provision_state=match.provision_state,
+        maintenance=match.maintenance,
+        memory_gb=None if memory is None else round(memory / _GIB, 3),
+        **{name: known.get(name) for name in ("vendor", "product", "serial", "storage", "cpu", "cpus", "arch")},
+        hardware=known,
+    )
+
+
+def _older(facts: list[Fact]) -> dict[str, Any]:
+    """Return the summary of a node that was inspected before there were any; its texts are in lower case."""
+    node = next((fact for fact in facts if fact.kind == "node"), Fact("node", 0))
+    cpu = next((fact for fact in facts if fact.kind == "cpu"), Fact("cpu", 0))
+    known: dict[str, Any] = {name: text(node, name) for name in ("vendor", "product", "serial", "firmware")}
+    known |= {"cpu": text(cpu, "model"), "arch": text(cpu, "arch")}
+    numbers = {"cpus": number(cpu, "count"), "memory": number(node, "memory"), "storage": number(node, "storage")}
+    known |= {name: int(value) for name, value in numbers.items() if value is not None}
+    return {name: value for name, value in known.items() if value is not None}

@@ -1,0 +1,134 @@
+"""The inspection data of a node as the APIs give it: which inspection has it, and its parts put together.
+
+The parts are JSON bytes and stay so: an answer is spliced, never decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from ferroscope import transition
+from ferroscope.api.baremetal import callback_body
+from ferroscope.api.http.errors import MissingError
+from ferroscope.api.http.route import ApiContext
+from ferroscope.api.introspection.inspections import introspected
+from ferroscope.contracts.data import Part
+from ferroscope.contracts.errors import StaleError
+from ferroscope.contracts.store import Transaction
+from ferroscope.core.delivery import take
+from ferroscope.core.model import GIVEN, Inspection, Node
+from ferroscope.core.states import Event, State
+from ferroscope.storage.reader import Found, newest
+
+PROCESSED: Final[tuple[Part, ...]] = ("inventory", "plugin_data")
+UNPROCESSED: Final[tuple[Part, ...]] = ("inventory", "unprocessed")
+
+
+def of_node(
+    context: ApiContext, find: Callable[[Transaction], Node], parts: tuple[Part, ...]
+) -> tuple[Node, dict[Part, bytes] | None]:
+    """Return the node that ``find`` finds, and the parts of its newest inspection that has all of them."""
+
+    def work(tx: Transaction) -> tuple[Node, Found | None]:
+        node = find(tx)
+        return node, newest(tx, node, parts)
+
+    node, found = context.store.read(work)
+    return node, None if found is None else context.archive.fetch(found)
+
+
+def side_by_side(parts: dict[Part, bytes]) -> bytes:
+    """Return ``{"inventory": …, "plugin_data": …}``, as the Bare Metal API gives it."""
+    return b"".join((b'{"inventory":', parts["inventory"], b',"plugin_data":', parts["plugin_data"], b"}"))
+
+
+def merged(parts: dict[Part, bytes], beside: Part) -> bytes:
+    """Return the inventory as one more key of the other part, as the Introspection API gives it."""
+    rest = parts[beside].strip()[1:]
+    comma = b"" if rest.lstrip().startswith(b"}") else b","
+    return b"".join((b'{"inventory":', parts["inventory"], comma, rest))
+
+
+# Process data once more, stored or given; the same for both APIs.
+#
+# A reapply is an inspection of its own: what is processed is stored with it, in the transaction that
+# queues the request, and nothing that is stored already is replaced. So it can fail, as an inspection
+# can, and what was known before stays.
+
+
+def submit(context: ApiContext, ident: str, raw: bytes) -> None:
+    """Queue a reapply; ``raw`` is the body of a callback, or nothing for what is stored.
+
+    One of stored data that nobody has begun yet is the same one.
+    """
+    if raw.strip():
+        parts, _inventory = callback_body.split(raw, max_depth=context.settings.api.max_json_depth)
+        parts.pop("logs", None)
+        context.store.write(lambda tx: _begin(context, tx, introspected(tx, ident, lock=True)[0], GIVEN, parts))
+        return
+    node, found = context.store.read(lambda tx: _stored(tx, ident))
+    if found is None:
+        return
+    parts = context.archive.fetch(found) | context.archive.load(found.inspection, ("out_of_band",))
+
+    def work(tx: Transaction) -> None:
+        now = introspected(tx, ident, lock=True)[0]
+        if _is_queued(tx, now):
+            return
+        if now.inspection != node.inspection:
+            raise StaleError
+        _begin(context, tx, now, found.inspection, parts)
+
+    context.store.write(work)
+
+
+def there(node: Node, found: dict[Part, bytes] | None) -> dict[Part, bytes]:
+    """Return the data that was found; ``MissingError`` where there is none."""
+    if found is None:
+        raise _nothing(node)
+    return found
+
+
+def _stored(tx: Transaction, ident: str) -> tuple[Node, Found | None]:
+    """Return the node and what is stored; None where it is queued already. A wrong state is refused at once."""
+    node = introspected(tx, ident)[0]
+    if _is_queued(tx, node):
+        return node, None
+    take(node, Event.REAPPLY)
+    found = newest(tx, node, UNPROCESSED)
+    if found is None:
+        raise _nothing(node)
+    return node, found
+
+
+def _nothing(node: Node) -> MissingError:
+    return MissingError(f"There is no such introspection data of node {node.uuid}; introspect it first.")
+
+
+def _is_queued(tx: Transaction, node: Node) -> bool:
+    if node.state is not State.REAPPLYING or tx.inspections.get(str(node.inspection)).reapplies == GIVEN:
+        return False
+    return any(one.event is Event.REAPPLY and not one.begun for one in tx.requests.pending(node.uuid))
+
+
+def _begin(context: ApiContext, tx: Transaction, node: Node, of: str, parts: dict[Part, bytes]) -> None:
+    """Begin an inspection of this data: that of the inspection ``of``, or ``GIVEN``."""
+    digest = None
+    if of != GIVEN:
+        source = tx.inspections.get(of)
+        # Its machine may repeat its callback, for the answer to the first may have got lost.
+        digest = source.digest
+        if source.reapplies not in (None, GIVEN):
+            of = str(source.reapplies)
+    new = Inspection(
+        uuid=context.new_uuid(),
+        node=node.uuid,
+        state=State.REAPPLYING,
+        started_at=tx.now,
+        manage_boot=False,
+        digest=digest,
+        reapplies=of,
+    )
+    transition.reapply(tx, node, new, process=context.process)
+    tx.data.save(new.uuid, node.uuid, parts)

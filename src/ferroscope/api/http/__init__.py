@@ -1,0 +1,1 @@
+"""A small HTTP framework: routes, decoding, errors, microversions, paging; it knows none of the APIs above it."""

@@ -1,0 +1,158 @@
+"""The OpenAPI 3.1 document, made from the routes table and the structs that it names.
+
+It says what is served and nothing else does: the tests run it against the application.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, Final, get_type_hints
+
+import msgspec
+
+from ferroscope import __version__
+from ferroscope.api.http.errors import BareMetalFailure, IntrospectionFailure
+from ferroscope.api.http.route import ApiContext, Body, Call, NoQuery, Reply, Route, Surface
+from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, Dialect
+
+_REFERENCE: Final = "#/components/schemas/{name}"
+_PARAMETER: Final = re.compile(r"{(\w+)}")
+_MEANINGS: Final = {
+    200: "Here it is.",
+    201: "It was created.",
+    202: "It was accepted; the work follows.",
+    204: "It is done.",
+    400: "The call is wrong; the message says what.",
+    403: "This installation does not permit it.",
+    404: "There is no such thing, or not in this microversion.",
+    406: "The microversion does not go with the call.",
+    409: "Not in the present state; the message says what is allowed.",
+    413: "The body is too large.",
+    429: "This address has failed too often of late; Retry-After says when to try again.",
+    503: "The database does not answer at present; try again after Retry-After seconds.",
+}
+
+Document = dict[str, Any]
+
+
+def serve(routes: Callable[[], Sequence[Route]]) -> Callable[[ApiContext, Call[NoQuery, None]], Reply]:
+    """Return the handler of the document of ``routes``: called later, because that table has a row for the handler."""
+
+    @lru_cache(maxsize=1)
+    def encoded() -> bytes:
+        return msgspec.json.encode(document(routes()))
+
+    def get_openapi(_context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
+        """Return this document."""
+        return Reply(200, encoded())
+
+    return get_openapi
+
+
+def document(routes: Sequence[Route]) -> Document:
+    """Return the OpenAPI document of these routes."""
+    schemas = _Schemas(routes)
+    paths: dict[str, Document] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Ferroscope",
+            "version": __version__,
+            "description": "The Bare Metal API and the Introspection API, as Ferroscope serves them.",
+        },
+        "paths": paths,
+        "components": {"schemas": schemas.components},
+    }
+
+
+class _Schemas:
+    """The schema of every type that the routes name, generated together so that references meet."""
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        named = [
+            kind
+            for route in routes
+            for kind in (route.body, route.conflict, *_options(route.response))
+            if kind is not None
+        ]
+        queries = [hint for route in routes for hint in get_type_hints(route.query, include_extras=True).values()]
+        kinds = list(dict.fromkeys([*named, *queries, BareMetalFailure, IntrospectionFailure]))
+        generated, self.components = msgspec.json.schema_components(kinds, ref_template=_REFERENCE)
+        self._of: dict[Any, Document] = dict(zip(kinds, generated, strict=True))
+
+    def __getitem__(self, kind: Any) -> Document:
+        options = [self._of[option] for option in _options(kind)]
+        return options[0] if len(options) == 1 else {"anyOf": options}
+
+
+def _options(kind: Any) -> tuple[Any, ...]:
+    return kind if isinstance(kind, tuple) else (kind,)
+
+
+def _operation(route: Route, schemas: _Schemas) -> Document:
+    operation: Document = {
+        "operationId": route.operation,
+        "summary": route.summary,
+        "tags": [str(route.surface)],
+        "parameters": _parameters(route, schemas),
+        "responses": _responses(route, schemas),
+        "x-policy": route.policy,
+    }
+    if route.since:
+        operation["x-microversion"] = f"1.{route.since}"
+    if route.body_kind is not Body.NONE:
+        operation["requestBody"] = {"required": route.body_required, "content": _json(schemas[route.body])}
+    return operation
+
+
+def _parameters(route: Route, schemas: _Schemas) -> list[Document]:
+    found: list[Document] = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        for name in _PARAMETER.findall(route.path)
+    ]
+    hints = get_type_hints(route.query, include_extras=True)
+    for name in route.query.__struct_fields__:
+        found.append({"name": name, "in": "query", "schema": _without_null(schemas[hints[name]])})
+    if route.surface is not Surface.SERVICE:
+        found.append(_version_header(INTROSPECTION if route.surface is Surface.INTROSPECTION else BARE_METAL))
+    return found
+
+
+def _version_header(dialect: Dialect) -> Document:
+    minimum, maximum = dialect.range
+    return {
+        "name": dialect.header,
+        "in": "header",
+        "description": f"The microversion, {minimum} to {maximum}.",
+        "schema": {"type": "string", "pattern": r"^(1\.[0-9]{1,2}|latest)$", "examples": [maximum]},
+    }
+
+
+def _responses(route: Route, schemas: _Schemas) -> Document:
+    answer: Document = {"description": _MEANINGS[route.status]}
+    if route.response is not None:
+        answer["content"] = {route.media: {"schema": schemas[route.response]}}
+    failure = IntrospectionFailure if route.surface is Surface.INTROSPECTION else BareMetalFailure
+    errors = {
+        str(status): {
+            "description": _MEANINGS[status],
+            "content": _json(schemas[(status == 409 and route.conflict) or failure]),
+        }
+        for status in route.errors
+    }
+    also = {} if route.also is None else {str(route.also): answer | {"description": _MEANINGS[route.also]}}
+    return {str(route.status): answer} | also | errors
+
+
+def _json(schema: Document) -> Document:
+    return {"application/json": {"schema": schema}}
+
+
+def _without_null(schema: Document) -> Document:
+    """A query parameter is given or not; it is never null."""
+    options = [option for option in schema.get("anyOf", []) if option != {"type": "null"}]
+    return options[0] if len(options) == 1 else {name: value for name, value in schema.items() if name != "default"}

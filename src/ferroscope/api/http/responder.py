@@ -1,0 +1,216 @@
+"""From a WSGI request to a handler and back: versions, limits, decoding, errors.
+
+This is the one boundary where any exception turns into an answer, so that no input and no fault
+shows more than a generic message. It knows nothing of what a route does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any, Final
+
+import falcon
+import msgspec
+import structlog
+
+from ferroscope.api.http import decoding, errors, versions
+from ferroscope.api.http.errors import ForbiddenError
+from ferroscope.api.http.route import ApiContext, Body, Call, NoQuery, Reply, Route, Surface
+from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, Dialect, Version
+from ferroscope.contracts.errors import StoreUnavailableError
+
+# Refuses what web pages make browsers send: without authentication, a page could else reboot machines.
+#
+# Browsers say where a call comes from in headers that no page can forge, and that no client, ramdisk or
+# BMC sends. Whoever follows a link to a document comes through. Source: the Fetch standard, Fetch Metadata.
+
+_SAFE: Final = ("GET", "HEAD", "OPTIONS")
+_ELSEWHERE: Final = ("cross-site", "same-site")
+
+
+def refuse_pages(req: falcon.Request) -> None:
+    """Raise ``ForbiddenError`` where a browser sent this on behalf of a page."""
+    environ, safe = req.env, req.method in _SAFE
+    follows_link = safe and environ.get("HTTP_SEC_FETCH_MODE") == "navigate"
+    elsewhere = environ.get("HTTP_SEC_FETCH_SITE") in _ELSEWHERE and not follows_link
+    if elsewhere or (not safe and "HTTP_ORIGIN" in environ):
+        raise ForbiddenError("A web page sent this (Origin, Sec-Fetch-Site); this API is not for pages of browsers.")
+
+
+Responder = Callable[..., None]
+
+# It goes into every link. Names with an underscore exist, whatever the RFCs say. HTTP/1.0 has no such header.
+_HOST: Final = re.compile(
+    r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}(?:%25[A-Za-z0-9._-]{1,64})?\])?(?::[0-9]{0,5})?"
+)
+
+# Of a body that is too large, so much is looked at to find out whose it is.
+_TRACES: Final = 256 * 1024
+_access = structlog.get_logger("ferroscope.access")
+
+_encode = msgspec.json.Encoder(decimal_format="number").encode
+
+
+def responder(context: ApiContext, route: Route) -> Responder:
+    """Return the Falcon responder that serves ``route``."""
+
+    def respond(req: falcon.Request, resp: falcon.Response, **path: str) -> None:
+        introspection = by_introspection_listener(context, req)
+        dialect = _dialect(route, introspection)
+        began = perf_counter()
+        version: Version | None = None
+        try:
+            version = versions.requested(req.env, dialect)
+            call = _call(context, route, req, path, version, introspection)
+            reply = route.handler(context, call)
+        except falcon.HTTPError:
+            raise  # Falcon's own refusals, of headers that make no sense, are answered by the application
+        except Exception as exc:  # noqa: BLE001  # the boundary: a fault becomes a generic answer
+            if isinstance(exc, errors.TooLargeError) and route.refused is not None:
+                route.refused(context, req.bounded_stream.read(_TRACES), context.callers.source(req.env), exc)
+            reply = failure(context, req, exc, dialect)
+        _send(resp, reply, route.media if reply.status < 300 else falcon.MEDIA_JSON)
+        resp.set_headers(versions.headers(dialect, version))
+        _told(context, req, resp, req.method, route.path, perf_counter() - began)
+
+    return respond
+
+
+def _told(
+    context: ApiContext, req: falcon.Request, resp: falcon.Response, method: str, route: str, seconds: float
+) -> None:
+    """Count the call, and log it where that is wanted: without its query, which may hold what proves a lease."""
+    status = int(resp.status_code)
+    context.meter.answered(method, route, status, seconds)
+    if context.settings.log.access:
+        _access.info(
+            "call",
+            source=context.callers.source(req.env),
+            method=req.method,
+            path=req.path,
+            status=status,
+            bytes=len(resp.data or b""),
+            ms=round(seconds * 1000, 1),
+        )
+
+
+def by_introspection_listener(context: ApiContext, req: falcon.Request) -> bool:
+    """Whether the call came in by the Introspection API's port."""
+    port = context.settings.api.introspection_port
+    return port != 0 and req.env.get("SERVER_PORT") == str(port)
+
+
+def failure(context: ApiContext, req: falcon.Request, exc: Exception, dialect: Dialect) -> Reply:
+    """Return the answer to an error; faults of our own are logged in full and told in general."""
+    known = errors.translate(exc)
+    if known is None:
+        context.log.error("request failed", method=req.method, path=req.path, exc_info=exc)
+        known = errors.ApiError(errors.INTERNAL_MESSAGE)
+    if isinstance(exc, StoreUnavailableError):
+        _log_outage(context, req, exc)
+    body = errors.introspection_body if dialect is INTROSPECTION else errors.bare_metal_body
+    return Reply(known.status, body(known.status, known.message), _bearable(req, known.headers))
+
+
+def _log_outage(context: ApiContext, req: falcon.Request, exc: StoreUnavailableError) -> None:
+    left_out = context.outages.admit(context.clock.monotonic())
+    if left_out is not None:
+        context.log.warning("request not answered", method=req.method, path=req.path, why=str(exc), left_out=left_out)
+
+
+def _bearable(req: falcon.Request, headers: dict[str, str]) -> dict[str, str]:
+    """Return the headers of an error without what the caller is known to break on.
+
+    python-ironicclient (6.3.0 at least) dies of any Retry-After; without it, it tries again by itself.
+    """
+    if (req.user_agent or "").startswith("python-ironicclient"):
+        return {name: value for name, value in headers.items() if name != "Retry-After"}
+    return headers
+
+
+def send_failure(context: ApiContext, req: falcon.Request, resp: falcon.Response, exc: Exception) -> None:
+    """Answer an error that no route has produced: an unknown path, a method that is not allowed."""
+    introspection = by_introspection_listener(context, req) or req.path.startswith("/v1/introspection")
+    dialect = INTROSPECTION if introspection else BARE_METAL
+    reply = failure(context, req, exc, dialect)
+    _send(resp, reply)
+    resp.set_headers(versions.headers(dialect, None))
+    _told(context, req, resp, req.method if req.method in falcon.HTTP_METHODS else "other", "none", 0.0)
+
+
+def _dialect(route: Route, introspection: bool) -> Dialect:
+    if route.surface is Surface.INTROSPECTION or (route.surface is Surface.SHARED and introspection):
+        return INTROSPECTION
+    return BARE_METAL
+
+
+def _call(
+    context: ApiContext,
+    route: Route,
+    req: falcon.Request,
+    path: dict[str, str],
+    version: Version,
+    introspection: bool,
+) -> Call[Any, Any]:
+    refuse_pages(req)
+    if route.ramdisk and not context.settings.api.enable_ramdisk_endpoints:
+        raise errors.ForbiddenError("The ramdisk's endpoints are switched off ([api] enable_ramdisk_endpoints).")
+    if version[1] < route.since:
+        raise errors.MissingError(
+            f"{req.path} exists from API version 1.{route.since} on; the request asked for {versions.text(version)}."
+        )
+    raw = b"" if route.body_kind is Body.NONE else _read(context, route, req)
+    return Call(
+        path=path,
+        query=decoding.decode_query(req.params, route.query) if req.query_string else _empty(route),
+        body=_body(context, route, raw),
+        version=version,
+        url=_url(context, req, route, introspection),
+        raw=raw,
+        introspection=introspection,
+        source=context.callers.source(req.env),
+    )
+
+
+def _empty(route: Route) -> msgspec.Struct:
+    return _NO_QUERY if route.query is NoQuery else route.query()
+
+
+_NO_QUERY = NoQuery()
+
+
+def _read(context: ApiContext, route: Route, req: falcon.Request) -> bytes:
+    limit = context.settings.api.max_body_size
+    if route.body_kind is not Body.RAW:
+        limit = min(limit, decoding.MAX_DOCUMENT_SIZE)
+    declared = req.content_length or 0
+    raw = b"" if declared > limit else req.bounded_stream.read(limit + 1)
+    if declared > limit or len(raw) > limit:
+        raise errors.TooLargeError(f"The request body is larger than the {limit} bytes that are allowed here.")
+    return raw
+
+
+def _body(context: ApiContext, route: Route, raw: bytes) -> Any:
+    if route.body_kind is Body.DECODED and (raw or route.body_required):
+        return decoding.decode(raw, route.body, max_depth=context.settings.api.max_json_depth)
+    return None
+
+
+def _url(context: ApiContext, req: falcon.Request, route: Route, introspection: bool) -> str:
+    public = context.settings.api.public_url
+    if public and not introspection and route.surface is not Surface.INTROSPECTION:
+        return public.rstrip("/")
+    if _HOST.fullmatch(req.env.get("HTTP_HOST", "")) is None:
+        raise errors.BadRequestError("The Host header must be a host name or an IP address, with a port or without.")
+    return req.prefix
+
+
+def _send(resp: falcon.Response, reply: Reply, media: str = falcon.MEDIA_JSON) -> None:
+    resp.status = reply.status
+    if reply.headers:
+        resp.set_headers(reply.headers)
+    if reply.body is not None:
+        resp.data = reply.body if isinstance(reply.body, bytes) else _encode(reply.body)
+        resp.content_type = media

@@ -1,0 +1,271 @@
+"""One row of the routes table: what is served, to whom, and what goes in and out.
+
+The Falcon app, the OpenAPI document and the policy names are all made from these rows.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, Final, Generic, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from ferroscope.api.http.callers import Callers
+from ferroscope.api.http.errors import ApiError
+from ferroscope.api.http.rate_limit import PerMinute, QuietLog, Valve
+from ferroscope.api.http.versions import Version
+from ferroscope.config.options import Settings
+from ferroscope.contracts.bmc import Bmc
+from ferroscope.contracts.metrics import SILENT, Meter
+from ferroscope.contracts.queue import Clock, StopFlag
+from ferroscope.contracts.store import Store
+from ferroscope.core.json_safety import ready
+from ferroscope.hooks.pipeline import Pipeline
+from ferroscope.rules.builtin import RuleBook
+from ferroscope.storage.reader import Archive
+
+# A call as a handler sees it, and the answer that it returns.
+#
+# Everything in a call has been checked against the route's types already; what a handler still
+# checks is meaning. A reply's body is a struct, a dict, or JSON bytes that are sent as they are.
+
+Q = TypeVar("Q")
+B = TypeVar("B")
+
+
+class NoQuery(msgspec.Struct, frozen=True):
+    """The route takes no query parameters."""
+
+
+class Call(msgspec.Struct, Generic[Q, B], frozen=True, kw_only=True):
+    """One call of a route.
+
+    ``path``: the path's parameters. ``version``: the microversion, of which ``minor`` is the part
+    that matters. ``url``: how the caller reaches this API, without a slash at its end. ``raw``: the
+    body's bytes. ``introspection``: whether it came in by that API's listener. ``source``: the caller's
+    address, "" where it is unknown.
+    """
+
+    path: dict[str, str]
+    query: Q
+    body: B
+    version: Version
+    url: str
+    raw: bytes = b""
+    introspection: bool = False
+    source: str = ""
+
+    @property
+    def minor(self) -> int:
+        return self.version[1]
+
+    @property
+    def node(self) -> str:
+        return self.path["node"]
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """The answer; ``body`` None is an answer without one."""
+
+    status: int
+    body: Any = None
+    headers: dict[str, str] = {}
+
+
+# What every handler receives: the store, the settings and the few sources of the outside world.
+#
+# It holds no state of a call; one context serves every thread of the process.
+
+
+class DatabaseFacts(msgspec.Struct, frozen=True):
+    """What the status tells of the database: its kind, its schema's version, and the one that this release needs."""
+
+    kind: str
+    schema: str | None
+    schema_needed: str
+
+
+class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
+    """``archive`` reads inspection data wherever it is.
+
+    ``drivers`` by name, for listing and validation only; ``process`` names this process in the journal.
+
+    ``new_uuid`` and ``new_token`` are random and unguessable; ``log`` is a structlog logger.
+    ``describe`` asks the database about itself; ``clock`` is this host's.
+    ``rules`` and ``pipeline`` are for dry runs; the latter raises ``HookSetupError``.
+    ``metrics`` renders all metrics, None where they are switched off.
+    ``refusals`` bounds what is logged of refused callbacks, ``limits`` what is logged of a flood of
+    unknown machines, ``outages`` what is logged while the database is away, and ``valve`` what a
+    flood asks of the store.
+    ``sources`` counts what each source has had discovered.
+    ``callers`` tells where calls come from, and bounds how often one source may guess.
+    ``can_write`` says whether this process has written its heartbeat of late.
+    ``draining`` is set once the process shall get no new callers from a load balancer.
+    """
+
+    store: Store
+    archive: Archive
+    settings: Settings
+    drivers: Mapping[str, Bmc]
+    process: str
+    new_uuid: Callable[[], str]
+    new_token: Callable[[], str]
+    log: Any
+    clock: Clock
+    describe: Callable[[], DatabaseFacts]
+    rules: RuleBook
+    pipeline: Callable[[], Pipeline]
+    meter: Meter = SILENT
+    metrics: Callable[[], bytes] | None = None
+    refusals: QuietLog = msgspec.field(default_factory=QuietLog)
+    limits: QuietLog = msgspec.field(default_factory=lambda: QuietLog(burst=1))
+    outages: QuietLog = msgspec.field(default_factory=lambda: QuietLog(burst=1))
+    callers: Callers = msgspec.field(default_factory=Callers)
+    sources: PerMinute = msgspec.field(default_factory=PerMinute)
+    valve: Valve = msgspec.field(default_factory=Valve)
+    can_write: Callable[[], bool] = lambda: True
+    draining: StopFlag = msgspec.field(default_factory=threading.Event)
+
+
+JSON: Final = "application/json"
+BINARY: Final = "application/octet-stream"
+TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
+
+Handler = Callable[[ApiContext, Call[Any, Any]], Reply]
+Refused = Callable[[ApiContext, bytes, str, ApiError], None]
+
+
+class Surface(StrEnum):
+    """Which API a route belongs to; ``shared`` speaks the language of the listener it came in by."""
+
+    BARE_METAL = "bare-metal"
+    INTROSPECTION = "introspection"
+    SHARED = "shared"
+    SERVICE = "service"
+
+
+class Body(StrEnum):
+    """``decoded`` into the route's struct before the handler; ``raw`` is left to the handler."""
+
+    NONE = "none"
+    DECODED = "decoded"
+    RAW = "raw"
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """``since``: the minor microversion below which the route does not exist.
+
+    ``also``: another status of success, with the same body. ``response``: type of the body, a tuple for one of
+    several. ``conflict``: type of the body of a 409 that says more than an error does. ``ramdisk``: called by ramdisks,
+    without authentication; can be switched off.
+    ``refused`` hears of bodies that are too large: context, their beginning, the caller's address and the error.
+    ``template`` is ``path`` as the router wants it: the parameter of ``{name:path}`` may hold slashes.
+    """
+
+    method: str
+    path: str
+    template: str
+    handler: Handler
+    surface: Surface
+    policy: str
+    status: int
+    also: int | None
+    response: Any
+    conflict: Any
+    since: int
+    query: type[msgspec.Struct]
+    body: Any
+    body_kind: Body
+    body_required: bool
+    ramdisk: bool
+    media: str
+    refused: Refused | None
+
+    @property
+    def summary(self) -> str:
+        """What the handler says of itself, in a line."""
+        return (self.handler.__doc__ or self.operation).strip().splitlines()[0]
+
+    @property
+    def operation(self) -> str:
+        """A name that is unique over all routes, for generated clients."""
+        words = [word.strip("{}") for word in self.path.split("/") if word] or ["root"]
+        return "_".join([self.method.lower(), *(words[1:] or words)]).replace(".", "_")
+
+    @property
+    def errors(self) -> tuple[int, ...]:
+        """The statuses of the errors that it may answer, 5xx of our own faults apart."""
+        possible = {
+            400: True,
+            403: self.ramdisk or self.conflict is not None,
+            404: True,
+            406: True,
+            409: self.method != "GET" or self.ramdisk,
+            413: self.body_kind is not Body.NONE,
+            429: self.ramdisk,
+            503: True,
+        }
+        return tuple(status for status, is_possible in possible.items() if is_possible)
+
+
+def make(
+    surface: Surface,
+    endpoint: str,
+    handler: Handler,
+    policy: str,
+    status: int,
+    response: Any = None,
+    *,
+    since: int = 0,
+    raw: Any = None,
+    conflict: Any = None,
+    also: int | None = None,
+    ramdisk: bool = False,
+    media: str = JSON,
+    refused: Refused | None = None,
+) -> Route:
+    """Return the route of ``endpoint`` (method and path); query and body come from the handler's types.
+
+    ``raw`` is the type of a body that the handler takes apart by itself. A union with None is a
+    body that may be left out.
+    """
+    method, template = endpoint.split()
+    query, body = _call_types(handler)
+    kind = Body.NONE if body is raw is None else Body.DECODED if raw is None else Body.RAW
+    body, required = _without_none(body if raw is None else raw)
+    ready(query, *([] if body is None else [body]))
+    return Route(
+        method=method,
+        path=template.replace(":path}", "}"),
+        template=template,
+        handler=handler,
+        surface=surface,
+        policy=policy,
+        status=status,
+        also=also,
+        response=response,
+        conflict=conflict,
+        since=since,
+        query=query,
+        body=body,
+        body_kind=kind,
+        body_required=required,
+        ramdisk=ramdisk,
+        media=media,
+        refused=refused,
+    )
+
+
+def _without_none(body: Any) -> tuple[Any, bool]:
+    """Return the type that a body has when there is one, and whether there must be one."""
+    options = [part for part in get_args(body) if part is not type(None)]
+    return (options[0], False) if len(options) == 1 and len(get_args(body)) == 2 else (body, True)
+
+
+def _call_types(handler: Handler) -> tuple[type[msgspec.Struct], Any]:
+    """Return Q and B of the handler's ``Call[Q, B]``; None for a B of None."""
+    call = next(hint for hint in get_type_hints(handler).values() if get_origin(hint) is Call)
+    query, body = get_args(call)
+    return query, None if body is type(None) else body

@@ -1,0 +1,1 @@
+"""The Introspection API, as ironic-inspector published it."""

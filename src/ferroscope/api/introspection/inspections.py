@@ -1,0 +1,144 @@
+"""The Introspection API: start, status, list, abort. Another view of the same nodes.
+
+Each node has one introspection here, its newest inspection. Source: the Introspection API
+reference of ironic-inspector and what its clients do.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from ferroscope import transition
+from ferroscope.api.baremetal import node_states
+from ferroscope.api.http import decoding, paging
+from ferroscope.api.http.decoding import introspected_ident
+from ferroscope.api.http.errors import BadRequestError, MissingError
+from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.api.http.schemas import IntrospectionState, LimitOrZero, Link, Uuid, iso, own
+from ferroscope.contracts.store import Query, Transaction
+from ferroscope.core.model import Node
+from ferroscope.core.states import INSPECTED, State
+
+_INTROSPECTED: Final = tuple(map(str, INSPECTED))
+
+
+class StartQuery(msgspec.Struct, frozen=True):
+    """Query of POST /v1/introspection/{node}; ``manage_boot`` false: the caller boots the ramdisk."""
+
+    manage_boot: bool = True
+
+
+class IntrospectionListQuery(msgspec.Struct, frozen=True):
+    """Query of GET /v1/introspection; a limit of 0 is the greatest one."""
+
+    limit: LimitOrZero | None = None
+    marker: Uuid | None = None
+    state: list[IntrospectionState] | None = None
+
+
+class IntrospectionStatus(msgspec.Struct, frozen=True):
+    """How the newest inspection of a node stands; ``uuid`` is the node's."""
+
+    uuid: str
+    finished: bool
+    state: str
+    started_at: str | None
+    finished_at: str | None
+    error: str | None
+    links: list[Link]
+
+
+class IntrospectionList(msgspec.Struct, frozen=True):
+    """A page, newest first."""
+
+    introspection: list[IntrospectionStatus]
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """An empty object: the call was accepted, its status tells the rest."""
+
+
+def introspected(tx: Transaction, ident: str, *, lock: bool = False) -> tuple[Node, str]:
+    """Return the node with this UUID or name, and the UUID of its newest inspection."""
+    node = tx.nodes.get(ident, lock=lock)
+    if node.inspection is None:
+        raise MissingError(f"Node {ident} has never been introspected; start an introspection first.")
+    return node, node.inspection
+
+
+def start_introspection(context: ApiContext, call: Call[StartQuery, None]) -> Reply:
+    """Start an introspection; any number of starts at once are one."""
+    ident = introspected_ident(call)
+
+    def work(tx: Transaction) -> None:
+        node = tx.nodes.get(ident, lock=True)
+        if call.query.manage_boot:
+            node_states.check_power(context, node)
+        transition.start(
+            tx,
+            node,
+            inspection=context.new_uuid(),
+            process=context.process,
+            manage_boot=call.query.manage_boot,
+        )
+
+    context.store.write(work)
+    return Reply(202, Accepted())
+
+
+def get_introspection(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """Show how the newest introspection of a node stands."""
+    ident = introspected_ident(call)
+    return Reply(200, _status(context.store.read(lambda tx: introspected(tx, ident)[0]), call.url))
+
+
+def list_introspections(context: ApiContext, call: Call[IntrospectionListQuery, None]) -> Reply:
+    """List the newest introspection of each node, newest first."""
+    asked = call.query
+    query = Query(
+        filters={"state": _states(asked.state)},
+        limit=_limit(asked.limit, context.settings.api.max_limit),
+        marker=paging.marker(asked.marker),
+        sort_key="inspection_started_at",
+        descending=True,
+    )
+    nodes = context.store.read(lambda tx: tx.nodes.list(query))
+    found = [_status(node, call.url) for node in nodes if node.inspection is not None]
+    return Reply(200, IntrospectionList(introspection=found))
+
+
+def abort_introspection(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """Abort the introspection of a node."""
+    ident = introspected_ident(call)
+    context.store.write(lambda tx: node_states.abort(context, tx, introspected(tx, ident, lock=True)[0]))
+    return Reply(202, Accepted())
+
+
+def _status(node: Node, url: str) -> IntrospectionStatus:
+    return IntrospectionStatus(
+        uuid=node.uuid,
+        finished=node.inspection_finished_at is not None,
+        state=str(node.state),
+        started_at=iso(node.inspection_started_at),
+        finished_at=iso(node.inspection_finished_at),
+        error=node.last_error if node.state is State.ERROR else None,
+        links=own(url, f"introspection/{node.uuid}"),
+    )
+
+
+def _states(asked: list[str] | None) -> tuple[str, ...]:
+    unknown = sorted(set(asked or ()) - set(_INTROSPECTED))
+    if unknown:
+        raise BadRequestError(
+            f"State(s) {', '.join(decoding.shown(state) for state in unknown[:8])} are not valid; "
+            f"valid: {', '.join(_INTROSPECTED)}."
+        )
+    return tuple(asked) if asked else _INTROSPECTED
+
+
+def _limit(limit: int | None, maximum: int) -> int:
+    if limit is not None and not 0 <= limit <= maximum:
+        raise BadRequestError(f"limit must be between 0 and {maximum}; it was {limit}.")
+    return limit or maximum

@@ -1,0 +1,1 @@
+"""The service's own API: status, leases, health, versions."""

@@ -1,0 +1,174 @@
+"""The version documents by which clients discover both APIs.
+
+``/`` and ``/v1`` exist in both, so the listener decides which document is given. Source: what
+keystoneauth's discovery, ironic-python-agent and the clients read.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from ferroscope.api.http.errors import MissingError, UnavailableError
+from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.api.http.schemas import Link, own, pair
+from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, text
+
+
+class ApiVersion(msgspec.Struct, frozen=True):
+    """A major version of the Bare Metal API; ``version`` is its newest microversion."""
+
+    id: str
+    links: list[Link]
+    status: str
+    min_version: str
+    version: str
+
+
+class BareMetalRoot(msgspec.Struct, frozen=True):
+    """GET / on the Bare Metal API's listener."""
+
+    name: str
+    description: str
+    default_version: ApiVersion
+    versions: list[ApiVersion]
+
+
+class MediaTypes(msgspec.Struct, frozen=True):
+    """What the API speaks."""
+
+    base: str
+    type: str
+
+
+class BareMetalV1(msgspec.Struct, frozen=True, omit_defaults=True):
+    """GET /v1: where the resources are, as far as the microversion knows them."""
+
+    id: str
+    links: list[Link]
+    media_types: MediaTypes
+    version: ApiVersion
+    nodes: list[Link]
+    ports: list[Link]
+    drivers: list[Link]
+    lookup: list[Link] | None = None
+    heartbeat: list[Link] | None = None
+    continue_inspection: list[Link] | None = None
+    inspection_rules: list[Link] | None = None
+
+
+class IntrospectionVersion(msgspec.Struct, frozen=True):
+    """A version of the Introspection API."""
+
+    status: str
+    id: str
+    links: list[Link]
+
+
+class IntrospectionRoot(msgspec.Struct, frozen=True):
+    """GET / on the Introspection API's listener."""
+
+    versions: list[IntrospectionVersion]
+
+
+class Resource(msgspec.Struct, frozen=True):
+    """A resource of the Introspection API."""
+
+    name: str
+    links: list[Link]
+
+
+class IntrospectionV1(msgspec.Struct, frozen=True):
+    """GET /v1 on the Introspection API's listener."""
+
+    resources: list[Resource]
+
+
+_RAMDISK_SINCE: Final = 22
+_CALLBACK_SINCE: Final = 84
+_RULES_SINCE: Final = 96
+
+
+def get_root(_context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """Return the versions of the API whose listener was asked."""
+    if call.introspection:
+        link = Link(href=f"{call.url}/v1", rel="self")
+        version = IntrospectionVersion(status="CURRENT", id=text(INTROSPECTION.maximum), links=[link])
+        return Reply(200, IntrospectionRoot(versions=[version]))
+    version_one = _version_one(call.url)
+    return Reply(
+        200,
+        BareMetalRoot(
+            name="Ferroscope Bare Metal API",
+            description="Inspects bare-metal machines, and speaks the Bare Metal API for it.",
+            default_version=version_one,
+            versions=[version_one],
+        ),
+    )
+
+
+def get_v1(_context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """Return the resources of the API whose listener was asked."""
+    if call.introspection:
+        names = ("introspection", "continue", "rules")
+        return Reply(200, IntrospectionV1(resources=[Resource(name=name, links=own(call.url, name)) for name in names]))
+    return Reply(
+        200,
+        BareMetalV1(
+            id="v1",
+            links=_version_one(call.url).links,
+            media_types=MediaTypes(base="application/json", type="application/vnd.openstack.ironic.v1+json"),
+            version=_version_one(call.url),
+            nodes=pair(call.url, "nodes"),
+            ports=pair(call.url, "ports"),
+            drivers=pair(call.url, "drivers"),
+            lookup=pair(call.url, "lookup") if call.minor >= _RAMDISK_SINCE else None,
+            heartbeat=pair(call.url, "heartbeat") if call.minor >= _RAMDISK_SINCE else None,
+            continue_inspection=pair(call.url, "continue_inspection") if call.minor >= _CALLBACK_SINCE else None,
+            inspection_rules=pair(call.url, "inspection_rules") if call.minor >= _RULES_SINCE else None,
+        ),
+    )
+
+
+def _version_one(url: str) -> ApiVersion:
+    minimum, maximum = BARE_METAL.range
+    link = Link(href=f"{url}/v1/", rel="self")
+    return ApiVersion(id="v1", links=[link], status="CURRENT", min_version=minimum, version=maximum)
+
+
+# Is this process able to serve? It is when its store answers, has taken its
+# latest heartbeat, and it is not about to stop.
+#
+# A process that stops says so here first, and goes on serving for a while: load balancers send
+# new callers elsewhere before anything is closed.
+
+
+class Health(msgspec.Struct, frozen=True):
+    """``status`` is always ``ok``: anything else is answered with 503."""
+
+    status: str
+
+
+def get_healthcheck(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
+    """Answer 200 when the store answers a query and takes writes, and the process is not about to stop; else 503."""
+    if context.draining.is_set():
+        raise UnavailableError("This process is about to stop; others go on.", {"Retry-After": "1"})
+    if not context.can_write():
+        raise UnavailableError("Nothing can be written to the database.", {"Retry-After": "1"})
+    try:
+        context.store.read(lambda tx: tx.members.list())
+    except Exception as exc:  # noqa: BLE001  # whatever it is, a load balancer shall go elsewhere
+        context.log.warning("health check failed", error=type(exc).__name__)
+        raise UnavailableError("The service cannot reach its database.", {"Retry-After": "1"}) from None
+    return Reply(200, Health(status="ok"))
+
+
+# The metrics of this process and of the whole service, for Prometheus; without authentication.
+
+
+def get_metrics(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
+    """Return the metrics in Prometheus's text format."""
+    if context.metrics is None:
+        raise MissingError("Metrics are switched off here ([api] enable_metrics).")
+    return Reply(200, context.metrics())

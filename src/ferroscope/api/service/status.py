@@ -1,0 +1,281 @@
+"""How is the service doing? Members, leases, queue, nodes, and what somebody should look into.
+
+Everything is read in one transaction; what it says of clocks and the schema is as this process
+sees it. Summaries and sentences are for people, everything else for programs.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from ferroscope import __version__
+from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.api.http.schemas import iso_exact
+from ferroscope.api.service.leases import LeaseView, is_own, view
+from ferroscope.contracts.bmc import Simulated
+from ferroscope.contracts.store import Backlog, Population, Query, Transaction
+from ferroscope.core.boot_macs import LEASE_PREFIX, decode_record
+from ferroscope.core.model import ClockStep, Lease, Member
+from ferroscope.telemetry import finding
+from ferroscope.telemetry.finding import Finding
+from ferroscope.telemetry.members import lanes_of, loops_of, name_of
+
+
+class DatabaseView(msgspec.Struct, frozen=True):
+    """``kind``: sqlite, postgresql, mysql or mariadb. ``clock_skew``: seconds that our clock is ahead of its."""
+
+    kind: str
+    schema: str | None
+    schema_needed: str
+    clock_skew: float
+
+
+class MemberView(msgspec.Struct, frozen=True):
+    """A running process; ages in seconds. ``silent_for``: since its last heartbeat."""
+
+    id: str
+    name: str
+    host: str
+    pid: int
+    role: str
+    alive: bool
+    age: float
+    silent_for: float | None
+    started_at: str | None
+    version: str | None
+    clock_skew: float | None
+    sentence: str
+    loops: dict[str, str]
+    lanes: dict[str, dict[str, int]]
+
+
+class QueueView(msgspec.Struct, frozen=True):
+    """The requests of one event; ``oldest`` is how many seconds ago the first was put on the queue."""
+
+    event: str
+    waiting: int
+    claimed: int
+    oldest: float
+
+
+class StatusView(msgspec.Struct, frozen=True):
+    """``problems``: each with a code, what it is and what to do; none of verdict ``wrong`` where all is well.
+
+    Members that died and have a successor are left out. ``leases`` are Ferroscope's own, and a few of others, without
+    their data; ``leases_total`` counts all.
+    """
+
+    at: str | None
+    process: str
+    version: str
+    database: DatabaseView
+    members: list[MemberView]
+    leases: list[LeaseView]
+    leases_total: int
+    gates: list[GateView]
+    queue: list[QueueView]
+    nodes: dict[str, int]
+    problems: list[Finding]
+
+
+class GateView(msgspec.Struct, frozen=True):
+    """The PXE gate of a network: on which host it is open, until when if nobody renews, what it has applied."""
+
+    network: str
+    open: bool
+    host: str | None
+    holder: str | None
+    epoch: int
+    remaining: float
+    allowed: int
+    denied: int
+    applied: int
+    missing: int
+    backends: list[str]
+
+
+_FOREIGN_LEASES: Final = 50
+_INBOX: Final = Query(filters={"inbox": True}, limit=1)
+_ORPHANS: Final = Query(before={"orphaned_at": 1e15}, limit=1)
+
+
+# Seconds after which a request is old; a burst of starts takes a few minutes.
+_OLD_REQUEST: Final = 300.0
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What one transaction saw; ``skew`` as in ``DatabaseView``. ``unreached``: no ramdisk finds us."""
+
+    now: float
+    skew: float
+    members: Sequence[Member]
+    leases: Sequence[Lease]
+    backlog: Sequence[Backlog]
+    nodes: Sequence[Population]
+    inbox: bool = False
+    unreached: bool = False
+    clock_steps: Sequence[ClockStep] = ()
+    orphans: bool = False
+
+
+def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
+    """Show members, leases, queue and nodes, and what somebody should look into."""
+
+    def work(tx: Transaction) -> Seen:
+        skew = context.clock.time() - tx.now
+        return Seen(
+            now=tx.now,
+            skew=skew,
+            members=tx.members.list(),
+            leases=_leases(tx),
+            backlog=tx.figures.backlog(),
+            nodes=tx.figures.nodes(),
+            inbox=context.settings.auto_discovery.enabled and bool(tx.nodes.list(_INBOX)),
+            unreached=context.settings.hidden_from_ramdisks and _has_machines(context, tx),
+            clock_steps=tx.clock_steps.list(),
+            orphans=bool(context.settings.registry.url) and bool(tx.nodes.list(_ORPHANS)),
+        )
+
+    seen = context.store.read(work)
+    facts = context.describe()
+    counts: dict[str, int] = defaultdict(int)
+    for row in seen.nodes:
+        counts[str(row.provision_state)] += row.nodes
+    names = {member.id: name_of(member) for member in seen.members}
+    lacking = finding.missing(seen.members, seen.now)
+    shown = [member for member in seen.members if member.is_alive(seen.now) or member in lacking]
+    return Reply(
+        200,
+        StatusView(
+            at=iso_exact(seen.now),
+            process=context.process,
+            version=__version__,
+            database=DatabaseView(facts.kind, facts.schema, facts.schema_needed, round(seen.skew, 4)),
+            members=[_member(member, seen.now) for member in shown],
+            leases=[_lease(lease, names) for lease in _shown(seen.leases)],
+            leases_total=len(seen.leases),
+            gates=[_gate(lease, names) for lease in seen.leases if lease.name.startswith(LEASE_PREFIX)],
+            queue=[_queue(row, seen.now) for row in seen.backlog],
+            nodes=dict(counts),
+            problems=problems(seen, context.process),
+        ),
+    )
+
+
+def problems(seen: Seen, process: str) -> list[Finding]:
+    """Return what somebody should look into: what is wrong first, then what is worth knowing."""
+    alive = [member for member in seen.members if member.is_alive(seen.now)]
+    found = [finding.dead(member, seen.now) for member in finding.missing(seen.members, seen.now)]
+    if not any(member.works for member in alive):
+        waiting = sum(row.waiting for row in seen.backlog)
+        said = f"no worker is alive; requests that wait: {waiting}" if waiting else "no worker is alive"
+        found.insert(0, Finding("no-worker", "wrong", said, "start one: ferroscope worker"))
+    found += [_old(row, seen.now) for row in seen.backlog if row.waiting and seen.now - row.oldest > _OLD_REQUEST]
+    if abs(seen.skew) > finding.MAX_SKEW:
+        found.append(finding.skew_of(process, seen.skew))
+    found += [_closed(lease) for lease in seen.leases if _is_closed(lease)]
+    found += (
+        finding.clock_steps(seen.clock_steps, seen.now)
+        + finding.told(alive)
+        + finding.skewed(alive)
+        + finding.drift(alive)
+    )
+    if seen.inbox:
+        said, advice = "discovered nodes wait in the inbox", "approve or reject them: ferroscope node inbox"
+        found.append(Finding("inbox", "note", said, advice))
+    if seen.orphans:
+        said, advice = "the registry no longer tracks some nodes", "see them: ferroscope node list --orphaned"
+        found.append(Finding("orphans", "note", said, advice))
+    if seen.unreached:
+        found.append(finding.API_ON_LOOPBACK)
+    return found
+
+
+def _leases(tx: Transaction) -> list[Lease]:
+    """Return all leases; only those of PXE gates with their data, for the others may hold a great deal."""
+    gates = {lease.name: lease for lease in tx.leases.list(LEASE_PREFIX)}
+    return [gates.get(lease.name, lease) for lease in tx.leases.list(brief=True)]
+
+
+def _shown(leases: Sequence[Lease]) -> list[Lease]:
+    """Return our own leases and some of others: who leads here is the question."""
+    foreign = [lease.name for lease in sorted(leases, key=lambda one: not one.held) if not is_own(lease.name)]
+    left_out = set(foreign[_FOREIGN_LEASES:])
+    return [lease for lease in leases if lease.name not in left_out]
+
+
+def _member(member: Member, now: float) -> MemberView:
+    told = member.detail
+    ttl, skew = told.get("heartbeat"), told.get("clock_skew")
+    silent = None if not isinstance(ttl, int | float) else max(0.0, round(now - member.expires_at + ttl, 3))
+    return MemberView(
+        id=member.id,
+        name=name_of(member),
+        host=member.host,
+        pid=member.pid,
+        role=member.role,
+        alive=member.is_alive(now),
+        age=max(0.0, round(now - member.started_at, 3)),
+        silent_for=silent,
+        started_at=iso_exact(member.started_at),
+        version=str(told["version"]) if "version" in told else None,
+        clock_skew=float(skew) if isinstance(skew, int | float) else None,
+        sentence=member.sentence,
+        loops=loops_of(member),
+        lanes=lanes_of(member),
+    )
+
+
+def _lease(lease: Lease, names: dict[str, str]) -> LeaseView:
+    """Our own leases are held by members, which people know by other names."""
+    shown = view(lease)
+    return msgspec.structs.replace(shown, holder=names.get(shown.holder or "", shown.holder))
+
+
+def _gate(lease: Lease, names: dict[str, str]) -> GateView:
+    record, held = decode_record(lease.data), lease.held
+    return GateView(
+        network=lease.name.removeprefix(LEASE_PREFIX),
+        open=held and record.open,
+        host=record.host or None,
+        holder=names.get(lease.holder or "", lease.holder),
+        epoch=lease.epoch,
+        remaining=round(lease.remaining, 3),
+        allowed=record.allowed,
+        denied=record.denied,
+        applied=record.applied,
+        missing=len(record.missing),
+        backends=list(record.backends),
+    )
+
+
+def _is_closed(lease: Lease) -> bool:
+    """Whether a network's gate is in use, but open nowhere; one that was stopped in good order is not in use."""
+    if not lease.name.startswith(LEASE_PREFIX) or lease.holder is None:
+        return False
+    return not lease.held or not decode_record(lease.data).open
+
+
+def _closed(lease: Lease) -> Finding:
+    network = lease.name.removeprefix(LEASE_PREFIX)
+    said = f"the PXE gate of the network {network} is open nowhere, so no machine can boot"
+    return Finding("gate-closed", "wrong", said, "look at the log of ferroscope pxe-filter on its boot hosts")
+
+
+def _has_machines(context: ApiContext, tx: Transaction) -> bool:
+    """Whether there is a node with a BMC of its own, which boots elsewhere than on this host."""
+    real = [name for name, driver in context.drivers.items() if not isinstance(driver, Simulated)]
+    return any(tx.nodes.list(Query(filters={"driver": name}, limit=1)) for name in real)
+
+
+def _old(row: Backlog, now: float) -> Finding:
+    said = f"{row.event} requests that wait: {row.waiting}; the oldest is {now - row.oldest:.0f} s old"
+    return Finding("queue-old", "note", said, "see how busy the workers' slots are; start more workers")
+
+
+def _queue(row: Backlog, now: float) -> QueueView:
+    return QueueView(str(row.event), row.waiting, row.claimed, max(0.0, round(now - row.oldest, 3)))
