@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from ferroscope.config.options import BootSettings, PxeFilterSettings, Settings
+from ferroscope.doctor import pxe_filter
 from ferroscope.pxe_filter.backends.build import build_gate, rules_of
 from ferroscope.pxe_filter.backends.ruleset import ruleset
-from ferroscope.runtime import gate_checks
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.telemetry.finding import Finding
 from tests.pxe.host import BootHost
@@ -31,7 +31,7 @@ class Doctor:
         gate = PxeFilterSettings(**{"interfaces": ("boot",)} | options)
         settings = Settings(pxe_filter=gate, boot=boot or BootSettings())
         with self.host.space.entered():
-            found = list(gate_checks.examine(settings, "boot1", self.rulesets))
+            found = list(pxe_filter.examine(settings, "boot1", self.rulesets))
         assert all(check.advice for check in found if check.verdict != "ok")
         return [check for check in found if check.verdict != "ok"]
 

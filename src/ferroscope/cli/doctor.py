@@ -39,8 +39,8 @@ def doctor(files: tuple[str, ...], database: str | None, fmt: str) -> None:
 def _checks(files: tuple[str, ...], database: str | None) -> list[dict[str, str]]:
     import msgspec
 
-    from ferroscope.runtime.doctor import examine
-    from ferroscope.runtime.host_checks import readable_files
+    from ferroscope.doctor.database import examine
+    from ferroscope.doctor.host import readable_files
     from ferroscope.telemetry.finding import Finding
 
     try:

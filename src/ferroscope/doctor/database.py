@@ -20,7 +20,8 @@ from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreUna
 from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import Member
 from ferroscope.db import migrate
-from ferroscope.runtime import boot_checks, database_file, gate_checks, host_checks
+from ferroscope.doctor import boot, host, pxe_filter
+from ferroscope.runtime import database_file
 from ferroscope.runtime.backend import Backend, open_backend, schema_problem
 from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.life import SetupError
@@ -35,11 +36,11 @@ _OLD_REQUEST: Final = 60.0
 def examine(settings: Settings) -> Iterator[Finding]:
     """Yield one check after the other, as they are made."""
     served = False
-    for found in host_checks.examine(settings):
-        served = served or found.code == host_checks.SERVED
+    for found in host.examine(settings):
+        served = served or found.code == host.SERVED
         yield found
-    yield from boot_checks.examine(settings.boot, settings.pxe_filter)
-    yield from gate_checks.examine(settings)
+    yield from boot.examine(settings.boot, settings.pxe_filter)
+    yield from pxe_filter.examine(settings)
     backend = None
     if old := database_file.left_behind(settings.database):
         said = f"{old} is the database of an earlier release, and is not used"

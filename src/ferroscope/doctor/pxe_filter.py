@@ -13,12 +13,12 @@ from typing import Final
 from ferroscope.boot_config.dnsmasq import own_name
 from ferroscope.config.options import PxeFilterSettings, Settings
 from ferroscope.contracts.pxe_filter import GateError
+from ferroscope.doctor.boot import interfaces
 from ferroscope.pxe_filter.backends.base import Command
 from ferroscope.pxe_filter.backends.build import rules_of
 from ferroscope.pxe_filter.backends.iptables import FAMILIES, Chains
 from ferroscope.pxe_filter.backends.nftables import Tables
 from ferroscope.pxe_filter.backends.ruleset import GateRules, ruleset
-from ferroscope.runtime import boot_checks
 from ferroscope.runtime.life import StartError
 from ferroscope.runtime.pxe_filter import check
 from ferroscope.runtime.strangers import strangers
@@ -41,7 +41,7 @@ def examine(settings: Settings, host: str | None = None, rulesets: Path = RULESE
         yield Finding("pxe-gate", "wrong", f"the pxe-filter cannot start: {exc}", "correct [pxe_filter]")
         return
     if not boot.hosts:  # else that is looked at with what boot hosts serve
-        yield from boot_checks.interfaces(gate)
+        yield from interfaces(gate)
     for name in gate.backends:
         yield from _BACKENDS[name](gate)
     yield from _strangers(gate)
