@@ -32,7 +32,7 @@ from ferroscope.pxe_filter.backends.nftables import NftablesGate
 from ferroscope.pxe_filter.backends.ruleset import GateRules
 from ferroscope.pxe_filter.sync import Feed
 from ferroscope.runtime.backend import open_backend
-from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.system import SystemClock
 from tests.pxe.gated import GatedLab, is_open
 from tests.pxe.host import BootHost
 from tests.pxe.lab import Lab

@@ -19,11 +19,11 @@ from ferroscope.contracts.queue import Channel
 from ferroscope.contracts.store import Leadership, Store
 from ferroscope.leadership import Candidate, LeaseKeeper
 from ferroscope.periodic.singleton import Singleton
-from ferroscope.runtime import signals
+from ferroscope.runtime import system
 from ferroscope.runtime.backend import open_backend
-from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.member import Membership
 from ferroscope.runtime.supervisor import Supervisor
+from ferroscope.runtime.system import SystemClock
 from ferroscope.telemetry import log
 
 OFFICE: Final = "bench/failover"
@@ -58,7 +58,7 @@ def play(settings: Settings, member: str) -> int:
     thread = threading.Thread(target=office.run, daemon=True)
     thread.start()
     structlog.get_logger().info("ready")
-    while signals.wait(_SIGNALS, 60.0) is None:
+    while system.wait(_SIGNALS, 60.0) is None:
         pass
     stop.set()
     backend.bus.publish(Channel.LEASES)

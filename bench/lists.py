@@ -23,7 +23,7 @@ from bench.service import executable, service
 from bench.usage import cpu_seconds
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.runtime.backend import open_backend
-from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.system import SystemClock
 
 COMMANDS: Final = (
     ("node", "list"),

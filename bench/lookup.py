@@ -27,7 +27,7 @@ from ferroscope.core.model import Node, Port
 from ferroscope.core.states import Provision, State
 from ferroscope.db.engine import build_engine
 from ferroscope.runtime.backend import open_backend
-from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.system import SystemClock
 from tests.support.databases import upgrade
 
 _BATCH: Final = 250

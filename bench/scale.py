@@ -24,7 +24,7 @@ from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import Inspection, Node, Port
 from ferroscope.core.states import Provision, State
 from ferroscope.runtime.backend import open_backend
-from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.system import SystemClock
 from ferroscope_sim.inventory import bmc_address, generate, pxe_mac
 
 _BATCH: Final = 250

@@ -25,7 +25,7 @@ from ferroscope.hardware import search_index
 from ferroscope.hardware.query import parse
 from ferroscope.hardware.search_index import Fact, Learned
 from ferroscope.runtime.backend import ensure_schema, open_backend
-from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.system import SystemClock
 from ferroscope_sim.inventory.body import document
 
 QUERIES: Final = (

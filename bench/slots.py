@@ -23,7 +23,7 @@ from ferroscope.core.model import Member, Node
 from ferroscope.core.states import Provision
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.runtime.backend import ensure_schema, open_backend
-from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.system import SystemClock
 from ferroscope.worker.boot_gate import BootGate
 from ferroscope.worker.loop import Worker
 from ferroscope.worker.pool import WorkerPool

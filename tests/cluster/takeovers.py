@@ -21,7 +21,7 @@ from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreUna
 from ferroscope.core.model import Lease
 from ferroscope.db.engine import build_engine
 from ferroscope.db.transaction import SqlStore
-from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.system import SystemClock
 from tests.cluster.chaos import private
 from tests.support import examples
 

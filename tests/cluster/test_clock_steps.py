@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ferroscope.runtime.clock import DatabaseClock
+from ferroscope.runtime.system import DatabaseClock
 from tests.cluster.test_long_steps import ask
 from tests.pxe.stepped import HostClock
 from tests.support.installation import Played

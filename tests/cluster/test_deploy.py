@@ -16,7 +16,7 @@ import pytest
 
 from bench.service import executable
 from ferroscope.config.options import ApiSettings, Settings
-from ferroscope.runtime.http import HttpServer, bind
+from ferroscope.runtime.http_server import HttpServer, bind
 from tests.cluster.balancer import SHIPPED, Balancer, program
 from tests.support.processes import free_port, spawn, until
 from tests.support.units import DAEMONS, TEMPLATES, UNITS, parsed

@@ -25,7 +25,7 @@ from ferroscope.core.model import Lease
 from ferroscope.db import coordination, executor
 from ferroscope.db.engine import build_engine, classify
 from ferroscope.db.transaction import SqlStore
-from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.system import SystemClock
 from tests.cluster.takeovers import race
 from tests.support import examples
 

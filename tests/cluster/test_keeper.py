@@ -10,7 +10,7 @@ import pytest
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.core.model import Lease, LeaseProfile
 from ferroscope.leadership import LeaseKeeper, Tenure
-from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.system import SystemClock
 
 PROFILE = LeaseProfile(ttl=0.6, renew=0.1, poll=0.1, margin=0.2)
 

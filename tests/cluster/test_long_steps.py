@@ -23,7 +23,7 @@ from ferroscope.core.states import State
 from ferroscope.leadership import Candidate, LeaseKeeper
 from ferroscope.periodic.singleton import Singleton
 from ferroscope.runtime.backend import Backend, open_backend
-from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.system import SystemClock
 from tests.support import examples
 from tests.support.bad_server import a_server_that
 from tests.support.installation import Played

@@ -15,7 +15,7 @@ from ferroscope.contracts.queue import Queue
 from ferroscope.contracts.store import Store, Transaction
 from ferroscope.core.model import Claim, Member, Node, Request
 from ferroscope.runtime.backend import open_backend
-from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.system import SystemClock
 from tests.support import examples
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from ferroscope.core.boot_macs import ChangeWindow, KnownMac
 from ferroscope.core.model import Node, Port
 from ferroscope.core.states import Event, State, Transition
 from ferroscope.runtime.backend import open_backend
-from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.system import SystemClock
 from tests.conformance.conftest import Adapter, Open
 from tests.support import examples
 

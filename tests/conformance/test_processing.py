@@ -22,7 +22,7 @@ from ferroscope.hooks import helpers
 from ferroscope.hooks.base import HookError, HookTask, InspectionHook
 from ferroscope.hooks.loader import LoadedHook, load
 from ferroscope.hooks.pipeline import Pipeline
-from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.system import SystemClock
 from ferroscope.worker.loop import Worker
 from ferroscope.worker.rules import RuleStep
 from ferroscope.worker.tasks import abort, finish

@@ -15,7 +15,7 @@ from sqlalchemy import make_url, text
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.runtime.backend import Backend, ensure_schema, open_backend
-from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.system import SystemClock
 from tests.support import databases, examples
 from tests.support.processes import account
 from tests.support.servers import Server

@@ -11,7 +11,7 @@ import pytest
 
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.runtime.backend import Backend, open_backend
-from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.system import SystemClock
 from tests.support import examples
 from tests.support.processes import until
 

@@ -19,7 +19,7 @@ import msgspec
 import pytest
 
 from ferroscope.config.options import ApiSettings
-from ferroscope.runtime.http import HttpServer, bind
+from ferroscope.runtime.http_server import HttpServer, bind
 from tests.integration.api.service import Service
 from tests.support.processes import until
 
@@ -349,7 +349,7 @@ def test_many_connections_that_do_nothing_leave_it_answering(start: Start) -> No
 _ALONE = """
 import signal
 from ferroscope.config.options import ApiSettings
-from ferroscope.runtime.http import HttpServer, bind
+from ferroscope.runtime.http_server import HttpServer, bind
 
 def app(environ, start_response):
     start_response("200 OK", [("Content-Length", "0")])

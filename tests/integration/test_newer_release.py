@@ -15,8 +15,8 @@ from ferroscope.core.model import Node
 from ferroscope.core.states import Provision, State
 from ferroscope.runtime import wiring
 from ferroscope.runtime.backend import Backend, open_backend
-from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.member import Membership
+from ferroscope.runtime.system import SystemClock
 from tests.support import examples
 from tests.support.processes import until
 

@@ -17,7 +17,7 @@ from ferroscope.contracts.remote import RegistryUnavailableError
 from ferroscope.core.model import Node
 from ferroscope.remote import ironic
 from ferroscope.remote.ironic import IronicSource
-from ferroscope.runtime.http import HttpServer, bind
+from ferroscope.runtime.http_server import HttpServer, bind
 from tests.integration.api.service import Service
 from tests.support.bad_server import a_server_that, one_by_one
 from tests.support.processes import free_port

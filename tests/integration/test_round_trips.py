@@ -11,7 +11,7 @@ from sqlalchemy import make_url
 from ferroscope.config.options import Settings
 from ferroscope.core.states import State
 from ferroscope.hooks.pipeline import from_settings
-from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.system import SystemClock
 from ferroscope.worker.boot_gate import BootGate
 from ferroscope.worker.loop import Worker
 from ferroscope.worker.tasks import build

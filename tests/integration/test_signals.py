@@ -10,7 +10,7 @@ import time
 
 _WAITS = """
 import signal
-from ferroscope.runtime import signals
+from ferroscope.runtime import system as signals
 
 awaited = (signal.SIGTERM, signal.SIGINT)
 signal.pthread_sigmask(signal.SIG_BLOCK, awaited)

@@ -20,7 +20,7 @@ from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
 from ferroscope.contracts.store import Query
 from ferroscope.runtime.backend import Backend, open_backend
-from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.system import SystemClock
 from tests.support import databases, examples
 from tests.support.processes import until
 from tests.support.servers import Server
@@ -213,7 +213,7 @@ def test_every_write_that_returned_survives_the_death_of_its_process_on_sqlite(
         "import sys, threading\n"
         "from ferroscope.config.options import DatabaseSettings, Settings\n"
         "from ferroscope.runtime.backend import open_backend\n"
-        "from ferroscope.runtime.clock import SystemClock\n"
+        "from ferroscope.runtime.system import SystemClock\n"
         "from tests.support import examples\n"
         "settings = Settings(database=DatabaseSettings(connection=sys.argv[1]))\n"
         "backend = open_backend(settings, clock=SystemClock(), stop=threading.Event(), listen=False)\n"

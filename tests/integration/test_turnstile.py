@@ -16,7 +16,7 @@ from pathlib import Path
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.db.sqlite_lock import Turnstile
 from ferroscope.runtime.backend import open_backend
-from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.system import SystemClock
 from tests.support import examples
 from tests.support.processes import until
 

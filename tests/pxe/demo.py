@@ -21,7 +21,7 @@ import click
 
 from ferroscope.cli.client import Json
 from ferroscope.cli.exits import Exit
-from ferroscope.cli.node import summary, timeline
+from ferroscope.cli.node import columns, timeline
 from ferroscope.cli.output import console, table
 from ferroscope.cli.progress import Display, display, follow
 from ferroscope.cli.watch import FINISHED, Target, Watch
@@ -164,7 +164,7 @@ class Story:
     def _show_one(self, machine: VirtualMachine) -> None:
         name = machine.name
         self._head(f"What is known of {name} now (ferroscope node inventory {name})")
-        summary.draw(self._screen, self._inventory(name))
+        columns.draw(self._screen, self._inventory(name))
         self._head(f"What happened to it (ferroscope node timeline {name})")
         timeline.draw(self._screen, timeline.fetch(self._site.api, self._site.node(name)["uuid"], newest_only=True))
 

@@ -20,7 +20,7 @@ from ferroscope.core.boot_macs import GateRecord, decode_record
 from ferroscope.core.model import Lease, Node
 from ferroscope.core.states import Event, Provision, State, Transition
 from ferroscope.runtime.backend import open_backend
-from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.system import SystemClock
 from tests.pxe.host import BootHost
 from tests.pxe.lab import Lab
 from tests.support import examples

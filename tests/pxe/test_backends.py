@@ -14,7 +14,7 @@ import pytest
 
 from ferroscope.pxe_filter.backends.iptables import IptablesGate
 from ferroscope.pxe_filter.backends.ruleset import GateRules
-from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.system import SystemClock
 from tests.pxe.gated import FAST, GatedLab
 from tests.pxe.host import BootHost
 from tests.pxe.lab import Lab

@@ -13,8 +13,8 @@ import pytest
 from bench.service import executable
 from ferroscope.pxe_filter.backends.iptables import IptablesGate
 from ferroscope.pxe_filter.backends.ruleset import GateRules, ruleset
-from ferroscope.runtime import sole
-from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime import stale_tables
+from ferroscope.runtime.system import SystemClock
 from tests.pxe.host import BootHost
 from tests.pxe.lab import Lab
 
@@ -62,7 +62,7 @@ def test_what_cannot_be_removed_is_an_error(host: Host) -> None:
 
 def test_while_a_gate_runs_there_it_is_refused(host: Host) -> None:
     host.boot_closed(ruleset(GateRules(network="default", interfaces=("boot",))).encode())
-    with host.space.entered(), sole.hold("default"):
+    with host.space.entered(), stale_tables.hold("default"):
         refused = host.clean()
     assert refused.returncode == 1
     assert "stop it first" in refused.stderr

@@ -12,7 +12,7 @@ from ferroscope.config.options import BootSettings, PxeFilterSettings, Settings
 from ferroscope.doctor import pxe_filter
 from ferroscope.pxe_filter.backends.build import build_gate, rules_of
 from ferroscope.pxe_filter.backends.ruleset import ruleset
-from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.system import SystemClock
 from ferroscope.telemetry.finding import Finding
 from tests.pxe.host import BootHost
 from tests.pxe.lab import Lab

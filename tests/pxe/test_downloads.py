@@ -10,7 +10,7 @@ from ferroscope.contracts.pxe_filter import GateBackend
 from ferroscope.pxe_filter.backends.iptables import IptablesGate
 from ferroscope.pxe_filter.backends.nftables import NftablesGate
 from ferroscope.pxe_filter.backends.ruleset import GateRules
-from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.system import SystemClock
 from tests.pxe.lab import Lab
 from tests.support.processes import until
 

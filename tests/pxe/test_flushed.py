@@ -12,7 +12,7 @@ from ferroscope.contracts.pxe_filter import GateError
 from ferroscope.core.boot_macs import SetChange
 from ferroscope.pxe_filter.backends.iptables import IptablesGate
 from ferroscope.pxe_filter.backends.ruleset import GateRules
-from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.system import SystemClock
 from tests.pxe.gated import FAST, GatedLab
 from tests.pxe.lab import Lab
 from tests.pxe.netns import Netns

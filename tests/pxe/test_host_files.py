@@ -18,7 +18,7 @@ from ferroscope.pxe_filter.backends.base import SeveralGates
 from ferroscope.pxe_filter.backends.dnsmasq import DnsmasqGate
 from ferroscope.pxe_filter.backends.nftables import NftablesGate
 from ferroscope.pxe_filter.backends.ruleset import GateRules
-from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.system import SystemClock
 from tests.pxe.gated import FAST, GatedLab
 from tests.pxe.host import BootHost
 from tests.pxe.lab import Lab

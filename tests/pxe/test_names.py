@@ -10,8 +10,8 @@ import pytest
 from ferroscope.config.options import PxeFilterSettings
 from ferroscope.pxe_filter.backends.nftables import NftablesGate
 from ferroscope.pxe_filter.backends.ruleset import GateRules, ruleset
-from ferroscope.runtime import sole, strangers
-from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime import stale_tables
+from ferroscope.runtime.system import SystemClock
 from tests.pxe.gated import FAST, GatedLab
 from tests.pxe.lab import Lab
 from tests.pxe.netns import Netns
@@ -57,10 +57,12 @@ def test_a_gate_that_was_left_behind_is_found_and_taken_away_when_asked(space: N
         for name, interface in (("rack-a", "boot"), ("rack-b", "boot"), ("rack-c", "mgmt"), ("rack-d", "mgmt")):
             _gate(name, interface).install()
         space.run("nft", "add", "table", "inet", "filter")
-        with sole.hold("rack-d"):
-            found = {one.table.removeprefix("ferroscope_pxe_"): one.interfaces for one in strangers.strangers(settings)}
+        with stale_tables.hold("rack-d"):
+            found = {
+                one.table.removeprefix("ferroscope_pxe_"): one.interfaces for one in stale_tables.strangers(settings)
+            }
             assert found == {"rack-a": ("boot",), "rack-c": ()}
-            assert sorted(strangers.remove(settings)) == ["ferroscope_pxe_rack-a", "ferroscope_pxe_rack-c"]
+            assert sorted(stale_tables.remove(settings)) == ["ferroscope_pxe_rack-a", "ferroscope_pxe_rack-c"]
         assert "rack-b" in _listed(space)
         assert "rack-d" in _listed(space)
         assert "table inet filter" in _listed(space)
@@ -70,7 +72,7 @@ def test_a_backend_that_is_not_used_any_more_leaves_a_gate_that_is_found(space: 
     with space.entered():
         _gate("rack-a", "boot").install()
         settings = PxeFilterSettings(network="rack-a", interfaces=("boot",), backends=("iptables",))
-        assert [one.interfaces for one in strangers.strangers(settings)] == [("boot",)]
+        assert [one.interfaces for one in stale_tables.strangers(settings)] == [("boot",)]
 
 
 def test_after_an_upgrade_machines_boot_and_after_a_change_of_name_the_log_says_why_they_do_not(

@@ -14,11 +14,11 @@ from falcon import testing
 
 from ferroscope.config.options import ApiSettings, DatabaseSettings
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.runtime.life import StartError
 from ferroscope.runtime.process import Process
 from ferroscope.runtime.pxe_filter import ROLE as GATE
 from ferroscope.runtime.pxe_filter import PxeFilterProcess
 from ferroscope.runtime.supervisor import Supervisor
+from ferroscope.runtime.system import StartError
 from tests.simulation.database.server import EPOCH
 from tests.simulation.kernel import Owner, Task
 from tests.simulation.network import Link
@@ -60,7 +60,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class HttpServer:
-    """Stands in for ``runtime.http.HttpServer``: no sockets, a task for each call."""
+    """Stands in for ``runtime.http_server.HttpServer``: no sockets, a task for each call."""
 
     def __init__(self, world: World, process: SimulatedProcess, app: Callable[..., Any]) -> None:
         self._world = world

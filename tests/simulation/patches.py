@@ -30,11 +30,11 @@ import ferroscope.pxe_filter.backends.nftables
 import ferroscope.pxe_filter.backends.timeouts
 import ferroscope.pxe_filter.leader
 import ferroscope.runtime.backend
-import ferroscope.runtime.clock
 import ferroscope.runtime.member
 import ferroscope.runtime.process
 import ferroscope.runtime.pxe_filter
 import ferroscope.runtime.supervisor
+import ferroscope.runtime.system
 import ferroscope.runtime.wiring
 import ferroscope.telemetry.members
 import ferroscope.worker.loop

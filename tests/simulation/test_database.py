@@ -18,7 +18,7 @@ from ferroscope.config.options import DatabaseSettings
 from ferroscope.db import schema
 from ferroscope.db.queue import SqlQueue
 from ferroscope.db.transaction import SqlStore
-from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.system import SystemClock
 from tests.conformance import conftest as conformance
 from tests.conformance.test_addresses import *  # noqa: F403
 from tests.conformance.test_inspections import *  # noqa: F403

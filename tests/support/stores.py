@@ -24,7 +24,7 @@ from ferroscope.db.engine import NOW, build_engine
 from ferroscope.db.executor import Statements
 from ferroscope.db.queue import SqlQueue
 from ferroscope.db.transaction import SqlStore
-from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.system import SystemClock
 from tests.support import databases
 from tests.support.servers import memory_directory
 

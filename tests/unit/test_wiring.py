@@ -13,7 +13,7 @@ from ferroscope.config.options import (
     RegistrySettings,
     Settings,
 )
-from ferroscope.runtime.life import SetupError
+from ferroscope.runtime.system import SetupError
 from ferroscope.runtime.wiring import build_drivers, built_in_rules
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from ferroscope.cli.configured import config_option, database_option, settings_of
 from ferroscope.cli.output import Group
+from ferroscope.cli.service import config_option, database_option, settings_of
 
 
 @click.group(cls=Group)
@@ -20,8 +20,8 @@ def upgrade(files: tuple[str, ...], database: str | None) -> None:
     """Bring the schema up to date; does nothing where it is."""
     from ferroscope.contracts.errors import StoreUnavailableError
     from ferroscope.runtime.backend import ensure_schema
-    from ferroscope.runtime.database_file import left_behind, place
-    from ferroscope.runtime.life import SetupError
+    from ferroscope.runtime.member import left_behind, place
+    from ferroscope.runtime.system import SetupError
 
     settings = settings_of(files, database)
     try:
@@ -40,7 +40,7 @@ def current(files: tuple[str, ...], database: str | None) -> None:
     """Show the schema's version; exit code 1 where it is not this release's."""
     from ferroscope.contracts.errors import StoreUnavailableError
     from ferroscope.runtime.backend import ensure_schema
-    from ferroscope.runtime.life import SetupError
+    from ferroscope.runtime.system import SetupError
 
     try:
         click.echo(ensure_schema(settings_of(files, database), upgrade=False))
@@ -63,7 +63,7 @@ def move_data(source: str, target: str, files: tuple[str, ...], database: str | 
     """
     from ferroscope.contracts.errors import StoreUnavailableError
     from ferroscope.runtime.data import move
-    from ferroscope.runtime.life import SetupError
+    from ferroscope.runtime.system import SetupError
 
     if source == target:
         raise click.UsageError("--from and --to are the same")
@@ -84,7 +84,7 @@ def rebuild_facts(files: tuple[str, ...], database: str | None) -> None:
     """Derive what searches find from every node's newest inventory, for data stored by an earlier release."""
     from ferroscope.contracts.errors import StoreUnavailableError
     from ferroscope.runtime.data import rebuild
-    from ferroscope.runtime.life import SetupError
+    from ferroscope.runtime.system import SetupError
 
     try:
         done = rebuild(settings_of(files, database), _progress)

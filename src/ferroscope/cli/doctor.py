@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ferroscope.cli.configured import config_option, database_option, read
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.output import Output, output_option, table
+from ferroscope.cli.service import config_option, database_option, read
 from ferroscope.config.load import ConfigurationError, unknown_options
 
 if TYPE_CHECKING:

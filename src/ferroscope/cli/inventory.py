@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import click
 
-from ferroscope.cli import stored
+from ferroscope.cli import lookup
 from ferroscope.cli.client import Api, Json, node_path
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.lookup import find, node_argument
 from ferroscope.cli.output import Group, Output, table, with_api
-from ferroscope.cli.times import ago
+from ferroscope.cli.text import ago
 from ferroscope.core import values
 
 _NUMBER: Final = re.compile(r"-?[0-9]+\Z", re.ASCII)
@@ -49,10 +49,10 @@ def list_revisions(api: Api, out: Output, *, ident: str) -> None:
 @with_api
 def show(api: Api, out: Output, *, ident: str, revision: str | None) -> None:
     """Show what the ramdisk found: a summary, or with -o json all of it."""
-    from ferroscope.cli.node import summary
+    from ferroscope.cli.node import columns
 
-    found = stored.fetch(api, find(api, ident), revision)
-    out.show(found, lambda screen: summary.draw(screen, found["inventory"]))
+    found = lookup.fetch(api, find(api, ident), revision)
+    out.show(found, lambda screen: columns.draw(screen, found["inventory"]))
 
 
 @inventory.command()
@@ -62,7 +62,7 @@ def show(api: Api, out: Output, *, ident: str, revision: str | None) -> None:
 @with_api
 def save(api: Api, out: Output, *, ident: str, file: Path, revision: str | None) -> None:
     """Write inventory and plugin data to FILE, as JSON; 'ferroscope inspect reapply --data' reads it."""
-    stored.save(stored.fetch(api, find(api, ident), revision), file, out)
+    lookup.save(lookup.fetch(api, find(api, ident), revision), file, out)
 
 
 @inventory.command(

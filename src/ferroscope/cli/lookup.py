@@ -7,16 +7,23 @@ looked for here, in the ``…_address`` fields of every node's ``driver_info``.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import Any, Final
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import click
 
 from ferroscope.cli.client import Api, ApiError, Json, node_path
 from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.text import short
+from ferroscope.cli.output import STYLES, Output, plain
+from ferroscope.cli.text import short, width_of
 from ferroscope.core import values
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
 
 NODE_HELP: Final = "NODE is a name, a UUID, a MAC address or a BMC address."
 
@@ -113,3 +120,204 @@ def _spellings(driver_info: dict[str, Any]) -> Iterator[str]:
             continue
         yield parts.netloc.rpartition("@")[2]
         yield parts.hostname or text
+
+
+# Tables that stay readable on a narrow terminal: whole columns give way, no column is squeezed into letters.
+#
+# Where all columns do not fit, those that the table can spare go one after the other; a text such as an error
+# goes below its row instead of away. What is left is never broken but for the one column that is named for it.
+# It is made for 10,000 rows: lines are put together from plain strings.
+
+_GAP: Final = 3
+_NARROW_GAP: Final = 2
+_LEAST: Final = 30
+"""Narrower than this no text is broken: it takes several lines of a word or two."""
+
+_Row = list[str]
+
+
+class Listing:
+    """Rows under ``titles``, for a console of any width.
+
+    ``spare`` are the titles that give way, in this order; ``below`` is the one of them that then goes below its
+    row. ``wraps`` is the column that may take several lines, by default the first; with it ``below``, while that
+    has a column. All others have one line. ``right`` are those whose values are numbers.
+    """
+
+    def __init__(
+        self,
+        titles: Sequence[str],
+        rows: Iterable[Sequence[Any]],
+        *,
+        spare: Sequence[str],
+        wraps: str | None = None,
+        below: str | None = None,
+        right: Sequence[str] = (),
+    ) -> None:
+        self._titles = list(titles)
+        self._styled: dict[str, str] = {}
+        self._rows = [[self._text(value) for value in row] for row in rows]
+        self._spare = spare
+        self._wraps = wraps or self._titles[0]
+        self._below = below
+        self._right = frozenset(right)
+        self._widths = {
+            title: max([len(title), *(width_of(row[number]) for row in self._rows)])
+            for number, title in enumerate(self._titles)
+        }
+
+    def print(self, screen: Console) -> None:
+        """Print it, without any detour where there is no terminal: each row on a line of its own."""
+        if screen.is_terminal:
+            screen.print(self)
+            return
+        shown = [(self._titles.index(title), self._widths[title], title in self._right) for title in self._titles]
+        gap = " " * _NARROW_GAP
+        lines = [gap.join(_padded(row[at], width, right) for at, width, right in shown).rstrip() for row in self._all()]
+        screen.file.write("\n".join(lines) + "\n")
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.segment import Segment
+        from rich.style import Style
+
+        styles = {name: Style.parse(style) for name, style in (STYLES | self._styled).items()}
+        head = Style(bold=True)
+        for number, cells in enumerate(self._lines(options.max_width)):
+            for text in cells:
+                yield Segment(text, head if not number else styles.get(text.strip()))
+            yield Segment.line()
+
+    def _text(self, value: Any) -> str:
+        """Return a cell as it is shown; a text of rich's keeps its style."""
+        text = plain(value)
+        if (style := getattr(value, "style", None)) and text:
+            self._styled[text] = str(style)
+        return text
+
+    def _all(self) -> Iterator[_Row]:
+        """Yield the titles and the rows, where a cell has one line only."""
+        yield self._titles
+        for row in self._rows:
+            yield [cell.replace("\n", " ") for cell in row] if any("\n" in cell for cell in row) else row
+
+    def _lines(self, limit: int) -> Iterator[list[str]]:
+        """Yield lines that are no wider, each as its cells and the gaps between them."""
+        shown = self._fitting(limit)
+        below = self._titles.index(self._below) if self._below and self._below not in shown else None
+        columns = [self._titles.index(title) for title in shown]
+        widths = self._shares(shown, limit)
+        yield from _row(self._titles, columns, widths, self._rights(shown))
+        for row in self._rows:
+            yield from _row(row, columns, widths, self._rights(shown))
+            if below is not None and row[below]:
+                for line in _folded(row[below], max(_LEAST // 3, limit - 2)):
+                    yield ["  ", line]
+
+    def _rights(self, shown: list[str]) -> list[bool]:
+        return [title in self._right for title in shown]
+
+    def _shares(self, shown: list[str], limit: int) -> list[int]:
+        """Return the columns' widths: what is too much is taken from those that may be broken."""
+        widths = [self._widths[title] for title in shown]
+        excess = sum(widths) + _GAP * (len(shown) - 1) - limit
+        breakable = [at for at, title in enumerate(shown) if self._breaks(title)] or [
+            at for at, title in enumerate(shown) if title == self._wraps
+        ]
+        for at in sorted(breakable, key=lambda at: -widths[at]):
+            least = min(widths[at], _LEAST) if self._breaks(shown[at]) else 1
+            taken = max(0, min(excess, widths[at] - least))
+            widths[at] -= taken
+            excess -= taken
+        return widths
+
+    def _fitting(self, width: int) -> list[str]:
+        """Return the titles of the columns for which there is room."""
+        shown = list(self._titles)
+        for title in self._spare:
+            if self._needed(shown) <= width:
+                break
+            shown.remove(title)
+        return shown
+
+    def _needed(self, shown: list[str]) -> int:
+        widths = (min(self._widths[title], _LEAST) if self._breaks(title) else self._widths[title] for title in shown)
+        return sum(widths) + _GAP * (len(shown) - 1)
+
+    def _breaks(self, title: str) -> bool:
+        return title == self._below or (title == self._wraps and title != self._titles[0])
+
+
+def _row(row: _Row, columns: list[int], widths: list[int], rights: list[bool]) -> Iterator[list[str]]:
+    """Yield the lines of a row: one, unless a cell is wider than its column."""
+    cells = [_folded(row[at], width) for at, width in zip(columns, widths, strict=True)]
+    for number in range(max(len(cell) for cell in cells)):
+        line: list[str] = []
+        for cell, width, right in zip(cells, widths, rights, strict=True):
+            line += [_padded(cell[number] if number < len(cell) else "", width, right), " " * _GAP]
+        yield line[:-1]
+
+
+def _folded(text: str, width: int) -> list[str]:
+    if width_of(text) <= width and "\n" not in text:
+        return [text]
+    found: list[str] = []
+    for line in text.split("\n"):
+        found += textwrap.wrap(line, max(1, width), break_on_hyphens=False) or [""]
+    return found
+
+
+def _padded(text: str, width: int, right: bool) -> str:
+    blanks = " " * (width - width_of(text))
+    return blanks + text if right else text + blanks
+
+
+# What inspections left of a node: its stored inventory with the plugin data, fetched and written to a file.
+
+
+def fetch(api: Api, node: Json, revision: str | None = None) -> Json:
+    """Return the node's newest inventory, or that of a revision; ``Failure`` where there is none.
+
+    Where no inspection has finished, it is what the last one brought that failed, as the ramdisk sent it.
+    """
+    if revision is None:
+        try:
+            return api.get(node_path(node["uuid"], "inventory"))
+        except ApiError as exc:
+            if exc.status != 404:
+                raise
+            failed = _unprocessed(api, node)
+        if failed is not None:
+            return failed
+    try:
+        found: Json = api.get(node_path(node["uuid"], "inventory"), revision=revision)
+    except ApiError as exc:
+        if exc.status != 404:
+            raise
+        name = label(node)
+        lacking, advice = "inventory", f"inspect it: ferroscope inspect {name} --watch"
+        if revision is not None:
+            lacking, advice = "such inventory", f"ferroscope inventory list {name}"
+        raise Failure(f"{name} has no {lacking}: {exc.message}", exit_code=Exit.NOT_FOUND, advice=advice) from None
+    return found
+
+
+def _unprocessed(api: Api, node: Json) -> Json | None:
+    """Return the newest inventory of an inspection that failed, and say so; None where there is none."""
+    try:
+        found = api.get(node_path(node["uuid"], "inventory"), revision="-1")
+    except ApiError:
+        return None
+    message = "no inspection of it has finished; this is what the failed one brought, as the ramdisk sent it"
+    click.echo(f"{message}: ferroscope node timeline {label(node)}", err=True)
+    return found
+
+
+def save(found: Json, file: Path, out: Output) -> None:
+    """Write it as JSON; ``Failure``. It is what ``ferroscope inspect reapply --data`` reads."""
+    import json
+
+    try:
+        file.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    except OSError as exc:
+        raise Failure(f"{file} cannot be written: {exc.strerror}") from None
+    out.say(f"saved to {file}")

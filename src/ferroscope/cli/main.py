@@ -3,14 +3,52 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import importlib
+import io
+import os
+import sys
 from typing import Any, Final
 
 import click
 
 from ferroscope import __version__
-from ferroscope.cli import last_net
-from ferroscope.cli.exits import Exit
+from ferroscope.cli.exits import Exit, Failure
+
+# What commands did not expect, as a sentence: a full disk, text that is no UTF-8, and mistakes of ours.
+#
+# It is the last resort. Where a command knows what may go wrong it says it better, with its own ``Failure``.
+
+
+def any_letter_on_standard_output() -> None:
+    """Let letters that the terminal does not know be written as their numbers."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def told(exc: Exception) -> Failure:
+    """Return what happened as a failure; a pipe whose reader has left is raised again, click ends it quietly."""
+    if isinstance(exc, OSError):
+        if exc.errno == errno.EPIPE:
+            raise exc
+        _close_standard_output()
+        where = "" if exc.filename is None else f"{exc.filename}: "
+        return Failure(f"{where}{exc.strerror or exc}")
+    if isinstance(exc, UnicodeEncodeError) and any("\ud800" <= char <= "\udfff" for char in exc.object):
+        return Failure("an argument is not UTF-8", exit_code=Exit.USAGE)
+    return Failure(
+        f"this should not have happened: {type(exc).__name__}: {str(exc)[:200]}",
+        advice="please report it, with what is printed by the same command after: ferroscope --debug",
+    )
+
+
+def _close_standard_output() -> None:
+    """What could not be written is still in its buffer: without this Python tries again at its end, and complains."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
 
 # name -> (module:attribute, what it does)
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
@@ -18,13 +56,13 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "api": ("ferroscope.cli.service:run_api", "Run the api role."),
     "worker": ("ferroscope.cli.service:run_worker", "Run the worker role."),
     "pxe-filter": ("ferroscope.cli.service:run_pxe_filter", "Run the PXE gate of this host."),
-    "pxe": ("ferroscope.cli.pxe.command:pxe", "Look after PXE gates and boot configuration."),
+    "pxe": ("ferroscope.cli.pxe:pxe", "Look after PXE gates and boot configuration."),
     "db": ("ferroscope.cli.db:db", "Look after the database's schema, and the data of inspections."),
     "sim": ("ferroscope.cli.sim:sim", "Run a simulated fleet."),
     "demo": ("ferroscope.cli.demo.command:demo", "Show the service at work on a simulated fleet."),
     "node": ("ferroscope.cli.node.command:node", "Enrol, list, show and change nodes."),
     "driver": ("ferroscope.cli.driver:driver", "Show how BMCs can be spoken to."),
-    "rule": ("ferroscope.cli.rule.command:rule", "Create, show, try and change inspection rules."),
+    "rule": ("ferroscope.cli.rule:rule", "Create, show, try and change inspection rules."),
     "inspect": ("ferroscope.cli.inspect:inspect", "Inspect nodes and watch them finish."),
     "inventory": ("ferroscope.cli.inventory:inventory", "Show, save and compare what inspections found."),
     "search": ("ferroscope.cli.search:search", "Find nodes by their hardware, or by any word."),
@@ -54,7 +92,7 @@ class LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        last_net.any_letter_on_standard_output()
+        any_letter_on_standard_output()
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -64,7 +102,7 @@ class LazyGroup(click.Group):
         except Exception as exc:  # the boundary: whoever types a command is told in a sentence what became of it
             if ctx.params["debug"] or ctx.invoked_subcommand in _SERVICES:
                 raise
-            raise last_net.told(exc) from None
+            raise told(exc) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -9,8 +10,38 @@ from typing import Any, NoReturn
 import click
 import msgspec
 
-from ferroscope.cli.configured import config_option, database_option, settings_of
+from ferroscope.config.load import ConfigurationError, load, unknown_options
 from ferroscope.config.options import SIMULATED, Settings
+
+# Commands that read the service's configuration: their options, and the settings that come of them.
+
+config_option = click.option(
+    "-c",
+    "--config-file",
+    "files",
+    multiple=True,
+    type=click.Path(dir_okay=False),
+    help="Configuration file; may be given several times. [default: /etc/ferroscope/ferroscope.conf, if there]",
+)
+database_option = click.option("--database", help="SQLAlchemy URL; overrides [database] connection.")
+
+
+def read(files: tuple[str, ...], database: str | None = None) -> Settings:
+    """Return the settings; ``ConfigurationError``."""
+    return load(list(files) or None, {"database.connection": database} if database else {})
+
+
+def settings_of(files: tuple[str, ...], database: str | None = None) -> Settings:
+    """Return the settings, with warnings on standard error, or leave with a message that says what is wrong."""
+    try:
+        settings = read(files, database)
+    except ConfigurationError as exc:
+        raise click.ClickException(f"the configuration cannot be used: {exc}") from exc
+    with contextlib.suppress(OSError):  # whoever cannot be warned can still be served
+        for sentence in unknown_options(list(files) or None):
+            click.echo(f"Warning: {sentence}", err=True)
+    return settings
+
 
 processes_option = click.option(
     "--processes",
@@ -77,7 +108,7 @@ def _run(settings: Settings, roles: tuple[Any, ...], *, upgrade: bool = False, p
 
 def _exit_with(run: Callable[..., int], *args: Any, **options: Any) -> NoReturn:
     """Run it, and leave with its exit code; where it cannot begin, with a message."""
-    from ferroscope.runtime.life import StartError
+    from ferroscope.runtime.system import StartError
 
     try:
         sys.exit(run(*args, **options))

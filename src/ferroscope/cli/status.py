@@ -15,7 +15,7 @@ from ferroscope.cli.client import Api
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import label
 from ferroscope.cli.output import Output, console, facts, table, with_api
-from ferroscope.cli.times import parse, span
+from ferroscope.cli.text import parse, span
 from ferroscope.core.states import Provision
 
 if TYPE_CHECKING:

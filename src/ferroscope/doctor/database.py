@@ -21,10 +21,9 @@ from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import Member
 from ferroscope.db import migrate
 from ferroscope.doctor import boot, host, pxe_filter
-from ferroscope.runtime import database_file
+from ferroscope.runtime import member as database_file
 from ferroscope.runtime.backend import Backend, open_backend, schema_problem
-from ferroscope.runtime.clock import SystemClock
-from ferroscope.runtime.life import SetupError
+from ferroscope.runtime.system import SetupError, SystemClock
 from ferroscope.telemetry import finding
 from ferroscope.telemetry.finding import Finding
 from ferroscope.telemetry.members import about

@@ -16,9 +16,9 @@ from typing import Final
 from ferroscope.config.load import files_with_secrets
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Requirements
-from ferroscope.runtime import storage, wiring
-from ferroscope.runtime.http import addresses, bind
-from ferroscope.runtime.life import SetupError
+from ferroscope.runtime import wiring
+from ferroscope.runtime.http_server import addresses, bind
+from ferroscope.runtime.system import SetupError
 from ferroscope.telemetry.finding import API_ON_LOOPBACK, Finding
 
 SERVED: Final = "port-served"
@@ -98,7 +98,7 @@ def _rules(settings: Settings) -> Finding:
 
 def _storage(settings: Settings) -> Iterator[Finding]:
     try:
-        storage.build_shelves(settings, threading.Event())
+        wiring.build_shelves(settings, threading.Event())
     except SetupError as exc:
         yield Finding("storage", "wrong", exc.summary, exc.advice or "correct [storage]")
 

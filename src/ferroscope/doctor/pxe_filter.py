@@ -19,9 +19,9 @@ from ferroscope.pxe_filter.backends.build import rules_of
 from ferroscope.pxe_filter.backends.iptables import FAMILIES, Chains
 from ferroscope.pxe_filter.backends.nftables import Tables
 from ferroscope.pxe_filter.backends.ruleset import GateRules, ruleset
-from ferroscope.runtime.life import StartError
 from ferroscope.runtime.pxe_filter import check
-from ferroscope.runtime.strangers import strangers
+from ferroscope.runtime.stale_tables import strangers
+from ferroscope.runtime.system import StartError
 from ferroscope.telemetry.finding import Finding
 
 # Where the shipped units have the rulesets that close the host while it starts.

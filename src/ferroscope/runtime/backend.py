@@ -19,8 +19,8 @@ from ferroscope.db import migrate
 from ferroscope.db.engine import DatabaseUrlError, build_engine
 from ferroscope.db.queue import SqlQueue
 from ferroscope.db.transaction import SqlStore
-from ferroscope.runtime import database_file
-from ferroscope.runtime.life import SetupError
+from ferroscope.runtime import member
+from ferroscope.runtime.system import SetupError
 
 # Longest time of one statement of a migration, in seconds.
 _MIGRATION: Final = 6 * 3600.0
@@ -96,9 +96,9 @@ def ensure_schema(settings: Settings, *, upgrade: bool) -> str:
     """
     database = settings.database
     if upgrade:  # a migration takes the time that it takes
-        database_file.make_directory(database)
+        member.make_directory(database)
         database = msgspec.structs.replace(database, statement_timeout=_MIGRATION)
-    elif file := database_file.missing(database):
+    elif file := member.missing(database):
         raise SchemaError(f"the database's file {file} does not exist yet", "run: ferroscope db upgrade")
     with _explained():
         engine = build_engine(database)

@@ -20,9 +20,8 @@ from ferroscope.contracts.store import Query, Store, Transaction
 from ferroscope.core.model import Node
 from ferroscope.hardware import search_index
 from ferroscope.runtime.backend import ensure_schema, open_backend
-from ferroscope.runtime.clock import SystemClock
-from ferroscope.runtime.life import SetupError
-from ferroscope.runtime.storage import build_archive
+from ferroscope.runtime.system import SetupError, SystemClock
+from ferroscope.runtime.wiring import build_archive
 from ferroscope.storage.mover import Carried, Mover
 from ferroscope.storage.reader import Archive, newest
 

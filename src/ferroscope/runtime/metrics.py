@@ -10,7 +10,7 @@ import structlog
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, make_wsgi_app
 
 from ferroscope.config.options import ApiSettings, MetricsSettings
-from ferroscope.runtime.http import BACKLOG, HttpServer, bind
+from ferroscope.runtime.http_server import BACKLOG, HttpServer, bind
 from ferroscope.telemetry.metrics import Metrics
 
 _TRIES: Final = 64

@@ -20,14 +20,22 @@ from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.metrics import Meter
 from ferroscope.contracts.queue import Channel, Clock
-from ferroscope.runtime import database_file, signals, wiring
+from ferroscope.runtime import member as database_file
+from ferroscope.runtime import system, wiring
 from ferroscope.runtime.backend import Backend, ensure_schema, open_backend
-from ferroscope.runtime.clock import SystemClock
-from ferroscope.runtime.http import BACKLOG, HttpServer, announce, listeners
-from ferroscope.runtime.life import EXIT_CUT_OFF, EXIT_FAULT, SetupError, StartError, notify, process_name
+from ferroscope.runtime.http_server import BACKLOG, HttpServer, announce, listeners
 from ferroscope.runtime.member import Membership
 from ferroscope.runtime.metrics import build_metrics
 from ferroscope.runtime.metrics import serve as serve_metrics
+from ferroscope.runtime.system import (
+    EXIT_CUT_OFF,
+    EXIT_FAULT,
+    SetupError,
+    StartError,
+    SystemClock,
+    notify,
+    process_name,
+)
 from ferroscope.telemetry import log, members
 from ferroscope.telemetry.finding import Finding
 from ferroscope.telemetry.metrics import Metrics
@@ -37,7 +45,7 @@ if TYPE_CHECKING:
 
 Role = Literal["api", "worker", "periodic"]
 
-_SIGNALS: Final = signals.stopping()
+_SIGNALS: Final = system.stopping()
 _log = structlog.get_logger(__name__)
 
 
@@ -90,7 +98,7 @@ class Process:
 
     def _wait(self) -> int:
         while not self._stop.is_set():
-            received = signals.wait(_SIGNALS, 1.0)
+            received = system.wait(_SIGNALS, 1.0)
             if received is not None:
                 _log.info("stopping", signal=received.name)
                 return 0
@@ -220,7 +228,7 @@ class Process:
         self._draining.set()
         server.drain()
         if not self._stop.is_set():
-            signals.wait(_SIGNALS, self._settings.api.drain_delay)
+            system.wait(_SIGNALS, self._settings.api.drain_delay)
 
     def _grace(self) -> float:
         """Return for how many seconds what is under way may still go on; all of it has the same deadline."""

@@ -12,8 +12,10 @@ import socket
 import threading
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Final
 
+import msgspec
 import structlog
 
 from ferroscope.config.options import PxeFilterSettings, Settings
@@ -24,13 +26,21 @@ from ferroscope.contracts.queue import MAC_CHANNELS, Channel
 from ferroscope.core.boot_macs import LEASE_PREFIX
 from ferroscope.leadership import EXIT_LOST_LEADERSHIP, Candidate, LeaseKeeper
 from ferroscope.pxe_filter.backends.build import BACKENDS, build_gate, rules_of
+from ferroscope.pxe_filter.backends.watchdog import PREFIX
 from ferroscope.pxe_filter.leader import Gate
 from ferroscope.pxe_filter.sync import Feed
-from ferroscope.runtime import database_file, signals, sole, strangers
+from ferroscope.runtime import stale_tables, system
 from ferroscope.runtime.backend import Backend, ensure_schema, open_backend
-from ferroscope.runtime.clock import SystemClock
-from ferroscope.runtime.life import EXIT_CUT_OFF, EXIT_FAULT, SetupError, StartError, notify, process_name
-from ferroscope.runtime.member import Membership
+from ferroscope.runtime.member import Membership, watched
+from ferroscope.runtime.system import (
+    EXIT_CUT_OFF,
+    EXIT_FAULT,
+    SetupError,
+    StartError,
+    SystemClock,
+    notify,
+    process_name,
+)
 from ferroscope.telemetry import log, members
 
 ROLE: Final = "pxe-filter"
@@ -38,15 +48,15 @@ ROLE: Final = "pxe-filter"
 # Linux takes a few more characters; none that means something to nft or iptables.
 _INTERFACE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,14}")
 
-_SIGNALS: Final = signals.stopping()
+_SIGNALS: Final = system.stopping()
 _log = structlog.get_logger(__name__)
 
 
 def run(settings: Settings) -> int:
     """Run the gate until SIGTERM or SIGINT; return the exit code. ``StartError`` where it cannot begin."""
     log.configure(settings.log, process=process_name(ROLE))
-    with sole.hold(settings.pxe_filter.network):
-        return PxeFilterProcess(settings, installed=partial(strangers.warn, settings.pxe_filter)).run()
+    with stale_tables.hold(settings.pxe_filter.network):
+        return PxeFilterProcess(settings, installed=partial(stale_tables.warn, settings.pxe_filter)).run()
 
 
 def closed_ruleset(settings: Settings) -> str:
@@ -135,7 +145,7 @@ class PxeFilterProcess:
                 clock=self._clock,
                 tell=members.teller(settings, (ROLE,), schema),
                 retries=settings.database.outage_retries,
-                lost=database_file.watched(settings.database),
+                lost=watched(settings.database),
             )
             membership.start()
             role = self._build(gate, backend, membership.member.id, meter)
@@ -177,7 +187,7 @@ class PxeFilterProcess:
         _log.info("ready", roles=[ROLE])
         try:
             while not self._stop.is_set():
-                received = signals.wait(_SIGNALS, 1.0)
+                received = system.wait(_SIGNALS, 1.0)
                 if received is not None:
                     _log.info("stopping", signal=received.name)
                     return 0
@@ -202,3 +212,49 @@ class PxeFilterProcess:
 def _has_closed(role: Gate, thread: threading.Thread) -> bool:
     """Whether somebody else may open now: the gate's thread has ended, and has closed it."""
     return not thread.is_alive() and not role.left_open
+
+
+# Takes the gate off this host: all of it or a message that says what is left, and what else has to be done.
+
+_REMEMBERS: Final = "dnsmasq remembers the host files that it has read: restart it, until then it answers as before"
+
+
+class Removal(msgspec.Struct, frozen=True):
+    """The backends and the ``tables`` of other gates that were removed; ``notes`` say what is left to do."""
+
+    removed: tuple[str, ...]
+    tables: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def remove_gate(settings: Settings, *, everything: bool) -> Removal:
+    """Take away this network's gate; ``everything``: also those that nobody opens. ``GateError``, ``StartError``."""
+    wanted = settings.pxe_filter
+    check_backends(wanted)
+    if stale_tables.taken(wanted.network):
+        raise StartError(
+            f"the pxe-filter of the network {wanted.network} runs on this host and would put its gate in place again; "
+            "stop it first: systemctl stop ferroscope-pxe-filter"
+        )
+    build_gate(wanted, SystemClock()).remove()
+    notes = list(_host_files(wanted)) if "dnsmasq" in wanted.backends else []
+    tables = stale_tables.remove(wanted) if everything else []
+    if not everything:
+        notes += _others(wanted)
+    return Removal(wanted.backends, tuple(tables), tuple(notes))
+
+
+def _others(settings: PxeFilterSettings) -> list[str]:
+    try:
+        return [f"{one.sentence}; to remove it, too: --all" for one in stale_tables.strangers(settings)]
+    except GateError:
+        if "nftables" in settings.backends:
+            raise
+        return []  # a kernel without nftables has none
+
+
+def _host_files(settings: PxeFilterSettings) -> tuple[str, ...]:
+    left = sorted(path.name for path in Path(settings.dhcp_hostsdir).glob(f"{PREFIX}*"))
+    if left:
+        raise GateError(f"{settings.dhcp_hostsdir} still has {left[0]}{', and more' if left[1:] else ''}")
+    return () if settings.dnsmasq_pid_file else (_REMEMBERS,)

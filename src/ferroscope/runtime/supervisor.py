@@ -23,15 +23,15 @@ import structlog
 
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.runtime import signals
-from ferroscope.runtime.life import notify
+from ferroscope.runtime import system
+from ferroscope.runtime.system import notify
 
 if TYPE_CHECKING:
     from ferroscope.runtime.backend import Backend
 
 _log = structlog.get_logger(__name__)
 
-_STOP_SIGNALS: Final = signals.stopping()
+_STOP_SIGNALS: Final = system.stopping()
 _WATCHED: Final = (*_STOP_SIGNALS, signal.SIGCHLD)
 _PR_SET_PDEATHSIG: Final = 1
 # A child that lives shorter than this is started again with a growing pause.
@@ -58,7 +58,7 @@ class Supervisor:
             self._fork()
         notify("READY=1")  # a child that cannot work is started again, so the service has begun
         while True:
-            received = signals.wait(_WATCHED, self._patience())
+            received = system.wait(_WATCHED, self._patience())
             if received in _STOP_SIGNALS:
                 _log.info("stopping", signal=received.name)
                 notify("STOPPING=1")
@@ -115,7 +115,7 @@ class Supervisor:
     @cached_property
     def _backend(self) -> Backend:
         from ferroscope.runtime.backend import open_backend
-        from ferroscope.runtime.clock import SystemClock
+        from ferroscope.runtime.system import SystemClock
 
         return open_backend(self._settings, clock=SystemClock(), stop=threading.Event(), listen=False)
 
@@ -144,7 +144,7 @@ class Supervisor:
             os.kill(pid, signal.SIGTERM)
         deadline = time.monotonic() + self._settings.api.drain_delay + self._settings.worker.graceful_timeout + 5.0
         while self._children and time.monotonic() < deadline:
-            signals.wait((signal.SIGCHLD,), 0.2)
+            system.wait((signal.SIGCHLD,), 0.2)
             self._reap()
         for pid in self._children:
             os.kill(pid, signal.SIGKILL)

@@ -23,7 +23,7 @@ from ferroscope.core.states import Event, State
 from ferroscope.hardware import search_index
 from ferroscope.runtime import wiring
 from ferroscope.runtime.backend import open_backend
-from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.system import SystemClock
 from tests.support import examples
 
 LATEST = "1.96"

@@ -15,7 +15,7 @@ import pytest
 
 from ferroscope.config.options import ApiSettings
 from ferroscope.runtime import wiring
-from ferroscope.runtime.http import HttpServer, bind
+from ferroscope.runtime.http_server import HttpServer, bind
 from tests.integration.api.service import DRIVERS, Service
 from tests.support.processes import free_port, until
 

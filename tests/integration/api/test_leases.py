@@ -11,7 +11,7 @@ from ferroscope.api.service import leases
 from ferroscope.config.options import LeaseSettings
 from ferroscope.contracts.store import Transaction
 from ferroscope.leadership import Candidate
-from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.system import SystemClock
 from tests.integration.api.service import Client, Service, fault
 from tests.support.processes import until
 

@@ -43,7 +43,7 @@ from ferroscope.db import migrate
 from ferroscope.db.engine import build_engine
 from ferroscope.api.http import openapi
 from ferroscope.api.routes import ROUTES
-from ferroscope.cli.node import look
+from ferroscope.cli.node import show as look
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.core.merge import three_way
 from ferroscope.core.model import Node

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from click.shell_completion import ShellComplete
 
-from ferroscope.cli import stored
+from ferroscope.cli import lookup
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.main import main
 from tests.integration.api.service import Service, callback_body
@@ -443,7 +443,7 @@ def test_an_inventory_that_cannot_be_written_is_told_in_a_sentence(
 @pytest.mark.parametrize("inventory", [5, {"interfaces": 5}, {"interfaces": [5], "memory": "x", "disks": {}}])
 def test_an_inventory_of_any_shape_is_shown(shell: Shell, monkeypatch: pytest.MonkeyPatch, inventory: object) -> None:
     shell("node", "create", "--driver", "fake-hardware", "one", check=0)
-    monkeypatch.setattr(stored, "fetch", lambda *_: {"inventory": inventory, "plugin_data": [5]})
+    monkeypatch.setattr(lookup, "fetch", lambda *_: {"inventory": inventory, "plugin_data": [5]})
     for command in (("node", "inventory"), ("inventory", "show"), ("node", "lldp")):
         shell(*command, "one", check=0)
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ferroscope.config.options import ApiSettings
-from ferroscope.runtime.http import HttpServer, bind
+from ferroscope.runtime.http_server import HttpServer, bind
 from tests.integration.api.service import Service
 from tests.support.processes import until
 

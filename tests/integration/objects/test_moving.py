@@ -24,7 +24,7 @@ from ferroscope.core.states import State
 from ferroscope.periodic.archiving import Archiving, newest_inventory
 from ferroscope.runtime import data
 from ferroscope.runtime.backend import Backend, open_backend
-from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.system import SystemClock
 from ferroscope.storage.mover import Mover
 from ferroscope.storage.object_http import Patience
 from ferroscope.storage.reader import Archive, locate

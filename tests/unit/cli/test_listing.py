@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from ferroscope.cli.listing import Listing
+from ferroscope.cli.lookup import Listing
 from ferroscope.cli.node import columns, timeline
 from ferroscope.cli.output import console
 

@@ -11,7 +11,7 @@ import yaml
 
 from ferroscope.cli.exits import Failure
 from ferroscope.cli.output import Output, console, facts, table
-from ferroscope.cli.times import ago, span
+from ferroscope.cli.text import ago, span
 
 DATA = [{"name": "n1", "last_error": None, "properties": {"cpus": 8, "größe": "2 HE"}}]
 

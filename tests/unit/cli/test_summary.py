@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ferroscope.cli import pci
-from ferroscope.cli.node import summary
+from ferroscope.cli import text as pci
+from ferroscope.cli.node import columns
 from ferroscope.cli.output import console
 
 INVENTORY: dict[str, Any] = {
@@ -66,12 +66,12 @@ def test_pci_devices_have_names_where_these_are_known(vendor: str, product: str 
 
 
 def test_nics_are_in_natural_order(capsys: pytest.CaptureFixture[str]) -> None:
-    summary.draw(console(), {"interfaces": [{"name": name} for name in ("eth10", "eth2", "eth1")]})
+    columns.draw(console(), {"interfaces": [{"name": name} for name in ("eth10", "eth2", "eth1")]})
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[-3:]] == ["eth1", "eth2", "eth10"]
 
 
 def test_the_machine_is_told_in_a_few_facts() -> None:
-    assert summary.machine(INVENTORY) == {
+    assert columns.machine_summary(INVENTORY) == {
         "Machine": "Acme R1",
         "Serial number": "X1",
         "Firmware": None,
@@ -83,7 +83,7 @@ def test_the_machine_is_told_in_a_few_facts() -> None:
 
 
 def test_nics_and_disks_have_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
-    summary.draw(console(), INVENTORY)
+    columns.draw(console(), INVENTORY)
     lines = capsys.readouterr().out.splitlines()
     assert "eno1  52:54:00:00:00:01  yes   192.0.2.7  yes      25 Gb/s  Acme Networks Speedy 25G" in lines
     assert "eno2  52:54:00:00:00:02        -          no       -        -" in lines
@@ -102,7 +102,7 @@ def test_nics_and_disks_have_a_line_each(capsys: pytest.CaptureFixture[str]) -> 
     ],
 )
 def test_whatever_is_missing_or_of_another_kind_is_left_out(inventory: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    summary.draw(console(), inventory)
+    columns.draw(console(), inventory)
     assert capsys.readouterr().out.strip() == ""
 
 
@@ -119,7 +119,7 @@ def test_whatever_is_missing_or_of_another_kind_is_left_out(inventory: Any, caps
     ],
 )
 def test_sizes_are_told_as_disks_are_sold(number: Any, text: str | None) -> None:
-    assert summary.size(number) == text
+    assert columns.size(number) == text
 
 
 def test_a_generated_inventory_has_a_summary(capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,7 +127,7 @@ def test_a_generated_inventory_has_a_summary(capsys: pytest.CaptureFixture[str])
     from ferroscope_sim.model import FleetSettings, Member
 
     body = Bodies(FleetSettings()).of(Member("sim-0001", 1))[0]
-    summary.draw(console(), json.loads(body)["inventory"])
+    columns.draw(console(), json.loads(body)["inventory"])
     shown = capsys.readouterr().out
     assert shown.startswith("Machine  ")
     assert {"CPU", "Memory", "NIC", "DISK"} <= {line.split()[0] for line in shown.splitlines() if line.strip()}
@@ -135,12 +135,12 @@ def test_a_generated_inventory_has_a_summary(capsys: pytest.CaptureFixture[str])
 
 def test_nics_and_disks_of_any_shape_have_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     odd = [{"name": [], "mac_address": 5, "speed_mbps": "fast", "ipv4_address": {}, "has_carrier": "perhaps"}]
-    summary.draw(console(), {"interfaces": odd, "disks": [{"name": 1, "size": 10**400, "rotational": "no"}]})
+    columns.draw(console(), {"interfaces": odd, "disks": [{"name": 1, "size": 10**400, "rotational": "no"}]})
     assert capsys.readouterr().out.count("\n") == 6
 
 
 def test_a_bmc_without_an_address_has_none_and_long_words_are_cut() -> None:
-    told = summary.machine(
+    told = columns.machine_summary(
         {"bmc_address": "10.0.0.2", "bmc_v6address": "::/0", "system_vendor": {"product_name": "x" * 3000}}
     )
     assert told["BMC"] == "10.0.0.2"

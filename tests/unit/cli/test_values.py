@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from ferroscope.cli.node.values import mac, pair
+from ferroscope.cli.node.write import mac, pair
 from tests.unit.cli.running import run
 
 

@@ -19,7 +19,7 @@ from ferroscope.hooks import helpers, loader
 from ferroscope.hooks.base import InspectionHook
 from ferroscope.hooks.loader import LoadedHook
 from ferroscope.hooks.pipeline import Pipeline
-from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.system import SystemClock
 from ferroscope.worker.context import TaskContext
 from tests.support.stores import open_store
 

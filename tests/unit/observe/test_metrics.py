@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from ferroscope.contracts.metrics import Moved
 from ferroscope.contracts.store import Store
 from ferroscope.core.states import TRANSITIONS, Event, State
-from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.system import SystemClock
 from ferroscope.telemetry.metrics import LABELS, OVERVIEW, Metrics, Overview, render
 from tests.support import examples
 from tests.support.stores import open_store

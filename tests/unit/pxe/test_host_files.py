@@ -12,7 +12,7 @@ from ferroscope.contracts.pxe_filter import GateError
 from ferroscope.core.boot_macs import SetChange
 from ferroscope.pxe_filter.backends import watchdog
 from ferroscope.pxe_filter.backends.dnsmasq import DnsmasqGate
-from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.system import SystemClock
 
 IDLE, BUSY = 0x525400BB0001, 0x525400BB0002
 MANY = range(0x525401000000, 0x525401000000 + 30_000)

@@ -11,9 +11,9 @@ from ferroscope.config.options import ApiSettings, Settings, WorkerSettings
 from ferroscope.core.lanes import Lane
 from ferroscope.core.model import DEFAULT
 from ferroscope.periodic.singleton import Singleton
-from ferroscope.runtime.clock import SystemClock
-from ferroscope.runtime.http import HttpServer, bind
+from ferroscope.runtime.http_server import HttpServer, bind
 from ferroscope.runtime.member import Membership
+from ferroscope.runtime.system import SystemClock
 from ferroscope.worker.loop import Worker
 from ferroscope.worker.pool import Dispatcher
 from ferroscope.worker.slots import Slots

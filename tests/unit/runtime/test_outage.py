@@ -9,8 +9,8 @@ import pytest
 
 from ferroscope.config.options import WorkerSettings
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.runtime.clock import SystemClock
 from ferroscope.runtime.member import Membership
+from ferroscope.runtime.system import SystemClock
 from tests.support import examples
 from tests.support.stores import open_store
 from tests.unit.worker.conftest import ManualClock

@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from ferroscope.config.options import Settings, SwiftSettings
-from ferroscope.runtime.life import SetupError
-from ferroscope.runtime.storage import build_shelves
+from ferroscope.runtime.system import SetupError
+from ferroscope.runtime.wiring import build_shelves
 from ferroscope.storage.object_http import Access, problem
 
 USER = {"username": "u", "password": "hush"}

@@ -19,7 +19,7 @@ from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core.model import GIVEN, Entry, Inspection, Member, Node, Request
 from ferroscope.core.states import Event, Provision, State
 from ferroscope.hooks.pipeline import from_settings
-from ferroscope.runtime.clock import SystemClock
+from ferroscope.runtime.system import SystemClock
 from ferroscope.worker.boot_gate import BootGate
 from ferroscope.worker.loop import Worker
 from ferroscope.worker.tasks import build

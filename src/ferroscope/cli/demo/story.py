@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from ferroscope.cli.client import Api, Json, node_path
-from ferroscope.cli.demo.stage import MEMBER_TTL, Player, Stage
-from ferroscope.cli.demo.victim import Held, Killer, Killing
+from ferroscope.cli.demo.stage import MEMBER_TTL, Held, Killer, Killing, Player, Stage
 from ferroscope.cli.exits import Exit, Failure
-from ferroscope.cli.node import summary, timeline
+from ferroscope.cli.node import columns, timeline
 from ferroscope.cli.output import table
 from ferroscope.cli.progress import Display, display, follow
-from ferroscope.cli.times import parse
+from ferroscope.cli.text import parse
 from ferroscope.cli.watch import FINISHED, Target, Watch
 from ferroscope.core.boot import CALLBACK_PATH
 from ferroscope_sim.enroll import BareMetalError, enroll
@@ -155,7 +154,7 @@ class Story:
     def _show_one(self, uuid: str) -> None:
         node = self._api.get(node_path(uuid), fields=("name",))["name"]
         self._head(f"What is known of {node} now (ferroscope node inventory {node})")
-        summary.draw(self._screen, self._api.get(node_path(uuid, "inventory"))["inventory"])
+        columns.draw(self._screen, self._api.get(node_path(uuid, "inventory"))["inventory"])
         self._head(f"What happened to it (ferroscope node timeline {node})")
         timeline.draw(self._screen, timeline.fetch(self._api, uuid, newest_only=True))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ferroscope.cli.lookup import NODE_HELP
-from ferroscope.cli.node import cables, inbox, log, look, verbs, write
+from ferroscope.cli.node import actions, inbox, show, timeline, write
 from ferroscope.cli.output import Group
 
 
@@ -15,21 +15,21 @@ def node() -> None:
 
 
 for _command in (
-    look.list_nodes,
-    look.show,
+    show.list_nodes,
+    show.show,
     write.create,
     write.set_node,
     write.delete,
-    verbs.manage,
-    verbs.provide,
-    verbs.abort,
-    verbs.power,
-    look.ports,
-    look.inventory,
-    cables.lldp,
-    look.show_timeline,
-    log.log,
-    look.validate,
+    actions.manage,
+    actions.provide,
+    actions.abort,
+    actions.power,
+    show.ports,
+    show.inventory,
+    show.lldp,
+    show.show_timeline,
+    timeline.log,
+    show.validate,
     inbox.inbox,
     inbox.approve,
     inbox.reject,

@@ -8,12 +8,11 @@ import click
 import msgspec
 
 from ferroscope.cli.client import Api, ApiError, Json, node_path, segment
-from ferroscope.cli.listing import Listing
-from ferroscope.cli.node.bulk import each
+from ferroscope.cli.lookup import Listing
+from ferroscope.cli.node.actions import each
 from ferroscope.cli.output import Output, table, with_api
 from ferroscope.cli.selection import Selection, Wanted, resolve, selectors, settle, suggested
-from ferroscope.cli.text import many, short
-from ferroscope.cli.times import age, ago
+from ferroscope.cli.text import age, ago, many, short
 from ferroscope.hardware.parts import mapping, text
 
 _LISTED: Final = (

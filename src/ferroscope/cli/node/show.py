@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from ferroscope.cli import stored
+from ferroscope.cli import lookup
 from ferroscope.cli.client import Api, Json, as_commands, node_path
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.lookup import find, label, node_argument
-from ferroscope.cli.node import columns, summary, timeline
+from ferroscope.cli.node import columns, timeline
 from ferroscope.cli.output import Output, facts, table, with_api, with_api_and_lists
 from ferroscope.cli.selection import StateType
 from ferroscope.core.node import SETTABLE
 from ferroscope.core.states import Provision
 from ferroscope.core.values import natural
+from ferroscope.hardware.parts import mapping
 
 _LISTED: Final = (
     "uuid",
@@ -188,11 +190,11 @@ def _ports_of(api: Api, uuid: str) -> list[Json]:
 @with_api
 def inventory(api: Api, out: Output, *, ident: str, save: Path | None) -> None:
     """Show what the ramdisk found: a summary, or with -o json all of it."""
-    found = stored.fetch(api, find(api, ident))
+    found = lookup.fetch(api, find(api, ident))
     if save is not None:
-        stored.save(found, save, out)
+        lookup.save(found, save, out)
         return
-    out.show(found, lambda screen: summary.draw(screen, found["inventory"]))
+    out.show(found, lambda screen: columns.draw(screen, found["inventory"]))
 
 
 @click.command("timeline")
@@ -223,3 +225,50 @@ def validate(api: Api, out: Output, *, ident: str, everything: bool) -> None:
     out.show(found, lambda screen: screen.print(table(("INTERFACE", "VALID", "REASON"), rows)))
     if any(check["result"] is False for check in found.values()):
         raise click.exceptions.Exit(Exit.FAILURE)
+
+
+# ``ferroscope node lldp``: which switch port each NIC of a machine is plugged into, from its stored inventory.
+#
+# It needs no hook: the frames are in what the ramdisk sent, and are read here.
+
+_TITLES: Final = ("NIC", "MAC", "SWITCH", "PORT", "VLAN", "MTU", "SWITCH'S ID")
+
+
+@click.command("lldp")
+@node_argument
+@with_api
+def lldp(api: Api, out: Output, *, ident: str) -> None:
+    """Show which switch port each NIC is plugged into, as the switches told it (LLDP)."""
+    data = lookup.fetch(api, find(api, ident))
+    found = list(_cables(mapping(data["inventory"]), mapping(data.get("plugin_data"))))
+    out.show(found, lambda screen: screen.print(table(_TITLES, [_row(cable) for cable in found])))
+    if not any(cable["lldp"] for cable in found):
+        out.say("no switch told anything; the ramdisk collects LLDP with the kernel parameter ipa-collect-lldp=1")
+    for cable in found:
+        for problem in cable["problems"]:
+            out.say(f"{cable['name']}: {problem}")
+
+
+def _cables(inventory: Json, plugin_data: Json) -> Iterator[Json]:
+    """Return each interface with what was told on it (``switch_...``), and what of that could not be read."""
+    from ferroscope.hooks import helpers
+    from ferroscope.lldp import frame, values
+
+    for name, record in helpers.named(inventory):
+        tlvs, unreadable = frame(helpers.lldp(name, record, plugin_data))
+        told, malformed = values(tlvs)
+        yield {"name": name, "mac": record.get("mac_address"), "lldp": told, "problems": [*unreadable, *malformed]}
+
+
+def _row(cable: Json) -> tuple[Any, ...]:
+    told = cable["lldp"]
+    vlan = told.get("switch_port_untagged_vlan_id")
+    return (
+        cable["name"],
+        cable["mac"],
+        told.get("switch_system_name"),
+        told.get("switch_port_id") or told.get("switch_port_description"),
+        vlan,
+        told.get("switch_port_mtu"),
+        told.get("switch_chassis_id"),
+    )

@@ -23,7 +23,7 @@ from ferroscope.api.http.rate_limit import QuietLog
 from ferroscope.config.options import ApiSettings
 from ferroscope.runtime.http_connection import Connection, Host
 from ferroscope.runtime.http_limits import Crowd, limits
-from ferroscope.runtime.life import SetupError
+from ferroscope.runtime.system import SetupError
 from ferroscope.runtime.wsgi import Application, base_environ
 
 BACKLOG: Final = 1024

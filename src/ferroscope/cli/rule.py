@@ -1,0 +1,304 @@
+"""``ferroscope rule list | show | create | set | delete``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from ferroscope.cli.client import Api, Json
+from ferroscope.cli.exits import Exit, Failure
+from ferroscope.cli.lookup import Listing, find
+from ferroscope.cli.output import Group, Output, facts, output_option, table, with_api
+from ferroscope.core import values
+
+# Files with rules: YAML or JSON, one rule or a list of them.
+
+
+def content(path: str) -> bytes:
+    """Return what the file holds; ``-`` is standard input."""
+    try:
+        return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
+    except OSError as exc:
+        raise Failure(f"{path} cannot be read: {exc.strerror}", exit_code=Exit.USAGE) from None
+
+
+def rules(path: str) -> list[dict[str, Any]]:
+    """Return the rules of the file, as they are written."""
+    import yaml
+
+    try:
+        written: Json = yaml.safe_load(content(path))
+    except (yaml.YAMLError, RecursionError, ValueError) as exc:
+        raise Failure(
+            f"{path} is neither YAML nor JSON: {' '.join(str(exc).split())[:300]}", exit_code=Exit.USAGE
+        ) from None
+    try:
+        json.dumps(written, allow_nan=False, default=str)
+    except (ValueError, TypeError, RecursionError) as exc:
+        raise Failure(f"{path} holds what JSON cannot: {exc}", exit_code=Exit.USAGE) from None
+    found = written if isinstance(written, list) else [written]
+    if not found or not all(isinstance(rule, dict) for rule in found):
+        raise Failure(
+            f"{path} holds no rule",
+            exit_code=Exit.USAGE,
+            advice="a rule has actions, and mostly conditions: see docs/how-to/write-a-rule.md",
+        )
+    return found
+
+
+def one(path: str) -> dict[str, Any]:
+    """Return the only rule of the file."""
+    found = rules(path)
+    if len(found) != 1:
+        raise Failure(f"{path} holds {len(found)} rules; this takes one", exit_code=Exit.USAGE)
+    return found[0]
+
+
+PATH: Final = "/v1/inspection_rules"
+
+rule_argument = click.argument("uuid", metavar="RULE")
+
+
+def rule_path(uuid: str) -> str:
+    """Return the path of a rule; ``Failure`` unless it is a UUID: an empty one would name all rules."""
+    if not values.is_uuid(uuid):
+        raise Failure(
+            f"there is no rule {uuid[:80]!r}: a rule is named by its UUID",
+            exit_code=Exit.NOT_FOUND,
+            advice="see what there is: ferroscope rule list",
+        )
+    return f"{PATH}/{uuid}"
+
+
+@click.command("list")
+@with_api
+def list_rules(api: Api, out: Output) -> None:
+    """List rules in the order in which they run."""
+    rules = list(api.pages(PATH, "inspection_rules", detail=True))
+    rules.sort(key=lambda rule: -rule["priority"])  # at equal priority they stay in the order of their creation
+
+    def draw(screen: Any) -> None:
+        rows = [_row(rule) for rule in rules]
+        titles = ("UUID", "PRIORITY", "SCOPE", "CONDITIONS", "ACTIONS", "DESCRIPTION")
+        spare = ("DESCRIPTION", "CONDITIONS", "ACTIONS", "SCOPE")
+        screen.print(Listing(titles, rows, spare=spare, below="DESCRIPTION"))
+
+    out.show(rules, draw)
+
+
+@click.command("show")
+@rule_argument
+@with_api
+def show(api: Api, out: Output, *, uuid: str) -> None:
+    """Show a rule."""
+    _show(out, api.get(rule_path(uuid)))
+
+
+@click.command("create")
+@click.argument("path", metavar="FILE")
+@with_api
+def create(api: Api, out: Output, *, path: str) -> None:
+    """Create the rules of FILE, all of them or none; each is checked by the service before it is stored."""
+    made: list[Json] = []
+    for number, rule in enumerate(rules(path), 1):
+        try:
+            made.append(api.post(PATH, rule))
+        except Failure as exc:
+            raise _without(api, made, exc, f"{path}, rule {number}: {exc.message}") from None
+    out.show(made, lambda screen: screen.print("\n".join(rule["uuid"] for rule in made)))
+    if not out.for_programs:
+        out.say(f"try it: ferroscope rule explain {made[0]['uuid']} --node NODE")
+
+
+def _without(api: Api, made: list[Json], exc: Failure, message: str) -> Failure:
+    """Delete the rules that were made before one failed; return what to say."""
+    code = Exit(exc.exit_code)
+    for number, rule in enumerate(made):
+        try:
+            api.delete(rule_path(rule["uuid"]))
+        except Failure as second:
+            left = " ".join(one["uuid"] for one in made[number:])
+            advice = f"rules before it were created, and could not be deleted again: ferroscope rule delete {left}"
+            return Failure(f"{message} ({second.message})", exit_code=code, advice=advice)
+    return Failure(f"{message} No rule was created.", exit_code=code, advice=exc.advice)
+
+
+@click.command("set")
+@rule_argument
+@click.option("--description", help="Say what it is for.")
+@click.option("--priority", type=click.IntRange(0, 9999), help="Greater ones run first.")
+@click.option("--scope", help="Only for nodes whose property inspection_scope is this; '' for all.")
+@click.option("--sensitive", is_flag=True, help="Never show its conditions and actions again.")
+@click.option("--file", "path", metavar="FILE", help="Take everything from FILE.")
+@with_api
+def set_rule(api: Api, out: Output, *, uuid: str, path: str | None, sensitive: bool, **fields: Any) -> None:
+    """Change a rule; what is not named stays as it is."""
+    wanted = {} if path is None else {name: value for name, value in one(path).items() if name != "uuid"}
+    wanted |= {name: value for name, value in fields.items() if value is not None}
+    if sensitive:
+        wanted["sensitive"] = True
+    if not wanted:
+        raise click.UsageError("nothing to change: name at least one option; see ferroscope rule set --help")
+    changes = [{"op": "replace", "path": f"/{name}", "value": value} for name, value in wanted.items()]
+    _show(out, api.patch(rule_path(uuid), changes))
+
+
+@click.command("delete")
+@click.argument("uuids", metavar="RULE...", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Delete all rules.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask; without a terminal nothing is ever asked.")
+@with_api
+def delete(api: Api, out: Output, *, uuids: tuple[str, ...], everything: bool, yes: bool) -> None:
+    """Delete rules."""
+    if bool(uuids) == everything:
+        raise click.UsageError("name the rules to delete, or --all")
+    paths = [rule_path(uuid) for uuid in uuids]
+    if not yes and sys.stdin.isatty():
+        click.confirm(f"Delete {'all rules' if everything else ', '.join(uuids)}?", abort=True, err=True)
+    if everything:
+        api.delete(PATH)
+    for path in paths:
+        api.delete(path)
+    out.show(list(uuids), lambda screen: screen.print("deleted"))
+
+
+def _show(out: Output, rule: Json) -> None:
+    shown = {
+        "UUID": rule["uuid"],
+        "Description": rule["description"],
+        "Priority": rule["priority"],
+        "Phase": rule["phase"],
+        "Scope": rule["scope"],
+        "Dialect": rule["dialect"],
+        "Sensitive": rule["sensitive"],
+        "Conditions": "hidden" if rule["conditions"] is None else _lines(rule["conditions"]),
+        "Actions": "hidden" if rule["actions"] is None else _lines(rule["actions"]),
+        "Created": rule["created_at"],
+        "Updated": rule["updated_at"],
+    }
+    out.show(rule, lambda screen: screen.print(facts(shown)))
+
+
+def _lines(items: list[Json]) -> str:
+    import json
+
+    return "\n".join(f"{item['op']}  {json.dumps({k: v for k, v in item.items() if k != 'op'})}" for item in items)
+
+
+def _row(rule: Json) -> tuple[Any, ...]:
+    hidden = rule["actions"] is None
+    actions = "hidden" if hidden else ", ".join(dict.fromkeys(action["op"] for action in rule["actions"]))
+    conditions = "hidden" if hidden else len(rule["conditions"])
+    return rule["uuid"], rule["priority"], rule["scope"], conditions, actions, rule["description"]
+
+
+# ``ferroscope rule explain | check``: try rules before they meet a machine; nothing is stored by either.
+
+_MARKS: Final = {True: "holds", False: "does not hold"}
+
+
+@click.command("explain")
+@click.argument("rule", metavar="[RULE|FILE]", required=False)
+@click.option("--node", "ident", metavar="NODE", required=True, help="On whose stored data.")
+@with_api
+def explain(api: Api, out: Output, *, rule: str | None, ident: str) -> None:
+    """Show what a rule, or all rules, would do with a node: which condition gave what, and what would change.
+
+    It works on the data of the node's newest inspection, with the hooks and rules of now. A FILE is a rule that
+    is not stored yet. Ends with 1 where the rules would fail the inspection.
+    """
+    body: dict[str, Any] = {"node": find(api, ident)["uuid"]}
+    if rule is not None and (rule == "-" or Path(rule).exists()):
+        body["draft"] = one(rule)
+    elif rule is not None:
+        body["rule"] = rule
+    told = api.post(f"{PATH}/explain", body)
+    out.show(told, lambda screen: _draw(screen, told))
+    if told["failed"]:
+        raise click.exceptions.Exit(Exit.FAILURE)
+
+
+@click.command("check")
+@click.argument("path", metavar="FILE")
+@output_option
+def check(path: str, fmt: str) -> None:
+    """Check a file with a rule or a list of rules, without any service; [inspection_rules] built_in_rules is a list."""
+    from ferroscope.rules import builtin
+    from ferroscope.rules.data import InvalidRuleError
+
+    out = Output(fmt)
+    try:
+        rules = builtin.read(path, content(path), one=True)
+    except InvalidRuleError as exc:
+        problems = list(exc.problems)
+        out.show({"valid": False, "problems": problems}, lambda screen: screen.print("\n".join(problems)))
+        raise Failure(f"{path} cannot be used", exit_code=Exit.FAILURE) from None
+    told = {"valid": True, "rules": [rule.rule.uuid for rule in rules]}
+    number = "1 rule" if len(rules) == 1 else f"{len(rules)} rules"
+    out.show(told, lambda screen: screen.print(f"{path}: {number}, all valid"))
+
+
+def _draw(screen: Any, told: Json) -> None:
+    for rule in told["rules"]:
+        screen.print(f"{rule['uuid']}  {rule['description'] or ''}".rstrip())
+        screen.print(f"  {rule['result']}{': ' + rule['error'] if rule['error'] else ''}")
+        for condition in rule["conditions"] or ():
+            _draw_condition(screen, condition)
+        for action in rule["actions"] or ():
+            screen.print(f"    then {action['op']}  {_arguments(action['args'])}")
+    changes = [("node", change) for change in told["node"]]
+    changes += [(f"port {port['address']}", change) for port in told["ports"] for change in port["changes"]]
+    changes += [("plugin data", change) for change in told["plugin_data"]]
+    screen.print("")
+    if changes:
+        rows = ((where, one["path"], _value(one, "before"), _value(one, "after")) for where, one in changes)
+        screen.print(table(("WHAT", "PATH", "BEFORE", "AFTER"), rows))
+    else:
+        screen.print("The inspection would fail." if told["failed"] else "Nothing would change.")
+    if told["calls"]:
+        screen.print(facts({"Would call": told["calls"]}))
+
+
+def _draw_condition(screen: Any, condition: Json) -> None:
+    screen.print(f"    if {condition['op']}: {_MARKS[condition['holds']]}")
+    for one in condition["checks"]:
+        missing = f"there is no {one['missing']}" if one["missing"] else _MARKS[one["holds"]]
+        screen.print(f"       {_arguments(one['args'])}  {missing}")
+    if condition["left_out"]:
+        screen.print(f"       and {condition['left_out']} more")
+
+
+def _arguments(args: Json) -> str:
+    shown = {name: value for name, value in (args or {}).items() if value not in (None, False)}
+    return ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)[:200]}" for name, value in shown.items())
+
+
+def _value(change: Json, side: str) -> Any:
+    return json.dumps(change[side], ensure_ascii=False) if side in change else None
+
+
+# The group ``ferroscope rule``: which of its commands is in which file.
+
+
+@click.group(cls=Group)
+def rule() -> None:
+    """Make, show, try and change inspection rules.
+
+    RULE is the UUID of a rule; FILE holds a rule or a list of rules in YAML or JSON, '-' is standard input.
+    """
+
+
+for _command in (
+    list_rules,
+    show,
+    create,
+    set_rule,
+    delete,
+    explain,
+    check,
+):
+    rule.add_command(_command)

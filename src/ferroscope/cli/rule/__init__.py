@@ -1,1 +1,0 @@
-"""``ferroscope rule``: inspection rules from the command line, one group of commands per file."""
