@@ -86,7 +86,7 @@ demo-pxe: dev pxe ## Boot two virtual machines through the open one of three PXE
 	@.venv/bin/python -m tests.pxe.demo
 
 docs: setup ## Generate the reference pages anew
-	@.venv/bin/ferroscope docs
+	@.venv/bin/python -m tools.docs
 
 lock: setup ## Pin the newest versions of all packages, in constraints.txt and for the clients
 	@.venv/bin/python tools/lock.py

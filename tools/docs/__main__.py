@@ -1,4 +1,4 @@
-"""``ferroscope docs``: write the generated reference pages, or check that they are what they would be."""
+"""``python -m tools.docs``: write the generated reference pages, or check that they are what they would be."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Final
 
 import click
-
-from ferroscope.cli.exits import Failure
 
 # page -> (file, module that renders it)
 PAGES: Final[dict[str, tuple[str, str]]] = {
@@ -48,7 +46,7 @@ def docs(pages: Iterable[str], check: bool, directory: Path) -> None:
             click.echo(f"wrote {path}")
     if check and outdated:
         files = ", ".join(str(directory / PAGES[name][0]) for name in outdated)
-        raise Failure(f"not up to date: {files}", advice=f"run: ferroscope docs {' '.join(outdated)}")
+        raise click.ClickException(f"not up to date: {files}\n  run: python -m tools.docs {' '.join(outdated)}")
 
 
 def render(page: str) -> str:
@@ -56,3 +54,7 @@ def render(page: str) -> str:
     text = importlib.import_module(PAGES[page][1]).render()
     assert isinstance(text, str)  # the table above says so
     return text
+
+
+if __name__ == "__main__":
+    docs()

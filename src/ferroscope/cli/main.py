@@ -68,11 +68,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "search": ("ferroscope.cli.search:search", "Find nodes by their hardware, or by any word."),
     "status": ("ferroscope.cli.status:status", "Show how the service is doing."),
     "doctor": ("ferroscope.cli.doctor:doctor", "Check that everything is in place, and say what is not."),
-    "docs": ("tools.docs.__main__:docs", "Generate the reference pages of the documentation."),
 }
 
-# For those who write the documentation, not for those who read it.
-_HIDDEN: Final = frozenset({"docs"})
 # What they leave in their log is read by supervisors and by us: a traceback belongs there.
 _SERVICES: Final = frozenset({"all", "api", "worker", "pxe-filter"})
 
@@ -106,7 +103,7 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items() if name not in _HIDDEN])
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -3,8 +3,8 @@
 The columns, the representation and its schema, what callers may set, what lists are narrowed and sorted by, and
 what rules may write follow from the annotations here: a stored field is a line of ``Node`` and a migration, one
 that is kept among the ``attributes`` is a line of ``NodeAttributes``. What the Bare Metal API shows without anything
-being stored is in ``api.baremetal.node_fields``. Source of the microversions: the Bare Metal API reference; 84 is that of the
-specification which merged the inspector into the Bare Metal service, and of what is Ferroscope's own.
+being stored is in ``api.baremetal.node_fields``. Source of the microversions: the Bare Metal API reference; 84 is
+that of the specification which merged the inspector into the Bare Metal service, and of what is Ferroscope's own.
 """
 
 from __future__ import annotations

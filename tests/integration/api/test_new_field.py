@@ -109,13 +109,13 @@ service.close()
 def test_a_new_field_needs_its_line_and_a_migration(tmp_path: Path) -> None:
     package = tmp_path / "ferroscope"
     shutil.copytree(SOURCE, package, ignore=shutil.ignore_patterns("__pycache__"))
-    declared = package / "domain" / "node.py"
+    declared = package / "core" / "node.py"
     text = declared.read_text()
     for before, line in (("    state: Annotated", LINE), ("    raid_interface: Annotated", ATTRIBUTE)):
         assert text.count(before) == 1
         text = text.replace(before, line + before)
     declared.write_text(text)
-    versions = package / "adapters" / "sql" / "migrations" / "versions"
+    versions = package / "db" / "migrations" / "versions"
     newest = max(path.name for path in versions.glob("[0-9]*.py")).partition("_")[0]
     (versions / "9999_site.py").write_text(MIGRATION.format(before=newest))
     done = subprocess.run(

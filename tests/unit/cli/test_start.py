@@ -11,7 +11,8 @@ from ferroscope.cli.main import COMMANDS
 from tests.unit.cli.running import run
 
 HEAVY = ("rich", "urllib3", "yaml", "sqlalchemy", "falcon", "alembic", "oslo_config", "structlog", "asyncio")
-LIGHT = ([], ["node"], ["node", "list"], ["node", "create"], ["inspect"], ["status"], ["sim"], ["demo"], ["docs"])
+
+LIGHT = ([], ["node"], ["node", "list"], ["node", "create"], ["inspect"], ["status"], ["sim"], ["demo"])
 
 
 @pytest.mark.parametrize("arguments", LIGHT, ids=" ".join)

@@ -1,8 +1,8 @@
 """Between ipmitool and a BMC: each datagram of a command passes only while the command is sure to be wanted.
 
 ipmitool is a process of its own: it goes on, and repeats what was lost, while the process that started it is frozen or
-dead. So a fenced command (``remote.command_fence``) goes by a port of ours on the loopback interface. Nothing passes there
-while we stand still, and what has waited there is dropped when it is too late.
+dead. So a fenced command (``remote.command_fence``) goes by a port of ours on the loopback interface. Nothing passes
+there while we stand still, and what has waited there is dropped when it is too late.
 """
 
 from __future__ import annotations

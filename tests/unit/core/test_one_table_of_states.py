@@ -17,8 +17,9 @@ from ferroscope.core import states
 from ferroscope.core.states import STATES, Provision, State
 
 SOURCE = Path(ferroscope.__file__).parent
+ROOT = Path(__file__).parents[3]
 # The tables themselves.
-DECLARED = frozenset({"domain/states.py", "domain/provision.py"})
+DECLARED = frozenset({"core/states.py"})
 WORDS = (frozenset(map(str, State)), frozenset(map(str, Provision)))
 
 
@@ -100,37 +101,39 @@ USE = """
 import json
 from structlog.testing import capture_logs
 from ferroscope import transition
-from ferroscope.db import addresses, macs
-from ferroscope.api.http import schemas as documented, introspection, provision
+from ferroscope.db import macs, nodes
+from ferroscope.api.baremetal import node_states
+from ferroscope.api.http import schemas
+from ferroscope.api.introspection import inspections as introspection
 from tools.docs import states as page
-from ferroscope.core import machine, states
+from ferroscope.core import delivery, states
 from ferroscope.core.model import Inspection, Node
-from ferroscope.telemetry import inspections
+from ferroscope.telemetry import log
 from ferroscope.contracts.metrics import Moved
 
 new = states.State("burning")
-row = machine.advance(states.State.NONE, states.Event.ENROLL)
+row = delivery.advance(states.State.NONE, states.Event.ENROLL)
 assert row.target is new
 node = transition._moved(Node(uuid="u", driver="sim"), row, 1.0)
 assert (node.state, node.provision_state) == (new, "enroll")  # nobody asked for it
 node = transition._moved(Node(uuid="u", driver="sim", provision_state="manageable"), row, 1.0)
 assert (node.state, node.provision_state) == (new, "inspect wait")
-assert provision.allowed_verbs(node) == ["abort"] and not machine.is_inspectable(node)
+assert node_states.allowed_verbs(node) == ["abort"] and not delivery.is_inspectable(node)
 assert new in macs._STATES and new in states.AWAITED and new in states.TIMES_OUT and new in states.MACHINE
-assert "burning" in addresses._callers().compile().params.values()
+assert "burning" in nodes._callers().compile().params.values()
 assert "burning" in introspection._INTROSPECTED
-assert "burning" in json.dumps(documented.IntrospectionState.__metadata__[0].extra_json_schema)
+assert "burning" in json.dumps(schemas.IntrospectionState.__metadata__[0].extra_json_schema)
 assert "| `burning` | active, may boot, takes a callback, times out | The machine is " in page.render()
 assert "burning --> processing: continue !" in page.render()
 with capture_logs() as logs:
-    inspections.tell(Moved(row, node, Inspection(uuid="i", node="u", state=new, started_at=1.0)))
+    log.tell(Moved(row, node, Inspection(uuid="i", node="u", state=new, started_at=1.0)))
 assert logs[0]["event"] == "burning in"
 """
 
 
 def test_a_new_state_needs_no_other_file(tmp_path: Path) -> None:
     shutil.copytree(SOURCE, tmp_path / "ferroscope", ignore=shutil.ignore_patterns("__pycache__"))
-    table = tmp_path / "ferroscope" / "domain" / "states.py"
+    table = tmp_path / "ferroscope" / "core" / "states.py"
     text = table.read_text()
     for old, new in NEW_STATE:
         assert text.count(old) == 1
@@ -138,7 +141,7 @@ def test_a_new_state_needs_no_other_file(tmp_path: Path) -> None:
     table.write_text(text)
     done = subprocess.run(
         [sys.executable, "-c", USE],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), str(ROOT)))},
         cwd=tmp_path,
         capture_output=True,
         text=True,

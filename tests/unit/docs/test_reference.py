@@ -5,33 +5,37 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
 from ferroscope.cli.main import COMMANDS
 from ferroscope.config.load import OPTIONS
-from tests.unit.cli.running import run
-from tools.docs.__main__ import PAGES, render
+from tools.docs.__main__ import PAGES, docs, render
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
+
+
+def _run(*arguments: str) -> Result:
+    return CliRunner().invoke(docs, arguments)
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_the_committed_page_is_up_to_date(page: str) -> None:
     committed = (REFERENCE / PAGES[page][0]).read_text(encoding="utf-8")
-    assert committed == render(page), f"run: ferroscope docs {page}"
+    assert committed == render(page), f"run: python -m tools.docs {page}"
 
 
 def test_check_fails_for_a_page_that_differs_and_says_how_to_write_it(tmp_path: Path) -> None:
-    assert run("docs", "states", "config", "--directory", str(tmp_path)).exit_code == 0
-    assert run("docs", "states", "config", "--check", "--directory", str(tmp_path)).exit_code == 0
+    assert _run("states", "config", "--directory", str(tmp_path)).exit_code == 0
+    assert _run("states", "config", "--check", "--directory", str(tmp_path)).exit_code == 0
     (tmp_path / "states.md").write_text("old")
-    result = run("docs", "states", "config", "--check", "--directory", str(tmp_path))
+    result = _run("states", "config", "--check", "--directory", str(tmp_path))
     assert result.exit_code == 1
-    assert f"not up to date: {tmp_path}/states.md\n  run: ferroscope docs states" in result.stderr
+    assert f"not up to date: {tmp_path}/states.md\n  run: python -m tools.docs states" in result.stderr
     assert (tmp_path / "states.md").read_text() == "old"
 
 
 def test_check_fails_for_a_page_that_is_not_there(tmp_path: Path) -> None:
-    assert run("docs", "config", "--check", "--directory", str(tmp_path)).exit_code == 1
+    assert _run("config", "--check", "--directory", str(tmp_path)).exit_code == 1
     assert not list(tmp_path.iterdir())
 
 
