@@ -23,8 +23,8 @@ from typing import Any
 import msgspec
 from sqlalchemy import Engine, event
 
-from ferroscope.adapters.sql.senders import Sender
 from ferroscope.db import transaction
+from ferroscope.db.senders import Sender
 
 Stats = dict[Any, tuple[int, int, float, float, dict[Any, Any]]]
 

@@ -16,14 +16,14 @@ import msgspec
 import pytest
 from sqlalchemy import Connection, Engine, text
 
-from ferroscope.adapters.sql.batch import Batch
-from ferroscope.adapters.sql.senders import sender_for
 from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.errors import LeaseHeldError, StoreUnavailableError
 from ferroscope.core.model import Lease
 from ferroscope.db import coordination, executor
+from ferroscope.db.batch import Batch
 from ferroscope.db.engine import build_engine, classify
+from ferroscope.db.senders import sender_for
 from ferroscope.db.transaction import SqlStore
 from ferroscope.runtime.system import SystemClock
 from tests.cluster.takeovers import race

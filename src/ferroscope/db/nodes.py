@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from sqlalchemy import Select, bindparam, delete, insert, or_, select, update
 
-from ferroscope.adapters.sql.batch import Answer, Asked
 from ferroscope.contracts.errors import NotFoundError, StaleError
 from ferroscope.contracts.store import Query
 from ferroscope.core.lookup import Candidates, Evidence
 from ferroscope.core.model import Inspection, Node, Port
 from ferroscope.core.states import AWAITED
 from ferroscope.db import mapping, schema
+from ferroscope.db.batch import Answer, Asked
 from ferroscope.db.engine import conflict, upsert
 from ferroscope.db.inspections import INSPECTION
 from ferroscope.db.mapping import Mapper, one_of, padded, page, page_later, several

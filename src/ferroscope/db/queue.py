@@ -27,13 +27,13 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.sql.dml import ReturningUpdate
 
-from ferroscope.adapters.sql.batch import Asked
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.queue import EVERYTHING, MOST_WITHOUT, Bus, Channel, Clock, StopFlag, Take
 from ferroscope.core.lanes import OVERTAKING
 from ferroscope.core.model import REQUEST_VERSION, Claim
 from ferroscope.core.states import Event
 from ferroscope.db import schema
+from ferroscope.db.batch import Asked
 from ferroscope.db.engine import db_now
 from ferroscope.db.requests import REQUEST
 from ferroscope.db.transaction import SqlStore, SqlTransaction

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from sqlalchemy import bindparam, delete, insert, select, update
 
-from ferroscope.adapters.sql.batch import Answer
 from ferroscope.contracts.errors import ClaimLostError
 from ferroscope.contracts.queue import Channel
 from ferroscope.core.lanes import lane_of, priority_of
 from ferroscope.core.model import Claim, Request
 from ferroscope.db import schema
+from ferroscope.db.batch import Answer
 from ferroscope.db.mapping import Mapper
 from ferroscope.ports.later import Later
 

@@ -19,13 +19,12 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.sql.elements import ClauseElement
 
-from ferroscope.adapters.sql.batch import Answer, Asked, Batch, Check, Failed
-from ferroscope.adapters.sql.senders import Sender, sender_for
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.metrics import SILENT, Meter, Moved
 from ferroscope.contracts.queue import Bus, Clock, StopFlag
 from ferroscope.db import executor
+from ferroscope.db.batch import Answer, Asked, Batch, Check, Failed
 from ferroscope.db.coordination import SqlClockSteps, SqlLeases, SqlMembers
 from ferroscope.db.data import SqlInspectionData, SqlObjects
 from ferroscope.db.discovery import SqlDiscoveries, SqlRejections
@@ -37,6 +36,7 @@ from ferroscope.db.nodes import SqlAddresses, SqlNodes, SqlPorts
 from ferroscope.db.requests import SqlRequests
 from ferroscope.db.rules import SqlRules
 from ferroscope.db.search import SqlFacts, SqlFigures
+from ferroscope.db.senders import Sender, sender_for
 from ferroscope.db.sqlite_lock import Turnstile
 
 T = TypeVar("T")

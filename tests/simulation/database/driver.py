@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
-from ferroscope.adapters.sql.senders import Command, SendError
+from ferroscope.db.senders import Command, SendError
 from tests.simulation.database.errors import SqlError
 from tests.simulation.database.server import Server
 from tests.simulation.database.sessions import Limits, Result, Said, text_of

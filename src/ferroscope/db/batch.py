@@ -17,8 +17,8 @@ import msgspec
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from ferroscope.adapters.sql.senders import Command, Rows, Sender, SendError
 from ferroscope.db.executor import Compiled, Parameters
+from ferroscope.db.senders import Command, Rows, Sender, SendError
 
 Check = Callable[["Answer"], None]
 Failed = Callable[[IntegrityError], Exception]
