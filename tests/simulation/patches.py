@@ -76,7 +76,7 @@ def _pipeline(settings: InspectorSettings) -> Any:
 def installed(world: World) -> Iterator[None]:
     """Let the product run in ``world``."""
     kernel, threading = world.kernel, Threading(world.kernel)
-    runtime, sql = _product.runtime, _product.adapters.sql
+    runtime, db = _product.runtime, _product.db
     with ExitStack() as stack:
 
         def put(where: Any, name: str, what: Any) -> None:
@@ -91,49 +91,53 @@ def installed(world: World) -> Iterator[None]:
             _product.worker.pool,
             _product.worker.slots,
             _product.worker.threads,
-            runtime.keeper,
+            _product.leadership,
             runtime.member,
             runtime.process,
             runtime.supervisor,
             runtime.pxe_filter,
-            _product.pxe.gate,
-            _product.pxe.opening,
+            _product.pxe_filter.leader,
         ):
             put(module, "threading", threading)
-        for module in (sql.store, _product.election, _product.adapters.gate.timed, _product.worker.slots):
+        for module in (
+            db.transaction,
+            _product.leadership,
+            _product.pxe_filter.backends.timeouts,
+            _product.worker.slots,
+        ):
             put(module, "random", kernel.rng("product"))
-        put(sql.store, "time", Sleep(kernel))
-        put(sql.store, "Statements", _compiled_once)
-        put(sql.store, "sender_for", lambda _driver: driver.send)
-        put(_product.observe.party, "fingerprints", _fingerprints_once())
+        put(db.transaction, "time", Sleep(kernel))
+        put(db.transaction, "Statements", _compiled_once)
+        put(db.transaction, "sender_for", lambda _driver: driver.send)
+        put(_product.telemetry.members, "fingerprints", _fingerprints_once())
         for module in (runtime.process, runtime.pxe_filter):
-            put(module, "signals", world.signals)
+            put(module, "system", world.signals)
             put(module, "signal", NoMasks())
             put(module, "ensure_schema", lambda _settings, *, upgrade: migrate.HEAD)
         put(runtime.pxe_filter, "Membership", _member(world, runtime.member.Membership))
         nft = lambda _program, *, package, timeout: SimulatedNft(world, _here(world), timeout)  # noqa: E731
-        put(_product.adapters.gate.nftables, "Command", nft)
-        for module in (runtime.process, runtime.pxe_filter, runtime.clock):
+        put(_product.pxe_filter.backends.nftables, "Command", nft)
+        for module in (runtime.process, runtime.pxe_filter, runtime.system):
             put(module, "SystemClock", lambda: kernel.me().owner.host.clock)
         put(runtime.process, "process_name", lambda _role: kernel.me().owner.name)
         put(runtime.process, "listeners", lambda _settings: [])
         put(runtime.process, "HttpServer", lambda app, _settings, _sockets, **_: HttpServer(world, _here(world), app))
         put(runtime.wiring, "build_drivers", lambda _settings, _stop=None: {"sim": SimulatedBmc(world, _here(world))})
-        put(sql.dialect, "build_engine", lambda settings: _engine(world, settings))
+        put(runtime.backend, "build_engine", lambda settings: _engine(world, settings))
         put(runtime.backend, "start_watcher", lambda _settings, *, bus, stop: world.listen(bus))
         if world.scenario.ledgers:
             build, period = runtime.wiring.build_singletons, world.scenario.ledger_period
             put(runtime.wiring, "build_singletons", ledger.instead(build, world.scenario.ledgers, period))
-        for error in (_product.ports.errors.ClaimLostError, _product.ports.errors.LeaseLostError):
+        for error in (_product.contracts.errors.ClaimLostError, _product.contracts.errors.LeaseLostError):
             put(error, "__init__", _counted(world, error))
         put(_product.hooks.pipeline, "from_settings", _pipeline)
         default(_product.periodic.singleton.Singleton.__init__, new_flag=lambda: Flag(kernel))
-        for waiting in (_product.pxe.gate.Gate, _product.pxe.opening.Opening):
+        for waiting in (_product.pxe_filter.leader.Gate, _product.pxe_filter.leader.Opening):
             default(waiting.__init__, new_flag=lambda: Flag(kernel), new_thread=threading.Thread)
-        default(runtime.keeper.LeaseKeeper.__init__, new_flag=lambda: Flag(kernel), leave=lambda: _leave(world))
+        default(_product.leadership.LeaseKeeper.__init__, new_flag=lambda: Flag(kernel), leave=lambda: _leave(world))
         put(uuid, "uuid4", _uuids(world))
         put(_product.worker.loop.Worker, "carry_out", _taken_over(world, _product.worker.loop.Worker.carry_out))
-        put(_product.election.Tenure, "__init__", _watched(world, _product.election.Tenure.__init__))
+        put(_product.leadership.Tenure, "__init__", _watched(world, _product.leadership.Tenure.__init__))
         step, looked = _product.periodic.timeouts.Timeouts.step, world.checks.leaders.stepped
         put(_product.periodic.timeouts.Timeouts, "step", lambda task, office: looked(step(task, office)))
         stack.enter_context(_logging(world))
@@ -142,7 +146,7 @@ def installed(world: World) -> Iterator[None]:
 
 def _fingerprints_once() -> Callable[[Settings], dict[str, str]]:
     """A run has one ``Settings`` for all its processes."""
-    fingerprints, known = _product.observe.party.fingerprints, list[tuple[Settings, dict[str, str]]]()
+    fingerprints, known = _product.telemetry.members.fingerprints, list[tuple[Settings, dict[str, str]]]()
 
     def look(settings: Settings) -> dict[str, str]:
         if not known or known[0][0] is not settings:
@@ -226,7 +230,7 @@ def _engine(world: World, settings: DatabaseSettings) -> Any:
 def limits_of(family: str, settings: DatabaseSettings, rate: float) -> tuple[Limits, Timeouts]:
     """Return what the product's own connection arguments ask of the server and of the client."""
     if family == "postgresql":
-        arguments = _product.adapters.sql.dialect._postgresql_arguments(settings)
+        arguments = _product.db.engine._postgresql_arguments(settings)
         said = {name: int(value) / 1000 for name, value in re.findall(r"-c (\w+)=(\d+)", arguments["options"])}
         keepalive = arguments["keepalives_idle"] + arguments["keepalives_interval"] * arguments["keepalives_count"]
         return (
@@ -240,7 +244,7 @@ def limits_of(family: str, settings: DatabaseSettings, rate: float) -> tuple[Lim
                 connect=arguments["connect_timeout"] / rate,
             ),
         )
-    arguments = _product.adapters.sql.dialect._mysql_arguments(settings)
+    arguments = _product.db.engine._mysql_arguments(settings)
     command = arguments["init_command"]
     lock = re.search(r"innodb_lock_wait_timeout=(\d+)", command)
     idle = re.search(r"idle_(?:write_)?transaction_timeout=(\d+)", command)

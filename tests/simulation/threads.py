@@ -153,7 +153,7 @@ class Sleep:
 
 
 class Signals:
-    """Stands in for ``runtime.signals``: each process has a mailbox for its signals."""
+    """Stands in for ``runtime.system``: each process has a mailbox for its signals."""
 
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
