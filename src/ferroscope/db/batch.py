@@ -113,12 +113,13 @@ class Batch:
         waiting, self._waiting = self._waiting, []
         commands: list[Command] = []
         if not self.begun:
-            commands = [Command(text, None, False) for text in self._opening]
+            commands = [Command(text, {}, False) for text in self._opening]
             if self._clock is None:
                 commands[-1] = commands[-1]._replace(answers=True)
         before = len(commands)
         commands += [asked.command for asked in waiting]
-        commands += [Command(text, None, False) for text in closing]
+        # What names its channel is another statement each time, and not worth being prepared.
+        commands += [Command(text, None if text.startswith("NOTIFY") else {}, False) for text in closing]
         self.unanswered = not self.begun and not closing
         first, self.begun = not self.begun, True
         try:

@@ -27,7 +27,7 @@ _PLACEHOLDER: Final = re.compile(r"%\((\w+)\)s|%%")
 
 
 class Command(NamedTuple):
-    """A statement in the driver's words; ``values`` is None where there are no places for any."""
+    """A statement in the driver's words; ``values`` is None where it comes only once."""
 
     text: str
     values: Any
@@ -157,7 +157,7 @@ class _Prepared:
 def _send(pgconn: Any, prepared: dict[str, _Prepared], command: Command) -> _Prepared | None:
     """Put the statement on its way; return what is to be prepared for it in the same turn, if anything is."""
     text, values, _ = command
-    if values is None:  # BEGIN, COMMIT and the like have no plan
+    if values is None:
         pgconn.send_query_params(text.encode(), None)
         return None
     numbered, names = _numbered(text)
