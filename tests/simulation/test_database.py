@@ -24,6 +24,7 @@ from tests.conformance.test_addresses import *  # noqa: F403
 from tests.conformance.test_inspections import *  # noqa: F403
 from tests.conformance.test_journal import *  # noqa: F403
 from tests.conformance.test_leases import *  # noqa: F403
+from tests.conformance.test_macs import *  # noqa: F403
 from tests.conformance.test_members import *  # noqa: F403
 from tests.conformance.test_nodes import *  # noqa: F403
 from tests.conformance.test_ports import *  # noqa: F403

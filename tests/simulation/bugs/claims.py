@@ -144,7 +144,7 @@ def _own_claims_not_looked_at() -> Iterator[Any]:
     seeds=100,
     faults=("lost tail",),
     mean_between_faults=1.5,
-    nodes=8,
+    nodes=16,
     rounds=4,
     slow_bmc=0.2,
     aborts=0.0,

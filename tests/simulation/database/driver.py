@@ -146,6 +146,7 @@ class Connection:
 
     def call(self, statements: list[Said]) -> list[Result]:
         """Send one message and return the answer, a result for each statement; the driver's errors."""
+        self.failed_at = 0
         if self.closed:
             raise InterfaceError(0, "the connection is closed")
         if self.broken:

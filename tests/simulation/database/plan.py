@@ -52,6 +52,18 @@ class Source:
         return present
 
 
+class Derived(Source):
+    """A query in FROM; ``names`` are what its columns are called."""
+
+    def __init__(self, query: Select, names: list[str], slot: int) -> None:
+        super().__init__(Table.of(names), slot)
+        self._query = query
+        self._names = names
+
+    def scan(self, frame: Frame) -> Iterable[tuple[Key, Row]]:
+        return [((), dict(zip(self._names, row, strict=True))) for row in self._query.run(frame)]
+
+
 class Select:
     """Rows that match, in order, locked where the statement says so."""
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.simulation.database.expressions import Expressions, Scope, cell, resolve
-from tests.simulation.database.plan import Change, Control, Frame, Insert, Plan, Select, Source, Value
+from tests.simulation.database.plan import Change, Control, Derived, Frame, Insert, Plan, Select, Source, Value
 from tests.simulation.database.storage import Table
 from tests.simulation.database.text import Tree, UnknownSqlError, parse
 
@@ -62,13 +62,17 @@ class _Compiler:
         return source
 
     def select(self, tree: Tree, outer: list[Scope]) -> Select:
-        _, items, sources, where, group, order, limit, lock, skip, distinct = tree
+        _, items, sources, where, group, order, limit, lock, skip, distinct, _names = tree
         if group or distinct:
             raise UnknownSqlError("GROUP BY and DISTINCT are not known")
         plan = Select()
         scope: Scope = {}
         for table, alias in sources:
-            scope[alias] = self.source(table)
+            if isinstance(table, str):
+                scope[alias] = self.source(table)
+            else:
+                scope[alias] = Derived(self.select(table, outer), table[-1], self.width)
+                self.width += 1
         plan.sources = list(scope.values())
         scopes = [*outer, scope]
         plan.where = None if where is None else self.value(where, scopes)

@@ -5,9 +5,10 @@ A row is a dictionary that is never changed in place. ``head`` is the newest com
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import MetaData
+from sqlalchemy import Column, MetaData
 from sqlalchemy import Table as Schema
 
 Key = tuple[Any, ...]
@@ -27,6 +28,11 @@ class Version:
 
 class Table:
     """``uniques`` are the columns of which no two rows may have the same value, the key aside."""
+
+    @classmethod
+    def of(cls, columns: Iterable[str]) -> Table:
+        """Return a table of these columns that nobody has declared."""
+        return cls(Schema("", MetaData(), *(Column(name) for name in columns)))
 
     def __init__(self, schema: Schema) -> None:
         self.name = schema.name

@@ -59,6 +59,7 @@ class _Parser:
             self.tokens.append((kind, value.replace("%%", "%") if kind == "string" else value))
             place = match.end()
         self.place = 0
+        self.called = ""  # the last item of a SELECT
 
     # Tokens.
 
@@ -148,10 +149,11 @@ class _Parser:
     def select(self) -> Tree:
         self.need_word("select")
         distinct = self.take_word("distinct")
-        items = [self.item()]
+        items, names = [self.item()], [self.called]
         while self.take_op(","):
             items.append(self.item())
-        sources: list[tuple[str, str]] = []
+            names.append(self.called)
+        sources: list[tuple[str | Tree, str]] = []
         joined: list[Tree] = []
         if self.take_word("from"):
             sources.append(self.source())
@@ -178,17 +180,24 @@ class _Parser:
         lock, skip = self.take_word("for", "update"), False
         if lock:
             skip = self.take_word("skip", "locked")
-        return ("select", items, sources, where, group, order, limit, lock, skip, distinct)
+        return ("select", items, sources, where, group, order, limit, lock, skip, distinct, names)
 
     def item(self) -> Tree:
         if self.take_op("*"):
             return ("all",)
         expression = self.expression()
+        self.called = expression[2] if expression[0] == "column" else ""
         if self.take_word("as"):
-            self.name()
+            self.called = self.name()
         return expression
 
-    def source(self) -> tuple[str, str]:
+    def source(self) -> tuple[str | Tree, str]:
+        """Return a table, or a query in its place, and what it is called."""
+        if self.take_op("("):
+            query = self.select()
+            self.need_op(")")
+            self.take_word("as")
+            return query, self.name()
         table = self.name()
         token = self.peek()
         if self.take_word("as") or (token is not None and token[0] == "word" and token[1].lower() not in _RESERVED):
