@@ -48,6 +48,13 @@ def interrupted() -> Retry:
     return Retry(0.0, Reason.INTERRUPTED, "the worker was asked to stop", counted=False)
 
 
+def without_store(context: TaskContext, error: StoreUnavailableError) -> Retry:
+    """Return that it goes on when the database is back: no fault of the inspection's, whose time-out is its end."""
+    _log.warning("the database is unavailable to a task", request=context.request.event, error=str(error))
+    delay = context.settings.worker.retry_delay
+    return Retry(delay, Reason.STORE_UNAVAILABLE, str(error), counted=False)
+
+
 def aborted(context: TaskContext, pending: Sequence[Request]) -> bool:
     """Whether somebody wants the inspection aborted whose data has just been processed."""
     if context.request.event not in (Event.CONTINUE, Event.REAPPLY):
@@ -77,10 +84,7 @@ def _run(task: Task, context: TaskContext) -> Outcome:
     except ClaimLostError:
         raise
     except StoreUnavailableError as exc:
-        # No fault of the inspection's; should it go on for ever, the inspection's time-out ends it.
-        _log.warning("the database is unavailable to a task", request=event, error=str(exc))
-        delay = context.settings.worker.retry_delay
-        return Retry(delay, Reason.STORE_UNAVAILABLE, str(exc), counted=False)
+        return without_store(context, exc)
     except Exception as exc:  # noqa: BLE001  # the boundary: a task's bug must not take the worker along
         _log.exception("task failed", request=event, node=context.node.uuid)
         return again(context, Reason.INTERNAL, f"{type(exc).__name__} in {event}")

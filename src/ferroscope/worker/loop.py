@@ -29,7 +29,7 @@ from ferroscope.core.reasons import Reason
 from ferroscope.core.states import MACHINE, Event, State, Transition
 from ferroscope.ports.later import Later
 from ferroscope.storage.reader import Archive
-from ferroscope.worker.attempt import Task, aborted, again, attempt, contradicted, interrupted
+from ferroscope.worker.attempt import Task, aborted, again, attempt, contradicted, interrupted, without_store
 from ferroscope.worker.bmc_calls import Watch
 from ferroscope.worker.boot import eject_quietly
 from ferroscope.worker.context import StoppedError, TaskContext
@@ -249,6 +249,8 @@ class Worker:
                 power_off_quietly(context)
             except StoppedError:
                 return interrupted()
+            except StoreUnavailableError as exc:  # else the claim would be kept, and nobody at it
+                return without_store(context, exc)
         return decision
 
     def retry(self, tx: Transaction, context: TaskContext, outcome: Retry) -> None:

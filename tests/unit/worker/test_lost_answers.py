@@ -10,10 +10,13 @@ from typing import TypeVar
 
 import pytest
 
+from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.store import Store, Transaction
+from ferroscope.core.model import Node
 from ferroscope.core.states import State
 from tests.unit.worker.conftest import Service
+from tests.unit.worker.test_delivery import KilledError
 
 T = TypeVar("T")
 
@@ -78,3 +81,46 @@ def test_a_database_that_is_away_during_a_task_costs_no_attempt(service: Service
     service.worker.store = Away(store, -1)
     service.work()
     assert service.node.state is State.FINISHED, service.steps
+
+
+def test_a_database_that_is_away_while_a_given_up_start_is_powered_off_keeps_no_claim(service: Service) -> None:
+    set_power = service.machine.set_power
+
+    def killing(_node: Node, _power: Power) -> None:
+        raise KilledError
+
+    service.machine.set_power = killing  # type: ignore[method-assign]
+    service.machine.power = Power.ON
+    service.start()
+    for number in range(1, 4):
+        with pytest.raises(KilledError):
+            service.work()
+        service.kill(f"m{number}")
+        service.worker = service.new_worker(f"m{number + 1}")
+    service.machine.set_power = set_power  # type: ignore[method-assign]
+    store, looks = Away(service.store), iter(range(1))
+
+    def goes(_command: str) -> None:
+        if next(looks, None) is not None:
+            store.away = True
+            service.clock.now += 100.0  # so long that the claim has to be confirmed before a command
+
+    service.machine.fail, service.worker.store = goes, store
+    service.work()
+    assert service.node.state is State.ERROR
+    assert service.inspection.reason == "attempts-exhausted"
+    assert service.machine.power is Power.OFF
+
+
+class Away(Forgetful):
+    """A store that refuses the next write once it is ``away``."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store, 0)
+        self.away = False
+
+    def write(self, work: Callable[[Transaction], T], *, durable: bool = True) -> T:
+        if self.away:
+            self.away = False
+            raise StoreUnavailableError("away")
+        return super().write(work, durable=durable)
