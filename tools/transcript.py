@@ -1,4 +1,4 @@
-"""Puts a real transcript of ``ferroscope demo`` into the README: ``python tools/transcript.py [FILE]``.
+"""Puts a real transcript of ``ferroscope demo`` into its page: ``python tools/transcript.py [FILE]``.
 
 Without FILE (an output that was kept) it runs the demo; either way nothing in it is changed but spaces at the
 ends of lines.
@@ -31,9 +31,9 @@ def main() -> None:
     else:
         command = [str(Path(sys.executable).with_name("ferroscope")), "demo"]
         transcript = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    readme = ROOT / "README.md"
-    text = insert(readme.read_text(encoding="utf-8"), transcript)
-    readme.write_text("\n".join(line.rstrip() for line in text.split("\n")), encoding="utf-8")
+    page = ROOT / "docs" / "tutorial" / "the-demo.md"
+    text = insert(page.read_text(encoding="utf-8"), transcript)
+    page.write_text("\n".join(line.rstrip() for line in text.split("\n")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The README shows a real run of the demo, put there by a tool."""
+"""The page of the demo shows a real run of the demo, put there by a tool."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def test_a_page_without_a_place_for_it_is_refused() -> None:
         insert("no marks", "run")
 
 
-def test_the_readme_has_a_transcript_of_a_run_that_went_well() -> None:
-    shown = page("README.md").text.partition(BEGIN)[2].partition(END)[0]
+def test_the_page_has_a_transcript_of_a_run_that_went_well() -> None:
+    shown = page("docs/tutorial/the-demo.md").text.partition(BEGIN)[2].partition(END)[0]
     assert "$ make demo" in shown
     assert "SIGKILL" in shown
     assert "All 50 finished." in shown
