@@ -24,9 +24,9 @@ from ferroscope.core.states import Provision
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.runtime.backend import ensure_schema, open_backend
 from ferroscope.runtime.system import SystemClock
-from ferroscope.worker.boot_gate import BootGate
 from ferroscope.worker.loop import Worker
 from ferroscope.worker.pool import WorkerPool
+from ferroscope.worker.start import BootGate
 from ferroscope.worker.tasks import build
 from ferroscope.worker.throttle import RebootThrottle
 from tests.support.processes import until

@@ -24,9 +24,8 @@ from ferroscope.hooks.loader import LoadedHook, load
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.runtime.system import SystemClock
 from ferroscope.worker.loop import Worker
-from ferroscope.worker.rules import RuleStep
+from ferroscope.worker.process import ProcessTask, RuleStep
 from ferroscope.worker.tasks import abort, finish
-from ferroscope.worker.tasks.process import ProcessTask
 from tests.conformance.conftest import Adapter
 from tests.corpus import ALL
 from tests.corpus.machines import MAC, body, disk, lldp, nic, pci

@@ -12,8 +12,8 @@ from ferroscope.config.options import Settings
 from ferroscope.core.states import State
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.runtime.system import SystemClock
-from ferroscope.worker.boot_gate import BootGate
 from ferroscope.worker.loop import Worker
+from ferroscope.worker.start import BootGate
 from ferroscope.worker.tasks import build
 from ferroscope.worker.throttle import RebootThrottle
 from tests.integration.api.service import DRIVERS, Service, callback_body

@@ -14,8 +14,8 @@ from ferroscope.config.options import InspectionRuleSettings
 from ferroscope.core.states import State
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.remote.rule_calls import WebClient
-from ferroscope.worker.boot_gate import BootGate
-from ferroscope.worker.rules import RuleStep
+from ferroscope.worker.process import RuleStep
+from ferroscope.worker.start import BootGate
 from ferroscope.worker.tasks import build
 from ferroscope.worker.throttle import RebootThrottle
 from tests.support import examples

@@ -237,10 +237,10 @@ def build_pool(
     from ferroscope.hooks.pipeline import from_settings
     from ferroscope.remote.rule_calls import WebClient
     from ferroscope.rules.builtin import RuleBook
-    from ferroscope.worker.boot_gate import BootGate
     from ferroscope.worker.loop import Worker
     from ferroscope.worker.pool import WorkerPool
-    from ferroscope.worker.rules import RuleStep
+    from ferroscope.worker.process import RuleStep
+    from ferroscope.worker.start import BootGate
     from ferroscope.worker.tasks import build
     from ferroscope.worker.throttle import RebootThrottle
 

@@ -29,9 +29,9 @@ from ferroscope.core.reasons import Reason
 from ferroscope.core.states import MACHINE, Event, State, Transition
 from ferroscope.ports.later import Later
 from ferroscope.storage.reader import Archive
-from ferroscope.worker.attempt import Task, aborted, again, attempt, contradicted, interrupted, without_store
 from ferroscope.worker.bmc_calls import Watch
-from ferroscope.worker.boot import eject_quietly
+from ferroscope.worker.boot import eject_quietly, power_off_quietly
+from ferroscope.worker.commit import Task, aborted, again, attempt, contradicted, interrupted, settle, without_store
 from ferroscope.worker.context import StoppedError, TaskContext
 from ferroscope.worker.onward import (
     CLOCKED,
@@ -44,8 +44,6 @@ from ferroscope.worker.onward import (
     still_overdue,
     what_follows,
 )
-from ferroscope.worker.power import power_off_quietly
-from ferroscope.worker.settle import settle
 
 T = TypeVar("T")
 

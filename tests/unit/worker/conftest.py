@@ -20,8 +20,8 @@ from ferroscope.core.model import GIVEN, Entry, Inspection, Member, Node, Reques
 from ferroscope.core.states import Event, Provision, State
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.runtime.system import SystemClock
-from ferroscope.worker.boot_gate import BootGate
 from ferroscope.worker.loop import Worker
+from ferroscope.worker.start import BootGate
 from ferroscope.worker.tasks import build
 from ferroscope.worker.throttle import RebootThrottle
 from tests.support.stores import open_queue, open_store

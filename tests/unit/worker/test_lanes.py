@@ -22,8 +22,7 @@ from ferroscope.hooks.loader import LoadedHook
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.worker import supervisor, threads
 from ferroscope.worker.pool import WorkerPool
-from ferroscope.worker.rules import RuleStep
-from ferroscope.worker.tasks.process import ProcessTask
+from ferroscope.worker.process import ProcessTask, RuleStep
 from tests.support.processes import until
 from tests.unit.worker.conftest import INVENTORY, NODE, Machine, Service, settings
 
