@@ -25,7 +25,7 @@ from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.runtime.system import SystemClock
 from ferroscope.worker.loop import Worker
 from ferroscope.worker.process import ProcessTask, RuleStep
-from ferroscope.worker.tasks import abort, finish
+from ferroscope.worker.tasks import fail, finish
 from tests.conformance.conftest import Adapter
 from tests.corpus import ALL
 from tests.corpus.machines import MAC, body, disk, lldp, nic, pci
@@ -85,8 +85,8 @@ class Site:
                 Event.INSPECT: lambda _context: Next(Event.WAIT),  # a machine that boots by itself
                 Event.CONTINUE: run_hooks,
                 Event.REAPPLY: run_hooks,
-                Event.FINISH: finish.finish,
-                Event.FAIL: abort.fail,
+                Event.FINISH: finish,
+                Event.FAIL: fail,
             },
             drivers={"fake": FakeBmc()},
             settings=settings,

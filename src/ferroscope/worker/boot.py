@@ -19,7 +19,6 @@ from ferroscope.core.delivery import Next, Retry
 from ferroscope.core.model import Document, Node, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, State
-from ferroscope.worker import boot
 from ferroscope.worker.context import TaskContext
 
 # On the node, in what drivers note for themselves; the first one has the Bare Metal service's name.
@@ -257,15 +256,15 @@ def power_off_quietly(context: TaskContext) -> None:
 
     A failure is noted, because what matters has happened before.
     """
-    if not boot.touches_power(context):
+    if not touches_power(context):
         return
     if stays_on(context.node):
-        boot.eject_quietly(context)  # before it boots again
+        eject_quietly(context)  # before it boots again
         if context.settings.inspector.power_off:
             leave_ramdisk_quietly(context)
         return
     if not context.settings.inspector.power_off or _powered_off(context):
-        boot.eject_quietly(context)
+        eject_quietly(context)
 
 
 def _powered_off(context: TaskContext) -> bool:

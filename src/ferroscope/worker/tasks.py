@@ -18,9 +18,9 @@ from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.worker.bmc_addresses import resolve
 from ferroscope.worker.boot import ensure_power, power_off_quietly, reboot, stays_on
 from ferroscope.worker.context import TaskContext
-from ferroscope.worker.process import RuleStep
+from ferroscope.worker.process import ProcessTask, RuleStep
 from ferroscope.worker.refused_calls import amended
-from ferroscope.worker.start import BootGate
+from ferroscope.worker.start import BootGate, StartTask
 from ferroscope.worker.throttle import RebootThrottle
 
 # Abort: power the machine off and end its inspection in error, by the operator's will; or for a failure.
@@ -132,17 +132,17 @@ def build(
     pipeline: Pipeline, throttle: RebootThrottle, gate: BootGate, rules: RuleStep | None = None
 ) -> Mapping[Event, Callable[[TaskContext], Outcome]]:
     """Return the task of each event that has one."""
-    run_hooks = process.ProcessTask(pipeline, rules or RuleStep())
+    run_hooks = ProcessTask(pipeline, rules or RuleStep())
     return {
-        Event.INSPECT: start.StartTask(throttle, gate),
+        Event.INSPECT: StartTask(throttle, gate),
         Event.CONTINUE: run_hooks,
         Event.REAPPLY: run_hooks,
-        Event.FINISH: finish.finish,
-        Event.FAIL: abort.fail,
-        Event.ABORT: abort.abort,
-        Event.TIMEOUT: timeout.time_out,
-        Event.DELETE: delete.delete,
-        Event.VERIFY: commands.verify,
-        Event.SET_POWER: commands.set_power,
-        Event.SET_BOOT_DEVICE: commands.set_boot_device,
+        Event.FINISH: finish,
+        Event.FAIL: fail,
+        Event.ABORT: abort,
+        Event.TIMEOUT: time_out,
+        Event.DELETE: delete,
+        Event.VERIFY: verify,
+        Event.SET_POWER: set_power,
+        Event.SET_BOOT_DEVICE: set_boot_device,
     }

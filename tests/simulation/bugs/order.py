@@ -11,9 +11,8 @@ from ferroscope import transition
 from ferroscope.core.delivery import Retry
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
-from ferroscope.worker import commit, loop
+from ferroscope.worker import commit, loop, start
 from ferroscope.worker import context as worker_context
-from ferroscope.worker.tasks import start
 from tests.simulation.bugs.registry import bug
 
 
