@@ -41,10 +41,10 @@ class Service:
         return self._call("POST", "", {"holder": holder, "duration": duration, "data": f"pid {os.getpid()}"})
 
     def renew(self, lease):
-        return self._call("PUT", "", {"epoch": lease["epoch"], "term": lease["term"]})
+        return self._call("PUT", "", {"epoch": lease["epoch"], "token": lease["token"]})
 
     def release(self, lease):
-        return self._call("DELETE", "?" + urlencode({"epoch": lease["epoch"], "term": lease["term"]}), None)
+        return self._call("DELETE", "?" + urlencode({"epoch": lease["epoch"], "token": lease["token"]}), None)
 
     def _call(self, method, query, body):
         data = None if body is None else json.dumps(body).encode()

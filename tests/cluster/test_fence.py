@@ -33,7 +33,7 @@ TTL = 1.0
 
 Fence = Callable[[Connection, Lease], bool]
 
-_ROW = "name = :name AND epoch = :epoch AND term = :term"
+_ROW = "name = :name AND epoch = :epoch AND token = :token"
 
 
 def by_select(connection: Connection, lease: Lease) -> bool:
@@ -49,7 +49,7 @@ def by_update(connection: Connection, lease: Lease) -> bool:
 
 
 def _mine(lease: Lease) -> dict[str, Any]:
-    return {"name": lease.name, "epoch": lease.epoch, "term": lease.term}
+    return {"name": lease.name, "epoch": lease.epoch, "token": lease.token}
 
 
 class OldLeader:

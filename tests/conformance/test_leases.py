@@ -43,11 +43,11 @@ def test_a_held_lease_is_refused_with_its_holder_even_to_itself(store: Store, ho
     assert refused.value.lease.remaining > 0
 
 
-def test_an_expired_lease_goes_to_the_next_in_a_new_epoch_and_term(store: Store) -> None:
+def test_an_expired_lease_goes_to_the_next_in_a_new_epoch_and_token(store: Store) -> None:
     first = acquire(store, duration=NO_TIME)
     second = acquire(store, "b")
     assert second.epoch == first.epoch + 1
-    assert second.term != first.term
+    assert second.token != first.token
 
 
 def test_a_released_lease_is_free_at_once_and_the_epoch_still_grows(store: Store) -> None:
@@ -61,7 +61,7 @@ def test_a_released_lease_is_free_at_once_and_the_epoch_still_grows(store: Store
 def test_the_holder_renews_and_may_do_so_late_while_nobody_took_it(store: Store) -> None:
     lease = acquire(store, duration=NO_TIME)
     renewed = store.write(lambda tx: tx.leases.renew(lease, LONG, data="news"))
-    assert (renewed.epoch, renewed.term, renewed.data) == (lease.epoch, lease.term, "news")
+    assert (renewed.epoch, renewed.token, renewed.data) == (lease.epoch, lease.token, "news")
     assert renewed.remaining > 0
     with pytest.raises(LeaseHeldError):
         acquire(store, "b")

@@ -12,7 +12,7 @@ class Leases(Protocol):
     """Named rights of one holder at a time; time is the database's."""
 
     def acquire(self, name: str, holder: str, duration: float, *, data: str = "", source: str = "") -> Lease:
-        """Take the lease where it is free or expired: a new epoch, a new term.
+        """Take the lease where it is free or expired: a new epoch, a new token.
 
         The first epoch of a name is greater than any of a name that was forgotten, so none ever goes back.
 
@@ -22,7 +22,7 @@ class Leases(Protocol):
     def renew(self, lease: Lease, duration: float, *, data: str | None = None) -> Lease:
         """Extend the lease from now on, also after it expired while nobody else took it.
 
-        ``LeaseLostError`` unless epoch and term are those of ``lease``.
+        ``LeaseLostError`` unless epoch and token are those of ``lease``.
         """
 
     def release(self, lease: Lease) -> None:

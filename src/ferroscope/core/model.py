@@ -169,7 +169,7 @@ class Member(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Lease(msgspec.Struct, kw_only=True, frozen=True):
-    """``epoch`` grows by one with every new holder; ``term`` is random for every acquisition.
+    """``epoch`` grows by one with every new holder; ``token`` is random for every acquisition.
 
     ``holder`` is None, and ``remaining`` 0, where the lease is free. ``remaining`` is in seconds,
     by the database's clock when it was read. ``data`` is whatever the holder wants to be known; ``source``
@@ -179,7 +179,7 @@ class Lease(msgspec.Struct, kw_only=True, frozen=True):
     name: str
     holder: str | None
     epoch: int
-    term: str
+    token: str
     duration: float
     acquired_at: float
     renewed_at: float

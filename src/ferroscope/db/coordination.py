@@ -29,7 +29,7 @@ _l_leases = schema.leases.c
 _MINE = (
     _l_leases.name == bindparam("_name"),
     _l_leases.epoch == bindparam("_epoch"),
-    _l_leases.term == bindparam("_term"),
+    _l_leases.token == bindparam("_token"),
 )
 _LATER = db_now() + bindparam("_duration", type_=Double())
 _STORED = [_l_leases[name] for name in Lease.__struct_fields__ if name != "remaining"]
@@ -51,7 +51,7 @@ _UNUSED = (
 _ESCAPED: Final = re.compile("[%_/]")
 _TAKEN = {
     "holder": bindparam("_holder"),
-    "term": bindparam("_term"),
+    "token": bindparam("_token"),
     "duration": bindparam("_duration", type_=Double()),
     "acquired_at": db_now(),
     "renewed_at": db_now(),
@@ -100,7 +100,7 @@ class SqlLeases:
         self._tx = tx
 
     def acquire(self, name: str, holder: str, duration: float, *, data: str = "", source: str = "") -> Lease:
-        values = {"_name": name, "_holder": holder, "_duration": duration, "_data": data, "_term": str(uuid.uuid4())}
+        values = {"_name": name, "_holder": holder, "_duration": duration, "_data": data, "_token": str(uuid.uuid4())}
         values["_source"] = source or None
         if self._tx.run(_TAKE, values).rowcount == 0:
             present = self._get(name)
@@ -108,7 +108,7 @@ class SqlLeases:
                 raise LeaseHeldError(present)
             self._create(values)
         lease = self._get(name)
-        if lease is None or lease.term != values["_term"]:
+        if lease is None or lease.token != values["_token"]:
             raise LeaseLostError(f"{name} was taken by somebody else at this moment")
         return lease
 
@@ -157,7 +157,7 @@ class SqlLeases:
         return None if row is None else _lease(row)
 
     def _mine(self, statement: Any, lease: Lease, values: dict[str, Any]) -> None:
-        mine = {"_name": lease.name, "_epoch": lease.epoch, "_term": lease.term}
+        mine = {"_name": lease.name, "_epoch": lease.epoch, "_token": lease.token}
         if self._tx.run(statement, mine | values).rowcount == 0:
             raise LeaseLostError(f"epoch {lease.epoch} of {lease.name} is over")
 
@@ -169,7 +169,7 @@ def _lease(row: Any) -> Lease:
 
 def _unknown(name: str) -> Lease:
     return Lease(
-        name=name, holder="somebody", epoch=1, term="", duration=0.0, acquired_at=0.0, renewed_at=0.0, expires_at=0.0
+        name=name, holder="somebody", epoch=1, token="", duration=0.0, acquired_at=0.0, renewed_at=0.0, expires_at=0.0
     )
 
 

@@ -253,7 +253,7 @@ leases = Table(
     Column("name", String(255), primary_key=True),
     Column("holder", String(255)),
     Column("epoch", _SERIAL, nullable=False),
-    Column("term", _UUID, nullable=False),
+    Column("token", _UUID, nullable=False),
     Column("duration", Double, nullable=False),
     Column("acquired_at", Double, nullable=False),
     Column("renewed_at", Double, nullable=False),

@@ -15,7 +15,7 @@ def test_each_call_is_a_line_with_what_became_of_it(sqlite_url: str) -> None:
             service.bare_metal.get("/v1/nodes?owner=secret")
             service.bare_metal.get("/v1/nodes/nobody")
             service.bare_metal.get("/nowhere/at/all")
-            service.bare_metal.delete("/v1/leases/backup?epoch=1&term=hunter2")
+            service.bare_metal.delete("/v1/leases/backup?epoch=1&token=hunter2")
     finally:
         service.close()
     calls = [line for line in lines if line["event"] == "call"]

@@ -1,4 +1,4 @@
-"""Leases through the API: one holder at a time, named by epoch and term."""
+"""Leases through the API: one holder at a time, named by epoch and token."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def _take(client: Client, path: str = NAME, holder: str = "me", duration: float 
     return answer.json
 
 
-def test_a_free_lease_is_taken_with_epoch_and_term(everywhere: Service) -> None:
+def test_a_free_lease_is_taken_with_epoch_and_token(everywhere: Service) -> None:
     lease = _take(everywhere.bare_metal, data="host=a")
     assert (lease["name"], lease["holder"], lease["epoch"]) == ("backup/nightly", "me", 1)
     assert (lease["duration"], lease["data"], lease["own"]) == (60, "host=a", False)
     assert 59 < lease["remaining"] <= 60
-    assert lease["term"]
+    assert lease["token"]
 
 
 def test_a_held_lease_is_refused_with_its_holder_and_what_remains(everywhere: Service) -> None:
@@ -40,7 +40,7 @@ def test_a_held_lease_is_refused_with_its_holder_and_what_remains(everywhere: Se
     assert (answer.json["lease"]["holder"], answer.json["lease"]["epoch"]) == ("me", 1)
     assert 50 < answer.json["lease"]["remaining"] <= 60
     assert 50 < int(answer.headers["Retry-After"]) <= 60
-    assert "term" not in answer.json["lease"]
+    assert "token" not in answer.json["lease"]
     assert everywhere.bare_metal.post(NAME, {"holder": "me", "duration": 5}).status_code == 409
 
 
@@ -49,16 +49,16 @@ def fault_of(answer: Any) -> str:
     return str(fault(answer))
 
 
-def test_only_epoch_and_term_renew(everywhere: Service) -> None:
+def test_only_epoch_and_token_renew(everywhere: Service) -> None:
     client = everywhere.bare_metal
     lease = _take(client, data="a")
-    mine = {"epoch": lease["epoch"], "term": lease["term"]}
-    for wrong in (mine | {"epoch": 2}, mine | {"term": "x"}, mine | {"epoch": 2**63 - 1}):
+    mine = {"epoch": lease["epoch"], "token": lease["token"]}
+    for wrong in (mine | {"epoch": 2}, mine | {"token": "x"}, mine | {"epoch": 2**63 - 1}):
         answer = client.put(NAME, wrong)
         assert answer.status_code == 409, answer.text
         assert answer.json["lease"]["holder"] == "me"
     kept = client.put(NAME, mine).json
-    assert (kept["duration"], kept["data"], kept["epoch"], kept["term"]) == (60, "a", 1, lease["term"])
+    assert (kept["duration"], kept["data"], kept["epoch"], kept["token"]) == (60, "a", 1, lease["token"])
     changed = client.put(NAME, mine | {"duration": 600, "data": "b"}).json
     assert (changed["duration"], changed["data"]) == (600, "b")
     assert changed["remaining"] > 590
@@ -68,9 +68,9 @@ def test_only_epoch_and_term_renew(everywhere: Service) -> None:
 def test_a_released_lease_is_free_and_its_next_epoch_is_greater(service: Service, where: str) -> None:
     client = service.bare_metal
     lease = _take(client)
-    mine = {"epoch": lease["epoch"], "term": lease["term"]}
-    query = f"{NAME}?epoch={lease['epoch']}&term={lease['term']}"
-    assert client.delete(f"{NAME}?epoch=1&term=wrong").status_code == 409
+    mine = {"epoch": lease["epoch"], "token": lease["token"]}
+    query = f"{NAME}?epoch={lease['epoch']}&token={lease['token']}"
+    assert client.delete(f"{NAME}?epoch=1&token=wrong").status_code == 409
     answer = client.delete(query) if where == "query" else client.call("DELETE", NAME, mine)
     assert answer.status_code == 204, answer.text
     free = client.get(NAME).json
@@ -79,7 +79,7 @@ def test_a_released_lease_is_free_and_its_next_epoch_is_greater(service: Service
     assert client.put(NAME, mine).status_code == 409
     successor = _take(client, holder="other")
     assert successor["epoch"] == 2
-    assert successor["term"] != lease["term"]
+    assert successor["token"] != lease["token"]
     assert client.put(NAME, mine).status_code == 409
 
 
@@ -88,7 +88,7 @@ def test_an_expired_lease_is_free_and_may_be_taken_in_a_new_epoch(service: Servi
     lease = _take(client, duration=1)
     assert until(lambda: client.get(NAME).json["holder"] is None, seconds=10)
     assert _take(client, holder="other")["epoch"] == 2
-    answer = client.put(NAME, {"epoch": 1, "term": lease["term"]})
+    answer = client.put(NAME, {"epoch": 1, "token": lease["token"]})
     assert answer.status_code == 409
     assert answer.json["lease"]["holder"] == "other"
 
@@ -113,8 +113,8 @@ def test_the_services_own_leases_are_read_but_not_taken(service: Service) -> Non
     client = service.bare_metal
     seen = client.get("/v1/leases/periodic/timeouts").json
     assert (seen["holder"], seen["own"]) == ("member", True)
-    assert "term" not in seen
-    mine = {"epoch": tenure.lease.epoch, "term": tenure.lease.term}
+    assert "token" not in seen
+    mine = {"epoch": tenure.lease.epoch, "token": tenure.lease.token}
     taking = {"holder": "me", "duration": 5}
     for own in ("periodic/timeouts", "periodic/new", "pxe/net", "reboot-throttle", "failover/x"):
         answer = client.post(f"/v1/leases/{own}", taking)
@@ -134,14 +134,14 @@ def test_leases_are_listed_by_name_and_prefix(everywhere: Service) -> None:
     assert names == ["a/1", "a/2", "a/4"]
     listed = client.get("/v1/leases").json["leases"]
     assert [lease["name"] for lease in listed] == ["A/3", "a/1", "a/2", "a/4", "b"]
-    assert all("term" not in lease for lease in listed)
+    assert all("token" not in lease for lease in listed)
     assert client.get("/v1/leases?prefix=%25").json["leases"] == []
 
 
 def test_an_unknown_lease_is_404(bare_metal: Client) -> None:
     assert bare_metal.get("/v1/leases/never").status_code == 404
-    assert bare_metal.put("/v1/leases/never", {"epoch": 1, "term": "x"}).status_code == 404
-    assert bare_metal.delete("/v1/leases/never?epoch=1&term=x").status_code == 404
+    assert bare_metal.put("/v1/leases/never", {"epoch": 1, "token": "x"}).status_code == 404
+    assert bare_metal.delete("/v1/leases/never?epoch=1&token=x").status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -172,8 +172,10 @@ def test_a_name_that_no_lease_can_have_is_refused(bare_metal: Client, name: str)
     assert bare_metal.get("/v1/leases").json["leases"] == []
 
 
-@pytest.mark.parametrize("query", ["", "?epoch=1", "?term=x", "?epoch=0&term=x", "?epoch=999999999999999999999&term=x"])
-def test_a_release_needs_epoch_and_term(bare_metal: Client, query: str) -> None:
+@pytest.mark.parametrize(
+    "query", ["", "?epoch=1", "?token=x", "?epoch=0&token=x", "?epoch=999999999999999999999&token=x"]
+)
+def test_a_release_needs_epoch_and_token(bare_metal: Client, query: str) -> None:
     _take(bare_metal)
     assert bare_metal.delete(f"{NAME}{query}").status_code == 400
 
@@ -186,7 +188,7 @@ def test_names_are_bounded_in_number(service: Service, monkeypatch: pytest.Monke
     answer = client.post("/v1/leases/c", {"holder": "me", "duration": 5})
     assert answer.status_code == 403
     assert client.get("/v1/leases/c").status_code == 404
-    assert client.delete(f"/v1/leases/b?epoch=1&term={lease['term']}").status_code == 204
+    assert client.delete(f"/v1/leases/b?epoch=1&token={lease['token']}").status_code == 204
     assert _take(client, "/v1/leases/b")["epoch"] == 2
 
 
@@ -195,7 +197,7 @@ def test_an_operator_deletes_a_name_and_its_epochs_do_not_come_back(everywhere: 
     lease = _take(client)
     refused = client.delete(name)
     assert (refused.status_code, refused.json["lease"]["holder"]) == (409, "me")
-    assert client.delete(f"{NAME}?epoch=1&term={lease['term']}").status_code == 204
+    assert client.delete(f"{NAME}?epoch=1&token={lease['token']}").status_code == 204
     assert client.delete(name).status_code == 204
     assert client.get(NAME).status_code == 404
     assert client.delete(name).status_code == 404

@@ -68,7 +68,7 @@ def test_the_queue_and_the_nodes_are_counted(everywhere: Service) -> None:
     assert status["nodes"] == {"inspecting": 3}
 
 
-def test_leases_are_shown_with_the_members_name_and_without_the_term(service: Service) -> None:
+def test_leases_are_shown_with_the_members_name_and_without_the_token(service: Service) -> None:
     _beat(service, examples.member("member-id"))
     service.store.write(lambda tx: tx.leases.acquire("periodic/timeouts", "member-id", 6.0))
     service.store.write(lambda tx: tx.leases.acquire("backup", "somebody", 6.0))
@@ -76,7 +76,7 @@ def test_leases_are_shown_with_the_members_name_and_without_the_term(service: Se
     assert (own["name"], own["holder"], own["epoch"], own["own"]) == ("periodic/timeouts", "worker@example:42", 1, True)
     assert (foreign["holder"], foreign["own"]) == ("somebody", False)
     assert 0 < own["remaining"] <= 6
-    assert "term" not in own
+    assert "token" not in own
 
 
 @pytest.mark.parametrize("what", ["dead", "drift", "skew"])

@@ -22,7 +22,7 @@ _ELECTION: Final = frozenset({"leases", "members"})
 
 
 class Leaders:
-    """``offices``: epoch and term of the lease that a task took last, by its name.
+    """``offices``: epoch and token of the lease that a task took last, by its name.
 
     ``stepped_at`` is when a leader last looked for time-outs.
     """
@@ -32,7 +32,7 @@ class Leaders:
         self._kernel = world.kernel
         self._fail = world.kernel.fail
         self._losses = losses
-        self._term_of: dict[str, Owner] = {}
+        self._token_of: dict[str, Owner] = {}
         self._tenures: dict[str, list[tuple[Tenure, Owner]]] = {}
         self.offices: dict[tuple[Task, str], tuple[int, str]] = {}
         self.takeovers = 0
@@ -53,7 +53,7 @@ class Leaders:
         """I3: the task holds this lease."""
         held = self.offices.get((task, name))
         row = self._world.server.peek("leases", name)
-        present = None if row is None or row["holder"] is None else (row["epoch"], row["term"])
+        present = None if row is None or row["holder"] is None else (row["epoch"], row["token"])
         if held is None or held != present:
             mine = "none" if held is None else held[0]
             newer = "nobody leads" if present is None else f"epoch {present[0]} has been issued"
@@ -63,8 +63,8 @@ class Leaders:
         before, after = change.before, change.after
         if after is None:
             return
-        if before is not None and before["term"] == after["term"]:
-            whose = self._term_of.get(after["term"])
+        if before is not None and before["token"] == after["token"]:
+            whose = self._token_of.get(after["token"])
             if after["renewed_at"] != before["renewed_at"] and task is not None and task.owner is not whose:
                 self._fail(
                     "I3", f"{task} renewed epoch {after['epoch']} of {after['name']}, which is {whose and whose.name}'s"
@@ -77,8 +77,8 @@ class Leaders:
             if before["holder"] is not None:
                 self._nobody_trusts(after)
         if task is not None:
-            self.offices[task, after["name"]] = (after["epoch"], after["term"])
-            self._term_of[after["term"]] = task.owner
+            self.offices[task, after["name"]] = (after["epoch"], after["token"])
+            self._token_of[after["token"]] = task.owner
             if after["name"] == THROTTLE:
                 self._world.faults.takes_throttle(task)
             self._kernel.say(f"leads {after['name']} in epoch {after['epoch']}", str(task))
@@ -99,7 +99,7 @@ class Leaders:
         if self._kernel.now - max(self._losses.tail_at, self.clock_stepped_at) < longest:
             return
         for tenure, owner in alive:
-            if tenure.may_act() and tenure.lease.term != row["term"]:
+            if tenure.may_act() and tenure.lease.token != row["token"]:
                 self._fail(
                     "trust",
                     f"{owner.name} still trusts epoch {tenure.lease.epoch} of {name} when {row['epoch']} is issued",

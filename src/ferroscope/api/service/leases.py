@@ -1,6 +1,6 @@
 """Leases for everybody: whoever can speak HTTP can let one of many lead, on no more than this.
 
-It knows nothing of what is led. The term is told to nobody but the holder, so that only the holder
+It knows nothing of what is led. The token is told to nobody but the holder, so that only the holder
 renews and releases. The epoch grows with each new holder: hand it to whatever you write to.
 Source: the proposal for leases of highly available components in Kubernetes.
 """
@@ -42,7 +42,7 @@ _OWN_FIELDS: Final = frozenset({"periodic", "pxe", "failover", "ferroscope", "re
 
 Duration = Annotated[float, msgspec.Meta(ge=1, le=MAX_DURATION, description="Seconds without renewal.")]
 Epoch = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
-Term = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+Token = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 Holder = Annotated[str, msgspec.Meta(min_length=1, max_length=255, description="Who takes it.")]
 Data = Annotated[str, msgspec.Meta(max_length=4096, description="Whatever the holder wants to be known.")]
 
@@ -59,7 +59,7 @@ class Renewal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Body of PUT /v1/leases/{name}; without ``duration`` and ``data`` they stay as they are."""
 
     epoch: Epoch
-    term: Term
+    token: Token
     duration: Duration | None = None
     data: Data | None = None
 
@@ -68,14 +68,14 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Body of DELETE /v1/leases/{name}; the same may be in its query."""
 
     epoch: Epoch
-    term: Term
+    token: Token
 
 
 class ReleaseQuery(msgspec.Struct, frozen=True):
     """Query of DELETE /v1/leases/{name}, for those who cannot send a body with it."""
 
     epoch: Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 1})] | None = None
-    term: str | None = None
+    token: str | None = None
 
 
 class LeaseListQuery(msgspec.Struct, frozen=True):
@@ -114,9 +114,9 @@ def released(query: ReleaseQuery, body: Any) -> Release:
     """Return what a DELETE names, in its body or in its query."""
     if isinstance(body, Release):
         return body
-    if query.epoch is None or query.term is None or not 1 <= query.epoch < 2**63:
-        raise BadRequestError("To release a lease takes its epoch and its term, both in the query or in the body.")
-    return Release(epoch=query.epoch, term=query.term[:64])
+    if query.epoch is None or query.token is None or not 1 <= query.epoch < 2**63:
+        raise BadRequestError("To release a lease takes its epoch and its token, both in the query or in the body.")
+    return Release(epoch=query.epoch, token=query.token[:64])
 
 
 # Names that go at once, and our own among those that are looked at, which never go.
@@ -127,7 +127,7 @@ _OWN: Final = 32
 class LeaseView(msgspec.Struct, frozen=True):
     """A lease; ``holder`` null: free. ``duration`` and ``remaining`` are in seconds.
 
-    ``term`` is there for its holder only: in the answer to an acquisition or a renewal.
+    ``token`` is there for its holder only: in the answer to an acquisition or a renewal.
     """
 
     name: str
@@ -140,7 +140,7 @@ class LeaseView(msgspec.Struct, frozen=True):
     expires_at: str | None
     data: str
     own: bool
-    term: str | UnsetType = UNSET
+    token: str | UnsetType = UNSET
 
 
 class LeaseList(msgspec.Struct, frozen=True):
@@ -191,18 +191,18 @@ def acquire_lease(context: ApiContext, call: Call[NoQuery, Acquisition]) -> Repl
 
 
 def renew_lease(context: ApiContext, call: Call[NoQuery, Renewal]) -> Reply:
-    """Extend a lease from now on; 409 unless epoch and term are those of the present holder."""
+    """Extend a lease from now on; 409 unless epoch and token are those of the present holder."""
     name, asked = foreign(name_of(call.path)), call.body
 
     def work(tx: Transaction) -> Lease:
-        mine = msgspec.structs.replace(_stored(tx, name), epoch=asked.epoch, term=asked.term)
+        mine = msgspec.structs.replace(_stored(tx, name), epoch=asked.epoch, token=asked.token)
         duration = mine.duration if asked.duration is None else asked.duration
         return tx.leases.renew(mine, duration, data=asked.data)
 
     try:
         lease = context.store.write(work)
     except LeaseLostError:
-        return _refused(context, name, f"epoch {asked.epoch} of {name} is over, or that is not its term")
+        return _refused(context, name, f"epoch {asked.epoch} of {name} is over, or that is not its token")
     return Reply(200, view(lease, told=True))
 
 
@@ -215,12 +215,12 @@ def release_lease(context: ApiContext, call: Call[ReleaseQuery, Release | None])
         stored = _stored(tx, name)
         if stored.holder is None:
             raise LeaseLostError(f"{name} is free")
-        tx.leases.release(msgspec.structs.replace(stored, epoch=asked.epoch, term=asked.term))
+        tx.leases.release(msgspec.structs.replace(stored, epoch=asked.epoch, token=asked.token))
 
     try:
         context.store.write(work)
     except LeaseLostError:
-        return _refused(context, name, f"epoch {asked.epoch} of {name} is over, or that is not its term")
+        return _refused(context, name, f"epoch {asked.epoch} of {name} is over, or that is not its token")
     return Reply(204)
 
 
@@ -234,7 +234,7 @@ def forget_lease(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 
 
 def view(lease: Lease, *, told: bool = False) -> LeaseView:
-    """Return the lease as callers see it; ``told``: with its term."""
+    """Return the lease as callers see it; ``told``: with its token."""
     return LeaseView(
         name=lease.name,
         holder=lease.holder if lease.held else None,
@@ -246,7 +246,7 @@ def view(lease: Lease, *, told: bool = False) -> LeaseView:
         expires_at=iso_exact(lease.expires_at),
         data=lease.data,
         own=is_own(lease.name),
-        term=lease.term if told else UNSET,
+        token=lease.token if told else UNSET,
     )
 
 

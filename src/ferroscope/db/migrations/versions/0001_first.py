@@ -129,7 +129,7 @@ def upgrade() -> None:
         sa.Column("name", sa.String(255), nullable=False),
         sa.Column("holder", sa.String(255)),
         sa.Column("epoch", SERIAL, nullable=False),
-        sa.Column("term", UUID, nullable=False),
+        sa.Column("token", UUID, nullable=False),
         sa.Column("duration", sa.Double(), nullable=False),
         sa.Column("acquired_at", sa.Double(), nullable=False),
         sa.Column("renewed_at", sa.Double(), nullable=False),
