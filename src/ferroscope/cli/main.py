@@ -37,8 +37,8 @@ def told(exc: Exception) -> Failure:
     if isinstance(exc, UnicodeEncodeError) and any("\ud800" <= char <= "\udfff" for char in exc.object):
         return Failure("an argument is not UTF-8", exit_code=Exit.USAGE)
     return Failure(
-        f"this should not have happened: {type(exc).__name__}: {str(exc)[:200]}",
-        advice="please report it, with what is printed by the same command after: ferroscope --debug",
+        f"internal error: {type(exc).__name__}: {str(exc)[:200]}",
+        advice="please report it, with the output of the same command with --debug: ferroscope --debug ...",
     )
 
 

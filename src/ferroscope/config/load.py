@@ -178,10 +178,10 @@ def _problems(settings: Settings) -> Iterator[str]:
     levels = get_args(LogLevel)
     for part, level in settings.log.levels.items():
         if level not in levels:
-            yield f"[log] levels: {level!r} of {part} is not a level; it has to be one of {', '.join(levels)}"
+            yield f"[log] levels: {level!r} of {part} is not a level; expected one of {', '.join(levels)}"
     if worker.member_ttl < 2 * worker.heartbeat_interval:
         yield (
-            "[worker] member_ttl must be at least 2 * heartbeat_interval, else a process that is well counts as dead; "
+            "[worker] member_ttl must be at least 2 * heartbeat_interval, else a healthy process is considered dead; "
             f"it is {worker.member_ttl:g}, and twice the interval is {2 * worker.heartbeat_interval:g}"
         )
     if api.bare_metal_port and api.bare_metal_port == api.introspection_port:

@@ -39,7 +39,7 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     bare_metal_port: Annotated[int, Opt("Port of the Bare Metal API; 0 disables it.", type=types.Port())] = 6385
     introspection_port: Annotated[int, Opt("Port of the Introspection API; 0 disables it.", type=types.Port())] = 5050
     threads: Annotated[int, Opt("Requests answered at the same time by one api process.", ge=1)] = 4
-    public_url: Annotated[str, Opt("Base URL in links, where a proxy changes it; empty: as the client named us.")] = ""
+    public_url: Annotated[str, Opt("Base URL in links behind a proxy. Default: the request's Host header.")] = ""
     max_body_size: Annotated[
         int,
         Opt("Largest request body, in bytes; a larger one is answered 413. Inventories of 40 KB are usual.", ge=1024),
@@ -132,7 +132,7 @@ class DatabaseSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = 60
     retry_interval: Annotated[float, Opt("Longest pause between two tries, in seconds.", ge=0.001)] = 0.05
     poll_interval: Annotated[
-        float, Opt("Seconds between two looks at the queue where nobody wakes us up.", ge=0.01)
+        float, Opt("Poll interval of the queue in seconds, where no notification arrives.", ge=0.01)
     ] = 0.25
 
 
@@ -156,7 +156,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
         Opt("What becomes of a strict request whose worker died: run it again, or fail the inspection."),
     ] = "rerun"
     retry_delay: Annotated[float, Opt("Seconds before a request is tried again.", ge=0)] = 1.0
-    member_ttl: Annotated[float, Opt("Seconds after which a silent process counts as dead.", ge=0.5)] = 6.0
+    member_ttl: Annotated[float, Opt("Seconds without a heartbeat until a process is considered dead.", ge=0.5)] = 6.0
     heartbeat_interval: Annotated[float, Opt("Seconds between a process's heartbeats.", ge=0.1)] = 1.5
     graceful_timeout: Annotated[float, Opt("Seconds for running tasks to end after SIGTERM.", ge=0)] = 30.0
     reboot_throttle: Annotated[float, Opt("Least seconds between two power-ons, over all hosts; 0: none.", ge=0)] = 0.0

@@ -51,14 +51,12 @@ def checked(connection: str) -> URL:
     try:
         url = make_url(connection)
     except ArgumentError:
-        raise DatabaseUrlError("it is not a URL", f"it has to be {_FORMS}") from None
+        raise DatabaseUrlError("invalid database URL", f"expected {_FORMS}") from None
     except ValueError:  # Python's message quotes what it takes for the port
-        raise DatabaseUrlError(
-            "what stands for the port is not a number", "in user and password write %40 for @, %3A for :, %2F for /"
-        ) from None
+        raise DatabaseUrlError("invalid port", "in user and password write %40 for @, %3A for :, %2F for /") from None
     family = url.get_backend_name()
     if family not in _FAMILIES:
-        raise DatabaseUrlError(f"there is no database of the kind {family!r}", f"it has to be {_FORMS}")
+        raise DatabaseUrlError(f"unsupported database {family!r}", f"expected {_FORMS}")
     if family == "sqlite" and url.database in (None, "", ":memory:"):
         raise DatabaseUrlError("SQLite needs a file, for processes and threads to share", "write sqlite:///FILE")
     if family != "sqlite" and "@" in (url.host or "") + (url.database or ""):

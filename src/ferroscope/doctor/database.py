@@ -134,7 +134,7 @@ def _writing(backend: Backend) -> Finding:
         lease = backend.store.write(lambda tx: tx.leases.acquire(_LEASE, holder, 5.0))
         backend.store.write(lambda tx: tx.leases.release(lease))
     except (LeaseHeldError, LeaseLostError):
-        return Finding("writing", "ok", "the database can be written to: another doctor is at it")
+        return Finding("writing", "ok", "write check skipped: another doctor is running")
     return Finding("writing", "ok", "the database can be written to, durably")
 
 

@@ -239,7 +239,7 @@ def announce(settings: ApiSettings, log: Any) -> None:
     log.info("listens", **places)
     if places and not settings.loopback_only:
         log.warning(
-            "there is no authentication: whoever reaches these ports may do everything; "
+            "authentication is disabled: any client that can reach these ports has full control; "
             "set [api] host, or put a proxy in front that decides who may call",
             host=",".join(settings.host),
         )

@@ -71,7 +71,7 @@ def insert(context: TaskContext) -> None:
     remark = context.command(partial(driver.insert_ramdisk, context.node, image))
     context.note("virtual media", f"inserted {image.iso}; the next boot comes from it")
     if not image.parameters:
-        remark = "nobody told where the callback goes ([inspector] callback_endpoint_override); the image must know"
+        remark = "no callback URL configured: set [inspector] callback_endpoint_override, or the image must have it"
     if remark:
         context.note("virtual media", remark, severity=Severity.WARNING)
 

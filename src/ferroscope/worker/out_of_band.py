@@ -61,7 +61,7 @@ def prepare(context: TaskContext) -> None:
         if settings.pre_create_ports:
             _create_ports(context, [nic for nic in _driver(context).nics(context.node) if nic.enabled])
     except BmcError as exc:
-        message = f"the BMC does not tell its hardware: {exc}"
+        message = f"could not read the hardware inventory from the BMC: {exc}"
         context.note("out of band", message, severity=Severity.WARNING, reason=exc.reason)
     # Stored here and now: an attempt that has to wait for its turn shall not ask the BMC again.
     context.intend(_READ, lambda tx: _save(tx, context, parts))

@@ -37,7 +37,7 @@ def test_a_mistake_of_ours_is_one_line_that_says_how_to_get_the_traceback(monkey
     monkeypatch.setattr(search, "_list_fields", broken)
     result = run("search", "--fields")
     assert result.exit_code == Exit.FAILURE
-    assert result.stderr.splitlines()[0] == "Error: this should not have happened: KeyError: 'uuid'"
+    assert result.stderr.splitlines()[0] == "Error: internal error: KeyError: 'uuid'"
     assert "ferroscope --debug" in result.stderr
     with pytest.raises(KeyError):
         run("--debug", "search", "--fields")

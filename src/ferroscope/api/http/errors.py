@@ -16,7 +16,7 @@ from ferroscope.contracts.remote import ObjectMissingError, ObjectStoreError
 from ferroscope.core.delivery import IllegalEventError, Refused
 from ferroscope.core.states import RESTING, Event
 
-INTERNAL_MESSAGE: Final = "Ferroscope failed to answer this; its log says why. Try again, and report it if it stays."
+INTERNAL_MESSAGE: Final = "Internal error; see the service log. Report it if it persists."
 LOOKUP_FAILED: Final = "Resource could not be found."
 
 
@@ -106,10 +106,10 @@ class IntrospectionFailure(msgspec.Struct, frozen=True):
 
 
 _ALREADY: Final = {
-    "name": "a name belongs to one only; choose another one",
-    "uuid": "a UUID belongs to one only; leave it out to have one made",
-    "address": "a MAC address belongs to one port only; delete that port first",
-    "instance_uuid": "an instance runs on one node only; free the other node first",
+    "name": "the name is already in use; choose another one",
+    "uuid": "the UUID is already in use; leave it out to have one generated",
+    "address": "the MAC address is already in use by another port; delete that port first",
+    "instance_uuid": "the instance is already associated with another node; remove it there first",
 }
 
 

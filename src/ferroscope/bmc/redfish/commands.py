@@ -132,7 +132,7 @@ def _take_out(drive: Any) -> None:
     drive.eject_media()
     drive.refresh(force=True)
     if drive.inserted:
-        raise BmcError(f"the virtual drive {drive.identity} does not let go", transient=True)
+        raise BmcError(f"virtual media {drive.identity} is still inserted after eject", transient=True)
 
 
 def _slot(drives: list[Any], kinds: tuple[Any, ...]) -> Any:

@@ -72,7 +72,7 @@ def _answered(error: sushy.HTTPError) -> tuple[str, bool, Reason]:
     if code == 403:
         return f"the account may not do this ({said})", False, Reason.BMC_REFUSED
     if code in _TRANSIENT:
-        return f"it is not able to now ({said})", True, Reason.BMC_UNREACHABLE
+        return f"the BMC is temporarily unavailable ({said})", True, Reason.BMC_UNREACHABLE
     return f"it refused ({said})", False, Reason.BMC_REFUSED
 
 
@@ -84,7 +84,8 @@ def _unanswered(error: Exception) -> tuple[str, bool, Reason]:
         if isinstance(cause, TooLargeError):
             return str(cause), False, Reason.BMC_REFUSED
         if isinstance(cause, ssl.SSLError) and _is_disagreement(cause):
-            message = f"no TLS in common ({cause.reason}); see redfish_tls_minimum_version and redfish_tls_ciphers"
+            options = "redfish_tls_minimum_version and redfish_tls_ciphers"
+            message = f"TLS handshake failed: no common version or cipher ({cause.reason}); see {options}"
             return message, True, Reason.BMC_UNREACHABLE
         if isinstance(cause, DeadlineError):
             return "no answer in time", True, Reason.BMC_UNREACHABLE
