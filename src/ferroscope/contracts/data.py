@@ -7,10 +7,10 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from ferroscope.contracts.later import Later
 from ferroscope.core.lookup import Rejection
 from ferroscope.hardware import expressions
 from ferroscope.hardware.search_index import Fact
-from ferroscope.ports.later import Later
 
 Part = Literal["inventory", "unprocessed", "plugin_data", "out_of_band", "logs"]
 
@@ -30,7 +30,7 @@ class InspectionData(Protocol):
         """Return those of the parts that are stored here; ``objects`` knows of those elsewhere."""
 
     def load_later(self, inspection: str, parts: Sequence[Part]) -> Later[dict[Part, bytes]]:
-        """Ask for them; see ``ports.later``."""
+        """Ask for them; see ``contracts.later``."""
 
     def held(self, limit: int, *, after: tuple[str, str] = ("", "")) -> Sequence[Held]:
         """Return parts of inspections that have ended, in the order of (inspection, part), from there on."""

@@ -14,12 +14,12 @@ import msgspec
 
 from ferroscope.contracts.coordination import ClockSteps, Leases, Members
 from ferroscope.contracts.data import Discoveries, Facts, InspectionData, Objects, Rejections
+from ferroscope.contracts.later import Later
 from ferroscope.contracts.metrics import Moved
 from ferroscope.core.boot_macs import KnownMac, MacChange
 from ferroscope.core.lookup import Candidates, Evidence
 from ferroscope.core.model import Claim, Entry, Inspection, Node, Port, Request, Rule, RuleDialect
 from ferroscope.core.states import Event, Provision, State
-from ferroscope.ports.later import Later
 
 # Counts for people and monitoring.
 
@@ -148,7 +148,7 @@ class Ports(Protocol):
         """Return one page of ports."""
 
     def list_later(self, query: Query) -> Later[Sequence[Port]]:
-        """Ask for it; see ``ports.later``."""
+        """Ask for it; see ``contracts.later``."""
 
 
 class Inspections(Protocol):
@@ -210,7 +210,7 @@ class Requests(Protocol):
         """Return the requests of the node, oldest first, claimed or not."""
 
     def pending_later(self, node: str) -> Later[Sequence[Request]]:
-        """Ask for them; see ``ports.later``."""
+        """Ask for them; see ``contracts.later``."""
 
 
 class Journal(Protocol):

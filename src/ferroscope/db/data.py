@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 from sqlalchemy import LargeBinary, Select, and_, bindparam, delete, insert, or_, select, update
 
 from ferroscope.contracts.data import Held, ObjectState, Part, StoredObject
+from ferroscope.contracts.later import Later
 from ferroscope.core.states import TERMINAL
 from ferroscope.db import schema
 from ferroscope.db.engine import largest_value, upsert
 from ferroscope.db.mapping import Mapper, one_of, several
-from ferroscope.ports.later import Later
 
 if TYPE_CHECKING:
     from ferroscope.db.transaction import SqlTransaction

@@ -14,8 +14,8 @@ import msgspec
 from sqlalchemy import Column, ColumnElement, Insert, Select, Table, and_, bindparam, false, insert, or_, select
 
 from ferroscope.contracts.errors import NotFoundError
+from ferroscope.contracts.later import Later
 from ferroscope.contracts.store import Query
-from ferroscope.ports.later import Later
 
 if TYPE_CHECKING:
     from ferroscope.db.transaction import SqlTransaction

@@ -10,6 +10,7 @@ import msgspec
 from sqlalchemy import Select, bindparam, delete, insert, or_, select, update
 
 from ferroscope.contracts.errors import NotFoundError, StaleError
+from ferroscope.contracts.later import Later
 from ferroscope.contracts.store import Query
 from ferroscope.core.lookup import Candidates, Evidence
 from ferroscope.core.model import Inspection, Node, Port
@@ -19,7 +20,6 @@ from ferroscope.db.batch import Answer, Asked
 from ferroscope.db.engine import conflict, upsert
 from ferroscope.db.inspections import INSPECTION
 from ferroscope.db.mapping import Mapper, one_of, padded, page, page_later, several
-from ferroscope.ports.later import Later
 
 if TYPE_CHECKING:
     from ferroscope.db.transaction import SqlTransaction

@@ -14,13 +14,13 @@ import msgspec
 from sqlalchemy import bindparam, delete, insert, select, update
 
 from ferroscope.contracts.errors import ClaimLostError
+from ferroscope.contracts.later import Later
 from ferroscope.contracts.queue import Channel
 from ferroscope.core.lanes import lane_of, priority_of
 from ferroscope.core.model import Claim, Request
 from ferroscope.db import schema
 from ferroscope.db.batch import Answer
 from ferroscope.db.mapping import Mapper
-from ferroscope.ports.later import Later
 
 if TYPE_CHECKING:
     from ferroscope.db.transaction import SqlTransaction

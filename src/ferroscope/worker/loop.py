@@ -19,6 +19,7 @@ from ferroscope import transition
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.errors import ClaimLostError, ConflictError, NotFoundError, StoreUnavailableError
+from ferroscope.contracts.later import Later
 from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.queue import Clock, Queue, StopFlag
 from ferroscope.contracts.store import Store, Transaction
@@ -27,7 +28,6 @@ from ferroscope.core.lanes import Lane, lane_of
 from ferroscope.core.model import Claim, Node, Request, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import MACHINE, Event, State, Transition
-from ferroscope.ports.later import Later
 from ferroscope.storage.reader import Archive
 from ferroscope.worker.bmc_calls import Watch
 from ferroscope.worker.boot import eject_quietly, power_off_quietly
