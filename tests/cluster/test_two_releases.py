@@ -26,7 +26,7 @@ from tests.support.installation import ROOT, Played
 from tests.support.processes import free_port, until
 
 # A commit of main with the first schema; see ADR 034 for when it moves on.
-BEFORE = "f2935ce228ed3e64b4956a64b47cd109fc4e2a55"
+BEFORE = "462bab158ddb26a01031b32045c726fde83da84b"
 NODES = 30
 _SETTINGS = """
 [database]
