@@ -61,6 +61,17 @@ class _Compiler:
         self.width += 1
         return source
 
+    def derived(self, tree: Tree, outer: list[Scope], *, locked: bool) -> Derived:
+        """Compile a query in FROM; the databases differ in which of its rows a lock around it means."""
+        *_, lock, _skip, _distinct, names = tree
+        if locked or lock:
+            raise UnknownSqlError("FOR UPDATE with a query in FROM is not known")
+        if "" in names or len(set(names)) < len(names):
+            raise UnknownSqlError("each column of a query in FROM needs a name of its own")
+        source = Derived(self.select(tree, outer), names, self.width)
+        self.width += 1
+        return source
+
     def select(self, tree: Tree, outer: list[Scope]) -> Select:
         _, items, sources, where, group, order, limit, lock, skip, distinct, _names = tree
         if group or distinct:
@@ -68,11 +79,7 @@ class _Compiler:
         plan = Select()
         scope: Scope = {}
         for table, alias in sources:
-            if isinstance(table, str):
-                scope[alias] = self.source(table)
-            else:
-                scope[alias] = Derived(self.select(table, outer), table[-1], self.width)
-                self.width += 1
+            scope[alias] = self.source(table) if isinstance(table, str) else self.derived(table, outer, locked=lock)
         plan.sources = list(scope.values())
         scopes = [*outer, scope]
         plan.where = None if where is None else self.value(where, scopes)

@@ -59,7 +59,7 @@ class _Parser:
             self.tokens.append((kind, value.replace("%%", "%") if kind == "string" else value))
             place = match.end()
         self.place = 0
-        self.called = ""  # the last item of a SELECT
+        self.called = ""  # the name of the last item's column, where it has one
 
     # Tokens.
 
@@ -184,6 +184,7 @@ class _Parser:
 
     def item(self) -> Tree:
         if self.take_op("*"):
+            self.called = ""
             return ("all",)
         expression = self.expression()
         self.called = expression[2] if expression[0] == "column" else ""
