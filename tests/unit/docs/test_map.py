@@ -1,4 +1,4 @@
-"""The map of the code in CONTRIBUTING.md has a row for each package and module of the project, and for nothing else."""
+"""The table of packages in architecture.md has a row for each package and module of the project, and no other."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ def test_the_map_names_every_package_and_root_module_and_no_other() -> None:
 
 
 def _named() -> set[str]:
-    table = page("CONTRIBUTING.md").text.partition("| in `src/ferroscope/` |")[2].partition("\n\n")[0]
+    table = page("docs/explanation/architecture.md").text.partition("| in `src/ferroscope/` |")[2].partition("\n\n")[0]
     return {name for names in _ROW.findall(table) for name in re.findall(r"`([^`]+)`", names)}
