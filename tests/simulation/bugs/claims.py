@@ -137,17 +137,19 @@ def _own_claims_not_looked_at() -> Iterator[Any]:
     yield queue, "_ORPHANS", orphans
 
 
+# Members outlive the outages: else others free what they held before its old token can do any harm.
 @bug(
     "same-token",
     "what follows is held under the token of what was before (found by this simulation)",
     rule="state",
-    seeds=100,
+    seeds=10,
     faults=("lost tail",),
     mean_between_faults=1.5,
     nodes=16,
     rounds=4,
     slow_bmc=0.2,
     aborts=0.0,
+    worker={"member_ttl": 60.0},
 )
 def _() -> Iterator[Any]:
     turn = requests.SqlRequests._turn
