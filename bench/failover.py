@@ -23,7 +23,7 @@ from sqlalchemy import Connection, text
 
 from bench.cycle import scratch
 from bench.databases import database
-from bench.leader import OFFICE
+from bench.leader import LEASE
 from bench.quantiles import Spread, spread
 from bench.service import configure, upgrade
 from ferroscope.config.load import load
@@ -64,7 +64,7 @@ class State(msgspec.Struct, frozen=True):
 
 
 def measure(name: str, profile: str, way: Way, times: int, directory: Path, *, seed: int = 1) -> Failover:
-    """Let leaders end ``times`` times; return how long each office was empty."""
+    """Let leaders end ``times`` times; return how long each lease was free."""
     chance = random.Random(seed)
     renew = (FAST if profile == "fast" else DEFAULT).renew
     with scratch(directory) as place, database(name, place) as base:
@@ -158,5 +158,5 @@ def _one(connection: Connection, way: Way) -> float:
 
 
 def _state(connection: Connection) -> State:
-    row = connection.execute(_STATE, {"name": OFFICE}).first()
+    row = connection.execute(_STATE, {"name": LEASE}).first()
     return State() if row is None else State(row.epoch, row.touched, row.pid or 0)

@@ -176,7 +176,7 @@ def _store(gated: GatedLab, node: str, first: int, last: int) -> int:
 
 
 class _Beside:
-    """A gate beside the one that is open, as a process has it that has just won the office."""
+    """A gate beside the one that is open, as a process has it that has just won the lease."""
 
     def __init__(self, host: BootHost) -> None:
         self._host = host

@@ -1,4 +1,4 @@
-"""One member that stands for an office and, in it, writes under its fence all the time.
+"""One member that campaigns for a lease and, while it leads, writes under its fence all the time.
 
 Election, renewal, membership and supervisor are the service's own; only the task is the benchmark's.
 ``python -m bench.leader CONFIG [PROCESSES]``; more than 0 processes run under the supervisor.
@@ -16,8 +16,8 @@ import structlog
 from ferroscope.config.load import load
 from ferroscope.config.options import Settings
 from ferroscope.contracts.queue import Channel
-from ferroscope.contracts.store import Leadership, Store
-from ferroscope.leadership import Candidate, LeaseKeeper
+from ferroscope.contracts.store import StepLeadership, Store
+from ferroscope.leadership import Election, LeaseRenewer
 from ferroscope.periodic.singleton import Singleton
 from ferroscope.runtime import system
 from ferroscope.runtime.backend import open_backend
@@ -26,36 +26,36 @@ from ferroscope.runtime.supervisor import Supervisor
 from ferroscope.runtime.system import SystemClock
 from ferroscope.telemetry import log
 
-OFFICE: Final = "bench/failover"
+LEASE: Final = "bench/failover"
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class Writes:
     """A ``PeriodicTask``: each step is one fenced write, which is all that the fence itself does."""
 
-    name = OFFICE
+    name = LEASE
     period = 0.02
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def step(self, leadership: Leadership) -> str:
+    def step(self, leadership: StepLeadership) -> str:
         self._store.write(leadership.fence)
         return "wrote"
 
 
 def play(settings: Settings, member: str) -> int:
-    """Stand, lead and follow until SIGTERM."""
+    """Campaign, lead and follow until SIGTERM."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     stop, clock, profile = threading.Event(), SystemClock(), settings.lease.numbers()
     backend = open_backend(settings, clock=clock, stop=stop, listen=True)
     membership = Membership(backend.lease_store, settings.worker, role="worker", stop=stop, clock=clock, ident=member)
     membership.start()
-    candidate = Candidate(OFFICE, membership.member.id, store=backend.lease_store, clock=clock, profile=profile)
-    keep = LeaseKeeper(profile, clock)
+    election = Election(LEASE, membership.member.id, store=backend.lease_store, clock=clock, profile=profile)
+    keep = LeaseRenewer(profile, clock)
     task = Writes(backend.store)
-    office = Singleton(lambda: task, candidate, keep=keep, profile=profile, bus=backend.bus, clock=clock, stop=stop)
-    thread = threading.Thread(target=office.run, daemon=True)
+    singleton = Singleton(lambda: task, election, keep=keep, profile=profile, bus=backend.bus, clock=clock, stop=stop)
+    thread = threading.Thread(target=singleton.run, daemon=True)
     thread.start()
     structlog.get_logger().info("ready")
     while system.wait(_SIGNALS, 60.0) is None:

@@ -1,6 +1,6 @@
 """``versus``: inspections per second of one configuration beside those of another, in turns within one run.
 
-``features``: every hook and twenty rules, against the default hooks alone. ``offices``: with all periodic singletons
+``features``: every hook and twenty rules, against the default hooks alone. ``singletons``: with all periodic singletons
 and their elections, as by default, against none. Turns on new databases make up for what else the machine does.
 """
 
@@ -54,7 +54,7 @@ PAIRS: Final = {
         Variant(f"{len(ALL)} hooks, {_RULES} rules", f"[inspector]\nhooks = {','.join(ALL)}\n", add_rules),
         Variant("default hooks"),
     ),
-    "offices": (
+    "singletons": (
         Variant("all singletons"),
         Variant("none", "[inspector]\ntimeout_period = 0\nretention_period = 0\n"),
     ),
@@ -97,7 +97,7 @@ def measure(pair: tuple[Variant, Variant], name: str, load: Load, directory: Pat
 def versus(
     found: tuple[Report, Path], pair: str, databases: tuple[str, ...], turns: int, nodes: int, rounds: int
 ) -> None:
-    """Two configurations side by side: ``features`` or ``offices``."""
+    """Two configurations side by side: ``features`` or ``singletons``."""
     report, directory = found
     for name in databases:
         report.section(f"versus {pair} on {name}: {turns} turns of {rounds} rounds, {nodes} nodes")

@@ -1,7 +1,7 @@
 """Leadership under a lease: take it, keep it while the work makes progress, stop before it ends.
 
-Whoever leads carries a ``Tenure``: every write begins with its ``fence``, every wait asks whether
-it ``may_act``. Renewal runs beside the work, on a connection of its own, but only while the work
+Whoever leads carries a ``Leadership``: every write begins with its ``fence``, every wait asks whether
+it ``is_valid``. Renewal runs beside the work, on a connection of its own, but only while the work
 gives signs of life, so a hung leader loses the lease like a dead one. Nothing here starts a
 thread: ``runtime`` and the roles do.
 """
@@ -26,8 +26,8 @@ from ferroscope.core.model import Lease, LeaseProfile, trusted_until
 _log = structlog.get_logger(__name__)
 
 
-class Tenure:
-    """One holder's time in office, from a won election to its end."""
+class Leadership:
+    """One holder's time as the leader, from a won election to its end."""
 
     def __init__(
         self,
@@ -57,30 +57,24 @@ class Tenure:
 
     @property
     def over(self) -> bool:
-        """Whether the tenure has ended for good: lost, or handed back."""
+        """Whether the leadership has ended for good: lost, or handed back."""
         return self._over
 
     @property
     def resigned(self) -> bool:
-        """Whether the work under this tenure has ended."""
+        """Whether the work under this leadership has ended."""
         return self._resigned
 
-    def may_act(self) -> bool:
-        """Whether the holder may still act in its office."""
+    def is_valid(self) -> bool:
+        """Whether the holder may still act as the leader."""
         return not self._over and self._clock.monotonic() < self._trusted_until
 
-    def progress(self) -> None:
+    def keep_alive(self) -> None:
         """Say that the work goes on; without it the lease is not renewed."""
         self._progressed_at = self._clock.monotonic()
 
-    def keep_alive(self) -> None:
-        """Say that the work goes on; ``LeaseLostError`` where it must not, because trust in the lease has run out."""
-        if not self.may_act():
-            raise LeaseLostError(f"epoch {self.lease.epoch} of {self.lease.name} could not be renewed in time")
-        self.progress()
-
     def fence(self, tx: Transaction) -> None:
-        """Begin a leader's transaction with this; ``LeaseLostError`` where the office is over.
+        """Begin a leader's transaction with this; ``LeaseLostError`` where the leadership is over.
 
         It is a sign of life, too: a step that writes need not say any more.
         """
@@ -89,7 +83,7 @@ class Tenure:
         except LeaseLostError:
             self._over = True
             raise
-        self.progress()
+        self.keep_alive()
 
     def renew(self, data: str | None = None) -> bool:
         """Extend the lease by its time to live; False where that was not done, for whatever reason.
@@ -114,7 +108,7 @@ class Tenure:
         return True
 
     def resign(self) -> None:
-        """The work has ended: hand the office back, so that a successor starts at once; never raises."""
+        """The work has ended: hand the lease back, so that a successor starts at once; never raises."""
         self._resigned = True
         if self._over:
             return
@@ -125,8 +119,8 @@ class Tenure:
             _log.warning("lease not released; it will expire", lease=self.lease.name, why=str(exc))
 
 
-class Candidate:
-    """Stands for one office on behalf of one member."""
+class Election:
+    """Campaigns for one lease on behalf of one member."""
 
     def __init__(self, name: str, holder: str, *, store: Store, clock: Clock, profile: LeaseProfile) -> None:
         self.name = name
@@ -134,13 +128,13 @@ class Candidate:
         self._store = store
         self._clock = clock
         self._profile = profile
-        self.sentence = f"has not stood for {name} yet"
+        self.sentence = f"has not campaigned for {name} yet"
         self._remaining = 0.0  # seconds that the present holder's lease had left when it was last asked for
         # How far the database's clock was ahead of ours, at most, when somebody else's lease was last seen.
         self._ahead: float | None = None
 
-    def stand(self) -> Tenure | None:
-        """Try once to win; None where somebody else holds the office. ``StoreUnavailableError``."""
+    def campaign(self) -> Leadership | None:
+        """Try once to win; None where somebody else holds the lease. ``StoreUnavailableError``."""
         asked_at = self._clock.monotonic()
         try:
             lease = self._store.write(lambda tx: tx.leases.acquire(self.name, self._holder, self._profile.ttl))
@@ -156,7 +150,7 @@ class Candidate:
             return None
         self.sentence = f"leads {self.name} in epoch {lease.epoch}"
         _log.info("leads", lease=self.name, epoch=lease.epoch)
-        return Tenure(
+        return Leadership(
             lease,
             asked_at=asked_at,
             profile=self._profile,
@@ -185,9 +179,9 @@ class Candidate:
         every: float = math.inf,
         meanwhile: Callable[[], object] = lambda: None,
     ) -> None:
-        """Wait, having lost, until standing again may help. Whoever sets ``stop`` then wakes the channel ``leases``.
+        """Wait, having lost, until another campaign may help. Whoever sets ``stop`` then wakes the channel ``leases``.
 
-        ``seen`` is that channel's position from before ``stand``; ``meanwhile`` is called ``every`` so many seconds.
+        ``seen`` is that channel's position from before ``campaign``; ``meanwhile`` is called ``every`` so many seconds.
         """
         until = self._clock.monotonic() + self._patience(hears=bus.hears)
         while not stop.is_set() and (left := until - self._clock.monotonic()) > 0:
@@ -223,8 +217,8 @@ def leave_process() -> None:
     os._exit(EXIT_LOST_LEADERSHIP)
 
 
-class LeaseKeeper:
-    """Callable as ``keep(tenure, reset)``: returns at once, the threads end with the tenure.
+class LeaseRenewer:
+    """Callable as ``keep(leadership, reset)``: returns at once, the threads end with the leadership.
 
     ``leave`` is called where the work has not stopped in time, by each of them.
     """
@@ -244,39 +238,39 @@ class LeaseKeeper:
         self._new_flag = new_flag
         self._meter = meter
 
-    def __call__(self, tenure: Tenure, reset: StopFlag, leave: Callable[[], None] | None = None) -> None:
+    def __call__(self, leadership: Leadership, reset: StopFlag, leave: Callable[[], None] | None = None) -> None:
         # Two threads: a renewal that hangs on a dead connection must not keep the watch from its duty.
         for duty, target in (("lease", self.run), ("watch", self.watch)):
-            name = f"{duty} {tenure.lease.name}"
-            threading.Thread(target=target, args=(tenure, reset, leave), name=name, daemon=True).start()
+            name = f"{duty} {leadership.lease.name}"
+            threading.Thread(target=target, args=(leadership, reset, leave), name=name, daemon=True).start()
 
-    def run(self, tenure: Tenure, reset: StopFlag, leave: Callable[[], None] | None = None) -> None:
-        """Renew until the tenure is over; then tell the work, and make sure that it has ended."""
+    def run(self, leadership: Leadership, reset: StopFlag, leave: Callable[[], None] | None = None) -> None:
+        """Renew until the leadership is over; then tell the work, and make sure that it has ended."""
         pause = self._new_flag()
-        while not tenure.over and tenure.may_act():
-            left = tenure.trusted_until - self._clock.monotonic()
+        while not leadership.over and leadership.is_valid():
+            left = leadership.trusted_until - self._clock.monotonic()
             pause.wait(max(0.0, min(self._profile.renew, left)))
-            if not tenure.renew() and not tenure.resigned:
-                self._meter.renewal_failed(tenure.lease.name)
-        self._end(tenure, reset, leave or self._leave)
+            if not leadership.renew() and not leadership.resigned:
+                self._meter.renewal_failed(leadership.lease.name)
+        self._end(leadership, reset, leave or self._leave)
 
-    def watch(self, tenure: Tenure, reset: StopFlag, leave: Callable[[], None] | None = None) -> None:
+    def watch(self, leadership: Leadership, reset: StopFlag, leave: Callable[[], None] | None = None) -> None:
         """Wait until trust has run out, whatever renewal does; then the same."""
         pause = self._new_flag()
-        while not tenure.over and (left := tenure.trusted_until - self._clock.monotonic()) > 0:
+        while not leadership.over and (left := leadership.trusted_until - self._clock.monotonic()) > 0:
             pause.wait(left)
-        self._end(tenure, reset, leave or self._leave)
+        self._end(leadership, reset, leave or self._leave)
 
-    def _end(self, tenure: Tenure, reset: StopFlag, leave: Callable[[], None]) -> None:
+    def _end(self, leadership: Leadership, reset: StopFlag, leave: Callable[[], None]) -> None:
         pause, told = self._new_flag(), reset.is_set()
         reset.set()
-        if tenure.resigned:
+        if leadership.resigned:
             return
-        pause.wait(max(0.0, tenure.trusted_until - self._clock.monotonic()))
+        pause.wait(max(0.0, leadership.trusted_until - self._clock.monotonic()))
         pause.wait(self._profile.margin / 2)
-        if not tenure.resigned:
+        if not leadership.resigned:
             try:
                 if not told:  # there are two of us
-                    _log.error("leadership lost and the work has not stopped", lease=tenure.lease.name)
+                    _log.error("leadership lost and the work has not stopped", lease=leadership.lease.name)
             finally:
                 leave()

@@ -1,6 +1,6 @@
 """A campaign of kills: so many SIGKILLs of workers, apis and leaders, spread evenly over so many inspections.
 
-Each victim is a process that is up and at work: a worker that holds requests, a leader in its office, an api that
+Each victim is a process that is up and at work: a worker that holds requests, a leader with its lease, an api that
 HAProxy uses. A worker is stopped for the moment in which is looked up what it holds, and never goes on. Kills wait
 for inspections and inspections for kills, so that all of the ones happen during all of the others.
 """
@@ -250,12 +250,12 @@ class Campaign:
         return found
 
     def _kill_one(self, connection: Connection, rows: Any, *, needs_work: bool) -> Any:
-        """Kill one of the processes; None where there was none. A leader's office, its epoch and when it died."""
+        """Kill one of the processes; None where there was none. A leader's lease, its epoch and when it died."""
         with self._one:
             rows = [row for row in rows if row.pid not in self._killed]
             if not rows:
                 return None
-            pid, member, *office = self._random.choice(rows)
+            pid, member, *lease = self._random.choice(rows)
             try:
                 os.kill(pid, signal.SIGSTOP)
             except ProcessLookupError:
@@ -268,7 +268,7 @@ class Campaign:
             self._killed.add(pid)
         now = time.time()
         self._held += [Held(inspection, event, now) for inspection, event in held]
-        return (*office, time.monotonic())
+        return (*lease, time.monotonic())
 
     def _api(self) -> None:
         """Kill an api process, never while another one is not back yet, and start it again."""

@@ -1,7 +1,7 @@
 """``python -m tests.cluster.takeovers --database postgresql --rounds 2000``: old leaders race with their successors.
 
 In each round a lease has expired; its old leader writes under the fence at the same moment in which a
-successor takes the office. What the old one writes may count before the newer epoch is issued, never after.
+successor takes the lease. What the old one writes may count before the newer epoch is issued, never after.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ def store(url: str) -> SqlStore:
 
 
 def take(successor: SqlStore, seconds: float = 60.0) -> Lease:
-    """Win the office as soon as it is free."""
+    """Win the lease as soon as it is free."""
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         try:
-            return successor.write(lambda tx: tx.leases.acquire("office", "successor", seconds))
+            return successor.write(lambda tx: tx.leases.acquire("backup", "successor", seconds))
         except (LeaseHeldError, StoreUnavailableError):
             time.sleep(0.05)
     raise AssertionError("nobody took over in 20 s")
@@ -70,7 +70,7 @@ def race(url: str, rounds: int) -> Race:
 
 
 def _round(old: SqlStore, new: SqlStore, found: Race) -> None:
-    lease = old.write(lambda tx: tx.leases.acquire("office", "old", -0.001))
+    lease = old.write(lambda tx: tx.leases.acquire("backup", "old", -0.001))
     start = threading.Barrier(2)
     refused: list[bool] = []
 

@@ -107,11 +107,11 @@ def store(database_url: str, engine: Engine) -> SqlStore:
 
 
 def _lead(store: SqlStore, holder: str, seconds: float = TTL) -> Lease:
-    return store.write(lambda tx: tx.leases.acquire("office", holder, seconds))
+    return store.write(lambda tx: tx.leases.acquire("backup", holder, seconds))
 
 
 def _take_over(store: SqlStore) -> Lease:
-    """Win the office as soon as the old lease has expired."""
+    """Win the lease as soon as the old lease has expired."""
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         try:

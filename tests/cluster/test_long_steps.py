@@ -17,10 +17,10 @@ import pytest
 from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.errors import LeaseLostError
-from ferroscope.contracts.store import Leadership, Query, Store, Transaction
+from ferroscope.contracts.store import Query, StepLeadership, Store, Transaction
 from ferroscope.core.model import FAST, Entry, LeaseProfile
 from ferroscope.core.states import State
-from ferroscope.leadership import Candidate, LeaseKeeper
+from ferroscope.leadership import Election, LeaseRenewer
 from ferroscope.periodic.singleton import Singleton
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
@@ -135,7 +135,7 @@ class Writes:
         self._hangs = hangs
         self.began, self.released, self.refused = threading.Event(), threading.Event(), threading.Event()
 
-    def step(self, leadership: Leadership) -> str:
+    def step(self, leadership: StepLeadership) -> str:
         def work(tx: Transaction) -> None:
             leadership.fence(tx)
             tx.journal.append([Entry(node=self._who, step="tested", message="wrote", process=self._who)])
@@ -151,7 +151,7 @@ class Writes:
         return "wrote"
 
 
-def test_a_step_that_hangs_loses_its_office_and_what_it_writes_later_is_refused(tmp_path: Path) -> None:
+def test_a_step_that_hangs_loses_its_lease_and_what_it_writes_later_is_refused(tmp_path: Path) -> None:
     """No process ends for it, not even where it is the only one: the task stands again in another thread."""
     upgraded(tmp_path)
     backend, clock, stop = opened(tmp_path), SystemClock(), threading.Event()
@@ -164,9 +164,9 @@ def test_a_step_that_hangs_loses_its_office_and_what_it_writes_later_is_refused(
     def wrote() -> set[str | None]:
         return {entry.process for entry in backend.store.read(lambda tx: tx.journal.list(Query(sort_key="id")))}
 
-    candidate = Candidate(Writes.name, "me", store=backend.lease_store, clock=clock, profile=PROFILE)
-    keep = LeaseKeeper(PROFILE, clock, leave=stop.set)  # nobody shall call this
-    one = Singleton(build, candidate, keep=keep, profile=PROFILE, bus=LocalBus(), clock=clock, stop=stop)
+    election = Election(Writes.name, "me", store=backend.lease_store, clock=clock, profile=PROFILE)
+    keep = LeaseRenewer(PROFILE, clock, leave=stop.set)  # nobody shall call this
+    one = Singleton(build, election, keep=keep, profile=PROFILE, bus=LocalBus(), clock=clock, stop=stop)
     one.start()
     try:
         assert tasks[0].began.wait(20)

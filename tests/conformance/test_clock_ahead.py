@@ -12,7 +12,7 @@ from tests.support import examples
 def test_nothing_lasts_for_a_day_because_the_clock_was_a_day_ahead(adapter: Adapter) -> None:
     node = adapter.node()
     adapter.join("dead", ttl=6.0)
-    lease = adapter.write(lambda tx: tx.leases.acquire("office", "dead", 6.0))
+    lease = adapter.write(lambda tx: tx.leases.acquire("backup", "dead", 6.0))
     adapter.put(examples.request(node, Event.VERIFY))
     adapter.write(lambda tx: tx.rejections.add(node.uuid, ["52:54:00:00:00:01"]))
     later = ("leases SET expires_at = expires_at", "members SET expires_at = expires_at", "requests SET due_at = 4e9")

@@ -24,13 +24,13 @@ def store(adapter: Adapter) -> Store:
     return adapter.store
 
 
-def acquire(store: Store, holder: str = "a", duration: float = LONG, name: str = "office") -> Lease:
+def acquire(store: Store, holder: str = "a", duration: float = LONG, name: str = "backup") -> Lease:
     return store.write(lambda tx: tx.leases.acquire(name, holder, duration))
 
 
 def test_a_free_lease_is_taken_in_epoch_one(store: Store) -> None:
     lease = acquire(store)
-    assert (lease.name, lease.holder, lease.epoch) == ("office", "a", 1)
+    assert (lease.name, lease.holder, lease.epoch) == ("backup", "a", 1)
     assert 0 < lease.remaining <= LONG
 
 
@@ -95,7 +95,7 @@ def test_a_write_under_a_lost_lease_is_rolled_back(store: Store) -> None:
 
     with pytest.raises(LeaseLostError):
         store.write(work)
-    assert [lease.name for lease in store.read(lambda tx: tx.leases.list())] == ["office"]
+    assert [lease.name for lease in store.read(lambda tx: tx.leases.list())] == ["backup"]
 
 
 def test_leases_are_listed_by_prefix_in_the_order_of_their_names(store: Store) -> None:
@@ -164,7 +164,7 @@ def test_a_name_that_is_made_while_it_is_forgotten_begins_above_it(open_adapter:
     def work(adapter: Adapter) -> None:
         for _ in range(15):
             with contextlib.suppress(LeaseHeldError, LeaseLostError):
-                lease = adapter.write(lambda tx: tx.leases.acquire("office", "me", LONG))
+                lease = adapter.write(lambda tx: tx.leases.acquire("backup", "me", LONG))
                 with lock:  # while it is held nobody else can have one
                     seen.append(lease.epoch)
                 adapter.write(lambda tx, lease=lease: tx.leases.release(lease))  # type: ignore[misc]

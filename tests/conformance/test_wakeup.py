@@ -64,7 +64,7 @@ def test_a_new_request_wakes_other_processes_up(pair: tuple[Backend, Backend]) -
 def test_a_released_lease_wakes_other_processes_up_and_a_held_one_does_not(pair: tuple[Backend, Backend]) -> None:
     listening, other = pair
     for _ in range(2):
-        lease = other.store.write(lambda tx: tx.leases.acquire("office", "somebody", 60.0))
+        lease = other.store.write(lambda tx: tx.leases.acquire("backup", "somebody", 60.0))
         _caught_up(pair)
         seen = _position(listening, "leases")
         other.store.write(lambda tx, lease=lease: tx.leases.renew(lease, 60.0))  # type: ignore[misc]
@@ -77,7 +77,7 @@ def test_a_released_lease_wakes_other_processes_up_and_a_held_one_does_not(pair:
 def test_a_member_that_leaves_wakes_others_up_for_its_leases(pair: tuple[Backend, Backend]) -> None:
     listening, other = pair
     other.store.write(lambda tx: tx.members.beat(examples.member("leaving"), 60.0))
-    other.store.write(lambda tx: tx.leases.acquire("office", "leaving", 60.0))
+    other.store.write(lambda tx: tx.leases.acquire("backup", "leaving", 60.0))
     _caught_up(pair)
     seen = _position(listening, "leases")
     other.store.write(lambda tx: tx.members.leave("leaving"))

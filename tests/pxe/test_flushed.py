@@ -34,7 +34,7 @@ def with_ipset(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
 
 
 @pytest.mark.parametrize("tool", ["iptables", "ip6tables"])
-def test_a_leader_whose_firewall_is_flushed_leaves_its_office_and_is_closed_again(
+def test_a_leader_whose_firewall_is_flushed_leaves_its_lease_and_is_closed_again(
     lab: Lab, postgresql_url: str, with_ipset: Path | None, tool: str
 ) -> None:
     gated = GatedLab(lab, postgresql_url, sections=FAST)

@@ -124,7 +124,7 @@ def test_somebody_who_flushes_the_firewall_opens_no_host_for_long(fast: GatedLab
     for host in fast.hosts[:2]:
         fast.start(host)
     flush(fast.wait_open())
-    leader = fast.wait_open()  # either: whoever cannot hold its gate open leaves its office
+    leader = fast.wait_open()  # either: whoever cannot hold its gate open hands its lease back
     (follower,) = [host for host in fast.hosts if host is not leader]
     flush(follower)
     fast.wait_applied()

@@ -70,7 +70,7 @@ def _options() -> argparse.Namespace:
         type=int,
         default=0,
         metavar="N",
-        help="elections in which offices change hands all the time, until N did",
+        help="elections in which leases change hands all the time, until N did",
     )
     parser.add_argument("--gates", action="store_true", help="only the PXE gates of two or three hosts")
     parser.add_argument("--hours", type=float, default=0, help="go on for so many simulated hours, whatever --seeds is")

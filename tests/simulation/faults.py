@@ -197,7 +197,7 @@ class Faults:
         """The thread of a periodic task hangs for good, and only that thread."""
         leading = [
             (task, process)
-            for (task, name), _ in self._world.checks.leaders.offices.items()
+            for (task, name), _ in self._world.checks.leaders.leases.items()
             if name.startswith("periodic/")
             and (process := self._world.process_of.get(task.owner)) is not None
             and not process.owner.dead

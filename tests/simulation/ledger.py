@@ -1,4 +1,4 @@
-"""A periodic task that only writes, under the fence of its office: for the scenario that is all elections."""
+"""A periodic task that only writes, under the fence of its lease: for the scenario that is all elections."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ferroscope.contracts.store import Leadership, Store, Transaction
+from ferroscope.contracts.store import StepLeadership, Store, Transaction
 from ferroscope.core.model import Entry
-from ferroscope.leadership import Candidate
+from ferroscope.leadership import Election
 from ferroscope.periodic.singleton import Singleton
 
 
@@ -20,7 +20,7 @@ class Ledger:
         self.period = period
         self._store = store
 
-    def step(self, leadership: Leadership) -> str:
+    def step(self, leadership: StepLeadership) -> str:
         def work(tx: Transaction) -> None:
             leadership.fence(tx)
             tx.journal.append([Entry(node=self.name, step="entered", message="one more")])
@@ -29,7 +29,7 @@ class Ledger:
         return "entered one more"
 
 
-def instead(build: Callable[..., list[Any]], offices: int, period: float) -> Callable[..., list[Any]]:
+def instead(build: Callable[..., list[Any]], leases: int, period: float) -> Callable[..., list[Any]]:
     """Return a ``wiring.build_singletons`` of so many ledgers, elected and kept like the product's singletons."""
 
     def build_ledgers(settings: Any, backend: Any, *, clock: Any, stop: Any, member: str, **options: Any) -> list[Any]:
@@ -38,11 +38,11 @@ def instead(build: Callable[..., list[Any]], offices: int, period: float) -> Cal
 
         def singleton(number: int) -> Singleton:
             build = partial(Ledger, backend.store, number, period)
-            candidate = Candidate(build().name, member, store=backend.lease_store, clock=clock, profile=profile)
+            election = Election(build().name, member, store=backend.lease_store, clock=clock, profile=profile)
             return Singleton(
-                build, candidate, keep=model._keep, profile=profile, bus=backend.bus, clock=clock, stop=stop
+                build, election, keep=model._keep, profile=profile, bus=backend.bus, clock=clock, stop=stop
             )
 
-        return [singleton(number) for number in range(offices)]
+        return [singleton(number) for number in range(leases)]
 
     return build_ledgers

@@ -134,12 +134,12 @@ def installed(world: World) -> Iterator[None]:
         default(_product.periodic.singleton.Singleton.__init__, new_flag=lambda: Flag(kernel))
         for waiting in (_product.pxe_filter.leader.Gate, _product.pxe_filter.leader.Opening):
             default(waiting.__init__, new_flag=lambda: Flag(kernel), new_thread=threading.Thread)
-        default(_product.leadership.LeaseKeeper.__init__, new_flag=lambda: Flag(kernel), leave=lambda: _leave(world))
+        default(_product.leadership.LeaseRenewer.__init__, new_flag=lambda: Flag(kernel), leave=lambda: _leave(world))
         put(uuid, "uuid4", _uuids(world))
         put(_product.worker.loop.Worker, "carry_out", _taken_over(world, _product.worker.loop.Worker.carry_out))
-        put(_product.leadership.Tenure, "__init__", _watched(world, _product.leadership.Tenure.__init__))
+        put(_product.leadership.Leadership, "__init__", _watched(world, _product.leadership.Leadership.__init__))
         step, looked = _product.periodic.timeouts.Timeouts.step, world.checks.leaders.stepped
-        put(_product.periodic.timeouts.Timeouts, "step", lambda task, office: looked(step(task, office)))
+        put(_product.periodic.timeouts.Timeouts, "step", lambda task, lease: looked(step(task, lease)))
         stack.enter_context(_logging(world))
         yield
 
@@ -203,9 +203,9 @@ def _counted(world: World, error: type[Exception]) -> Callable[..., None]:
 
 
 def _watched(world: World, begin: Callable[..., None]) -> Callable[..., None]:
-    def watched(tenure: Any, *arguments: Any, **options: Any) -> None:
-        begin(tenure, *arguments, **options)
-        world.checks.leaders.takes_office(tenure)
+    def watched(leadership: Any, *arguments: Any, **options: Any) -> None:
+        begin(leadership, *arguments, **options)
+        world.checks.leaders.takes_leadership(leadership)
 
     return watched
 

@@ -53,7 +53,7 @@ class Scenario(msgspec.Struct, kw_only=True):
     double_starts: float = 0.3
     http_loss: float = 0.02
     dumb: float = 0.0
-    ledgers: int = 0  # instead of the product's periodic tasks, each process stands for so many offices that only write
+    ledgers: int = 0  # instead of the product's periodic tasks, each process campaigns for so many that only write
     ledger_period: float = 0.5
     settings: Settings = Settings()
 
@@ -116,7 +116,7 @@ def elections(seed: int, **changes: Any) -> Scenario:
 
 
 def takeovers(seed: int, **changes: Any) -> Scenario:
-    """Return a scenario in which offices change hands as often as can be, their old leaders alive or just dead."""
+    """Return a scenario in which leases change hands as often as can be, their old leaders alive or just dead."""
     faults = (
         "pause", "pause", "pause", "pause", "pause in transaction", "pause in transaction", "deaf heart", "partition",
         "crash", "crash", "slow network", "broken connections", "lost tail",

@@ -298,21 +298,21 @@ class Transaction(Protocol):
 Fence = Callable[[Transaction], None]
 
 
-class Leadership(Protocol):
-    """What a periodic task's step is given: its office, for as long as it shows signs of life.
+class StepLeadership(Protocol):
+    """What a periodic task's step is given: its leadership, for as long as it shows signs of life.
 
     Whatever else a step does, it has to do one of these at least once in a lease's time to live, and it ends
     at once where that raises ``LeaseLostError``.
     """
 
     def fence(self, tx: Transaction) -> None:
-        """Begin every transaction that writes with this: nothing is written in an office that has passed on."""
+        """Begin every transaction that writes with this: nothing is written under a lease that has passed on."""
 
     def keep_alive(self) -> None:
         """Say that the step goes on: at each page, batch and remote call."""
 
 
-"""What a transaction under an office begins with: it raises where the office is somebody else's by now."""
+"""What a transaction under a lease begins with: it raises where the lease is somebody else's by now."""
 
 
 class Store(Protocol):

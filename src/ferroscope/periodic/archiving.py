@@ -14,7 +14,7 @@ from typing import Final
 from ferroscope.contracts.data import Held, StoredObject
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.remote import ObjectStoreError
-from ferroscope.contracts.store import Fence, Leadership, Query, Store, Transaction
+from ferroscope.contracts.store import Fence, Query, StepLeadership, Store, Transaction
 from ferroscope.core.states import State
 from ferroscope.storage.mover import GIVEN_UP_AFTER, Carried, Mover
 
@@ -69,7 +69,7 @@ class Archiving:
         self._again_at = 0.0
         self._under_way: set[str] = set()
 
-    def step(self, leadership: Leadership) -> str:
+    def step(self, leadership: StepLeadership) -> str:
         """Move and delete for a second at the most; return what was done."""
         fence = leadership.fence
         until = self._clock.monotonic() + _STEP

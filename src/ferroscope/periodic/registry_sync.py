@@ -19,7 +19,7 @@ from ferroscope import transition
 from ferroscope.config.options import RegistrySettings
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.remote import NodeSource, RegistryUnavailableError
-from ferroscope.contracts.store import Leadership, Store, Transaction
+from ferroscope.contracts.store import StepLeadership, Store, Transaction
 from ferroscope.core.model import Entry, Node, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import ACTIVE, Event
@@ -52,7 +52,7 @@ class RegistrySync:
         self._pool = ThreadPoolExecutor(1, "registry")
         self._asking: Future[frozenset[str] | RegistryUnavailableError] | None = None
 
-    def step(self, leadership: Leadership) -> str:
+    def step(self, leadership: StepLeadership) -> str:
         """Compare once; return what was found."""
         if self._source is None:
             return "nodes are our own"
@@ -76,8 +76,8 @@ class RegistrySync:
         """Ask no more."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _asked(self, source: NodeSource, leadership: Leadership) -> frozenset[str] | RegistryUnavailableError:
-        """Return the answer to a question that was put now: not one that was on its way when an office ended."""
+    def _asked(self, source: NodeSource, leadership: StepLeadership) -> frozenset[str] | RegistryUnavailableError:
+        """Return the answer to a question that was put now: not one that was on its way when a leadership ended."""
         if self._asking is not None:
             _awaited(self._asking, leadership)
         self._asking = self._pool.submit(_ask, source)
@@ -104,7 +104,7 @@ class RegistrySync:
             return Finding("registry-short", "wrong", said, advice)
         return None
 
-    def _on(self, uuid: str, act: Callable[[Transaction, Node], bool], leadership: Leadership) -> bool:
+    def _on(self, uuid: str, act: Callable[[Transaction, Node], bool], leadership: StepLeadership) -> bool:
         leadership.keep_alive()
 
         def work(tx: Transaction) -> bool:
@@ -150,7 +150,7 @@ class RegistrySync:
         return True
 
 
-def _awaited(asking: Future[T], leadership: Leadership) -> T:
+def _awaited(asking: Future[T], leadership: StepLeadership) -> T:
     """Return the answer, and show signs of life until it is there."""
     while not wait([asking], _LOOK_EVERY).done:
         leadership.keep_alive()

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ferroscope.contracts.queue import Clock
-from ferroscope.contracts.store import Leadership, Store, Transaction
+from ferroscope.contracts.store import StepLeadership, Store, Transaction
 
 _BATCH: Final = 200
 _RUN: Final = 10.0  # seconds, at most, until the next run
@@ -43,7 +43,7 @@ class Retention:
         self._until = 0.0
         self._steps_from = float("-inf")  # when the journal is next looked through
 
-    def step(self, leadership: Leadership) -> str:
+    def step(self, leadership: StepLeadership) -> str:
         """Delete one batch after the other, each in a transaction of its own."""
         self._until = self._clock.monotonic() + _RUN
         removed, ahead = 0, self._store.read(_ahead)
@@ -61,7 +61,7 @@ class Retention:
     def _is_over(self) -> bool:
         return self._clock.monotonic() >= self._until
 
-    def _remove_steps(self, leadership: Leadership, ahead: float) -> None:
+    def _remove_steps(self, leadership: StepLeadership, ahead: float) -> None:
         if self._clock.monotonic() < self._steps_from:
             return
         if self._threshold:
@@ -71,7 +71,7 @@ class Retention:
         if not self._is_over():  # else the next run goes on with it
             self._steps_from = self._clock.monotonic() + _STEPS_EVERY
 
-    def _all(self, leadership: Leadership, remove: Callable[[Transaction], int]) -> int:
+    def _all(self, leadership: StepLeadership, remove: Callable[[Transaction], int]) -> int:
         def work(tx: Transaction) -> int:
             leadership.fence(tx)
             return remove(tx)

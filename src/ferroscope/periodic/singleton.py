@@ -1,10 +1,10 @@
 """A periodic task of which one runs at a time, wherever: an election, a leader, its loop.
 
-The leader's loop waits on a flag of its own (``reset``), not on the process's: losing the office
+The leader's loop waits on a flag of its own (``reset``), not on the process's: losing the lease
 resets the task, it does not stop the service. Losing a leader loses a couple of runs at most.
 
-A step that gives no sign of life for a lease's time to live loses its office, and nothing else: somebody else leads
-on, the fence refuses whatever the step still writes, and the task stands again, anew, in another thread.
+A step that gives no sign of life for a lease's time to live loses its leadership, and nothing else: somebody else leads
+on, the fence refuses whatever the step still writes, and the task campaigns again, anew, in another thread.
 Source: the HA singleton periodic task of the HA specification for ironic-inspector.
 """
 
@@ -18,9 +18,9 @@ import structlog
 
 from ferroscope.contracts.errors import LeaseLostError, StoreUnavailableError
 from ferroscope.contracts.queue import Bus, Channel, Clock, StopFlag
-from ferroscope.contracts.store import Leadership
+from ferroscope.contracts.store import StepLeadership
 from ferroscope.core.model import LeaseProfile
-from ferroscope.leadership import Candidate, Tenure
+from ferroscope.leadership import Election, Leadership
 from ferroscope.telemetry.finding import Finding
 
 _log = structlog.get_logger(__name__)
@@ -30,13 +30,13 @@ _MOST_HUNG: Final = 10
 
 
 class PeriodicTask(Protocol):
-    """What a singleton runs; ``name`` is its office, ``period`` in seconds (0: never)."""
+    """What a singleton runs; ``name`` is that of its lease, ``period`` in seconds (0: never)."""
 
     name: str
     period: float
 
-    def step(self, leadership: Leadership) -> str:
-        """Run once, however long, as ``Leadership`` asks for. Returns what was done, in a sentence."""
+    def step(self, leadership: StepLeadership) -> str:
+        """Run once, however long, as ``StepLeadership`` asks for. Returns what was done, in a sentence."""
 
 
 @runtime_checkable
@@ -51,25 +51,28 @@ class _StoppingError(Exception):
     """The process stops: a long step must not keep it waiting."""
 
 
-class _Office:
-    """A step's ``Leadership``, which ends when the process stops, too."""
+class _Step:
+    """What a step knows of its leadership, which ends when the process stops, too."""
 
-    def __init__(self, tenure: Tenure, stop: StopFlag) -> None:
-        self._tenure = tenure
+    def __init__(self, leadership: Leadership, stop: StopFlag) -> None:
+        self._leadership = leadership
         self._stop = stop
-        self.fence = tenure.fence
+        self.fence = leadership.fence
 
     def keep_alive(self) -> None:
         if self._stop.is_set():
             raise _StoppingError
-        self._tenure.keep_alive()
+        if not self._leadership.is_valid():
+            lease = self._leadership.lease
+            raise LeaseLostError(f"epoch {lease.epoch} of {lease.name} could not be renewed in time")
+        self._leadership.keep_alive()
 
 
 class Singleton:
-    """Stands for the task's office and, while in it, runs the task, in a thread of its own: ``start``, ``join``.
+    """Campaigns for the task's lease and, while it leads, runs the task, in a thread of its own: ``start``, ``join``.
 
     ``build`` makes the task, and makes it anew where a step of the one before hangs. ``keep`` watches over a
-    tenure from threads of its own until it is over (see ``runtime``), and calls what it is given where the work
+    leadership from threads of its own until it is over (see ``runtime``), and calls what it is given where the work
     has not stopped by then; ``bus`` tells of a released lease where the database can.
     ``not_now`` says why a run has to be left out, if so.
     """
@@ -77,9 +80,9 @@ class Singleton:
     def __init__(
         self,
         build: Callable[[], PeriodicTask],
-        candidate: Candidate,
+        election: Election,
         *,
-        keep: Callable[[Tenure, StopFlag, Callable[[], None]], None],
+        keep: Callable[[Leadership, StopFlag, Callable[[], None]], None],
         profile: LeaseProfile,
         bus: Bus,
         clock: Clock,
@@ -90,7 +93,7 @@ class Singleton:
         self.task = build()
         self._not_now = not_now
         self._build = build
-        self._candidate = candidate
+        self._election = election
         self._keep = keep
         self._profile = profile
         self._bus = bus
@@ -99,7 +102,7 @@ class Singleton:
         self._new_flag = new_flag
         self._said = f"{self.task.name} has not begun"
         self._hung = 0  # how many threads have been left to themselves; the one with this number is the present one
-        self._tenure: Tenure | None = None
+        self._leadership: Leadership | None = None
         self._thread: threading.Thread | None = None
 
     @property
@@ -113,7 +116,7 @@ class Singleton:
         if self._hung:
             said = f"{self._hung} steps of {self.task.name} did not end and were left to themselves"
             return Finding("step-hangs", "wrong", said, "see the log for what they wait for; restart the process")
-        leads = self._tenure is not None and self._tenure.may_act()
+        leads = self._leadership is not None and self._leadership.is_valid()
         return getattr(self.task, "problem", None) if leads else None
 
     def start(self) -> None:
@@ -135,7 +138,7 @@ class Singleton:
         try:
             while not self._stop.is_set() and number == self._hung:
                 try:
-                    self.stand()
+                    self.campaign()
                 except StoreUnavailableError as exc:
                     self._say(number, f"{self.task.name} waits for the database: {exc}")
                     self._stop.wait(self._profile.poll)
@@ -149,54 +152,54 @@ class Singleton:
             if isinstance(task, KeepsThreads):
                 task.close()
 
-    def stand(self) -> None:
-        """Try to win the office once and serve in it; otherwise wait for the next election."""
+    def campaign(self) -> None:
+        """Try to win the lease once and lead; otherwise wait for the next election."""
         seen = self._bus.wait(Channel.LEASES, 0, 0.0)
-        tenure = self._candidate.stand()
-        self._said = self._candidate.sentence
-        if tenure is None:
-            self._candidate.wait(self._bus, seen, self._stop)
+        leadership = self._election.campaign()
+        self._said = self._election.sentence
+        if leadership is None:
+            self._election.wait(self._bus, seen, self._stop)
             return
-        reset, self._tenure = self._new_flag(), tenure
-        self._keep(tenure, reset, lambda: self._give_up(tenure))
+        reset, self._leadership = self._new_flag(), leadership
+        self._keep(leadership, reset, lambda: self._give_up(leadership))
         try:
-            self.lead(tenure, reset, self.task, self._hung)
+            self.lead(leadership, reset, self.task, self._hung)
         finally:
-            tenure.resign()
+            leadership.resign()
 
-    def lead(self, tenure: Tenure, reset: StopFlag, task: PeriodicTask, number: int) -> None:
-        """Run the task once a period while in office."""
-        while tenure.may_act() and not self._stop.is_set():
+    def lead(self, leadership: Leadership, reset: StopFlag, task: PeriodicTask, number: int) -> None:
+        """Run the task once a period while it leads."""
+        while leadership.is_valid() and not self._stop.is_set():
             try:
-                self._say(number, f"{self._candidate.sentence}; {self._step(task, tenure)}")
+                self._say(number, f"{self._election.sentence}; {self._step(task, leadership)}")
             except LeaseLostError as exc:
                 self._say(number, f"was deposed: {exc}")
                 return
             except _StoppingError:
                 return
-            self._rest(tenure, reset)
+            self._rest(leadership, reset)
 
-    def _step(self, task: PeriodicTask, tenure: Tenure) -> str:
-        return self._not_now() or task.step(_Office(tenure, self._stop))
+    def _step(self, task: PeriodicTask, leadership: Leadership) -> str:
+        return self._not_now() or task.step(_Step(leadership, self._stop))
 
     def _say(self, number: int, sentence: str) -> None:
         if number == self._hung:
             self._said = sentence
 
-    def _give_up(self, tenure: Tenure) -> None:
-        """Leave the thread of a step that hangs to itself, and stand again in another one."""
-        if tenure is not self._tenure or tenure.resigned or self._stop.is_set() or self._hung == _MOST_HUNG:
+    def _give_up(self, leadership: Leadership) -> None:
+        """Leave the thread of a step that hangs to itself, and campaign again in another one."""
+        if leadership is not self._leadership or leadership.resigned or self._stop.is_set() or self._hung == _MOST_HUNG:
             return
-        self._tenure = None
+        self._leadership = None
         self._hung += 1
         self.task = self._build()
         self.start()
 
-    def _rest(self, tenure: Tenure, reset: StopFlag) -> None:
+    def _rest(self, leadership: Leadership, reset: StopFlag) -> None:
         """Wait for the next run, showing signs of life."""
         until = self._clock.monotonic() + self.task.period
         while (left := until - self._clock.monotonic()) > 0 and not self._stop.is_set():
-            tenure.progress()
+            leadership.keep_alive()
             if reset.wait(min(left, self._profile.renew)):
                 return
-        tenure.progress()
+        leadership.keep_alive()

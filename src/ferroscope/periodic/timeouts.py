@@ -13,7 +13,7 @@ import structlog
 
 from ferroscope import transition
 from ferroscope.contracts.errors import NotFoundError
-from ferroscope.contracts.store import Fence, Leadership, Query, Store, Transaction
+from ferroscope.contracts.store import Fence, Query, StepLeadership, Store, Transaction
 from ferroscope.core.delivery import IllegalEventError, is_overdue
 from ferroscope.core.states import Event, State
 
@@ -31,7 +31,7 @@ class Timeouts:
         self._timeout = timeout
         self._process = process
 
-    def step(self, leadership: Leadership) -> str:
+    def step(self, leadership: StepLeadership) -> str:
         overdue = 0
         for uuid in self._store.read(self._suspects):
             leadership.keep_alive()

@@ -1,4 +1,4 @@
-"""The gate's process: stands for its network's office and, while in it, keeps this host's gate open.
+"""The gate's process: campaigns for its network's lease and, while it leads, keeps this host's gate open.
 
 Closed is the resting state: before the election, after it, on every error, and by the kernel's own
 time-out when this process does not live to close it. A successor waits for ``guard`` seconds after
@@ -21,7 +21,7 @@ from ferroscope.contracts.pxe_filter import GateBackend, GateError
 from ferroscope.contracts.queue import MAC_CHANNELS, Bus, Channel, Clock, StopFlag
 from ferroscope.core.boot_macs import GateRecord, SetChange
 from ferroscope.core.model import LeaseProfile
-from ferroscope.leadership import Candidate, Tenure
+from ferroscope.leadership import Election, Leadership
 from ferroscope.pxe_filter.sync import Feed
 
 # Keeps a leader's gate open from a thread of its own, for as long as its lease can be trusted.
@@ -37,12 +37,12 @@ _SOONER: Final = 10
 
 
 class Opening:
-    """One tenure's open gate; ``trouble`` says why it is not open although it might be."""
+    """One leadership's open gate; ``trouble`` says why it is not open although it might be."""
 
     def __init__(
         self,
         backend: GateBackend,
-        tenure: Tenure,
+        leadership: Leadership,
         *,
         clock: Clock,
         period: float,
@@ -50,7 +50,7 @@ class Opening:
         new_thread: Callable[..., threading.Thread] = threading.Thread,
     ) -> None:
         self._backend = backend
-        self._tenure = tenure
+        self._leadership = leadership
         self._clock = clock
         self._period = period
         self._new_flag = new_flag
@@ -98,13 +98,13 @@ class Opening:
         return max(self._period / _SOONER, min(self._period, left / 2))
 
     def _hold(self) -> None:
-        if not self._tenure.may_act():
+        if not self._leadership.is_valid():
             return
         try:
-            self.open_until = self._backend.hold(self._tenure.trusted_until)
+            self.open_until = self._backend.hold(self._leadership.trusted_until)
             self.trouble = ""
         except Exception as exc:  # noqa: BLE001  # whatever it is: nobody else would hear of it
-            self._doubtful_until = self._tenure.trusted_until
+            self._doubtful_until = self._leadership.trusted_until
             self._say(_log.warning, "the gate could not be held open; it closes", exc)
 
     def _close(self) -> bool:
@@ -127,20 +127,20 @@ class Opening:
 class Gate:
     """One thread calls ``run``; ``sentence`` always says what the gate does.
 
-    ``keep`` watches over a tenure from threads of its own (see ``leadership``). ``look_every``
+    ``keep`` watches over a leadership from threads of its own (see ``leadership``). ``look_every``
     is after how many seconds it looks for changes of which nobody told it.
     """
 
     def __init__(
         self,
-        candidate: Candidate,
+        election: Election,
         feed: Feed,
         backend: GateBackend,
         *,
         settings: PxeFilterSettings,
         look_every: float,
         host: str,
-        keep: Callable[[Tenure, StopFlag], None],
+        keep: Callable[[Leadership, StopFlag], None],
         profile: LeaseProfile,
         bus: Bus,
         clock: Clock,
@@ -149,7 +149,7 @@ class Gate:
         new_flag: Callable[[], StopFlag] = threading.Event,
         new_thread: Callable[..., threading.Thread] = threading.Thread,
     ) -> None:
-        self._candidate = candidate
+        self._election = election
         self._feed = feed
         self._backend = backend
         self._settings = settings
@@ -169,7 +169,7 @@ class Gate:
         self._checked_at = 0.0
         # A refresh has to come well before the opening before it ends.
         self.period = min(1.0, profile.ttl / 6)
-        self.sentence = "is closed and has not stood for its network yet"
+        self.sentence = "is closed and has not campaigned for its network yet"
 
     def run(self) -> None:
         """Follow or lead until the process stops; closed at the end, whatever happens."""
@@ -183,7 +183,7 @@ class Gate:
 
     def _turn(self) -> None:
         try:
-            self.stand()
+            self.campaign()
         except StoreUnavailableError as exc:
             self._rest(f"is closed and waits for the database: {exc}")
         except GateError as exc:
@@ -211,16 +211,16 @@ class Gate:
         except GateError as exc:
             _log.error("the gate could not be closed; what is open ends with its time-out", error=str(exc))
 
-    def stand(self) -> None:
+    def campaign(self) -> None:
         """Try to win the network once and serve it; otherwise wait, closed, for the next election."""
         seen = self._bus.wait(Channel.LEASES, 0, 0.0)
         self._stay_closed()
-        tenure = self._candidate.stand()
-        self.sentence = f"is closed; {self._candidate.sentence}"
-        if tenure is None:
-            self._candidate.wait(self._bus, seen, self._stop, every=self.period, meanwhile=self._stay_closed)
+        leadership = self._election.campaign()
+        self.sentence = f"is closed; {self._election.sentence}"
+        if leadership is None:
+            self._election.wait(self._bus, seen, self._stop, every=self.period, meanwhile=self._stay_closed)
             return
-        self.lead(tenure)
+        self.lead(leadership)
 
     def _stay_closed(self) -> None:
         """Once a second: somebody may have flushed the host's firewall, and us with it."""
@@ -229,66 +229,66 @@ class Gate:
             self._backend.close()
             self._checked_at = now
 
-    def lead(self, tenure: Tenure) -> None:
-        """Load the sets while the guard passes, open, follow the changes; close, then leave the office."""
+    def lead(self, leadership: Leadership) -> None:
+        """Load the sets while the guard passes, open, follow the changes; close, then hand the lease back."""
         reset = self._new_flag()
-        self._keep(tenure, reset)
+        self._keep(leadership, reset)
         opening = Opening(
-            self._backend, tenure, clock=self._clock, period=self.period,
+            self._backend, leadership, clock=self._clock, period=self.period,
             new_flag=self._new_flag, new_thread=self._new_thread,
         )  # fmt: skip
         won_at = self._clock.monotonic()
         self._told = GateRecord()
         try:
-            self._load(tenure)
-            tenure.progress()
-            self._wait_until(max(won_at, tenure.alone_from) + self._settings.guard, tenure, reset)
+            self._load(leadership)
+            leadership.keep_alive()
+            self._wait_until(max(won_at, leadership.alone_from) + self._settings.guard, leadership, reset)
             if self._stop.is_set():
                 return
             opening.start()
-            _log.info("gate open", network=self._settings.network, epoch=tenure.lease.epoch)
-            self._follow(tenure, opening, reset)
+            _log.info("gate open", network=self._settings.network, epoch=leadership.lease.epoch)
+            self._follow(leadership, opening, reset)
         finally:
             self.left_open = not opening.end()
             self._measure(is_open=self.left_open)
             if not self.left_open:
-                tenure.resign()
-            # Else the office must not pass on before it has closed: it ends with its lease, and so does this process.
+                leadership.resign()
+            # Else the lease must not pass on before it has closed: it ends with its lease, and so does this process.
 
-    def _wait_until(self, opens_at: float, tenure: Tenure, reset: StopFlag) -> None:
-        """Wait, showing signs of life, while an earlier leader's gate may be open, or until this office ends."""
+    def _wait_until(self, opens_at: float, leadership: Leadership, reset: StopFlag) -> None:
+        """Wait, showing signs of life, while an earlier leader's gate may be open, or until this leadership ends."""
         while (left := opens_at - self._clock.monotonic()) > 0 and not self._stop.is_set():
             if reset.wait(min(left, self.period)):
                 return
-            tenure.progress()
+            leadership.keep_alive()
 
-    def _load(self, tenure: Tenure) -> None:
-        self._feed.whole(tenure.progress)
-        self._backend.apply(self._feed.sets.whole(), fresh=True, progress=tenure.progress)
+    def _load(self, leadership: Leadership) -> None:
+        self._feed.whole(leadership.keep_alive)
+        self._backend.apply(self._feed.sets.whole(), fresh=True, progress=leadership.keep_alive)
 
-    def _follow(self, tenure: Tenure, opening: Opening, reset: StopFlag) -> None:
+    def _follow(self, leadership: Leadership, opening: Opening, reset: StopFlag) -> None:
         compare_at = self._clock.monotonic() + self._settings.reconcile_period
         read_at = self._clock.monotonic()
-        while tenure.may_act() and not self._stop.is_set() and not reset.is_set():
-            tenure.progress()
+        while leadership.is_valid() and not self._stop.is_set() and not reset.is_set():
+            leadership.keep_alive()
             seen = self._bus.wait_any(MAC_CHANNELS, 0, 0.0)
             now = self._clock.monotonic()
             try:
                 if now >= compare_at:
-                    self._apply(self._feed.whole(tenure.progress), tenure.progress)
+                    self._apply(self._feed.whole(leadership.keep_alive), leadership.keep_alive)
                     compare_at = now + self._settings.reconcile_period
                 else:
-                    for change in self._feed.changes(tenure.progress):
-                        self._apply(change, tenure.progress)
+                    for change in self._feed.changes(leadership.keep_alive):
+                        self._apply(change, leadership.keep_alive)
                 read_at = now
             except StoreUnavailableError:
                 if now - read_at > self._profile.ttl:
                     raise
-            self._tell(tenure, opening)
-            if opening.trouble:  # whoever can open it shall have the office
+            self._tell(leadership, opening)
+            if opening.trouble:  # whoever can open it shall have the lease
                 raise GateError(opening.trouble)
-            self._wait(seen, tenure, opening, reset)
-        self.sentence = "is closed; its office has ended"
+            self._wait(seen, leadership, opening, reset)
+        self.sentence = "is closed; its leadership has ended"
 
     def _apply(self, change: SetChange, progress: Callable[[], object]) -> None:
         if not change:
@@ -301,7 +301,7 @@ class Gate:
             self._backend.apply(self._feed.sets.whole(), fresh=True, progress=progress)
         self._meter.gate_applied(self._clock.monotonic() - began)
 
-    def _tell(self, tenure: Tenure, opening: Opening) -> None:
+    def _tell(self, leadership: Leadership, opening: Opening) -> None:
         """Publish in the lease what is in force here, where that has changed."""
         sets, window = self._feed.sets, self._feed.window
         record = GateRecord(
@@ -316,23 +316,23 @@ class Gate:
         )
         state = "is open" if opening.open else f"is closed: {opening.trouble or 'its lease is about to end'}"
         self.sentence = (
-            f"{state}; {self._candidate.sentence}; {record.allowed} MACs allowed, {record.denied} denied, "
+            f"{state}; {self._election.sentence}; {record.allowed} MACs allowed, {record.denied} denied, "
             f"changes up to {record.applied} applied"
         )
         self._measure(is_open=record.open)
-        if record != self._told and tenure.renew(data=msgspec.json.encode(record).decode()):
+        if record != self._told and leadership.renew(data=msgspec.json.encode(record).decode()):
             self._told = record
 
     def _measure(self, *, is_open: bool) -> None:
         sets = self._feed.sets
         self._meter.gate(self._settings.network, is_open=is_open, allowed=len(sets.allowed), denied=len(sets.denied))
 
-    def _wait(self, seen: int, tenure: Tenure, opening: Opening, reset: StopFlag) -> None:
+    def _wait(self, seen: int, leadership: Leadership, opening: Opening, reset: StopFlag) -> None:
         """Wait for a change, or until it is time to look by oneself, showing signs of life."""
         until = self._clock.monotonic() + self._look_every
         while (left := until - self._clock.monotonic()) > 0 and not reset.is_set() and not self._stop.is_set():
-            tenure.progress()
+            leadership.keep_alive()
             if self._bus.wait_any(MAC_CHANNELS, seen, min(left, self.period)) > seen:
                 return
-            if opening.trouble or opening.open != self._told.open or not tenure.may_act():
+            if opening.trouble or opening.open != self._told.open or not leadership.is_valid():
                 return

@@ -24,7 +24,7 @@ from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.pxe_filter import GateBackend, GateError
 from ferroscope.contracts.queue import MAC_CHANNELS, Channel
 from ferroscope.core.boot_macs import LEASE_PREFIX
-from ferroscope.leadership import EXIT_LOST_LEADERSHIP, Candidate, LeaseKeeper
+from ferroscope.leadership import EXIT_LOST_LEADERSHIP, Election, LeaseRenewer
 from ferroscope.pxe_filter.backends.build import BACKENDS, build_gate, rules_of
 from ferroscope.pxe_filter.backends.watchdog import PREFIX
 from ferroscope.pxe_filter.leader import Gate
@@ -154,7 +154,7 @@ class PxeFilterProcess:
             try:
                 code = self._play(thread, backend)
                 if not _has_closed(role, thread):
-                    _log.error("the gate has not closed in time; its office is not handed on, but ends with its lease")
+                    _log.error("the gate has not closed in time; its lease is not handed on, but runs out")
                     code = EXIT_LOST_LEADERSHIP
                 return EXIT_CUT_OFF if membership.cut_off else code
             finally:
@@ -167,13 +167,13 @@ class PxeFilterProcess:
         settings, profile = self._settings.pxe_filter, self._settings.lease.numbers()
         name = LEASE_PREFIX + settings.network
         return Gate(
-            Candidate(name, member, store=backend.lease_store, clock=self._clock, profile=profile),
+            Election(name, member, store=backend.lease_store, clock=self._clock, profile=profile),
             Feed(backend.store),
             gate,
             settings=settings,
             look_every=settings.sync_period or settings.reconcile_period,
             host=socket.gethostname(),
-            keep=LeaseKeeper(profile, self._clock, meter=meter),
+            keep=LeaseRenewer(profile, self._clock, meter=meter),
             profile=profile,
             bus=backend.bus,
             clock=self._clock,

@@ -313,14 +313,14 @@ def build_singletons(
     not_now: Callable[[], str] = str,
 ) -> list[Singleton]:
     """Return the periodic singletons, each to be run by a thread of its own; ``not_now`` as of ``Singleton``."""
-    from ferroscope.leadership import Candidate, LeaseKeeper
+    from ferroscope.leadership import Election, LeaseRenewer
     from ferroscope.periodic.registry_sync import RegistrySync
     from ferroscope.periodic.retention import Retention
     from ferroscope.periodic.singleton import Singleton
     from ferroscope.periodic.timeouts import Timeouts
 
     profile, inspector = settings.lease.numbers(), settings.inspector
-    keep = LeaseKeeper(profile, clock, meter=meter)
+    keep = LeaseRenewer(profile, clock, meter=meter)
     source = build_source(settings, stop)
     tasks: list[Callable[[], PeriodicTask]] = [
         lambda: Timeouts(backend.store, timeout=inspector.timeout, period=inspector.timeout_period, process=process),
@@ -340,9 +340,9 @@ def build_singletons(
         tasks.append(lambda: build_archiving(settings, backend, shelves, clock=clock, process=process))
 
     def single(build: Callable[[], PeriodicTask]) -> Singleton:
-        candidate = Candidate(build().name, member, store=backend.lease_store, clock=clock, profile=profile)
+        election = Election(build().name, member, store=backend.lease_store, clock=clock, profile=profile)
         return Singleton(
-            build, candidate, keep=keep, profile=profile, bus=backend.bus, clock=clock, stop=stop, not_now=not_now
+            build, election, keep=keep, profile=profile, bus=backend.bus, clock=clock, stop=stop, not_now=not_now
         )
 
     return [single(build) for build in tasks]

@@ -42,7 +42,7 @@ class Carried(msgspec.Struct, frozen=True):
 
 
 def unfenced(_tx: Transaction) -> None:
-    """For whoever acts without an office."""
+    """For whoever acts without a lease."""
 
 
 class Mover:

@@ -18,7 +18,7 @@ import msgspec
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.store import Fence, Store
 from ferroscope.core.model import LeaseProfile
-from ferroscope.leadership import Candidate, Tenure
+from ferroscope.leadership import Election, Leadership
 from ferroscope.worker.context import TaskContext
 
 LEASE: Final = "reboot-throttle"
@@ -62,7 +62,7 @@ class RebootThrottle:
         # is the further behind the longer the lease.
         ttl = quantum + profile.ttl + 2 * command
         longer = msgspec.structs.replace(profile, ttl=ttl, margin=profile.margin * ttl / profile.ttl)
-        self._candidate = Candidate(LEASE, holder, store=store, clock=clock, profile=longer)
+        self._election = Election(LEASE, holder, store=store, clock=clock, profile=longer)
 
     @contextmanager
     def turn(self, context: TaskContext) -> Iterator[Turn]:
@@ -74,19 +74,19 @@ class RebootThrottle:
         if not self._quantum:
             yield _UNTHROTTLED
             return
-        tenure = self._candidate.stand()
-        if tenure is None:
+        leadership = self._election.campaign()
+        if leadership is None:
             raise ThrottledError(self._remaining(context.store))
         try:
             context.pause(self._quantum)
-            self._confirm(tenure)
-            yield Turn(fence=tenure.fence, confirm=lambda: self._confirm(tenure))
+            self._confirm(leadership)
+            yield Turn(fence=leadership.fence, confirm=lambda: self._confirm(leadership))
         finally:
-            tenure.resign()
+            leadership.resign()
 
-    def _confirm(self, tenure: Tenure) -> None:
+    def _confirm(self, leadership: Leadership) -> None:
         """Raise ``ThrottledError`` unless the turn lasts until a command sent now has taken effect."""
-        if not tenure.may_act() or self._clock.monotonic() + self._command > tenure.trusted_until:
+        if not leadership.is_valid() or self._clock.monotonic() + self._command > leadership.trusted_until:
             raise ThrottledError(self._quantum)
 
     def _remaining(self, store: Store) -> float:

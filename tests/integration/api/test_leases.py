@@ -10,7 +10,7 @@ import pytest
 from ferroscope.api.service import leases
 from ferroscope.config.options import LeaseSettings
 from ferroscope.contracts.store import Transaction
-from ferroscope.leadership import Candidate
+from ferroscope.leadership import Election
 from ferroscope.runtime.system import SystemClock
 from tests.integration.api.service import Client, Service, fault
 from tests.support.processes import until
@@ -96,25 +96,25 @@ def test_an_expired_lease_is_free_and_may_be_taken_in_a_new_epoch(service: Servi
 def test_of_many_at_once_one_wins(everywhere: Service) -> None:
     def ask(number: int) -> int:
         asked = {"holder": f"candidate-{number}", "duration": 60}
-        return int(everywhere.client().post("/v1/leases/office", asked).status_code)
+        return int(everywhere.client().post("/v1/leases/backup", asked).status_code)
 
     with ThreadPoolExecutor(8) as pool:
         statuses = list(pool.map(ask, range(16)))
     assert sorted(statuses) == [201] + [409] * 15
-    assert everywhere.bare_metal.get("/v1/leases/office").json["epoch"] == 1
+    assert everywhere.bare_metal.get("/v1/leases/backup").json["epoch"] == 1
 
 
 def test_the_services_own_leases_are_read_but_not_taken(service: Service) -> None:
     store = service.backend.lease_store
     profile = LeaseSettings().numbers()
-    candidate = Candidate("periodic/timeouts", "member", store=store, clock=SystemClock(), profile=profile)
-    tenure = candidate.stand()
-    assert tenure is not None
+    election = Election("periodic/timeouts", "member", store=store, clock=SystemClock(), profile=profile)
+    leadership = election.campaign()
+    assert leadership is not None
     client = service.bare_metal
     seen = client.get("/v1/leases/periodic/timeouts").json
     assert (seen["holder"], seen["own"]) == ("member", True)
     assert "token" not in seen
-    mine = {"epoch": tenure.lease.epoch, "token": tenure.lease.token}
+    mine = {"epoch": leadership.lease.epoch, "token": leadership.lease.token}
     taking = {"holder": "me", "duration": 5}
     for own in ("periodic/timeouts", "periodic/new", "pxe/net", "reboot-throttle", "failover/x"):
         answer = client.post(f"/v1/leases/{own}", taking)
@@ -122,7 +122,7 @@ def test_the_services_own_leases_are_read_but_not_taken(service: Service) -> Non
         assert "two would lead" in fault(answer)
         assert client.put(f"/v1/leases/{own}", mine).status_code == 403
         assert client.call("DELETE", f"/v1/leases/{own}", mine).status_code == 403
-    assert tenure.renew()
+    assert leadership.renew()
     assert client.post("/v1/leases/periodic-report", taking).status_code == 201
 
 

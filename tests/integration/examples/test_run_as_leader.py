@@ -19,12 +19,12 @@ from tests.integration.api.service import Service
 from tests.support.processes import until
 
 _LEAD = Path(__file__).parents[3] / "examples" / "01-run-a-script-as-leader" / "lead.py"
-_NAME = "test/office"
+_NAME = "test/leader"
 _COMMAND = 'echo "$LEASE_EPOCH $$" >> epochs; exec sleep 60'
 
 
 class Scene:
-    """The service on a real port, and the programs that stand for one office."""
+    """The service on a real port, and the programs that campaign for one lease."""
 
     def __init__(self, service: Service, directory: Path) -> None:
         self.service = service

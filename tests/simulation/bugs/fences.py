@@ -50,7 +50,7 @@ def _() -> Iterator[Any]:
 
 @bug("no-fence", "a leader writes without any fence", rule="I3", seeds=40, **DEPOSED)
 def _() -> Iterator[Any]:
-    yield leadership.Tenure, "fence", lambda _self, _tx: None
+    yield leadership.Leadership, "fence", lambda _self, _tx: None
 
 
 @bug(

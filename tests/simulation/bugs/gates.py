@@ -49,9 +49,9 @@ def _() -> Iterator[Any]:
 def _() -> Iterator[Any]:
     lead = leader.Gate.lead
 
-    def at_once(self: Any, tenure: Any) -> None:
+    def at_once(self: Any, leadership: Any) -> None:
         self._settings = msgspec.structs.replace(self._settings, guard=0.0)
-        lead(self, tenure)
+        lead(self, leadership)
 
     yield leader.Gate, "lead", at_once
 
@@ -84,7 +84,7 @@ def _() -> Iterator[Any]:
     yield nftables.NftablesGate, "refresh", let_pass
 
 
-@bug("gate-resigns-open", "the office is handed on while its gate is still open", rule="I4", seeds=20, kind="gates")
+@bug("gate-resigns-open", "the lease is handed on while its gate is still open", rule="I4", seeds=20, kind="gates")
 def _() -> Iterator[Any]:
     def end(self: Any) -> bool:
         self._stop.set()
@@ -96,7 +96,7 @@ def _() -> Iterator[Any]:
 
 @bug(
     "gate-not-refreshed",
-    "a leader opens its gate and lets it close, but keeps its office",
+    "a leader opens its gate and lets it close, but keeps its lease",
     rule="gate",
     seeds=3,
     kind="gates",
@@ -107,7 +107,7 @@ def _() -> Iterator[Any]:
 
 @bug(
     "gate-left-behind",
-    "a process that has no time to close its gate hands its office on",
+    "a process that has no time to close its gate hands its lease on",
     rule="I4",
     seeds=20,
     kind="gates",

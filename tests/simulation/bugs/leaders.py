@@ -25,7 +25,7 @@ def _() -> Iterator[Any]:
         self._trusted_until = leadership.trusted_until(asked_at, self._profile)
         return True
 
-    yield leadership.Tenure, "renew", renew
+    yield leadership.Leadership, "renew", renew
 
 
 @bug(
@@ -36,13 +36,13 @@ def _() -> Iterator[Any]:
     faults=("hang", "pause"),
 )
 def _() -> Iterator[Any]:
-    renew = leadership.Tenure.renew
+    renew = leadership.Leadership.renew
 
     def stubborn(self: Any) -> bool:
-        self.progress()
+        self.keep_alive()
         return renew(self)
 
-    yield leadership.Tenure, "renew", stubborn
+    yield leadership.Leadership, "renew", stubborn
 
 
 @bug(
@@ -55,13 +55,13 @@ def _() -> Iterator[Any]:
     kind="elections",
 )
 def _() -> Iterator[Any]:
-    stand, renew = leadership.Candidate.stand, leadership.Tenure.renew
+    campaign, renew = leadership.Election.campaign, leadership.Leadership.renew
 
-    def late_stand(self: Any) -> Any:
-        tenure = stand(self)
-        if tenure is not None:
-            tenure._trusted_until = leadership.trusted_until(self._clock.monotonic(), self._profile)
-        return tenure
+    def late_campaign(self: Any) -> Any:
+        won = campaign(self)
+        if won is not None:
+            won._trusted_until = leadership.trusted_until(self._clock.monotonic(), self._profile)
+        return won
 
     def late_renew(self: Any) -> bool:
         done = renew(self)
@@ -69,8 +69,8 @@ def _() -> Iterator[Any]:
             self._trusted_until = leadership.trusted_until(self._clock.monotonic(), self._profile)
         return done
 
-    yield leadership.Candidate, "stand", late_stand
-    yield leadership.Tenure, "renew", late_renew
+    yield leadership.Election, "campaign", late_campaign
+    yield leadership.Leadership, "renew", late_renew
 
 
 @bug(
@@ -90,5 +90,5 @@ def _() -> Iterator[Any]:
     def resign(self: Any) -> None:
         self._resigned = self._over = True
 
-    yield leadership.Tenure, "resign", resign
+    yield leadership.Leadership, "resign", resign
     yield coordination, "_FREE_LEASES", coordination._FREE_LEASES.where(_l.epoch < 0)

@@ -80,7 +80,7 @@ OVERTAKEN: dict[str, Any] = {
     "hosts": 3,
     "worker": {"member_ttl": 3.0, "threads": 2, "interrupted": "rerun"},
 }
-# The same of offices that change hands all the time.
+# The same of leases that change hands all the time.
 DEPOSED: dict[str, Any] = {
     "kind": "takeovers",
     "faults": ("pause in transaction", "pause in transaction", "deaf heart", "pause"),

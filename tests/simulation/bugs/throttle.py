@@ -15,10 +15,10 @@ def _() -> Iterator[Any]:
     @contextmanager
     def turn(self: Any, context: Any) -> Iterator[Any]:
         if self._quantum:
-            tenure = self._candidate.stand()
-            if tenure is None:
+            leadership = self._election.campaign()
+            if leadership is None:
                 raise throttle.ThrottledError(self._quantum)
-            tenure.resign()
+            leadership.resign()
             context.pause(self._quantum)
         yield throttle._UNTHROTTLED
 
@@ -45,7 +45,7 @@ def _() -> Iterator[Any]:
         with turn(self, context):
             yield throttle._UNTHROTTLED
 
-    yield throttle.RebootThrottle, "_confirm", lambda _self, _tenure: None
+    yield throttle.RebootThrottle, "_confirm", lambda _self, _leadership: None
     yield throttle.RebootThrottle, "turn", unfenced
 
 

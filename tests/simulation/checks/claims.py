@@ -91,7 +91,7 @@ class Claims:
         if before is not None and after["progress"] != before["progress"] and "power on" in after["progress"]:
             claim.intent_at = self._kernel.now
             if self._world.scenario.settings.worker.reboot_throttle and claim.event == "inspect" and task is not None:
-                self._leaders.in_office(task, THROTTLE, "intended a power-on")
+                self._leaders.leads(task, THROTTLE, "intended a power-on")
 
     def _claimed(self, row: dict[str, Any], task: Task | None) -> Claimed:
         assert task is not None

@@ -40,7 +40,7 @@ class Ending:
 
     def judge(self) -> None:
         """Nothing more will happen: look whether all has come to a good end."""
-        self._offices()
+        self._leases()
         server, name_of = self._world.server, self._world.name_of
         for node in server.all("nodes"):
             if node["state"] not in ("none", "finished", "error"):
@@ -53,7 +53,7 @@ class Ending:
             elif row["state"] == "error" and row["uuid"] not in self._losses.inspections:
                 self._error(row)
 
-    def _offices(self) -> None:
+    def _leases(self) -> None:
         """Somebody leads: time-outs are looked for, and a gate is open."""
         scenario, now = self._world.scenario, self._world.kernel.now
         period = scenario.settings.inspector.timeout_period

@@ -1,10 +1,10 @@
-"""Leaders and their leases: epochs that only grow, I3 for offices, and trust that ends before a lease does."""
+"""Leaders and their leases: epochs that only grow, I3 for leaders, and trust that ends before a lease does."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from ferroscope.leadership import Tenure
+from ferroscope.leadership import Leadership
 from tests.simulation.checks.losses import Losses
 from tests.simulation.database.commits import Changed, Commit
 from tests.simulation.kernel import Owner, Task
@@ -22,7 +22,7 @@ _ELECTION: Final = frozenset({"leases", "members"})
 
 
 class Leaders:
-    """``offices``: epoch and token of the lease that a task took last, by its name.
+    """``leases``: epoch and token of the lease that a task took last, by its name.
 
     ``stepped_at`` is when a leader last looked for time-outs.
     """
@@ -33,8 +33,8 @@ class Leaders:
         self._fail = world.kernel.fail
         self._losses = losses
         self._token_of: dict[str, Owner] = {}
-        self._tenures: dict[str, list[tuple[Tenure, Owner]]] = {}
-        self.offices: dict[tuple[Task, str], tuple[int, str]] = {}
+        self._leaderships: dict[str, list[tuple[Leadership, Owner]]] = {}
+        self.leases: dict[tuple[Task, str], tuple[int, str]] = {}
         self.takeovers = 0
         self.stepped_at = 0.0
         self.clock_stepped_at = -1e9  # the database's
@@ -47,11 +47,11 @@ class Leaders:
         makes = any(change.table == "leases" and change.before is None for change in commit.changes)
         election = _ELECTION | {"lease_epochs"} if makes else _ELECTION
         if any(change.table not in election for change in commit.changes):
-            self.in_office(task, task.name, "wrote")
+            self.leads(task, task.name, "wrote")
 
-    def in_office(self, task: Task, name: str, what: str) -> None:
+    def leads(self, task: Task, name: str, what: str) -> None:
         """I3: the task holds this lease."""
-        held = self.offices.get((task, name))
+        held = self.leases.get((task, name))
         row = self._world.server.peek("leases", name)
         present = None if row is None or row["holder"] is None else (row["epoch"], row["token"])
         if held is None or held != present:
@@ -77,32 +77,36 @@ class Leaders:
             if before["holder"] is not None:
                 self._nobody_trusts(after)
         if task is not None:
-            self.offices[task, after["name"]] = (after["epoch"], after["token"])
+            self.leases[task, after["name"]] = (after["epoch"], after["token"])
             self._token_of[after["token"]] = task.owner
             if after["name"] == THROTTLE:
                 self._world.faults.takes_throttle(task)
             self._kernel.say(f"leads {after['name']} in epoch {after['epoch']}", str(task))
 
-    def takes_office(self, tenure: Tenure) -> None:
+    def takes_leadership(self, leadership: Leadership) -> None:
         """Somebody believes to have won an election."""
-        self._tenures.setdefault(tenure.lease.name, []).append((tenure, self._kernel.me().owner))
+        self._leaderships.setdefault(leadership.lease.name, []).append((leadership, self._kernel.me().owner))
 
     def _nobody_trusts(self, row: dict[str, Any]) -> None:
         """A new epoch is issued: whoever had an older one must know by their own clock that it is over."""
         name = row["name"]
-        alive = [(tenure, owner) for tenure, owner in self._tenures.get(name, ()) if not owner.dead and not tenure.over]
-        self._tenures[name] = alive
+        alive = [
+            (leadership, owner)
+            for leadership, owner in self._leaderships.get(name, ())
+            if not owner.dead and not leadership.over
+        ]
+        self._leaderships[name] = alive
         profile = self._world.scenario.settings.lease.numbers()
         longest = 3 * (profile.ttl + 2 * self._world.scenario.settings.worker.reboot_throttle + 20.0)
         if self._world.scenario.clock_spread > MARGIN:
             return  # a clock that is worse than the margin allows for: only fences and guards help
         if self._kernel.now - max(self._losses.tail_at, self.clock_stepped_at) < longest:
             return
-        for tenure, owner in alive:
-            if tenure.may_act() and tenure.lease.token != row["token"]:
+        for leadership, owner in alive:
+            if leadership.is_valid() and leadership.lease.token != row["token"]:
                 self._fail(
                     "trust",
-                    f"{owner.name} still trusts epoch {tenure.lease.epoch} of {name} when {row['epoch']} is issued",
+                    f"{owner.name} still trusts epoch {leadership.lease.epoch} of {name} when {row['epoch']} is issued",
                 )
 
     def stepped(self, said: str) -> str:

@@ -9,14 +9,14 @@ import pytest
 from ferroscope.bus.local import LocalBus
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.core.model import DEFAULT
-from ferroscope.leadership import Candidate
+from ferroscope.leadership import Election
 from ferroscope.periodic.singleton import Singleton
 from tests.support.stores import open_store
 from tests.unit.worker.conftest import ManualClock, ManualStop
 
 
 class Idle:
-    name = "office"
+    name = "backup"
     period = 1.0
 
     def step(self, leadership: Any) -> str:
@@ -24,7 +24,7 @@ class Idle:
 
 
 class Waits(LocalBus):
-    """Lets time pass; at ``released`` somebody lets go of the office."""
+    """Lets time pass; at ``released`` somebody lets go of the lease."""
 
     def __init__(self, clock: ManualClock, *, hears: bool, released: float = 1e9) -> None:
         super().__init__()
@@ -40,19 +40,19 @@ class Waits(LocalBus):
 def follow(clock: ManualClock, bus: LocalBus, *, passed: float, stop: StopFlag | None = None) -> float:
     """Return for how long a candidate waits ``passed`` seconds after somebody else was elected."""
     store = open_store(bus=bus, clock=clock)
-    assert Candidate("office", "a", store=store, clock=clock, profile=DEFAULT).stand() is not None
+    assert Election("backup", "a", store=store, clock=clock, profile=DEFAULT).campaign() is not None
     clock.now += passed
     began = clock.now
     singleton = Singleton(
         Idle,
-        Candidate("office", "b", store=store, clock=clock, profile=DEFAULT),
-        keep=lambda _tenure, _reset, _leave: None,
+        Election("backup", "b", store=store, clock=clock, profile=DEFAULT),
+        keep=lambda _leadership, _reset, _leave: None,
         profile=DEFAULT,
         bus=bus,
         clock=clock,
         stop=stop or ManualStop(clock),
     )
-    singleton.stand()
+    singleton.campaign()
     return clock.now - began
 
 

@@ -15,10 +15,10 @@ from ferroscope.config.options import RegistrySettings
 from ferroscope.contracts.errors import LeaseLostError
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.remote import RegistryUnavailableError
-from ferroscope.contracts.store import Leadership, Query
+from ferroscope.contracts.store import Query, StepLeadership
 from ferroscope.core.model import DEFAULT, ClockStep, Entry, Inspection, Node, Port
 from ferroscope.core.states import Event, State
-from ferroscope.leadership import Candidate, LeaseKeeper, Tenure
+from ferroscope.leadership import Election, Leadership, LeaseRenewer
 from ferroscope.periodic.registry_sync import RegistrySync
 from ferroscope.periodic.retention import Retention
 from ferroscope.periodic.singleton import Singleton
@@ -37,7 +37,7 @@ class Task:
         self.runs = 0
         self.during = lambda: None
 
-    def step(self, leadership: Leadership) -> str:
+    def step(self, leadership: StepLeadership) -> str:
         self.leadership = leadership
         self.runs += 1
         self.during()
@@ -51,15 +51,15 @@ class Party:
         self.clock = ManualClock()
         self.stop = ManualStop(self.clock)
         self.store = open_store(clock=self.clock)
-        self.tenures: list[Tenure] = []
+        self.leaderships: list[Leadership] = []
 
     def singleton(self, holder: str, task: Task) -> Singleton:
         profile = msgspec.structs.replace(DEFAULT, poll=0.0)
-        candidate = Candidate(task.name, holder, store=self.store, clock=self.clock, profile=profile)
+        election = Election(task.name, holder, store=self.store, clock=self.clock, profile=profile)
         return Singleton(
             lambda: task,
-            candidate,
-            keep=lambda tenure, _reset, _leave: self.tenures.append(tenure),
+            election,
+            keep=lambda leadership, _reset, _leave: self.leaderships.append(leadership),
             profile=profile,
             bus=LocalBus(),
             clock=self.clock,
@@ -71,7 +71,7 @@ class Party:
 def test_the_leader_runs_once_a_period_until_its_trust_ends() -> None:
     party, task = Party(), Task()
     one = party.singleton("a", task)
-    one.stand()
+    one.campaign()
     assert task.runs == 1  # nobody renewed: it stopped before its lease did
     assert "periodic/test" in one.sentence
 
@@ -84,11 +84,11 @@ def test_a_leader_that_is_renewed_goes_on() -> None:
     class Renewing(ManualStop):
         def wait(self, timeout: float | None = None) -> bool:
             super().wait(timeout)
-            assert party.tenures[-1].renew()
+            assert party.leaderships[-1].renew()
             return self.is_set()
 
     one._new_flag = lambda: Renewing(party.clock)
-    one.stand()
+    one.campaign()
     assert task.runs == 3
     (lease,) = party.store.read(lambda tx: tx.leases.list())
     assert lease.holder is None  # handed back at the end
@@ -98,7 +98,7 @@ def test_a_follower_does_not_run_the_task_and_says_whom_it_follows() -> None:
     party, task = Party(), Task()
     party.store.write(lambda tx: tx.leases.acquire(task.name, "b", 60.0))
     one = party.singleton("a", task)
-    one.stand()
+    one.campaign()
     assert task.runs == 0
     assert "held by b" in one.sentence
 
@@ -109,11 +109,11 @@ def test_a_deposed_leader_stops_at_its_next_fenced_write() -> None:
     def overthrow() -> None:
         party.clock.now += 10.0
         party.store.write(lambda tx: tx.leases.acquire(task.name, "b", 60.0))
-        party.store.write(party.tenures[-1].fence)
+        party.store.write(party.leaderships[-1].fence)
 
     task.during = overthrow
     one = party.singleton("a", task)
-    one.stand()
+    one.campaign()
     assert "deposed" in one.sentence
     (lease,) = party.store.read(lambda tx: tx.leases.list())
     assert lease.holder == "b"
@@ -129,12 +129,12 @@ def test_a_step_is_a_sign_of_life_whenever_it_says_so_or_writes() -> None:
                 task.leadership.keep_alive()
             else:
                 party.store.write(task.leadership.fence)
-            assert party.tenures[-1].renew()
+            assert party.leaderships[-1].renew()
         party.stop.set()
 
     task.during = work_for_long
     one = party.singleton("a", task)
-    one.stand()
+    one.campaign()
     assert "ran 1 times" in one.sentence
 
 
@@ -151,10 +151,10 @@ def test_a_step_that_was_silent_for_too_long_ends_at_its_next_sign_of_life_and_s
 
     task.during = hang
     one = party.singleton("a", task)
-    one.stand()
+    one.campaign()
     assert signs == []
     assert "deposed" in one.sentence
-    one.stand()
+    one.campaign()
     assert signs == ["went on"]
 
 
@@ -167,7 +167,7 @@ def test_a_step_ends_at_its_next_sign_of_life_when_the_process_stops() -> None:
             task.leadership.keep_alive()
 
     task.during = go_on_for_ever
-    party.singleton("a", task).stand()
+    party.singleton("a", task).campaign()
     assert task.runs == 1
     (lease,) = party.store.read(lambda tx: tx.leases.list())
     assert lease.holder is None
@@ -181,39 +181,39 @@ def test_a_period_of_zero_disables_the_task() -> None:
     assert "disabled" in one.sentence
 
 
-def tenure(party: Party) -> Tenure:
-    candidate = Candidate("office", "a", store=party.store, clock=party.clock, profile=DEFAULT)
-    won = candidate.stand()
+def leadership(party: Party) -> Leadership:
+    election = Election("backup", "a", store=party.store, clock=party.clock, profile=DEFAULT)
+    won = election.campaign()
     assert won is not None
     return won
 
 
 def test_trust_ends_before_the_lease_and_counts_from_before_the_question() -> None:
     party = Party()
-    won = tenure(party)
+    won = leadership(party)
     assert won.trusted_until == party.clock.now + DEFAULT.ttl - DEFAULT.margin
     party.clock.now = won.trusted_until
-    assert not won.may_act()
+    assert not won.is_valid()
 
 
 def test_a_leader_that_makes_no_progress_is_not_renewed() -> None:
     party = Party()
-    won = tenure(party)
+    won = leadership(party)
     for _ in range(3):
         party.clock.now += 1.5
         assert won.renew()
     party.clock.now += DEFAULT.ttl
     assert not won.renew()
-    won.progress()
+    won.keep_alive()
     assert won.renew()  # nobody took it meanwhile
 
 
-def test_a_renewal_after_the_takeover_ends_the_tenure() -> None:
+def test_a_renewal_after_the_takeover_ends_the_leadership() -> None:
     party = Party()
-    won = tenure(party)
+    won = leadership(party)
     party.clock.now += DEFAULT.ttl
-    won.progress()
-    party.store.write(lambda tx: tx.leases.acquire("office", "b", 60.0))
+    won.keep_alive()
+    party.store.write(lambda tx: tx.leases.acquire("backup", "b", 60.0))
     assert not won.renew()
     assert won.over
     with pytest.raises(LeaseLostError):
@@ -222,24 +222,24 @@ def test_a_renewal_after_the_takeover_ends_the_tenure() -> None:
 
 def test_the_keeper_ends_a_process_whose_leader_did_not_stop_in_time() -> None:
     party = Party()
-    won = tenure(party)
+    won = leadership(party)
     left: list[str] = []
     reset: StopFlag = threading.Event()
-    keeper = LeaseKeeper(
+    renewer = LeaseRenewer(
         DEFAULT, party.clock, leave=lambda: left.append("left"), new_flag=lambda: ManualStop(party.clock)
     )
-    keeper.run(won, reset)  # no progress, no resignation: the work hangs
+    renewer.run(won, reset)  # no progress, no resignation: the work hangs
     assert reset.is_set()
     assert left == ["left"]
 
 
 def test_the_keeper_lets_a_process_live_whose_leader_has_stopped() -> None:
     party = Party()
-    won = tenure(party)
+    won = leadership(party)
     won.resign()
     left: list[str] = []
-    keeper = LeaseKeeper(DEFAULT, party.clock, leave=lambda: left.append("left"))
-    keeper.run(won, threading.Event())
+    renewer = LeaseRenewer(DEFAULT, party.clock, leave=lambda: left.append("left"))
+    renewer.run(won, threading.Event())
     assert left == []
 
 
@@ -251,7 +251,7 @@ class Slow(threading.Event):
         return frozenset()
 
 
-def test_a_registry_that_does_not_answer_costs_its_own_office_nothing_but_time() -> None:
+def test_a_registry_that_does_not_answer_costs_its_own_lease_nothing_but_time() -> None:
     """The step goes on showing signs of life, and its answer is one to the question of this step."""
     party, source = Party(), Slow()
     enrolled(party, "n1")
@@ -456,12 +456,12 @@ def test_a_run_is_left_out_while_there_is_a_reason_not_to() -> None:
     reasons = iter(["the clock was set", ""])
     one = party.singleton("a", task)
     one._not_now = lambda: next(reasons, "")
-    one.stand()
+    one.campaign()
     assert task.runs == 0
     assert "the clock was set" in one.sentence
     one._not_now = lambda: ""
     party.clock.now += 2 * DEFAULT.ttl
-    one.stand()
+    one.campaign()
     assert task.runs == 1
 
 

@@ -19,7 +19,7 @@ from ferroscope.contracts.queue import StopFlag
 from ferroscope.core.boot_macs import GateRecord, SetChange, decode_record
 from ferroscope.core.model import DEFAULT
 from ferroscope.core.states import Provision, State
-from ferroscope.leadership import Candidate, Tenure
+from ferroscope.leadership import Election, Leadership
 from ferroscope.pxe_filter.leader import Gate
 from ferroscope.pxe_filter.sync import Feed
 from tests.support import examples
@@ -111,7 +111,7 @@ class Network:
 
     def _gate(self, holder: str) -> Gate:
         return Gate(
-            Candidate("pxe/net", holder, store=self.store, clock=self.clock, profile=DEFAULT),
+            Election("pxe/net", holder, store=self.store, clock=self.clock, profile=DEFAULT),
             Feed(self.store),
             self.firewall,
             settings=PxeFilterSettings(network="net", guard=0.0),
@@ -127,7 +127,7 @@ class Network:
             new_thread=Unstarted,
         )
 
-    def _keep(self, tenure: Tenure, _reset: StopFlag) -> None:
+    def _keep(self, leadership: Leadership, _reset: StopFlag) -> None:
         network = self
         wait = self.bus.wait_any
 
@@ -140,7 +140,7 @@ class Network:
             return wait(("allow", "deny"), seen, 0.0)
 
         self.bus.wait_any = looked  # type: ignore[method-assign]
-        self.tenure = tenure
+        self.leadership = leadership
 
     def node(self, mac: str, state: State = State.NONE) -> str:
         node = examples.node(state=state, provision_state=Provision.MANAGEABLE)
@@ -160,14 +160,14 @@ def test_a_leader_loads_opens_follows_tells_and_closes_at_its_end() -> None:
     network.node(IDLE)
     busy = network.node(BUSY)
     network.at = {2: lambda: network.inspect(busy), 6: network.stop.set}
-    network.gate.stand()
+    network.gate.campaign()
     assert network.firewall.calls[:3] == ["close", "load", "hold"], "closed before the election"
     assert (network.firewall.allow, network.firewall.deny) == ({0x525400000002}, {0x525400000001})
     assert not network.firewall.open
     told = network.records[-1]
     assert (told.open, told.host, told.allowed, told.denied, told.missing) == (True, "boot1", 1, 1, ())
     assert told.has_applied(network.store.read(lambda tx: tx.macs.newest(node=busy)))
-    assert network.tenure.resigned
+    assert network.leadership.resigned
     assert network.store.read(lambda tx: tx.leases.list("pxe/"))[0].holder is None
 
 
@@ -176,7 +176,7 @@ def test_the_gauge_says_closed_at_the_start_and_after_the_end() -> None:
     network.node(IDLE)
     seen: list[tuple[bool, int, int] | None] = []
     network.at = {2: lambda: seen.append(network.meter.said), 3: network.stop.set}
-    network.gate.stand()
+    network.gate.campaign()
     assert (seen, network.meter.said) == ([(True, 0, 1)], (False, 0, 1))
     other = Network()
     other.stop.set()
@@ -187,9 +187,9 @@ def test_the_gauge_says_closed_at_the_start_and_after_the_end() -> None:
 def test_a_gate_whose_process_was_told_to_stop_while_the_guard_passed_does_not_open() -> None:
     network = Network()
     network.stop.set()
-    network.gate.stand()
+    network.gate.campaign()
     assert network.firewall.calls == ["close", "load", "close"]
-    assert network.tenure.resigned
+    assert network.leadership.resigned
 
 
 def test_after_the_databases_clock_was_set_ahead_a_gate_opens_only_when_the_earlier_one_has_closed(
@@ -198,7 +198,7 @@ def test_after_the_databases_clock_was_set_ahead_a_gate_opens_only_when_the_earl
     network = Network()
     clock, step = network.clock, [0.0]
     clock.time = lambda: clock.now + step[0]  # type: ignore[method-assign]
-    earlier = Candidate("pxe/net", "b", store=network.store, clock=clock, profile=DEFAULT).stand()
+    earlier = Election("pxe/net", "b", store=network.store, clock=clock, profile=DEFAULT).campaign()
     assert earlier is not None
     moved = network.bus.wait
 
@@ -207,28 +207,28 @@ def test_after_the_databases_clock_was_set_ahead_a_gate_opens_only_when_the_earl
         return moved(channel, seen, 0.0)
 
     network.bus.wait = waited  # type: ignore[method-assign]
-    network.gate.stand()  # sees that the lease is somebody else's
+    network.gate.campaign()  # sees that the lease is somebody else's
     assert network.looks == 0
-    earlier.progress()
+    earlier.keep_alive()
     assert earlier.renew()
     step[0] = 1200.0
     opened: list[bool] = []
     hold = network.firewall.hold
 
     def held(until: float) -> float:
-        opened.append(earlier.may_act())
+        opened.append(earlier.is_valid())
         return hold(until)
 
-    progress = Tenure.progress
+    keep_alive = Leadership.keep_alive
 
-    def renewed(tenure: Tenure) -> None:
-        progress(tenure)
-        tenure.renew()
+    def renewed(leadership: Leadership) -> None:
+        keep_alive(leadership)
+        leadership.renew()
 
-    monkeypatch.setattr(Tenure, "progress", renewed)
+    monkeypatch.setattr(Leadership, "keep_alive", renewed)
     network.firewall.hold = held  # type: ignore[method-assign]
     network.at = {3: network.stop.set}
-    network.gate.stand()
+    network.gate.campaign()
     assert opened
     assert not any(opened), "two gates were open"
 
@@ -237,68 +237,68 @@ def test_long_changes_give_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> Non
     network = Network()
     network.firewall.steps = 5
     signs = [network.clock.now]
-    progress = Tenure.progress
+    keep_alive = Leadership.keep_alive
 
-    def alive(tenure: Tenure) -> None:
+    def alive(leadership: Leadership) -> None:
         signs.append(network.clock.now)
-        progress(tenure)
-        tenure.renew()
+        keep_alive(leadership)
+        leadership.renew()
 
-    monkeypatch.setattr(Tenure, "progress", alive)
+    monkeypatch.setattr(Leadership, "keep_alive", alive)
     network.at = {2: lambda: network.node(BUSY), 9: network.stop.set}
-    network.gate.stand()
+    network.gate.campaign()
     assert [call for call in network.firewall.calls if call in ("load", "change")] == ["load", "change"]
     assert max(later - sooner for sooner, later in itertools.pairwise([*signs, network.clock.now])) < DEFAULT.ttl
 
 
 def test_a_gate_that_is_not_renewed_closes_when_its_trust_ends() -> None:
     network = Network()
-    network.gate.stand()
+    network.gate.campaign()
     assert not network.firewall.open
-    assert network.clock.now < network.tenure.trusted_until + 0.2
+    assert network.clock.now < network.leadership.trusted_until + 0.2
 
 
-def test_a_change_that_does_not_apply_is_loaded_whole_and_if_that_fails_too_the_office_is_left() -> None:
+def test_a_change_that_does_not_apply_is_loaded_whole_and_if_that_fails_too_the_lease_is_left() -> None:
     network = Network()
     network.node(IDLE)
     broken: set[str] = {"change"}
     network.firewall.fail = lambda call: call in broken
     network.at = {2: lambda: network.node(BUSY), 5: lambda: (broken.add("load"), network.node("52:54:00:00:00:03"))}
     with pytest.raises(GateError):
-        network.gate.stand()
+        network.gate.campaign()
     assert network.firewall.calls.count("load") == 3
     assert not network.firewall.open
     assert network.store.read(lambda tx: tx.leases.list("pxe/"))[0].holder is None, "whoever can, shall"
 
 
 @pytest.mark.parametrize("error", [GateError, ValueError])
-def test_a_gate_that_cannot_be_held_open_gives_its_office_up(error: type[Exception]) -> None:
+def test_a_gate_that_cannot_be_held_open_gives_its_lease_up(error: type[Exception]) -> None:
     network = Network()
     network.firewall.fail, network.firewall.error = lambda call: call == "hold", error
     with pytest.raises(GateError, match="hold failed"):
-        network.gate.stand()
-    assert network.tenure.resigned
+        network.gate.campaign()
+    assert network.leadership.resigned
 
 
-def test_a_gate_that_cannot_be_closed_does_not_stand_and_keeps_its_office_until_the_kernel_has_closed_it() -> None:
+def test_a_gate_that_cannot_be_closed_does_not_campaign_and_keeps_its_lease_until_the_kernel_has_closed_it() -> None:
     network = Network()
     network.firewall.fail = lambda call: call == "close"
     with pytest.raises(GateError, match="close failed"):
-        network.gate.stand()
+        network.gate.campaign()
     assert network.firewall.calls == ["close"]
     network = Network()
     network.at = {3: lambda: (network.stop.set(), setattr(network.firewall, "fail", lambda call: call == "close"))}
-    network.gate.stand()
-    assert network.tenure.resigned
+    network.gate.campaign()
+    assert network.leadership.resigned
     assert not network.firewall.open, "it waited for the time-out before it let go"
 
 
-def test_what_cannot_be_closed_and_does_not_close_by_itself_keeps_its_office_until_it_is_closed() -> None:
+def test_what_cannot_be_closed_and_does_not_close_by_itself_keeps_its_lease_until_it_is_closed() -> None:
     network = Network()
     network.firewall.self_closing = False
     network.at = {3: lambda: (network.stop.set(), setattr(network.firewall, "fail", lambda call: call == "close"))}
-    network.gate.stand()
-    assert not network.tenure.resigned
+    network.gate.campaign()
+    assert not network.leadership.resigned
     network.gate.fail_closed()
     assert network.gate.left_open
     network.firewall.fail = lambda _call: False
@@ -313,7 +313,7 @@ def test_a_store_that_does_not_answer_for_a_moment_closes_nothing() -> None:
         5: lambda: setattr(network.gate._feed, "_store", network.store),
         8: network.stop.set,
     }
-    network.gate.stand()
+    network.gate.campaign()
     assert network.records[-1].open
     assert not network.firewall.open
 

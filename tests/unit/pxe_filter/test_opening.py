@@ -10,7 +10,7 @@ import pytest
 
 from ferroscope.contracts.pxe_filter import GateError
 from ferroscope.core.model import DEFAULT, FAST, LeaseProfile
-from ferroscope.leadership import Candidate
+from ferroscope.leadership import Election
 from ferroscope.pxe_filter.backends.timeouts import TimedOpening
 from ferroscope.pxe_filter.leader import Opening
 from tests.support.stores import open_store
@@ -114,8 +114,8 @@ def lead(
     """
     clock = kernel.clock
     store = open_store(clock=clock)
-    tenure = Candidate("pxe/net", "a", store=store, clock=clock, profile=profile).stand()
-    assert tenure is not None
+    leadership = Election("pxe/net", "a", store=store, clock=clock, profile=profile).campaign()
+    assert leadership is not None
     won, every = clock.now, profile.renew + _RUN
     closed: list[float] = []
 
@@ -124,12 +124,12 @@ def lead(
             return
         if not opening.open:
             closed.append(clock.now - won)
-        tenure.progress()
-        assert tenure.renew()
+        leadership.keep_alive()
+        assert leadership.renew()
 
     opening: Opening = Opening(
         Gate(kernel),  # type: ignore[arg-type]
-        tenure, clock=clock, period=min(1.0, profile.ttl / 6), new_thread=AtOnce,
+        leadership, clock=clock, period=min(1.0, profile.ttl / 6), new_thread=AtOnce,
         new_flag=partial(Beat, clock, renew, at=won + phase * every, every=every, end=won + 20),
     )  # fmt: skip
     clock.now += 0.5  # the guard

@@ -23,7 +23,7 @@ from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError
 from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import Lease
 
-# What callers may ask of a lease: names, durations, and which offices are the service's own.
+# What callers may ask of a lease: names, durations, and which leases are the service's own.
 #
 # The bounds keep a caller from filling the database, and from taking what Ferroscope leads by.
 
@@ -99,7 +99,7 @@ def foreign(name: str) -> str:
     """Return the name of a lease that callers may take; ``ForbiddenError`` for the service's own."""
     if is_own(name):
         raise ForbiddenError(
-            f"{name} is an office of Ferroscope itself: it can be read, not taken, because two would lead then. "
+            f"{name} is a lease of Ferroscope itself: it can be read, not taken, because two would lead then. "
             "Choose another name, such as one that begins with that of your program."
         )
     return name
@@ -267,7 +267,7 @@ def _bound(tx: Transaction, source: str) -> None:
         raise errors.ForbiddenError(
             f"There are {MAX_NAMES} leases already, and no more are kept: use one of those names, or "
             "delete one that nobody needs: DELETE /v1/lease_names/NAME. "
-            "A lease is for an office that is taken again and again, not for a single task."
+            "A lease is for a role that is taken again and again, not for a single task."
         )
     mine = sum(lease.source == source for lease in foreign) if source else 0
     if mine > MAX_NAMES_PER_SOURCE:

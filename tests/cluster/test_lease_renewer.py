@@ -9,7 +9,7 @@ import pytest
 
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.core.model import Lease, LeaseProfile
-from ferroscope.leadership import LeaseKeeper, Tenure
+from ferroscope.leadership import Leadership, LeaseRenewer
 from ferroscope.runtime.system import SystemClock
 
 PROFILE = LeaseProfile(ttl=0.6, renew=0.1, poll=0.1, margin=0.2)
@@ -31,17 +31,17 @@ class Hanging:
 @pytest.mark.parametrize("stops", [True, False])
 def test_the_process_is_left_in_time_although_the_renewal_hangs(stops: bool) -> None:
     clock, store = SystemClock(), Hanging()
-    lease = Lease(name="office", holder="me", epoch=1, token="t", duration=1, acquired_at=0, renewed_at=0, expires_at=0)
+    lease = Lease(name="backup", holder="me", epoch=1, token="t", duration=1, acquired_at=0, renewed_at=0, expires_at=0)
     left: list[float] = []
     began = time.monotonic()
-    keeper = LeaseKeeper(PROFILE, clock, leave=lambda: left.append(time.monotonic() - began))
-    tenure = Tenure(lease, asked_at=clock.monotonic(), profile=PROFILE, clock=clock, store=store)  # type: ignore[arg-type]
+    renewer = LeaseRenewer(PROFILE, clock, leave=lambda: left.append(time.monotonic() - began))
+    leadership = Leadership(lease, asked_at=clock.monotonic(), profile=PROFILE, clock=clock, store=store)  # type: ignore[arg-type]
     reset = threading.Event()
-    keeper(tenure, reset)
+    renewer(leadership, reset)
     assert reset.wait(5)
     told = time.monotonic() - began
     if stops:
-        tenure._resigned = tenure._over = True  # what resign() sets, without waiting for the release
+        leadership._resigned = leadership._over = True  # what resign() sets, without waiting for the release
     time.sleep(PROFILE.margin * 3)
     store.released.set()
     assert told == pytest.approx(PROFILE.ttl - PROFILE.margin, abs=0.3)
