@@ -111,9 +111,9 @@ def test_a_driver_whose_package_is_gone_stops_the_start_and_doctor_says_so(make_
 def test_a_route_of_the_api_is_two_files(make_site: MakeSite, tmp_path: Path) -> None:
     place = tmp_path / "src"
     copy = shutil.copytree(_PACKAGE, place / "ferroscope", ignore=shutil.ignore_patterns("__pycache__"))
-    (copy / "api" / "greeting.py").write_text(_GREETING)
+    (copy / "api" / "service" / "greeting.py").write_text(_GREETING)
     table = copy / "api" / "routes.py"
-    rows = table.read_text().replace("    health,\n", "    greeting,\n    health,\n")
+    rows = table.read_text().replace("api.service import leases", "api.service import greeting, leases")
     table.write_text(
         rows.replace("ROUTES: Final[tuple[Route, ...]] = (\n", f"ROUTES: Final[tuple[Route, ...]] = (\n{_ROW}")
     )
