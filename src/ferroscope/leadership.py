@@ -128,7 +128,7 @@ class Election:
         self._store = store
         self._clock = clock
         self._profile = profile
-        self.sentence = f"has not campaigned for {name} yet"
+        self.status = f"has not campaigned for {name} yet"
         self._remaining = 0.0  # seconds that the present holder's lease had left when it was last asked for
         # How far the database's clock was ahead of ours, at most, when somebody else's lease was last seen.
         self._ahead: float | None = None
@@ -139,16 +139,16 @@ class Election:
         try:
             lease = self._store.write(lambda tx: tx.leases.acquire(self.name, self._holder, self._profile.ttl))
         except LeaseHeldError as exc:
-            self.sentence = f"follows: {exc}"
+            self.status = f"follows: {exc}"
             self._remaining = exc.lease.remaining
             if exc.lease.remaining:
                 self._ahead = exc.lease.expires_at - exc.lease.remaining - asked_at
             return None
         except LeaseLostError:
-            self.sentence = f"lost the election for {self.name} by a moment"
+            self.status = f"lost the election for {self.name} by a moment"
             self._remaining = 0.0
             return None
-        self.sentence = f"leads {self.name} in epoch {lease.epoch}"
+        self.status = f"leads {self.name} in epoch {lease.epoch}"
         _log.info("leads", lease=self.name, epoch=lease.epoch)
         return Leadership(
             lease,

@@ -171,7 +171,7 @@ def test_a_step_that_hangs_loses_its_lease_and_what_it_writes_later_is_refused(t
     try:
         assert tasks[0].began.wait(20)
         assert until(lambda: wrote() == {"task 1"}, seconds=20)
-        assert "1 steps of it hung" in one.sentence
+        assert "1 steps of it hung" in one.status
         tasks[0].released.set()
         assert tasks[0].refused.wait(20)
         assert wrote() == {"task 1"}

@@ -13,11 +13,11 @@ from tests.support import examples
 
 def test_a_member_is_alive_for_as_long_as_it_said(adapter: Adapter) -> None:
     before = adapter.read(lambda tx: tx.now)
-    adapter.write(lambda tx: tx.members.beat(examples.member("a", sentence="busy"), 60.0))
+    adapter.write(lambda tx: tx.members.beat(examples.member("a", status="busy"), 60.0))
     after = adapter.read(lambda tx: tx.now)
     member = adapter.members()["a"]
     assert (member.id, member.host, member.pid, member.role) == ("a", "example", 42, "worker")
-    assert member.sentence == "busy"
+    assert member.status == "busy"
     assert before - 0.002 <= member.started_at <= after + 0.002
     assert before + 59.998 <= member.expires_at <= after + 60.002
 
@@ -25,19 +25,19 @@ def test_a_member_is_alive_for_as_long_as_it_said(adapter: Adapter) -> None:
 def test_a_further_beat_prolongs_and_keeps_the_start(adapter: Adapter) -> None:
     adapter.join("a", ttl=10.0)
     first = adapter.members()["a"]
-    adapter.write(lambda tx: tx.members.beat(examples.member("a", sentence="claimed request 7"), 30.0))
+    adapter.write(lambda tx: tx.members.beat(examples.member("a", status="claimed request 7"), 30.0))
     second = adapter.members()["a"]
     assert second.started_at == first.started_at
     assert second.expires_at > first.expires_at + 15
-    assert second.sentence == "claimed request 7"
+    assert second.status == "claimed request 7"
 
 
-def test_a_sentence_may_be_longer_than_anybody_reads(adapter: Adapter) -> None:
-    adapter.write(lambda tx: tx.members.beat(examples.member("a", sentence="x" * 5000), 30.0))
-    adapter.write(lambda tx: tx.members.beat(examples.member("a", sentence="y" * 5000), 30.0))
-    assert adapter.members()["a"].sentence.startswith("y" * 200)
-    adapter.write(lambda tx: tx.members.beat(examples.member("b", sentence="z" * 5000), 30.0))
-    assert adapter.members()["b"].sentence.startswith("z" * 200)
+def test_a_status_may_be_longer_than_anybody_reads(adapter: Adapter) -> None:
+    adapter.write(lambda tx: tx.members.beat(examples.member("a", status="x" * 5000), 30.0))
+    adapter.write(lambda tx: tx.members.beat(examples.member("a", status="y" * 5000), 30.0))
+    assert adapter.members()["a"].status.startswith("y" * 200)
+    adapter.write(lambda tx: tx.members.beat(examples.member("b", status="z" * 5000), 30.0))
+    assert adapter.members()["b"].status.startswith("z" * 200)
 
 
 def test_dead_members_are_listed_and_those_who_left_are_not(adapter: Adapter) -> None:

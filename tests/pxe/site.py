@@ -176,7 +176,7 @@ class Site(Installation):
             raise RuntimeError("no gate opens: " + "; ".join(host.last_words() for host in self.hosts))
 
     def _open(self) -> bool:
-        return any(gate["open"] for gate in self.api.get("/v1/status")["gates"])
+        return any(gate["open"] for gate in self.api.get("/v1/status")["pxe_filters"])
 
     def _answers(self) -> bool:
         try:

@@ -94,8 +94,11 @@ def sections(data: dict[str, Any]) -> Iterator[tuple[str, RenderableType]]:
         yield "REQUEST", table(("REQUEST", "WAITING", "RUNNING", "OLDEST"), queue)
     if data["members"]:
         yield "MEMBER", table(("MEMBER", ""), [row for member in data["members"] for row in _member(member)])
-    if data["gates"]:
-        yield "PXE GATE", table(("PXE GATE", ""), [(gate["network"], _gate(gate)) for gate in data["gates"]])
+    if data["pxe_filters"]:
+        yield (
+            "PXE GATE",
+            table(("PXE GATE", ""), [(one["network"], _pxe_filter(one)) for one in data["pxe_filters"]]),
+        )
     if data["leases"]:
         leases = [(one["name"], one["holder"], one["epoch"], _remaining(one)) for one in data["leases"]]
         yield "LEASE", table(("LEASE", "HOLDER", "EPOCH", "EXPIRES IN"), leases)
@@ -134,7 +137,7 @@ def _age(text: str | None) -> str | None:
     return None if then is None else span(max(0.0, (datetime.now(UTC) - then).total_seconds()))
 
 
-def _gate(gate: dict[str, Any]) -> str:
+def _pxe_filter(gate: dict[str, Any]) -> str:
     if not gate["open"]:
         return f"open nowhere; its last epoch was {gate['epoch']}"
     return (

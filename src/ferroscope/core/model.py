@@ -138,7 +138,7 @@ class ClockStep(msgspec.Struct, kw_only=True, frozen=True):
 class Member(msgspec.Struct, kw_only=True, frozen=True):
     """A running process; alive while ``expires_at`` lies ahead by the database's clock, by ``ttl`` seconds at most.
 
-    ``sentence`` says what it did last; ``detail`` is what else it tells of itself (see
+    ``status`` says what it did last; ``detail`` is what else it tells of itself (see
     ``telemetry.members``): a reader must bear with anything missing there.
     """
 
@@ -149,7 +149,7 @@ class Member(msgspec.Struct, kw_only=True, frozen=True):
     started_at: float = 0.0
     expires_at: float = 0.0
     ttl: float = 600.0
-    sentence: str = ""
+    status: str = ""
     detail: Document = {}
 
     @property

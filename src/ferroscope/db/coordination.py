@@ -250,7 +250,7 @@ _FREE_LEASES = (
 )
 _BEAT = {
     "expires_at": db_now() + bindparam("_ttl", type_=Double()),
-    "sentence": bindparam("_sentence"),
+    "status": bindparam("_status"),
     "detail": bindparam("_detail"),
     "ttl": bindparam("_ttl", type_=Double()),
 }
@@ -268,7 +268,7 @@ class SqlMembers:
 
     def beat(self, member: Member, ttl: float) -> None:
         row = {f"_{name}": value for name, value in _MEMBER.to_row(member).items()}
-        said = {"_sentence": member.sentence[:255], "_detail": row["_detail"], "_ttl": ttl}
+        said = {"_status": member.status[:255], "_detail": row["_detail"], "_ttl": ttl}
         if self._tx.run(_STILL_HERE, said | {"_id": member.id}).rowcount == 0:
             del row["_expires_at"]
             self._tx.run(_JOIN, row | said | {"_started_at": self._tx.now})

@@ -293,7 +293,7 @@ members = Table(
     Column("role", String(32), nullable=False),
     Column("started_at", Double, nullable=False),
     Column("expires_at", Double, nullable=False),
-    Column("sentence", String(255), nullable=False),
+    Column("status", String(255), nullable=False),
     Column("detail", _LONG_TEXT),
     Column("ttl", Double, nullable=False, server_default="600"),
     **_OPTIONS,

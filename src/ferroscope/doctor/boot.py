@@ -54,8 +54,8 @@ def examine(settings: BootSettings, gate: PxeFilterSettings, host: str | None = 
     parts = "; ".join(f"{one}: {', '.join(map(str, ranges))}" for one, ranges in others.items())
     yield Finding("boot-ranges", "ok", f"each boot host has addresses of its own ({parts})")
     if name not in settings.hosts:
-        sentence = f"this host, {name}, is none of the boot hosts ({', '.join(settings.hosts)})"
-        yield Finding("boot-host", "note", sentence, "if it shall be one, add it to [boot] hosts, on all hosts")
+        summary = f"this host, {name}, is none of the boot hosts ({', '.join(settings.hosts)})"
+        yield Finding("boot-host", "note", summary, "if it shall be one, add it to [boot] hosts, on all hosts")
         return
     del others[name]
     yield from _addresses(mine)
@@ -69,9 +69,9 @@ def examine(settings: BootSettings, gate: PxeFilterSettings, host: str | None = 
 def _addresses(mine: Mapping[int, Address]) -> Iterator[Finding]:
     wrong = ", ".join(str(address) for address in mine.values() if not _is_ours(address))
     if wrong:
-        sentence = f"this host has no address {wrong}, to which [boot] addresses sends its machines"
+        summary = f"this host has no address {wrong}, to which [boot] addresses sends its machines"
         advice = "correct [boot] addresses, on all boot hosts; ip address shows what this host has"
-        yield Finding("boot-addresses", "wrong", sentence, advice)
+        yield Finding("boot-addresses", "wrong", summary, advice)
 
 
 def _web(settings: BootSettings, gate: PxeFilterSettings) -> Iterator[Finding]:
@@ -80,16 +80,14 @@ def _web(settings: BootSettings, gate: PxeFilterSettings) -> Iterator[Finding]:
     url = urllib.parse.urlsplit(settings.http_url)
     port = url.port or {"http": 80, "https": 443}[url.scheme]
     if port not in gate.http_ports:
-        sentence = f"port {port} of [boot] http_url is not guarded: every boot host serves every machine there"
-        yield Finding("boot-files", "note", sentence, f"add {port} to [pxe_filter] http_ports, on all boot hosts")
+        summary = f"port {port} of [boot] http_url is not guarded: every boot host serves every machine there"
+        yield Finding("boot-files", "note", summary, f"add {port} to [pxe_filter] http_ports, on all boot hosts")
 
 
 def _service() -> Iterator[Finding]:
     if _SYSTEMD.is_dir() and not any(unit.exists() for unit in _UNITS):
-        sentence = "there is no dnsmasq.service: nothing starts dnsmasq with this host, behind its gate"
-        yield Finding(
-            "dnsmasq", "note", sentence, "Debian's package dnsmasq has it; dnsmasq-base has the program alone"
-        )
+        summary = "there is no dnsmasq.service: nothing starts dnsmasq with this host, behind its gate"
+        yield Finding("dnsmasq", "note", summary, "Debian's package dnsmasq has it; dnsmasq-base has the program alone")
 
 
 def _is_ours(address: Address) -> bool:
@@ -186,15 +184,15 @@ def _files(settings: BootSettings) -> Iterator[Finding]:
     loaders = [settings.loader_bios, settings.loader_x64, settings.loader_arm64]
     lacking = [name for name in loaders if not (root / name).is_file()]
     if lacking:
-        sentence = f"{root} lacks {', '.join(lacking)}: machines of that kind whose firmware is not iPXE cannot boot"
-        yield Finding("boot-files", "note", sentence, "Debian has them in the package ipxe, in /usr/lib/ipxe")
+        summary = f"{root} lacks {', '.join(lacking)}: machines of that kind whose firmware is not iPXE cannot boot"
+        yield Finding("boot-files", "note", summary, "Debian has them in the package ipxe, in /usr/lib/ipxe")
 
 
 def _callback(settings: BootSettings) -> Finding:
     url = urllib.parse.urlsplit(settings.callback_url)
     if url.scheme not in ("http", "https") or not url.hostname or not url.path.endswith(CALLBACK_PATH):
-        sentence = f"[boot] callback_url is {settings.callback_url!r}, to which no ramdisk could post"
-        return Finding("callback", "wrong", sentence, f"set it to http://HOST:6385{CALLBACK_PATH}")
+        summary = f"[boot] callback_url is {settings.callback_url!r}, to which no ramdisk could post"
+        return Finding("callback", "wrong", summary, f"set it to http://HOST:6385{CALLBACK_PATH}")
     kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
     connection = kind(url.hostname, url.port, timeout=_SECONDS)
     path = url.path.removesuffix(CALLBACK_PATH) + "/healthcheck"
@@ -207,8 +205,6 @@ def _callback(settings: BootSettings) -> Finding:
     finally:
         connection.close()
     if status != 200:
-        sentence = f"{url.netloc} answers {status} to a health check, so that ramdisks may call back in vain"
-        return Finding(
-            "callback", "wrong", sentence, "see the api's log; correct [boot] callback_url where it is wrong"
-        )
+        summary = f"{url.netloc} answers {status} to a health check, so that ramdisks may call back in vain"
+        return Finding("callback", "wrong", summary, "see the api's log; correct [boot] callback_url where it is wrong")
     return Finding("callback", "ok", f"ramdisks find the api at {settings.callback_url}")

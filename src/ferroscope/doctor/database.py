@@ -84,8 +84,8 @@ def _readable_file(settings: Settings) -> Iterator[Finding]:
     path = database_file.file_of(settings.database)
     if path is None or not path.is_file() or not path.stat().st_mode & 0o077:
         return
-    sentence = f"the file {path} holds passwords of BMCs, and users other than its owner may read or write it"
-    yield Finding("database-file", "note", sentence, f"unless that is wanted: chmod go= {path}*")
+    summary = f"the file {path} holds passwords of BMCs, and users other than its owner may read or write it"
+    yield Finding("database-file", "note", summary, f"unless that is wanted: chmod go= {path}*")
 
 
 def _database(settings: Settings, backend: Backend) -> Iterator[Finding]:

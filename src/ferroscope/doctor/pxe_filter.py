@@ -65,8 +65,8 @@ def _iptables(gate: PxeFilterSettings) -> Iterator[Finding]:
         yield _lacks(missing, "iptables")
         return
     if not Command("ipset", package="ipset", timeout=gate.command_timeout).present():
-        sentence = "ipset is not installed: a watchdog closes the gate instead of the kernel"
-        yield Finding("pxe-programs", "note", sentence, "install the package ipset")
+        summary = "ipset is not installed: a watchdog closes the gate instead of the kernel"
+        yield Finding("pxe-programs", "note", summary, "install the package ipset")
     try:
         yield _in_place(all(chains.jumps(name) for name in FAMILIES), f"the chain {chains.gate} of iptables")
     except GateError as exc:
@@ -82,9 +82,9 @@ def _dnsmasq(gate: PxeFilterSettings) -> Iterator[Finding]:
         advice = f"make it, for the gate's user to write and dnsmasq's to read: install -d -o ferroscope -m 0755 {path}"
         yield Finding("host-files", "wrong", f"the directory {path} is not there, and dnsmasq does not start", advice)
     elif closed:
-        sentence = f"dnsmasq's user may not read {path}: what the gate writes there has no effect"
+        summary = f"dnsmasq's user may not read {path}: what the gate writes there has no effect"
         bits = "a+rx" if closed[0] == path else "a+x"
-        yield Finding("host-files", "wrong", sentence, f"chmod {bits} {closed[0]}; then restart dnsmasq")
+        yield Finding("host-files", "wrong", summary, f"chmod {bits} {closed[0]}; then restart dnsmasq")
     else:
         yield Finding("host-files", "ok", f"{path} is there and can be read by dnsmasq")
 
@@ -96,8 +96,8 @@ def _open_to_others(path: Path, whole: bool) -> bool:
 
 def _noop(gate: PxeFilterSettings) -> Iterator[Finding]:
     if gate.backends == ("noop",):
-        sentence = "[pxe_filter] backends is noop: the gate takes part in the election and guards nothing"
-        yield Finding("pxe-gate", "note", sentence, "name a backend that guards, such as nftables")
+        summary = "[pxe_filter] backends is noop: the gate takes part in the election and guards nothing"
+        yield Finding("pxe-gate", "note", summary, "name a backend that guards, such as nftables")
 
 
 _BACKENDS: Final = {"nftables": _nftables, "iptables": _iptables, "dnsmasq": _dnsmasq, "noop": _noop}
@@ -106,15 +106,13 @@ _BACKENDS: Final = {"nftables": _nftables, "iptables": _iptables, "dnsmasq": _dn
 def _in_place(there: bool, what: str) -> Finding:
     if there:
         return Finding("pxe-gate", "ok", f"the gate stands in front of this host's services ({what})")
-    sentence = f"this host has no gate yet ({what} is not there): a DHCP service here answers everybody"
-    return Finding(
-        "pxe-gate", "note", sentence, "start ferroscope-pxe-closed.service and the pxe-filter before dnsmasq"
-    )
+    summary = f"this host has no gate yet ({what} is not there): a DHCP service here answers everybody"
+    return Finding("pxe-gate", "note", summary, "start ferroscope-pxe-closed.service and the pxe-filter before dnsmasq")
 
 
 def _lacks(programs: list[str], package: str) -> Finding:
-    sentence = f"this host lacks {', '.join(programs)}, so that the pxe-filter cannot close its gate, nor start"
-    return Finding("pxe-programs", "wrong", sentence, f"install the package {package}")
+    summary = f"this host lacks {', '.join(programs)}, so that the pxe-filter cannot close its gate, nor start"
+    return Finding("pxe-programs", "wrong", summary, f"install the package {package}")
 
 
 def _unseen(exc: GateError) -> Finding:
@@ -124,7 +122,7 @@ def _unseen(exc: GateError) -> Finding:
 def _strangers(gate: PxeFilterSettings) -> Iterator[Finding]:
     try:
         for one in strangers(gate):
-            yield Finding("pxe-gate", "wrong" if one.interfaces else "note", one.sentence, one.advice)
+            yield Finding("pxe-gate", "wrong" if one.interfaces else "note", one.summary, one.advice)
     except GateError as exc:
         if "nftables" not in gate.backends:  # else that was said before
             yield _unseen(exc)
@@ -142,10 +140,8 @@ def _closed(gate: PxeFilterSettings, rulesets: Path) -> Iterator[Finding]:
         return
     if "nftables" not in gate.backends:
         if text is not None and _is_of(text, rules):
-            sentence = f"{path} closes a gate that nobody opens: nftables is not in [pxe_filter] backends"
-            yield Finding(
-                "pxe-ruleset", "wrong", sentence, "disable ferroscope-pxe-closed.service, and delete the file"
-            )
+            summary = f"{path} closes a gate that nobody opens: nftables is not in [pxe_filter] backends"
+            yield Finding("pxe-ruleset", "wrong", summary, "disable ferroscope-pxe-closed.service, and delete the file")
     elif text is None:
         yield Finding("pxe-ruleset", "note", f"there is no {path}: nothing closes this host while it starts", make)
     elif text == ruleset(rules):
@@ -153,8 +149,8 @@ def _closed(gate: PxeFilterSettings, rulesets: Path) -> Iterator[Finding]:
     elif _is_of(text, rules):
         yield Finding("pxe-ruleset", "note", f"{path} is not what this configuration makes", make)
     else:
-        sentence = f"{path} does not close the gate of the network {gate.network}, but another one or none"
-        yield Finding("pxe-ruleset", "wrong", sentence, make)
+        summary = f"{path} does not close the gate of the network {gate.network}, but another one or none"
+        yield Finding("pxe-ruleset", "wrong", summary, make)
 
 
 def _is_of(text: str, rules: GateRules) -> bool:

@@ -1,7 +1,7 @@
 """Data of inspections that have ended moves to the object store; discarded objects are deleted there.
 
 An object store that is away costs nothing but room in the database: what could not be moved is
-tried again, with pauses that grow, and the sentence and the node's timeline say so. A step
+tried again, with pauses that grow, and the status and the node's timeline say so. A step
 is short whatever the store does, because a pool of threads waits for it, not the leader.
 """
 
@@ -85,7 +85,7 @@ class Archiving:
             moved, deleted = moved + more, deleted + gone
             if not sent and not self._running:
                 break
-        return self._sentence(moved, deleted)
+        return self._status(moved, deleted)
 
     def close(self) -> None:
         """Begin nothing more; what is on its way is in the table of objects as ``uploading``, and given up later."""
@@ -167,7 +167,7 @@ class Archiving:
         self._after = (held[-1].inspection, held[-1].part) if held else ("", "")
         return dropped
 
-    def _sentence(self, moved: int, deleted: int) -> str:
+    def _status(self, moved: int, deleted: int) -> str:
         if self._error:
             wait = max(0.0, self._again_at - self._clock.monotonic())
             return f"{self._error}; data stays in the database, next try in {wait:.0f} s"

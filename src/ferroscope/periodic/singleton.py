@@ -106,7 +106,7 @@ class Singleton:
         self._thread: threading.Thread | None = None
 
     @property
-    def sentence(self) -> str:
+    def status(self) -> str:
         """What this task does, and whether earlier steps of it hang."""
         return f"{self._said}; {self._hung} steps of it hung and were left to themselves" if self._hung else self._said
 
@@ -156,7 +156,7 @@ class Singleton:
         """Try to win the lease once and lead; otherwise wait for the next election."""
         seen = self._bus.wait(Channel.LEASES, 0, 0.0)
         leadership = self._election.campaign()
-        self._said = self._election.sentence
+        self._said = self._election.status
         if leadership is None:
             self._election.wait(self._bus, seen, self._stop)
             return
@@ -171,7 +171,7 @@ class Singleton:
         """Run the task once a period while it leads."""
         while leadership.is_valid() and not self._stop.is_set():
             try:
-                self._say(number, f"{self._election.sentence}; {self._step(task, leadership)}")
+                self._say(number, f"{self._election.status}; {self._step(task, leadership)}")
             except LeaseLostError as exc:
                 self._say(number, f"was deposed: {exc}")
                 return
@@ -182,9 +182,9 @@ class Singleton:
     def _step(self, task: PeriodicTask, leadership: Leadership) -> str:
         return self._not_now() or task.step(_Step(leadership, self._stop))
 
-    def _say(self, number: int, sentence: str) -> None:
+    def _say(self, number: int, status: str) -> None:
         if number == self._hung:
-            self._said = sentence
+            self._said = status
 
     def _give_up(self, leadership: Leadership) -> None:
         """Leave the thread of a step that hangs to itself, and campaign again in another one."""

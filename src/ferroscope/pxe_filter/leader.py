@@ -125,7 +125,7 @@ class Opening:
 
 
 class Gate:
-    """One thread calls ``run``; ``sentence`` always says what the gate does.
+    """One thread calls ``run``; ``status`` always says what the gate does.
 
     ``keep`` watches over a leadership from threads of its own (see ``leadership``). ``look_every``
     is after how many seconds it looks for changes of which nobody told it.
@@ -169,7 +169,7 @@ class Gate:
         self._checked_at = 0.0
         # A refresh has to come well before the opening before it ends.
         self.period = min(1.0, profile.ttl / 6)
-        self.sentence = "is closed and has not campaigned for its network yet"
+        self.status = "is closed and has not campaigned for its network yet"
 
     def run(self) -> None:
         """Follow or lead until the process stops; closed at the end, whatever happens."""
@@ -189,18 +189,18 @@ class Gate:
         except GateError as exc:
             self._rest(f"is closed: {exc}")
         except LeaseLostError as exc:
-            self.sentence = f"is closed; it was deposed: {exc}"
+            self.status = f"is closed; it was deposed: {exc}"
         except Exception:
             self._stop.set()
             _log.exception("the gate failed; closing it and stopping the process")
             raise
 
-    def _rest(self, sentence: str) -> None:
-        news = sentence != self.sentence
-        self.sentence = sentence
+    def _rest(self, status: str) -> None:
+        news = status != self.status
+        self.status = status
         self.fail_closed()
         if news:
-            _log.warning("the gate is closed", why=sentence)
+            _log.warning("the gate is closed", why=status)
         self._stop.wait(self._profile.poll)
 
     def fail_closed(self) -> None:
@@ -216,7 +216,7 @@ class Gate:
         seen = self._bus.wait(Channel.LEASES, 0, 0.0)
         self._stay_closed()
         leadership = self._election.campaign()
-        self.sentence = f"is closed; {self._election.sentence}"
+        self.status = f"is closed; {self._election.status}"
         if leadership is None:
             self._election.wait(self._bus, seen, self._stop, every=self.period, meanwhile=self._stay_closed)
             return
@@ -288,7 +288,7 @@ class Gate:
             if opening.trouble:  # whoever can open it shall have the lease
                 raise GateError(opening.trouble)
             self._wait(seen, leadership, opening, reset)
-        self.sentence = "is closed; its leadership has ended"
+        self.status = "is closed; its leadership has ended"
 
     def _apply(self, change: SetChange, progress: Callable[[], object]) -> None:
         if not change:
@@ -315,8 +315,8 @@ class Gate:
             unknown=self._settings.unknown_hosts == "allow",
         )
         state = "is open" if opening.open else f"is closed: {opening.trouble or 'its lease is about to end'}"
-        self.sentence = (
-            f"{state}; {self._election.sentence}; {record.allowed} MACs allowed, {record.denied} denied, "
+        self.status = (
+            f"{state}; {self._election.status}; {record.allowed} MACs allowed, {record.denied} denied, "
             f"changes up to {record.applied} applied"
         )
         self._measure(is_open=record.open)

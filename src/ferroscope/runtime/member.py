@@ -97,11 +97,9 @@ class Membership:
         self.member = Member(id=ident or str(uuid.uuid4()), host=socket.gethostname(), pid=os.getpid(), role=role)
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
-    def watch(
-        self, loop: str, sentence: Callable[[], str], problem: Callable[[], Finding | None] = lambda: None
-    ) -> None:
+    def watch(self, loop: str, status: Callable[[], str], problem: Callable[[], Finding | None] = lambda: None) -> None:
         """Publish, from the next heartbeat on, what this loop says of itself, and what somebody should look into."""
-        self._loops = self._loops | {loop: sentence}
+        self._loops = self._loops | {loop: status}
         self._problems = self._problems | {loop: problem}
 
     def tell(self, name: str, value: Callable[[], Any]) -> None:
@@ -135,13 +133,13 @@ class Membership:
             _log.warning("could not leave the party; the heartbeat will expire", error=str(exc))
 
     def _beat(self) -> None:
-        said = {name: sentence() for name, sentence in self._loops.items()}
+        said = {name: status() for name, status in self._loops.items()}
         detail = {} if self._tell is None else self._tell(self._skew, said)
         if self._values:
             detail = detail | {name: value() for name, value in self._values.items()}
         if problems := [found for problem in self._problems.values() if (found := problem()) is not None]:
             detail = detail | {"problems": [msgspec.to_builtins(found) for found in problems]}
-        member = msgspec.structs.replace(self.member, sentence=members.summary(said), detail=detail)
+        member = msgspec.structs.replace(self.member, status=members.summary(said), detail=detail)
 
         def work(tx: Transaction) -> tuple[float, float]:
             ahead = self._clock.time() - tx.now  # at the most a round trip too much

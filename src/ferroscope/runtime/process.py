@@ -173,8 +173,8 @@ class Process:
             meter=meter,
         )
         pool.start()
-        for name, sentence in pool.loops().items():
-            membership.watch(name, sentence, pool.problems()[name])
+        for name, status in pool.loops().items():
+            membership.watch(name, status, pool.problems()[name])
         membership.tell("lanes", pool.lanes)
         self._ending.append(lambda: pool.join(self._grace()))
 
@@ -192,7 +192,7 @@ class Process:
         )
         for one in singletons:
             one.start()
-            membership.watch(one.task.name, _sentence_of(one), _problem_of(one))
+            membership.watch(one.task.name, _status_of(one), _problem_of(one))
         self._ending.append(lambda: self._join(singletons))
 
     def _play_api(
@@ -279,8 +279,8 @@ def _play(settings: Settings, roles: tuple[Role, ...], **options: Any) -> int:
     return process.run()
 
 
-def _sentence_of(loop: Singleton) -> Callable[[], str]:
-    return lambda: loop.sentence
+def _status_of(loop: Singleton) -> Callable[[], str]:
+    return lambda: loop.status
 
 
 def _problem_of(one: Singleton) -> Callable[[], Finding | None]:

@@ -149,7 +149,7 @@ class PxeFilterProcess:
             )
             membership.start()
             role = self._build(gate, backend, membership.member.id, meter)
-            membership.watch("gate", lambda: role.sentence)
+            membership.watch("gate", lambda: role.status)
             thread = threading.Thread(target=role.run, name="gate", daemon=True)
             try:
                 code = self._play(thread, backend)
@@ -246,7 +246,7 @@ def remove_gate(settings: Settings, *, everything: bool) -> Removal:
 
 def _others(settings: PxeFilterSettings) -> list[str]:
     try:
-        return [f"{one.sentence}; to remove it, too: --all" for one in stale_tables.strangers(settings)]
+        return [f"{one.summary}; to remove it, too: --all" for one in stale_tables.strangers(settings)]
     except GateError:
         if "nftables" in settings.backends:
             raise

@@ -68,7 +68,7 @@ class Stranger(msgspec.Struct, frozen=True):
     served: bool
 
     @property
-    def sentence(self) -> str:
+    def summary(self) -> str:
         if not self.interfaces:
             return f"the firewall has the table inet {self.table}, of a gate for which no pxe-filter runs here"
         names = ", ".join(self.interfaces)
@@ -101,7 +101,7 @@ def warn(settings: PxeFilterSettings) -> None:
         for one in strangers(settings):
             if one.interfaces:
                 _log.warning(
-                    "a gate of another network is in the way", table=one.table, why=one.sentence, advice=one.advice
+                    "a gate of another network is in the way", table=one.table, why=one.summary, advice=one.advice
                 )
     except GateError as exc:
         _log.debug("could not look for gates of other networks", error=str(exc))

@@ -61,7 +61,7 @@ def _public(value: Any) -> Any:
 def about(
     settings: Settings, roles: Iterable[str], schema: str, *, skew: float | None, loops: Mapping[str, str]
 ) -> Document:
-    """Return what a member tells: ``loops`` maps the name of each of its loops to its last sentence.
+    """Return what a member tells: ``loops`` maps the name of each of its loops to its last status.
 
     ``skew`` is by how many seconds its clock is ahead of the database's.
     """
@@ -90,7 +90,7 @@ def teller(
 
 
 def summary(loops: Mapping[str, str]) -> str:
-    """Return the loops' sentences as one, each once."""
+    """Return the loops' statuses as one, each once."""
     return "; ".join(dict.fromkeys(loops.values()))[:_SENTENCE]
 
 
@@ -100,7 +100,7 @@ def name_of(member: Member) -> str:
 
 
 def loops_of(member: Member) -> dict[str, str]:
-    """Return the last sentence of each of the member's loops."""
+    """Return the last status of each of the member's loops."""
     return {str(name): str(text) for name, text in _dict(member.detail.get("loops")).items()}
 
 

@@ -39,7 +39,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Dispatcher:
-    """Claims the requests of one lane and gives each a thread. ``sentence`` always says what the lane is at."""
+    """Claims the requests of one lane and gives each a thread. ``status`` always says what the lane is at."""
 
     def __init__(self, lane: Lane, slots: Slots, worker: Worker) -> None:
         self.lane = lane
@@ -49,8 +49,8 @@ class Dispatcher:
         self._said = "idle"
 
     @property
-    def sentence(self) -> str:
-        return f"{self.slots.sentence()}; {self._said}"
+    def status(self) -> str:
+        return f"{self.slots.status()}; {self._said}"
 
     def run(self) -> None:
         """Claim until the stop flag is set; a fault of the loop itself stops the process.
@@ -164,7 +164,7 @@ class WorkerPool:
 
     def loops(self) -> Mapping[str, Callable[[], str]]:
         """Return, by the name of each lane's loop, what says what it is at."""
-        return {f"worker-{lane}": partial(getattr, one, "sentence") for lane, one in self._lanes.items()}
+        return {f"worker-{lane}": partial(getattr, one, "status") for lane, one in self._lanes.items()}
 
     def problems(self) -> Mapping[str, Callable[[], Finding | None]]:
         """Return, by the same names, what says what somebody should look into."""

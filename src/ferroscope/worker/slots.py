@@ -123,7 +123,7 @@ class Slots:
     def watch(self, _slot: Slot) -> Watch | None:
         return None
 
-    def sentence(self) -> str:
+    def status(self) -> str:
         """Say how full the lane is, and what has been under way for long."""
         said = f"{len(self._busy)} of {self.number} slots busy"
         with self.changed:
@@ -168,7 +168,7 @@ class BmcSlots(Slots):
     def watch(self, slot: Slot) -> Watch | None:
         return _BmcWatch(self, slot)
 
-    def sentence(self) -> str:
+    def status(self) -> str:
         now = self.clock.monotonic()
         with self.changed:
             silent = sum(slot.is_silent(now) for slot in self._busy)

@@ -44,9 +44,9 @@ def test_an_empty_service_says_what_it_lacks(everywhere: Service) -> None:
 
 def test_members_are_shown_with_their_loops_and_ages(everywhere: Service) -> None:
     detail = _told(**{"worker-0": "found no request that is due"})
-    _beat(everywhere, examples.member("a", sentence="waits", detail=detail), ttl=6.0)
+    _beat(everywhere, examples.member("a", status="waits", detail=detail), ttl=6.0)
     (member,) = _status(everywhere)["members"]
-    assert (member["name"], member["alive"], member["sentence"]) == ("worker@example:42", True, "waits")
+    assert (member["name"], member["alive"], member["status"]) == ("worker@example:42", True, "waits")
     assert member["loops"] == {"worker-0": "found no request that is due"}
     assert 0 <= member["age"] < 5
     assert 0 <= member["silent_for"] < 5
@@ -137,7 +137,7 @@ def test_gates_are_shown_by_network_and_one_that_is_open_nowhere_is_a_problem(ev
     everywhere.store.write(lambda tx: tx.leases.release(lease))
     everywhere.store.write(lambda tx: tx.leases.acquire("pxe/rack-c", "gate-3", 60.0))
     status = _status(everywhere)
-    first, second, third = status["gates"]
+    first, second, third = status["pxe_filters"]
     assert 50 < first.pop("remaining") <= 60
     assert first == {
         "network": "rack-a",

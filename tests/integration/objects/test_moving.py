@@ -92,14 +92,14 @@ def content(one: Inspection, part: str) -> bytes:
 
 
 def run(task: Archiving, until: Callable[[], bool], seconds: float = 60.0) -> str:
-    """Run the task's steps until something is so; return its last sentence."""
+    """Run the task's steps until something is so; return its last status."""
     end = time.monotonic() + seconds
-    sentence = ""
+    status = ""
     while not until():
-        assert time.monotonic() < end, sentence
-        sentence = task.step(examples.UNLED)
+        assert time.monotonic() < end, status
+        status = task.step(examples.UNLED)
         time.sleep(0.05)
-    return sentence
+    return status
 
 
 @pytest.fixture

@@ -73,7 +73,7 @@ def test_the_leader_runs_once_a_period_until_its_trust_ends() -> None:
     one = party.singleton("a", task)
     one.campaign()
     assert task.runs == 1  # nobody renewed: it stopped before its lease did
-    assert "periodic/test" in one.sentence
+    assert "periodic/test" in one.status
 
 
 def test_a_leader_that_is_renewed_goes_on() -> None:
@@ -100,7 +100,7 @@ def test_a_follower_does_not_run_the_task_and_says_whom_it_follows() -> None:
     one = party.singleton("a", task)
     one.campaign()
     assert task.runs == 0
-    assert "held by b" in one.sentence
+    assert "held by b" in one.status
 
 
 def test_a_deposed_leader_stops_at_its_next_fenced_write() -> None:
@@ -114,7 +114,7 @@ def test_a_deposed_leader_stops_at_its_next_fenced_write() -> None:
     task.during = overthrow
     one = party.singleton("a", task)
     one.campaign()
-    assert "deposed" in one.sentence
+    assert "deposed" in one.status
     (lease,) = party.store.read(lambda tx: tx.leases.list())
     assert lease.holder == "b"
 
@@ -135,7 +135,7 @@ def test_a_step_is_a_sign_of_life_whenever_it_says_so_or_writes() -> None:
     task.during = work_for_long
     one = party.singleton("a", task)
     one.campaign()
-    assert "ran 1 times" in one.sentence
+    assert "ran 1 times" in one.status
 
 
 def test_a_step_that_was_silent_for_too_long_ends_at_its_next_sign_of_life_and_stands_again() -> None:
@@ -153,7 +153,7 @@ def test_a_step_that_was_silent_for_too_long_ends_at_its_next_sign_of_life_and_s
     one = party.singleton("a", task)
     one.campaign()
     assert signs == []
-    assert "deposed" in one.sentence
+    assert "deposed" in one.status
     one.campaign()
     assert signs == ["went on"]
 
@@ -178,7 +178,7 @@ def test_a_period_of_zero_disables_the_task() -> None:
     task.period = 0.0
     one = party.singleton("a", task)
     one.run()
-    assert "disabled" in one.sentence
+    assert "disabled" in one.status
 
 
 def leadership(party: Party) -> Leadership:
@@ -458,7 +458,7 @@ def test_a_run_is_left_out_while_there_is_a_reason_not_to() -> None:
     one._not_now = lambda: next(reasons, "")
     one.campaign()
     assert task.runs == 0
-    assert "the clock was set" in one.sentence
+    assert "the clock was set" in one.status
     one._not_now = lambda: ""
     party.clock.now += 2 * DEFAULT.ttl
     one.campaign()

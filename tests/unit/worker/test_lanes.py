@@ -109,7 +109,7 @@ class Site:
         query = Query(filters={"node": uuid}, sort_key="id")
         return [entry.step for entry in self.service.store.read(lambda tx: tx.journal.list(query))]
 
-    def sentence(self, lane: Lane) -> str:
+    def status(self, lane: Lane) -> str:
         return self.pool.loops()[f"worker-{lane}"]()
 
     def close(self) -> None:
@@ -212,12 +212,12 @@ def test_a_hook_that_does_not_return_frees_its_node_for_whoever_ends_it(open_sit
         assert "given up" in site.steps(NODE)
     else:
         assert until(lambda: not site.service.store.read(lambda tx: tx.requests.pending(NODE)), seconds=SECONDS)
-    assert "the hook stuck" in site.sentence(Lane.COMPUTE)
+    assert "the hook stuck" in site.status(Lane.COMPUTE)
     site.submit(other, Event.ABORT)
     assert site.comes_to(other, State.ERROR)
     site.hook.released.set()
     assert site.hook.left.wait(SECONDS)
-    assert until(lambda: "the hook stuck" not in site.sentence(Lane.COMPUTE), seconds=SECONDS)
+    assert until(lambda: "the hook stuck" not in site.status(Lane.COMPUTE), seconds=SECONDS)
     if event is Event.ABORT:
         assert site.get(NODE).state is State.ERROR
         assert "late" not in site.get(NODE).extra, "the fence refuses what it did"

@@ -48,7 +48,7 @@ class MemberView(msgspec.Struct, frozen=True):
     started_at: str | None
     version: str | None
     clock_skew: float | None
-    sentence: str
+    status: str
     loops: dict[str, str]
     lanes: dict[str, dict[str, int]]
 
@@ -76,13 +76,13 @@ class StatusView(msgspec.Struct, frozen=True):
     members: list[MemberView]
     leases: list[LeaseView]
     leases_total: int
-    gates: list[GateView]
+    pxe_filters: list[PxeFilterView]
     queue: list[QueueView]
     nodes: dict[str, int]
     problems: list[Finding]
 
 
-class GateView(msgspec.Struct, frozen=True):
+class PxeFilterView(msgspec.Struct, frozen=True):
     """The PXE gate of a network: on which host it is open, until when if nobody renews, what it has applied."""
 
     network: str
@@ -158,7 +158,7 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
             members=[_member(member, seen.now) for member in shown],
             leases=[_lease(lease, names) for lease in _shown(seen.leases)],
             leases_total=len(seen.leases),
-            gates=[_gate(lease, names) for lease in seen.leases if lease.name.startswith(LEASE_PREFIX)],
+            pxe_filters=[_pxe_filter(lease, names) for lease in seen.leases if lease.name.startswith(LEASE_PREFIX)],
             queue=[_queue(row, seen.now) for row in seen.backlog],
             nodes=dict(counts),
             problems=problems(seen, context.process),
@@ -197,8 +197,8 @@ def problems(seen: Seen, process: str) -> list[Finding]:
 
 def _leases(tx: Transaction) -> list[Lease]:
     """Return all leases; only those of PXE gates with their data, for the others may hold a great deal."""
-    gates = {lease.name: lease for lease in tx.leases.list(LEASE_PREFIX)}
-    return [gates.get(lease.name, lease) for lease in tx.leases.list(brief=True)]
+    pxe_filters = {lease.name: lease for lease in tx.leases.list(LEASE_PREFIX)}
+    return [pxe_filters.get(lease.name, lease) for lease in tx.leases.list(brief=True)]
 
 
 def _shown(leases: Sequence[Lease]) -> list[Lease]:
@@ -224,7 +224,7 @@ def _member(member: Member, now: float) -> MemberView:
         started_at=iso_exact(member.started_at),
         version=str(told["version"]) if "version" in told else None,
         clock_skew=float(skew) if isinstance(skew, int | float) else None,
-        sentence=member.sentence,
+        status=member.status,
         loops=loops_of(member),
         lanes=lanes_of(member),
     )
@@ -236,9 +236,9 @@ def _lease(lease: Lease, names: dict[str, str]) -> LeaseView:
     return msgspec.structs.replace(shown, holder=names.get(shown.holder or "", shown.holder))
 
 
-def _gate(lease: Lease, names: dict[str, str]) -> GateView:
+def _pxe_filter(lease: Lease, names: dict[str, str]) -> PxeFilterView:
     record, held = decode_record(lease.data), lease.held
-    return GateView(
+    return PxeFilterView(
         network=lease.name.removeprefix(LEASE_PREFIX),
         open=held and record.open,
         host=record.host or None,

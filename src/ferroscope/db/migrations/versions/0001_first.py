@@ -171,7 +171,7 @@ def upgrade() -> None:
         sa.Column("role", sa.String(32), nullable=False),
         sa.Column("started_at", sa.Double(), nullable=False),
         sa.Column("expires_at", sa.Double(), nullable=False),
-        sa.Column("sentence", sa.String(255), nullable=False),
+        sa.Column("status", sa.String(255), nullable=False),
         sa.Column("detail", LONG_TEXT),
         sa.Column("ttl", sa.Double(), nullable=False, server_default="600"),
         sa.PrimaryKeyConstraint("id", name="pk_members"),
