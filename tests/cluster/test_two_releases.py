@@ -26,7 +26,7 @@ from tests.support.installation import ROOT, Played
 from tests.support.processes import free_port, until
 
 # A commit of main with the first schema; see ADR 034 for when it moves on.
-BEFORE = "462bab158ddb26a01031b32045c726fde83da84b"
+BEFORE = "e29c33bd3fcc5f40acd99e6e5087df6b17c3dad3"
 NODES = 30
 _SETTINGS = """
 [database]
