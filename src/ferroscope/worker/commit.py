@@ -154,6 +154,22 @@ def without_store(context: TaskContext, error: StoreUnavailableError) -> Retry:
     return Retry(delay, Reason.STORE_UNAVAILABLE, str(error), counted=False)
 
 
+def tidied(context: TaskContext, outcome: Outcome, tidy: Callable[[TaskContext], None]) -> Outcome:
+    """Return ``outcome`` after ``tidy``, which speaks to the BMC; else what becomes of the request.
+
+    It runs outside of a task, so what ends a task early must not end the worker's thread here.
+    """
+    try:
+        tidy(context)
+    except StoppedError:
+        return interrupted()
+    except SupersededError as exc:  # whoever ends the inspection tidies up, too
+        return Drop(Reason.STALE_REQUEST, str(exc))
+    except StoreUnavailableError as exc:  # else the claim would be kept, and nobody at it
+        return without_store(context, exc)
+    return outcome
+
+
 def aborted(context: TaskContext, pending: Sequence[Request]) -> bool:
     """Whether somebody wants the inspection aborted whose data has just been processed."""
     if context.request.event not in (Event.CONTINUE, Event.REAPPLY):

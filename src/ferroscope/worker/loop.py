@@ -31,8 +31,8 @@ from ferroscope.core.states import MACHINE, Event, State, Transition
 from ferroscope.storage.reader import Archive
 from ferroscope.worker.bmc_calls import Watch
 from ferroscope.worker.boot import eject_quietly, power_off_quietly
-from ferroscope.worker.commit import Task, aborted, again, attempt, contradicted, interrupted, settle, without_store
-from ferroscope.worker.context import StoppedError, TaskContext
+from ferroscope.worker.commit import Task, aborted, again, attempt, contradicted, settle, tidied
+from ferroscope.worker.context import TaskContext
 from ferroscope.worker.onward import (
     CLOCKED,
     Here,
@@ -116,7 +116,7 @@ class Worker:
                 started.carries(context)
             outcome = self.run_task(context, decision) if isinstance(decision, Run) else self.refuse(context, decision)
             if isinstance(outcome, Fail) and claim.request.event is Event.INSPECT:
-                eject_quietly(context)
+                outcome = tidied(context, outcome, eject_quietly)
             follow = self.end(context, decision, outcome)
         except NotFoundError:
             return f"found no node for {what}: {self.give_up(claim)}", None
@@ -243,12 +243,7 @@ class Worker:
         """
         mine = context.before.state in MACHINE
         if isinstance(decision, Fail) and mine and lane_of(context.request.event) is Lane.BMC:
-            try:
-                power_off_quietly(context)
-            except StoppedError:
-                return interrupted()
-            except StoreUnavailableError as exc:  # else the claim would be kept, and nobody at it
-                return without_store(context, exc)
+            return tidied(context, decision, power_off_quietly)
         return decision
 
     def retry(self, tx: Transaction, context: TaskContext, outcome: Retry) -> None:

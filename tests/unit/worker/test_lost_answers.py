@@ -11,10 +11,10 @@ from typing import TypeVar
 import pytest
 
 from ferroscope.contracts.bmc import Power
-from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.contracts.errors import BmcError, StoreUnavailableError
 from ferroscope.contracts.store import Store, Transaction
 from ferroscope.core.model import Node
-from ferroscope.core.states import State
+from ferroscope.core.states import Event, State
 from tests.unit.worker.conftest import Service
 from tests.unit.worker.test_delivery import KilledError
 
@@ -109,6 +109,35 @@ def test_a_database_that_is_away_while_a_given_up_start_is_powered_off_keeps_no_
     service.work()
     assert service.node.state is State.ERROR
     assert service.inspection.reason == "attempts-exhausted"
+    assert service.machine.power is Power.OFF
+
+
+def test_an_abort_while_a_given_up_start_is_powered_off_ends_no_worker(service: Service) -> None:
+    set_power = service.machine.set_power
+
+    def killing(_node: Node, _power: Power) -> None:
+        raise KilledError
+
+    service.machine.set_power = killing  # type: ignore[method-assign]
+    service.machine.power = Power.ON
+    service.start()
+    for number in range(1, 4):
+        with pytest.raises(KilledError):
+            service.work()
+        service.kill(f"m{number}")
+        service.worker = service.new_worker(f"m{number + 1}")
+    service.machine.set_power = set_power  # type: ignore[method-assign]
+    commands = iter(range(1))
+
+    def aborted(_command: str) -> None:
+        if next(commands, None) is not None:
+            service.submit(Event.ABORT)
+            service.clock.now += 2.0  # so long that the next look at what is pending is due
+            raise BmcError("busy", transient=True)
+
+    service.machine.fail = aborted
+    service.work()
+    assert service.inspection.reason == "aborted"
     assert service.machine.power is Power.OFF
 
 
