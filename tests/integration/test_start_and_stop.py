@@ -63,7 +63,7 @@ def test_the_start_says_where_it_listens_and_warns_where_others_reach_it(
     start(port, host=host)
     assert until(lambda: "ready" in _log(tmp_path), seconds=20)
     assert f"bare_metal={shown}:{port}" in _log(tmp_path)
-    assert ("there is no authentication" in _log(tmp_path)) is warned
+    assert ("authentication is disabled" in _log(tmp_path)) is warned
 
 
 def test_by_default_this_host_alone_reaches_the_service(start: Start, tmp_path: Path) -> None:

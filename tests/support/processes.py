@@ -14,8 +14,10 @@ import signal
 import socket
 import subprocess
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Final
 
 IN_MEMORY = "memory"  # the link in the directory of a test run to one on a file system in memory
 _PR_SET_PDEATHSIG = 1
@@ -55,15 +57,30 @@ def spawn(command: Sequence[str], *, user: str | None, directory: Path, log: Pat
         )
 
 
+# How many of the last ports that were given out are kept for those who asked.
+_RESERVATIONS: Final = 200
+_reserved: deque[socket.socket] = deque()
+
+
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that is free, outside the range from which the kernel hands out ports."""
+    """Return a port of 127.0.0.1 that is free, outside the range from which the kernel hands out ports.
+
+    Whoever asked has it for a while, until it is listened at: nobody else on this machine gets it from here, not
+    even another run of the tests. The reservation is a socket in the abstract namespace, which ends with its process.
+    """
     for port in random.sample(range(20000, 32000), 200):
-        with socket.socket() as probe:
-            try:
+        reservation = socket.socket(socket.AF_UNIX)
+        try:
+            reservation.bind(f"\0ferroscope-tests-port-{port}")
+            with socket.socket() as probe:
                 probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
+        except OSError:
+            reservation.close()
+            continue
+        _reserved.append(reservation)
+        if len(_reserved) > _RESERVATIONS:
+            _reserved.popleft().close()
+        return port
     raise RuntimeError("no free port between 20000 and 32000 on 127.0.0.1")
 
 
