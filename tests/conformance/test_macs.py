@@ -6,19 +6,14 @@ import contextlib
 import threading
 import time
 import uuid
-from typing import Any
 
 import msgspec
-from sqlalchemy import text
 
 from ferroscope import transition
-from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.store import Transaction
 from ferroscope.core.boot_macs import ChangeWindow, KnownMac
 from ferroscope.core.model import Node, Port
 from ferroscope.core.states import Event, State, Transition
-from ferroscope.runtime.backend import open_backend
-from ferroscope.runtime.system import SystemClock
 from tests.conformance.conftest import Adapter, Open
 from tests.support import examples
 
@@ -114,30 +109,6 @@ def test_known_macs_are_read_in_pages_and_by_name(adapter: Adapter) -> None:
     assert adapter.read(lambda tx: list(tx.macs.known(after=page[-1].mac, limit=2))) == [KnownMac(MAC.format(3), False)]
     wanted = (MAC.format(3), MAC.format(9))
     assert adapter.read(lambda tx: list(tx.macs.known(macs=wanted))) == [KnownMac(MAC.format(3), False)]
-
-
-def test_mariadb_reads_a_page_of_known_macs_without_all_others(mariadb_url: str) -> None:
-    settings = Settings(database=DatabaseSettings(connection=mariadb_url))
-    backend = open_backend(settings, clock=SystemClock(), stop=threading.Event(), listen=False)
-    try:
-        nodes = [examples.node() for _ in range(10)]
-        for node in nodes:
-            backend.store.write(lambda tx, node=node: tx.nodes.add(node))
-        ports = [examples.port(nodes[n % 10], address=f"52:54:00:00:{n >> 8:02x}:{n & 255:02x}") for n in range(3000)]
-        backend.store.write(lambda tx: tx.ports.add(ports))
-
-        def rows_for_a_page(tx: Any) -> int:
-            before = _rows_read(tx)
-            assert len(tx.macs.known(after="52:54:00:00:05:00", limit=50)) == 50
-            return _rows_read(tx) - before
-
-        assert backend.store.read(rows_for_a_page) < 1000
-    finally:
-        backend.close()
-
-
-def _rows_read(tx: Any) -> int:
-    return sum(int(count) for _, count in tx.connection.execute(text("SHOW SESSION STATUS LIKE 'Handler_read%'")))
 
 
 def test_old_changes_are_forgotten(adapter: Adapter) -> None:
