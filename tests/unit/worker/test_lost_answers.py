@@ -83,7 +83,8 @@ def test_a_database_that_is_away_during_a_task_costs_no_attempt(service: Service
     assert service.node.state is State.FINISHED, service.steps
 
 
-def test_a_database_that_is_away_while_a_given_up_start_is_powered_off_keeps_no_claim(service: Service) -> None:
+def _die_at_each_start(service: Service) -> None:
+    """Start an inspection whose every attempt kills its worker, so that the next worker gives it up."""
     set_power = service.machine.set_power
 
     def killing(_node: Node, _power: Power) -> None:
@@ -98,6 +99,10 @@ def test_a_database_that_is_away_while_a_given_up_start_is_powered_off_keeps_no_
         service.kill(f"m{number}")
         service.worker = service.new_worker(f"m{number + 1}")
     service.machine.set_power = set_power  # type: ignore[method-assign]
+
+
+def test_a_database_that_is_away_while_a_given_up_start_is_powered_off_keeps_no_claim(service: Service) -> None:
+    _die_at_each_start(service)
     store, looks = Away(service.store), iter(range(1))
 
     def goes(_command: str) -> None:
@@ -113,20 +118,7 @@ def test_a_database_that_is_away_while_a_given_up_start_is_powered_off_keeps_no_
 
 
 def test_an_abort_while_a_given_up_start_is_powered_off_ends_no_worker(service: Service) -> None:
-    set_power = service.machine.set_power
-
-    def killing(_node: Node, _power: Power) -> None:
-        raise KilledError
-
-    service.machine.set_power = killing  # type: ignore[method-assign]
-    service.machine.power = Power.ON
-    service.start()
-    for number in range(1, 4):
-        with pytest.raises(KilledError):
-            service.work()
-        service.kill(f"m{number}")
-        service.worker = service.new_worker(f"m{number + 1}")
-    service.machine.set_power = set_power  # type: ignore[method-assign]
+    _die_at_each_start(service)
     commands = iter(range(1))
 
     def aborted(_command: str) -> None:
