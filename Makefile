@@ -46,7 +46,7 @@ test: prepared ## Check style, types and imports, then each behaviour once: in s
 test-all: test ## Check everything: the same, then the rest on all databases, and the campaigns; half an hour, needs root
 	@$(PYTEST) -m exhaustive $(TESTS)
 	@.venv/bin/python -m tests.simulation --seeds 400 --first 1000
-	@.venv/bin/python -m tests.simulation --seeds 100 --first 1000 --gates
+	@.venv/bin/python -m tests.simulation --seeds 100 --first 1000 --pxe-filters
 	@.venv/bin/python -m tests.cluster.chaos --database postgresql --minutes 3
 	@.venv/bin/python -m tests.cluster.chaos --database mariadb --minutes 3
 	@.venv/bin/python -m tests.pxe.chaos --profile fast --minutes 4
@@ -70,7 +70,7 @@ bench: dev servers ## Measure against the figures to reach
 chaos: dev servers ## Kill, freeze and cut off processes for half an hour; count what was lost or done twice
 	@.venv/bin/python -m tests.cluster.chaos $(CHAOS)
 
-chaos-pxe: dev servers pxe ## Kill, freeze and cut off the open PXE gate for an hour; count two open ones (needs root)
+chaos-pxe: dev servers pxe ## Kill, freeze and cut off the open PXE filter for an hour; count two open ones (needs root)
 	@.venv/bin/python -m tests.pxe.chaos $(PXE_CHAOS)
 
 fuzz: dev servers ## Send a million mutilated callbacks to a service of its own; nothing may break, stick or grow
@@ -82,7 +82,7 @@ compare: dev ## Run the golden corpus through the hooks of the published Ironic,
 demo: setup ## Inspect a simulated fleet of 50, and lose a worker at work
 	@.venv/bin/ferroscope demo
 
-demo-pxe: dev pxe ## Boot two virtual machines through the open one of three PXE gates, and lose that gate (needs root)
+demo-pxe: dev pxe ## Boot two virtual machines through the open one of three PXE filters, and lose that filter (needs root)
 	@.venv/bin/python -m tests.pxe.demo
 
 docs: setup ## Generate the reference pages anew

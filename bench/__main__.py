@@ -14,9 +14,9 @@ from rich.console import Console
 
 from bench import callbacks, ha, hooks, hot, machine, show, versus
 from bench import cycle as cycles
-from bench import gate as gates
 from bench import idle as idles
 from bench import lists as listings
+from bench import pxe_filter as pxe_filters
 from bench import reads as readings
 from bench import rules as rule_costs
 from bench import scale as scales
@@ -202,7 +202,7 @@ main.add_command(idles.command)
 main.add_command(ha.failover)
 main.add_command(ha.lookup)
 main.add_command(ha.scaleout)
-main.add_command(gates.gate)
+main.add_command(pxe_filters.pxe_filter)
 main.add_command(hooks.hooks)
 main.add_command(sites.command)
 main.add_command(round_trips.command)

@@ -46,7 +46,7 @@ class Round(msgspec.Struct, frozen=True):
 
     run: Run
     cpu: dict[str, float]
-    strangers: float
+    stale_tables: float
     problems: list[str]
 
     @property
@@ -121,9 +121,9 @@ def one_round(running: Service, base: Database, beside: Beside, load: Load, *, c
     run = beside.do("run", Run, concurrency=load.concurrency)
     after = _spent(running, base, beside)
     used = {who: after[who] - before[who] for who in after}
-    strangers = max(0.0, used.pop(_ALL) - sum(used.values())) / run.seconds
+    stale_tables = max(0.0, used.pop(_ALL) - sum(used.values())) / run.seconds
     cpu = {who: seconds * 1000 / run.inspections for who, seconds in used.items()}
-    return Round(run, cpu, strangers, [*run.unfinished, *(beside.do("verify", list[str]) if check else ())])
+    return Round(run, cpu, stale_tables, [*run.unfinished, *(beside.do("verify", list[str]) if check else ())])
 
 
 @contextmanager

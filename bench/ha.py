@@ -105,7 +105,7 @@ def scaleout(
         typical = median_round(cycle.rounds)
         rates = " ".join(f"{round_.rate:.0f}" for round_ in cycle.rounds)
         spent = ", ".join(f"{name} {value:.1f}" for name, value in typical.cpu.items())
-        rows.append((str(count), typical.rate, rates, typical.run.whole, spent, typical.strangers))
+        rows.append((str(count), typical.rate, rates, typical.run.whole, spent, typical.stale_tables))
         report.found(Figure(f"inspections/s, {count} worker processes", database, typical.rate))
     report.table(("workers", "insp/s", "rounds", "whole, ms", "CPU ms per inspection", "strangers"), rows)
     report.keep("scaleout", measured)

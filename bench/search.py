@@ -1,6 +1,6 @@
-"""``search``: how long queries take over the facts of 10,000 inspected machines, on each database.
+"""``search``: how long queries take over the rows of 10,000 inspected machines, on each database.
 
-The facts are those of simulated inventories; some hundred machines differ, the rest repeat them under other
+The rows are those of simulated inventories; some hundred machines differ, the rest repeat them under other
 serial numbers. What is timed is the store's answer: parsing, SQL, and a page of 1,000 nodes.
 """
 
@@ -23,7 +23,7 @@ from ferroscope.contracts.store import Store, Transaction
 from ferroscope.core.model import Node
 from ferroscope.hardware import search_index
 from ferroscope.hardware.query import parse
-from ferroscope.hardware.search_index import Fact, Learned
+from ferroscope.hardware.search_index import IndexRow, Learned
 from ferroscope.runtime.backend import ensure_schema, open_backend
 from ferroscope.runtime.system import SystemClock
 from ferroscope_sim.inventory.body import document
@@ -85,22 +85,22 @@ def _ask(store: Store, query: str, tries: int) -> Asked:
     taken, found = [], 0
     for _ in range(tries + 1):
         began = time.perf_counter()
-        found = len(store.read(lambda tx: tx.facts.search(parse(query), _PAGE)))
+        found = len(store.read(lambda tx: tx.search_index.search(parse(query), _PAGE)))
         taken.append((time.perf_counter() - began) * 1000)
     return Asked(query, taken[1:], found)
 
 
 def fill(store: Store, nodes: int) -> int:
-    """Store the nodes with their facts; return how many rows these have."""
+    """Store the nodes with their rows; return how many rows these have."""
     kinds = [learned(index) for index in range(1, _KINDS + 1)]
     stored = 0
     for first in range(0, nodes, _BATCH):
         batch = list(_nodes(kinds, first, min(nodes, first + _BATCH)))
 
-        def work(tx: Transaction, batch: list[tuple[Node, list[Fact]]] = batch) -> None:
+        def work(tx: Transaction, batch: list[tuple[Node, list[IndexRow]]] = batch) -> None:
             for node, rows in batch:
                 tx.nodes.add(node)
-                tx.facts.replace(node.uuid, rows, had=False)
+                tx.search_index.replace(node.uuid, rows, had=False)
 
         store.write(work, durable=False)
         stored += sum(len(rows) for _, rows in batch)
@@ -113,16 +113,20 @@ def learned(index: int) -> Learned:
     return search_index.learn(body.pop("inventory"), body)
 
 
-def _nodes(kinds: list[Learned], first: int, end: int) -> Iterator[tuple[Node, list[Fact]]]:
+def _nodes(kinds: list[Learned], first: int, end: int) -> Iterator[tuple[Node, list[IndexRow]]]:
     for number in range(first, end):
         known = kinds[number % len(kinds)]
         summary = known.summary | {"serial": f"{known.summary.get('serial')}-{number}"}
         node = Node(
-            uuid=str(uuid.uuid4()), name=f"node-{number}", driver="fake-hardware", facts="bench", hardware=summary
+            uuid=str(uuid.uuid4()),
+            name=f"node-{number}",
+            driver="fake-hardware",
+            search_digest="bench",
+            hardware=summary,
         )
-        yield node, [_own(fact, number) for fact in known.facts]
+        yield node, [_own(row, number) for row in known.rows]
 
 
-def _own(fact: Fact, number: int) -> Fact:
+def _own(row: IndexRow, number: int) -> IndexRow:
     """Return the row with a serial number of this node's."""
-    return msgspec.structs.replace(fact, t4=f"{fact.t4}-{number}") if fact.kind in ("disk", "dimm") else fact
+    return msgspec.structs.replace(row, t4=f"{row.t4}-{number}") if row.kind in ("disk", "dimm") else row

@@ -33,7 +33,7 @@ def cycle(report: Report, found: Cycle) -> None:
             *(round_.cpu[name] for name in processes),
             round_.relative,
             round_.run.looks,
-            round_.strangers,
+            round_.stale_tables,
         )
         for number, round_ in enumerate(found.rounds, 1)
     ]

@@ -26,7 +26,7 @@ from ferroscope.runtime.backend import ensure_schema, open_backend
 from ferroscope.runtime.system import SystemClock
 from ferroscope.worker.loop import Worker
 from ferroscope.worker.pool import WorkerPool
-from ferroscope.worker.start import BootGate
+from ferroscope.worker.start import PxeFilterWait
 from ferroscope.worker.tasks import build
 from ferroscope.worker.throttle import RebootThrottle
 from tests.support.processes import until
@@ -48,7 +48,7 @@ def measure(number: int, url: str) -> None:
     worker = Worker(
         store=store,
         queue=backend.queue,
-        tasks=build(from_settings(settings.inspector), throttle, BootGate(0.0)),
+        tasks=build(from_settings(settings.inspector), throttle, PxeFilterWait(0.0)),
         drivers={"sim": SimBmc(DriverOptions(command_timeout=600.0))},
         settings=settings,
         clock=clock,

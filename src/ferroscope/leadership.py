@@ -206,7 +206,7 @@ class Election:
 #
 # When a leader has not stopped by the time to which it may trust its lease, nothing it does may count any more. What
 # only writes to the database is left to the fence, which refuses it: no process ends because a task of it hangs.
-# What has effects elsewhere knows no fence, so a gate's process exits at once, with its own exit code, and is started
+# What has effects elsewhere knows no fence, so a pxe-filter exits at once, with its own exit code, and is started
 # again. It never drains on lost leadership.
 
 EXIT_LOST_LEADERSHIP: Final = 75

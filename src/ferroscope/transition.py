@@ -138,7 +138,7 @@ def _add(tx: Transaction, node: Node, transition: Transition, new: Inspection) -
 
 
 def _moved_on(tx: Transaction, node: Node, transition: Transition, inspection: Inspection | None) -> None:
-    """Tell of the transition; tell the PXE gates where from now on the machine may boot, or may not."""
+    """Tell of the transition; tell the PXE filters where from now on the machine may boot, or may not."""
     told = transition.source in RESTING or transition.target in RESTING
     tx.moved(Moved(transition, node, inspection if told else None))
     booting = transition.target in MAY_BOOT

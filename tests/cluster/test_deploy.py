@@ -90,7 +90,7 @@ def test_a_unit_for_one_network_of_several_is_the_plain_one_with_files_of_its_ow
     for one, several in (
         ("ferroscope-pxe-filter.service", "ferroscope-pxe-filter@%i.service"),
         ("ferroscope-pxe-closed.service", "ferroscope-pxe-closed@%i.service"),
-        ("Ferroscope PXE gate", "Ferroscope PXE gate of %i"),
+        ("Ferroscope PXE filter", "Ferroscope PXE filter of %i"),
         ("pxe-closed.nft", "pxe-closed-%i.nft"),
         ("ferroscope pxe-filter", "ferroscope pxe-filter -c /etc/ferroscope/%i.conf"),
     ):
@@ -117,7 +117,7 @@ def test_a_closed_ruleset_that_would_close_nothing_keeps_dnsmasq_from_starting(
     assert (done.returncode == 0) == loaded
 
 
-def test_a_watchdog_is_not_killed_with_the_gate_that_it_watches() -> None:
+def test_a_watchdog_is_not_killed_with_the_pxe_filter_that_it_watches() -> None:
     assert "KillMode=process" in (DEPLOY / "systemd" / "ferroscope-pxe-filter.service").read_text().splitlines()
 
 

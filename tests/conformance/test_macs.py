@@ -80,7 +80,7 @@ def test_ports_that_are_added_moved_renamed_and_removed_are_noted(adapter: Adapt
     assert changed(adapter) == {MAC.format(1)}
     seen = newest(adapter)
     adapter.write(lambda tx: tx.ports.update(msgspec.structs.replace(nic, name="eth0")))
-    assert changed(adapter, seen) == set(), "a port's name is of no concern to a gate"
+    assert changed(adapter, seen) == set(), "a port's name is of no concern to a PXE filter"
     adapter.write(lambda tx: tx.ports.update(msgspec.structs.replace(nic, node=other.uuid)))
     assert changed(adapter, seen) == {MAC.format(1)}
     assert known(adapter) == {MAC.format(1): True}

@@ -10,7 +10,7 @@ from ferroscope.contracts.data import Match
 from ferroscope.contracts.store import Query, Transaction
 from ferroscope.hardware import expressions, search_index
 from ferroscope.hardware.query import parse
-from ferroscope.hardware.search_index import KINDS, Fact
+from ferroscope.hardware.search_index import KINDS, IndexRow
 from tests.conformance.conftest import Adapter
 from tests.support import examples
 
@@ -21,7 +21,7 @@ TEXT_COLUMNS = ("t1", "t3")
 NUMBER_COLUMNS = ("n1", "n2")
 
 rows = st.builds(
-    Fact,
+    IndexRow,
     kind=st.sampled_from(("node", "nic")),
     position=st.just(0),
     t1=st.none() | st.sampled_from(TEXTS),
@@ -72,19 +72,19 @@ queries = st.recursive(
 OWNERS = (None, "A", "ab", "a_b")
 
 
-def store(adapter: Adapter, machines: list[list[Fact]]) -> dict[str, list[Fact]]:
-    """Replace all nodes by such with these facts; return the facts by the node's UUID."""
+def store(adapter: Adapter, machines: list[list[IndexRow]]) -> dict[str, list[IndexRow]]:
+    """Replace all nodes by such with these rows; return the rows by the node's UUID."""
 
-    def work(tx: Transaction) -> dict[str, list[Fact]]:
+    def work(tx: Transaction) -> dict[str, list[IndexRow]]:
         for node in tx.nodes.list(Query()):
             tx.nodes.remove(node.uuid)
         stored = {}
         for number, listed in enumerate(machines):
             owned = {"owner": OWNERS[number % 4], "maintenance": number % 2 == 0}
-            node = examples.node(facts="digest", name=f"N{number}", created_at=number + 1, **owned)
-            numbered = [msgspec.structs.replace(fact, position=place) for place, fact in enumerate(listed)]
+            node = examples.node(search_digest="digest", name=f"N{number}", created_at=number + 1, **owned)
+            numbered = [msgspec.structs.replace(row, position=place) for place, row in enumerate(listed)]
             tx.nodes.add(node)
-            tx.facts.replace(node.uuid, numbered, had=False)
+            tx.search_index.replace(node.uuid, numbered, had=False)
             stored[node.uuid] = numbered
         return stored
 
@@ -94,28 +94,28 @@ def store(adapter: Adapter, machines: list[list[Fact]]) -> dict[str, list[Fact]]
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(machines=machines, asked=st.lists(queries, min_size=8, max_size=8))
 def test_every_adapter_finds_what_the_definition_finds(
-    adapter: Adapter, machines: list[list[Fact]], asked: list[expressions.Query]
+    adapter: Adapter, machines: list[list[IndexRow]], asked: list[expressions.Query]
 ) -> None:
     stored = store(adapter, machines)
     nodes = {node.uuid: node for node in adapter.read(lambda tx: tx.nodes.list(Query()))}
-    found = adapter.read(lambda tx: [{match.uuid for match in tx.facts.search(query, 100)} for query in asked])
+    found = adapter.read(lambda tx: [{match.uuid for match in tx.search_index.search(query, 100)} for query in asked])
     assert found == [
-        {uuid for uuid, facts in stored.items() if expressions.matches(query, facts, nodes[uuid])} for query in asked
+        {uuid for uuid, rows in stored.items() if expressions.matches(query, rows, nodes[uuid])} for query in asked
     ]
 
 
 def test_nodes_that_were_never_inspected_match_nothing(adapter: Adapter) -> None:
     adapter.node()
-    assert adapter.read(lambda tx: tx.facts.search(parse("not has gpu"), 10)) == []
-    assert adapter.read(lambda tx: tx.facts.search(parse("state == enroll and not has gpu"), 10)) == []
-    assert len(adapter.read(lambda tx: tx.facts.search(parse("state == enroll"), 10))) == 1
+    assert adapter.read(lambda tx: tx.search_index.search(parse("not has gpu"), 10)) == []
+    assert adapter.read(lambda tx: tx.search_index.search(parse("state == enroll and not has gpu"), 10)) == []
+    assert len(adapter.read(lambda tx: tx.search_index.search(parse("state == enroll"), 10))) == 1
 
 
 def test_pages_go_by_uuid(adapter: Adapter) -> None:
-    uuids = sorted(store(adapter, [[Fact("node", 0)]] * 5))
+    uuids = sorted(store(adapter, [[IndexRow("node", 0)]] * 5))
     query = parse("has node")
-    first = adapter.read(lambda tx: tx.facts.search(query, 2))
-    rest = adapter.read(lambda tx: tx.facts.search(query, 10, after=first[-1].uuid))
+    first = adapter.read(lambda tx: tx.search_index.search(query, 2))
+    rest = adapter.read(lambda tx: tx.search_index.search(query, 10, after=first[-1].uuid))
     assert [match.uuid for match in (*first, *rest)] == uuids
     assert isinstance(first[0], Match)
     assert first[0].name is not None
@@ -131,8 +131,8 @@ def test_a_real_inventory_is_found_by_what_it_has(adapter: Adapter) -> None:
         ],
         "disks": [{"name": "/dev/nvme0n1", "size": 960 * 10**9, "rotational": False, "serial": "S1"}] * 4,
     }
-    node = adapter.node(facts="digest")
-    adapter.write(lambda tx: tx.facts.replace(node.uuid, search_index.derive(inventory, {}), had=False))
+    node = adapter.node(search_digest="digest")
+    adapter.write(lambda tx: tx.search_index.replace(node.uuid, search_index.derive(inventory, {}), had=False))
     for text, expected in {
         "memory_gb >= 512 and nic.speed >= 25G": True,
         "memory_gb > 512": False,
@@ -153,18 +153,18 @@ def test_a_real_inventory_is_found_by_what_it_has(adapter: Adapter) -> None:
         "mellanox nvme0n1": True,
         "mellanox broadcom": False,
     }.items():
-        found = adapter.read(lambda tx, text=text: tx.facts.search(parse(text), 10))
+        found = adapter.read(lambda tx, text=text: tx.search_index.search(parse(text), 10))
         assert bool(found) is expected, text
 
 
 def test_rows_of_some_kinds_of_many_nodes(adapter: Adapter) -> None:
-    stored = store(adapter, [[Fact("node", 0, t1="x"), Fact("nic", 0)], [Fact("nic", 0)], []])
-    found = adapter.read(lambda tx: tx.facts.some(list(stored), ("node", "cpu")))
-    assert list(found.values()) == [[Fact("node", 0, t1="x")]]
+    stored = store(adapter, [[IndexRow("node", 0, t1="x"), IndexRow("nic", 0)], [IndexRow("nic", 0)], []])
+    found = adapter.read(lambda tx: tx.search_index.some(list(stored), ("node", "cpu")))
+    assert list(found.values()) == [[IndexRow("node", 0, t1="x")]]
 
 
 def test_every_field_has_a_column_of_its_own() -> None:
     for kind, known in KINDS.items():
         columns = [field.column for field in known.values() if field.factor == 1.0]
         assert len(columns) == len(set(columns)), kind
-        assert set(columns) <= set(Fact.__struct_fields__)
+        assert set(columns) <= set(IndexRow.__struct_fields__)

@@ -93,5 +93,5 @@ def test_after_going_back_the_newer_schema_is_named(tmp_path: Path, command: tup
 
 
 def test_a_missing_schema_is_said_by_what_needs_it(tmp_path: Path) -> None:
-    assert "run: ferroscope db upgrade" in _refused(f"sqlite:///{tmp_path}/f.db", "db", "rebuild-facts")
+    assert "run: ferroscope db upgrade" in _refused(f"sqlite:///{tmp_path}/f.db", "db", "rebuild-search-index")
     assert not (tmp_path / "f.db").exists()

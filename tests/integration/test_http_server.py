@@ -27,17 +27,17 @@ _BODY = b"POST /sum HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
 
 
 class Small:
-    """An application that answers what it got; ``gate`` holds back answers to /held."""
+    """An application that answers what it got; ``pxe_filter`` holds back answers to /held."""
 
     def __init__(self) -> None:
-        self.gate = threading.Event()
+        self.pxe_filter = threading.Event()
         self.seen: list[dict[str, Any]] = []
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
         self.seen.append(environ)
         body = environ["wsgi.input"].read()
         if environ["PATH_INFO"] == "/held":
-            self.gate.wait(20)
+            self.pxe_filter.wait(20)
         answer = b"A" * 8_000_000 if environ["PATH_INFO"] == "/large" else b"%d bytes" % len(body)
         start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", str(len(answer)))])
         return [answer]
@@ -197,7 +197,7 @@ def test_a_client_that_has_closed_its_half_gets_its_answer(start: Start) -> None
     one.shutdown(socket.SHUT_WR)
     assert until(lambda: bool(running.app.seen), seconds=5)
     assert running.get() == 200  # the end of its half has been seen by now
-    running.app.gate.set()
+    running.app.pxe_filter.set()
     assert _statuses(_rest(one)) == [200]
 
 
@@ -303,7 +303,7 @@ def test_a_request_that_is_being_answered_is_not_closed_for_others(start: Start)
     assert until(lambda: bool(running.app.seen), seconds=5)
     for _ in range(50):
         running.connect(source=f"127.0.0.{_ % 20 + 1}")
-    running.app.gate.set()
+    running.app.pxe_filter.set()
     assert _statuses(_rest(asked)) == [200]
 
 
@@ -398,7 +398,7 @@ def test_a_stop_waits_for_answers_and_not_for_idle_connections(start: Start) -> 
     stopping.start()
     assert until(lambda: not _accepts(running.port), seconds=5)
     assert stopping.is_alive()
-    running.app.gate.set()
+    running.app.pxe_filter.set()
     assert b"200 OK" in asked.recv(1000)
     stopping.join(5)
     assert not stopping.is_alive()

@@ -13,7 +13,7 @@ from ferroscope.core.states import State
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.runtime.system import SystemClock
 from ferroscope.worker.loop import Worker
-from ferroscope.worker.start import BootGate
+from ferroscope.worker.start import PxeFilterWait
 from ferroscope.worker.tasks import build
 from ferroscope.worker.throttle import RebootThrottle
 from tests.integration.api.service import DRIVERS, Service, callback_body
@@ -42,7 +42,7 @@ class Site:
         self.worker = Worker(
             store=self.service.store,
             queue=self.service.backend.queue,
-            tasks=build(from_settings(settings.inspector), throttle, BootGate(settings.pxe_filter.allow_timeout)),
+            tasks=build(from_settings(settings.inspector), throttle, PxeFilterWait(settings.pxe_filter.allow_timeout)),
             drivers=DRIVERS,
             settings=settings,
             clock=clock,

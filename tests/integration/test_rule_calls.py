@@ -15,7 +15,7 @@ from ferroscope.core.states import State
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.remote.rule_calls import WebClient
 from ferroscope.worker.process import RuleStep
-from ferroscope.worker.start import BootGate
+from ferroscope.worker.start import PxeFilterWait
 from ferroscope.worker.tasks import build
 from ferroscope.worker.throttle import RebootThrottle
 from tests.support import examples
@@ -72,8 +72,8 @@ def service(target: Target) -> Service:
     throttle = RebootThrottle(
         0.0, holder="m1", store=made.store, clock=made.clock, profile=made.settings.lease.numbers()
     )
-    gate = BootGate(made.settings.pxe_filter.allow_timeout)
-    made.worker.tasks = build(from_settings(made.settings.inspector), throttle, gate, RuleStep(web=WebClient()))
+    pxe_filter = PxeFilterWait(made.settings.pxe_filter.allow_timeout)
+    made.worker.tasks = build(from_settings(made.settings.inspector), throttle, pxe_filter, RuleStep(web=WebClient()))
     return made
 
 

@@ -1,1 +1,1 @@
-"""Boot hosts, machines and DHCP clients in network namespaces: what the PXE gate is proven on. Needs root."""
+"""Boot hosts, machines and DHCP clients in network namespaces: what the PXE filter is proven on. Needs root."""

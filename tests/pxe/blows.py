@@ -1,7 +1,7 @@
-"""What is done to the host whose gate is open: one blow at a time, and what came of it.
+"""What is done to the host whose filter is open: one blow at a time, and what came of it.
 
-``kill`` SIGKILL to the gate's process; ``freeze`` SIGSTOP for longer than the lease lives, then SIGCONT; ``cut`` no
-packet between the host and the database for as long; ``clock`` the host's clock of day jumps (that of the gate's
+``kill`` SIGKILL to the filter's process; ``freeze`` SIGSTOP for longer than the lease lives, then SIGCONT; ``cut`` no
+packet between the host and the database for as long; ``clock`` the host's clock of day jumps (that of the filter's
 process and its programs: see ``stepped``); ``stop`` SIGTERM, as for an update.
 """
 
@@ -58,7 +58,7 @@ class Blow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Blows:
-    """``probe`` is a MAC that every open gate answers; ``pump(until, seconds)`` lets the rest of the test go on."""
+    """``probe`` is a MAC that every open filter answers; ``pump(until, seconds)`` lets the rest of the test go on."""
 
     def __init__(
         self, site: Site, prober: Prober, probe: str, *, ttl: float, seed: int,
@@ -84,11 +84,11 @@ class Blows:
         host = self.leader()
         if host is None:
             return Blow(kind=kind, before="", after="", closed=0.0, reopened=None)
-        gate = host.gate
-        assert gate is not None
+        pxe_filter = host.pxe_filter
+        assert pxe_filter is not None
         began = time.monotonic()
         act: Callable[[BootHost, Played], None] = getattr(self, f"_{kind}")
-        act(host, gate)
+        act(host, pxe_filter)
         return self._after(kind, host, began)
 
     def _after(self, kind: str, host: BootHost, began: float) -> Blow:
@@ -116,38 +116,38 @@ class Blows:
     def _answers(self, began: float) -> list[Answer]:
         return sorted(self._prober.since(began, self._probe), key=lambda one: one.asked)
 
-    def _kill(self, host: BootHost, gate: Played) -> None:
-        gate.kill()
-        # Its successor on the same host may come before or after the kernel has closed the gate.
+    def _kill(self, host: BootHost, pxe_filter: Played) -> None:
+        pxe_filter.kill()
+        # Its successor on the same host may come before or after the kernel has closed the filter.
         self._pump(lambda: False, self._random.uniform(0.1, self._ttl))
-        self._site.start_gate(host)
+        self._site.start_pxe_filter(host)
 
-    def _stop(self, host: BootHost, gate: Played) -> None:
-        gate.stop()
-        self._site.start_gate(host)
+    def _stop(self, host: BootHost, pxe_filter: Played) -> None:
+        pxe_filter.stop()
+        self._site.start_pxe_filter(host)
 
-    def _freeze(self, host: BootHost, gate: Played) -> None:
-        gate.freeze()
+    def _freeze(self, host: BootHost, pxe_filter: Played) -> None:
+        pxe_filter.freeze()
         try:
             self._pump(lambda: False, self._ttl * self._random.uniform(1.2, 1.8))
         finally:
-            gate.thaw()
+            pxe_filter.thaw()
 
-    def _cut(self, host: BootHost, gate: Played) -> None:
+    def _cut(self, host: BootHost, pxe_filter: Played) -> None:
         host.cut()
         try:
             self._pump(lambda: False, self._ttl * self._random.uniform(1.2, 1.8))
         finally:
             host.heal()
 
-    def _clock(self, host: BootHost, gate: Played) -> None:
+    def _clock(self, host: BootHost, pxe_filter: Played) -> None:
         HostClock(host.directory).step(self._random.choice(_STEPS))
 
     def revive(self) -> None:
-        """Start every gate that has ended by itself, as a supervisor would."""
+        """Start every filter that has ended by itself, as a supervisor would."""
         for host in self._site.hosts:
-            if host.gate is not None and not host.gate.alive:
-                self._site.start_gate(host)
+            if host.pxe_filter is not None and not host.pxe_filter.alive:
+                self._site.start_pxe_filter(host)
 
 
 def _pause(answers: list[Answer], began: float) -> tuple[float, float]:

@@ -1,6 +1,6 @@
-"""``python -m tests.pxe.chaos --minutes 60 --seed 1 --database postgresql``: blows to the open gate, without end.
+"""``python -m tests.pxe.chaos --minutes 60 --seed 1 --database postgresql``: blows to the open filter, without end.
 
-Machines are inspected all the time, a prober asks all hosts every 50 ms, and the host whose gate is open is killed,
+Machines are inspected all the time, a prober asks all hosts every 50 ms, and the host whose filter is open is killed,
 frozen, cut off or set to another time, in an order that the seed chooses. Exit code 1 where two hosts answered one
 question, an idle machine was answered, or an inspection was lost; the directory with all logs is kept then.
 """
@@ -26,7 +26,7 @@ from tests.pxe.fleet import Fleet, Tally
 from tests.pxe.prober import Answer, Prober
 from tests.pxe.site import Plan, Site
 
-# Known to nobody, so that every open gate lets it in: it shows who is open.
+# Known to nobody, so that every open filter lets it in: it shows who is open.
 PROBE: Final = "52:54:00:ee:00:01"
 TTL: Final = {"default": 6.0, "fast": 3.0}
 _OPTIONS: Final = """
@@ -176,7 +176,7 @@ def _spread(values: Sequence[float]) -> str:
 @click.option("--calm", default=3.0, show_default=True, help="Most seconds between two blows.")
 @click.option("--keep", is_flag=True, help="Keep the logs in any case.")
 def main(*, database: str, profile: str, seed: int, minutes: float, calm: float, keep: bool) -> None:
-    """Strike the open gate for a while; count what must not be, and how long machines had to wait."""
+    """Strike the open filter for a while; count what must not be, and how long machines had to wait."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was set up is taken down then, too
     directory = Path(tempfile.mkdtemp(prefix="ferroscope-pxe-chaos-"))
     click.echo(f"PXE chaos on {database}, profile {profile}, seed {seed}, {minutes:g} minutes; logs in {directory}")
@@ -190,7 +190,7 @@ def main(*, database: str, profile: str, seed: int, minutes: float, calm: float,
         sys.exit(1)
     if not keep:
         shutil.rmtree(directory)
-    click.echo("one gate at a time, nobody was lost")
+    click.echo("one filter at a time, nobody was lost")
 
 
 if __name__ == "__main__":

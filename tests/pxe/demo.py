@@ -1,8 +1,8 @@
 """``make demo-pxe``: the whole product on one machine, from the power button to the inventory.
 
-Three boot hosts in network namespaces, each with a dnsmasq and a gate; two virtual machines that boot from the network;
-the service on SQLite. Half way the host whose gate is open loses it. Nothing is simulated but the machines' BMCs, and
-nothing remains. Needs root, for the namespaces.
+Three boot hosts in network namespaces, each with dnsmasq and a PXE filter; two virtual machines that boot from the
+network; the service on SQLite. Half-way the host whose filter is open loses it. Nothing is simulated but the
+machines' BMCs, and nothing remains. Needs root, for the namespaces.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from tests.pxe.site import Plan, Site, upgraded
 if TYPE_CHECKING:
     from rich.console import Console
 
-# Known to nobody, and with unknown_hosts = allow let in by every open gate: it shows who is open.
+# Known to nobody, and with unknown_hosts = allow let in by every open filter: it shows who is open.
 PROBE: Final = "52:54:00:ee:00:01"
 _OPTIONS: Final = "unknown_hosts = allow\n[lease]\nprofile = fast\n[inspector]\nhooks = $default_hooks,memory\n"
 _SECONDS: Final = 240.0
-# Until then a machine that was just enrolled is still an unknown one for the open gate.
+# Until then a machine that was just enrolled is still an unknown one for the open filter.
 _HEARD: Final = 2.0
 # What is worth telling of a machine's console.
 _STEPS: Final = {
@@ -51,7 +51,7 @@ _STEPS: Final = {
 _GO_ON: Final = """
 Go on:
 
-    make chaos-pxe PXE_CHAOS="--minutes 5"      # the open gate killed, frozen, cut off, again and again
+    make chaos-pxe PXE_CHAOS="--minutes 5"      # the open filter killed, frozen, cut off, again and again
     ferroscope pxe config --help                # what dnsmasq and the machines were given, for your own boot hosts
     docs/how-to/set-up-a-boot-host.md           # the same on real hosts
 """
@@ -87,7 +87,7 @@ class Story:
 
     def play(self) -> None:
         """Everything from the empty database to the last machine."""
-        self._head("The service: SQLite, api and worker; three boot hosts, each with a dnsmasq and a gate")
+        self._head("The service: SQLite, api and worker; three boot hosts, each with a dnsmasq and a PXE filter")
         url = upgraded(self._directory, f"sqlite:///{self._directory}/ferroscope.db")
         with Site(self._directory, url, Plan(options=_OPTIONS)) as site:
             self._site = site
@@ -96,19 +96,19 @@ class Story:
             self._prober = prober = site.lab.prober()
             prober.add(PROBE)
             host = site.open_host(prober, PROBE)
-            self._say(f"A machine that asks all three at once is answered by {host.name} alone: its gate is open.")
+            self._say(f"A machine that asks all three at once is answered by {host.name} alone: its filter is open.")
             machines = self._enroll()
             self._inspect(machines, host)
-            self._show_gates(host)
+            self._show_pxe_filters(host)
             self._show_one(machines[0])
 
     def _show_hosts(self) -> None:
         rows = [
-            (host.name, host.space.name, host.address, _given(host), str(host.dnsmasq_pid), str(host.gate.pid))
+            (host.name, host.space.name, host.address, _given(host), str(host.dnsmasq_pid), str(host.pxe_filter.pid))
             for host in self._site.hosts
-            if host.gate is not None
+            if host.pxe_filter is not None
         ]
-        titles = ("HOST", "NAMESPACE", "ADDRESS", "GIVES", "DNSMASQ", "GATE")
+        titles = ("HOST", "NAMESPACE", "ADDRESS", "GIVES", "DNSMASQ", "PXE FILTER")
         self._screen.print(table(titles, rows))
         self._say("Their configuration comes from [boot] (ferroscope pxe config): no two give the same address.")
 
@@ -142,14 +142,15 @@ class Story:
         told = [line for one in consoles for line in one.fresh()]
         for line in told:
             shown.say(f"    {line}", style="dim")
-        if self._killed is None and any("loaded the script" in line for line in told) and host.gate is not None:
+        if self._killed is None and any("loaded the script" in line for line in told) and host.pxe_filter is not None:
             shown.say(
-                f"SIGKILL to the gate of {host.name} (pid {host.gate.pid}), while kernels load", style="bold yellow"
+                f"SIGKILL to the filter of {host.name} (pid {host.pxe_filter.pid}), while kernels load",
+                style="bold yellow",
             )
-            host.gate.kill()
+            host.pxe_filter.kill()
             self._killed = host
 
-    def _show_gates(self, host: BootHost) -> None:
+    def _show_pxe_filters(self, host: BootHost) -> None:
         self._prober.look()
         self._head(f"What {host.name}'s end meant for the boot network")
         closed = [one for one in closings(self._prober.answers, PROBE, longer=1.0) if one.before != one.after]
@@ -185,7 +186,7 @@ def _given(host: BootHost) -> str:
 
 @click.command()
 def main() -> None:
-    """Show the whole product at work: boot hosts, gates, and machines that boot through them."""
+    """Show the whole product at work: boot hosts, filters, and machines that boot through them."""
     if os.geteuid() != 0:
         raise click.ClickException("this demo makes network namespaces, which needs root: sudo make demo-pxe")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(Exit.INTERRUPTED))

@@ -87,7 +87,7 @@ class Fleet:
             mac = f"52:54:00:dd:00:{number:02x}"
             self._site.enroll(f"idle{number:02}", mac)
             self._never.add(mac)
-        time.sleep(self._bound)  # the open gate takes them for unknown ones until it has heard of them
+        time.sleep(self._bound)  # the open filter takes them for unknown ones until it has heard of them
         for machine in self.machines:
             machine.idle_since = time.monotonic()
         self._prober.add(*self._by_mac, *self._never)

@@ -18,7 +18,7 @@ from ferroscope.config.options import BootSettings, InspectorSettings, PxeFilter
 from tests.pxe.netns import Netns
 from tests.support.installation import Played
 
-_GATE: Final = PxeFilterSettings(interfaces=("boot",))
+_PXE_FILTER: Final = PxeFilterSettings(interfaces=("boot",))
 # What the product does not need: root has the files, nothing is kept, and a prober asks too often for a log.
 _OPTIONS: Final = ("user=root", "leasefile-ro", "quiet-dhcp", "quiet-dhcp6")
 
@@ -51,7 +51,7 @@ class BootHost:
         self.tftp = self.directory / "tftp"
         self.tftp.mkdir(parents=True)
         self.configuration = self.directory / "dnsmasq.conf"
-        self.gate: Played | None = None
+        self.pxe_filter: Played | None = None
         self._dnsmasq: Played | None = None
         self._mgmt = mgmt
         space.ip("address", "add", f"{self.address}/24", "dev", "boot")
@@ -63,7 +63,7 @@ class BootHost:
         """Write what ``ferroscope pxe config`` makes for this host."""
         options = (*_OPTIONS, f"pid-file={self.directory / 'dnsmasq.pid'}")
         mine = msgspec.structs.replace(settings, tftp_root=str(self.tftp), dnsmasq_options=options)
-        self.configuration.write_text(dnsmasq.configuration(mine, _GATE, self.name))
+        self.configuration.write_text(dnsmasq.configuration(mine, _PXE_FILTER, self.name))
         (self.tftp / mine.script).write_text(ipxe.script(mine, InspectorSettings(), self.name))
 
     @property
@@ -87,19 +87,21 @@ class BootHost:
             self._dnsmasq.kill()
             self._dnsmasq = None
 
-    def start_gate(self, config: Path, *, before: Sequence[str] = (), program: Sequence[str] | None = None) -> Played:
+    def start_pxe_filter(
+        self, config: Path, *, before: Sequence[str] = (), program: Sequence[str] | None = None
+    ) -> Played:
         """Start ``ferroscope pxe-filter`` here; it need not be ready yet.
 
         ``before`` is what it runs under, ``program`` what is run as ``ferroscope``.
         """
         command = [*self.space.prefix, *before, *(program or [executable()]), "pxe-filter", "-c", str(config)]
-        self.gate = Played(f"pxe-filter-{self.number}", self.directory, command)
-        return self.gate
+        self.pxe_filter = Played(f"pxe-filter-{self.number}", self.directory, command)
+        return self.pxe_filter
 
     def last_words(self) -> str:
-        """Return the last line that the gate here has logged."""
-        lines = self.gate.said().splitlines() if self.gate is not None else []
-        return f"{self.name}: {lines[-1] if lines else 'no gate'}"
+        """Return the last line that the filter here has logged."""
+        lines = self.pxe_filter.said().splitlines() if self.pxe_filter is not None else []
+        return f"{self.name}: {lines[-1] if lines else 'no pxe_filter'}"
 
     def cut(self) -> None:
         """From now on nothing passes between this host and the management network; nobody is told."""
@@ -111,6 +113,6 @@ class BootHost:
 
     def close(self) -> None:
         """End what runs here."""
-        if self.gate is not None:
-            self.gate.end()
+        if self.pxe_filter is not None:
+            self.pxe_filter.end()
         self.kill_dnsmasq()

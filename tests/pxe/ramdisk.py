@@ -1,6 +1,6 @@
 """A ramdisk much smaller than the real one: busybox, a virtio NIC's drivers, and one script.
 
-It boots on a virtual machine, asks for its address through the gate, collects what /proc and /sys say, posts that in
+It boots on a virtual machine, asks for its address through the filter, collects what /proc and /sys say, posts that in
 the form of ironic-python-agent's inventory, and waits to be powered off. Nothing in it is made up.
 """
 

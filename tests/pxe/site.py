@@ -1,6 +1,6 @@
-"""The whole product on the lab: api, worker, a database, boot hosts with gate and dnsmasq, machines with BMCs.
+"""The whole product on the lab: api, worker, a database, boot hosts with filter and dnsmasq, machines with BMCs.
 
-The api and the worker run beside the namespaces, on 127.0.0.1; gates reach the database through the management
+The api and the worker run beside the namespaces, on 127.0.0.1; filters reach the database through the management
 network, machines the api through the boot network. Everything dies with the test.
 """
 
@@ -84,9 +84,9 @@ class Site(Installation):
             raise RuntimeError(f"nobody answers {mac}: " + "; ".join(host.last_words() for host in self.hosts))
         return next(host for host in self.hosts if host.address == answer.server)
 
-    def start_gate(self, host: BootHost) -> Played:
-        """Start a boot host's gate."""
-        return host.start_gate(self.config(host.name, self._seen), program=self.plan.program(host))
+    def start_pxe_filter(self, host: BootHost) -> Played:
+        """Start a boot host's filter."""
+        return host.start_pxe_filter(self.config(host.name, self._seen), program=self.plan.program(host))
 
     def install_ramdisk(self) -> None:
         """Put kernel and ramdisk onto all boot hosts, and the script that boots them."""
@@ -166,17 +166,17 @@ class Site(Installation):
         for host in self.hosts:
             host.boot_closed(closed.stdout)
             host.start_dnsmasq()
-            self.start_gate(host)
+            self.start_pxe_filter(host)
         for played in self.processes:
             played.wait_ready()
         if not until(self._answers, seconds=_READY):
             raise RuntimeError(f"the api does not answer: {self.processes[0].said()[-2000:]}")
-        # Before there is an open gate, power-ons wait for none.
+        # Before there is an open filter, power-ons wait for none.
         if not until(self._open, seconds=_READY):
-            raise RuntimeError("no gate opens: " + "; ".join(host.last_words() for host in self.hosts))
+            raise RuntimeError("no filter opens: " + "; ".join(host.last_words() for host in self.hosts))
 
     def _open(self) -> bool:
-        return any(gate["open"] for gate in self.api.get("/v1/status")["pxe_filters"])
+        return any(pxe_filter["open"] for pxe_filter in self.api.get("/v1/status")["pxe_filters"])
 
     def _answers(self) -> bool:
         try:

@@ -1,4 +1,4 @@
-"""A boot host whose clock of day is set: libfaketime, under its gate's process and all programs that this runs.
+"""A boot host whose clock of day is set: libfaketime, under its filter's process and all programs that this runs.
 
 The kernel has one clock of day for all namespaces, and to step that would step it for everybody. So here the C library
 lies: to Python, to libpq and its TLS, to nft. CLOCK_MONOTONIC and CLOCK_BOOTTIME, and with them every time-out in the

@@ -1,4 +1,4 @@
-"""Each mechanism of the gate, and two together, in front of a real dnsmasq: what it lets pass, and who closes it."""
+"""Each mechanism of the filter, and two together, in front of a real dnsmasq: what it lets pass, and who closes it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.pxe_filter.backends.iptables import IptablesGate
-from ferroscope.pxe_filter.backends.ruleset import GateRules
+from ferroscope.pxe_filter.backends.iptables import IptablesFilter
+from ferroscope.pxe_filter.backends.ruleset import FilterRules
 from ferroscope.runtime.system import SystemClock
-from tests.pxe.gated import FAST, GatedLab
+from tests.pxe.filtered import FAST, FilteredLab
 from tests.pxe.host import BootHost
 from tests.pxe.lab import Lab
 from tests.pxe.prober import doubles
@@ -62,15 +62,15 @@ def guarded(host: BootHost, backends: str) -> str:
 def test_it_lets_pass_whom_it_should_and_closes_when_its_process_is_killed(
     lab: Lab, postgresql_url: str, tmp_path: Path, backends: str
 ) -> None:
-    gated = GatedLab(lab, postgresql_url, sections=FAST)
-    gated.node(IDLE)
-    busy = gated.node(BUSY)
+    filtered = FilteredLab(lab, postgresql_url, sections=FAST)
+    filtered.node(IDLE)
+    busy = filtered.node(BUSY)
     path = without_ipset(tmp_path) if "without" in backends else None
-    for host in gated.hosts[:2]:
+    for host in filtered.hosts[:2]:
         options = guarded(host, backends.split()[0])
-        gated.start_gate(host, options=options, path=path)
+        filtered.start_pxe_filter(host, options=options, path=path)
         host.start_dnsmasq()
-    assert until(lambda: gated.record().open, seconds=8)
+    assert until(lambda: filtered.record().open, seconds=8)
     prober = lab.prober()
     prober.add(IDLE, BUSY, UNKNOWN)
     answer = prober.wait(UNKNOWN, seconds=3)
@@ -78,18 +78,18 @@ def test_it_lets_pass_whom_it_should_and_closes_when_its_process_is_killed(
     if backends == "noop":  # it guards nothing, and says so
         assert prober.wait(IDLE, seconds=2) is not None
         return
-    gated.inspect(busy)
+    filtered.inspect(busy)
     assert prober.wait(BUSY, seconds=2) is not None
     assert prober.quiet(IDLE, seconds=0.3) == []
-    (leader,) = [host for host in gated.hosts if host.address == answer.server]
-    assert leader.gate is not None
-    leader.gate.process.send_signal(signal.SIGKILL)
+    (leader,) = [host for host in filtered.hosts if host.address == answer.server]
+    assert leader.pxe_filter is not None
+    leader.pxe_filter.process.send_signal(signal.SIGKILL)
     struck = time.monotonic()
     follower = prober.wait(BUSY, seconds=8, server=lambda server: server != leader.address)
     assert follower is not None
     assert max(one.asked for one in prober.answers if one.server == leader.address) - struck < 3.5
-    gated.finish(busy)
-    gated.wait_applied()
+    filtered.finish(busy)
+    filtered.wait_applied()
     ended = time.monotonic()
     time.sleep(0.4)
     prober.look()
@@ -103,8 +103,8 @@ def test_iptables_waits_for_whoever_else_changes_the_tables(
     monkeypatch.setenv("PATH", f"{with_a_lock(tmp_path)}:{os.environ['PATH']}")
     listed = lambda: lab.hosts[0].space.run("iptables", "-S").stdout  # noqa: E731
     with lab.hosts[0].space.entered():
-        gate = IptablesGate(GateRules(network="lab", interfaces=("boot",)), clock=SystemClock(), timeout=10)
-        steps = (gate.install, gate.close, gate.remove)
+        pxe_filter = IptablesFilter(FilterRules(network="lab", interfaces=("boot",)), clock=SystemClock(), timeout=10)
+        steps = (pxe_filter.install, pxe_filter.close, pxe_filter.remove)
         shown = []
         for step in steps:
             with subprocess.Popen(["flock", str(tmp_path / "lock"), "sleep", "0.3"]):
@@ -118,21 +118,21 @@ def _locked(path: Path) -> bool:
     return subprocess.run(["flock", "--nonblock", str(path), "true"], check=False).returncode != 0
 
 
-def test_a_frozen_gate_of_host_files_is_closed_by_its_watchdog(lab: Lab, postgresql_url: str) -> None:
-    gated = GatedLab(lab, postgresql_url, sections=FAST)
-    gated.node(BUSY, booting=True)
-    for host in gated.hosts[:2]:
-        gated.start(host, options=guarded(host, "dnsmasq"))
+def test_a_frozen_pxe_filter_of_host_files_is_closed_by_its_watchdog(lab: Lab, postgresql_url: str) -> None:
+    filtered = FilteredLab(lab, postgresql_url, sections=FAST)
+    filtered.node(BUSY, booting=True)
+    for host in filtered.hosts[:2]:
+        filtered.start(host, options=guarded(host, "dnsmasq"))
     prober = lab.prober()
     prober.add(BUSY)
     answer = prober.wait(BUSY, seconds=8)
     assert answer is not None
-    (leader,) = [host for host in gated.hosts if host.address == answer.server]
-    assert leader.gate is not None
-    leader.gate.process.send_signal(signal.SIGSTOP)
+    (leader,) = [host for host in filtered.hosts if host.address == answer.server]
+    assert leader.pxe_filter is not None
+    leader.pxe_filter.process.send_signal(signal.SIGSTOP)
     struck = time.monotonic()
     assert prober.wait(BUSY, seconds=8, server=lambda server: server != leader.address) is not None
-    leader.gate.process.send_signal(signal.SIGCONT)
+    leader.pxe_filter.process.send_signal(signal.SIGCONT)
     time.sleep(1.5)
     prober.look()
     assert max(one.asked for one in prober.answers if one.server == leader.address) - struck < 3.5
@@ -141,22 +141,22 @@ def test_a_frozen_gate_of_host_files_is_closed_by_its_watchdog(lab: Lab, postgre
 
 def test_a_full_disk_closes_the_host_and_another_one_opens(lab: Lab, postgresql_url: str) -> None:
     """The files of the first host are on a disk of 16 blocks."""
-    gated = GatedLab(lab, postgresql_url, sections=FAST, options="unknown_hosts = deny")
-    gated.node(BUSY, booting=True)
-    host = gated.hosts[0]
+    filtered = FilteredLab(lab, postgresql_url, sections=FAST, options="unknown_hosts = deny")
+    filtered.node(BUSY, booting=True)
+    host = filtered.hosts[0]
     hosts = host.directory / "hosts"
     hosts.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(hosts)], check=True)
     lab.after(lambda: subprocess.run(["umount", str(hosts)], check=True))
     options = f"{guarded(host, 'dnsmasq')}\nunknown_hosts = deny"
-    gated.start(host, options=options)
+    filtered.start(host, options=options)
     prober = lab.prober()
     prober.add(BUSY)
     assert prober.wait(BUSY, seconds=8) is not None
     with contextlib.suppress(OSError):
         (hosts / ".full").write_bytes(b"x" * 1024 * 1024)
-    gated.start(gated.hosts[1], options="unknown_hosts = deny")
-    gated.node(*(f"52:54:00:bc:00:{number:02x}" for number in range(64)), booting=True)
+    filtered.start(filtered.hosts[1], options="unknown_hosts = deny")
+    filtered.node(*(f"52:54:00:bc:00:{number:02x}" for number in range(64)), booting=True)
     successor = prober.wait(BUSY, seconds=12, server=lambda server: server != host.address)
     assert successor is not None, "a host that cannot do it lets another one"
     time.sleep(0.5)
@@ -167,16 +167,16 @@ def test_a_full_disk_closes_the_host_and_another_one_opens(lab: Lab, postgresql_
 def test_host_files_are_forgotten_with_a_dnsmasq_that_is_told_so_and_survive_its_death(
     lab: Lab, postgresql_url: str
 ) -> None:
-    gated = GatedLab(lab, postgresql_url, sections=FAST)
-    busy = gated.node(BUSY, booting=True)
-    gated.node(IDLE)
-    host = gated.hosts[0]
+    filtered = FilteredLab(lab, postgresql_url, sections=FAST)
+    busy = filtered.node(BUSY, booting=True)
+    filtered.node(IDLE)
+    host = filtered.hosts[0]
     (host.directory / "hosts").mkdir()
     stale = host.directory / "hosts" / "ferroscope-525400bbffff"
     stale.write_text("52:54:00:bb:ff:ff\n")
     options = guarded(host, "dnsmasq")
     host.start_dnsmasq()
-    gated.start_gate(host, options=options)
+    filtered.start_pxe_filter(host, options=options)
     prober = lab.prober()
     prober.add(BUSY, IDLE)
     assert prober.wait(BUSY, seconds=8) is not None
@@ -184,7 +184,7 @@ def test_host_files_are_forgotten_with_a_dnsmasq_that_is_told_so_and_survive_its
     host.kill_dnsmasq()
     host.start_dnsmasq()
     assert prober.wait(BUSY, seconds=3) is not None
-    gated.delete_ports(busy)
-    gated.wait_applied()
+    filtered.delete_ports(busy)
+    filtered.wait_applied()
     assert prober.wait(BUSY, seconds=2) is not None, "it is an unknown host now, and those may boot"
     assert prober.quiet(IDLE, seconds=0.3) == []

@@ -1,4 +1,4 @@
-"""The short version of ``python -m tests.pxe.chaos``: each kind of blow, one gate at a time, nobody lost."""
+"""The short version of ``python -m tests.pxe.chaos``: each kind of blow, one filter at a time, nobody lost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DAY = 86400
 KINDS = ("kill", "freeze", "clock", "cut", "stop")
 
 
-def test_one_gate_at_a_time_and_nobody_is_lost_whatever_befalls_the_host_that_is_open(
+def test_one_pxe_filter_at_a_time_and_nobody_is_lost_whatever_befalls_the_host_that_is_open(
     tmp_path: Path, postgresql_url: str
 ) -> None:
     with Site(tmp_path, postgresql_url, plan("fast")) as site:
@@ -31,25 +31,27 @@ def test_one_gate_at_a_time_and_nobody_is_lost_whatever_befalls_the_host_that_is
     assert [blow.dark > 0.4 for blow in outcome.blows] == [kind != "clock" for kind in KINDS]
     assert outcome.tally.inspections > 6
     assert outcome.answers > 100
-    # From the deed: the kernel has closed the gate within the lease's life, the next one opens soon after it.
+    # From the deed: the kernel has closed the filter within the lease's life, the next one opens soon after it.
     gone = [blow for blow in outcome.blows if blow.fail_over]
     assert max(blow.closed for blow in gone) < 3.0, [blow.sentence() for blow in gone]
     assert max(blow.reopened or 99.0 for blow in gone) < 8.0
 
 
-def test_the_clock_that_a_blow_steps_is_that_of_a_gate_that_runs(tmp_path: Path, postgresql_url: str) -> None:
-    config = tmp_path / "gate.conf"
+def test_the_clock_that_a_blow_steps_is_that_of_a_pxe_filter_that_runs(tmp_path: Path, postgresql_url: str) -> None:
+    config = tmp_path / "filter.conf"
     config.write_text(f"[database]\nconnection = {postgresql_url}\n[pxe_filter]\nbackends = noop\n")
     clock = HostClock(tmp_path)
-    gate = Played("gate", tmp_path, [*clock.prefix, executable(), "pxe-filter", "-c", str(config)])
+    pxe_filter = Played("filter", tmp_path, [*clock.prefix, executable(), "pxe-filter", "-c", str(config)])
     try:
-        gate.wait_ready("gate open")
+        pxe_filter.wait_ready("filter open")
         clock.step(DAY)
-        gate.process.terminate()
-        assert gate.process.wait(30) == 0
+        pxe_filter.process.terminate()
+        assert pxe_filter.process.wait(30) == 0
     finally:
-        gate.end()
+        pxe_filter.end()
         sweep()
-    first, *_, last = (datetime.fromisoformat(word) for word in re.findall(r"^(\S+Z) ", gate.said(), re.MULTILINE))
+    first, *_, last = (
+        datetime.fromisoformat(word) for word in re.findall(r"^(\S+Z) ", pxe_filter.said(), re.MULTILINE)
+    )
     assert first.timestamp() == pytest.approx(time.time(), abs=60)
     assert last.timestamp() - first.timestamp() == pytest.approx(DAY, abs=60)

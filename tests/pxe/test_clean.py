@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from bench.service import executable
-from ferroscope.pxe_filter.backends.iptables import IptablesGate
-from ferroscope.pxe_filter.backends.ruleset import GateRules, ruleset
+from ferroscope.pxe_filter.backends.iptables import IptablesFilter
+from ferroscope.pxe_filter.backends.ruleset import FilterRules, ruleset
 from ferroscope.runtime import stale_tables
 from ferroscope.runtime.system import SystemClock
 from tests.pxe.host import BootHost
@@ -44,8 +44,8 @@ def host(tmp_path: Path) -> Iterator[Host]:
 
 def test_what_cannot_be_removed_is_an_error(host: Host) -> None:
     with host.space.entered():
-        IptablesGate(
-            GateRules(network="default", interfaces=("boot", "old0")), clock=SystemClock(), timeout=5
+        IptablesFilter(
+            FilterRules(network="default", interfaces=("boot", "old0")), clock=SystemClock(), timeout=5
         ).install()
     weak = host.clean(options="backends = iptables", before=("setpriv", "--bounding-set=-net_admin"))
     assert weak.returncode == 1
@@ -60,8 +60,8 @@ def test_what_cannot_be_removed_is_an_error(host: Host) -> None:
     assert host.clean(options="backends = iptables").returncode == 0, "there is nothing, which is as wanted"
 
 
-def test_while_a_gate_runs_there_it_is_refused(host: Host) -> None:
-    host.boot_closed(ruleset(GateRules(network="default", interfaces=("boot",))).encode())
+def test_while_a_pxe_filter_runs_there_it_is_refused(host: Host) -> None:
+    host.boot_closed(ruleset(FilterRules(network="default", interfaces=("boot",))).encode())
     with host.space.entered(), stale_tables.hold("default"):
         refused = host.clean()
     assert refused.returncode == 1
@@ -71,7 +71,7 @@ def test_while_a_gate_runs_there_it_is_refused(host: Host) -> None:
 
 def test_tables_of_other_networks_are_named_and_removed_when_asked(host: Host) -> None:
     for name in ("default", "renamed"):
-        host.boot_closed(ruleset(GateRules(network=name, interfaces=("boot",))).encode())
+        host.boot_closed(ruleset(FilterRules(network=name, interfaces=("boot",))).encode())
     done = host.clean()
     assert "removed: nftables" in done.stdout
     assert "ferroscope_pxe_renamed guards boot too" in done.stdout

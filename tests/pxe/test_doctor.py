@@ -1,4 +1,4 @@
-"""``ferroscope doctor`` on a host with a gate: what is missing there, or in the way, and what to do."""
+"""``ferroscope doctor`` on a host with a PXE filter: what is missing there, or in the way, and what to do."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from ferroscope.config.options import BootSettings, PxeFilterSettings, Settings
-from ferroscope.doctor import pxe_filter
-from ferroscope.pxe_filter.backends.build import build_gate, rules_of
+from ferroscope.doctor.pxe_filter import examine
+from ferroscope.pxe_filter.backends.build import build_pxe_filter, rules_of
 from ferroscope.pxe_filter.backends.ruleset import ruleset
 from ferroscope.runtime.system import SystemClock
 from ferroscope.telemetry.finding import Finding
@@ -28,10 +28,10 @@ class Doctor:
 
     def __call__(self, boot: BootSettings | None = None, **options: Any) -> list[Finding]:
         """Return what is not in order."""
-        gate = PxeFilterSettings(**{"interfaces": ("boot",)} | options)
-        settings = Settings(pxe_filter=gate, boot=boot or BootSettings())
+        pxe_filter = PxeFilterSettings(**{"interfaces": ("boot",)} | options)
+        settings = Settings(pxe_filter=pxe_filter, boot=boot or BootSettings())
         with self.host.space.entered():
-            found = list(pxe_filter.examine(settings, "boot1", self.rulesets))
+            found = list(examine(settings, "boot1", self.rulesets))
         assert all(check.advice for check in found if check.verdict != "ok")
         return [check for check in found if check.verdict != "ok"]
 
@@ -39,13 +39,13 @@ class Doctor:
         return "\n".join(f"{check.verdict}: {check.summary}; {check.advice}" for check in self(**options))
 
     def install(self, **options: Any) -> None:
-        gate = PxeFilterSettings(**{"interfaces": ("boot",)} | options)
+        pxe_filter = PxeFilterSettings(**{"interfaces": ("boot",)} | options)
         with self.host.space.entered():
-            build_gate(gate, SystemClock()).install()
+            build_pxe_filter(pxe_filter, SystemClock()).install()
 
     def write(self, name: str = "pxe-closed.nft", **options: Any) -> None:
-        gate = PxeFilterSettings(**{"interfaces": ("boot",)} | options)
-        (self.rulesets / name).write_text(ruleset(rules_of(gate)))
+        pxe_filter = PxeFilterSettings(**{"interfaces": ("boot",)} | options)
+        (self.rulesets / name).write_text(ruleset(rules_of(pxe_filter)))
 
 
 @pytest.fixture
@@ -54,12 +54,12 @@ def doctor(tmp_path: Path) -> Iterator[Doctor]:
         yield Doctor(lab.hosts[0], tmp_path)
 
 
-def test_a_host_without_a_gate_is_not_looked_at(doctor: Doctor) -> None:
+def test_a_host_without_a_pxe_filter_is_not_looked_at(doctor: Doctor) -> None:
     assert doctor(interfaces=()) == []
     assert doctor(BootSettings(hosts=("boot7", "boot8"))) == []
 
 
-def test_a_host_whose_gate_is_in_place_has_nothing_to_be_told(doctor: Doctor) -> None:
+def test_a_host_whose_pxe_filter_is_in_place_has_nothing_to_be_told(doctor: Doctor) -> None:
     doctor.install(backends=("nftables", "iptables"))
     doctor.write()
     assert doctor(backends=("nftables", "iptables")) == []
@@ -68,8 +68,8 @@ def test_a_host_whose_gate_is_in_place_has_nothing_to_be_told(doctor: Doctor) ->
 
 def test_a_host_without_rules_and_without_a_ruleset_is_noted(doctor: Doctor) -> None:
     said = doctor.said(backends=("nftables", "iptables"))
-    assert "note: this host has no gate yet (the table inet ferroscope_pxe_default is not there)" in said
-    assert "note: this host has no gate yet (the chain fspxe-default of iptables is not there)" in said
+    assert "note: this host has no filter yet (the table inet ferroscope_pxe_default is not there)" in said
+    assert "note: this host has no filter yet (the chain fspxe-default of iptables is not there)" in said
     assert "note: there is no " in said
     assert "pxe ruleset -o" in said
 
@@ -122,8 +122,8 @@ def test_a_table_that_another_name_left_behind_is_wrong(doctor: Doctor) -> None:
     ("made", "options", "said"),
     [
         ({"http_ports": (80,)}, {}, "note: ETC/pxe-closed.nft is not what this configuration makes"),
-        ({"network": "old"}, {}, "wrong: ETC/pxe-closed.nft does not close the gate of the network default"),
-        ({}, {"backends": ("iptables",)}, "wrong: ETC/pxe-closed.nft closes a gate that nobody opens"),
+        ({"network": "old"}, {}, "wrong: ETC/pxe-closed.nft does not close the filter of the network default"),
+        ({}, {"backends": ("iptables",)}, "wrong: ETC/pxe-closed.nft closes a PXE filter that nobody opens"),
         ({"network": "other"}, {"backends": ("iptables",)}, ""),
     ],
 )
@@ -139,7 +139,7 @@ def test_a_ruleset_that_does_not_fit_is_found(
 def test_an_empty_ruleset_is_wrong_and_that_of_one_network_of_several_has_its_name(doctor: Doctor) -> None:
     doctor.install()
     (doctor.rulesets / "pxe-closed.nft").touch()
-    assert "does not close the gate" in doctor.said()
+    assert "does not close the filter" in doctor.said()
     doctor.write("pxe-closed-default.nft")
     assert doctor() == []
 

@@ -1,4 +1,4 @@
-"""A download over HTTP and a gate that closes in the middle of it: that one goes on, and no other one begins."""
+"""A download over HTTP and a PXE filter that closes in the middle of it: that one goes on, and no other one begins."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import socket
 
 import pytest
 
-from ferroscope.contracts.pxe_filter import GateBackend
-from ferroscope.pxe_filter.backends.iptables import IptablesGate
-from ferroscope.pxe_filter.backends.nftables import NftablesGate
-from ferroscope.pxe_filter.backends.ruleset import GateRules
+from ferroscope.contracts.pxe_filter import FilterBackend
+from ferroscope.pxe_filter.backends.iptables import IptablesFilter
+from ferroscope.pxe_filter.backends.nftables import NftablesFilter
+from ferroscope.pxe_filter.backends.ruleset import FilterRules
 from ferroscope.runtime.system import SystemClock
 from tests.pxe.lab import Lab
 from tests.support.processes import until
 
 PORT = 8080
-RULES = GateRules(network="lab", interfaces=("boot",), http_ports=(PORT,))
+RULES = FilterRules(network="lab", interfaces=("boot",), http_ports=(PORT,))
 RAMDISK = b"\0" * 8_000_000
 
 
-def gate_of(name: str) -> GateBackend:
-    kind = NftablesGate if name == "nftables" else IptablesGate
+def filter_of(name: str) -> FilterBackend:
+    kind = NftablesFilter if name == "nftables" else IptablesFilter
     return kind(RULES, clock=SystemClock(), timeout=5)
 
 
-def hold(gate: GateBackend) -> bool:
+def hold(pxe_filter: FilterBackend) -> bool:
     now = SystemClock().monotonic()
-    return gate.hold(now + 5) > now
+    return pxe_filter.hold(now + 5) > now
 
 
 @pytest.mark.parametrize("address", ["10.77.0.11", "fd77::11"])
@@ -36,18 +36,18 @@ def test_a_running_download_outlives_the_closing_and_no_new_one_begins(lab: Lab,
     with space.entered():
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         server = socket.create_server((address, PORT), family=family)
-        gate = gate_of(backend)
-        gate.install()
-        assert until(lambda: hold(gate), seconds=3)
+        pxe_filter = filter_of(backend)
+        pxe_filter.install()
+        assert until(lambda: hold(pxe_filter), seconds=3)
     with server, lab.wire.entered(), socket.create_connection((address, PORT), timeout=3) as client:
         running, _ = server.accept()
         with running, space.entered():
             running.settimeout(3)
-            gate.close()
+            pxe_filter.close()
             with lab.wire.entered(), pytest.raises(TimeoutError):
                 socket.create_connection((address, PORT), timeout=1.5)
             assert transferred(running, client) == len(RAMDISK)
-            gate.remove()
+            pxe_filter.remove()
     with lab.wire.entered(), pytest.raises(ConnectionRefusedError):  # nobody listens there now, and nothing guards it
         socket.create_connection((address, PORT), timeout=3)
 

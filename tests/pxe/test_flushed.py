@@ -1,4 +1,4 @@
-"""The gate in iptables, and somebody who flushes the host's firewall or a part of it."""
+"""The filter in iptables, and somebody who flushes the host's firewall or a part of it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.contracts.pxe_filter import GateError
+from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.core.boot_macs import SetChange
-from ferroscope.pxe_filter.backends.iptables import IptablesGate
-from ferroscope.pxe_filter.backends.ruleset import GateRules
+from ferroscope.pxe_filter.backends.iptables import IptablesFilter
+from ferroscope.pxe_filter.backends.ruleset import FilterRules
 from ferroscope.runtime.system import SystemClock
-from tests.pxe.gated import FAST, GatedLab
+from tests.pxe.filtered import FAST, FilteredLab
 from tests.pxe.lab import Lab
 from tests.pxe.netns import Netns
 from tests.pxe.test_backends import without_ipset
@@ -37,26 +37,26 @@ def with_ipset(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
 def test_a_leader_whose_firewall_is_flushed_leaves_its_lease_and_is_closed_again(
     lab: Lab, postgresql_url: str, with_ipset: Path | None, tool: str
 ) -> None:
-    gated = GatedLab(lab, postgresql_url, sections=FAST)
-    gated.node(IDLE)
-    for host in gated.hosts[:2]:
-        gated.start_gate(host, options="backends = iptables", path=with_ipset)
+    filtered = FilteredLab(lab, postgresql_url, sections=FAST)
+    filtered.node(IDLE)
+    for host in filtered.hosts[:2]:
+        filtered.start_pxe_filter(host, options="backends = iptables", path=with_ipset)
         host.start_dnsmasq()
-    assert until(lambda: gated.record().open, seconds=8)
+    assert until(lambda: filtered.record().open, seconds=8)
     prober = lab.prober()
     prober.add(IDLE, UNKNOWN)
     answer = prober.wait(UNKNOWN, seconds=3)
     assert answer is not None
-    (leader,) = [host for host in gated.hosts if host.address == answer.server]
+    (leader,) = [host for host in filtered.hosts if host.address == answer.server]
     leader.space.run(tool, "-F")
     flushed = time.monotonic()
     assert until(lambda: "-j fspxe-default" in leader.space.run(tool, "-S", "INPUT").stdout, seconds=3)
     assert time.monotonic() - flushed < 2.0
-    assert leader.gate is not None
-    assert f"the gate's rules in {tool} are gone" in leader.gate.said()
+    assert leader.pxe_filter is not None
+    assert f"the filter's rules in {tool} are gone" in leader.pxe_filter.said()
     prober.look()
     again = time.monotonic()
-    assert until(lambda: gated.record().open, seconds=8)
+    assert until(lambda: filtered.record().open, seconds=8)
     assert prober.wait(UNKNOWN, seconds=3) is not None
     assert prober.since(again + 0.2, IDLE) == []
 
@@ -70,52 +70,54 @@ def test_a_leader_whose_firewall_is_flushed_leaves_its_lease_and_is_closed_again
         ("sh", "-c", "printf '*filter\\nCOMMIT\\n' | ip6tables-restore"),
     ],
 )
-def test_whatever_part_of_it_is_gone_a_gate_that_is_held_open_notices(space: Netns, command: tuple[str, ...]) -> None:
+def test_whatever_part_of_it_is_gone_a_filter_that_is_held_open_notices(space: Netns, command: tuple[str, ...]) -> None:
     with space.entered():
-        gate = IptablesGate(_rules("boot", "mgmt"), clock=SystemClock(), timeout=5)
-        gate.install()
-        assert until(lambda: _held(gate), seconds=3)
+        pxe_filter = IptablesFilter(_rules("boot", "mgmt"), clock=SystemClock(), timeout=5)
+        pxe_filter.install()
+        assert until(lambda: _held(pxe_filter), seconds=3)
         assert space.run(*command).returncode == 0
         time.sleep(0.6)
-        with pytest.raises(GateError, match="somebody"):
-            _held(gate)
-        gate.close()
-        assert until(lambda: _held(gate), seconds=3)
-        gate.remove()
+        with pytest.raises(PxeFilterError, match="somebody"):
+            _held(pxe_filter)
+        pxe_filter.close()
+        assert until(lambda: _held(pxe_filter), seconds=3)
+        pxe_filter.remove()
 
 
 def test_jumps_of_an_earlier_configuration_are_replaced_and_taken_away(space: Netns) -> None:
     with space.entered():
-        IptablesGate(_rules("boot", "old0"), clock=SystemClock(), timeout=5).install()
-        IptablesGate(_rules("boot"), clock=SystemClock(), timeout=5).install()
+        IptablesFilter(_rules("boot", "old0"), clock=SystemClock(), timeout=5).install()
+        IptablesFilter(_rules("boot"), clock=SystemClock(), timeout=5).install()
         assert "old0" not in space.run("iptables", "-S").stdout
-        IptablesGate(_rules("old0"), clock=SystemClock(), timeout=5).install()
-        IptablesGate(_rules("boot"), clock=SystemClock(), timeout=5).remove()
+        IptablesFilter(_rules("old0"), clock=SystemClock(), timeout=5).install()
+        IptablesFilter(_rules("boot"), clock=SystemClock(), timeout=5).remove()
         for tool in ("iptables", "ip6tables"):
             assert "fspx" not in space.run(tool, "-S").stdout
         assert "fspx" not in space.run("ipset", "list", "-n").stdout
 
 
-def test_networks_with_similar_and_with_the_longest_names_have_gates_of_their_own(space: Netns) -> None:
+def test_networks_with_similar_and_with_the_longest_names_have_pxe_filters_of_their_own(space: Netns) -> None:
     longest = "a.b-c_d.e-f_g.hi"
     names = ("lab", "lab-m", longest)
     with space.entered():
-        gates = {name: IptablesGate(_rules("boot", name=name), clock=SystemClock(), timeout=5) for name in names}
-        for gate in gates.values():
-            gate.install()
-            gate.apply(SetChange(deny=(1,)), fresh=True)
-            assert until(lambda gate=gate: _held(gate), seconds=3)  # type: ignore[misc]
-        gates["lab"].remove()
+        pxe_filters = {
+            name: IptablesFilter(_rules("boot", name=name), clock=SystemClock(), timeout=5) for name in names
+        }
+        for pxe_filter in pxe_filters.values():
+            pxe_filter.install()
+            pxe_filter.apply(SetChange(deny=(1,)), fresh=True)
+            assert until(lambda pxe_filter=pxe_filter: _held(pxe_filter), seconds=3)  # type: ignore[misc]
+        pxe_filters["lab"].remove()
         time.sleep(0.6)
         for name in names[1:]:
-            assert _held(gates[name])
-            gates[name].remove()
+            assert _held(pxe_filters[name])
+            pxe_filters[name].remove()
 
 
-def _rules(*interfaces: str, name: str = "lab") -> GateRules:
-    return GateRules(network=name, interfaces=interfaces, http_ports=(8080,))
+def _rules(*interfaces: str, name: str = "lab") -> FilterRules:
+    return FilterRules(network=name, interfaces=interfaces, http_ports=(8080,))
 
 
-def _held(gate: IptablesGate) -> bool:
+def _held(pxe_filter: IptablesFilter) -> bool:
     now = SystemClock().monotonic()
-    return gate.hold(now + 5) > now
+    return pxe_filter.hold(now + 5) > now

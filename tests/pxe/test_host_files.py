@@ -1,4 +1,4 @@
-"""The gate of host files before a real dnsmasq: one that is not root, one that is told to forget, many MACs at once."""
+"""The filter of host files before a real dnsmasq: one that is not root, one that has to forget, many MACs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pytest
 import structlog
 
 from ferroscope.core.boot_macs import SetChange, number
-from ferroscope.pxe_filter.backends.base import SeveralGates
-from ferroscope.pxe_filter.backends.dnsmasq import DnsmasqGate
-from ferroscope.pxe_filter.backends.nftables import NftablesGate
-from ferroscope.pxe_filter.backends.ruleset import GateRules
+from ferroscope.pxe_filter.backends.base import SeveralFilters
+from ferroscope.pxe_filter.backends.dnsmasq import DnsmasqFilter
+from ferroscope.pxe_filter.backends.nftables import NftablesFilter
+from ferroscope.pxe_filter.backends.ruleset import FilterRules
 from ferroscope.runtime.system import SystemClock
-from tests.pxe.gated import FAST, GatedLab
+from tests.pxe.filtered import FAST, FilteredLab
 from tests.pxe.host import BootHost
 from tests.pxe.lab import Lab
 from tests.pxe.prober import Prober
@@ -57,9 +57,9 @@ def host(lab: Lab, hostsdir: Path) -> BootHost:
 
 
 @pytest.fixture
-def gate(hostsdir: Path, tmp_path: Path) -> Iterator[DnsmasqGate]:
-    """Give a gate with a pid file that nobody has written yet."""
-    built = DnsmasqGate(str(hostsdir), unknown=True, pid_file=str(tmp_path / "pid"))
+def pxe_filter(hostsdir: Path, tmp_path: Path) -> Iterator[DnsmasqFilter]:
+    """Give a PXE filter with a pid file that nobody has written yet."""
+    built = DnsmasqFilter(str(hostsdir), unknown=True, pid_file=str(tmp_path / "pid"))
     yield built
     built.remove()
 
@@ -81,8 +81,8 @@ def answered(prober: Prober) -> set[str]:
 
 
 @pytest.mark.parametrize("dnsmasq_is_first", [True, False])
-def test_a_dnsmasq_that_is_not_root_reads_the_files_of_a_gate_whose_umask_is_narrow(
-    host: BootHost, gate: DnsmasqGate, hostsdir: Path, prober: Prober, *, dnsmasq_is_first: bool
+def test_a_dnsmasq_that_is_not_root_reads_the_files_of_a_pxe_filter_whose_umask_is_narrow(
+    host: BootHost, pxe_filter: DnsmasqFilter, hostsdir: Path, prober: Prober, *, dnsmasq_is_first: bool
 ) -> None:
     mask = os.umask(0o027)
     try:
@@ -90,14 +90,14 @@ def test_a_dnsmasq_that_is_not_root_reads_the_files_of_a_gate_whose_umask_is_nar
             (hostsdir / f"ferroscope-{name}").write_text(text)
         if dnsmasq_is_first:
             host.start_dnsmasq()
-        gate.install()
-        gate.apply(SetChange(allow=macs(BUSY), deny=macs(IDLE)), fresh=True)
+        pxe_filter.install()
+        pxe_filter.apply(SetChange(allow=macs(BUSY), deny=macs(IDLE)), fresh=True)
         if not dnsmasq_is_first:
             host.start_dnsmasq()
         assert answered(prober) == set()
-        gate.hold(soon())
+        pxe_filter.hold(soon())
         assert answered(prober) == {BUSY, UNKNOWN, LATER}
-        gate.close()
+        pxe_filter.close()
         assert answered(prober) == set()
     finally:
         os.umask(mask)
@@ -105,43 +105,43 @@ def test_a_dnsmasq_that_is_not_root_reads_the_files_of_a_gate_whose_umask_is_nar
 
 
 def test_a_denied_mac_on_a_list_is_allowed_and_denied_again_also_after_a_restart_of_dnsmasq(
-    host: BootHost, gate: DnsmasqGate, hostsdir: Path, prober: Prober
+    host: BootHost, pxe_filter: DnsmasqFilter, hostsdir: Path, prober: Prober
 ) -> None:
     host.start_dnsmasq()
-    gate.install()
+    pxe_filter.install()
     many = range(_MANY, _MANY + 500)
-    gate.apply(SetChange(deny=[*macs(IDLE, BUSY, LATER), *many]), fresh=True)
-    gate.hold(soon())
+    pxe_filter.apply(SetChange(deny=[*macs(IDLE, BUSY, LATER), *many]), fresh=True)
+    pxe_filter.hold(soon())
     assert len(list(hostsdir.iterdir())) == 2, "one list, and the unknown hosts"
     assert answered(prober) == {UNKNOWN}
-    gate.apply(SetChange(allow=macs(BUSY), no_longer_deny=macs(BUSY)), fresh=False)
-    gate.apply(SetChange(no_longer_deny=macs(LATER)), fresh=False)
+    pxe_filter.apply(SetChange(allow=macs(BUSY), no_longer_deny=macs(BUSY)), fresh=False)
+    pxe_filter.apply(SetChange(no_longer_deny=macs(LATER)), fresh=False)
     assert answered(prober) == {BUSY, UNKNOWN, LATER}
     host.kill_dnsmasq()
     host.start_dnsmasq()
     assert answered(prober) == {BUSY, UNKNOWN, LATER}
-    gate.apply(SetChange(deny=macs(BUSY), no_longer_allow=macs(BUSY)), fresh=False)
+    pxe_filter.apply(SetChange(deny=macs(BUSY), no_longer_allow=macs(BUSY)), fresh=False)
     assert answered(prober) == {UNKNOWN, LATER}
     host.kill_dnsmasq()
     host.start_dnsmasq()
     assert answered(prober) == {UNKNOWN, LATER}
-    gate.close()
+    pxe_filter.close()
     assert answered(prober) == set()
 
 
 def test_only_a_dnsmasq_is_told_to_forget(
-    host: BootHost, gate: DnsmasqGate, hostsdir: Path, prober: Prober, tmp_path: Path
+    host: BootHost, pxe_filter: DnsmasqFilter, hostsdir: Path, prober: Prober, tmp_path: Path
 ) -> None:
-    gate.install()
-    gate.apply(SetChange(allow=macs(BUSY), deny=macs(IDLE)), fresh=True)
-    gate.hold(soon())
+    pxe_filter.install()
+    pxe_filter.apply(SetChange(allow=macs(BUSY), deny=macs(IDLE)), fresh=True)
+    pxe_filter.hold(soon())
     host.start_dnsmasq()
     other = subprocess.Popen(["sleep", "60"])
     try:
         for pid in (other.pid, -1, 0, 1, "x"):
             (tmp_path / "pid").write_text(f"{pid}\n")
             with structlog.testing.capture_logs() as logs:
-                gate.install()
+                pxe_filter.install()
             assert any("names another process" in line["event"] for line in logs), pid
         assert other.poll() is None
     finally:
@@ -149,51 +149,51 @@ def test_only_a_dnsmasq_is_told_to_forget(
         other.wait()
     assert (hostsdir / "ferroscope-525400bb0001").exists(), "dnsmasq remembers it, as far as anybody knows"
     (tmp_path / "pid").write_text(str(host.dnsmasq_pid))
-    gate.install()
-    gate.hold(soon())
+    pxe_filter.install()
+    pxe_filter.hold(soon())
     assert [path.name for path in hostsdir.iterdir()] == ["ferroscope-unknown"]
     assert answered(prober) == {IDLE, BUSY, UNKNOWN, LATER}, "forgotten"
 
 
-def test_what_a_dnsmasq_remembers_after_the_gate_was_removed_is_said(
-    host: BootHost, gate: DnsmasqGate, prober: Prober, tmp_path: Path
+def test_what_a_dnsmasq_remembers_after_the_pxe_filter_was_removed_is_said(
+    host: BootHost, pxe_filter: DnsmasqFilter, prober: Prober, tmp_path: Path
 ) -> None:
     host.start_dnsmasq()
-    gate.install()
+    pxe_filter.install()
     assert answered(prober) == set()
     with structlog.testing.capture_logs() as logs:
-        gate.remove()
+        pxe_filter.remove()
     assert [line["log_level"] for line in logs if "restart it" in line["event"]] == ["warning"]
     assert answered(prober) == set()
     (tmp_path / "pid").write_text(str(host.dnsmasq_pid))
     with structlog.testing.capture_logs() as logs:
-        gate.remove()
+        pxe_filter.remove()
     assert logs == []
     assert answered(prober) == {IDLE, BUSY, UNKNOWN, LATER}
 
 
-def test_what_the_watchdog_closed_opens_again(host: BootHost, gate: DnsmasqGate, prober: Prober) -> None:
+def test_what_the_watchdog_closed_opens_again(host: BootHost, pxe_filter: DnsmasqFilter, prober: Prober) -> None:
     host.start_dnsmasq()
-    gate.install()
-    gate.apply(SetChange(allow=macs(BUSY), deny=macs(IDLE)), fresh=True)
-    gate.hold(soon(0.3))
+    pxe_filter.install()
+    pxe_filter.apply(SetChange(allow=macs(BUSY), deny=macs(IDLE)), fresh=True)
+    pxe_filter.hold(soon(0.3))
     time.sleep(0.5)
-    gate.apply(SetChange(allow=macs(LATER)), fresh=False)
+    pxe_filter.apply(SetChange(allow=macs(LATER)), fresh=False)
     assert answered(prober) == set(), "also who is allowed only now"
-    gate.hold(soon())
+    pxe_filter.hold(soon())
     assert answered(prober) == {BUSY, UNKNOWN, LATER}
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"nonsense\n"])
-def test_whatever_a_file_says_the_watchdog_closes_and_the_gate_starts(
-    host: BootHost, gate: DnsmasqGate, hostsdir: Path, prober: Prober, content: bytes
+def test_whatever_a_file_says_the_watchdog_closes_and_the_pxe_filter_starts(
+    host: BootHost, pxe_filter: DnsmasqFilter, hostsdir: Path, prober: Prober, content: bytes
 ) -> None:
     host.start_dnsmasq()
     for name in ("ferroscope-525400bb0001", "ferroscope-denied-3", "ferroscope-foreign"):
         (hostsdir / name).write_bytes(content)
-    gate.install()
-    gate.apply(SetChange(allow=macs(BUSY), deny=macs(IDLE)), fresh=True)
-    gate.hold(soon(2))
+    pxe_filter.install()
+    pxe_filter.apply(SetChange(allow=macs(BUSY), deny=macs(IDLE)), fresh=True)
+    pxe_filter.hold(soon(2))
     assert answered(prober) == {BUSY, UNKNOWN, LATER}
     (hostsdir / "ferroscope-525400bb0004").write_bytes(content)
     (hostsdir / "ferroscope-525400bb0001").write_bytes(content)
@@ -211,63 +211,63 @@ def test_a_whole_fleet_is_loaded_within_a_moment_and_a_change_does_not_wait_for_
     host.start_dnsmasq()
     with host.space.entered():
         clock = SystemClock()
-        files = DnsmasqGate(str(hostsdir), unknown=True)
-        gate = SeveralGates(
-            [NftablesGate(GateRules(network="lab", interfaces=("boot",)), clock=clock, timeout=10), files]
+        files = DnsmasqFilter(str(hostsdir), unknown=True)
+        pxe_filter = SeveralFilters(
+            [NftablesFilter(FilterRules(network="lab", interfaces=("boot",)), clock=clock, timeout=10), files]
         )
-        gate.install()
+        pxe_filter.install()
         began = time.monotonic()
         whole = SetChange(deny=[*macs(IDLE, BUSY), *range(_MANY, _MANY + many)])
-        gate.apply(whole, fresh=True, progress=progress)
-        gate.hold(soon())
+        pxe_filter.apply(whole, fresh=True, progress=progress)
+        pxe_filter.hold(soon())
         loaded = time.monotonic()
-        gate.apply(SetChange(allow=macs(BUSY), no_longer_deny=macs(BUSY)), fresh=False, progress=progress)
+        pxe_filter.apply(SetChange(allow=macs(BUSY), no_longer_deny=macs(BUSY)), fresh=False, progress=progress)
         changed = time.monotonic()
         assert prober.wait(UNKNOWN, seconds=5) is not None
         assert prober.wait(BUSY, seconds=5) is not None
         assert prober.quiet(IDLE, seconds=0.3) == []
-        gate.hold(soon())
-        gate.remove()
+        pxe_filter.hold(soon())
+        pxe_filter.remove()
     assert loaded - began < 4
     assert changed - loaded < 0.5
     assert max(later - sooner for sooner, later in zip([began, *signs], [*signs, loaded], strict=False)) < 2
 
 
 @pytest.mark.parametrize("backends", ["dnsmasq", "nftables,dnsmasq"])
-def test_ten_thousand_ports_at_once_are_denied_by_an_open_gate(
+def test_ten_thousand_ports_at_once_are_denied_by_an_open_pxe_filter(
     lab: Lab, hostsdir: Path, postgresql_url: str, backends: str
 ) -> None:
-    gated = GatedLab(lab, postgresql_url, sections=FAST)
-    busy = gated.node(BUSY)
+    filtered = FilteredLab(lab, postgresql_url, sections=FAST)
+    busy = filtered.node(BUSY)
     host = lab.hosts[0]
     host.configuration.write_text(f"{host.configuration.read_text()}dhcp-hostsdir={hostsdir}\n")
-    gated.start(host, options=f"backends = {backends}\ndhcp_hostsdir = {hostsdir}")
+    filtered.start(host, options=f"backends = {backends}\ndhcp_hostsdir = {hostsdir}")
     prober = lab.prober()
     prober.add(IDLE, BUSY, UNKNOWN)
     assert prober.wait(IDLE, seconds=8) is not None, "nobody knows it yet"
-    gated.node(IDLE, *((_MANY + count).to_bytes(6, "big").hex(":") for count in range(10_000)))
-    gated.wait_applied(seconds=20)
-    assert gated.record().denied == 10_002
+    filtered.node(IDLE, *((_MANY + count).to_bytes(6, "big").hex(":") for count in range(10_000)))
+    filtered.wait_applied(seconds=20)
+    assert filtered.record().denied == 10_002
     assert len(list(hostsdir.iterdir())) < 20
     assert answered(prober) == {UNKNOWN}
-    gated.inspect(busy)
+    filtered.inspect(busy)
     assert prober.wait(BUSY, seconds=2) is not None
-    assert gated.lease().epoch == 1  # type: ignore[union-attr]
+    assert filtered.lease().epoch == 1  # type: ignore[union-attr]
 
 
 def test_dhcpv6_is_answered_as_host_files_say(lab: Lab, hostsdir: Path) -> None:
     host = lab.hosts[0]
     host.configuration.write_text(f"{host.configuration.read_text()}dhcp-hostsdir={hostsdir}\n")
     host.start_dnsmasq()
-    gate = DnsmasqGate(str(hostsdir), unknown=True)
+    pxe_filter = DnsmasqFilter(str(hostsdir), unknown=True)
     clients = {mac: lab.client(mac) for mac in (IDLE, BUSY, UNKNOWN)}
     given = lambda: {mac for mac, client in clients.items() if client.dhcp6(seconds=2.5) is not None}  # noqa: E731
-    gate.install()
-    gate.apply(SetChange(allow=macs(BUSY), deny=[*macs(IDLE), *range(_MANY, _MANY + 50)]), fresh=True)
+    pxe_filter.install()
+    pxe_filter.apply(SetChange(allow=macs(BUSY), deny=[*macs(IDLE), *range(_MANY, _MANY + 50)]), fresh=True)
     assert given() == set()
-    gate.hold(soon())
+    pxe_filter.hold(soon())
     assert given() == {BUSY, UNKNOWN}
-    gate.apply(SetChange(allow=macs(IDLE), no_longer_deny=macs(IDLE)), fresh=False)
-    gate.apply(SetChange(deny=macs(BUSY), no_longer_allow=macs(BUSY)), fresh=False)
+    pxe_filter.apply(SetChange(allow=macs(IDLE), no_longer_deny=macs(IDLE)), fresh=False)
+    pxe_filter.apply(SetChange(deny=macs(BUSY), no_longer_allow=macs(BUSY)), fresh=False)
     assert given() == {IDLE, UNKNOWN}
-    gate.remove()
+    pxe_filter.remove()

@@ -1,11 +1,11 @@
-"""HTTP boot through the gate: each boot host has a web server, and machines load from the one that is open."""
+"""HTTP boot through the filter: each boot host has a web server, and machines load from the one that is open."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.pxe.clients import Client
-from tests.pxe.gated import FAST, GatedLab
+from tests.pxe.filtered import FAST, FilteredLab
 from tests.pxe.host import BootHost, boot_settings
 from tests.pxe.lab import Lab
 from tests.pxe.solicit import BOOT_FILE
@@ -16,9 +16,9 @@ _IPXE = ("0x5d:0000", f"0x4d:{b'iPXE'.hex()}")
 
 
 @pytest.fixture
-def gated(lab: Lab, postgresql_url: str) -> GatedLab:
+def filtered(lab: Lab, postgresql_url: str) -> FilteredLab:
     """Return three boot hosts whose web servers are guarded; all of it runs."""
-    built = GatedLab(lab, postgresql_url, options="http_ports = 8080", sections=FAST)
+    built = FilteredLab(lab, postgresql_url, options="http_ports = 8080", sections=FAST)
     for host in lab.hosts:
         host.configure(boot_settings(3, http_url="http://{host}:8080/"))
         (host.tftp / "vmlinuz").write_text(f"the kernel of {host.name}")
@@ -29,21 +29,21 @@ def gated(lab: Lab, postgresql_url: str) -> GatedLab:
     return built
 
 
-def test_a_machine_loads_from_the_open_host_over_both_families_and_from_no_other_one(gated: GatedLab) -> None:
-    gated.node(BUSY, booting=True)
-    gated.node(IDLE)
-    client = gated.lab.client(BUSY)
-    idle = gated.lab.client(IDLE)
+def test_a_machine_loads_from_the_open_host_over_both_families_and_from_no_other_one(filtered: FilteredLab) -> None:
+    filtered.node(BUSY, booting=True)
+    filtered.node(IDLE)
+    client = filtered.lab.client(BUSY)
+    idle = filtered.lab.client(IDLE)
     idle.space.ip("address", "add", "10.77.0.40/24", "dev", "eth0")
-    first = gated.wait_open()
-    gated.wait_applied()
+    first = filtered.wait_open()
+    filtered.wait_applied()
     _loads(client, first)
-    for host in gated.hosts:
+    for host in filtered.hosts:
         assert (_get(client, _kernel(host)) != "") is (host is first), host.name
         assert _get(idle, _kernel(host)) == ""
-    assert first.gate is not None
-    first.gate.kill()
-    second = gated.wait_open(but=first)
+    assert first.pxe_filter is not None
+    first.pxe_filter.kill()
+    second = filtered.wait_open(but=first)
     assert until(lambda: client.dhcp() is not None, seconds=10)
     _loads(client, second)
     assert _get(client, _kernel(first)) == ""

@@ -21,7 +21,7 @@ _FAMILIES = ("iptables", "ip6tables")
 
 
 @pytest.mark.parametrize("prepared", [False, True])
-def test_the_gates_user_changes_legacy_tables_where_it_may_read_the_lock(tmp_path: Path, prepared: bool) -> None:
+def test_the_pxe_filters_user_changes_legacy_tables_where_it_may_read_the_lock(tmp_path: Path, prepared: bool) -> None:
     made = tmp_path / "tmpfiles.conf"
     made.write_text(SHIPPED.read_text().replace("ferroscope -", f"{UNPRIVILEGED} -"))
     lines = [

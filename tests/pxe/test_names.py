@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from ferroscope.config.options import PxeFilterSettings
-from ferroscope.pxe_filter.backends.nftables import NftablesGate
-from ferroscope.pxe_filter.backends.ruleset import GateRules, ruleset
+from ferroscope.pxe_filter.backends.nftables import NftablesFilter
+from ferroscope.pxe_filter.backends.ruleset import FilterRules, ruleset
 from ferroscope.runtime import stale_tables
 from ferroscope.runtime.system import SystemClock
-from tests.pxe.gated import FAST, GatedLab
+from tests.pxe.filtered import FAST, FilteredLab
 from tests.pxe.lab import Lab
 from tests.pxe.netns import Netns
 from tests.support.processes import until
@@ -30,36 +30,36 @@ def test_networks_whose_names_differ_in_punctuation_only_have_a_table_each(space
     names = ("rack-a", "rack_a", "rack.a", "a.b-c_d.e-f_g.hi")
     with space.entered():
         for number, name in enumerate(names):
-            _gate(name, f"eth{number}").install()
+            _pxe_filter(name, f"eth{number}").install()
         now = SystemClock().monotonic()
-        assert _gate("rack.a", "eth2").hold(now + 5) > now
+        assert _pxe_filter("rack.a", "eth2").hold(now + 5) > now
         assert all(f'iifname "eth{number}"' in _listed(space) for number in range(len(names)))
-        _gate("rack-a", "eth0").remove()
+        _pxe_filter("rack-a", "eth0").remove()
         assert [name for name in names if f"ferroscope_pxe_{name} " in _listed(space)] == list(names[1:])
 
 
 def test_the_table_of_an_earlier_release_is_replaced_and_that_of_another_network_is_not(space: Netns) -> None:
     with space.entered():
-        _gate("rack_a", "boot").install()  # an earlier release called that of rack-a so
-        _gate("rack_b", "other").install()
-        _gate("rack-a", "boot", "mgmt").install()
-        _gate("rack-b", "boot").install()
+        _pxe_filter("rack_a", "boot").install()  # an earlier release called that of rack-a so
+        _pxe_filter("rack_b", "other").install()
+        _pxe_filter("rack-a", "boot", "mgmt").install()
+        _pxe_filter("rack-b", "boot").install()
         assert "rack_a" not in _listed(space)
         assert "rack_b" in _listed(space)
-        _gate("rack_c", "boot").install()
-        _gate("rack-c", "boot").remove()
+        _pxe_filter("rack_c", "boot").install()
+        _pxe_filter("rack-c", "boot").remove()
         assert "rack_c" not in _listed(space)
 
 
-def test_a_gate_that_was_left_behind_is_found_and_taken_away_when_asked(space: Netns) -> None:
+def test_a_pxe_filter_that_was_left_behind_is_found_and_taken_away_when_asked(space: Netns) -> None:
     settings = PxeFilterSettings(network="rack-b", interfaces=("boot",))
     with space.entered():
         for name, interface in (("rack-a", "boot"), ("rack-b", "boot"), ("rack-c", "mgmt"), ("rack-d", "mgmt")):
-            _gate(name, interface).install()
+            _pxe_filter(name, interface).install()
         space.run("nft", "add", "table", "inet", "filter")
         with stale_tables.hold("rack-d"):
             found = {
-                one.table.removeprefix("ferroscope_pxe_"): one.interfaces for one in stale_tables.strangers(settings)
+                one.table.removeprefix("ferroscope_pxe_"): one.interfaces for one in stale_tables.stale_tables(settings)
             }
             assert found == {"rack-a": ("boot",), "rack-c": ()}
             assert sorted(stale_tables.remove(settings)) == ["ferroscope_pxe_rack-a", "ferroscope_pxe_rack-c"]
@@ -68,32 +68,32 @@ def test_a_gate_that_was_left_behind_is_found_and_taken_away_when_asked(space: N
         assert "table inet filter" in _listed(space)
 
 
-def test_a_backend_that_is_not_used_any_more_leaves_a_gate_that_is_found(space: Netns) -> None:
+def test_a_backend_that_is_not_used_any_more_leaves_a_pxe_filter_that_is_found(space: Netns) -> None:
     with space.entered():
-        _gate("rack-a", "boot").install()
+        _pxe_filter("rack-a", "boot").install()
         settings = PxeFilterSettings(network="rack-a", interfaces=("boot",), backends=("iptables",))
-        assert [one.interfaces for one in stale_tables.strangers(settings)] == [("boot",)]
+        assert [one.interfaces for one in stale_tables.stale_tables(settings)] == [("boot",)]
 
 
 def test_after_an_upgrade_machines_boot_and_after_a_change_of_name_the_log_says_why_they_do_not(
     lab: Lab, postgresql_url: str
 ) -> None:
-    gated = GatedLab(lab, postgresql_url, sections=FAST)
+    filtered = FilteredLab(lab, postgresql_url, sections=FAST)
     host = lab.hosts[0]
-    host.boot_closed(ruleset(GateRules(network="rack_a", interfaces=("boot",))).encode())
-    gated.start(host, options="network = rack-a")
-    assert until(lambda: gated.record().open, seconds=8)
+    host.boot_closed(ruleset(FilterRules(network="rack_a", interfaces=("boot",))).encode())
+    filtered.start(host, options="network = rack-a")
+    assert until(lambda: filtered.record().open, seconds=8)
     prober = lab.prober()
     prober.add(UNKNOWN)
     assert prober.wait(UNKNOWN, seconds=3) is not None
-    assert host.gate is not None
-    host.gate.end()
-    gated.start_gate(host, options="network = rack-b")
-    assert until(lambda: "ferroscope_pxe_rack-a guards boot too" in host.gate.said(), seconds=3)  # type: ignore[union-attr]
+    assert host.pxe_filter is not None
+    host.pxe_filter.end()
+    filtered.start_pxe_filter(host, options="network = rack-b")
+    assert until(lambda: "ferroscope_pxe_rack-a guards boot too" in host.pxe_filter.said(), seconds=3)  # type: ignore[union-attr]
 
 
-def _gate(network: str, *interfaces: str) -> NftablesGate:
-    return NftablesGate(GateRules(network=network, interfaces=interfaces), clock=SystemClock(), timeout=5)
+def _pxe_filter(network: str, *interfaces: str) -> NftablesFilter:
+    return NftablesFilter(FilterRules(network=network, interfaces=interfaces), clock=SystemClock(), timeout=5)
 
 
 def _listed(space: Netns) -> str:

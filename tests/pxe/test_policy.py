@@ -17,7 +17,7 @@ from tests.support.processes import until
 from tests.support.servers import Server
 
 IDLE, BUSY, LATER, UNKNOWN, WATCHED = (f"52:54:00:bb:00:0{number}" for number in range(1, 6))
-# From the api's word to the gate's deed, with a channel; without one it is the polling period.
+# From the api's word to the filter's deed, with a channel; without one it is the polling period.
 BOUND = 2.0
 
 
@@ -45,7 +45,7 @@ def test_a_machine_gets_answers_exactly_while_it_is_inspected(site: Site) -> Non
     assert client.dhcp() is None
     site.provision("busy", "inspect")
     assert until(lambda: switch.on, seconds=20)
-    # The power-on waited for the gate, so the machine need not ask twice.
+    # The power-on waited for the filter, so the machine need not ask twice.
     lease, lease6 = client.dhcp(), client.dhcp6()
     assert lease is not None, site.timeline("busy")
     assert lease6 is not None
@@ -71,7 +71,7 @@ def test_an_unknown_machine_gets_no_answer_where_unknown_ones_are_kept_out(site:
     prober.remove(WATCHED)
 
 
-def test_one_host_answers_and_another_one_when_dnsmasq_or_gate_of_the_first_ends(site: Site, prober: Prober) -> None:
+def test_one_host_answers_and_another_one_when_dnsmasq_or_filter_of_the_first_ends(site: Site, prober: Prober) -> None:
     site.enroll("later", LATER)
     site.provision("later", "inspect")
     prober.add(LATER, IDLE)
@@ -80,16 +80,16 @@ def test_one_host_answers_and_another_one_when_dnsmasq_or_gate_of_the_first_ends
     assert prober.quiet(LATER, seconds=1.0)[5:] == []
     first.start_dnsmasq()
     assert site.open_host(prober, LATER) is first
-    assert first.gate is not None
-    assert first.gate.stop() == 0
+    assert first.pxe_filter is not None
+    assert first.pxe_filter.stop() == 0
     second = site.open_host(prober, LATER)
     assert second is not first
-    site.start_gate(first)
-    second.gate.kill()  # type: ignore[union-attr]
-    # The kernel lets the gate of a dead process stand open for what was left, and closes it then.
+    site.start_pxe_filter(first)
+    second.pxe_filter.kill()  # type: ignore[union-attr]
+    # The kernel lets the filter of a dead process stand open for what was left, and closes it then.
     assert prober.wait(LATER, seconds=15, server=lambda server: server != second.address)
     assert prober.quiet(LATER, seconds=0.5)[-1].server != second.address
-    site.start_gate(second)
+    site.start_pxe_filter(second)
     prober.remove(LATER, IDLE)
     prober.look()
     assert doubles(prober.answers) == []

@@ -14,7 +14,7 @@ from tests.support.processes import until
 MAC = "52:54:00:fe:00:01"
 
 
-def test_a_virtual_machine_boots_through_the_open_gate_and_its_inspection_finishes(
+def test_a_virtual_machine_boots_through_the_open_pxe_filter_and_its_inspection_finishes(
     tmp_path: Path, postgresql_url: str
 ) -> None:
     with Site(tmp_path, postgresql_url, Plan(options="[inspector]\nhooks = $default_hooks,memory\n")) as site:

@@ -25,7 +25,7 @@ from tests.simulation.scenario import Scenario
 # A transcript that nobody asked for is cut to its last lines.
 _LAST_LINES = 60
 _BATCH = 200
-_WORDS = {"all": "", "elections": " --elections", "takeovers": " --takeovers 1", "gates": " --gates"}
+_WORDS = {"all": "", "elections": " --elections", "takeovers": " --takeovers 1", "filters": " --pxe-filters"}
 
 
 def main() -> int:
@@ -72,7 +72,7 @@ def _options() -> argparse.Namespace:
         metavar="N",
         help="elections in which leases change hands all the time, until N did",
     )
-    parser.add_argument("--gates", action="store_true", help="only the PXE gates of two or three hosts")
+    parser.add_argument("--pxe-filters", action="store_true", help="only the PXE filters of two or three hosts")
     parser.add_argument("--hours", type=float, default=0, help="go on for so many simulated hours, whatever --seeds is")
     parser.add_argument("--stop", action="store_true", help="stop at the first violation")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes (%(default)s)")
@@ -80,7 +80,7 @@ def _options() -> argparse.Namespace:
 
 
 def _kind(options: argparse.Namespace) -> str:
-    for kind in ("takeovers", "elections", "gates"):
+    for kind in ("takeovers", "elections", "filters"):
         if getattr(options, kind):
             return kind
     return BUGS[options.bug].kind if options.bug else "all"

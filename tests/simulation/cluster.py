@@ -15,7 +15,7 @@ from falcon import testing
 from ferroscope.config.options import ApiSettings, DatabaseSettings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.runtime.process import Process
-from ferroscope.runtime.pxe_filter import ROLE as GATE
+from ferroscope.runtime.pxe_filter import ROLE as PXE_FILTER
 from ferroscope.runtime.pxe_filter import PxeFilterProcess
 from ferroscope.runtime.supervisor import Supervisor
 from ferroscope.runtime.system import StartError
@@ -145,7 +145,7 @@ class SimulatedProcess:
         self.world.say("starts", self.owner.name)
         settings = self.world.scenario.settings
         try:
-            if GATE in self.roles:
+            if PXE_FILTER in self.roles:
                 code = PxeFilterProcess(settings).run()
             else:
                 code = Process(settings, self.roles, member=self.member, sockets=[]).run()

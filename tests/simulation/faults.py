@@ -100,7 +100,9 @@ class Faults:
 
     def _pause_in_transaction(self) -> None:
         self._armed = (
-            "gate" if self._world.scenario.has_gates else self._rng.choice(("worker-", "periodic/", "lease", "http-")),
+            "filter"
+            if self._world.scenario.has_pxe_filters
+            else self._rng.choice(("worker-", "periodic/", "lease", "http-")),
             self._rng.choice((self._rng.uniform(0.3, 2.0), self._span())),
         )
 

@@ -38,7 +38,7 @@ class Machine:
         self.power = Power.ON if self.rng.random() < 0.3 else Power.OFF
         self.boot_device = BootDevice.DISK
         self.boots = 0
-        self.trouble = 0.0  # chance that a BMC call is lost
+        self.error = 0.0  # chance that a BMC call is lost
         self.dumb = world.scenario.dumb  # chance that a ramdisk never calls back
         self.generation = 0
         self.sent_under: Claimed | None = None  # the claim under which the last command was sent

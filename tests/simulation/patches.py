@@ -49,8 +49,8 @@ from tests.simulation.cluster import HttpServer
 from tests.simulation.database import dialects, driver
 from tests.simulation.database.driver import Timeouts
 from tests.simulation.database.sessions import Limits
-from tests.simulation.gates import SimulatedNft
 from tests.simulation.machines import SimulatedBmc
+from tests.simulation.pxe_filters import SimulatedNft
 from tests.simulation.threads import Flag, NoMasks, Sleep, Threading
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def installed(world: World) -> Iterator[None]:
             put(error, "__init__", _counted(world, error))
         put(_product.hooks.pipeline, "from_settings", _pipeline)
         default(_product.periodic.singleton.Singleton.__init__, new_flag=lambda: Flag(kernel))
-        for waiting in (_product.pxe_filter.leader.Gate, _product.pxe_filter.leader.Opening):
+        for waiting in (_product.pxe_filter.leader.PxeFilter, _product.pxe_filter.leader.FilterLease):
             default(waiting.__init__, new_flag=lambda: Flag(kernel), new_thread=threading.Thread)
         default(_product.leadership.LeaseRenewer.__init__, new_flag=lambda: Flag(kernel), leave=lambda: _leave(world))
         put(uuid, "uuid4", _uuids(world))
@@ -165,7 +165,7 @@ def _here(world: World) -> Any:
 
 
 def _member(world: World, membership: Any) -> Callable[..., Any]:
-    """The gate's process joins under the name that the simulation has given it."""
+    """The filter's process joins under the name that the simulation has given it."""
     return lambda *arguments, **options: membership(*arguments, **options, ident=_here(world).member)
 
 

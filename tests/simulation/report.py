@@ -57,7 +57,7 @@ class Tally:
                 f"and {hours / _YEAR / (self.real / 60 or 1):.5f} ({hours / (self.real / 60 or 1):,.1f} hours) "
                 "per minute of one core",
             ),
-            *self._gates(hours),
+            *self._pxe_filters(hours),
             ("inspections", self._list("inspections", ("finished", "error"))),
             ("errors by reason", self._prefixed("error: ")),
             ("claims, commits", f"{counted['claims']}, {counted['commits']}"),
@@ -92,8 +92,8 @@ class Tally:
             "commits lost by fail-overs",
             "answers 2xx lost by a fail-over",
             "events",
-            "gate openings",
-            "seconds with an open gate",
+            "filter openings",
+            "seconds with an open filter",
         }
         others = [
             (name, str(number))
@@ -102,16 +102,16 @@ class Tally:
         ]
         return "\n".join(f"{name:28} {value}" for name, value in [*rows, *others])
 
-    def _gates(self, hours: float) -> list[tuple[str, str]]:
-        openings, seconds = self.counted["gate openings"], self.counted["seconds with an open gate"]
+    def _pxe_filters(self, hours: float) -> list[tuple[str, str]]:
+        openings, seconds = self.counted["filter openings"], self.counted["seconds with an open filter"]
         if not openings:
             return []
         double = sum(result.rule == "I4" for result in self.failed)
         share = seconds / (self.simulated or 1)
         return [
-            ("gates open at once", f"{double} times more than one"),
+            ("filters open at once", f"{double} times more than one"),
             (
-                "gate openings",
+                "filter openings",
                 f"{openings}, {openings / (hours or 1):.1f} a simulated hour; open {share:.0%} of the time",
             ),
         ]

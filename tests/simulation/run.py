@@ -62,7 +62,7 @@ def run(
     counted["claims"] = len(checks.claims.by_token)
     for firewall in world.firewalls:
         firewall.look(firewall.open_until)
-        counted["seconds with an open gate"] += round(firewall.open_seconds)
+        counted["seconds with an open filter"] += round(firewall.open_seconds)
     for row in server.all("inspections"):
         counted["inspections"] += 1
         counted[f"inspections {row['state']}"] += 1

@@ -58,7 +58,7 @@ class Scenario(msgspec.Struct, kw_only=True):
     settings: Settings = Settings()
 
     @property
-    def has_gates(self) -> bool:
+    def has_pxe_filters(self) -> bool:
         return any("pxe-filter" in roles for roles in self.layout)
 
     @property
@@ -133,8 +133,8 @@ def takeovers(seed: int, **changes: Any) -> Scenario:
     return elections(seed, **{**chosen, **changes})
 
 
-def gates(seed: int, **changes: Any) -> Scenario:
-    """Return a scenario of two or three hosts with a PXE gate each, and nothing else.
+def pxe_filters(seed: int, **changes: Any) -> Scenario:
+    """Return a scenario of two or three hosts with a PXE filter each, and nothing else.
 
     What makes leases meaningless is left out: a database that forgets what it has committed, or whose clock jumps.
     In most seeds candidates look when the lease that they know of ends, and not several times a second in between:
@@ -144,7 +144,7 @@ def gates(seed: int, **changes: Any) -> Scenario:
         "crash", "crash", "pause", "pause", "pause in transaction", "deaf heart", "partition", "host loss", "terminate",
         "broken connections", "slow network", "database restart", "power failure", "slow firewall", "slow firewall",
     )  # fmt: skip
-    rng = random.Random(f"{seed}/gates")
+    rng = random.Random(f"{seed}/filters")
     lease = rng.choice(
         (
             *[{"profile": "default"}] * 3,

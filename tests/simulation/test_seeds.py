@@ -10,7 +10,7 @@ import pytest
 from tests.simulation import report
 from tests.simulation.bugs import BUGS
 from tests.simulation.run import run
-from tests.simulation.scenario import Scenario, elections, from_seed, gates, takeovers
+from tests.simulation.scenario import Scenario, elections, from_seed, pxe_filters, takeovers
 
 _LAST_LINES = 80
 _FOCUSES = {f"{bug.kind} {bug.focus}": name for name, bug in BUGS.items() if bug.focus}
@@ -36,9 +36,9 @@ def test_no_two_leaders_write_in_elections_without_end(seed: int) -> None:
 
 
 @pytest.mark.parametrize("first", range(1, 13, 4))
-def test_never_are_two_gates_of_one_network_open(first: int) -> None:
+def test_never_are_two_pxe_filters_of_one_network_open(first: int) -> None:
     for seed in range(first, first + 4):
-        check(gates(seed), " --gates")
+        check(pxe_filters(seed), " --pxe-filters")
 
 
 def test_no_old_leader_writes_in_thousands_of_takeovers() -> None:

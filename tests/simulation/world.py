@@ -17,9 +17,9 @@ from tests.simulation.clients import Operator
 from tests.simulation.cluster import Answer, Host, SimulatedProcess, bury
 from tests.simulation.database.server import Server
 from tests.simulation.faults import Faults
-from tests.simulation.gates import Firewall
 from tests.simulation.kernel import Kernel, Owner, Task
 from tests.simulation.machines import Machine
+from tests.simulation.pxe_filters import Firewall
 from tests.simulation.scenario import TIMEOUT, Scenario
 from tests.simulation.threads import Signals
 
@@ -125,7 +125,7 @@ class World:
     @property
     def quiet_at(self) -> float:
         """No end before every fault is over and who led can be known."""
-        if self.scenario.has_gates:
+        if self.scenario.has_pxe_filters:
             if len(self.running) < len(self.hosts) * len(self.scenario.layout):
                 return math.inf  # a lost host is still on its way back
             return max(self.faults.stopped_at, self._started_at) + 3 * self.scenario.settings.lease.numbers().ttl
@@ -173,8 +173,8 @@ class World:
         """A process has ended by itself: its supervisor starts the next one."""
         if not self.stopping:
             delay = 1.0 if process.exit_code == 0 else self._rng.uniform(0.05, 1.0)
-            # Nobody says of a dead gate that it is dead: what it has opened may be open for some seconds more.
-            if process.exit_code not in (0, None) and not self.scenario.has_gates:
+            # Nobody says of a dead filter that it is dead: what it has opened may be open for some seconds more.
+            if process.exit_code not in (0, None) and not self.scenario.has_pxe_filters:
                 self.kernel.at(0.05, self._bury, process)
             self.kernel.at(delay, self._restart, process)
 

@@ -12,13 +12,13 @@ import sys, threading
 import msgspec
 from ferroscope.api.routes import ROUTES
 from ferroscope.api.baremetal import node_input, port_fields, rule_schema
-from ferroscope.core.boot_macs import GateRecord
+from ferroscope.core.boot_macs import FilterRecord
 from ferroscope.core.model import Node, Port
 from ferroscope.rules import explain
 from ferroscope_sim import enroll
 
 kinds = [route.body for route in ROUTES if route.body] + [route.query for route in ROUTES]
-kinds += [node_input.NodeSettable, port_fields.PortSettable, rule_schema.RuleSettable, GateRecord, Node, Port]
+kinds += [node_input.NodeSettable, port_fields.PortSettable, rule_schema.RuleSettable, FilterRecord, Node, Port]
 kinds += [enroll.Node, enroll.NodePage]
 print(len(kinds))
 sys.setswitchinterval(1e-7)

@@ -1,7 +1,7 @@
 """A boot host's dnsmasq configuration. Source: dnsmasq(8); architectures of clients: RFC 4578 and IANA's register.
 
 It gives addresses from this host's own part of every range, and the way to boot: firmware gets iPXE, iPXE gets the
-script. It holds no machine's MAC: whom dnsmasq may hear is the gate's matter.
+script. It holds no machine's MAC: whom dnsmasq may hear is the filter's matter.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _router(text: str, router: str) -> str:
 # are
 # given, those of all hosts on all hosts. An item is ``HOST ADDRESS``, or ``HOST ADDRESS ADDRESS`` with both families.
 #
-# ``{host}`` in ``[boot] http_url`` stands for the host's own address: only the host whose gate is open answers, over
+# ``{host}`` in ``[boot] http_url`` stands for the host's own address: only the host whose filter is open answers, over
 # HTTP
 # too, so a machine has to load from the one that gave it its address.
 
@@ -265,44 +265,47 @@ def pools(settings: BootSettings, host: str) -> tuple[Range, ...]:
     return tuple(one.part(settings.hosts.index(host), count) for one in parse_all(settings.ranges, hosts=count))
 
 
-def configuration(settings: BootSettings, gate: PxeFilterSettings, host: str) -> str:
-    """Return the whole file; ``HostError``, ``PoolError``, ``AddressError``. ``gate``: what stands before it."""
-    return "\n".join(_lines(settings, gate, host)) + "\n"
+def configuration(settings: BootSettings, pxe_filter: PxeFilterSettings, host: str) -> str:
+    """Return the whole file; ``HostError``, ``PoolError``, ``AddressError``. ``pxe_filter``: what stands before it."""
+    return "\n".join(_lines(settings, pxe_filter, host)) + "\n"
 
 
-def _lines(settings: BootSettings, gate: PxeFilterSettings, host: str) -> Iterator[str]:
+def _lines(settings: BootSettings, pxe_filter: PxeFilterSettings, host: str) -> Iterator[str]:
     mine = pools(settings, host)
     place = f"{settings.hosts.index(host) + 1} of {len(settings.hosts)}"
     yield f"# dnsmasq of {host}, boot host {place}. Made by: ferroscope pxe config --host {host}"
     yield "# Changes belong into [boot] of Ferroscope's configuration, which is the same on all boot hosts."
     yield from ("", "# DHCP and TFTP on the boot network; no DNS.", "port=0")
-    yield from (f"interface={interface}" for interface in gate.interfaces)
+    yield from (f"interface={interface}" for interface in pxe_filter.interfaces)
     yield from ("except-interface=lo", "bind-dynamic", "")
-    yield from _gate(gate)
+    yield from _pxe_filter(pxe_filter)
     yield from _addresses(settings, mine)
     if any(one.version == 6 for one in mine):
         yield from ("# Machines are told to ask with DHCPv6, and which prefix is on the link.", "enable-ra")
-        yield "# No gate is in front of that. So this host is nobody's default router: a lifetime of 0 seconds."
-        yield from (f"ra-param={interface},60,0" for interface in gate.interfaces)
+        yield "# No filter is in front of that. So this host is nobody's default router: a lifetime of 0 seconds."
+        yield from (f"ra-param={interface},60,0" for interface in pxe_filter.interfaces)
     yield from _boot(settings, {one.version for one in mine}, own(settings, host))
     yield from ("", "# What a machine loads. Answers come from a port of their own, so a transfer that runs outlives")
-    yield from ("# the gate's closing.", "enable-tftp", f"tftp-root={settings.tftp_root}")
+    yield from ("# the filter's closing.", "enable-tftp", f"tftp-root={settings.tftp_root}")
     if settings.dnsmasq_options:
         yield from ("", "# [boot] dnsmasq_options", *settings.dnsmasq_options)
 
 
-def _gate(gate: PxeFilterSettings) -> Iterator[str]:
-    if gate.dnsmasq_pid_file:
-        yield f"pid-file={gate.dnsmasq_pid_file}"
-    if gate.dhcp_hostsdir and "dnsmasq" in gate.backends:
-        yield from ("# The gate's backend dnsmasq says here who is ignored.", f"dhcp-hostsdir={gate.dhcp_hostsdir}")
+def _pxe_filter(pxe_filter: PxeFilterSettings) -> Iterator[str]:
+    if pxe_filter.dnsmasq_pid_file:
+        yield f"pid-file={pxe_filter.dnsmasq_pid_file}"
+    if pxe_filter.dhcp_hostsdir and "dnsmasq" in pxe_filter.backends:
+        yield from (
+            "# The PXE filter's dnsmasq backend lists ignored hosts here.",
+            f"dhcp-hostsdir={pxe_filter.dhcp_hostsdir}",
+        )
 
 
 def _addresses(settings: BootSettings, mine: tuple[Range, ...]) -> Iterator[str]:
     yield "# This host's own part of every range: no other boot host gives these addresses."
     if settings.address_order == "sequential":
         yield "dhcp-sequential-ip"
-    yield "# Without it an answer may come seconds late, when another host's gate is open already."
+    yield "# Without it an answer may come seconds late, when another host's filter is open already."
     yield "no-ping"
     lease = f"{settings.lease_time}s"
     for number, one in enumerate(mine, start=1):

@@ -1,7 +1,7 @@
 """The iPXE script: loads kernel and ramdisk from where it came from, and tells the ramdisk where to call back.
 
 The same script serves every machine: it knows its own NIC, and the API finds the node by what the ramdisk sends.
-Where a file does not come, the gate may just have moved to another host: the machine asks for an address again. With
+Where a file does not come, the filter may just have moved to another host: the machine asks for an address again. With
 DHCPv4 it is then told the new host's address (``next-server``), with DHCPv6 only the URL of the new host's script: it
 goes on with that, and each host's script has its own address. The ramdisk's parameters are those that it gets by
 virtual media too. Source: ipxe.org/cmd.

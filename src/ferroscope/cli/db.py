@@ -77,7 +77,7 @@ def move_data(source: str, target: str, files: tuple[str, ...], database: str | 
         raise click.ClickException(f"ended early: {done.error}; run it again to go on")
 
 
-@db.command("rebuild-facts")
+@db.command("rebuild-search-index")
 @config_option
 @database_option
 def rebuild_facts(files: tuple[str, ...], database: str | None) -> None:
@@ -90,7 +90,7 @@ def rebuild_facts(files: tuple[str, ...], database: str | None) -> None:
         done = rebuild(settings_of(files, database), _progress)
     except (SetupError, StoreUnavailableError) as exc:
         raise click.ClickException(str(exc)) from exc
-    click.echo(f"{done.changed} of {done.nodes} nodes have other facts now")
+    click.echo(f"{done.changed} of {done.nodes} nodes have a new search index")
     if done.errors:
         raise click.ClickException(f"the data of {done.errors} nodes could not be read; run it again")
 

@@ -1,4 +1,4 @@
-"""``ferroscope doctor``: is everything in place for this host to run Ferroscope, and does the party fit together?"""
+"""``ferroscope doctor``: is everything in place for this host to run Ferroscope, and does the members fit together?"""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MARKS = {"ok": "ok", "note": "NOTE", "wrong": "WRONG"}
 @database_option
 @output_option
 def doctor(files: tuple[str, ...], database: str | None, fmt: str) -> None:
-    """Check configuration, database, clock, drivers, hooks, ports, boot, gate and members; exit code 1 if one is wrong.
+    """Check configuration, database, clock, drivers, hooks, ports, boot, PXE filter, members; exit code 1 on a problem.
 
     It asks the database itself, not the API, so it also helps where nothing runs yet. It starts nothing and
     changes nothing, but for the lease ferroscope/doctor: it takes it, to see whether the database can be written to.

@@ -12,7 +12,7 @@ from ferroscope.cli.client import Api, node_path
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import find, label, node_argument
 from ferroscope.cli.output import Output, table, with_api
-from ferroscope.cli.selection import Selection, Wanted, resolve, selectors, settle
+from ferroscope.cli.selection import Selection, Wanted, confirm, resolve, selectors
 from ferroscope.cli.text import many
 from ferroscope.core.states import INSPECTABLE, UNDER_WAY
 
@@ -99,7 +99,7 @@ def inspect(
     if timeout is not None and not waits:
         raise click.UsageError("--timeout needs --watch or --wait")
     chosen = resolve(api, wanted, states=UNDER_WAY if join else INSPECTABLE, spares=not join, inbox=join)
-    settle(out, wanted, chosen, does="follow" if join else "power-cycle and inspect", asks=not join)
+    confirm(out, wanted, chosen, does="follow" if join else "power-cycle and inspect", asks=not join)
     if not join:
         _mention_maintenance(out, chosen)
     refused = _refused(chosen)

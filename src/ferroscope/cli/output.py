@@ -201,7 +201,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, wraps: Colle
     return drawn
 
 
-def facts(pairs: Mapping[str, Any]) -> Table:
+def key_values(pairs: Mapping[str, Any]) -> Table:
     """Return a table of names and values, without those that have none."""
     from rich.table import Table
 
@@ -215,7 +215,7 @@ def facts(pairs: Mapping[str, Any]) -> Table:
 
 
 def cell(value: Any) -> Any:
-    """Return a value as a cell of ``table`` or ``facts``."""
+    """Return a value as a cell of ``table`` or ``key_values``."""
     from rich.text import Text
 
     if isinstance(value, Text):

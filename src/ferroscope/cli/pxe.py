@@ -99,7 +99,7 @@ def _write(files: dict[Path, str]) -> None:
         click.echo(f"wrote {path}")
 
 
-# ``ferroscope pxe ruleset | clean``: the gate before its process has begun, and after it is no longer wanted.
+# ``ferroscope pxe ruleset | clean``: the filter before its process has begun, and after it is no longer wanted.
 
 
 @click.command()
@@ -109,7 +109,7 @@ def _write(files: dict[Path, str]) -> None:
     help="File to write, as a whole or not at all. [default: print it]",
 )  # fmt: skip
 def ruleset(files: tuple[str, ...], path: Path | None) -> None:
-    """Make the closed gate as an nftables ruleset, to be loaded when the host starts: nft -f FILE.
+    """Make the closed filter as an nftables ruleset, to be loaded when the host starts: nft -f FILE.
 
     The service unit ferroscope-pxe-closed.service does so before the network comes up.
     """
@@ -145,27 +145,27 @@ def _write_ruleset(path: Path, text: str) -> None:
 @config_option
 @click.option(
     "--all", "everything", is_flag=True,
-    help="Also remove the nftables tables of other networks' gates whose pxe-filter does not run here.",
+    help="Also remove the nftables tables of other networks' filters whose pxe-filter does not run here.",
 )  # fmt: skip
 @output_option
 def clean(files: tuple[str, ...], everything: bool, fmt: str) -> None:
-    """Take the gate off this host: its tables, chains and files; the service behind it is then open to all.
+    """Take the filter off this host: its tables, chains and files; the service behind it is then open to all.
 
-    Stop the pxe-filter first: it would put its gate in place again.
+    Stop the pxe-filter first: it would put its filter in place again.
     """
     import logging
 
     import msgspec
     import structlog
 
-    from ferroscope.contracts.pxe_filter import GateError
-    from ferroscope.runtime.pxe_filter import remove_gate
+    from ferroscope.contracts.pxe_filter import PxeFilterError
+    from ferroscope.runtime.pxe_filter import remove_pxe_filter
     from ferroscope.runtime.system import StartError
 
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))  # the gate's own words
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))  # the filter's own words
     try:
-        removal = remove_gate(settings_of(files), everything=everything)
-    except (GateError, StartError) as exc:
+        removal = remove_pxe_filter(settings_of(files), everything=everything)
+    except (PxeFilterError, StartError) as exc:
         raise click.ClickException(str(exc)) from exc
     out = Output(fmt)
     names = ", ".join((*removal.removed, *removal.tables))
@@ -179,7 +179,7 @@ def clean(files: tuple[str, ...], everything: bool, fmt: str) -> None:
 
 @click.group(cls=Group)
 def pxe() -> None:
-    """Look after the PXE gate of this host and its boot configuration."""
+    """Look after the PXE filter of this host and its boot configuration."""
 
 
 pxe.add_command(ruleset)

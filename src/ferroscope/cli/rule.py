@@ -12,7 +12,7 @@ import click
 from ferroscope.cli.client import Api, Json
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import Listing, find
-from ferroscope.cli.output import Group, Output, facts, output_option, table, with_api
+from ferroscope.cli.output import Group, Output, key_values, output_option, table, with_api
 from ferroscope.core import values
 
 # Files with rules: YAML or JSON, one rule or a list of them.
@@ -180,7 +180,7 @@ def _show(out: Output, rule: Json) -> None:
         "Created": rule["created_at"],
         "Updated": rule["updated_at"],
     }
-    out.show(rule, lambda screen: screen.print(facts(shown)))
+    out.show(rule, lambda screen: screen.print(key_values(shown)))
 
 
 def _lines(items: list[Json]) -> str:
@@ -260,7 +260,7 @@ def _draw(screen: Any, told: Json) -> None:
     else:
         screen.print("The inspection would fail." if told["failed"] else "Nothing would change.")
     if told["calls"]:
-        screen.print(facts({"Would call": told["calls"]}))
+        screen.print(key_values({"Would call": told["calls"]}))
 
 
 def _draw_condition(screen: Any, condition: Json) -> None:

@@ -177,7 +177,7 @@ def resolve(
     return Selection(found, left, bulk)
 
 
-def settle(out: Output, wanted: Wanted, chosen: Selection, *, does: str, asks: bool) -> None:
+def confirm(out: Output, wanted: Wanted, chosen: Selection, *, does: str, asks: bool) -> None:
     """Say who is left out; end a dry run; with ``asks`` ask a terminal before many nodes are touched."""
     if wanted.dry_run:
         _show_plan(out, chosen, does)

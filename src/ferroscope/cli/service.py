@@ -91,7 +91,7 @@ def run_worker(files: tuple[str, ...], database: str | None, processes: int) -> 
 @config_option
 @database_option
 def run_pxe_filter(files: tuple[str, ...], database: str | None) -> None:
-    """Run the PXE gate beside this host's DHCP and TFTP service: open on one host of a network, closed on all others.
+    """Run the PXE filter beside this host's DHCP and TFTP service: open on one host of a network, closed on all others.
 
     Needs the right to change the host's firewall (CAP_NET_ADMIN).
     """

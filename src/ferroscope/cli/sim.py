@@ -12,7 +12,7 @@ import click
 
 from ferroscope.cli.client import DEFAULT_URL
 from ferroscope.cli.exits import Failure
-from ferroscope.cli.output import Output, facts, output_option
+from ferroscope.cli.output import Output, key_values, output_option
 
 if TYPE_CHECKING:
     from ferroscope_sim.model import FleetSettings
@@ -129,7 +129,7 @@ def sim(
         taken = isinstance(exc, OSError) and exc.errno == errno.EADDRINUSE
         advice = "choose another --port, or --subnet 0, which needs it at one address" if taken else None
         raise Failure(f"the fleet cannot run: {exc}", advice=advice or "see: ferroscope sim --help") from None
-    out.show(counted, lambda screen: screen.print(facts(counted)))
+    out.show(counted, lambda screen: screen.print(key_values(counted)))
 
 
 def _enroll(settings: FleetSettings, api_url: str, places: Places) -> None:

@@ -1,4 +1,4 @@
-"""``ferroscope status``: what is wrong first, then nodes, queue, members, leases, gates, and what has failed lately."""
+"""``ferroscope status``: what is wrong first, then nodes, queue, members, leases, PXE filters, recent failures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import click
 from ferroscope.cli.client import Api
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import label
-from ferroscope.cli.output import Output, console, facts, table, with_api
+from ferroscope.cli.output import Output, console, key_values, table, with_api
 from ferroscope.cli.text import parse, span
 from ferroscope.core.states import Provision
 
@@ -78,7 +78,7 @@ def sections(data: dict[str, Any]) -> Iterator[tuple[str, RenderableType]]:
     service = f"{data['url']} (API {data['api_version']})"
     nodes, database = data["nodes"], data["database"]
     told = f"{database['kind']}, schema {database['schema']}, clock skew {abs(database['clock_skew']):.2f} s"
-    yield "", facts({"Service": service, "Database": told, "Nodes": sum(nodes.values())})
+    yield "", key_values({"Service": service, "Database": told, "Nodes": sum(nodes.values())})
     if data["problems"]:
         yield "PROBLEM", table(("PROBLEM", "WHAT TO DO"), [(one["summary"], one["advice"]) for one in data["problems"]])
     if nodes:
@@ -96,8 +96,8 @@ def sections(data: dict[str, Any]) -> Iterator[tuple[str, RenderableType]]:
         yield "MEMBER", table(("MEMBER", ""), [row for member in data["members"] for row in _member(member)])
     if data["pxe_filters"]:
         yield (
-            "PXE GATE",
-            table(("PXE GATE", ""), [(one["network"], _pxe_filter(one)) for one in data["pxe_filters"]]),
+            "PXE FILTER",
+            table(("PXE FILTER", ""), [(one["network"], _pxe_filter(one)) for one in data["pxe_filters"]]),
         )
     if data["leases"]:
         leases = [(one["name"], one["holder"], one["epoch"], _remaining(one)) for one in data["leases"]]
@@ -137,12 +137,12 @@ def _age(text: str | None) -> str | None:
     return None if then is None else span(max(0.0, (datetime.now(UTC) - then).total_seconds()))
 
 
-def _pxe_filter(gate: dict[str, Any]) -> str:
-    if not gate["open"]:
-        return f"open nowhere; its last epoch was {gate['epoch']}"
+def _pxe_filter(seen: dict[str, Any]) -> str:
+    if not seen["open"]:
+        return f"open nowhere; its last epoch was {seen['epoch']}"
     return (
-        f"open on {gate['host']} in epoch {gate['epoch']} for another {gate['remaining']:.1f} s; "
-        f"{gate['allowed']} MACs allowed, {gate['denied']} denied, changes up to {gate['applied']} applied"
+        f"open on {seen['host']} in epoch {seen['epoch']} for another {seen['remaining']:.1f} s; "
+        f"{seen['allowed']} MACs allowed, {seen['denied']} denied, changes up to {seen['applied']} applied"
     )
 
 

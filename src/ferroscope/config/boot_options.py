@@ -1,4 +1,4 @@
-"""Options of boot hosts: the PXE gate, and what dnsmasq and iPXE are told."""
+"""Options of boot hosts: the PXE filter, and what dnsmasq and iPXE are told."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from ferroscope.config.declaration import DnsmasqLines, Opt, Words
 
 
 class PxeFilterSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """``[pxe_filter]``: the PXE gate of one network, beside this host's DHCP and TFTP service."""
+    """``[pxe_filter]``: the PXE filter of one network, beside this host's DHCP and TFTP service."""
 
     network: Annotated[
         str,
         Opt(
-            "Name of the boot network: of all gates with this name, one is open.",
+            "Name of the boot network: of all filters with this name, one is open.",
             regex=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,15}$",
         ),
     ] = "default"
     backends: Annotated[
         tuple[str, ...],
-        Opt("What the gate consists of: nftables, iptables, dnsmasq, noop; several work together, in this order."),
+        Opt("What the filter consists of: nftables, iptables, dnsmasq, noop; several work together, in this order."),
     ] = ("nftables",)
     interfaces: Annotated[tuple[str, ...], Opt("Interfaces of this host on which machines boot.")] = ()
     unknown_hosts: Annotated[
@@ -38,19 +38,19 @@ class PxeFilterSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = ()
     relayed_networks: Annotated[
         tuple[str, ...],
-        Opt("Networks behind DHCP relays (CIDR): their TFTP and HTTP requests pass while the gate is open."),
+        Opt("Networks behind DHCP relays (CIDR): their TFTP and HTTP requests pass while the filter is open."),
     ] = ()
     sync_period: Annotated[
-        float, Opt("Seconds between two looks for changes of which nobody told the gate; 0: never.", ge=0, le=30)
+        float, Opt("Seconds between two looks for changes of which nobody told the filter; 0: never.", ge=0, le=30)
     ] = 15.0
-    channels: Annotated[bool, Opt("Listen to the channels allow and deny, which tell the gate at once.")] = True
+    channels: Annotated[bool, Opt("Listen to the channels allow and deny, which tell the filter at once.")] = True
     reconcile_period: Annotated[float, Opt("Seconds between two comparisons of everything.", ge=1)] = 300.0
-    guard: Annotated[float, Opt("Seconds from winning the network to opening the gate.", ge=0, le=60)] = 0.5
+    guard: Annotated[float, Opt("Seconds from winning the network to opening the filter.", ge=0, le=60)] = 0.5
     command_timeout: Annotated[float, Opt("Seconds that nft and the like may take.", ge=0.1, le=60)] = 2.0
     allow_timeout: Annotated[
         float,
         Opt(
-            "Longest time that a worker waits with a power-on for the open gate to let the machine pass; 0: none.",
+            "Longest time that a worker waits with a power-on for the open filter to let the machine pass; 0: none.",
             ge=0,
             le=300,
         ),

@@ -155,12 +155,12 @@ def _place(section: str, option: str, message: str) -> str:
 
 def _resolved(settings: Settings) -> Settings:
     """Return the settings with what one section leaves to another one."""
-    gate, database = settings.pxe_filter, settings.database
-    if gate.unknown_hosts == "discovery":
-        gate = msgspec.structs.replace(gate, unknown_hosts=settings.unknown_hosts_by_discovery)
+    pxe_filter, database = settings.pxe_filter, settings.database
+    if pxe_filter.unknown_hosts == "discovery":
+        pxe_filter = msgspec.structs.replace(pxe_filter, unknown_hosts=settings.unknown_hosts_by_discovery)
     if not database.connection:
         database = msgspec.structs.replace(database, connection=f"sqlite:///{default_database()}")
-    return msgspec.structs.replace(settings, pxe_filter=gate, database=database)
+    return msgspec.structs.replace(settings, pxe_filter=pxe_filter, database=database)
 
 
 # Checks of values that are right one by one

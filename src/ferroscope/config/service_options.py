@@ -137,7 +137,7 @@ class DatabaseSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """``[worker]``: the lanes, the queue and the party.
+    """``[worker]``: the lanes, the queue and the members.
 
     ``threads`` 0: the number of processors. ``bmc_slots`` 0: 128 for each of them.
     """

@@ -1,4 +1,4 @@
-"""Who leads, and who is there: leases and the party, by the database's clock."""
+"""Who leads, and who is there: leases and the members, by the database's clock."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Leases(Protocol):
 
 
 class Members(Protocol):
-    """The party: every running process."""
+    """The members: every running process of the service."""
 
     def beat(self, member: Member, ttl: float) -> None:
         """Announce the member, alive for another ``ttl`` seconds of the database's clock."""

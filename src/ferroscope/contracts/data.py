@@ -10,7 +10,7 @@ import msgspec
 from ferroscope.contracts.later import Later
 from ferroscope.core.lookup import Rejection
 from ferroscope.hardware import expressions
-from ferroscope.hardware.search_index import Fact
+from ferroscope.hardware.search_index import IndexRow
 
 Part = Literal["inventory", "unprocessed", "plugin_data", "out_of_band", "logs"]
 
@@ -175,21 +175,21 @@ class Match(msgspec.Struct, frozen=True):
     hardware: dict[str, Any]
 
 
-class Facts(Protocol):
+class SearchIndex(Protocol):
     """What searches look at: rows of each node, written with the results that they are derived from."""
 
-    def replace(self, node: str, facts: Sequence[Fact], *, had: bool) -> None:
+    def replace(self, node: str, rows: Sequence[IndexRow], *, had: bool) -> None:
         """Store these rows instead of the node's; ``had``: whether it may have any."""
 
-    def of(self, node: str) -> Sequence[Fact]:
+    def of(self, node: str) -> Sequence[IndexRow]:
         """Return the node's rows, by kind and position."""
 
     def search(self, query: expressions.Query, limit: int, *, after: str = "") -> Sequence[Match]:
         """Return nodes for which the query holds, by UUID, from there on.
 
         What the query means is ``hardware.expressions.matches``; every adapter agrees with it. Where it is
-        ``about_hardware``, a node that has no facts never fits.
+        ``about_hardware``, a node that has no rows never fits.
         """
 
-    def some(self, nodes: Sequence[str], kinds: Sequence[str]) -> dict[str, list[Fact]]:
+    def some(self, nodes: Sequence[str], kinds: Sequence[str]) -> dict[str, list[IndexRow]]:
         """Return the rows of these kinds of each of these nodes that has any."""

@@ -30,16 +30,16 @@ class Meter(Protocol):
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """A call of the API was answered; ``route`` is the template of its path."""
 
-    def trouble(self, kind: Literal["busy", "unavailable"]) -> None:
+    def db_error(self, kind: Literal["busy", "unavailable"]) -> None:
         """A transaction was in somebody's way and is tried again, or was given up."""
 
     def renewal_failed(self, lease: str) -> None:
         """A lease was not renewed when it should have been."""
 
-    def gate(self, network: str, *, is_open: bool, allowed: int, denied: int) -> None:
-        """The state of this host's PXE gate, and how many MACs its sets hold."""
+    def pxe_filter(self, network: str, *, is_open: bool, allowed: int, denied: int) -> None:
+        """The state of this host's PXE filter, and how many MACs its sets hold."""
 
-    def gate_applied(self, seconds: float) -> None:
+    def pxe_filter_applied(self, seconds: float) -> None:
         """A change of the sets was applied."""
 
     def discovered(self, outcome: Literal["discovered", "limited", "rejected"]) -> None:
@@ -55,13 +55,13 @@ class Silent:
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None: ...
 
-    def trouble(self, kind: Literal["busy", "unavailable"]) -> None: ...
+    def db_error(self, kind: Literal["busy", "unavailable"]) -> None: ...
 
     def renewal_failed(self, lease: str) -> None: ...
 
-    def gate(self, network: str, *, is_open: bool, allowed: int, denied: int) -> None: ...
+    def pxe_filter(self, network: str, *, is_open: bool, allowed: int, denied: int) -> None: ...
 
-    def gate_applied(self, seconds: float) -> None: ...
+    def pxe_filter_applied(self, seconds: float) -> None: ...
 
     def discovered(self, outcome: Literal["discovered", "limited", "rejected"]) -> None: ...
 

@@ -8,14 +8,14 @@ from typing import Protocol
 from ferroscope.core.boot_macs import SetChange
 
 
-class GateError(Exception):
-    """The gate could not be changed; the message says what failed, why, and what to do."""
+class PxeFilterError(Exception):
+    """The filter could not be changed; the message says what failed, why, and what to do."""
 
 
-class GateBackend(Protocol):
-    """One mechanism. All calls raise ``GateError`` and end by a deadline of their own.
+class FilterBackend(Protocol):
+    """One mechanism. All calls raise ``PxeFilterError`` and end by a deadline of their own.
 
-    ``hold`` and ``close`` come from one thread and ``apply`` from another. A gate that is closed
+    ``hold`` and ``close`` come from one thread and ``apply`` from another. A PXE filter that is closed
     lets nobody pass, whatever is in its sets. ``self_closing``: once it is not held any more, it
     closes by itself, whatever becomes of this process.
     """
@@ -24,7 +24,7 @@ class GateBackend(Protocol):
     self_closing: bool
 
     def install(self) -> None:
-        """Put a closed gate with empty sets in place of whatever an earlier process left."""
+        """Put a closed filter with empty sets in place of whatever an earlier process left."""
 
     def apply(self, change: SetChange, *, fresh: bool, progress: Callable[[], object] = lambda: None) -> None:
         """Change the sets in one step; ``fresh``: whatever they held is replaced by ``change``.
@@ -33,7 +33,7 @@ class GateBackend(Protocol):
         """
 
     def hold(self, until: float) -> float:
-        """Open the gate, or keep it open, for a short while that ends before ``until``.
+        """Open the filter, or keep it open, for a short while that ends before ``until``.
 
         Both are times of the monotonic clock. Returns when it will be closed at the latest unless
         it is held again; a time that has passed means that it is closed.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 
 from ferroscope.contracts.coordination import ClockSteps, Leases, Members
-from ferroscope.contracts.data import Discoveries, Facts, InspectionData, Objects, Rejections
+from ferroscope.contracts.data import Discoveries, InspectionData, Objects, Rejections, SearchIndex
 from ferroscope.contracts.later import Later
 from ferroscope.contracts.metrics import Moved
 from ferroscope.core.boot_macs import KnownMac, MacChange
@@ -41,7 +41,7 @@ class Population(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int
 
 
-class Figures(Protocol):
+class Statistics(Protocol):
     """Counts over everything, for people and monitoring: each is one query, and decides nothing."""
 
     def nodes(self) -> Sequence[Population]:
@@ -51,11 +51,11 @@ class Figures(Protocol):
         """Return what is on the queue, by event."""
 
 
-# Which MACs may boot: the store's side of the PXE gate.
+# Which MACs may boot: the store's side of the PXE filter.
 
 
 class Macs(Protocol):
-    """Which MACs may boot, and what was changed about that: what a PXE gate needs of nodes and ports.
+    """Which MACs may boot, and what was changed about that: what a PXE filter needs of nodes and ports.
 
     Whatever adds, moves or removes a port, or removes a node, notes the MACs by itself; who changes
     a node's state calls ``changed``. Both tell the channels ``allow`` and ``deny``.
@@ -272,7 +272,7 @@ class Transaction(Protocol):
     @property
     def objects(self) -> Objects: ...
     @property
-    def facts(self) -> Facts: ...
+    def search_index(self) -> SearchIndex: ...
     @property
     def journal(self) -> Journal: ...
     @property
@@ -288,7 +288,7 @@ class Transaction(Protocol):
     @property
     def clock_steps(self) -> ClockSteps: ...
     @property
-    def figures(self) -> Figures: ...
+    def statistics(self) -> Statistics: ...
     @property
     def rules(self) -> Rules: ...
     @property

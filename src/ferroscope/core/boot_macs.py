@@ -1,6 +1,6 @@
-"""What a PXE gate lets pass: which states boot, MACs as numbers, and which changes are still to come.
+"""What a PXE filter lets pass: which states boot, MACs as numbers, and which changes are still to come.
 
-A gate holds MACs as numbers of 48 bits: that is what the kernel compares, and a hundred thousand
+A PXE filter holds MACs as numbers of 48 bits: that is what the kernel compares, and a hundred thousand
 of them fit into a few megabytes. Source: the PXE filter of the HA specification for
 ironic-inspector (allow and deny lists, one open filter at any time).
 """
@@ -39,8 +39,8 @@ class MacChange(msgspec.Struct, frozen=True):
     mac: str
 
 
-class GateRecord(msgspec.Struct, frozen=True):
-    """What the open gate of a network tells of itself in its lease.
+class FilterRecord(msgspec.Struct, frozen=True):
+    """What the open filter of a network tells of itself in its lease.
 
     ``applied`` is the newest sequence number that it has applied, ``missing`` are smaller ones
     that it has not seen: of transactions that were under way, or that came to nothing. ``unknown``:
@@ -57,19 +57,19 @@ class GateRecord(msgspec.Struct, frozen=True):
     unknown: bool = True
 
     def has_applied(self, seq: int) -> bool:
-        """Whether the change ``seq`` is in force at this gate."""
+        """Whether the change ``seq`` is in force at this filter."""
         return self.open and seq <= self.applied and seq not in self.missing
 
 
-_decode = msgspec.json.Decoder(GateRecord).decode
+_decode = msgspec.json.Decoder(FilterRecord).decode
 
 
-def decode_record(data: str) -> GateRecord:
-    """Return what a lease tells of its gate; an empty record where that cannot be read."""
+def decode_record(data: str) -> FilterRecord:
+    """Return what a lease tells of its filter; an empty record where that cannot be read."""
     try:
-        return _decode(data) if data else GateRecord()
+        return _decode(data) if data else FilterRecord()
     except (msgspec.DecodeError, ValueError):
-        return GateRecord()
+        return FilterRecord()
 
 
 def number(mac: str) -> int | None:
@@ -133,9 +133,9 @@ class ChangeWindow:
             del self._missing[seq]
 
 
-# The gate's two sets of MACs, and what changes in them: pure, and small for a hundred thousand.
+# The filter's two sets of MACs, and what changes in them: pure, and small for a hundred thousand.
 #
-# A MAC is in one of them at the most: a gate asks the allow set first, so being on both would mean
+# A MAC is in one of them at the most: a PXE filter asks the allow set first, so being on both would mean
 # the same. What is in neither is an unknown machine.
 
 

@@ -133,7 +133,7 @@ class Retry(msgspec.Struct, frozen=True):
 
 
 class Fail(msgspec.Struct, frozen=True):
-    """Permanent trouble: the inspection ends in error with this reason."""
+    """A permanent error: the inspection ends in error with this reason."""
 
     reason: Reason
     message: str

@@ -79,7 +79,7 @@ class Node(msgspec.Struct, kw_only=True):
     ``state`` is the machine's, ``provision_state`` its other name; only ``transition`` writes
     them. ``inspection`` is the UUID of the newest inspection. ``internal`` is what drivers and
     the service note for themselves, ``attributes`` every settable field that nothing here
-    interprets. ``version`` grows with each save and guards against lost updates. ``facts`` is the
+    interprets. ``version`` grows with each save and guards against lost updates. ``search_digest`` is the
     digest of what is stored for searches, ``hardware`` the summary of it (see ``hardware.search_index``). ``inbox``: it
     was discovered and waits to be approved. ``orphaned_at``: since when the attached registry has not had it.
     """
@@ -120,7 +120,7 @@ class Node(msgspec.Struct, kw_only=True):
     inbox: Annotated[bool, NodeField(since=84, filters=84, absent=True)] = False
     orphaned_at: Annotated[float | None, NodeField(since=84)] = None
     hardware: Annotated[Document, NodeField(since=84, absent=True)] = {}
-    facts: Annotated[str | None, NodeField(length=64)] = None
+    search_digest: Annotated[str | None, NodeField(length=64)] = None
     internal: Annotated[Document, NodeField(since=3, shown_as="driver_internal_info", masked=True)] = {}
     attributes: Annotated[Document, NodeField()] = {}
     created_at: Annotated[float, NodeField(since=1, sorts=True, merged=False)] = 0.0

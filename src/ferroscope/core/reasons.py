@@ -38,7 +38,7 @@ class Reason(StrEnum):
     THROTTLED = "throttled"
     BMC_SILENT = "bmc-silent"
     BMC_BUSY = "bmc-busy"
-    GATE_CLOSED = "gate-closed"
+    PXE_FILTER_CLOSED = "pxe-filter-closed"
     ILLEGAL_EVENT = "illegal-event"
     STALE_REQUEST = "stale-request"
     CONFLICTING_CALLBACK = "conflicting-callback"
@@ -87,7 +87,7 @@ HINTS: Final[dict[Reason, str]] = {
     Reason.THROTTLED: "Power-ons are spread by [worker] reboot_throttle; it is this machine's turn soon.",
     Reason.BMC_SILENT: "The BMC has not answered lately, so it is asked less often; check its address and network.",
     Reason.BMC_BUSY: "Another request is at this BMC, or at too many of its network; its turn comes.",
-    Reason.GATE_CLOSED: "No PXE gate lets the machine pass yet; see ferroscope status, and run ferroscope pxe-filter.",
+    Reason.PXE_FILTER_CLOSED: "No PXE filter lets the machine boot yet; see ferroscope status, run pxe-filter.",
     Reason.ILLEGAL_EVENT: "The node's state does not take this event; see the allowed events in the message.",
     Reason.STALE_REQUEST: "The request belongs to an inspection that has ended already; nothing to do.",
     Reason.CONFLICTING_CALLBACK: "Two different callbacks came for one inspection; look for two machines with one MAC.",

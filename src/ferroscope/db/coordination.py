@@ -240,7 +240,7 @@ class SqlClockSteps:
             self._tx.ask(statement)
 
 
-# The party in SQL: the processes of the service and their heartbeats.
+# The members in SQL: the processes of the service and their heartbeats.
 
 _MEMBER = Mapper(Member, schema.members)
 

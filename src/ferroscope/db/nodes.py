@@ -55,7 +55,7 @@ _CHILDREN = (
     schema.journal,
     schema.bmc_addresses,
     schema.callers,
-    schema.facts,
+    schema.search_index,
     schema.machine_macs,
 )
 _DELETE_CHILDREN = tuple(delete(table).where(table.c.node == bindparam("uuid")) for table in _CHILDREN)

@@ -166,10 +166,10 @@ objects = Table(
     **_OPTIONS,
 )
 
-# What searches look at; domain/facts says what stands in which column. Written with every inspection
+# What searches look at; hardware/search_index says what stands in which column. Written with every inspection
 # that found something new, so there is no index but the key: a search asks node by node, by the key.
-facts = Table(
-    "facts",
+search_index = Table(
+    "search_index",
     metadata,
     Column("node", _UUID, primary_key=True),
     Column("kind", String(8), primary_key=True),
@@ -341,7 +341,6 @@ __all__ = [
     "bmc_addresses",
     "callers",
     "clock_steps",
-    "facts",
     "inspection_data",
     "inspections",
     "journal",
@@ -358,5 +357,6 @@ __all__ = [
     "requests",
     "rule_revisions",
     "rules",
+    "search_index",
     "tallies",
 ]

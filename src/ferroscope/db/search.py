@@ -28,7 +28,7 @@ from ferroscope.core.states import Event, Provision, State
 from ferroscope.db import mapping, schema
 from ferroscope.hardware import expressions
 from ferroscope.hardware.expressions import COMPARE
-from ferroscope.hardware.search_index import Fact
+from ferroscope.hardware.search_index import IndexRow
 
 if TYPE_CHECKING:
     from ferroscope.db.transaction import SqlTransaction
@@ -57,7 +57,7 @@ def _known(kind: type[E], value: str) -> E:
     return kind(value) if value in kind.__members__.values() else cast("E", value)
 
 
-class SqlFigures:
+class SqlStatistics:
     """See ``contracts.store.Figures``."""
 
     def __init__(self, tx: SqlTransaction) -> None:
@@ -116,7 +116,7 @@ def _own(name: str) -> ColumnElement[Any]:
 
 def _anywhere(text: str) -> ColumnElement[bool]:
     """Return whether the text is in one of the node's or in one of any of its parts."""
-    table, node = schema.facts.c, schema.nodes.c
+    table, node = schema.search_index.c, schema.nodes.c
     within = f"%{text.translate(_EXACT)}%"
     own = [func.lower(func.coalesce(node[name], "")).like(within, escape=_ESCAPE) for name in expressions.WORDS]
     parts = [table[name].like(within, escape=_ESCAPE) for name in expressions.TEXTS]
@@ -125,8 +125,8 @@ def _anywhere(text: str) -> ColumnElement[bool]:
 
 
 def _parts(some: expressions.Some) -> ColumnElement[bool]:
-    """Return which of the facts are such parts of the node at hand."""
-    table = schema.facts.c
+    """Return which of the rows are such parts of the node at hand."""
+    table = schema.search_index.c
     mine = and_(table.node == schema.nodes.c.uuid, table.kind == some.kind)
     return mine if some.of is None else and_(mine, _holds(some.of, lambda name: table[name]))
 
@@ -155,39 +155,39 @@ def _holds(query: expressions.Query, column_of: Callable[[str], ColumnElement[An
             return known
 
 
-_f, _n = schema.facts.c, schema.nodes.c
-_NAMES: Final = Fact.__struct_fields__
-_DELETE = delete(schema.facts).where(_f.node == bindparam("_node"))
+_f, _n = schema.search_index.c, schema.nodes.c
+_NAMES: Final = IndexRow.__struct_fields__
+_DELETE = delete(schema.search_index).where(_f.node == bindparam("_node"))
 _SELECT = select(*(_f[name] for name in _NAMES)).where(_f.node == bindparam("node")).order_by(_f.kind, _f.position)
 # PostgreSQL's driver spends a third of a millisecond more on hundreds of parameters, whose types differ
 # from one machine to the next, than on one; and the server plans such a statement anew each time.
 _TYPES: Final = {"p": "integer", "n": "double precision", "k": "varchar", "t": "varchar"}
 _INSERT_JSON = text(
-    f"INSERT INTO facts (node, {', '.join(_NAMES)}) SELECT :node, "  # noqa: S608  # names of ours
-    + ", ".join(f"CAST(fact ->> {place} AS {_TYPES[name[0]]})" for place, name in enumerate(_NAMES))
-    + " FROM json_array_elements(CAST(:rows AS json)) AS rows (fact)"
+    f"INSERT INTO search_index (node, {', '.join(_NAMES)}) SELECT :node, "  # noqa: S608  # names of ours
+    + ", ".join(f"CAST(row ->> {place} AS {_TYPES[name[0]]})" for place, name in enumerate(_NAMES))
+    + " FROM json_array_elements(CAST(:rows AS json)) AS rows (row)"
 )
 
 
-class SqlFacts:
+class SqlSearchIndex:
     """``contracts.store.Facts``."""
 
     def __init__(self, tx: SqlTransaction) -> None:
         self._tx = tx
 
-    def replace(self, node: str, facts: Sequence[Fact], *, had: bool) -> None:
+    def replace(self, node: str, rows: Sequence[IndexRow], *, had: bool) -> None:
         if had:
             self._tx.ask(_DELETE, {"_node": node})
         dialect = self._tx.dialect
-        if facts and dialect.name == "postgresql" and dialect.driver == "psycopg":
-            self._tx.ask(_INSERT_JSON, {"node": node, "rows": msgspec.json.encode(facts).decode()})
+        if rows and dialect.name == "postgresql" and dialect.driver == "psycopg":
+            self._tx.ask(_INSERT_JSON, {"node": node, "rows": msgspec.json.encode(rows).decode()})
             return
         mapping.add(
-            self._tx, schema.facts, ("node", *_NAMES), [(node, *msgspec.structs.astuple(fact)) for fact in facts]
+            self._tx, schema.search_index, ("node", *_NAMES), [(node, *msgspec.structs.astuple(row)) for row in rows]
         )
 
-    def of(self, node: str) -> Sequence[Fact]:
-        return [Fact(*row) for row in self._tx.run(_SELECT, {"node": node})]
+    def of(self, node: str) -> Sequence[IndexRow]:
+        return [IndexRow(*row) for row in self._tx.run(_SELECT, {"node": node})]
 
     def search(self, query: expressions.Query, limit: int, *, after: str = "") -> Sequence[Match]:
         statement = (
@@ -197,19 +197,19 @@ class SqlFacts:
             .limit(limit)
         )
         if expressions.about_hardware(query):
-            statement = statement.where(_n.facts.is_not(None))
+            statement = statement.where(_n.search_digest.is_not(None))
         return [
             Match(uuid, name, state, bool(maintenance), msgspec.json.decode(hardware or "{}"))
             for uuid, name, state, maintenance, hardware in self._tx.connection.execute(statement)
         ]
 
-    def some(self, nodes: Sequence[str], kinds: Sequence[str]) -> dict[str, list[Fact]]:
+    def some(self, nodes: Sequence[str], kinds: Sequence[str]) -> dict[str, list[IndexRow]]:
         statement = (
             select(_f.node, *(_f[name] for name in _NAMES))
             .where(_f.node.in_(list(nodes)), _f.kind.in_(list(kinds)))
             .order_by(_f.node, _f.kind, _f.position)
         )
-        found: dict[str, list[Fact]] = {}
+        found: dict[str, list[IndexRow]] = {}
         for node, *row in self._tx.connection.execute(statement):
-            found.setdefault(node, []).append(Fact(*row))
+            found.setdefault(node, []).append(IndexRow(*row))
         return found

@@ -1,4 +1,4 @@
-"""The store on SQLAlchemy Core: opens transactions, runs work in them, tells trouble apart.
+"""The store on SQLAlchemy Core: opens transactions, runs work in them, classifies its errors.
 
 Work is run again when the database says that it was in somebody's way (deadlock, serialization,
 a busy lock); a database that is gone, full or read-only is ``StoreUnavailableError``.
@@ -35,7 +35,7 @@ from ferroscope.db.macs import SqlMacs
 from ferroscope.db.nodes import SqlAddresses, SqlNodes, SqlPorts
 from ferroscope.db.requests import SqlRequests
 from ferroscope.db.rules import SqlRules
-from ferroscope.db.search import SqlFacts, SqlFigures
+from ferroscope.db.search import SqlSearchIndex, SqlStatistics
 from ferroscope.db.senders import Sender, sender_for
 from ferroscope.db.sqlite_lock import Turnstile
 
@@ -61,7 +61,7 @@ class SqlTransaction:
     requests = cached_property(SqlRequests)
     data = cached_property(SqlInspectionData)
     objects = cached_property(SqlObjects)
-    facts = cached_property(SqlFacts)
+    search_index = cached_property(SqlSearchIndex)
     journal = cached_property(SqlJournal)
     addresses = cached_property(SqlAddresses)
     leases = cached_property(SqlLeases)
@@ -70,7 +70,7 @@ class SqlTransaction:
     macs = cached_property(SqlMacs)
     discoveries = cached_property(SqlDiscoveries)
     rejections = cached_property(SqlRejections)
-    figures = cached_property(SqlFigures)
+    statistics = cached_property(SqlStatistics)
     rules = cached_property(SqlRules)
 
     def __init__(self, connection: Connection, batch: Batch, statements: Statements, claims: set[str]) -> None:
@@ -236,14 +236,14 @@ class SqlStore:
             try:
                 return attempt()
             except PoolTimeoutError as exc:
-                self._meter.trouble("unavailable")
+                self._meter.db_error("unavailable")
                 raise StoreUnavailableError("all database connections are in use") from exc
             except DBAPIError as exc:
-                trouble = classify(exc)
-                if trouble == "other":
+                kind = classify(exc)
+                if kind == "other":
                     raise
-                self._meter.trouble(trouble)
-                if trouble == "unavailable" or self._clock.monotonic() > deadline:
+                self._meter.db_error(kind)
+                if kind == "unavailable" or self._clock.monotonic() > deadline:
                     raise StoreUnavailableError(cannot_answer(self.engine.url, exc)) from exc
             pause = delay * random.uniform(0.5, 1.5)  # noqa: S311  # jitter, no secret
             if self._stop.wait(pause):  # a process that stops still says goodbye, but without spinning

@@ -32,7 +32,7 @@ _UNITS: Final = tuple(
 _MADE: Final = "run: ferroscope pxe config --install, then restart dnsmasq"
 
 
-def examine(settings: BootSettings, gate: PxeFilterSettings, host: str | None = None) -> Iterator[Finding]:
+def examine(settings: BootSettings, pxe_filter: PxeFilterSettings, host: str | None = None) -> Iterator[Finding]:
     """Yield the checks of this host; none at all where there are no boot hosts."""
     if not settings.hosts:
         return
@@ -59,10 +59,10 @@ def examine(settings: BootSettings, gate: PxeFilterSettings, host: str | None = 
         return
     del others[name]
     yield from _addresses(mine)
-    yield from _web(settings, gate)
+    yield from _web(settings, pxe_filter)
     yield from _service()
-    yield from interfaces(gate)
-    yield from _configuration(settings, gate, name, others)
+    yield from interfaces(pxe_filter)
+    yield from _configuration(settings, pxe_filter, name, others)
     yield from _files(settings)
 
 
@@ -74,19 +74,19 @@ def _addresses(mine: Mapping[int, Address]) -> Iterator[Finding]:
         yield Finding("boot-addresses", "wrong", summary, advice)
 
 
-def _web(settings: BootSettings, gate: PxeFilterSettings) -> Iterator[Finding]:
+def _web(settings: BootSettings, pxe_filter: PxeFilterSettings) -> Iterator[Finding]:
     if HOST not in settings.http_url:
         return
     url = urllib.parse.urlsplit(settings.http_url)
     port = url.port or {"http": 80, "https": 443}[url.scheme]
-    if port not in gate.http_ports:
+    if port not in pxe_filter.http_ports:
         summary = f"port {port} of [boot] http_url is not guarded: every boot host serves every machine there"
         yield Finding("boot-files", "note", summary, f"add {port} to [pxe_filter] http_ports, on all boot hosts")
 
 
 def _service() -> Iterator[Finding]:
     if _SYSTEMD.is_dir() and not any(unit.exists() for unit in _UNITS):
-        summary = "there is no dnsmasq.service: nothing starts dnsmasq with this host, behind its gate"
+        summary = "there is no dnsmasq.service: nothing starts dnsmasq with this host, behind its filter"
         yield Finding("dnsmasq", "note", summary, "Debian's package dnsmasq has it; dnsmasq-base has the program alone")
 
 
@@ -100,17 +100,17 @@ def _is_ours(address: Address) -> bool:
     return True
 
 
-def interfaces(gate: PxeFilterSettings) -> Iterator[Finding]:
+def interfaces(pxe_filter: PxeFilterSettings) -> Iterator[Finding]:
     """Yield a check where this host lacks one."""
     there = {name for _, name in socket.if_nameindex()}
-    missing = [name for name in gate.interfaces if name not in there]
-    if missing or not gate.interfaces:
+    missing = [name for name in pxe_filter.interfaces if name not in there]
+    if missing or not pxe_filter.interfaces:
         what = f"has no interface {', '.join(missing)}" if missing else "does not say on which interfaces machines boot"
         yield Finding("boot-host", "wrong", f"this host {what}", "correct [pxe_filter] interfaces; ip link shows them")
 
 
 def _configuration(
-    settings: BootSettings, gate: PxeFilterSettings, host: str, others: dict[str, tuple[Range, ...]]
+    settings: BootSettings, pxe_filter: PxeFilterSettings, host: str, others: dict[str, tuple[Range, ...]]
 ) -> Iterator[Finding]:
     path = Path(settings.dnsmasq_config)
     try:
@@ -120,7 +120,7 @@ def _configuration(
         return
     yield _pools(path, text, others)
     yield _syntax(path)
-    if text == dnsmasq.configuration(settings, gate, host):
+    if text == dnsmasq.configuration(settings, pxe_filter, host):
         yield Finding("dnsmasq", "ok", f"{path} is what this configuration makes")
     else:
         yield Finding("dnsmasq", "note", f"{path} is not what this configuration makes", _MADE)

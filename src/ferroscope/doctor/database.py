@@ -140,7 +140,7 @@ def _writing(backend: Backend) -> Finding:
 
 def _members(settings: Settings, backend: Backend) -> Iterator[Finding]:
     def read(tx: Transaction) -> tuple[list[Member], float, float, dict[str, bool]]:
-        oldest = max((tx.now - row.oldest for row in tx.figures.backlog()), default=0.0)
+        oldest = max((tx.now - row.oldest for row in tx.statistics.backlog()), default=0.0)
         held = {lease.name: lease.held for lease in tx.leases.list("periodic/")}
         return list(tx.members.list()), tx.now, oldest, held
 

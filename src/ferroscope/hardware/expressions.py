@@ -19,7 +19,7 @@ import msgspec
 
 from ferroscope.core.model import Node
 from ferroscope.hardware.parts import Kind
-from ferroscope.hardware.search_index import KINDS, OWN, Fact
+from ferroscope.hardware.search_index import KINDS, OWN, IndexRow
 
 Comparison = Literal["==", "!=", "<", "<=", ">", ">="]
 COMPARE: Final[dict[str, Callable[[float, float], bool]]] = {
@@ -117,30 +117,30 @@ def about_hardware(query: Query) -> bool:
     return isinstance(query, Some | Count)
 
 
-def matches(query: Query, facts: Sequence[Fact], node: Node) -> bool:
-    """Whether the query holds for a node with these facts: the meaning to which every store is held."""
+def matches(query: Query, rows: Sequence[IndexRow], node: Node) -> bool:
+    """Whether the query holds for a node with these rows: the meaning to which every store is held."""
     match query:
         case Not(of):
-            return not matches(of, facts, node)
+            return not matches(of, rows, node)
         case All(of):
-            return all(matches(one, facts, node) for one in of)
+            return all(matches(one, rows, node) for one in of)
         case Any(of):
-            return any(matches(one, facts, node) for one in of)
+            return any(matches(one, rows, node) for one in of)
         case Own(of):
             return _holds(of, lambda column: _own(node, column))
         case Word(text):
-            texts = [getattr(fact, column) for fact in facts for column in TEXTS]
+            texts = [getattr(row, column) for row in rows for column in TEXTS]
             texts += [str(getattr(node, name) or "").lower() for name in WORDS]
             return node.uuid.startswith(text) or any(text in one for one in texts if one)
         case Some():
-            return any(_is(query, fact) for fact in facts)
+            return any(_is(query, row) for row in rows)
         case Count(some, op, value):
-            return COMPARE[op](sum(_is(some, fact) for fact in facts), value)
+            return COMPARE[op](sum(_is(some, row) for row in rows), value)
     raise TypeError(f"{type(query).__name__} is a condition on a part, not on a node")
 
 
-def _is(some: Some, fact: Fact) -> bool:
-    return fact.kind == some.kind and (some.of is None or _holds(some.of, lambda column: getattr(fact, column)))
+def _is(some: Some, row: IndexRow) -> bool:
+    return row.kind == some.kind and (some.of is None or _holds(some.of, lambda column: getattr(row, column)))
 
 
 def _own(node: Node, column: str) -> object:

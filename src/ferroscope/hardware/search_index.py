@@ -19,14 +19,14 @@ from ferroscope.hardware.parts import Kind
 from ferroscope.hardware.sources import VENDORS
 
 VERSION: Final = b"2"
-"""Part of the digest: a release that derives other facts from the same data raises it."""
+"""Part of the digest: a release that derives other rows from the same data raises it."""
 
 MAX_TEXT: Final = 255
 
 Unit = Literal["", "bytes", "bits/s", "hertz", "transfers/s"]
 
 
-class Fact(msgspec.Struct, frozen=True, array_like=True):
+class IndexRow(msgspec.Struct, frozen=True, array_like=True):
     """One part of one node, as it is stored."""
 
     kind: Kind
@@ -148,15 +148,15 @@ def fold(text: str, *, vendor: bool = False) -> str:
     return folded
 
 
-def text(fact: Fact, field: str) -> str | None:
+def text(row: IndexRow, field: str) -> str | None:
     """Return what a field of the part says, one that is a text; see ``KINDS``."""
-    found: str | None = getattr(fact, KINDS[fact.kind][field].column)
+    found: str | None = getattr(row, KINDS[row.kind][field].column)
     return found
 
 
-def number(fact: Fact, field: str) -> float | None:
+def number(row: IndexRow, field: str) -> float | None:
     """Return what a field of the part says, one that is a number, in its unit; see ``KINDS``."""
-    found: float | None = getattr(fact, KINDS[fact.kind][field].column)
+    found: float | None = getattr(row, KINDS[row.kind][field].column)
     return found
 
 
@@ -166,14 +166,14 @@ class Learned(msgspec.Struct, frozen=True):
     The summary has texts as the machine spells them, sizes in bytes, and how many parts there are of each kind.
     """
 
-    facts: list[Fact]
+    rows: list[IndexRow]
     summary: dict[str, Any]
     digest: str
 
 
 def learn(inventory: Any, plugin_data: Any) -> Learned:
     """Return what is stored of a machine; the same data always gives the same."""
-    found: list[Fact] = []
+    found: list[IndexRow] = []
     parts = hardware.parts(inventory, plugin_data)
     counts: dict[str, int] = {}
     for part in parts:
@@ -184,14 +184,14 @@ def learn(inventory: Any, plugin_data: Any) -> Learned:
     return Learned(found, summary, _digest(found, summary))
 
 
-def derive(inventory: Any, plugin_data: Any) -> list[Fact]:
+def derive(inventory: Any, plugin_data: Any) -> list[IndexRow]:
     """Return the rows of a machine alone."""
-    return learn(inventory, plugin_data).facts
+    return learn(inventory, plugin_data).rows
 
 
-def _digest(facts: Sequence[Fact], summary: Mapping[str, Any]) -> str:
-    """Return what tells one list of facts from another, as 64 hexadecimal digits."""
-    return hashlib.sha256(VERSION + msgspec.msgpack.encode((facts, summary), order="sorted")).hexdigest()
+def _digest(rows: Sequence[IndexRow], summary: Mapping[str, Any]) -> str:
+    """Return what tells one list of rows from another, as 64 hexadecimal digits."""
+    return hashlib.sha256(VERSION + msgspec.msgpack.encode((rows, summary), order="sorted")).hexdigest()
 
 
 def _summary(parts: Sequence[hardware.Part], counts: Mapping[str, int]) -> dict[str, Any]:
@@ -205,7 +205,7 @@ def _summary(parts: Sequence[hardware.Part], counts: Mapping[str, int]) -> dict[
     return found | {f"{kind}s": counts[kind] for kind in ("disk", "nic", "dimm", "gpu") if counts.get(kind)}
 
 
-def _fact(part: hardware.Part, position: int) -> Fact:
+def _fact(part: hardware.Part, position: int) -> IndexRow:
     columns = _COLUMNS[part.kind]
     values: dict[str, Any] = {}
     for name, value in part.fields.items():
@@ -215,7 +215,7 @@ def _fact(part: hardware.Part, position: int) -> Fact:
                 values[column] = folded
         else:
             values[column] = value
-    return Fact(part.kind, position, **values)
+    return IndexRow(part.kind, position, **values)
 
 
 _COLUMNS: Final = {

@@ -138,7 +138,7 @@ class Archiving:
         gone = [one.key for one in results if isinstance(one, StoredObject)]
         self._under_way.difference_update(f"{one.job.target.inspection}/{one.job.target.part}" for one in carried)
         self._under_way.difference_update(gone)
-        moved = self._mover.settle(carried, fence)
+        moved = self._mover.record_moves(carried, fence)
         self._mover.forget(gone, fence)
         errors = [one for one in carried if one.error and not one.lost]
         if errors and not self._error:

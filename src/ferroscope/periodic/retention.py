@@ -1,7 +1,7 @@
 """Old inspections go, with their data and journal; a node's newest stays, and its newest good one.
 
 Steps that belong to no inspection go by age alone, so that nobody can fill the journal with them. So do old
-changes of MACs: the PXE gates have long since applied them, or read everything anew.
+changes of MACs: the PXE filters have long since applied them, or read everything anew.
 
 A run is bounded: whatever there is to delete, it is one small transaction after the other for a few seconds, and
 the next run goes on with it. So a great backlog, such as a shorter ``retention`` leaves, keeps nobody waiting.
@@ -17,7 +17,7 @@ from ferroscope.contracts.store import StepLeadership, Store, Transaction
 
 _BATCH: Final = 200
 _RUN: Final = 10.0  # seconds, at most, until the next run
-# Much longer than a gate goes without looking; whoever takes over reads everything.
+# Much longer than a PXE filter goes without looking; whoever takes over reads everything.
 _CHANGES_KEPT: Final = 3600.0
 # To look for old steps is to read the whole journal.
 _STEPS_EVERY: Final = 3600.0

@@ -1,8 +1,8 @@
-"""The gate's process: campaigns for its network's lease and, while it leads, keeps this host's gate open.
+"""The filter's process: campaigns for its network's lease and, while it leads, keeps this host's filter open.
 
 Closed is the resting state: before the election, after it, on every error, and by the kernel's own
 time-out when this process does not live to close it. A successor waits for ``guard`` seconds after
-it has won, so that the gate before has closed by then even on a host whose clock runs slower.
+it has won, so that the filter before has closed by then even on a host whose clock runs slower.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ import structlog
 from ferroscope.config.options import PxeFilterSettings
 from ferroscope.contracts.errors import LeaseLostError, StoreUnavailableError
 from ferroscope.contracts.metrics import SILENT, Meter
-from ferroscope.contracts.pxe_filter import GateBackend, GateError
+from ferroscope.contracts.pxe_filter import FilterBackend, PxeFilterError
 from ferroscope.contracts.queue import MAC_CHANNELS, Bus, Channel, Clock, StopFlag
-from ferroscope.core.boot_macs import GateRecord, SetChange
+from ferroscope.core.boot_macs import FilterRecord, SetChange
 from ferroscope.core.model import LeaseProfile
 from ferroscope.leadership import Election, Leadership
-from ferroscope.pxe_filter.sync import Feed
+from ferroscope.pxe_filter.sync import MacSync
 
-# Keeps a leader's gate open from a thread of its own, for as long as its lease can be trusted.
+# Keeps a leader's filter open from a thread of its own, for as long as its lease can be trusted.
 #
-# Reading the store may take its time, and that must not close the gate; so whoever follows the
-# changes only shows signs of life, without which the lease, and then the gate, comes to its end.
+# Reading the store may take its time, and that must not close the filter; so whoever follows the
+# changes only shows signs of life, without which the lease, and then the filter, comes to its end.
 
 _log = structlog.get_logger(__name__)
 
-# A closed gate is tried so much more often than an open one is refreshed. A mechanism that counts whole seconds can
+# A closed filter is tried so much more often than an open one is refreshed. A mechanism that counts whole seconds can
 # open with a lease that was renewed just now only, and renewals have the same period: it might never see one.
 _SOONER: Final = 10
 
 
-class Opening:
-    """One leadership's open gate; ``trouble`` says why it is not open although it might be."""
+class FilterLease:
+    """One leadership's open filter; ``error`` says why it is not open although it might be."""
 
     def __init__(
         self,
-        backend: GateBackend,
+        backend: FilterBackend,
         leadership: Leadership,
         *,
         clock: Clock,
@@ -55,14 +55,14 @@ class Opening:
         self._period = period
         self._new_flag = new_flag
         self._stop = new_flag()
-        self._doubtful_until = 0.0  # an opening of which we do not know what became of it ends before that
+        self._doubtful_until = 0.0  # a hold of which we do not know what became of it ends before that
         self._thread = new_thread(target=self._run, name="opening", daemon=True)
         self.open_until = 0.0
-        self.trouble = ""
+        self.error = ""
 
     @property
     def open(self) -> bool:
-        """Whether the gate is open, as far as this process knows."""
+        """Whether the filter is open, as far as this process knows."""
         return self._clock.monotonic() < self.open_until
 
     def start(self) -> None:
@@ -89,9 +89,9 @@ class Opening:
             self._hold()
 
     def _pause(self) -> float:
-        """Return when to refresh: while half of the opening is left, for a refresh takes its time, too.
+        """Return when to refresh: while half of its time is left, for a refresh takes its time, too.
 
-        What a refresh adds is what the lease allows for beyond the opening before; so one that came late would be
+        What a refresh adds is what the lease allows for beyond the hold before; so one that came late would be
         followed by one that comes early and adds little, and that by one that comes too late.
         """
         left = self.open_until - self._clock.monotonic()
@@ -102,30 +102,30 @@ class Opening:
             return
         try:
             self.open_until = self._backend.hold(self._leadership.trusted_until)
-            self.trouble = ""
+            self.error = ""
         except Exception as exc:  # noqa: BLE001  # whatever it is: nobody else would hear of it
             self._doubtful_until = self._leadership.trusted_until
-            self._say(_log.warning, "the gate could not be held open; it closes", exc)
+            self._say(_log.warning, "the filter could not be held open; it closes", exc)
 
     def _close(self) -> bool:
         try:
             self._backend.close()
         except Exception as exc:  # noqa: BLE001  # the time-out may still close it, so its end has to be waited for
-            self._say(_log.error, "the gate could not be closed", exc)
+            self._say(_log.error, "the filter could not be closed", exc)
             return False
         self.open_until = 0.0
         return True
 
     def _say(self, log: Callable[..., object], what: str, exc: Exception) -> None:
-        """Log trouble that is new, with a traceback where the backend does not know it."""
-        before, self.trouble = self.trouble, str(exc) or type(exc).__name__
-        if self.trouble != before:
-            unknown = None if isinstance(exc, GateError) else exc
-            log(what, backend=self._backend.name, error=self.trouble, exc_info=unknown)
+        """Log an error that is new, with a traceback where the backend does not know it."""
+        before, self.error = self.error, str(exc) or type(exc).__name__
+        if self.error != before:
+            unknown = None if isinstance(exc, PxeFilterError) else exc
+            log(what, backend=self._backend.name, error=self.error, exc_info=unknown)
 
 
-class Gate:
-    """One thread calls ``run``; ``status`` always says what the gate does.
+class PxeFilter:
+    """One thread calls ``run``; ``status`` always says what the filter does.
 
     ``keep`` watches over a leadership from threads of its own (see ``leadership``). ``look_every``
     is after how many seconds it looks for changes of which nobody told it.
@@ -134,8 +134,8 @@ class Gate:
     def __init__(
         self,
         election: Election,
-        feed: Feed,
-        backend: GateBackend,
+        mac_sync: MacSync,
+        backend: FilterBackend,
         *,
         settings: PxeFilterSettings,
         look_every: float,
@@ -150,7 +150,7 @@ class Gate:
         new_thread: Callable[..., threading.Thread] = threading.Thread,
     ) -> None:
         self._election = election
-        self._feed = feed
+        self._mac_sync = mac_sync
         self._backend = backend
         self._settings = settings
         self._look_every = look_every
@@ -163,11 +163,11 @@ class Gate:
         self._meter = meter
         self._new_flag = new_flag
         self._new_thread = new_thread
-        # Nobody may free what this process holds while its gate could not be closed, and does not close by itself.
+        # Nobody may free what this process holds while its filter could not be closed, and does not close by itself.
         self.left_open = False
-        self._told = GateRecord()
+        self._told = FilterRecord()
         self._checked_at = 0.0
-        # A refresh has to come well before the opening before it ends.
+        # A refresh has to come well before the hold before it ends.
         self.period = min(1.0, profile.ttl / 6)
         self.status = "is closed and has not campaigned for its network yet"
 
@@ -186,13 +186,13 @@ class Gate:
             self.campaign()
         except StoreUnavailableError as exc:
             self._rest(f"is closed and waits for the database: {exc}")
-        except GateError as exc:
+        except PxeFilterError as exc:
             self._rest(f"is closed: {exc}")
         except LeaseLostError as exc:
             self.status = f"is closed; it was deposed: {exc}"
         except Exception:
             self._stop.set()
-            _log.exception("the gate failed; closing it and stopping the process")
+            _log.exception("the filter failed; closing it and stopping the process")
             raise
 
     def _rest(self, status: str) -> None:
@@ -200,16 +200,16 @@ class Gate:
         self.status = status
         self.fail_closed()
         if news:
-            _log.warning("the gate is closed", why=status)
+            _log.warning("the filter is closed", why=status)
         self._stop.wait(self._profile.poll)
 
     def fail_closed(self) -> None:
-        """Close the gate, come what may; if even that fails the kernel's time-out does it. Never raises."""
+        """Close the filter, come what may; if even that fails the kernel's time-out does it. Never raises."""
         try:
             self._backend.close()
             self.left_open = False
-        except GateError as exc:
-            _log.error("the gate could not be closed; what is open ends with its time-out", error=str(exc))
+        except PxeFilterError as exc:
+            _log.error("the filter could not be closed; what is open ends with its time-out", error=str(exc))
 
     def campaign(self) -> None:
         """Try to win the network once and serve it; otherwise wait, closed, for the next election."""
@@ -233,40 +233,40 @@ class Gate:
         """Load the sets while the guard passes, open, follow the changes; close, then hand the lease back."""
         reset = self._new_flag()
         self._keep(leadership, reset)
-        opening = Opening(
+        filter_lease = FilterLease(
             self._backend, leadership, clock=self._clock, period=self.period,
             new_flag=self._new_flag, new_thread=self._new_thread,
         )  # fmt: skip
         won_at = self._clock.monotonic()
-        self._told = GateRecord()
+        self._told = FilterRecord()
         try:
             self._load(leadership)
             leadership.keep_alive()
             self._wait_until(max(won_at, leadership.alone_from) + self._settings.guard, leadership, reset)
             if self._stop.is_set():
                 return
-            opening.start()
-            _log.info("gate open", network=self._settings.network, epoch=leadership.lease.epoch)
-            self._follow(leadership, opening, reset)
+            filter_lease.start()
+            _log.info("filter open", network=self._settings.network, epoch=leadership.lease.epoch)
+            self._follow(leadership, filter_lease, reset)
         finally:
-            self.left_open = not opening.end()
+            self.left_open = not filter_lease.end()
             self._measure(is_open=self.left_open)
             if not self.left_open:
                 leadership.resign()
             # Else the lease must not pass on before it has closed: it ends with its lease, and so does this process.
 
     def _wait_until(self, opens_at: float, leadership: Leadership, reset: StopFlag) -> None:
-        """Wait, showing signs of life, while an earlier leader's gate may be open, or until this leadership ends."""
+        """Wait, showing signs of life, while an earlier leader's filter may be open, or until this leadership ends."""
         while (left := opens_at - self._clock.monotonic()) > 0 and not self._stop.is_set():
             if reset.wait(min(left, self.period)):
                 return
             leadership.keep_alive()
 
     def _load(self, leadership: Leadership) -> None:
-        self._feed.whole(leadership.keep_alive)
-        self._backend.apply(self._feed.sets.whole(), fresh=True, progress=leadership.keep_alive)
+        self._mac_sync.whole(leadership.keep_alive)
+        self._backend.apply(self._mac_sync.sets.whole(), fresh=True, progress=leadership.keep_alive)
 
-    def _follow(self, leadership: Leadership, opening: Opening, reset: StopFlag) -> None:
+    def _follow(self, leadership: Leadership, filter_lease: FilterLease, reset: StopFlag) -> None:
         compare_at = self._clock.monotonic() + self._settings.reconcile_period
         read_at = self._clock.monotonic()
         while leadership.is_valid() and not self._stop.is_set() and not reset.is_set():
@@ -275,19 +275,19 @@ class Gate:
             now = self._clock.monotonic()
             try:
                 if now >= compare_at:
-                    self._apply(self._feed.whole(leadership.keep_alive), leadership.keep_alive)
+                    self._apply(self._mac_sync.whole(leadership.keep_alive), leadership.keep_alive)
                     compare_at = now + self._settings.reconcile_period
                 else:
-                    for change in self._feed.changes(leadership.keep_alive):
+                    for change in self._mac_sync.changes(leadership.keep_alive):
                         self._apply(change, leadership.keep_alive)
                 read_at = now
             except StoreUnavailableError:
                 if now - read_at > self._profile.ttl:
                     raise
-            self._tell(leadership, opening)
-            if opening.trouble:  # whoever can open it shall have the lease
-                raise GateError(opening.trouble)
-            self._wait(seen, leadership, opening, reset)
+            self._tell(leadership, filter_lease)
+            if filter_lease.error:  # whoever can open it shall have the lease
+                raise PxeFilterError(filter_lease.error)
+            self._wait(seen, leadership, filter_lease, reset)
         self.status = "is closed; its leadership has ended"
 
     def _apply(self, change: SetChange, progress: Callable[[], object]) -> None:
@@ -296,17 +296,17 @@ class Gate:
         began = self._clock.monotonic()
         try:
             self._backend.apply(change, fresh=False, progress=progress)
-        except GateError as exc:
+        except PxeFilterError as exc:
             _log.warning("a change could not be applied; loading everything", error=str(exc))
-            self._backend.apply(self._feed.sets.whole(), fresh=True, progress=progress)
-        self._meter.gate_applied(self._clock.monotonic() - began)
+            self._backend.apply(self._mac_sync.sets.whole(), fresh=True, progress=progress)
+        self._meter.pxe_filter_applied(self._clock.monotonic() - began)
 
-    def _tell(self, leadership: Leadership, opening: Opening) -> None:
+    def _tell(self, leadership: Leadership, filter_lease: FilterLease) -> None:
         """Publish in the lease what is in force here, where that has changed."""
-        sets, window = self._feed.sets, self._feed.window
-        record = GateRecord(
+        sets, window = self._mac_sync.sets, self._mac_sync.window
+        record = FilterRecord(
             host=self._host,
-            open=opening.open,
+            open=filter_lease.open,
             applied=window.high,
             missing=window.missing,
             allowed=len(sets.allowed),
@@ -314,7 +314,7 @@ class Gate:
             backends=tuple(self._settings.backends),
             unknown=self._settings.unknown_hosts == "allow",
         )
-        state = "is open" if opening.open else f"is closed: {opening.trouble or 'its lease is about to end'}"
+        state = "is open" if filter_lease.open else f"is closed: {filter_lease.error or 'its lease is about to end'}"
         self.status = (
             f"{state}; {self._election.status}; {record.allowed} MACs allowed, {record.denied} denied, "
             f"changes up to {record.applied} applied"
@@ -324,15 +324,17 @@ class Gate:
             self._told = record
 
     def _measure(self, *, is_open: bool) -> None:
-        sets = self._feed.sets
-        self._meter.gate(self._settings.network, is_open=is_open, allowed=len(sets.allowed), denied=len(sets.denied))
+        sets = self._mac_sync.sets
+        self._meter.pxe_filter(
+            self._settings.network, is_open=is_open, allowed=len(sets.allowed), denied=len(sets.denied)
+        )
 
-    def _wait(self, seen: int, leadership: Leadership, opening: Opening, reset: StopFlag) -> None:
+    def _wait(self, seen: int, leadership: Leadership, filter_lease: FilterLease, reset: StopFlag) -> None:
         """Wait for a change, or until it is time to look by oneself, showing signs of life."""
         until = self._clock.monotonic() + self._look_every
         while (left := until - self._clock.monotonic()) > 0 and not reset.is_set() and not self._stop.is_set():
             leadership.keep_alive()
             if self._bus.wait_any(MAC_CHANNELS, seen, min(left, self.period)) > seen:
                 return
-            if opening.trouble or opening.open != self._told.open or not leadership.is_valid():
+            if filter_lease.error or filter_lease.open != self._told.open or not leadership.is_valid():
                 return

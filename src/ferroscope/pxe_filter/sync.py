@@ -1,4 +1,4 @@
-"""What the store says about MACs, as changes of the gate's sets: all of it once, then what is new.
+"""What the store says about MACs, as changes of the filter's sets: all of it once, then what is new.
 
 A number in the list of changes says "look at this MAC again"; what holds for it is read in the
 same transaction, so the order of changes, and how often one is told, do not matter.
@@ -21,7 +21,7 @@ _NAMES: Final = 500
 def _nothing() -> None: ...
 
 
-class Feed:
+class MacSync:
     """``sets`` are as of the last read; both reads raise ``StoreUnavailableError``."""
 
     def __init__(self, store: Store) -> None:

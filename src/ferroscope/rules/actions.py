@@ -1,6 +1,6 @@
 """What rules can do: one table for both dialects; a new action is one entry in it.
 
-An action changes the copies of its ``Bench``; everything that rules did is committed together with the
+An action changes the copies of its ``RuleContext``; everything that rules did is committed together with the
 inspection's other results, or not at all.
 """
 
@@ -40,14 +40,16 @@ def fail(_acting: Acting, args: Document) -> None:
 def log(acting: Acting, args: Document) -> None:
     if not acting.sensitive:
         message = str(args["msg"])[:_MAX_MESSAGE]
-        acting.bench.logged.append(Logged(rule=acting.rule, level=str(args["level"]).lower(), message=message))
+        acting.rule_context.logged.append(Logged(rule=acting.rule, level=str(args["level"]).lower(), message=message))
 
 
 def approve(acting: Acting, _args: Document) -> None:
-    node = acting.bench.node
+    node = acting.rule_context.node
     if node.inbox:
         node.inbox = False
-        acting.bench.logged.append(Logged(rule=acting.rule, level="info", message="taken out of the inbox by a rule"))
+        acting.rule_context.logged.append(
+            Logged(rule=acting.rule, level="info", message="taken out of the inbox by a rule")
+        )
 
 
 def log_level(value: Any) -> str | None:
@@ -55,9 +57,9 @@ def log_level(value: Any) -> str | None:
 
 
 def api_call(acting: Acting, args: Document) -> None:
-    bench = acting.bench
-    bench.budget.calls -= 1
-    if bench.budget.calls < 0:
+    rule_context = acting.rule_context
+    rule_context.budget.calls -= 1
+    if rule_context.budget.calls < 0:
         raise RuleError("the rules asked for too many API calls for one inspection")
     for name, check in (("url", url), ("timeout", timeout), ("retries", retries), ("backoff_factor", backoff)):
         problem = check(args[name])
@@ -73,8 +75,8 @@ def api_call(acting: Acting, args: Document) -> None:
         retries=int(args["retries"]),
         backoff=float(args["backoff_factor"]),
     )
-    if call not in bench.calls:
-        bench.calls.append(call)
+    if call not in rule_context.calls:
+        rule_context.calls.append(call)
 
 
 def url(value: Any) -> str | None:

@@ -116,7 +116,7 @@ def _twice(names: list[str]) -> list[str]:
 _log = structlog.get_logger(__name__)
 
 
-class RuleBook:
+class RuleCache:
     """One instance serves all threads: a rule set is replaced as a whole, never changed."""
 
     def __init__(self, built_in: Sequence[CompiledRule] = ()) -> None:

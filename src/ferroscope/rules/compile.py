@@ -40,7 +40,7 @@ class CompiledAction(msgspec.Struct, frozen=True):
         return (data,) if self.loop is None else template.each(self.loop, data)
 
     def run(self, acting: Acting, args: Document) -> None:
-        acting.bench.budget.step()
+        acting.rule_context.budget.step()
         self.action.run(acting, args)
 
 

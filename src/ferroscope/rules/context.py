@@ -40,18 +40,18 @@ class Logged(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-class RuleContext(HookContext, Protocol):
+class RuleTaskContext(HookContext, Protocol):
     """What rules need from their caller, beside what hooks do."""
 
     def named(self, name: str) -> str | None:
         """Return the UUID of the other node that has this name; None where none has."""
 
 
-class Bench:
+class RuleContext:
     """One inspection's copies, shared by all rules. ``drivers``: those that a node may have."""
 
     def __init__(
-        self, context: RuleContext, inventory: Document, plugin_data: Document, *, drivers: Collection[str]
+        self, context: RuleTaskContext, inventory: Document, plugin_data: Document, *, drivers: Collection[str]
     ) -> None:
         self.context = context
         self.plugin_data = plugin_data
@@ -84,6 +84,6 @@ class Bench:
 class Acting(msgspec.Struct, frozen=True):
     """In whose name an action acts."""
 
-    bench: Bench
+    rule_context: RuleContext
     rule: str
     sensitive: bool

@@ -16,7 +16,7 @@ from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
 from ferroscope.rules.compile import CompiledRule
 from ferroscope.rules.conditions import Seen
-from ferroscope.rules.context import Acting, Bench
+from ferroscope.rules.context import Acting, RuleContext
 from ferroscope.rules.data import Data, NameTakenError, RefusedError, RuleError, RuleFailedError
 
 MaskSecrets = Literal["always", "never", "sensitive"]
@@ -38,7 +38,7 @@ class RuleSet(msgspec.Struct, frozen=True):
         return RuleSet(revision, tuple(order))
 
 
-class Witness(Protocol):
+class RuleTrace(Protocol):
     """Sees what happens, for the dry run."""
 
     def scoped_out(self, rule: CompiledRule) -> None: ...
@@ -46,22 +46,24 @@ class Witness(Protocol):
     def acts(self, rule: CompiledRule, number: int, args: Document) -> None: ...
 
 
-def run(rules: RuleSet, bench: Bench, mask: MaskSecrets, witness: Witness | None = None) -> list[CompiledRule]:
-    """Apply the rules to what is on the bench; return those that applied.
+def run(
+    rules: RuleSet, rule_context: RuleContext, mask: MaskSecrets, trace: RuleTrace | None = None
+) -> list[CompiledRule]:
+    """Apply the rules to the copies of this inspection; return those that applied.
 
     ``RuleFailedError`` names the one that failed.
     """
-    concerned = [rule for rule in rules.rules if _in_scope(rule, bench.node, witness)]
-    eager = {rule.rule.uuid: _holds(rule, bench, mask, witness) for rule in concerned if rule.eager}
-    applied, named_by, name = [], None, bench.node.name
+    concerned = [rule for rule in rules.rules if _in_scope(rule, rule_context.node, trace)]
+    eager = {rule.rule.uuid: _holds(rule, rule_context, mask, trace) for rule in concerned if rule.eager}
+    applied, named_by, name = [], None, rule_context.node.name
     for rule in concerned:
-        if eager[rule.rule.uuid] if rule.eager else _holds(rule, bench, mask, witness):
-            _act(rule, bench, mask, witness)
+        if eager[rule.rule.uuid] if rule.eager else _holds(rule, rule_context, mask, trace):
+            _act(rule, rule_context, mask, trace)
             applied.append(rule)
-        if bench.node.name != name:
-            named_by, name = rule, bench.node.name
+        if rule_context.node.name != name:
+            named_by, name = rule, rule_context.node.name
     if named_by is not None:
-        _name_is_free(named_by, bench)
+        _name_is_free(named_by, rule_context)
     return applied
 
 
@@ -76,10 +78,10 @@ def title(rule: CompiledRule) -> str:
     return f"{rule.rule.uuid} ({described})" if described else rule.rule.uuid
 
 
-def _in_scope(rule: CompiledRule, node: Node, witness: Witness | None) -> bool:
+def _in_scope(rule: CompiledRule, node: Node, trace: RuleTrace | None) -> bool:
     inside = not rule.rule.scope or node.properties.get(SCOPE) == rule.rule.scope
-    if not inside and witness is not None:
-        witness.scoped_out(rule)
+    if not inside and trace is not None:
+        trace.scoped_out(rule)
     return inside
 
 
@@ -96,38 +98,38 @@ def _blaming(rule: CompiledRule) -> Iterator[None]:
         raise _failed(rule, "cannot be carried out", exc, Reason.RULE_FAILED) from None
 
 
-def _holds(rule: CompiledRule, bench: Bench, mask: MaskSecrets, witness: Witness | None) -> bool:
+def _holds(rule: CompiledRule, rule_context: RuleContext, mask: MaskSecrets, trace: RuleTrace | None) -> bool:
     with _blaming(rule):
-        data = bench.data.masking(masked(rule, mask))
-        return all(_asked(rule, number, data, witness) for number in range(len(rule.conditions)))
+        data = rule_context.data.masking(masked(rule, mask))
+        return all(_asked(rule, number, data, trace) for number in range(len(rule.conditions)))
 
 
-def _asked(rule: CompiledRule, number: int, data: Data, witness: Witness | None) -> bool:
-    if witness is None:
+def _asked(rule: CompiledRule, number: int, data: Data, trace: RuleTrace | None) -> bool:
+    if trace is None:
         return rule.conditions[number].holds(data)
     seen: list[Seen] = []
     holds = rule.conditions[number].holds(data, seen)
-    witness.asked(rule, number, holds, seen)
+    trace.asked(rule, number, holds, seen)
     return holds
 
 
-def _act(rule: CompiledRule, bench: Bench, mask: MaskSecrets, witness: Witness | None) -> None:
-    acting = Acting(bench, rule.rule.uuid, rule.rule.sensitive)
+def _act(rule: CompiledRule, rule_context: RuleContext, mask: MaskSecrets, trace: RuleTrace | None) -> None:
+    acting = Acting(rule_context, rule.rule.uuid, rule.rule.sensitive)
     with _blaming(rule):
-        data = bench.data.masking(masked(rule, mask))
+        data = rule_context.data.masking(masked(rule, mask))
         for number, action in enumerate(rule.actions):
             for each in action.each(data):
                 args = action.arguments(each)
-                if witness is not None:
-                    witness.acts(rule, number, args)
+                if trace is not None:
+                    trace.acts(rule, number, args)
                 action.run(acting, args)
 
 
-def _name_is_free(named_by: CompiledRule, bench: Bench) -> None:
+def _name_is_free(named_by: CompiledRule, rule_context: RuleContext) -> None:
     """Look whose the name is that rules gave the node in the end; what is committed meanwhile, the store refuses."""
     with _blaming(named_by):
-        name = bench.node.name
-        owner = None if name is None else bench.context.named(name)
+        name = rule_context.node.name
+        owner = None if name is None else rule_context.context.named(name)
         if owner is not None:
             raise NameTakenError(str(name), owner)
 

@@ -19,7 +19,7 @@ from ferroscope.hooks.base import PortChanges
 from ferroscope.rules import engine
 from ferroscope.rules.compile import CompiledRule
 from ferroscope.rules.conditions import Seen
-from ferroscope.rules.context import Bench
+from ferroscope.rules.context import RuleContext
 from ferroscope.rules.data import RuleFailedError
 from ferroscope.rules.engine import MaskSecrets, RuleSet
 
@@ -205,23 +205,23 @@ def explain(
 ) -> Explanation:
     """Run the rules on ``context``'s copies and on ``plugin_data``, both changed by it; tell all of it."""
     node, ports, data = _node(context.node), _ports(context), msgspec.json.decode(msgspec.json.encode(plugin_data))
-    witness = _Witness(rules)
-    bench = Bench(context, inventory, plugin_data, drivers=drivers)
+    trace = _Witness(rules)
+    rule_context = RuleContext(context, inventory, plugin_data, drivers=drivers)
     failed = False
     try:
-        for rule in engine.run(rules, bench, mask, witness):
-            witness.told[rule.rule.uuid].result = "applied"
+        for rule in engine.run(rules, rule_context, mask, trace):
+            trace.told[rule.rule.uuid].result = "applied"
     except RuleFailedError as exc:
         failed = True
-        witness.told[exc.rule].result = "failed"
-        witness.told[exc.rule].error = exc.message
+        trace.told[exc.rule].result = "failed"
+        trace.told[exc.rule].error = exc.message
     return Explanation(
         failed=failed,
-        rules=list(witness.told.values()),
+        rules=list(trace.told.values()),
         node=[] if failed else changes(node, _node(context.node)),
         ports=[] if failed else _port_changes(ports, _ports(context)),
         plugin_data=[] if failed else changes(data, plugin_data),
-        calls=[] if failed else [call.url.partition("?")[0] for call in bench.calls if not call.sensitive],
+        calls=[] if failed else [call.url.partition("?")[0] for call in rule_context.calls if not call.sensitive],
     )
 
 

@@ -60,7 +60,7 @@ def reset_needs_driver(args: Document) -> str | None:
 
 
 def set_attribute(acting: Acting, args: Document) -> None:
-    node, parts, value = acting.bench.node, _parts(args["path"], NODE_FIELDS), args["value"]
+    node, parts, value = acting.rule_context.node, _parts(args["path"], NODE_FIELDS), args["value"]
     if parts == ["driver"]:
         _check_driver(acting, value)
         if args["reset_interfaces"] in _TRUE:
@@ -70,14 +70,14 @@ def set_attribute(acting: Acting, args: Document) -> None:
 
 
 def extend_attribute(acting: Acting, args: Document) -> None:
-    _extend(acting.bench.node, _parts(args["path"], NODE_FIELDS), args["value"], unique=args["unique"] in _TRUE)
+    _extend(acting.rule_context.node, _parts(args["path"], NODE_FIELDS), args["value"], unique=args["unique"] in _TRUE)
 
 
 def del_attribute(acting: Acting, args: Document) -> None:
     parts = _parts(args["path"], NODE_FIELDS)
     if parts == ["driver"]:
         raise RuleError("a node cannot be without a driver; set another one")
-    _delete(acting.bench.node, parts, NODE_FIELDS)
+    _delete(acting.rule_context.node, parts, NODE_FIELDS)
 
 
 def set_capability(acting: Acting, args: Document) -> None:
@@ -95,51 +95,51 @@ def add_trait(acting: Acting, args: Document) -> None:
     problem = trait(args["name"])
     if problem is not None:
         raise RuleError(problem)
-    traits = list(acting.bench.node.attributes.get("traits", []))
+    traits = list(acting.rule_context.node.attributes.get("traits", []))
     if args["name"] not in traits:
         traits.append(args["name"])
     if len(traits) > MAX_TRAITS:
         raise RuleError(f"a node can have at most {MAX_TRAITS} traits")
-    acting.bench.node.attributes["traits"] = traits
+    acting.rule_context.node.attributes["traits"] = traits
 
 
 def remove_trait(acting: Acting, args: Document) -> None:
-    traits = [trait for trait in acting.bench.node.attributes.get("traits", []) if trait != args["name"]]
+    traits = [trait for trait in acting.rule_context.node.attributes.get("traits", []) if trait != args["name"]]
     if traits:
-        acting.bench.node.attributes["traits"] = traits
+        acting.rule_context.node.attributes["traits"] = traits
     else:
-        acting.bench.node.attributes.pop("traits", None)
+        acting.rule_context.node.attributes.pop("traits", None)
 
 
 def set_plugin_data(acting: Acting, args: Document) -> None:
-    fields.put(acting.bench.plugin_data, _parts(args["path"], None), args["value"])
+    fields.put(acting.rule_context.plugin_data, _parts(args["path"], None), args["value"])
 
 
 def extend_plugin_data(acting: Acting, args: Document) -> None:
     parts = _parts(args["path"], None)
-    fields.extend(acting.bench.plugin_data, parts, args["value"], unique=args["unique"] in _TRUE)
+    fields.extend(acting.rule_context.plugin_data, parts, args["value"], unique=args["unique"] in _TRUE)
 
 
 def unset_plugin_data(acting: Acting, args: Document) -> None:
-    fields.take_out(acting.bench.plugin_data, _parts(args["path"], None))
+    fields.take_out(acting.rule_context.plugin_data, _parts(args["path"], None))
 
 
 def set_port_attribute(acting: Acting, args: Document) -> None:
-    port, parts = acting.bench.port(args["port_id"]), _parts(args["path"], PORT_FIELDS)
+    port, parts = acting.rule_context.port(args["port_id"]), _parts(args["path"], PORT_FIELDS)
     _set(port, parts, args["value"], PORT_FIELDS)
-    acting.bench.save_port(port)
+    acting.rule_context.save_port(port)
 
 
 def extend_port_attribute(acting: Acting, args: Document) -> None:
-    port, parts = acting.bench.port(args["port_id"]), _parts(args["path"], PORT_FIELDS)
+    port, parts = acting.rule_context.port(args["port_id"]), _parts(args["path"], PORT_FIELDS)
     _extend(port, parts, args["value"], unique=args["unique"] in _TRUE)
-    acting.bench.save_port(port)
+    acting.rule_context.save_port(port)
 
 
 def del_port_attribute(acting: Acting, args: Document) -> None:
-    port = acting.bench.port(args["port_id"])
+    port = acting.rule_context.port(args["port_id"])
     _delete(port, _parts(args["path"], PORT_FIELDS), PORT_FIELDS)
-    acting.bench.save_port(port)
+    acting.rule_context.save_port(port)
 
 
 def _set(thing: Node | Port, parts: list[str], value: Any, known: dict[str, Check]) -> None:
@@ -166,8 +166,8 @@ def _delete(thing: Node | Port, parts: list[str], known: dict[str, Check]) -> No
 
 
 def _check_driver(acting: Acting, value: Any) -> None:
-    if value not in acting.bench.drivers:
-        offered = ", ".join(sorted(acting.bench.drivers))
+    if value not in acting.rule_context.drivers:
+        offered = ", ".join(sorted(acting.rule_context.drivers))
         raise RuleError(f"the driver {str(value)[:64]!r} is not enabled; enabled: {offered}")
 
 
@@ -179,6 +179,6 @@ def _capability(name: Any) -> str:
 
 def _update_capabilities(acting: Acting, new: dict[str, str], *remove: str) -> None:
     try:
-        helpers.update(acting.bench.node, new, remove)
+        helpers.update(acting.rule_context.node, new, remove)
     except HookError as exc:
         raise RuleError(exc.message) from None

@@ -39,7 +39,7 @@ class Moved(msgspec.Struct):
 
 
 class Rebuilt(msgspec.Struct):
-    """How many nodes were looked at, and how many have other facts now."""
+    """How many nodes were looked at, and how many have a new search index."""
 
     nodes: int = 0
     changed: int = 0
@@ -64,7 +64,7 @@ def move(settings: Settings, source: str, target: str, tell: Tell) -> Moved:
 
 
 def rebuild(settings: Settings, tell: Tell) -> Rebuilt:
-    """Derive the facts of every node from its newest inventory."""
+    """Derive the search index of every node from its newest inventory."""
     done = Rebuilt()
     with _opened(settings) as (store, archive):
         for node in _nodes(store):
@@ -99,7 +99,7 @@ def _move(mover: Mover, batch: Sequence[Held | StoredObject], target: str, done:
         if carried[-1].error and not carried[-1].lost:
             done.error = carried[-1].error
             break
-    moved = mover.settle(carried)
+    moved = mover.record_moves(carried)
     done.moved += moved
     done.skipped += len(carried) - moved - bool(done.error)
 
@@ -110,12 +110,12 @@ def _rebuild(store: Store, archive: Archive, node: Node) -> bool:
         return False
     parts = archive.fetch(found)
     learned = search_index.learn(msgspec.json.decode(parts["inventory"]), msgspec.json.decode(parts["plugin_data"]))
-    if learned.digest == node.facts:
+    if learned.digest == node.search_digest:
         return False
 
     def work(tx: Transaction) -> None:
-        tx.nodes.update(msgspec.structs.replace(node, facts=learned.digest, hardware=learned.summary))
-        tx.facts.replace(node.uuid, learned.facts, had=True)
+        tx.nodes.update(msgspec.structs.replace(node, search_digest=learned.digest, hardware=learned.summary))
+        tx.search_index.replace(node.uuid, learned.rows, had=True)
 
     store.write(work)
     return True

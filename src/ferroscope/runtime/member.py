@@ -1,4 +1,4 @@
-"""This process as a member of the party: it heartbeats, and leaves when it stops.
+"""This process as a member of the members: it heartbeats, and leaves when it stops.
 
 What a member holds is free when its heartbeat has expired, so the heart has its own thread and
 beats whatever the workers do; also while a process that was asked to stop ends what is under way.
@@ -130,7 +130,7 @@ class Membership:
         try:
             self._store.write(lambda tx: tx.members.leave(self.member.id))
         except StoreUnavailableError as exc:
-            _log.warning("could not leave the party; the heartbeat will expire", error=str(exc))
+            _log.warning("could not leave the members; the heartbeat will expire", error=str(exc))
 
     def _beat(self) -> None:
         said = {name: status() for name, status in self._loops.items()}

@@ -79,7 +79,7 @@ class Process:
         self._server: HttpServer | None = None
 
     def run(self) -> int:
-        """Start, wait for a signal, stop: no new requests, running ones end, leave the party.
+        """Start, wait for a signal, stop: no new requests, running ones end, leave the members.
 
         Calls, periodic steps and requests that are under way have the same ``[worker] graceful_timeout`` to end in.
         """
@@ -148,7 +148,7 @@ class Process:
             stop=self._stop,
             clock=clock,
             ident=self._member,
-            tell=members.teller(self._settings, self._roles, schema),
+            tell=members.describer(self._settings, self._roles, schema),
             retries=self._settings.database.outage_retries,
             lost=database_file.watched(self._settings.database),
         )

@@ -21,14 +21,14 @@ import structlog
 from ferroscope.config.options import PxeFilterSettings, Settings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.metrics import SILENT, Meter
-from ferroscope.contracts.pxe_filter import GateBackend, GateError
+from ferroscope.contracts.pxe_filter import FilterBackend, PxeFilterError
 from ferroscope.contracts.queue import MAC_CHANNELS, Channel
 from ferroscope.core.boot_macs import LEASE_PREFIX
 from ferroscope.leadership import EXIT_LOST_LEADERSHIP, Election, LeaseRenewer
-from ferroscope.pxe_filter.backends.build import BACKENDS, build_gate, rules_of
+from ferroscope.pxe_filter.backends.build import BACKENDS, build_pxe_filter, rules_of
 from ferroscope.pxe_filter.backends.watchdog import PREFIX
-from ferroscope.pxe_filter.leader import Gate
-from ferroscope.pxe_filter.sync import Feed
+from ferroscope.pxe_filter.leader import PxeFilter
+from ferroscope.pxe_filter.sync import MacSync
 from ferroscope.runtime import stale_tables, system
 from ferroscope.runtime.backend import Backend, ensure_schema, open_backend
 from ferroscope.runtime.member import Membership, watched
@@ -53,14 +53,14 @@ _log = structlog.get_logger(__name__)
 
 
 def run(settings: Settings) -> int:
-    """Run the gate until SIGTERM or SIGINT; return the exit code. ``StartError`` where it cannot begin."""
+    """Run the filter until SIGTERM or SIGINT; return the exit code. ``StartError`` where it cannot begin."""
     log.configure(settings.log, process=process_name(ROLE))
     with stale_tables.hold(settings.pxe_filter.network):
         return PxeFilterProcess(settings, installed=partial(stale_tables.warn, settings.pxe_filter)).run()
 
 
 def closed_ruleset(settings: Settings) -> str:
-    """Return the closed gate as text for ``nft -f``; ``StartError``."""
+    """Return the closed filter as text for ``nft -f``; ``StartError``."""
     from ferroscope.pxe_filter.backends.ruleset import ruleset
 
     check(settings)
@@ -68,13 +68,13 @@ def closed_ruleset(settings: Settings) -> str:
     if "nftables" not in backends:
         raise StartError(
             f"[pxe_filter] backends is {','.join(backends)}, without nftables: "
-            "nobody would ever open the gate of this ruleset, so do not load one on this host"
+            "nobody would ever open the filter of this ruleset, so do not load one on this host"
         )
     return ruleset(rules_of(settings.pxe_filter))
 
 
 def check(settings: Settings) -> None:
-    """Raise ``StartError`` where the settings cannot make a gate."""
+    """Raise ``StartError`` where the settings cannot make a PXE filter."""
     wanted = settings.pxe_filter
     check_backends(wanted)
     if not wanted.interfaces and {"nftables", "iptables"}.intersection(wanted.backends):
@@ -86,7 +86,7 @@ def check(settings: Settings) -> None:
                 "those have at most 15 letters, digits and _.@-, and no wildcards; ip link shows them"
             )
     if not wanted.sync_period and not wanted.channels:
-        raise StartError("[pxe_filter] sync_period = 0 needs channels = true: the gate would never hear of a change")
+        raise StartError("[pxe_filter] sync_period = 0 needs channels = true: the filter would never hear of a change")
     try:
         closed = rules_of(wanted)
         for text in closed.relayed:
@@ -96,7 +96,7 @@ def check(settings: Settings) -> None:
 
 
 def check_backends(wanted: PxeFilterSettings) -> None:
-    """Raise ``StartError`` where the gate's mechanisms cannot be built."""
+    """Raise ``StartError`` where the filter's mechanisms cannot be built."""
     unknown = [name for name in wanted.backends if name not in BACKENDS]
     if unknown or not wanted.backends:
         raise StartError(
@@ -109,7 +109,7 @@ def check_backends(wanted: PxeFilterSettings) -> None:
 
 
 class PxeFilterProcess:
-    """``run`` returns the exit code. ``installed`` is called when the gate is in place, closed."""
+    """``run`` returns the exit code. ``installed`` is called when the filter is in place, closed."""
 
     def __init__(self, settings: Settings, *, installed: Callable[[], None] = lambda: None) -> None:
         self._settings = settings
@@ -121,15 +121,15 @@ class PxeFilterProcess:
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
             check(self._settings)
-            gate = build_gate(self._settings.pxe_filter, self._clock)
-            gate.install()
-            _log.info("the gate is in place, closed", backends=list(self._settings.pxe_filter.backends))
+            pxe_filter = build_pxe_filter(self._settings.pxe_filter, self._clock)
+            pxe_filter.install()
+            _log.info("the filter is in place, closed", backends=list(self._settings.pxe_filter.backends))
             self._installed()
-            return self._serve(gate)
-        except (GateError, SetupError, StoreUnavailableError, OSError) as exc:
+            return self._serve(pxe_filter)
+        except (PxeFilterError, SetupError, StoreUnavailableError, OSError) as exc:
             raise StartError(str(exc)) from exc
 
-    def _serve(self, gate: GateBackend) -> int:
+    def _serve(self, pxe_filter: FilterBackend) -> int:
         settings = self._settings
         schema = ensure_schema(settings, upgrade=False)
         meter = self._meter()
@@ -143,18 +143,18 @@ class PxeFilterProcess:
                 role=ROLE,
                 stop=self._stop,
                 clock=self._clock,
-                tell=members.teller(settings, (ROLE,), schema),
+                tell=members.describer(settings, (ROLE,), schema),
                 retries=settings.database.outage_retries,
                 lost=watched(settings.database),
             )
             membership.start()
-            role = self._build(gate, backend, membership.member.id, meter)
-            membership.watch("gate", lambda: role.status)
-            thread = threading.Thread(target=role.run, name="gate", daemon=True)
+            role = self._build(pxe_filter, backend, membership.member.id, meter)
+            membership.watch("filter", lambda: role.status)
+            thread = threading.Thread(target=role.run, name="filter", daemon=True)
             try:
                 code = self._play(thread, backend)
                 if not _has_closed(role, thread):
-                    _log.error("the gate has not closed in time; its lease is not handed on, but runs out")
+                    _log.error("the filter has not closed in time; its lease is not handed on, but runs out")
                     code = EXIT_LOST_LEADERSHIP
                 return EXIT_CUT_OFF if membership.cut_off else code
             finally:
@@ -163,13 +163,13 @@ class PxeFilterProcess:
         finally:
             backend.close()
 
-    def _build(self, gate: GateBackend, backend: Backend, member: str, meter: Meter) -> Gate:
+    def _build(self, pxe_filter: FilterBackend, backend: Backend, member: str, meter: Meter) -> PxeFilter:
         settings, profile = self._settings.pxe_filter, self._settings.lease.numbers()
         name = LEASE_PREFIX + settings.network
-        return Gate(
+        return PxeFilter(
             Election(name, member, store=backend.lease_store, clock=self._clock, profile=profile),
-            Feed(backend.store),
-            gate,
+            MacSync(backend.store),
+            pxe_filter,
             settings=settings,
             look_every=settings.sync_period or settings.reconcile_period,
             host=socket.gethostname(),
@@ -209,34 +209,34 @@ class PxeFilterProcess:
         return meter
 
 
-def _has_closed(role: Gate, thread: threading.Thread) -> bool:
-    """Whether somebody else may open now: the gate's thread has ended, and has closed it."""
+def _has_closed(role: PxeFilter, thread: threading.Thread) -> bool:
+    """Whether somebody else may open now: the filter's thread has ended, and has closed it."""
     return not thread.is_alive() and not role.left_open
 
 
-# Takes the gate off this host: all of it or a message that says what is left, and what else has to be done.
+# Takes the filter off this host: all of it or a message that says what is left, and what else has to be done.
 
 _REMEMBERS: Final = "dnsmasq remembers the host files that it has read: restart it, until then it answers as before"
 
 
 class Removal(msgspec.Struct, frozen=True):
-    """The backends and the ``tables`` of other gates that were removed; ``notes`` say what is left to do."""
+    """The backends and the ``tables`` of other filters that were removed; ``notes`` say what is left to do."""
 
     removed: tuple[str, ...]
     tables: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
-def remove_gate(settings: Settings, *, everything: bool) -> Removal:
-    """Take away this network's gate; ``everything``: also those that nobody opens. ``GateError``, ``StartError``."""
+def remove_pxe_filter(settings: Settings, *, everything: bool) -> Removal:
+    """Remove this network's filter; ``everything``: also those nobody opens. ``PxeFilterError``, ``StartError``."""
     wanted = settings.pxe_filter
     check_backends(wanted)
     if stale_tables.taken(wanted.network):
         raise StartError(
-            f"the pxe-filter of the network {wanted.network} runs on this host and would put its gate in place again; "
+            f"the pxe-filter of the network {wanted.network} runs on this host and would install its filter again; "
             "stop it first: systemctl stop ferroscope-pxe-filter"
         )
-    build_gate(wanted, SystemClock()).remove()
+    build_pxe_filter(wanted, SystemClock()).remove()
     notes = list(_host_files(wanted)) if "dnsmasq" in wanted.backends else []
     tables = stale_tables.remove(wanted) if everything else []
     if not everything:
@@ -246,8 +246,8 @@ def remove_gate(settings: Settings, *, everything: bool) -> Removal:
 
 def _others(settings: PxeFilterSettings) -> list[str]:
     try:
-        return [f"{one.summary}; to remove it, too: --all" for one in stale_tables.strangers(settings)]
-    except GateError:
+        return [f"{one.summary}; to remove it, too: --all" for one in stale_tables.stale_tables(settings)]
+    except PxeFilterError:
         if "nftables" in settings.backends:
             raise
         return []  # a kernel without nftables has none
@@ -256,5 +256,5 @@ def _others(settings: PxeFilterSettings) -> list[str]:
 def _host_files(settings: PxeFilterSettings) -> tuple[str, ...]:
     left = sorted(path.name for path in Path(settings.dhcp_hostsdir).glob(f"{PREFIX}*"))
     if left:
-        raise GateError(f"{settings.dhcp_hostsdir} still has {left[0]}{', and more' if left[1:] else ''}")
+        raise PxeFilterError(f"{settings.dhcp_hostsdir} still has {left[0]}{', and more' if left[1:] else ''}")
     return () if settings.dnsmasq_pid_file else (_REMEMBERS,)

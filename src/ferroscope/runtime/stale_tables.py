@@ -1,4 +1,4 @@
-"""Gates on this host that are of no network which is guarded here now: nobody opens them, and nobody passes.
+"""PXE filters on this host that are of no network which is guarded here now: nobody opens them, and nobody passes.
 
 A network that was given another name leaves its table behind, and so does a backend that is not used any more. A host
 may guard several networks: a table on other interfaces is not our business while its pxe-filter runs.
@@ -15,13 +15,13 @@ import msgspec
 import structlog
 
 from ferroscope.config.options import PxeFilterSettings
-from ferroscope.contracts.pxe_filter import GateError
+from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.pxe_filter.backends.build import rules_of
 from ferroscope.pxe_filter.backends.nftables import Tables
 from ferroscope.pxe_filter.backends.ruleset import PREFIX
 from ferroscope.runtime.system import StartError
 
-# One process of a kind for each boot network of a host: two of them would close each other's gate.
+# One process of a kind for each boot network of a host: two of them would close each other's filter.
 #
 # Who is the one holds an abstract Unix socket, which the kernel takes away with its process, whatever ends that. Such
 # names belong to a network namespace, as firewalls do. Source: unix(7).
@@ -37,7 +37,7 @@ def hold(network: str) -> Iterator[None]:
             if exc.errno != errno.EADDRINUSE:
                 raise
             raise StartError(
-                f"another pxe-filter of the network {network} runs on this host; they would close each other's gate: "
+                f"another pxe-filter of the network {network} runs on this host; they would close each other's filter: "
                 f"stop one of them: ss -xap | grep ferroscope-pxe-filter/{network}"
             ) from None
         yield
@@ -60,7 +60,7 @@ def _name(network: str) -> str:
 _log = structlog.get_logger(__name__)
 
 
-class Stranger(msgspec.Struct, frozen=True):
+class StaleTable(msgspec.Struct, frozen=True):
     """A table and those of our ``interfaces`` that it guards; ``served``: the pxe-filter of its network runs."""
 
     table: str
@@ -70,17 +70,17 @@ class Stranger(msgspec.Struct, frozen=True):
     @property
     def summary(self) -> str:
         if not self.interfaces:
-            return f"the firewall has the table inet {self.table}, of a gate for which no pxe-filter runs here"
+            return f"the firewall has the table inet {self.table}, of a PXE filter for which no pxe-filter runs here"
         names = ", ".join(self.interfaces)
-        return f"the table inet {self.table} guards {names} too: nobody boots there unless that gate is open as well"
+        return f"the table inet {self.table} guards {names} too: nobody boots there unless that filter is open as well"
 
     @property
     def advice(self) -> str:
         return f"if nothing needs it any more: nft delete table inet {self.table}"
 
 
-def strangers(settings: PxeFilterSettings) -> list[Stranger]:
-    """Return them, those that keep our machines out first; none where there is no nft. ``GateError``."""
+def stale_tables(settings: PxeFilterSettings) -> list[StaleTable]:
+    """Return them, those that keep our machines out first; none where there is no nft. ``PxeFilterError``."""
     tables, rules = Tables(timeout=settings.command_timeout), rules_of(settings)
     if not tables.present():
         return []
@@ -91,26 +91,26 @@ def strangers(settings: PxeFilterSettings) -> list[Stranger]:
     for name in tables.names():
         if name not in ours:
             shared = tuple(one for one in rules.interfaces if one in tables.guarded(name))
-            found.append(Stranger(name, shared, served=taken(name.removeprefix(PREFIX))))
+            found.append(StaleTable(name, shared, served=taken(name.removeprefix(PREFIX))))
     return sorted((one for one in found if one.interfaces or not one.served), key=lambda one: not one.interfaces)
 
 
 def warn(settings: PxeFilterSettings) -> None:
     """Name those that keep our machines out in the log; whoever may not look will fail at more than this."""
     try:
-        for one in strangers(settings):
+        for one in stale_tables(settings):
             if one.interfaces:
                 _log.warning(
-                    "a gate of another network is in the way", table=one.table, why=one.summary, advice=one.advice
+                    "a PXE filter of another network is in the way", table=one.table, why=one.summary, advice=one.advice
                 )
-    except GateError as exc:
-        _log.debug("could not look for gates of other networks", error=str(exc))
+    except PxeFilterError as exc:
+        _log.debug("could not look for filters of other networks", error=str(exc))
 
 
 def remove(settings: PxeFilterSettings) -> list[str]:
-    """Take away those whose pxe-filter does not run; return their names. ``GateError``."""
+    """Take away those whose pxe-filter does not run; return their names. ``PxeFilterError``."""
     tables = Tables(timeout=settings.command_timeout)
-    removed = [one.table for one in strangers(settings) if not one.served]
+    removed = [one.table for one in stale_tables(settings) if not one.served]
     for name in removed:
         tables.delete(name)
     return removed

@@ -1,6 +1,6 @@
 """The composition root: which adapter stands behind which port, and which role gets what.
 
-Adapters are built by the runtime alone: here, in ``backend`` (the database) and in ``pxe_filter`` (gates).
+Adapters are built by the runtime alone: here, in ``backend`` (the database) and in ``pxe_filter`` (filters).
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def build_app(
     from ferroscope.api.http.callers import Callers
     from ferroscope.api.http.route import ApiContext, DatabaseFacts
     from ferroscope.hooks.pipeline import from_settings
-    from ferroscope.rules.builtin import RuleBook
+    from ferroscope.rules.builtin import RuleCache
 
     context = ApiContext(
         store=backend.store,
@@ -202,7 +202,7 @@ def build_app(
         draining=draining or threading.Event(),
         clock=SystemClock(),
         describe=lambda: DatabaseFacts(*backend.describe()),
-        rules=RuleBook(built_in_rules(settings)),
+        rules=RuleCache(built_in_rules(settings)),
         pipeline=lru_cache(maxsize=1)(lambda: from_settings(settings.inspector)),
         meter=meter or SILENT,
         callers=Callers(settings.api),
@@ -236,11 +236,11 @@ def build_pool(
     from ferroscope.hooks.base import HookSetupError
     from ferroscope.hooks.pipeline import from_settings
     from ferroscope.remote.rule_calls import WebClient
-    from ferroscope.rules.builtin import RuleBook
+    from ferroscope.rules.builtin import RuleCache
     from ferroscope.worker.loop import Worker
     from ferroscope.worker.pool import WorkerPool
     from ferroscope.worker.process import RuleStep
-    from ferroscope.worker.start import BootGate
+    from ferroscope.worker.start import PxeFilterWait
     from ferroscope.worker.tasks import build
     from ferroscope.worker.throttle import RebootThrottle
 
@@ -257,8 +257,8 @@ def build_pool(
         profile=settings.lease.numbers(),
         command=settings.drivers.command_timeout,
     )
-    rules = RuleStep(RuleBook(built_in_rules(settings)), WebClient())
-    tasks = build(pipeline, throttle, BootGate(settings.pxe_filter.allow_timeout), rules)
+    rules = RuleStep(RuleCache(built_in_rules(settings)), WebClient())
+    tasks = build(pipeline, throttle, PxeFilterWait(settings.pxe_filter.allow_timeout), rules)
 
     archive = build_archive(settings, backend, stop)
 

@@ -86,7 +86,7 @@ class Mover:
         except (ObjectStoreError, StoreUnavailableError) as exc:
             return Carried(job, error=str(exc))
 
-    def settle(self, carried: Sequence[Carried], fence: Fence = unfenced) -> int:
+    def record_moves(self, carried: Sequence[Carried], fence: Fence = unfenced) -> int:
         """Let what arrived be stored, instead of what it was made from; return how many these were."""
         arrived = [one for one in carried if one.error is None]
 

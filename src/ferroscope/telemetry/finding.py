@@ -1,7 +1,7 @@
 """What is found when somebody looks whether all is well: by the doctor, by the service's status.
 
 A finding is made where the matter is known, as a value: who reads it decides by its code, never by its words. Those
-here are about the party: members that differ, that died, clocks that are off. Pure functions.
+here are about the members: members that differ, that died, clocks that are off. Pure functions.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What each member tells of itself with its heartbeat; what follows from it for the party is in ``finding``.
+"""What each member tells of itself with its heartbeat; what follows from it for the members is in ``finding``.
 
 Pure functions. A member of another release may tell less or more, so nothing here relies on any
 of it being there. Settings are compared by fingerprints; no value ever leaves its process.
@@ -65,10 +65,10 @@ def about(
 
     ``skew`` is by how many seconds its clock is ahead of the database's.
     """
-    return teller(settings, roles, schema)(skew, loops)
+    return describer(settings, roles, schema)(skew, loops)
 
 
-def teller(
+def describer(
     settings: Settings, roles: Iterable[str], schema: str
 ) -> Callable[[float | None, Mapping[str, str]], Document]:
     """Return ``about`` for each heartbeat of one process; what stays the same is looked at once."""

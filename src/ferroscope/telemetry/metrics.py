@@ -50,22 +50,25 @@ class Metrics:
             "ferroscope_http_request_seconds", "How long the answer to a call took.",
             ("method", "route"), buckets=_HTTP_SECONDS, registry=registry,
         )  # fmt: skip
-        self._trouble = Counter(
-            "ferroscope_store_trouble", "Transactions that were tried again (busy) or given up (unavailable).",
+        self._db_errors = Counter(
+            "ferroscope_store_db_errors", "Transactions that were tried again (busy) or given up (unavailable).",
             ("kind",), registry=registry,
         )  # fmt: skip
         self._renewals = Counter(
             "ferroscope_lease_renewal_failures", "Renewals that were refused or not answered.",
             ("lease",), registry=registry,
         )  # fmt: skip
-        self._gate_open = Gauge(
-            "ferroscope_gate_open", "Whether this host's PXE gate is open.", ("network",), registry=registry
+        self._pxe_filter_open = Gauge(
+            "ferroscope_pxe_filter_open", "Whether this host's PXE filter is open.", ("network",), registry=registry
         )
-        self._gate_macs = Gauge(
-            "ferroscope_gate_macs", "MACs in the sets of this host's PXE gate.", ("network", "list"), registry=registry
+        self._pxe_filter_macs = Gauge(
+            "ferroscope_pxe_filter_macs",
+            "MACs in the sets of this host's PXE filter.",
+            ("network", "list"),
+            registry=registry,
         )
-        self._gate_seconds = Histogram(
-            "ferroscope_gate_change_seconds", "How long a change of the PXE gate's sets took to apply.",
+        self._pxe_filter_seconds = Histogram(
+            "ferroscope_pxe_filter_change_seconds", "How long a change of the PXE filter's sets took to apply.",
             buckets=_HTTP_SECONDS, registry=registry,
         )  # fmt: skip
         self._discoveries = Counter(
@@ -75,7 +78,7 @@ class Metrics:
         for row in TRANSITIONS:
             self._transitions.labels(row.source, row.event, row.target)
         for kind in ("busy", "unavailable"):
-            self._trouble.labels(kind)
+            self._db_errors.labels(kind)
         for outcome in ("discovered", "limited", "rejected"):
             self._discoveries.labels(outcome)
 
@@ -100,19 +103,19 @@ class Metrics:
         self._http.labels(method, route, str(status)).inc()
         self._http_seconds.labels(method, route).observe(seconds)
 
-    def trouble(self, kind: Literal["busy", "unavailable"]) -> None:
-        self._trouble.labels(kind).inc()
+    def db_error(self, kind: Literal["busy", "unavailable"]) -> None:
+        self._db_errors.labels(kind).inc()
 
     def renewal_failed(self, lease: str) -> None:
         self._renewals.labels(lease).inc()
 
-    def gate(self, network: str, *, is_open: bool, allowed: int, denied: int) -> None:
-        self._gate_open.labels(network).set(is_open)
-        self._gate_macs.labels(network, "allow").set(allowed)
-        self._gate_macs.labels(network, "deny").set(denied)
+    def pxe_filter(self, network: str, *, is_open: bool, allowed: int, denied: int) -> None:
+        self._pxe_filter_open.labels(network).set(is_open)
+        self._pxe_filter_macs.labels(network, "allow").set(allowed)
+        self._pxe_filter_macs.labels(network, "deny").set(denied)
 
-    def gate_applied(self, seconds: float) -> None:
-        self._gate_seconds.observe(seconds)
+    def pxe_filter_applied(self, seconds: float) -> None:
+        self._pxe_filter_seconds.observe(seconds)
 
     def discovered(self, outcome: Literal["discovered", "limited", "rejected"]) -> None:
         self._discoveries.labels(outcome).inc()
@@ -147,8 +150,8 @@ class Overview(Collector):
         return [
             up,
             ahead,
-            *_queue(list(tx.figures.backlog()), tx.now),
-            _nodes(list(tx.figures.nodes())),
+            *_queue(list(tx.statistics.backlog()), tx.now),
+            _nodes(list(tx.statistics.nodes())),
             _members(list(tx.members.list()), tx.now),
             *_leases(tx),
         ]

@@ -22,7 +22,7 @@ from ferroscope.core.states import COMMANDS, Event, Provision, State, Transition
 from ferroscope.worker.context import StoppedError, SupersededError, TaskContext
 
 
-def settle(
+def commit_results(
     tx: Transaction,
     context: TaskContext,
     decision: Decision,
@@ -46,11 +46,11 @@ def settle(
         tx.nodes.remove(node.uuid)
         context.notes.clear()  # its journal went with it
         return node
-    had_facts = node.facts is not None
+    had_rows = node.search_digest is not None
     node = three_way(context.before, context.node, node)
     _save_results(tx, context, node)
-    if context.facts is not None:
-        tx.facts.replace(node.uuid, context.facts, had=had_facts)
+    if context.index_rows is not None:
+        tx.search_index.replace(node.uuid, context.index_rows, had=had_rows)
     moves = [move for move in _moves(context, decision, outcome, with_task) if move.target is not node.state]
     for move in moves:
         node = transition.apply(tx, node, move, inspection)

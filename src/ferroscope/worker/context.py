@@ -58,7 +58,7 @@ class TaskContext:
     """One attempt of one request.
 
     ``node`` and ``ports`` are this task's own copies. ``rerun`` says that an earlier attempt may
-    have had effects outside. ``parts`` is data to be stored with the inspection, ``facts`` what
+    have had effects outside. ``parts`` is data to be stored with the inspection, ``index_rows`` what
     searches shall find, None where that has not changed. ``watch`` is told of the calls to the BMC, and
     ``doing`` says what holds the attempt up, where it is somebody else's code. ``confirmed_at`` and ``sure`` as of
     ``Locked`` and ``Worker``.
@@ -88,7 +88,7 @@ class TaskContext:
         self.inspection = inspection
         self.port_changes = PortChanges()
         self.parts: dict[Part, bytes] = {}
-        self.facts: list[search_index.Fact] | None = None
+        self.index_rows: list[search_index.IndexRow] | None = None
         self.bmc_addresses: frozenset[str] | None = None
         self.notes: list[tuple[float, Entry]] = []  # when, by the monotonic clock, and what
         self.began_at: float | None = None  # when, by that clock, the transaction began that writes them
@@ -290,8 +290,8 @@ class TaskContext:
     def learn(self, inventory: Document, plugin_data: Document) -> None:
         """Derive what searches shall find from the results; nothing is stored anew where it is as before."""
         found = search_index.learn(inventory, plugin_data)
-        if found.digest != self.node.facts:
-            self.node.facts, self.node.hardware, self.facts = found.digest, found.summary, found.facts
+        if found.digest != self.node.search_digest:
+            self.node.search_digest, self.node.hardware, self.index_rows = found.digest, found.summary, found.rows
 
     def pause(self, seconds: float) -> None:
         """Wait; raise ``StoppedError`` when the process shall stop, ``SupersededError`` as of ``look``."""

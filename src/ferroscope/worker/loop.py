@@ -31,7 +31,7 @@ from ferroscope.core.states import MACHINE, Event, State, Transition
 from ferroscope.storage.reader import Archive
 from ferroscope.worker.bmc_calls import Watch
 from ferroscope.worker.boot import eject_quietly, power_off_quietly
-from ferroscope.worker.commit import Task, aborted, again, attempt, contradicted, settle, tidied
+from ferroscope.worker.commit import Task, aborted, again, attempt, commit_results, contradicted, tidied
 from ferroscope.worker.context import TaskContext
 from ferroscope.worker.onward import (
     CLOCKED,
@@ -302,7 +302,7 @@ class Worker:
             if follows and isinstance(outcome, Fail):
                 node, _ = present
             else:
-                node = settle(tx, context, decision, outcome, self.tasks, present)
+                node = commit_results(tx, context, decision, outcome, self.tasks, present)
             context.save_notes(tx)
         finally:
             del context.notes[noted:]  # the transaction may be run again

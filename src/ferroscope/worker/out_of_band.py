@@ -1,6 +1,6 @@
 """What a BMC knows of its machine without any ramdisk: NICs for ports, and the whole hardware.
 
-NICs become ports before the first boot, so that the PXE gate and the lookup know the machine. The
+NICs become ports before the first boot, so that the PXE filter and the lookup know the machine. The
 hardware is an inspection of its own, or is kept beside the one that the ramdisk sends.
 """
 

@@ -24,9 +24,9 @@ from ferroscope.core.states import Event
 from ferroscope.hooks.base import HookError
 from ferroscope.hooks.pipeline import Pipeline, encode
 from ferroscope.rules import engine
-from ferroscope.rules.builtin import RuleBook, allowed
+from ferroscope.rules.builtin import RuleCache, allowed
 from ferroscope.rules.compile import CompiledRule
-from ferroscope.rules.context import ApiCall, Bench, Logged
+from ferroscope.rules.context import ApiCall, Logged, RuleContext
 from ferroscope.rules.data import RuleFailedError
 from ferroscope.rules.engine import RuleSet
 from ferroscope.worker import out_of_band
@@ -47,23 +47,23 @@ _log = structlog.get_logger(__name__)
 class RuleStep:
     """One instance serves all threads. Without ``web`` no rule can call anybody."""
 
-    def __init__(self, book: RuleBook | None = None, web: Web | None = None) -> None:
-        self._book = book or RuleBook()
+    def __init__(self, cache: RuleCache | None = None, web: Web | None = None) -> None:
+        self._rules = cache or RuleCache()
         self._web = web
 
     def current(self, tx: Transaction) -> RuleSet:
         """Return the rules as they are stored at the moment of ``tx``."""
-        return self._book.current(tx)
+        return self._rules.current(tx)
 
     def apply(self, context: TaskContext, rules: RuleSet, inventory: Document, plugin_data: Document) -> None:
         """Run the rules on the task's copies and on ``plugin_data``; ``RuleFailedError``."""
         if not rules.rules:
             return
-        bench = Bench(context, inventory, plugin_data, drivers=context.settings.drivers.enabled)
-        applied = engine.run(rules, bench, context.settings.inspection_rules.mask_secrets)
+        rule_context = RuleContext(context, inventory, plugin_data, drivers=context.settings.drivers.enabled)
+        applied = engine.run(rules, rule_context, context.settings.inspection_rules.mask_secrets)
         _check_place(context, engine.titles(applied[:5]))
-        self._call(context, bench.calls)
-        for logged in bench.logged:
+        self._call(context, rule_context.calls)
+        for logged in rule_context.logged:
             _tell(context, logged)
         if applied:
             _note(context, rules, applied)

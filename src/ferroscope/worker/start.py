@@ -29,38 +29,38 @@ from ferroscope.worker.boot import REBOOT, boot_from_network, earlier_reboot, en
 from ferroscope.worker.context import TaskContext
 from ferroscope.worker.throttle import RebootThrottle, ThrottledError
 
-# Before a machine is powered on, the open PXE gate has to let it pass; that takes a moment.
+# Before a machine is powered on, the open PXE filter has to let it pass; that takes a moment.
 #
-# The node's state is saved when the inspection is asked for, and the gate hears of it at once; so
-# most of the time there is nothing to wait for. Where no gate takes part, nothing is waited for.
+# The node's state is saved when the inspection is asked for, and the filter hears of it at once; so
+# most of the time there is nothing to wait for. Where no filter takes part, nothing is waited for.
 
 # In seconds: between two looks, for how long the thread itself waits, when it looks again after that.
 _LOOK_EVERY: Final = 0.02
 _PATIENCE: Final = 0.3
 _AGAIN: Final = 0.25
 _REMEMBERED: Final = 10_000
-# So many seconds after no gate was known at all none is looked for again: the first of a service reads everything.
+# So many seconds after no filter was known at all none is looked for again: the first of a service reads everything.
 _ABSENT: Final = 1.0
-# A network whose gate ended without saying goodbye, this long ago, is no longer waited for.
+# A network whose filter ended without saying goodbye, this long ago, is no longer waited for.
 _GIVEN_UP: Final = 300.0
 
 
 class _Seen(msgspec.Struct, frozen=True):
-    """The networks with a gate, those not ready; ``known``: there ever was one.
+    """The networks with a PXE filter, those not ready; ``known``: there ever was one.
 
     ``strict`` are those that let no machine pass of which they know no port, if this one has none.
     """
 
-    gates: list[str]
+    pxe_filters: list[str]
     behind: list[str]
     strict: list[str]
     known: bool
 
 
-class BootGate:
-    """``timeout`` in seconds from the first look at the gate for an inspection; 0: never wait.
+class PxeFilterWait:
+    """``timeout`` in seconds from the first look at the filter for an inspection; 0: never wait.
 
-    Each process counts for itself: what an inspection has waited for us before is not the gate's time.
+    Each process counts for itself: what an inspection has waited for us before is not the filter's time.
     """
 
     def __init__(self, timeout: float) -> None:
@@ -79,25 +79,25 @@ class BootGate:
         while (seen := self._look(context)).behind:
             names = ", ".join(seen.behind)
             if context.clock.monotonic() - since >= self._timeout:
-                message = f"powered on although the PXE gate is not open, or is behind: {names}"
-                context.note("pxe gate", message, severity=Severity.WARNING, reason=Reason.GATE_CLOSED)
+                message = f"powered on although the PXE filter is not open, or is behind: {names}"
+                context.note("pxe filter", message, severity=Severity.WARNING, reason=Reason.PXE_FILTER_CLOSED)
                 return None
             if context.clock.monotonic() >= until:
                 if len(self._waiting) >= _REMEMBERED:
                     self._waiting.clear()
                 self._waiting[inspection] = since
-                return Retry(_AGAIN, Reason.GATE_CLOSED, f"waits for the PXE gate of {names}", counted=False)
+                return Retry(_AGAIN, Reason.PXE_FILTER_CLOSED, f"waits for the PXE filter of {names}", counted=False)
             context.pause(_LOOK_EVERY)
         if not seen.known:
             self._look_at = now + _ABSENT
         if seen.strict:
             message = (
-                f"the node has no port, and the PXE gate of {', '.join(seen.strict)} lets known machines pass only: "
+                f"the node has no port, and the PXE filter of {', '.join(seen.strict)} lets known machines pass only: "
                 "add a port, or set [pxe_filter] unknown_hosts = allow"
             )
-            context.note("pxe gate", message, severity=Severity.WARNING, reason=Reason.GATE_CLOSED)
-        elif seen.gates:
-            context.note("pxe gate", f"the open gate lets its MACs pass: {', '.join(seen.gates)}")
+            context.note("pxe filter", message, severity=Severity.WARNING, reason=Reason.PXE_FILTER_CLOSED)
+        elif seen.pxe_filters:
+            context.note("pxe filter", f"the open filter lets its MACs pass: {', '.join(seen.pxe_filters)}")
         return None
 
     def _look(self, context: TaskContext) -> _Seen:
@@ -108,7 +108,7 @@ class BootGate:
             leases = [lease for lease in known if _takes_part(lease, tx.now)]
             newest = tx.macs.newest(node=node) if leases else 0
             return _Seen(
-                gates=[_said(lease) for lease in leases],
+                pxe_filters=[_said(lease) for lease in leases],
                 behind=[_network(lease) for lease in leases if not _lets_pass(lease, newest)],
                 strict=[_network(lease) for lease in leases if not newest and not decode_record(lease.data).unknown],
                 known=bool(known),
@@ -137,11 +137,11 @@ _POWER_ON = "power on"
 
 
 class StartTask:
-    """The task of ``inspect``; ``throttle`` spreads the power-ons, ``gate`` lets the machine reach its boot server."""
+    """The task of ``inspect``; ``throttle`` spreads the power-ons, ``pxe_filter`` waits until it may boot."""
 
-    def __init__(self, throttle: RebootThrottle, gate: BootGate) -> None:
+    def __init__(self, throttle: RebootThrottle, pxe_filter: PxeFilterWait) -> None:
         self._throttle = throttle
-        self._gate = gate
+        self._pxe_filter = pxe_filter
 
     def __call__(self, context: TaskContext) -> Outcome:
         """Boot the ramdisk; where the operator boots it, only note that we wait."""
@@ -160,12 +160,12 @@ class StartTask:
         if early is not None:
             return early
         if not context.intended(_POWER_ON):
-            out_of_band.prepare(context)  # the gate opens for the ports that this makes
-            if way is Boot.NETWORK and (early := self._gate(context)) is not None:
+            out_of_band.prepare(context)  # the filter opens for the ports that this makes
+            if way is Boot.NETWORK and (early := self._pxe_filter(context)) is not None:
                 return early
             self._prepare(context, way)
         # Else both were done before the intent, and an earlier power-on may still be on its way:
-        # a machine that was powered off now would boot twice. (A reboot is prepared again: see ``staying_on``.)
+        # a machine that was powered off now would boot twice. (A reboot is prepared again: see ``boot.py``.)
         try:
             self._power_on(context)
         except ThrottledError as exc:

@@ -20,7 +20,7 @@ from ferroscope.worker.boot import ensure_power, power_off_quietly, reboot, stay
 from ferroscope.worker.context import TaskContext
 from ferroscope.worker.process import ProcessTask, RuleStep
 from ferroscope.worker.refused_calls import amended
-from ferroscope.worker.start import BootGate, StartTask
+from ferroscope.worker.start import PxeFilterWait, StartTask
 from ferroscope.worker.throttle import RebootThrottle
 
 # Abort: power the machine off and end its inspection in error, by the operator's will; or for a failure.
@@ -129,12 +129,12 @@ def _reason(context: TaskContext) -> Fail:
 
 
 def build(
-    pipeline: Pipeline, throttle: RebootThrottle, gate: BootGate, rules: RuleStep | None = None
+    pipeline: Pipeline, throttle: RebootThrottle, pxe_filter: PxeFilterWait, rules: RuleStep | None = None
 ) -> Mapping[Event, Callable[[TaskContext], Outcome]]:
     """Return the task of each event that has one."""
     run_hooks = ProcessTask(pipeline, rules or RuleStep())
     return {
-        Event.INSPECT: StartTask(throttle, gate),
+        Event.INSPECT: StartTask(throttle, pxe_filter),
         Event.CONTINUE: run_hooks,
         Event.REAPPLY: run_hooks,
         Event.FINISH: finish,

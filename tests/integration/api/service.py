@@ -165,8 +165,8 @@ class Service:
 
         def work(tx: Transaction) -> None:
             node = tx.nodes.get(ident)
-            tx.nodes.update(msgspec.structs.replace(node, facts=found.digest, hardware=found.summary))
-            tx.facts.replace(node.uuid, found.facts, had=True)
+            tx.nodes.update(msgspec.structs.replace(node, search_digest=found.digest, hardware=found.summary))
+            tx.search_index.replace(node.uuid, found.rows, had=True)
 
         self.store.write(work)
 

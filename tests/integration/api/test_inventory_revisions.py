@@ -121,15 +121,15 @@ def test_reapply_of_a_node_without_data(service: Service) -> None:
 
 
 def known(service: Service, name: str, **inventory: object) -> str:
-    """Enrol a node whose facts are those of this inventory."""
+    """Enrol a node with the search index of this inventory."""
     ident = service.enrol(name=name)
     found = search_index.learn(inventory, {})
 
     def work(tx):  # type: ignore[no-untyped-def]
         node = tx.nodes.get(ident)
-        node.facts, node.hardware = found.digest, found.summary
+        node.search_digest, node.hardware = found.digest, found.summary
         tx.nodes.update(node)
-        tx.facts.replace(ident, found.facts, had=False)
+        tx.search_index.replace(ident, found.rows, had=False)
 
     service.store.write(work)
     return ident

@@ -9,7 +9,7 @@ import pytest
 
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.config.options import LeaseSettings, RegistrySettings, Settings
-from ferroscope.core.boot_macs import GateRecord
+from ferroscope.core.boot_macs import FilterRecord
 from ferroscope.core.model import Member
 from ferroscope.runtime import wiring
 from ferroscope.telemetry import members
@@ -126,16 +126,16 @@ def test_an_api_that_no_ramdisk_can_reach_is_worth_knowing_where_there_are_real_
     assert (found["code"], found["verdict"]) == ("api-on-loopback", "note")
 
 
-def test_gates_are_shown_by_network_and_one_that_is_open_nowhere_is_a_problem(everywhere: Service) -> None:
+def test_pxe_filters_are_shown_by_network_and_one_that_is_open_nowhere_is_a_problem(everywhere: Service) -> None:
     _beat(everywhere, examples.member("worker-1", detail=_told()))
-    record = GateRecord(
+    record = FilterRecord(
         host="boot1", open=True, applied=7, missing=(5,), allowed=2, denied=30, backends=("nftables", "dnsmasq")
     )
     told = msgspec.json.encode(record).decode()
-    everywhere.store.write(lambda tx: tx.leases.acquire("pxe/rack-a", "gate-1", 60.0, data=told))
-    lease = everywhere.store.write(lambda tx: tx.leases.acquire("pxe/rack-b", "gate-2", 60.0, data=told))
+    everywhere.store.write(lambda tx: tx.leases.acquire("pxe/rack-a", "filter-1", 60.0, data=told))
+    lease = everywhere.store.write(lambda tx: tx.leases.acquire("pxe/rack-b", "filter-2", 60.0, data=told))
     everywhere.store.write(lambda tx: tx.leases.release(lease))
-    everywhere.store.write(lambda tx: tx.leases.acquire("pxe/rack-c", "gate-3", 60.0))
+    everywhere.store.write(lambda tx: tx.leases.acquire("pxe/rack-c", "filter-3", 60.0))
     status = _status(everywhere)
     first, second, third = status["pxe_filters"]
     assert 50 < first.pop("remaining") <= 60
@@ -143,7 +143,7 @@ def test_gates_are_shown_by_network_and_one_that_is_open_nowhere_is_a_problem(ev
         "network": "rack-a",
         "open": True,
         "host": "boot1",
-        "holder": "gate-1",
+        "holder": "filter-1",
         "epoch": 1,
         "allowed": 2,
         "denied": 30,
@@ -154,7 +154,7 @@ def test_gates_are_shown_by_network_and_one_that_is_open_nowhere_is_a_problem(ev
     assert (second["network"], second["open"], second["holder"]) == ("rack-b", False, None)
     assert (third["network"], third["open"], third["host"]) == ("rack-c", False, None)
     (problem,) = status["problems"]
-    assert problem["code"] == "gate-closed"
+    assert problem["code"] == "pxe-filter-closed"
     assert "rack-c" in problem["summary"]
 
 

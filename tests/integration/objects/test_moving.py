@@ -148,7 +148,7 @@ def test_data_that_is_written_while_it_moves_wins(stocked: tuple[Site, str]) -> 
     held = site.store.read(lambda tx: tx.data.held(10))
     carried = [site.mover.carry(job) for job in site.mover.plan(held, kind)]
     site.store.write(lambda tx: tx.data.save(one.uuid, one.node, {"inventory": b"[2]"}))
-    assert site.mover.settle(carried) == 2
+    assert site.mover.record_moves(carried) == 2
     assert site.archive.load(one.uuid, ("inventory",)) == {"inventory": b"[2]"}
     assert site.here(one) == ["inventory"]
     assert len(site.discarded()) == 1
@@ -159,7 +159,7 @@ def test_two_who_move_the_same_do_not_lose_it(stocked: tuple[Site, str]) -> None
     (one,) = site.inspected(1)
     held = site.store.read(lambda tx: tx.data.held(10))
     both = [[site.mover.carry(job) for job in site.mover.plan(held, kind)] for _ in range(2)]
-    assert [site.mover.settle(carried) for carried in both] == [3, 0]
+    assert [site.mover.record_moves(carried) for carried in both] == [3, 0]
     site.check([one])
     assert len(site.discarded()) == 3
     run(site.task("database"), lambda: not site.discarded())
@@ -171,7 +171,7 @@ def test_an_upload_that_was_given_up_changes_nothing(stocked: tuple[Site, str]) 
     (one,) = site.inspected(1)
     carried = [site.mover.carry(job) for job in site.mover.plan(site.store.read(lambda tx: tx.data.held(10)), kind)]
     assert site.store.write(lambda tx: tx.objects.give_up(tx.now + 1)) == 3
-    assert site.mover.settle(carried) == 0
+    assert site.mover.record_moves(carried) == 0
     site.check([one])
     run(site.task("database"), lambda: not site.discarded())
     site.check([one])
@@ -412,6 +412,6 @@ def test_facts_are_derived_anew(site: Site, sqlite_url: str) -> None:
     settings = Settings(database=DatabaseSettings(connection=sqlite_url))
     done = data.rebuild(settings, lambda _text: None)
     assert (done.nodes, done.changed) == (1, 1)
-    (fact,) = site.store.read(lambda tx: tx.facts.of(one.node))
-    assert fact.n1 == 64 * 2**20
+    (row,) = site.store.read(lambda tx: tx.search_index.of(one.node))
+    assert row.n1 == 64 * 2**20
     assert data.rebuild(settings, lambda _text: None).changed == 0

@@ -157,11 +157,11 @@ def test_a_server_that_does_not_accept_ends_at_the_deadline(make_bmc: MakeBmc) -
 
 
 def test_a_frozen_server_ends_at_the_deadline_and_the_connection_is_not_used_again(make_bmc: MakeBmc) -> None:
-    gate = threading.Event()
+    pxe_filter = threading.Event()
 
     def freeze_first(peer: socket.socket) -> None:
         peer.recv(1000)
-        gate.wait(TIMEOUT + 0.2)
+        pxe_filter.wait(TIMEOUT + 0.2)
         peer.sendall(OFF)
         peer.recv(1000)
 
@@ -170,7 +170,7 @@ def test_a_frozen_server_ends_at_the_deadline_and_the_connection_is_not_used_aga
         error = fails(lambda: bmc.get_power(node_at(address)))
         assert error.transient
         assert "did not answer in time" in str(error)
-        gate.set()
+        pxe_filter.set()
         assert bmc.get_power(node_at(address)) is Power.OFF
         assert connections == [1, 2]
 

@@ -13,13 +13,13 @@ from unittest import mock
 import msgspec
 
 from tests.simulation.kernel import Rule
-from tests.simulation.scenario import Scenario, elections, from_seed, gates, takeovers
+from tests.simulation.scenario import Scenario, elections, from_seed, pxe_filters, takeovers
 
 KINDS: dict[str, Callable[..., Scenario]] = {
     "all": from_seed,
     "elections": elections,
     "takeovers": takeovers,
-    "gates": gates,
+    "filters": pxe_filters,
 }
 Patch = Callable[[], AbstractContextManager[object]]
 

@@ -2,7 +2,7 @@
 
 The books are kept from committed rows and from what machines do; nothing is asked of the code under
 test. A commit is judged before it takes effect. ``kernel.Rule`` names what may be violated; I4 is judged where
-the gates are.
+the filters are.
 """
 
 from __future__ import annotations

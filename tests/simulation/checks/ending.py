@@ -54,7 +54,7 @@ class Ending:
                 self._error(row)
 
     def _leases(self) -> None:
-        """Somebody leads: time-outs are looked for, and a gate is open."""
+        """Somebody leads: time-outs are looked for, and a PXE filter is open."""
         scenario, now = self._world.scenario, self._world.kernel.now
         period = scenario.settings.inspector.timeout_period
         silent = now - self._leaders.stepped_at
@@ -62,8 +62,8 @@ class Ending:
             self._fail(
                 "leader", f"the time-outs have not been looked for since {silent:.1f} s, every {period:g} s was due"
             )
-        if scenario.has_gates and not any(one.open_until > now for one in self._world.firewalls):
-            self._fail("gate", "no gate is open although nothing has been wrong for a while")
+        if scenario.has_pxe_filters and not any(one.open_until > now for one in self._world.firewalls):
+            self._fail("filter", "no filter is open although nothing has been wrong for a while")
 
     def _error(self, row: dict[str, Any]) -> None:
         """Whether an error's reason is the inspection's own."""

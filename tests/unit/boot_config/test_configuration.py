@@ -10,7 +10,7 @@ from ferroscope.config.options import BootSettings, InspectorSettings, PxeFilter
 
 ADDRESSES = tuple(f"boot{number} 10.0.0.{number} fd00::{number}" for number in (1, 2, 3))
 INSPECTOR = InspectorSettings()
-GATE = PxeFilterSettings(interfaces=("eth1",))
+PXE_FILTER = PxeFilterSettings(interfaces=("eth1",))
 SETTINGS = BootSettings(
     hosts=("boot1", "boot2", "boot3"),
     addresses=ADDRESSES,
@@ -21,7 +21,11 @@ SETTINGS = BootSettings(
 
 def test_every_host_gives_its_own_part_of_each_range_and_nothing_else() -> None:
     ranges = [
-        [line for line in dnsmasq.configuration(SETTINGS, GATE, host).splitlines() if line.startswith("dhcp-range")]
+        [
+            line
+            for line in dnsmasq.configuration(SETTINGS, PXE_FILTER, host).splitlines()
+            if line.startswith("dhcp-range")
+        ]
         for host in SETTINGS.hosts
     ]
     assert ranges[0] == [
@@ -34,20 +38,20 @@ def test_every_host_gives_its_own_part_of_each_range_and_nothing_else() -> None:
 
 
 def test_addresses_are_sequential_where_that_is_wanted() -> None:
-    assert "dhcp-sequential-ip" not in dnsmasq.configuration(SETTINGS, GATE, "boot1")
+    assert "dhcp-sequential-ip" not in dnsmasq.configuration(SETTINGS, PXE_FILTER, "boot1")
     settings = msgspec.structs.replace(SETTINGS, address_order="sequential")
-    assert "dhcp-sequential-ip" in dnsmasq.configuration(settings, GATE, "boot1").splitlines()
+    assert "dhcp-sequential-ip" in dnsmasq.configuration(settings, PXE_FILTER, "boot1").splitlines()
 
 
 def test_addresses_are_given_without_a_ping_and_only_relayed_networks_get_a_router() -> None:
-    lines = dnsmasq.configuration(SETTINGS, GATE, "boot1").splitlines()
+    lines = dnsmasq.configuration(SETTINGS, PXE_FILTER, "boot1").splitlines()
     assert {"no-ping", "port=0", "interface=eth1"} <= set(lines)
     assert "dhcp-option=tag:range1,option:router" in lines
     assert "dhcp-option=tag:range3,option:router,10.9.0.1" in lines
 
 
 def test_firmware_gets_ipxe_and_ipxe_gets_the_script() -> None:
-    lines = dnsmasq.configuration(SETTINGS, GATE, "boot1").splitlines()
+    lines = dnsmasq.configuration(SETTINGS, PXE_FILTER, "boot1").splitlines()
     assert "dhcp-boot=tag:ipxe,boot.ipxe" in lines
     assert "dhcp-boot=tag:bios,tag:!ipxe,undionly.kpxe" in lines
     assert "dhcp-boot=tag:x64,tag:!ipxe,ipxe.efi" in lines
@@ -62,7 +66,7 @@ def test_router_advertisements_name_no_router_on_any_interface() -> None:
 
 def test_without_ipv6_ranges_there_is_nothing_of_ipv6() -> None:
     settings = msgspec.structs.replace(SETTINGS, ranges=SETTINGS.ranges[:1])
-    text = dnsmasq.configuration(settings, GATE, "boot1")
+    text = dnsmasq.configuration(settings, PXE_FILTER, "boot1")
     assert "option6" not in text
     assert "enable-ra" not in text
     assert "ra-param" not in text
@@ -70,16 +74,16 @@ def test_without_ipv6_ranges_there_is_nothing_of_ipv6() -> None:
 
 def test_a_web_server_serves_script_kernel_and_ramdisk_where_there_is_one() -> None:
     settings = msgspec.structs.replace(SETTINGS, http_url="http://10.0.0.2/boot/")
-    assert "dhcp-boot=tag:ipxe,http://10.0.0.2/boot/boot.ipxe" in dnsmasq.configuration(settings, GATE, "boot1")
+    assert "dhcp-boot=tag:ipxe,http://10.0.0.2/boot/boot.ipxe" in dnsmasq.configuration(settings, PXE_FILTER, "boot1")
     assert "dhcp-boot=tag:http,tag:!ipxe,http://10.0.0.2/boot/ipxe.efi" in dnsmasq.configuration(
-        settings, GATE, "boot1"
+        settings, PXE_FILTER, "boot1"
     )
     assert "kernel --name kernel http://10.0.0.2/boot/ipa.kernel " in ipxe.script(settings, INSPECTOR, "boot1")
 
 
 def test_a_web_server_on_every_boot_host_is_the_one_of_the_host_that_answered() -> None:
     settings = msgspec.structs.replace(SETTINGS, http_url="http://{host}:8080/")
-    lines = dnsmasq.configuration(settings, GATE, "boot3").splitlines()
+    lines = dnsmasq.configuration(settings, PXE_FILTER, "boot3").splitlines()
     assert "dhcp-boot=tag:ipxe,http://10.0.0.3:8080/boot.ipxe" in lines
     assert "dhcp-boot=tag:http,tag:!ipxe,http://10.0.0.3:8080/ipxe.efi" in lines
     assert "dhcp-option=tag:ipxe,option6:bootfile-url,http://[fd00::3]:8080/boot.ipxe" in lines
@@ -98,7 +102,7 @@ def test_a_kernel_that_has_a_url_is_loaded_from_there() -> None:
 
 def test_a_host_that_is_not_one_is_refused_with_those_that_are() -> None:
     with pytest.raises(dnsmasq.HostError, match="boot1, boot2, boot3"):
-        dnsmasq.configuration(SETTINGS, GATE, "boot4")
+        dnsmasq.configuration(SETTINGS, PXE_FILTER, "boot4")
 
 
 def test_the_script_tells_the_ramdisk_where_to_call_back_and_from_which_nic_it_booted() -> None:
@@ -148,10 +152,12 @@ def test_without_ipv6_one_script_is_right_for_all_hosts() -> None:
     assert "chain" not in scripts.pop()
 
 
-def test_the_gates_backend_dnsmasq_finds_its_files_read() -> None:
-    gate = msgspec.structs.replace(GATE, dhcp_hostsdir="/run/ferroscope/hosts", dnsmasq_pid_file="/run/dnsmasq.pid")
-    assert "dhcp-hostsdir" not in dnsmasq.configuration(SETTINGS, gate, "boot1")
-    behind = msgspec.structs.replace(gate, backends=("nftables", "dnsmasq"))
+def test_the_pxe_filters_backend_dnsmasq_finds_its_files_read() -> None:
+    pxe_filter = msgspec.structs.replace(
+        PXE_FILTER, dhcp_hostsdir="/run/ferroscope/hosts", dnsmasq_pid_file="/run/dnsmasq.pid"
+    )
+    assert "dhcp-hostsdir" not in dnsmasq.configuration(SETTINGS, pxe_filter, "boot1")
+    behind = msgspec.structs.replace(pxe_filter, backends=("nftables", "dnsmasq"))
     lines = dnsmasq.configuration(SETTINGS, behind, "boot1").splitlines()
     assert {"dhcp-hostsdir=/run/ferroscope/hosts", "pid-file=/run/dnsmasq.pid"} <= set(lines)
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from ferroscope.cli.exits import Failure
-from ferroscope.cli.output import Output, console, facts, table
+from ferroscope.cli.output import Output, console, key_values, table
 from ferroscope.cli.text import ago, span
 
 DATA = [{"name": "n1", "last_error": None, "properties": {"cpus": 8, "größe": "2 HE"}}]
@@ -52,7 +52,9 @@ def test_markup_in_data_is_only_text(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_facts_leave_out_what_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
-    console().print(facts({"Name": "n1", "Error": None, "Owner": "", "Extra": {}, "Driver info": {"a": 1, "b": [2]}}))
+    console().print(
+        key_values({"Name": "n1", "Error": None, "Owner": "", "Extra": {}, "Driver info": {"a": 1, "b": [2]}})
+    )
     assert capsys.readouterr().out == "Name         n1\nDriver info  a = 1\n             b = [2]\n"
 
 
@@ -75,7 +77,7 @@ def test_times_are_told_as_a_distance() -> None:
 def test_control_characters_of_data_do_not_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     hostile = "Acme\x1b]0;owned\x07\x1b[2J\r\x9b31m\x7f\u202e\ud800\u200b"
     console().print(table(("NAME", "FACTS"), [(hostile, {"serial": hostile, "nested": [hostile]})]))
-    console().print(facts({"Name": hostile, "Several": [hostile]}))
+    console().print(key_values({"Name": hostile, "Several": [hostile]}))
     Failure(hostile, advice=hostile).show()
     captured = capsys.readouterr()
     written = captured.out + captured.err

@@ -21,7 +21,7 @@ from ferroscope.runtime import member
         ("[pxe_filter]\nunknown_hosts = deny\n[auto_discovery]\nenabled = true\n", "deny"),
     ],
 )
-def test_unknown_machines_boot_where_they_are_discovered_unless_the_gate_is_told_otherwise(
+def test_unknown_machines_boot_where_they_are_discovered_unless_the_pxe_filter_is_told_otherwise(
     tmp_path: Path, text: str, unknown: str
 ) -> None:
     file = tmp_path / "f.conf"

@@ -147,6 +147,6 @@ def test_whatever_a_ramdisk_sends_can_be_compared_and_searched(before: Any, afte
     found = search_index.learn(before, extra)
     assert found == search_index.learn(before, extra)
     msgspec.json.encode(found.summary)
-    for fact in found.facts:
-        texts = [value for value in msgspec.structs.astuple(fact) if isinstance(value, str)]
+    for row in found.rows:
+        texts = [value for value in msgspec.structs.astuple(row) if isinstance(value, str)]
         assert all(len(text) <= search_index.MAX_TEXT and text == text.rstrip() for text in texts)

@@ -23,7 +23,7 @@ from ferroscope.hardware.expressions import (
     matches,
 )
 from ferroscope.hardware.query import MAX_LENGTH, QueryError, parse
-from ferroscope.hardware.search_index import KINDS, OWN, Fact, fold
+from ferroscope.hardware.search_index import KINDS, OWN, IndexRow, fold
 from ferroscope.hardware.sources import spellings
 from tests.support import examples
 
@@ -132,7 +132,7 @@ def test_no_text_does_anything_but_parse_or_be_refused(text: str) -> None:
         query = parse(text)
     except QueryError:
         return
-    assert matches(query, [Fact("node", 0), Fact("nic", 0, t1="x")], examples.node()) in (True, False)
+    assert matches(query, [IndexRow("node", 0), IndexRow("nic", 0, t1="x")], examples.node()) in (True, False)
 
 
 def test_folded_texts_stay_as_they_are() -> None:
@@ -162,7 +162,7 @@ def test_the_reference_lists_every_field() -> None:
     ],
 )
 def test_a_maker_is_found_however_its_name_is_written(asked: str, stored: str) -> None:
-    fact = Fact("node", 0, t1=fold(stored, vendor=True))
-    assert matches(parse(f"vendor == '{asked}'"), [fact], examples.node())
-    assert not matches(parse(f"vendor != '{asked}'"), [fact], examples.node())
-    assert not matches(parse("vendor == other"), [fact], examples.node())
+    row = IndexRow("node", 0, t1=fold(stored, vendor=True))
+    assert matches(parse(f"vendor == '{asked}'"), [row], examples.node())
+    assert not matches(parse(f"vendor != '{asked}'"), [row], examples.node())
+    assert not matches(parse("vendor == other"), [row], examples.node())

@@ -11,7 +11,7 @@ import pytest
 
 from ferroscope.hardware import expressions, search_index
 from ferroscope.hardware.query import parse
-from ferroscope.hardware.search_index import Fact
+from ferroscope.hardware.search_index import IndexRow
 from ferroscope_sim.inventory.body import document
 from tests.support import examples
 
@@ -63,14 +63,14 @@ def _queries() -> Iterator[tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def machines() -> list[list[Fact]]:
+def machines() -> list[list[IndexRow]]:
     """Return what is known of simulated machines and of another one."""
     bodies = [document(index, size=40_000) for index in range(1, 121)] + [dict(_OTHER)]
     return [search_index.derive(body.pop("inventory"), body) for body in bodies]
 
 
 @pytest.mark.parametrize(("page", "query"), sorted(set(_queries())))
-def test_a_query_of_the_documentation_finds_something(page: str, query: str, machines: list[list[Fact]]) -> None:
+def test_a_query_of_the_documentation_finds_something(page: str, query: str, machines: list[list[IndexRow]]) -> None:
     asked = parse(query)
     node = examples.node(provision_state="available", name="rack3-u12", inspection_finished_at=1.0)
     assert any(expressions.matches(asked, known, node) for known in machines), page

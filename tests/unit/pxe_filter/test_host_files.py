@@ -1,4 +1,4 @@
-"""The gate of host files without a dnsmasq: what is written, and what is not."""
+"""The filter of host files without a dnsmasq: what is written, and what is not."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.contracts.pxe_filter import GateError
+from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.core.boot_macs import SetChange
 from ferroscope.pxe_filter.backends import watchdog
-from ferroscope.pxe_filter.backends.dnsmasq import DnsmasqGate
+from ferroscope.pxe_filter.backends.dnsmasq import DnsmasqFilter
 from ferroscope.runtime.system import SystemClock
 
 IDLE, BUSY = 0x525400BB0001, 0x525400BB0002
 MANY = range(0x525401000000, 0x525401000000 + 30_000)
 
 
-def gate_of(directory: Path, *, unknown: bool = True) -> DnsmasqGate:
-    gate = DnsmasqGate(str(directory), unknown=unknown)
-    gate.install()
-    return gate
+def filter_of(directory: Path, *, unknown: bool = True) -> DnsmasqFilter:
+    pxe_filter = DnsmasqFilter(str(directory), unknown=unknown)
+    pxe_filter.install()
+    return pxe_filter
 
 
 def state(directory: Path) -> dict[str, tuple[int, int]]:
@@ -37,87 +37,87 @@ def soon() -> float:
     return SystemClock().monotonic() + 60
 
 
-def test_a_gate_that_stays_closed_writes_nothing(tmp_path: Path) -> None:
-    gate = gate_of(tmp_path)
-    gate.apply(SetChange(allow=[BUSY], deny=[IDLE]), fresh=True)
-    gate.close()
+def test_a_pxe_filter_that_stays_closed_writes_nothing(tmp_path: Path) -> None:
+    pxe_filter = filter_of(tmp_path)
+    pxe_filter.apply(SetChange(allow=[BUSY], deny=[IDLE]), fresh=True)
+    pxe_filter.close()
     before = state(tmp_path)
     for _ in range(100):
-        gate.close()
+        pxe_filter.close()
     assert state(tmp_path) == before
 
 
-def test_an_open_gate_writes_nothing_while_it_is_held(tmp_path: Path) -> None:
-    gate = gate_of(tmp_path)
-    gate.apply(SetChange(allow=[BUSY], deny=[IDLE, *MANY]), fresh=True)
-    gate.hold(soon())
+def test_an_open_pxe_filter_writes_nothing_while_it_is_held(tmp_path: Path) -> None:
+    pxe_filter = filter_of(tmp_path)
+    pxe_filter.apply(SetChange(allow=[BUSY], deny=[IDLE, *MANY]), fresh=True)
+    pxe_filter.hold(soon())
     before = state(tmp_path)
     for _ in range(100):
-        gate.hold(soon())
-    gate.apply(SetChange(allow=[BUSY], deny=[IDLE, *MANY]), fresh=True)
+        pxe_filter.hold(soon())
+    pxe_filter.apply(SetChange(allow=[BUSY], deny=[IDLE, *MANY]), fresh=True)
     assert state(tmp_path) == before
-    gate.remove()
+    pxe_filter.remove()
 
 
 def test_files_that_somebody_removed_are_written_again(tmp_path: Path) -> None:
-    gate = gate_of(tmp_path)
-    gate.apply(SetChange(allow=[BUSY], deny=[IDLE]), fresh=True)
-    gate.apply(SetChange(deny=MANY), fresh=False)
-    gate.hold(soon())
+    pxe_filter = filter_of(tmp_path)
+    pxe_filter.apply(SetChange(allow=[BUSY], deny=[IDLE]), fresh=True)
+    pxe_filter.apply(SetChange(deny=MANY), fresh=False)
+    pxe_filter.hold(soon())
     before = texts(tmp_path)
     for path in tmp_path.iterdir():
         path.unlink()
-    gate.hold(soon())
+    pxe_filter.hold(soon())
     assert texts(tmp_path) == before
-    gate.close()
+    pxe_filter.close()
     closed = texts(tmp_path)
     (tmp_path / "ferroscope-unknown").unlink()
-    gate.close()
+    pxe_filter.close()
     assert texts(tmp_path) == closed
-    gate.remove()
+    pxe_filter.remove()
     assert texts(tmp_path) == {}
 
 
 def test_many_are_denied_by_lists_and_a_change_writes_one_line(tmp_path: Path) -> None:
-    gate = gate_of(tmp_path)
+    pxe_filter = filter_of(tmp_path)
     signs: list[int] = []
-    gate.apply(SetChange(deny=MANY), fresh=True, progress=lambda: signs.append(1))
+    pxe_filter.apply(SetChange(deny=MANY), fresh=True, progress=lambda: signs.append(1))
     assert sorted(texts(tmp_path)) == ["denied-1", "denied-2", "denied-3", "unknown"]
     assert len(signs) == 3
     before = state(tmp_path)
-    gate.apply(SetChange(allow=[MANY[5]], no_longer_deny=[MANY[5]]), fresh=False)
-    gate.hold(soon())
+    pxe_filter.apply(SetChange(allow=[MANY[5]], no_longer_deny=[MANY[5]]), fresh=False)
+    pxe_filter.hold(soon())
     after = state(tmp_path)
     changed = {name for name in after if after[name] != before.get(name)} - {tmp_path.name}
     assert changed == {"ferroscope-525401000005", "ferroscope-unknown"}
     assert texts(tmp_path)["525401000005"] == "tag:!ferroscope,52:54:01:00:00:05\n"
-    gate.remove()
+    pxe_filter.remove()
 
 
 def test_lists_are_taken_over_and_what_is_not_on_them_any_more_is_as_unknown_hosts(tmp_path: Path) -> None:
-    gate_of(tmp_path).apply(SetChange(deny=MANY), fresh=True)
-    gate = gate_of(tmp_path)
-    gate.apply(SetChange(deny=[*MANY[1:], IDLE]), fresh=True)
+    filter_of(tmp_path).apply(SetChange(deny=MANY), fresh=True)
+    pxe_filter = filter_of(tmp_path)
+    pxe_filter.apply(SetChange(deny=[*MANY[1:], IDLE]), fresh=True)
     assert sorted(texts(tmp_path)) == ["525400bb0001", "525401000000", "denied-1", "denied-2", "denied-3", "unknown"]
-    gate.hold(soon())
+    pxe_filter.hold(soon())
     assert texts(tmp_path)["525401000000"] == "tag:!ferroscope,52:54:01:00:00:00\n"
     assert texts(tmp_path)["525400bb0001"] == "tag:!ferroscope,52:54:00:bb:00:01,ignore\n"
-    gate.remove()
+    pxe_filter.remove()
 
 
 def test_where_unknown_hosts_are_denied_nobody_else_needs_a_line(tmp_path: Path) -> None:
-    gate_of(tmp_path).apply(SetChange(deny=MANY), fresh=True)
-    gate = gate_of(tmp_path, unknown=False)
-    gate.apply(SetChange(allow=[BUSY], deny=[IDLE, *MANY[5000:]]), fresh=True)
+    filter_of(tmp_path).apply(SetChange(deny=MANY), fresh=True)
+    pxe_filter = filter_of(tmp_path, unknown=False)
+    pxe_filter.apply(SetChange(allow=[BUSY], deny=[IDLE, *MANY[5000:]]), fresh=True)
     assert sorted(texts(tmp_path)) == ["525400bb0002", "denied-1", "denied-2", "denied-3", "unknown"]
-    gate.hold(soon())
+    pxe_filter.hold(soon())
     assert texts(tmp_path)["unknown"] == "*:*:*:*:*:*,ignore\n"
-    gate.remove()
+    pxe_filter.remove()
 
 
 def test_a_list_that_was_cut_off_lets_nobody_pass(tmp_path: Path) -> None:
     (tmp_path / "ferroscope-denied-7").write_text("52:54:00:bb:00:01,ignore\n52:54:00:bb:00:02\n52:54")
-    gate_of(tmp_path)
+    filter_of(tmp_path)
     closed = "tag:!ferroscope,52:54:00:bb:00:0"
     assert texts(tmp_path) == {
         "525400bb0001": f"{closed}1,ignore\n", "525400bb0002": f"{closed}2,ignore\n", "unknown": "*:*:*:*:*:*,ignore\n"
@@ -127,9 +127,9 @@ def test_a_list_that_was_cut_off_lets_nobody_pass(tmp_path: Path) -> None:
 def test_closing_in_place_tries_all_files_and_fails_if_one_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gate = gate_of(tmp_path)
-    gate.apply(SetChange(allow=[IDLE, BUSY]), fresh=True)
-    gate.hold(soon())
+    pxe_filter = filter_of(tmp_path)
+    pxe_filter.apply(SetChange(allow=[IDLE, BUSY]), fresh=True)
+    pxe_filter.hold(soon())
     deny = watchdog._deny
 
     def broken(path: Path, host: str) -> None:
@@ -144,7 +144,7 @@ def test_closing_in_place_tries_all_files_and_fails_if_one_does(
     assert all(
         (tmp_path / f"ferroscope-{name}").read_text().endswith(",ignore\n") for name in ("unknown", "525400bb0002")
     )
-    gate.remove()
+    pxe_filter.remove()
 
 
 def test_files_are_readable_whatever_the_umask(tmp_path: Path) -> None:
@@ -154,8 +154,8 @@ def test_files_are_readable_whatever_the_umask(tmp_path: Path) -> None:
         (tmp_path / "ferroscope-denied-1").write_text("52:54:00:bb:00:01,ignore\n")
         (tmp_path / "ferroscope-525400bb0003").write_text("52:54:00:bb:00:03\n")
         (tmp_path / "ferroscope-525400bb0004").write_text("tag:!ferroscope,52:54:00:bb:00:04,ignore\n")
-        gate = gate_of(tmp_path)
-        gate.apply(SetChange(deny=MANY), fresh=True)
+        pxe_filter = filter_of(tmp_path)
+        pxe_filter.apply(SetChange(deny=MANY), fresh=True)
     finally:
         os.umask(mask)
     assert len(texts(tmp_path)) == 8
@@ -164,16 +164,16 @@ def test_files_are_readable_whatever_the_umask(tmp_path: Path) -> None:
 
 def test_holding_does_not_wait_for_a_long_change(tmp_path: Path) -> None:
     """All of them go from their lists to files of their own, with a turn for whoever holds in between."""
-    gate = gate_of(tmp_path)
-    gate.apply(SetChange(deny=MANY), fresh=True)
-    gate.hold(soon())
+    pxe_filter = filter_of(tmp_path)
+    pxe_filter.apply(SetChange(deny=MANY), fresh=True)
+    pxe_filter.hold(soon())
     held = threading.Semaphore(0)
     ended = threading.Event()
     turns: list[int] = []
 
     def hold() -> None:
         while not ended.is_set():
-            gate.hold(soon())
+            pxe_filter.hold(soon())
             held.release()
 
     def progress() -> None:
@@ -182,19 +182,19 @@ def test_holding_does_not_wait_for_a_long_change(tmp_path: Path) -> None:
 
     thread = threading.Thread(target=hold)
     thread.start()
-    gate.apply(SetChange(no_longer_deny=MANY[:2000]), fresh=False, progress=progress)
+    pxe_filter.apply(SetChange(no_longer_deny=MANY[:2000]), fresh=False, progress=progress)
     ended.set()
     thread.join()
     assert len(turns) == 10
     assert texts(tmp_path)["525401000000"] == "tag:!ferroscope,52:54:01:00:00:00\n"
-    gate.remove()
+    pxe_filter.remove()
 
 
-def test_a_directory_that_is_gone_is_no_closed_gate(tmp_path: Path) -> None:
+def test_a_directory_that_is_gone_is_no_closed_pxe_filter(tmp_path: Path) -> None:
     directory = tmp_path / "hosts"
     directory.mkdir()
-    gate = gate_of(directory)
+    pxe_filter = filter_of(directory)
     (directory / "ferroscope-unknown").unlink()
     directory.rmdir()
-    with pytest.raises(GateError, match="No such file"):
-        gate.close()
+    with pytest.raises(PxeFilterError, match="No such file"):
+        pxe_filter.close()

@@ -1,4 +1,4 @@
-"""The gate's sets: whatever is looked at, they hold what is known, and the changes lead there."""
+"""The filter's sets: whatever is looked at, they hold what is known, and the changes lead there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A leader's gate opens and stays open whatever the beat of the renewals, in steps as coarse as a kernel has them."""
+"""A leader's filter opens and stays open whatever the beat of the renewals, in steps as coarse as a kernel has them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from functools import partial
 
 import pytest
 
-from ferroscope.contracts.pxe_filter import GateError
+from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.core.model import DEFAULT, FAST, LeaseProfile
 from ferroscope.leadership import Election
 from ferroscope.pxe_filter.backends.timeouts import TimedOpening
-from ferroscope.pxe_filter.leader import Opening
+from ferroscope.pxe_filter.leader import FilterLease
 from tests.support.stores import open_store
 from tests.unit.worker.conftest import ManualClock, ManualStop
 
@@ -41,12 +41,12 @@ class Kernel:
         self.clock.now += self._run
         if self.clock.now >= self._open_until:
             self.shut.append(self._open_until)
-            raise GateError("No such file or directory")
+            raise PxeFilterError("No such file or directory")
         self._open_until = self.clock.now + timeout
 
 
-class Gate:
-    """What of ``contracts.pxe_filter.GateBackend`` an opening needs."""
+class PxeFilter:
+    """What of ``contracts.pxe_filter.FilterBackend`` an opening needs."""
 
     name = "memory"
     self_closing = True
@@ -59,7 +59,7 @@ class Gate:
 
 
 class Beat(ManualStop):
-    """While the gate's thread waits, ``renew`` is called at its own times; at ``end`` it is over."""
+    """While the filter's thread waits, ``renew`` is called at its own times; at ``end`` it is over."""
 
     def __init__(self, clock: ManualClock, renew: Callable[[], object], *, at: float, every: float, end: float) -> None:
         super().__init__(clock)
@@ -108,7 +108,7 @@ def test_it_opens_again_when_a_renewal_comes_after_the_lease_was_no_longer_trust
 def lead(
     kernel: Kernel, profile: LeaseProfile, phase: float, *, silent: tuple[float, float] = (0.0, 0.0)
 ) -> list[float]:
-    """Lead for 20 seconds; return at which of them a renewal found the gate closed.
+    """Lead for 20 seconds; return at which of them a renewal found the filter closed.
 
     The first renewal comes after the part ``phase`` of the time between two; between the seconds ``silent`` none does.
     """
@@ -122,16 +122,16 @@ def lead(
     def renew() -> None:
         if silent[0] < clock.now - won < silent[1]:
             return
-        if not opening.open:
+        if not filter_lease.open:
             closed.append(clock.now - won)
         leadership.keep_alive()
         assert leadership.renew()
 
-    opening: Opening = Opening(
-        Gate(kernel),  # type: ignore[arg-type]
+    filter_lease: FilterLease = FilterLease(
+        PxeFilter(kernel),  # type: ignore[arg-type]
         leadership, clock=clock, period=min(1.0, profile.ttl / 6), new_thread=AtOnce,
         new_flag=partial(Beat, clock, renew, at=won + phase * every, every=every, end=won + 20),
     )  # fmt: skip
     clock.now += 0.5  # the guard
-    opening.start()
+    filter_lease.start()
     return closed

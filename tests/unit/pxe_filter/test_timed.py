@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ferroscope.contracts.pxe_filter import GateError
+from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.pxe_filter.backends.timeouts import TimedOpening
 from tests.unit.worker.conftest import ManualClock
 
@@ -35,7 +35,7 @@ class Kernel:
 
     def _check(self, fine: bool) -> None:
         if self.broken or not fine:
-            raise GateError("no such element")
+            raise PxeFilterError("no such element")
 
     def arm(self, ticket: int, timeout: float) -> None:
         self._wait()
@@ -69,7 +69,7 @@ def test_it_never_outlasts_the_trusted_time(data: st.DataObject) -> None:
         kernel.trusted = clock.now + TTL - MARGIN - data.draw(st.floats(0, 2))
         try:
             known = timed.hold(kernel.trusted)
-        except GateError:
+        except PxeFilterError:
             known = clock.now
         if kernel.open_until > clock.now:
             assert known >= kernel.open_until - 1e-6, "it says that it is closed before it is"
@@ -100,7 +100,7 @@ def test_a_refresh_that_fails_opens_anew_and_what_does_not_work_is_said() -> Non
     assert timed.hold(kernel.trusted) > clock.now
     assert kernel.open_until > clock.now
     kernel.broken = True
-    with pytest.raises(GateError):
+    with pytest.raises(PxeFilterError):
         timed.hold(kernel.trusted)
 
 

@@ -10,7 +10,7 @@ from ferroscope.core.model import Document, Node, Port, Rule, RuleDialect
 from ferroscope.hooks import helpers
 from ferroscope.rules import engine
 from ferroscope.rules.compile import compile_rule
-from ferroscope.rules.context import Bench
+from ferroscope.rules.context import RuleContext
 from ferroscope.rules.engine import MaskSecrets, RuleSet
 from ferroscope.rules.explain import DryContext
 
@@ -39,7 +39,7 @@ class Site:
         self.inventory = msgspec.json.decode(msgspec.json.encode(INVENTORY if inventory is None else inventory))
         self.plugin_data: Document = plugin_data if plugin_data is not None else {}
         self.context = DryContext(Node(**fields), [Port(uuid="p1", node="a1", address=MAC)])
-        self.bench = Bench(self.context, self.inventory, self.plugin_data, drivers=DRIVERS)
+        self.rule_context = RuleContext(self.context, self.inventory, self.plugin_data, drivers=DRIVERS)
 
     @property
     def node(self) -> Node:
@@ -51,7 +51,7 @@ class Site:
 
     def run(self, *rules: Rule, mask: MaskSecrets = "always") -> list[str]:
         """Run the rules and return the UUIDs of those that applied."""
-        found = engine.run(RuleSet.of(1, [compile_rule(rule) for rule in rules]), self.bench, mask)
+        found = engine.run(RuleSet.of(1, [compile_rule(rule) for rule in rules]), self.rule_context, mask)
         return [rule.rule.uuid for rule in found]
 
 

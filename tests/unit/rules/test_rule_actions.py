@@ -222,7 +222,7 @@ def test_fail_of_an_introspection_rule_says_what_is_written() -> None:
 
 def test_messages_are_logged_with_their_level() -> None:
     site = act("log", {"msg": "{node.name} has {inventory[cpu][count]}", "level": "WARNING"})
-    assert [(one.level, one.message) for one in site.bench.logged] == [("warning", "one has 8")]
+    assert [(one.level, one.message) for one in site.rule_context.logged] == [("warning", "one has 8")]
     with pytest.raises(InvalidRuleError, match=r"args.level: must be one of"):
         act("log", {"msg": "x", "level": "loud"})
 
@@ -230,7 +230,7 @@ def test_messages_are_logged_with_their_level() -> None:
 def test_a_sensitive_rule_logs_nothing_and_its_failure_says_nothing() -> None:
     site = Site()
     site.run(rule({"op": "log", "args": {"msg": "secret"}}, sensitive=True))
-    assert site.bench.logged == []
+    assert site.rule_context.logged == []
     with pytest.raises(RuleFailedError) as failure:
         site.run(rule({"op": "fail", "args": {"msg": "secret"}}, sensitive=True, description="secret"))
     assert failure.value.message == "the rule r1 refused the machine"
@@ -238,7 +238,7 @@ def test_a_sensitive_rule_logs_nothing_and_its_failure_says_nothing() -> None:
 
 def test_an_api_call_is_only_asked_for_and_its_values_are_escaped() -> None:
     url = "https://cmdb.example.com/hooks/{inventory[system_vendor][serial_number]}?n={node.name}"
-    call = act("api-call", {"url": url, "headers": {"X-Node": "{node.uuid}"}, "timeout": "2"}).bench.calls[0]
+    call = act("api-call", {"url": url, "headers": {"X-Node": "{node.uuid}"}, "timeout": "2"}).rule_context.calls[0]
     assert call.url == "https://cmdb.example.com/hooks/S%201%2F2?n=one"
     assert (call.headers, call.timeout, call.retries, call.backoff) == ({"X-Node": "a1"}, 2.0, 3, 0.3)
 

@@ -45,7 +45,7 @@ class Later:
             call()
 
 
-class Bench:
+class RuleContext:
     """A machine with its surroundings in the test's hands."""
 
     def __init__(self, name: str = "sim-0001", lag: float | None = 0.0) -> None:
@@ -70,7 +70,7 @@ class Bench:
 
 
 def test_it_begins_off_and_boots_from_disk() -> None:
-    bench = Bench()
+    bench = RuleContext()
     assert bench.machine.power is Power.OFF
     bench.machine.command("power on")
     assert bench.machine.power is Power.ON
@@ -78,7 +78,7 @@ def test_it_begins_off_and_boots_from_disk() -> None:
 
 
 def test_a_command_for_the_present_state_changes_nothing() -> None:
-    bench = Bench()
+    bench = RuleContext()
     bench.machine.command("power off")
     bench.boot_ramdisk()
     bench.machine.command("power on")
@@ -87,7 +87,7 @@ def test_a_command_for_the_present_state_changes_nothing() -> None:
 
 
 def test_a_boot_device_for_once_is_used_up_by_one_boot() -> None:
-    bench = Bench()
+    bench = RuleContext()
     bench.boot_ramdisk()
     assert bench.machine.boot_device == (BootDevice.DISK, True)
     bench.machine.command("power off")
@@ -96,7 +96,7 @@ def test_a_boot_device_for_once_is_used_up_by_one_boot() -> None:
 
 
 def test_a_persistent_boot_device_stays() -> None:
-    bench = Bench()
+    bench = RuleContext()
     bench.machine.set_boot_device(BootDevice.CDROM, persistent=False)
     bench.machine.set_boot_device(BootDevice.PXE, persistent=True)
     assert bench.machine.boot_device == (BootDevice.PXE, True)
@@ -106,7 +106,7 @@ def test_a_persistent_boot_device_stays() -> None:
 
 
 def test_cutting_the_power_of_an_unsettled_ramdisk_is_counted() -> None:
-    bench = Bench()
+    bench = RuleContext()
     bench.boot_ramdisk()
     bench.machine.command("power off")
     assert bench.runs[0].stopped
@@ -114,7 +114,7 @@ def test_cutting_the_power_of_an_unsettled_ramdisk_is_counted() -> None:
 
 
 def test_cutting_the_power_of_a_settled_ramdisk_interrupts_nothing() -> None:
-    bench = Bench()
+    bench = RuleContext()
     bench.boot_ramdisk()
     bench.runs[0].settled = True
     bench.machine.command("power off")
@@ -122,7 +122,7 @@ def test_cutting_the_power_of_a_settled_ramdisk_interrupts_nothing() -> None:
 
 
 def test_a_reset_boots_a_machine_that_is_on_again() -> None:
-    bench = Bench()
+    bench = RuleContext()
     bench.boot_ramdisk()
     bench.machine.set_boot_device(BootDevice.PXE, persistent=False)
     bench.machine.command("rebooting")
@@ -131,13 +131,13 @@ def test_a_reset_boots_a_machine_that_is_on_again() -> None:
 
 
 def test_a_reset_powers_on_a_machine_that_is_off() -> None:
-    bench = Bench()
+    bench = RuleContext()
     bench.machine.command("rebooting")
     assert (bench.counters.reboots, bench.counters.power_ons, bench.counters.boots) == (0, 1, 1)
 
 
 def test_a_refused_power_on_changes_nothing() -> None:
-    bench = Bench("sim-power-fail-1")
+    bench = RuleContext("sim-power-fail-1")
     with pytest.raises(RefusedError, match="power on"):
         bench.machine.command("power on")
     assert bench.machine.power is Power.OFF
@@ -146,7 +146,7 @@ def test_a_refused_power_on_changes_nothing() -> None:
 
 
 def test_a_refused_power_off_leaves_the_machine_on() -> None:
-    bench = Bench("sim-power-off-fail-1")
+    bench = RuleContext("sim-power-off-fail-1")
     bench.boot_ramdisk()
     with pytest.raises(RefusedError, match="power off"):
         bench.machine.command("power off")
@@ -155,7 +155,7 @@ def test_a_refused_power_off_leaves_the_machine_on() -> None:
 
 
 def test_a_lagging_state_follows_later_and_once() -> None:
-    bench = Bench(lag=2.0)
+    bench = RuleContext(lag=2.0)
     bench.boot_ramdisk()
     bench.machine.command("power on")
     assert bench.machine.power is Power.OFF
@@ -167,7 +167,7 @@ def test_a_lagging_state_follows_later_and_once() -> None:
 
 
 def test_the_opposite_command_calls_a_lagging_change_off() -> None:
-    bench = Bench(lag=2.0)
+    bench = RuleContext(lag=2.0)
     bench.machine.command("power on")
     bench.machine.command("power off")
     assert bench.later.calls == []
@@ -176,14 +176,14 @@ def test_the_opposite_command_calls_a_lagging_change_off() -> None:
 
 
 def test_a_stuck_machine_accepts_and_does_nothing() -> None:
-    bench = Bench(lag=None)
+    bench = RuleContext(lag=None)
     bench.machine.command("power on")
     assert bench.machine.power is Power.OFF
     assert (bench.later.calls, bench.counters.power_ons) == ([], 0)
 
 
 def test_effects_have_times_and_reach_the_totals() -> None:
-    bench = Bench()
+    bench = RuleContext()
     bench.boot_ramdisk()
     traces = list(bench.machine.tally.traces)
     assert [trace.effect for trace in traces] == [Effect.BOOT_DEVICE_SETS, Effect.POWER_ONS, Effect.BOOTS]
@@ -192,7 +192,7 @@ def test_effects_have_times_and_reach_the_totals() -> None:
 
 
 def test_a_wiped_machine_is_as_new() -> None:
-    bench = Bench(lag=2.0)
+    bench = RuleContext(lag=2.0)
     bench.boot_ramdisk()
     bench.later.happen()
     bench.machine.set_boot_device(BootDevice.PXE, persistent=True)

@@ -39,13 +39,13 @@ def test_what_is_told_is_counted() -> None:
     meter = Metrics(CollectorRegistry())
     meter.carried_out(Event.INSPECT, "done", 0.3)
     meter.answered("GET", "/v1/nodes", 200, 0.002)
-    meter.trouble("busy")
+    meter.db_error("busy")
     meter.renewal_failed("periodic/timeouts")
     registry = meter.registry
     assert _value(registry, "ferroscope_requests_total", event="inspect", outcome="done") == 1
     assert _value(registry, "ferroscope_request_seconds_sum", event="inspect") == 0.3
     assert _value(registry, "ferroscope_http_requests_total", method="GET", route="/v1/nodes", status="200") == 1
-    assert _value(registry, "ferroscope_store_trouble_total", kind="busy") == 1
+    assert _value(registry, "ferroscope_database_errors_total", kind="busy") == 1
     assert _value(registry, "ferroscope_lease_renewal_failures_total", lease="periodic/timeouts") == 1
 
 

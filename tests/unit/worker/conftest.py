@@ -21,7 +21,7 @@ from ferroscope.core.states import Event, Provision, State
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.runtime.system import SystemClock
 from ferroscope.worker.loop import Worker
-from ferroscope.worker.start import BootGate
+from ferroscope.worker.start import PxeFilterWait
 from ferroscope.worker.tasks import build
 from ferroscope.worker.throttle import RebootThrottle
 from tests.support.stores import open_queue, open_store
@@ -126,11 +126,11 @@ class Service:
             clock=self.clock,
             profile=self.settings.lease.numbers(),
         )
-        gate = BootGate(self.settings.pxe_filter.allow_timeout)
+        pxe_filter = PxeFilterWait(self.settings.pxe_filter.allow_timeout)
         return Worker(
             store=self.store,
             queue=self.queue,
-            tasks=build(from_settings(self.settings.inspector), throttle, gate),
+            tasks=build(from_settings(self.settings.inspector), throttle, pxe_filter),
             drivers={"machine": self.machine},
             settings=self.settings,
             clock=self.clock,

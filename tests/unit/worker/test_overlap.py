@@ -93,7 +93,7 @@ def test_a_reapply_that_fails_replaces_nothing() -> None:
     service.work()
     after = service.node
     assert (after.state, service.inspection.reason) == (State.ERROR, "ramdisk-error")
-    assert (after.properties, after.facts) == (before.properties, before.facts)
+    assert (after.properties, after.search_digest) == (before.properties, before.search_digest)
     found = service.store.read(lambda tx: newest(tx, tx.nodes.get(NODE), ("inventory", "plugin_data")))
     assert found is not None
     assert found.inspection == first

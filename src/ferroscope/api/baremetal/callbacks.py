@@ -44,7 +44,7 @@ class Accepted(msgspec.Struct, frozen=True):
     discovered: bool = False
 
 
-def accept(context: ApiContext, parsed: Parsed, *, with_token: bool, source: str = "") -> Accepted:
+def handle_callback(context: ApiContext, parsed: Parsed, *, with_token: bool, source: str = "") -> Accepted:
     """Accept the callback that ``source`` sent; raise the one ``MissingError`` for whatever reason it is refused."""
 
     def work(tx: Transaction) -> Accepted | lookup.Refused:

@@ -104,7 +104,7 @@ def _accept(
     if len(parsed.evidence.macs) > MAX_GUESSES:  # more than machines have: many guesses in one call
         _refuse_guessing(context, call)
     try:
-        return callbacks.accept(context, parsed, with_token=with_token, source=call.source)
+        return callbacks.handle_callback(context, parsed, with_token=with_token, source=call.source)
     except MissingError:
         _count_failure(context, call)
         raise

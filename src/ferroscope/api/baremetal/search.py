@@ -14,7 +14,7 @@ from ferroscope.api.http.schemas import Limit, Uuid
 from ferroscope.contracts.data import Match
 from ferroscope.contracts.store import Transaction
 from ferroscope.hardware.query import QueryError, parse
-from ferroscope.hardware.search_index import Fact, number, text
+from ferroscope.hardware.search_index import IndexRow, number, text
 
 _GIB: Final = 2**30
 
@@ -62,19 +62,19 @@ def search(context: ApiContext, call: Call[SearchQuery, None]) -> Reply:
     size = paging.page_size(asked.limit, context.settings.api.max_limit)
     after = paging.marker(asked.marker) or ""
 
-    def work(tx: Transaction) -> tuple[list[Match], dict[str, list[Fact]]]:
-        found = list(tx.facts.search(query, size + 1, after=after))
+    def work(tx: Transaction) -> tuple[list[Match], dict[str, list[IndexRow]]]:
+        found = list(tx.search_index.search(query, size + 1, after=after))
         older = [one.uuid for one in found[:size] if not one.hardware]
-        return found, tx.facts.some(older, ("node", "cpu")) if older else {}
+        return found, tx.search_index.some(older, ("node", "cpu")) if older else {}
 
-    found, facts = context.store.read(work)
-    nodes = [_view(one, facts.get(one.uuid, [])) for one in found[:size]]
+    found, rows = context.store.read(work)
+    nodes = [_view(one, rows.get(one.uuid, [])) for one in found[:size]]
     following = paging.next_link(call.url, "search", asked, size, nodes[-1].uuid) if len(found) > size else UNSET
     return Reply(200, SearchResult(nodes=nodes, next=following))
 
 
-def _view(match: Match, facts: list[Fact]) -> FoundNode:
-    known = match.hardware or _older(facts)
+def _view(match: Match, rows: list[IndexRow]) -> FoundNode:
+    known = match.hardware or _older(rows)
     memory = known.get("memory")
     return FoundNode(
         uuid=match.uuid,
@@ -87,10 +87,10 @@ def _view(match: Match, facts: list[Fact]) -> FoundNode:
     )
 
 
-def _older(facts: list[Fact]) -> dict[str, Any]:
+def _older(rows: list[IndexRow]) -> dict[str, Any]:
     """Return the summary of a node that was inspected before there were any; its texts are in lower case."""
-    node = next((fact for fact in facts if fact.kind == "node"), Fact("node", 0))
-    cpu = next((fact for fact in facts if fact.kind == "cpu"), Fact("cpu", 0))
+    node = next((row for row in rows if row.kind == "node"), IndexRow("node", 0))
+    cpu = next((row for row in rows if row.kind == "cpu"), IndexRow("cpu", 0))
     known: dict[str, Any] = {name: text(node, name) for name in ("vendor", "product", "serial", "firmware")}
     known |= {"cpu": text(cpu, "model"), "arch": text(cpu, "arch")}
     numbers = {"cpus": number(cpu, "count"), "memory": number(node, "memory"), "storage": number(node, "storage")}

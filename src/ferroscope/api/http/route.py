@@ -23,7 +23,7 @@ from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.store import Store
 from ferroscope.core.json_safety import ready
 from ferroscope.hooks.pipeline import Pipeline
-from ferroscope.rules.builtin import RuleBook
+from ferroscope.rules.builtin import RuleCache
 from ferroscope.storage.reader import Archive
 
 # A call as a handler sees it, and the answer that it returns.
@@ -115,7 +115,7 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     log: Any
     clock: Clock
     describe: Callable[[], DatabaseFacts]
-    rules: RuleBook
+    rules: RuleCache
     pipeline: Callable[[], Pipeline]
     meter: Meter = SILENT
     metrics: Callable[[], bytes] | None = None

@@ -83,7 +83,7 @@ class StatusView(msgspec.Struct, frozen=True):
 
 
 class PxeFilterView(msgspec.Struct, frozen=True):
-    """The PXE gate of a network: on which host it is open, until when if nobody renews, what it has applied."""
+    """The PXE filter of a network: on which host it is open, until when if nobody renews, what it has applied."""
 
     network: str
     open: bool
@@ -132,8 +132,8 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
             skew=skew,
             members=tx.members.list(),
             leases=_leases(tx),
-            backlog=tx.figures.backlog(),
-            nodes=tx.figures.nodes(),
+            backlog=tx.statistics.backlog(),
+            nodes=tx.statistics.nodes(),
             inbox=context.settings.auto_discovery.enabled and bool(tx.nodes.list(_INBOX)),
             unreached=context.settings.hidden_from_ramdisks and _has_machines(context, tx),
             clock_steps=tx.clock_steps.list(),
@@ -141,7 +141,7 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
         )
 
     seen = context.store.read(work)
-    facts = context.describe()
+    database = context.describe()
     counts: dict[str, int] = defaultdict(int)
     for row in seen.nodes:
         counts[str(row.provision_state)] += row.nodes
@@ -154,7 +154,7 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
             at=iso_exact(seen.now),
             process=context.process,
             version=__version__,
-            database=DatabaseView(facts.kind, facts.schema, facts.schema_needed, round(seen.skew, 4)),
+            database=DatabaseView(database.kind, database.schema, database.schema_needed, round(seen.skew, 4)),
             members=[_member(member, seen.now) for member in shown],
             leases=[_lease(lease, names) for lease in _shown(seen.leases)],
             leases_total=len(seen.leases),
@@ -196,7 +196,7 @@ def problems(seen: Seen, process: str) -> list[Finding]:
 
 
 def _leases(tx: Transaction) -> list[Lease]:
-    """Return all leases; only those of PXE gates with their data, for the others may hold a great deal."""
+    """Return all leases; only those of PXE filters with their data, for the others may hold a great deal."""
     pxe_filters = {lease.name: lease for lease in tx.leases.list(LEASE_PREFIX)}
     return [pxe_filters.get(lease.name, lease) for lease in tx.leases.list(brief=True)]
 
@@ -254,7 +254,7 @@ def _pxe_filter(lease: Lease, names: dict[str, str]) -> PxeFilterView:
 
 
 def _is_closed(lease: Lease) -> bool:
-    """Whether a network's gate is in use, but open nowhere; one that was stopped in good order is not in use."""
+    """Whether a network's filter is in use, but open nowhere; one that was stopped in good order is not in use."""
     if not lease.name.startswith(LEASE_PREFIX) or lease.holder is None:
         return False
     return not lease.held or not decode_record(lease.data).open
@@ -262,8 +262,8 @@ def _is_closed(lease: Lease) -> bool:
 
 def _closed(lease: Lease) -> Finding:
     network = lease.name.removeprefix(LEASE_PREFIX)
-    said = f"the PXE gate of the network {network} is open nowhere, so no machine can boot"
-    return Finding("gate-closed", "wrong", said, "look at the log of ferroscope pxe-filter on its boot hosts")
+    said = f"the PXE filter of the network {network} is open nowhere, so no machine can boot"
+    return Finding("pxe-filter-closed", "wrong", said, "look at the log of ferroscope pxe-filter on its boot hosts")
 
 
 def _has_machines(context: ApiContext, tx: Transaction) -> bool:

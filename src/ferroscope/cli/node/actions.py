@@ -17,7 +17,7 @@ from ferroscope.cli.client import Api, Json, node_path
 from ferroscope.cli.exits import Exit, Failure, worst
 from ferroscope.cli.lookup import label
 from ferroscope.cli.output import Output, table, with_api
-from ferroscope.cli.selection import Selection, Wanted, resolve, selectors, settle
+from ferroscope.cli.selection import Selection, Wanted, confirm, resolve, selectors
 from ferroscope.core.states import RESTING_VERBS, UNDER_WAY, Provision
 
 # One verb for many nodes: every node gets its turn, and the end tells of all failures at once.
@@ -132,7 +132,7 @@ def abort(api: Api, out: Output, *, wanted: Wanted, wait: bool, timeout: float) 
         patience.until(node, lambda now: now["provision_state"] not in UNDER_WAY)
 
     chosen = resolve(api, wanted, states=UNDER_WAY, inbox=True)
-    settle(out, wanted, chosen, does="abort the inspection of", asks=True)
+    confirm(out, wanted, chosen, does="abort the inspection of", asks=True)
     _ask(api, out, chosen, "abort", done="aborted", wait=ended if wait else None)
 
 
@@ -161,7 +161,7 @@ def power(api: Api, out: Output, *, wanted: Wanted, wait: bool, timeout: float) 
             raise Failure(now["last_error"] or f"{label(node)} is still {now['power_state']}")
 
     chosen = resolve(api, wanted, spares=True)
-    settle(out, wanted, chosen, does="reboot" if target == "reboot" else f"power {target}", asks=True)
+    confirm(out, wanted, chosen, does="reboot" if target == "reboot" else f"power {target}", asks=True)
     patience = Patience(api, timeout)
     each(out, chosen, act, done=f"power {target}" if wait else "accepted", wait=powered if wait else None)
 
@@ -183,7 +183,7 @@ def _show_power(api: Api, out: Output, wanted: Wanted) -> None:
 
 def _chosen(api: Api, out: Output, wanted: Wanted, verb: str, states: Container[str]) -> Selection:
     chosen = resolve(api, wanted, states=states)
-    settle(out, wanted, chosen, does=verb, asks=False)
+    confirm(out, wanted, chosen, does=verb, asks=False)
     return chosen
 
 

@@ -15,7 +15,7 @@ import msgspec
 from ferroscope.cli import text as pci
 from ferroscope.cli.client import Json
 from ferroscope.cli.lookup import label
-from ferroscope.cli.output import Output, facts, table
+from ferroscope.cli.output import Output, key_values, table
 from ferroscope.cli.text import age, short
 from ferroscope.core import values
 from ferroscope.core.values import natural
@@ -38,7 +38,7 @@ def draw(screen: Console, inventory: Json) -> None:
     Whatever is missing, or is not what it should be, is left out: a machine may have sent anything.
     """
     known = mapping(inventory)
-    screen.print(facts(machine_summary(known)))
+    screen.print(key_values(machine_summary(known)))
     nics = _in_order(mappings(known.get("interfaces")))
     if nics:
         booted = values.normalize(text(mapping(known.get("boot")).get("pxe_interface")) or "")
@@ -52,7 +52,7 @@ def draw(screen: Console, inventory: Json) -> None:
 
 
 def machine_summary(inventory: dict[str, Any]) -> dict[str, Any]:
-    """Return the machine's facts, by the names under which they are shown."""
+    """Return what is known of the machine, by the names under which they are shown."""
     cpu, memory, boot, vendor = (mapping(inventory.get(name)) for name in ("cpu", "memory", "boot", "system_vendor"))
     firmware = mapping(vendor.get("firmware"))
     megabytes, count = number(memory.get("physical_mb")), number(cpu.get("count"))

@@ -11,7 +11,7 @@ from ferroscope.cli.client import Api, ApiError, Json, node_path, segment
 from ferroscope.cli.lookup import Listing
 from ferroscope.cli.node.actions import each
 from ferroscope.cli.output import Output, table, with_api
-from ferroscope.cli.selection import Selection, Wanted, resolve, selectors, settle, suggested
+from ferroscope.cli.selection import Selection, Wanted, confirm, resolve, selectors, suggested
 from ferroscope.cli.text import age, ago, many, short
 from ferroscope.hardware.parts import mapping, text
 
@@ -80,7 +80,7 @@ def reject(api: Api, out: Output, *, wanted: Wanted, source: str | None) -> None
 def _waiting(api: Api, out: Output, wanted: Wanted, does: str) -> Selection:
     """Return the nodes that are meant; of selected ones those that wait in the inbox."""
     chosen = resolve(api, wanted, only_inbox=True)
-    settle(out, wanted, chosen, does=does, asks=True)
+    confirm(out, wanted, chosen, does=does, asks=True)
     return chosen
 
 

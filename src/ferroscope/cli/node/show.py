@@ -13,7 +13,7 @@ from ferroscope.cli.client import Api, Json, as_commands, node_path
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.lookup import find, label, node_argument
 from ferroscope.cli.node import columns, timeline
-from ferroscope.cli.output import Output, facts, table, with_api, with_api_and_lists
+from ferroscope.cli.output import Output, key_values, table, with_api, with_api_and_lists
 from ferroscope.cli.selection import StateType
 from ferroscope.core.node import SETTABLE
 from ferroscope.core.states import Provision
@@ -153,7 +153,7 @@ def show(api: Api, out: Output, *, ident: str) -> None:
     shown |= {title: node.get(name) for name, title in _SHOWN_LAST.items() if node.get(name) is not False}
     shown |= {_title(name): value for name in _OTHERS if (value := node.get(name))}
     shown["Ports"] = [port["address"] for port in node["ports"]]
-    out.show(node, lambda screen: screen.print(facts(shown)))
+    out.show(node, lambda screen: screen.print(key_values(shown)))
 
 
 def _title(name: str) -> str:

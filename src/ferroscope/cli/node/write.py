@@ -12,8 +12,8 @@ from ferroscope.cli.client import Api, ApiError, Json, node_path
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import find, label
 from ferroscope.cli.node.actions import each
-from ferroscope.cli.output import Output, facts, with_api
-from ferroscope.cli.selection import Wanted, resolve, selectors, settle
+from ferroscope.cli.output import Output, key_values, with_api
+from ferroscope.cli.selection import Wanted, confirm, resolve, selectors
 from ferroscope.core import values
 
 # Values on the command line: ``key=text``, ``key=@file`` and ``key:=json`` pairs, and MAC addresses.
@@ -137,7 +137,7 @@ def create(
     node = api.post("/v1/nodes", given)
     node["ports"] = _add_ports(api, node, ports)
     shown = {"Name": node["name"], "UUID": node["uuid"], "State": node["provision_state"], "Ports": list(ports)}
-    out.show(node, lambda screen: screen.print(facts(shown)))
+    out.show(node, lambda screen: screen.print(key_values(shown)))
     if not out.for_programs:
         _say_what_is_next(api, out, node)
 
@@ -222,7 +222,7 @@ def set_node(
     chosen = resolve(api, wanted, inbox=True)
     if (chosen.bulk or len(chosen.found) > 1) and (fields["name"] or add_port or remove_port):
         raise click.UsageError("--name, --add-port and --remove-port are for one node")
-    settle(out, wanted, chosen, does="change", asks=True)
+    confirm(out, wanted, chosen, does="change", asks=True)
 
     def act(node: Json) -> None:
         _change_node(api, node["uuid"], changes, add_port, remove_port)
@@ -289,7 +289,7 @@ def delete(api: Api, out: Output, *, wanted: Wanted) -> None:
     if wanted.everything:
         raise click.UsageError("--all is not for deleting; a pattern such as '*' is, and asks on a terminal")
     chosen = resolve(api, wanted, inbox=True)
-    settle(out, wanted, chosen, does="delete all data of", asks=False)
+    confirm(out, wanted, chosen, does="delete all data of", asks=False)
     names = [label(node) for node in chosen.nodes]
     if names and not wanted.yes and sys.stdin.isatty():
         more = f" ... ({len(names)} nodes)" if len(names) > _SHOWN else ""

@@ -1,1 +1,1 @@
-"""The PXE gate's mechanisms: nftables, iptables, dnsmasq's host files, none at all, several at once."""
+"""The PXE filter's mechanisms: nftables, iptables, dnsmasq's host files, none at all, several at once."""

@@ -1,4 +1,4 @@
-"""A gate that guards nothing: for networks that something else guards, and for trying things out."""
+"""A PXE filter that guards nothing: for networks that something else guards, and for trying things out."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import subprocess
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ferroscope.contracts.pxe_filter import GateBackend, GateError
+from ferroscope.contracts.pxe_filter import FilterBackend, PxeFilterError
 from ferroscope.core.boot_macs import SetChange
 
 
-class NoopGate:
-    """See ``contracts.pxe_filter.GateBackend``. It only takes part in the election: every host stays open to all."""
+class NoopFilter:
+    """See ``contracts.pxe_filter.FilterBackend``. It only takes part in the election: every host stays open to all."""
 
     name = "noop"
     self_closing = False
@@ -45,7 +45,7 @@ class Command:
         self._timeout = timeout
 
     def __call__(self, *arguments: str, stdin: str | bytes = "") -> str:
-        """Run it to its end and return what it wrote; ``GateError``."""
+        """Run it to its end and return what it wrote; ``PxeFilterError``."""
         try:
             done = subprocess.run(  # noqa: S603  # arguments are ours, input is built from validated values
                 [self.path, *arguments],
@@ -55,12 +55,12 @@ class Command:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise GateError(f"{self.program} did not end within {self._timeout:g} s and was killed") from None
+            raise PxeFilterError(f"{self.program} did not end within {self._timeout:g} s and was killed") from None
         except OSError as exc:
-            raise GateError(f"{self.program} could not be started: {exc.strerror}") from exc
+            raise PxeFilterError(f"{self.program} could not be started: {exc.strerror}") from exc
         if done.returncode != 0:
             said = " ".join(done.stderr.decode(errors="replace").split())[:_SAID]
-            raise GateError(f"{self.program} failed ({done.returncode}): {said or 'it said nothing'}")
+            raise PxeFilterError(f"{self.program} failed ({done.returncode}): {said or 'it said nothing'}")
         return done.stdout.decode(errors="replace")
 
     def present(self) -> bool:
@@ -69,53 +69,53 @@ class Command:
 
     @property
     def path(self) -> str:
-        """Where it is; ``GateError`` where it is not installed."""
+        """Where it is; ``PxeFilterError`` where it is not installed."""
         found = self._found()
         if found is None:
-            raise GateError(f"{self.program} is not installed; install the package {self._package}")
+            raise PxeFilterError(f"{self.program} is not installed; install the package {self._package}")
         return found
 
     def _found(self) -> str | None:
         return shutil.which(self.program, path=os.pathsep.join([os.environ.get("PATH", os.defpath), *_PLACES]))
 
 
-# Several mechanisms as one gate: open only where all of them are, closed as soon as one of them is.
+# Several mechanisms as one filter: open only where all of them are, closed as soon as one of them is.
 
 
-class SeveralGates:
-    """See ``contracts.pxe_filter.GateBackend``; the first in the list is the first to close."""
+class SeveralFilters:
+    """See ``contracts.pxe_filter.FilterBackend``; the first in the list is the first to close."""
 
-    def __init__(self, gates: Sequence[GateBackend]) -> None:
-        self._gates = gates
-        self.name = ", ".join(gate.name for gate in gates)
+    def __init__(self, pxe_filters: Sequence[FilterBackend]) -> None:
+        self._pxe_filters = pxe_filters
+        self.name = ", ".join(pxe_filter.name for pxe_filter in pxe_filters)
         # One that closes by itself keeps machines away from whatever stands behind it.
-        self.self_closing = any(gate.self_closing for gate in gates)
+        self.self_closing = any(pxe_filter.self_closing for pxe_filter in pxe_filters)
 
     def install(self) -> None:
-        self._each(lambda gate: gate.install())
+        self._each(lambda pxe_filter: pxe_filter.install())
 
     def apply(self, change: SetChange, *, fresh: bool, progress: Callable[[], object] = lambda: None) -> None:
-        for gate in self._gates:
-            gate.apply(change, fresh=fresh, progress=progress)
+        for pxe_filter in self._pxe_filters:
+            pxe_filter.apply(change, fresh=fresh, progress=progress)
             progress()
 
     def hold(self, until: float) -> float:
         """From the last to the first: the one in front opens when all behind it have."""
-        return min(gate.hold(until) for gate in reversed(self._gates))
+        return min(pxe_filter.hold(until) for pxe_filter in reversed(self._pxe_filters))
 
     def close(self) -> None:
-        self._each(lambda gate: gate.close())
+        self._each(lambda pxe_filter: pxe_filter.close())
 
     def remove(self) -> None:
-        self._each(lambda gate: gate.remove())
+        self._each(lambda pxe_filter: pxe_filter.remove())
 
-    def _each(self, do: Callable[[GateBackend], None]) -> None:
+    def _each(self, do: Callable[[FilterBackend], None]) -> None:
         """Do it to all, whatever fails; then raise what failed first."""
-        failed: list[GateError] = []
-        for gate in self._gates:
+        failed: list[PxeFilterError] = []
+        for pxe_filter in self._pxe_filters:
             try:
-                do(gate)
-            except GateError as exc:
+                do(pxe_filter)
+            except PxeFilterError as exc:
                 failed.append(exc)
         if failed:
             raise failed[0]

@@ -1,4 +1,4 @@
-"""The gate as host files in dnsmasq's ``dhcp-hostsdir``: a few lists of denied MACs, and files for single ones.
+"""The filter as host files in dnsmasq's ``dhcp-hostsdir``: a few lists of denied MACs, and files for single ones.
 
 dnsmasq reads a file at once; it never forgets what it has read until SIGHUP or its restart, and walks through all of
 it for each packet (some 0.3 ms for 10,000 MACs, 8 ms for 100,000) and each of its leases for each file. So whoever is
@@ -24,7 +24,7 @@ from typing import Final
 
 import structlog
 
-from ferroscope.contracts.pxe_filter import GateError
+from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.core.boot_macs import SetChange, SortedMacs
 from ferroscope.pxe_filter.backends.host_files import ANYBODY, HostFiles
 from ferroscope.pxe_filter.backends.watchdog_client import Watchdog
@@ -64,7 +64,7 @@ class Dnsmasq:
         except ProcessLookupError:
             return Memory.NONE
         except PermissionError:
-            _log.warning("dnsmasq may not be told to forget host files; give the gate CAP_KILL", pid=pid)
+            _log.warning("dnsmasq may not be told to forget host files; give the filter CAP_KILL", pid=pid)
             return Memory.KEEPS
         return Memory.NONE
 
@@ -101,8 +101,8 @@ _FILES: Final = 200  # which are written before anybody else has a turn
 _REPEATED: Final = 20_000  # lines that dnsmasq has read in vain before it is told to forget
 
 
-class DnsmasqGate:
-    """See ``contracts.pxe_filter.GateBackend``. A watchdog closes it when this process does not; the kernel cannot."""
+class DnsmasqFilter:
+    """See ``contracts.pxe_filter.FilterBackend``. A watchdog closes it where this process does not; no kernel can."""
 
     name = "dnsmasq"
     self_closing = False
@@ -161,7 +161,7 @@ class DnsmasqGate:
                 self._look_for_missing()
                 if self._open or not self._settled:
                     self._switch(False)
-        except GateError:
+        except PxeFilterError:
             with self._changing():
                 self._files.close_in_place()
         with self._changing():
@@ -212,7 +212,7 @@ class DnsmasqGate:
             self._settled = False
 
     def _switch(self, opened: bool) -> None:
-        """Write what changes when the gate opens or closes; unknown hosts are the first to be shut out."""
+        """Write what changes when the filter opens or closes; unknown hosts are the first to be shut out."""
         self._open, self._settled = opened, False
         self._say([ANYBODY])
         self._say([*self._files.single, *self._allowed])
@@ -233,13 +233,13 @@ class DnsmasqGate:
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """Let nobody else change the gate meanwhile; ``GateError`` where files cannot be written."""
+        """Let nobody else change the filter meanwhile; ``PxeFilterError`` where files cannot be written."""
         with self._turn:  # whoever waits is the next: who has many portions does not have them all at once
             self._lock.acquire()
         try:
             yield
         except OSError as exc:
-            raise GateError(
+            raise PxeFilterError(
                 f"dnsmasq's host files in {self._directory} could not be written: {exc.strerror}; see [pxe_filter]"
             ) from exc
         finally:

@@ -1,4 +1,4 @@
-"""The gate in iptables, for hosts without nft: chains of its own, changed by one iptables-restore for all MACs.
+"""The filter in iptables, for hosts without nft: chains of its own, changed by one iptables-restore for all MACs.
 
 With ipset, the kernel ends an opening by itself, as with nftables; between the two messages of such
 a step, though, ``ipset`` could be stopped. Without it a watchdog closes. MACs are rules, looked at
@@ -12,11 +12,11 @@ from typing import Final
 
 import structlog
 
-from ferroscope.contracts.pxe_filter import GateError
+from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.contracts.queue import Clock
 from ferroscope.core.boot_macs import SetChange, spelled
 from ferroscope.pxe_filter.backends.base import Command
-from ferroscope.pxe_filter.backends.ruleset import GateRules
+from ferroscope.pxe_filter.backends.ruleset import FilterRules
 from ferroscope.pxe_filter.backends.timeouts import TimedOpening
 from ferroscope.pxe_filter.backends.watchdog_client import Watchdog
 
@@ -34,13 +34,13 @@ WAIT: Final = "--wait"
 
 
 class Chains:
-    """``gate`` and ``macs`` are their names: at most 28 characters, and no other network's."""
+    """``pxe_filter`` and ``macs`` are their names: at most 28 characters, and no other network's."""
 
-    def __init__(self, rules: GateRules, *, timeout: float) -> None:
-        self.gate = f"fspxe-{rules.network}"
+    def __init__(self, rules: FilterRules, *, timeout: float) -> None:
+        self.pxe_filter = f"fspxe-{rules.network}"
         self.macs = f"fspxm-{rules.network}"
-        # The name that earlier releases gave to ``macs``: it may also be the gate of a network with such a name.
-        self._former_macs = f"{self.gate}-m"
+        # The name that earlier releases gave to ``macs``: it may also be the filter of a network with such a name.
+        self._former_macs = f"{self.pxe_filter}-m"
         self._rules = rules
         self._tools = {name: Command(name, package="iptables", timeout=timeout) for name in FAMILIES}
         self.restores = {name: Command(f"{name}-restore", package="iptables", timeout=timeout) for name in FAMILIES}
@@ -62,20 +62,22 @@ class Chains:
             self.restores[name](WAIT, "--noflush", stdin=table([*lines, *old, *wanted]))
 
     def look(self, rules: int) -> None:
-        """Raise ``GateError`` where a jump is gone, or the gate's chain has not so many rules."""
+        """Raise ``PxeFilterError`` where a jump is gone, or the filter's chain has not so many rules."""
         wanted = len(list(self._jumps()))
         for name in FAMILIES:
             if len(set(self.jumps(name))) < wanted:
-                raise GateError(
-                    f"the gate's rules in {name} are gone: somebody flushed or replaced the host's firewall"
+                raise PxeFilterError(
+                    f"the filter's rules in {name} are gone: somebody flushed or replaced the host's firewall"
                 )
-            shown = self._tools[name](WAIT, "-S", self.gate)
+            shown = self._tools[name](WAIT, "-S", self.pxe_filter)
             if sum(line.startswith("-A ") for line in shown.splitlines()) != rules:
-                raise GateError(f"the gate's chain in {name} is not as it was: somebody changed {self.gate}")
+                raise PxeFilterError(
+                    f"the filter's chain in {name} is not as it was: somebody changed {self.pxe_filter}"
+                )
 
     def jumps(self, family: str) -> list[str]:
-        """Return the jumps to the gate that are there, in the words of iptables."""
-        return _to(self.gate, self._tools[family](WAIT, "-S", "INPUT"))
+        """Return the jumps to the filter that are there, in the words of iptables."""
+        return _to(self.pxe_filter, self._tools[family](WAIT, "-S", "INPUT"))
 
     def remove(self) -> None:
         """Take away chains and jumps, and look whether they are gone; both families, whatever fails in one."""
@@ -83,27 +85,27 @@ class Chains:
         for name in FAMILIES:
             try:
                 self._remove(name)
-            except GateError as exc:
+            except PxeFilterError as exc:
                 failed.append(str(exc))
         if failed:
-            raise GateError("; ".join(failed))
+            raise PxeFilterError("; ".join(failed))
 
     def _remove(self, family: str) -> None:
         there, shown = self._there(family)
         if there:
             emptied = [f":{chain} - [0:0]" for chain in there]
-            jumps = [f"-D INPUT {jump}" for jump in _to(self.gate, shown)]
+            jumps = [f"-D INPUT {jump}" for jump in _to(self.pxe_filter, shown)]
             self.restores[family](
                 WAIT, "--noflush", stdin=table([*emptied, *jumps, *(f"-X {chain}" for chain in there)])
             )
         left, _ = self._there(family)
         if left:
-            raise GateError(f"{', '.join(left)} could not be removed from {family}; see: {family} -S")
+            raise PxeFilterError(f"{', '.join(left)} could not be removed from {family}; see: {family} -S")
 
     def _there(self, family: str) -> tuple[list[str], str]:
         """Return our chains that exist, and all rules of the table."""
         shown = self._tools[family](WAIT, "-S")
-        ours = [self.gate, self.macs]
+        ours = [self.pxe_filter, self.macs]
         if not _to(self._former_macs, shown):
             ours.append(self._former_macs)
         return [chain for chain in ours if f"-N {chain}" in shown.splitlines()], shown
@@ -111,10 +113,10 @@ class Chains:
     def _jumps(self) -> Iterator[str]:
         """Of HTTP only new connections are judged, so that a download outlives the closing."""
         for interface in self._rules.interfaces:
-            yield f"-i {interface} -p udp -m multiport --dports {UDP} -j {self.gate}"
+            yield f"-i {interface} -p udp -m multiport --dports {UDP} -j {self.pxe_filter}"
             if self._rules.http_ports:
                 ports = ",".join(map(str, self._rules.http_ports))
-                yield f"-i {interface} -p tcp --syn -m multiport --dports {ports} -j {self.gate}"
+                yield f"-i {interface} -p tcp --syn -m multiport --dports {ports} -j {self.pxe_filter}"
 
 
 def _to(chain: str, shown: str) -> list[str]:
@@ -131,23 +133,23 @@ def table(lines: Iterable[str]) -> str:
 
 _log = structlog.get_logger(__name__)
 
-# Seconds between two looks at a gate that is held open: somebody may have flushed the host's firewall, and us with it.
+# Seconds between two checks of an open filter: somebody may have flushed the host's firewall, and our rules with it.
 _LOOK_EVERY: Final = 0.5
 
 
-class IptablesGate:
-    """See ``contracts.pxe_filter.GateBackend``; ``timed.Kernel`` where the kernel has ipset."""
+class IptablesFilter:
+    """See ``contracts.pxe_filter.FilterBackend``; ``timed.Kernel`` where the kernel has ipset."""
 
     name = "iptables"
     step = 1.0
 
-    def __init__(self, rules: GateRules, *, clock: Clock, timeout: float) -> None:
+    def __init__(self, rules: FilterRules, *, clock: Clock, timeout: float) -> None:
         self._rules = rules
         self._clock = clock
         self._chains = Chains(rules, timeout=timeout)
         self._ipset = Command("ipset", package="ipset", timeout=timeout)
         self._timed = TimedOpening(self, clock)
-        closing = table(self._gate(("-j", "DROP")))
+        closing = table(self._pxe_filter(("-j", "DROP")))
         self._watchdog = Watchdog(
             commands=[((self._chains.restores[name].path, WAIT, "--noflush"), closing) for name in FAMILIES]
             if not self._chains.missing()
@@ -185,7 +187,7 @@ class IptablesGate:
             if self._watchdog.hold(until):
                 self._open = False
             if not self._open:
-                self._chains.put(self._gate(("-j", self._chains.macs)))
+                self._chains.put(self._pxe_filter(("-j", self._chains.macs)))
                 self._open = True
         if self._clock.monotonic() - self._looked_at >= _LOOK_EVERY:
             self._look()
@@ -197,9 +199,9 @@ class IptablesGate:
             if self.self_closing:
                 self._flush()
             else:
-                self._chains.put(self._gate(("-j", "DROP")))
+                self._chains.put(self._pxe_filter(("-j", "DROP")))
             self._look()
-        except GateError:
+        except PxeFilterError:
             self.install()
         if not self.self_closing:
             self._watchdog.release()
@@ -215,7 +217,7 @@ class IptablesGate:
                 self._ipset("destroy", name)
 
     def _look(self) -> None:
-        """Raise ``GateError`` where the gate is not in place."""
+        """Raise ``PxeFilterError`` where the filter is not in place."""
         self._chains.look(len(self._closed_rules()))
         self._looked_at = self._clock.monotonic()
 
@@ -240,8 +242,8 @@ class IptablesGate:
         try:
             self._ipset("-exist", "create", probe, "bitmap:port", "range", "0-1", "timeout", "1")
             self._ipset("destroy", probe)
-        except GateError as exc:
-            _log.warning("no ipset here: a watchdog process closes the gate instead of the kernel", why=str(exc))
+        except PxeFilterError as exc:
+            _log.warning("no ipset here: a watchdog process closes the filter instead of the kernel", why=str(exc))
             return False
         return True
 
@@ -250,7 +252,7 @@ class IptablesGate:
             self._ipset("flush", self._set(name))
 
     def _closed(self) -> list[str]:
-        return self._gate(*self._closed_rules())
+        return self._pxe_filter(*self._closed_rules())
 
     def _closed_rules(self) -> tuple[tuple[str, ...], ...]:
         if not self.self_closing:
@@ -258,9 +260,9 @@ class IptablesGate:
         unless = ("-m", "set", "!", "--match-set", self._set("open"), "dst", "-j", "DROP")
         return unless, ("-j", self._chains.macs)
 
-    def _gate(self, *rules: Iterable[str]) -> list[str]:
-        """Return the gate's chain, with nothing but these rules."""
-        chain = self._chains.gate
+    def _pxe_filter(self, *rules: Iterable[str]) -> list[str]:
+        """Return the filter's chain, with nothing but these rules."""
+        chain = self._chains.pxe_filter
         return [f":{chain} - [0:0]", *(f"-A {chain} {' '.join(rule)}" for rule in rules)]
 
     def _mac_chain(self, allow: Iterable[int] = (), deny: Iterable[int] = ()) -> list[str]:
@@ -274,4 +276,4 @@ class IptablesGate:
             yield f"{self._chains.macs} -m mac --mac-source {spelled(mac)} -j {verdict}"
 
     def _set(self, name: str) -> str:
-        return f"{self._chains.gate}-{name}"
+        return f"{self._chains.pxe_filter}-{name}"

@@ -1,4 +1,4 @@
-"""The gate in nftables: each change is one transaction, and the kernel ends an opening by itself.
+"""The filter in nftables: each change is one transaction, and the kernel ends an opening by itself.
 
 An opening is an element with a time-out in the set ``open``; see ``timed`` for why it never comes
 too late. Elements are numbers of 48 bits, given as JSON: ten thousand load in 40 ms.
@@ -11,22 +11,21 @@ from typing import Any
 
 import msgspec
 
-from ferroscope.contracts.pxe_filter import GateError
+from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.contracts.queue import Clock
 from ferroscope.core.boot_macs import SetChange
 from ferroscope.pxe_filter.backends.base import Command
-from ferroscope.pxe_filter.backends.ruleset import PREFIX, GateRules, ruleset
+from ferroscope.pxe_filter.backends.ruleset import PREFIX, FilterRules, ruleset
 from ferroscope.pxe_filter.backends.timeouts import TimedOpening
 
-# The gates that stand in this host's nftables, of whatever network: looked at, and taken away when asked.
+# The filters that stand in this host's nftables, of whatever network: looked at, and taken away when asked.
 #
-# A gate that no process opens any more, such as that of a network which has another name now, is closed for good, and
-# so
-# are its interfaces, whoever else opens a gate on them.
+# A PXE filter that no process opens any more, such as that of a network which has another name now, is closed for
+# good, and so are its interfaces, whoever else opens a PXE filter on them.
 
 
 class Tables:
-    """All calls raise ``GateError``."""
+    """All calls raise ``PxeFilterError``."""
 
     def __init__(self, *, timeout: float) -> None:
         self._nft = Command("nft", package="nftables", timeout=timeout)
@@ -36,7 +35,7 @@ class Tables:
         return self._nft.present()
 
     def names(self) -> list[str]:
-        """Return the gates' tables."""
+        """Return the filters' tables."""
         listed = _objects(self._nft("-j", "list", "tables", "inet"), "table")
         return [table["name"] for table in listed if table["name"].startswith(PREFIX)]
 
@@ -45,7 +44,7 @@ class Tables:
         rules = _objects(self._nft("-j", "-t", "list", "table", "inet", table), "rule")
         return frozenset(name for rule in rules if rule["chain"] == "input" for name in _interfaces(rule["expr"]))
 
-    def outdated(self, rules: GateRules) -> bool:
+    def outdated(self, rules: FilterRules) -> bool:
         """Whether there is a table that an earlier release made for this network, under its former name.
 
         Another network may have that very name. So it counts only where it guards nothing but what ``rules`` do.
@@ -56,7 +55,7 @@ class Tables:
         return bool(guarded) and guarded.issubset(rules.interfaces)
 
     def delete(self, table: str) -> None:
-        """Take it away; whatever it guards is then open, unless another gate guards it too."""
+        """Take it away; whatever it guards is then open, unless another filter guards it too."""
         self._nft("delete", "table", "inet", table)
 
 
@@ -74,14 +73,14 @@ def _interfaces(expressions: list[dict[str, Any]]) -> Iterator[str]:
             yield from right["set"] if isinstance(right, dict) else [right]
 
 
-class NftablesGate:
-    """See ``contracts.pxe_filter.GateBackend``, and ``timed.Kernel``."""
+class NftablesFilter:
+    """See ``contracts.pxe_filter.FilterBackend``, and ``timed.Kernel``."""
 
     name = "nftables"
     self_closing = True
     step = 0.001
 
-    def __init__(self, rules: GateRules, *, clock: Clock, timeout: float) -> None:
+    def __init__(self, rules: FilterRules, *, clock: Clock, timeout: float) -> None:
         self._rules = rules
         self._nft = Command("nft", package="nftables", timeout=timeout)
         self._table = f"inet {rules.table}"
@@ -115,7 +114,7 @@ class NftablesGate:
         self._timed.doubt()
         try:
             self._load(f"flush set {self._table} open", f"flush set {self._table} armed")
-        except GateError:
+        except PxeFilterError:
             self.install()  # somebody flushed the whole ruleset, and the service was open to all
         self._timed.forget()
 

@@ -1,6 +1,6 @@
-"""The gate as an nftables table: closed and empty, to be loaded as it is when the host starts.
+"""The filter as an nftables table: closed and empty, to be loaded as it is when the host starts.
 
-Whatever comes in on a boot interface for a boot service goes to the chain ``gate``; first of all
+Whatever comes in on a boot interface for a boot service goes to the chain ``pxe_filter``; first of all
 it needs its interface in the set ``open``, whose elements have time-outs. Machines are told apart
 by the client's own MAC in a DHCPv4 message (``chaddr``: it is the same behind a relay), else by
 the frame's source. Only this table is ever touched: an ``accept`` here still leaves the word to
@@ -27,11 +27,11 @@ _SOURCE: Final = "@ll,48,48"
 _NEW: Final = "tcp flags & (fin | syn | rst | ack) == syn"
 
 
-class GateRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What the gate of one network guards on this host.
+class FilterRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What the filter of one network guards on this host.
 
     ``relayed`` are networks behind routers: their TFTP and HTTP requests carry the router's MAC,
-    so they pass while the gate is open.
+    so they pass while the filter is open.
     """
 
     network: str
@@ -51,13 +51,13 @@ class GateRules(msgspec.Struct, frozen=True, kw_only=True):
         return PREFIX + "".join(char if char.isalnum() else "_" for char in self.network)
 
 
-def ruleset(rules: GateRules) -> str:
-    """Return the text for ``nft -f``: one transaction that puts a closed, empty gate in place."""
+def ruleset(rules: FilterRules) -> str:
+    """Return the text for ``nft -f``: one transaction that puts a closed, empty filter in place."""
     table = f"inet {rules.table}"
     return f"table {table}\ndelete table {table}\ntable {table} {{\n{_body(rules)}}}\n"
 
 
-def _body(rules: GateRules) -> str:
+def _body(rules: FilterRules) -> str:
     unknown = "accept" if rules.unknown else "drop"
     return (
         f"\tset allow {{ typeof {_CHADDR}; }}\n"
@@ -70,7 +70,7 @@ def _body(rules: GateRules) -> str:
         f"\t\t{_CHADDR} @deny drop\n"
         f"\t\t{unknown}\n"
         "\t}\n"
-        "\tchain gate {\n"
+        "\tchain filter {\n"
         "\t\tiifname != @open counter drop\n"
         "\t\tmeta nfproto ipv4 udp dport { 67, 4011 } goto dhcp4\n"
         f"{_relayed(rules.relayed)}"
@@ -85,14 +85,14 @@ def _body(rules: GateRules) -> str:
     )
 
 
-def _services(rules: GateRules) -> str:
+def _services(rules: FilterRules) -> str:
     if not rules.interfaces:
         return ""
     names = _braced(f'"{name}"' for name in rules.interfaces)
-    udp = f"\t\tiifname {names} udp dport {{ 67, 69, 547, 4011 }} jump gate\n"
+    udp = f"\t\tiifname {names} udp dport {{ 67, 69, 547, 4011 }} jump filter\n"
     if not rules.http_ports:
         return udp
-    return f"{udp}\t\tiifname {names} tcp dport {_braced(map(str, rules.http_ports))} {_NEW} jump gate\n"
+    return f"{udp}\t\tiifname {names} tcp dport {_braced(map(str, rules.http_ports))} {_NEW} jump filter\n"
 
 
 def _relayed(networks: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 from typing import Final, Protocol
 
-from ferroscope.contracts.pxe_filter import GateError
+from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.contracts.queue import Clock
 
 # In seconds: how long an opening may be on its way, and the longest time-out.
@@ -22,7 +22,7 @@ _LONGEST: Final = 3.0
 
 
 class Kernel(Protocol):
-    """The steps; each raises ``GateError``. Time-outs are in seconds; ``step`` is the least difference of two."""
+    """The steps; each raises ``PxeFilterError``. Time-outs are in seconds; ``step`` is the least difference of two."""
 
     step: float
 
@@ -37,7 +37,7 @@ class Kernel(Protocol):
 
 
 class TimedOpening:
-    """``hold`` is that of ``contracts.pxe_filter.GateBackend``."""
+    """``hold`` is that of ``contracts.pxe_filter.FilterBackend``."""
 
     def __init__(self, kernel: Kernel, clock: Clock) -> None:
         self._kernel = kernel
@@ -49,7 +49,7 @@ class TimedOpening:
         if self._refreshable and self._clock.monotonic() < self._open_until:
             try:
                 return self._refresh(until)
-            except GateError:  # the element has expired meanwhile, or is gone with all the others
+            except PxeFilterError:  # the element has expired meanwhile, or is gone with all the others
                 self._refreshable = False
         return self._begin(until)
 

@@ -1,9 +1,9 @@
-"""Closes a gate that the kernel cannot close: a process of its own, which outlives the one it watches.
+"""Closes a PXE filter that the kernel cannot close: a process of its own, which outlives the one it watches.
 
 Run as a script with the standard library only: it has to be small, and to start at once. It reads
-lines of JSON: first what to do to close, then ``{"until": TIME}`` whenever the gate is held; times
+lines of JSON: first what to do to close, then ``{"until": TIME}`` whenever the filter is held; times
 are of CLOCK_BOOTTIME. Once that time has passed, or nobody is there any more to tell, it closes the
-gate and says so. It cannot help where it is killed or stopped itself.
+filter and says so. It cannot help where it is killed or stopped itself.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ferroscope.contracts.pxe_filter import GateError
+from ferroscope.contracts.pxe_filter import PxeFilterError
 
 _SCRIPT = Path(__file__).with_name("watchdog.py")
 
@@ -23,23 +23,23 @@ class Watchdog:
         self._process: subprocess.Popen[bytes] | None = None
 
     def hold(self, until: float) -> bool:
-        """Have the gate closed at ``until`` unless told otherwise; whether it was closed since the last time."""
+        """Have the filter closed at ``until`` unless told otherwise; whether it was closed since the last time."""
         closed = self._heard() or self._process is None
         self._say({"until": until})
         return closed
 
     def has_closed(self) -> bool:
-        """Whether the gate was, or may have been, closed since the last time that this, or ``hold``, was asked."""
+        """Whether the filter was, or may have been, closed since the last time that this, or ``hold``, was asked."""
         return self._heard()
 
     def release(self) -> None:
-        """The gate is closed; there is nothing to watch."""
+        """The filter is closed; there is nothing to watch."""
         self._heard()  # one that has died need not be told
         if self._process is not None:
             self._say({"until": 0.0})
 
     def end(self) -> None:
-        """End the process, which closes the gate if it was held."""
+        """End the process, which closes the filter if it was held."""
         if self._process is not None:
             assert self._process.stdin is not None  # noqa: S101  # it was started with a pipe
             assert self._process.stdout is not None  # noqa: S101
@@ -67,7 +67,7 @@ class Watchdog:
                 self._write({"close": self._orders})
             self._write(said)
         except OSError as exc:
-            raise GateError(f"the watchdog that closes the gate could not be told: {exc.strerror}") from exc
+            raise PxeFilterError(f"the watchdog that closes the filter could not be told: {exc.strerror}") from exc
 
     def _write(self, said: dict[str, Any]) -> None:
         assert self._process is not None  # noqa: S101

@@ -51,7 +51,7 @@ def upgrade() -> None:
     )
 
     op.create_table(
-        "facts",
+        "search_index",
         sa.Column("node", UUID, nullable=False),
         sa.Column("kind", sa.String(8), nullable=False),
         sa.Column("position", sa.Integer(), nullable=False),
@@ -208,7 +208,7 @@ def upgrade() -> None:
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("updated_at", sa.Double()),
         sa.Column("version", sa.Integer(), nullable=False),
-        sa.Column("facts", sa.String(64)),
+        sa.Column("search_digest", sa.String(64)),
         sa.Column("inbox", sa.Boolean(), nullable=False, server_default=sa.false()),
         sa.Column("hardware", LONG_TEXT),
         sa.Column("orphaned_at", sa.Double()),

@@ -1,8 +1,8 @@
-"""PXE gates on simulated hosts: the real gate and the real nftables backend, on a kernel that is simulated.
+"""PXE filters on simulated hosts: the real filter and the real nftables backend, on a kernel that is simulated.
 
 A host's kernel takes transactions of ``nft`` and closes what is not held any more by its own clock. Whatever it
 has taken stays in force when the process that asked for it is frozen or dead. ``nft`` itself may be slow, be killed
-at its deadline, or go on alone. I4 is judged here: at no instant are two gates of one network open.
+at its deadline, or go on alone. I4 is judged here: at no instant are two filters of one network open.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ferroscope.contracts.pxe_filter import GateError
+from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.pxe_filter.backends.base import Command
 
 if TYPE_CHECKING:
@@ -87,10 +87,10 @@ class Firewall:
         was_open, is_open = before > now, after > now
         self.look(before)
         if is_open and not was_open:
-            world.say(f"the gate of {self.host.name} is open", who)
-            world.count("gate openings")
+            world.say(f"the filter of {self.host.name} is open", who)
+            world.count("filter openings")
         elif was_open and not is_open:
-            world.say(f"the gate of {self.host.name} is closed", who)
+            world.say(f"the filter of {self.host.name} is closed", who)
         if is_open:
             self._alone(now, after, who)
 
@@ -106,7 +106,7 @@ class Firewall:
             if other is not self and other.open_until > now:
                 self._world.kernel.fail(
                     "I4",
-                    f"{who} opened the gate of {self.host.name} until {until:.3f}, while that of {other.host.name} "
+                    f"{who} opened the filter of {self.host.name} until {until:.3f}, while that of {other.host.name} "
                     f"was open until {other.open_until:.3f}",
                 )
 
@@ -137,7 +137,7 @@ class SimulatedNft(Command):
     def __call__(self, *arguments: str, stdin: str | bytes = "") -> str:
         kernel, rng, owner = self._world.kernel, self._rng, self._process.owner
         if rng.random() < self._firewall.fails:
-            raise GateError("nft failed (1): Error: Could not process rule: Device or resource busy")
+            raise PxeFilterError("nft failed (1): Error: Could not process rule: Device or resource busy")
         task = kernel.me()
         whole = rng.random() * (4.0 if rng.random() < self._firewall.slow else 0.03)
         there = whole * rng.random()
@@ -148,9 +148,9 @@ class SimulatedNft(Command):
         answer: Any = kernel.park()
         if answer is None:
             run.killed = True
-            raise GateError(f"nft did not end within {self._timeout:g} s and was killed")
+            raise PxeFilterError(f"nft did not end within {self._timeout:g} s and was killed")
         if answer[0]:
-            raise GateError(f"nft failed (1): Error: {answer[0]}")
+            raise PxeFilterError(f"nft failed (1): Error: {answer[0]}")
         return ""
 
     def _arrive(self, run: Nft) -> None:

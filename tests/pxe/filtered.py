@@ -1,4 +1,4 @@
-"""A boot network whose hosts have a gate each, and the database that says who may boot.
+"""A boot network whose hosts have a PXE filter each, and the database that says who may boot.
 
 The nodes are written as the API and the workers write them: states by ``transition``, ports by the store.
 """
@@ -16,7 +16,7 @@ from bench.service import executable
 from ferroscope import transition
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.store import Query, Transaction
-from ferroscope.core.boot_macs import GateRecord, decode_record
+from ferroscope.core.boot_macs import FilterRecord, decode_record
 from ferroscope.core.model import Lease, Node
 from ferroscope.core.states import Event, Provision, State, Transition
 from ferroscope.runtime.backend import open_backend
@@ -34,7 +34,7 @@ FAILOVER = 8.0
 FAST = "[lease]\nprofile = fast\n[worker]\nmember_ttl = 3\nheartbeat_interval = 1\n"
 
 
-class GatedLab:
+class FilteredLab:
     """``url`` is the database as this process reaches it; ``options`` are lines for ``[pxe_filter]``."""
 
     def __init__(self, lab: Lab, url: str, *, options: str = "", sections: str = "") -> None:
@@ -52,12 +52,12 @@ class GatedLab:
         lab.after(self._backend.close)
 
     def start(self, host: BootHost, *, options: str | None = None) -> None:
-        """Start its gate, and when that is in place its dnsmasq: the order in which a host has to start them."""
-        self.start_gate(host, options=options)
+        """Start its filter, and when that is in place its dnsmasq: the order in which a host has to start them."""
+        self.start_pxe_filter(host, options=options)
         host.start_dnsmasq()
 
-    def start_gate(self, host: BootHost, *, options: str | None = None, path: Path | None = None) -> None:
-        """Start its gate; ``path`` is where it finds programs first."""
+    def start_pxe_filter(self, host: BootHost, *, options: str | None = None, path: Path | None = None) -> None:
+        """Start its filter; ``path`` is where it finds programs first."""
         config = host.directory / "ferroscope.conf"
         wanted = self._options if options is None else options
         if "unknown_hosts" not in wanted:
@@ -67,7 +67,7 @@ class GatedLab:
             f"[pxe_filter]\ninterfaces = boot\n{wanted}\n"
         )
         program = None if path is None else ["env", f"PATH={path}:{os.environ['PATH']}", executable()]
-        host.start_gate(config, program=program).wait_ready()
+        host.start_pxe_filter(config, program=program).wait_ready()
 
     def command(self, *words: str) -> list[str]:
         """Return the installed command with these words."""
@@ -104,23 +104,23 @@ class GatedLab:
         leases = self._backend.store.read(lambda tx: tx.leases.list("pxe/"))
         return leases[0] if leases else None
 
-    def record(self) -> GateRecord:
+    def record(self) -> FilterRecord:
         lease = self.lease()
-        return decode_record(lease.data) if lease is not None and lease.remaining > 0 else GateRecord()
+        return decode_record(lease.data) if lease is not None and lease.remaining > 0 else FilterRecord()
 
     def wait_open(self, *, seconds: float = FAILOVER, but: BootHost | None = None) -> BootHost:
-        """Return the host whose gate is open, by the firewall's own word; ``but`` does not count."""
+        """Return the host whose filter is open, by the firewall's own word; ``but`` does not count."""
         found: list[BootHost] = []
 
         def looked() -> bool:
             found[:] = [host for host in self.hosts if host is not but and is_open(host)]
             return bool(found)
 
-        assert until(looked, seconds=seconds), f"no gate opened within {seconds} s: {self.lease()}"
+        assert until(looked, seconds=seconds), f"no filter opened within {seconds} s: {self.lease()}"
         return found[0]
 
     def wait_applied(self, *, seconds: float = 5.0) -> None:
-        """Wait until the open gate has applied everything that was committed so far."""
+        """Wait until the open filter has applied everything that was committed so far."""
         newest = self._backend.store.read(lambda tx: tx.macs.newest())
         assert until(lambda: self.record().has_applied(newest), seconds=seconds), self.lease()
 

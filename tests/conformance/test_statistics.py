@@ -10,8 +10,8 @@ from tests.support import examples
 
 
 def test_nothing_is_counted_where_there_is_nothing(adapter: Adapter) -> None:
-    assert adapter.read(lambda tx: list(tx.figures.nodes())) == []
-    assert adapter.read(lambda tx: list(tx.figures.backlog())) == []
+    assert adapter.read(lambda tx: list(tx.statistics.nodes())) == []
+    assert adapter.read(lambda tx: list(tx.statistics.backlog())) == []
 
 
 def test_nodes_are_counted_by_state(adapter: Adapter) -> None:
@@ -19,7 +19,9 @@ def test_nodes_are_counted_by_state(adapter: Adapter) -> None:
         adapter.node(state=State.WAITING, provision_state=Provision.INSPECT_WAIT)
     adapter.node(state=State.NONE, provision_state=Provision.MANAGEABLE)
     adapter.node(state=State.FINISHED, provision_state=Provision.MANAGEABLE)
-    counted = {(row.state, row.provision_state): row.nodes for row in adapter.read(lambda tx: list(tx.figures.nodes()))}
+    counted = {
+        (row.state, row.provision_state): row.nodes for row in adapter.read(lambda tx: list(tx.statistics.nodes()))
+    }
     assert counted == {
         (State.WAITING, Provision.INSPECT_WAIT): 3,
         (State.NONE, Provision.MANAGEABLE): 1,
@@ -33,7 +35,7 @@ def test_requests_are_counted_by_event_with_the_age_of_the_oldest(adapter: Adapt
     adapter.put(examples.request(adapter.node(), Event.CONTINUE, created_at=900.0))
     adapter.join("worker")
     adapter.must_claim("worker")
-    rows = {row.event: row for row in adapter.read(lambda tx: list(tx.figures.backlog()))}
+    rows = {row.event: row for row in adapter.read(lambda tx: list(tx.statistics.backlog()))}
     assert set(rows) == {Event.INSPECT, Event.CONTINUE}
     inspect, resume = rows[Event.INSPECT], rows[Event.CONTINUE]
     assert (inspect.waiting + inspect.claimed, inspect.oldest) == (3, 1000.0)

@@ -1,4 +1,4 @@
-"""A gate in another process hears of a change of who may boot at once, where the database can tell."""
+"""A PXE filter in another process hears of a change of who may boot at once, where the database can tell."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def _process(url: str, *, listen: bool) -> Iterator[Backend]:
 
 
 @pytest.mark.parametrize("database", ["sqlite", "postgresql", "mariadb"])
-def test_a_new_port_wakes_a_gate_in_another_process_at_once(request: pytest.FixtureRequest, database: str) -> None:
+def test_a_new_port_wakes_a_filter_in_another_process_at_once(request: pytest.FixtureRequest, database: str) -> None:
     url = request.getfixturevalue(f"{database}_url")
-    with _process(url, listen=True) as gate, _process(url, listen=False) as api:
-        assert until(lambda: gate.bus.hears, seconds=10)
-        seen = gate.bus.wait_any(("allow", "deny"), 0, 0.0)
+    with _process(url, listen=True) as pxe_filter, _process(url, listen=False) as api:
+        assert until(lambda: pxe_filter.bus.hears, seconds=10)
+        seen = pxe_filter.bus.wait_any(("allow", "deny"), 0, 0.0)
         node = examples.node()
         began = time.monotonic()
         api.store.write(lambda tx: (tx.nodes.add(node), tx.ports.add([examples.port(node)])))
-        assert gate.bus.wait_any(("allow", "deny"), seen, 5.0) > seen
+        assert pxe_filter.bus.wait_any(("allow", "deny"), seen, 5.0) > seen
         assert time.monotonic() - began < 0.5

@@ -1,4 +1,4 @@
-"""What a PXE gate lets pass: MACs as numbers, changes that come late, the record of an open gate."""
+"""What a PXE filter lets pass: MACs as numbers, changes that come late, the record of an open filter."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ferroscope.core.boot_macs import HORIZON, ChangeWindow, GateRecord, MacChange, decode_record, number, spelled
+from ferroscope.core.boot_macs import HORIZON, ChangeWindow, FilterRecord, MacChange, decode_record, number, spelled
 
 
 def taken(window: ChangeWindow, *numbers: int, now: float = 0.0) -> set[str]:
@@ -41,15 +41,15 @@ def test_whatever_the_order_of_commits_each_change_is_told_once(order: list[int]
     assert sorted(told) == sorted(f"mac-{seq}" for seq in order)
 
 
-def test_a_gate_has_applied_what_it_has_seen_and_only_while_it_is_open() -> None:
-    record = GateRecord(open=True, applied=9, missing=(7,))
+def test_a_pxe_filter_has_applied_what_it_has_seen_and_only_while_it_is_open() -> None:
+    record = FilterRecord(open=True, applied=9, missing=(7,))
     assert [seq for seq in range(5, 12) if record.has_applied(seq)] == [5, 6, 8, 9]
     assert not msgspec.structs.replace(record, open=False).has_applied(5)
 
 
 @pytest.mark.parametrize("data", ["", "no json", "[1]", '{"applied": "x"}', '{"applied": -'])
-def test_a_lease_that_tells_something_else_is_no_open_gate(data: str) -> None:
-    assert decode_record(data) == GateRecord()
+def test_a_lease_that_tells_something_else_is_no_open_pxe_filter(data: str) -> None:
+    assert decode_record(data) == FilterRecord()
 
 
 def test_a_mac_is_a_number_in_each_of_its_spellings() -> None:

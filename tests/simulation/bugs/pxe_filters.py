@@ -1,4 +1,4 @@
-"""PXE gates that are open although another may be."""
+"""PXE filters that are open although another may be."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ferroscope.contracts.pxe_filter import GateError
+from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.pxe_filter import leader
 from ferroscope.pxe_filter.backends import nftables
 from ferroscope.runtime import pxe_filter
@@ -16,29 +16,35 @@ from tests.simulation.bugs.registry import bug
 
 
 @bug(
-    "gate-outlives-lease",
-    "the kernel closes a gate after its lease has ended, not before",
+    "filter-outlives-lease",
+    "the kernel closes a PXE filter after its lease has ended, not before",
     rule="I4",
     seeds=20,
-    kind="gates",
+    kind="filters",
 )
 def _() -> Iterator[Any]:
-    hold = nftables.NftablesGate.hold
-    yield nftables.NftablesGate, "hold", lambda self, until: hold(self, until + 6.0)
-
-
-@bug("gate-always-seconds", "a gate opens for seconds whatever is left of its lease", rule="I4", seeds=40, kind="gates")
-def _() -> Iterator[Any]:
-    hold = nftables.NftablesGate.hold
-    yield nftables.NftablesGate, "hold", lambda self, _until: hold(self, self._timed._clock.monotonic() + 5.0)
+    hold = nftables.NftablesFilter.hold
+    yield nftables.NftablesFilter, "hold", lambda self, until: hold(self, until + 6.0)
 
 
 @bug(
-    "gate-without-guard",
+    "filter-always-seconds",
+    "a filter opens for seconds whatever is left of its lease",
+    rule="I4",
+    seeds=40,
+    kind="filters",
+)
+def _() -> Iterator[Any]:
+    hold = nftables.NftablesFilter.hold
+    yield nftables.NftablesFilter, "hold", lambda self, _until: hold(self, self._timed._clock.monotonic() + 5.0)
+
+
+@bug(
+    "filter-without-guard",
     "a successor opens as soon as it is elected, and the clock of the one before is slow",
     rule="I4",
     seeds=20,
-    kind="gates",
+    kind="filters",
     clock_spread=0.2,
     faults=("partition", "partition", "deaf heart"),
     hosts=3,
@@ -47,31 +53,31 @@ def _() -> Iterator[Any]:
     pxe_filter={"interfaces": ("eth0",), "channels": False, "guard": 2.0},  # what such clocks and margin need
 )
 def _() -> Iterator[Any]:
-    lead = leader.Gate.lead
+    lead = leader.PxeFilter.lead
 
     def at_once(self: Any, leadership: Any) -> None:
         self._settings = msgspec.structs.replace(self._settings, guard=0.0)
         lead(self, leadership)
 
-    yield leader.Gate, "lead", at_once
+    yield leader.PxeFilter, "lead", at_once
 
 
-@bug("gate-held-after-loss", "a gate is held open although its lease is lost", rule="I4", seeds=20, kind="gates")
+@bug("filter-held-after-loss", "a filter is held open although its lease is lost", rule="I4", seeds=20, kind="filters")
 def _() -> Iterator[Any]:
     def run(self: Any) -> None:
         while not self._stop.wait(self._period):
-            with contextlib.suppress(GateError):
+            with contextlib.suppress(PxeFilterError):
                 self._backend.hold(self._clock.monotonic() + 4.0)
 
-    yield leader.Opening, "_run", run
+    yield leader.FilterLease, "_run", run
 
 
 @bug(
-    "gate-not-armed",
+    "filter-not-armed",
     "an opening that is late on its way to the kernel opens all the same",
     rule="I4",
     seeds=60,
-    kind="gates",
+    kind="filters",
     faults=("slow firewall", "pause", "crash", "partition"),
     mean_between_faults=3.0,
     lease={"profile": "fast"},
@@ -80,37 +86,39 @@ def _() -> Iterator[Any]:
     def let_pass(self: Any, timeout: float) -> None:
         self._load(f"flush set {self._table} open", self._let_pass(timeout))
 
-    yield nftables.NftablesGate, "open", lambda self, _ticket, timeout: let_pass(self, timeout)
-    yield nftables.NftablesGate, "refresh", let_pass
+    yield nftables.NftablesFilter, "open", lambda self, _ticket, timeout: let_pass(self, timeout)
+    yield nftables.NftablesFilter, "refresh", let_pass
 
 
-@bug("gate-resigns-open", "the lease is handed on while its gate is still open", rule="I4", seeds=20, kind="gates")
+@bug(
+    "filter-resigns-open", "the lease is handed on while its filter is still open", rule="I4", seeds=20, kind="filters"
+)
 def _() -> Iterator[Any]:
     def end(self: Any) -> bool:
         self._stop.set()
         return True
 
-    yield leader.Opening, "end", end
-    yield leader.Gate, "fail_closed", lambda _self: None
+    yield leader.FilterLease, "end", end
+    yield leader.PxeFilter, "fail_closed", lambda _self: None
 
 
 @bug(
-    "gate-not-refreshed",
-    "a leader opens its gate and lets it close, but keeps its lease",
-    rule="gate",
+    "filter-not-refreshed",
+    "a leader opens its filter and lets it close, but keeps its lease",
+    rule="filter",
     seeds=3,
-    kind="gates",
+    kind="filters",
 )
 def _() -> Iterator[Any]:
-    yield leader.Opening, "_run", lambda _self: None
+    yield leader.FilterLease, "_run", lambda _self: None
 
 
 @bug(
-    "gate-left-behind",
-    "a process that has no time to close its gate hands its lease on",
+    "pxe-filter-left-behind",
+    "a process that has no time to close its filter hands its lease on",
     rule="I4",
     seeds=20,
-    kind="gates",
+    kind="filters",
     faults=("terminate", "slow firewall"),
     mean_between_faults=5.0,
     worker={"graceful_timeout": 0.2},

@@ -1,4 +1,4 @@
-"""The gate's role on a store in memory: elections, what is loaded, what is told, and that everything closes."""
+"""The filter's role on a store in memory: elections, what is loaded, what is told, and that everything closes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import PxeFilterSettings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.metrics import Silent
-from ferroscope.contracts.pxe_filter import GateError
+from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.contracts.queue import StopFlag
-from ferroscope.core.boot_macs import GateRecord, SetChange, decode_record
+from ferroscope.core.boot_macs import FilterRecord, SetChange, decode_record
 from ferroscope.core.model import DEFAULT
 from ferroscope.core.states import Provision, State
 from ferroscope.leadership import Election, Leadership
-from ferroscope.pxe_filter.leader import Gate
-from ferroscope.pxe_filter.sync import Feed
+from ferroscope.pxe_filter.leader import PxeFilter
+from ferroscope.pxe_filter.sync import MacSync
 from tests.support import examples
 from tests.support.stores import open_store
 from tests.unit.worker.conftest import ManualClock, ManualStop
@@ -40,7 +40,7 @@ class Firewall:
         self.deny: set[int] = set()
         self.calls: list[str] = []
         self.fail: Callable[[str], bool] = lambda _call: False
-        self.error: type[Exception] = GateError
+        self.error: type[Exception] = PxeFilterError
         self.steps = 0  # of a change, which take longer together than a leader may be silent
 
     def _called(self, call: str) -> None:
@@ -85,17 +85,17 @@ class Unstarted(threading.Thread):
         """Do not."""
 
 
-class GateMeter(Silent):
-    """What was last said of the gate: whether it is open, how many MACs are allowed and denied."""
+class FilterMeter(Silent):
+    """What was last said of the filter: whether it is open, how many MACs are allowed and denied."""
 
     said: tuple[bool, int, int] | None = None
 
-    def gate(self, network: str, *, is_open: bool, allowed: int, denied: int) -> None:
+    def pxe_filter(self, network: str, *, is_open: bool, allowed: int, denied: int) -> None:
         self.said = (is_open, allowed, denied)
 
 
 class Network:
-    """One store, one clock, and gates with their firewalls; ``at`` says what happens at each look of a leader."""
+    """One store, one clock, and filters with their firewalls; ``at`` says what happens at each look of a leader."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -103,16 +103,16 @@ class Network:
         self.bus = LocalBus()
         self.store = open_store(bus=self.bus, clock=self.clock)
         self.firewall = Firewall(self.clock)
-        self.records: list[GateRecord] = []
+        self.records: list[FilterRecord] = []
         self.at: dict[int, Callable[[], object]] = {}
         self.looks = 0
-        self.meter = GateMeter()
-        self.gate = self._gate("a")
+        self.meter = FilterMeter()
+        self.pxe_filter = self._pxe_filter("a")
 
-    def _gate(self, holder: str) -> Gate:
-        return Gate(
+    def _pxe_filter(self, holder: str) -> PxeFilter:
+        return PxeFilter(
             Election("pxe/net", holder, store=self.store, clock=self.clock, profile=DEFAULT),
-            Feed(self.store),
+            MacSync(self.store),
             self.firewall,
             settings=PxeFilterSettings(network="net", guard=0.0),
             look_every=0.0,
@@ -160,7 +160,7 @@ def test_a_leader_loads_opens_follows_tells_and_closes_at_its_end() -> None:
     network.node(IDLE)
     busy = network.node(BUSY)
     network.at = {2: lambda: network.inspect(busy), 6: network.stop.set}
-    network.gate.campaign()
+    network.pxe_filter.campaign()
     assert network.firewall.calls[:3] == ["close", "load", "hold"], "closed before the election"
     assert (network.firewall.allow, network.firewall.deny) == ({0x525400000002}, {0x525400000001})
     assert not network.firewall.open
@@ -176,23 +176,23 @@ def test_the_gauge_says_closed_at_the_start_and_after_the_end() -> None:
     network.node(IDLE)
     seen: list[tuple[bool, int, int] | None] = []
     network.at = {2: lambda: seen.append(network.meter.said), 3: network.stop.set}
-    network.gate.campaign()
+    network.pxe_filter.campaign()
     assert (seen, network.meter.said) == ([(True, 0, 1)], (False, 0, 1))
     other = Network()
     other.stop.set()
-    other.gate.run()
+    other.pxe_filter.run()
     assert other.meter.said == (False, 0, 0)
 
 
-def test_a_gate_whose_process_was_told_to_stop_while_the_guard_passed_does_not_open() -> None:
+def test_a_pxe_filter_whose_process_was_told_to_stop_while_the_guard_passed_does_not_open() -> None:
     network = Network()
     network.stop.set()
-    network.gate.campaign()
+    network.pxe_filter.campaign()
     assert network.firewall.calls == ["close", "load", "close"]
     assert network.leadership.resigned
 
 
-def test_after_the_databases_clock_was_set_ahead_a_gate_opens_only_when_the_earlier_one_has_closed(
+def test_after_the_databases_clock_was_set_ahead_a_pxe_filter_opens_only_when_the_earlier_one_has_closed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     network = Network()
@@ -207,7 +207,7 @@ def test_after_the_databases_clock_was_set_ahead_a_gate_opens_only_when_the_earl
         return moved(channel, seen, 0.0)
 
     network.bus.wait = waited  # type: ignore[method-assign]
-    network.gate.campaign()  # sees that the lease is somebody else's
+    network.pxe_filter.campaign()  # sees that the lease is somebody else's
     assert network.looks == 0
     earlier.keep_alive()
     assert earlier.renew()
@@ -228,9 +228,9 @@ def test_after_the_databases_clock_was_set_ahead_a_gate_opens_only_when_the_earl
     monkeypatch.setattr(Leadership, "keep_alive", renewed)
     network.firewall.hold = held  # type: ignore[method-assign]
     network.at = {3: network.stop.set}
-    network.gate.campaign()
+    network.pxe_filter.campaign()
     assert opened
-    assert not any(opened), "two gates were open"
+    assert not any(opened), "two filters were open"
 
 
 def test_long_changes_give_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,14 +246,14 @@ def test_long_changes_give_signs_of_life(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(Leadership, "keep_alive", alive)
     network.at = {2: lambda: network.node(BUSY), 9: network.stop.set}
-    network.gate.campaign()
+    network.pxe_filter.campaign()
     assert [call for call in network.firewall.calls if call in ("load", "change")] == ["load", "change"]
     assert max(later - sooner for sooner, later in itertools.pairwise([*signs, network.clock.now])) < DEFAULT.ttl
 
 
-def test_a_gate_that_is_not_renewed_closes_when_its_trust_ends() -> None:
+def test_a_pxe_filter_that_is_not_renewed_closes_when_its_trust_ends() -> None:
     network = Network()
-    network.gate.campaign()
+    network.pxe_filter.campaign()
     assert not network.firewall.open
     assert network.clock.now < network.leadership.trusted_until + 0.2
 
@@ -264,31 +264,31 @@ def test_a_change_that_does_not_apply_is_loaded_whole_and_if_that_fails_too_the_
     broken: set[str] = {"change"}
     network.firewall.fail = lambda call: call in broken
     network.at = {2: lambda: network.node(BUSY), 5: lambda: (broken.add("load"), network.node("52:54:00:00:00:03"))}
-    with pytest.raises(GateError):
-        network.gate.campaign()
+    with pytest.raises(PxeFilterError):
+        network.pxe_filter.campaign()
     assert network.firewall.calls.count("load") == 3
     assert not network.firewall.open
     assert network.store.read(lambda tx: tx.leases.list("pxe/"))[0].holder is None, "whoever can, shall"
 
 
-@pytest.mark.parametrize("error", [GateError, ValueError])
-def test_a_gate_that_cannot_be_held_open_gives_its_lease_up(error: type[Exception]) -> None:
+@pytest.mark.parametrize("error", [PxeFilterError, ValueError])
+def test_a_pxe_filter_that_cannot_be_held_open_gives_its_lease_up(error: type[Exception]) -> None:
     network = Network()
     network.firewall.fail, network.firewall.error = lambda call: call == "hold", error
-    with pytest.raises(GateError, match="hold failed"):
-        network.gate.campaign()
+    with pytest.raises(PxeFilterError, match="hold failed"):
+        network.pxe_filter.campaign()
     assert network.leadership.resigned
 
 
-def test_a_gate_that_cannot_be_closed_does_not_campaign_and_keeps_its_lease_until_the_kernel_has_closed_it() -> None:
+def test_a_filter_that_cannot_be_closed_does_not_campaign_and_keeps_its_lease_until_the_kernel_has_closed_it() -> None:
     network = Network()
     network.firewall.fail = lambda call: call == "close"
-    with pytest.raises(GateError, match="close failed"):
-        network.gate.campaign()
+    with pytest.raises(PxeFilterError, match="close failed"):
+        network.pxe_filter.campaign()
     assert network.firewall.calls == ["close"]
     network = Network()
     network.at = {3: lambda: (network.stop.set(), setattr(network.firewall, "fail", lambda call: call == "close"))}
-    network.gate.campaign()
+    network.pxe_filter.campaign()
     assert network.leadership.resigned
     assert not network.firewall.open, "it waited for the time-out before it let go"
 
@@ -297,23 +297,23 @@ def test_what_cannot_be_closed_and_does_not_close_by_itself_keeps_its_lease_unti
     network = Network()
     network.firewall.self_closing = False
     network.at = {3: lambda: (network.stop.set(), setattr(network.firewall, "fail", lambda call: call == "close"))}
-    network.gate.campaign()
+    network.pxe_filter.campaign()
     assert not network.leadership.resigned
-    network.gate.fail_closed()
-    assert network.gate.left_open
+    network.pxe_filter.fail_closed()
+    assert network.pxe_filter.left_open
     network.firewall.fail = lambda _call: False
-    network.gate.fail_closed()
-    assert not network.gate.left_open
+    network.pxe_filter.fail_closed()
+    assert not network.pxe_filter.left_open
 
 
 def test_a_store_that_does_not_answer_for_a_moment_closes_nothing() -> None:
     network = Network()
     network.at = {
-        2: lambda: setattr(network.gate._feed, "_store", Broken()),
-        5: lambda: setattr(network.gate._feed, "_store", network.store),
+        2: lambda: setattr(network.pxe_filter._mac_sync, "_store", Broken()),
+        5: lambda: setattr(network.pxe_filter._mac_sync, "_store", network.store),
         8: network.stop.set,
     }
-    network.gate.campaign()
+    network.pxe_filter.campaign()
     assert network.records[-1].open
     assert not network.firewall.open
 
@@ -329,7 +329,7 @@ def test_any_other_error_closes_and_stops_the_process() -> None:
     network = Network()
     network.firewall.fail = lambda call: 1 / 0 if call == "load" else False  # type: ignore[return-value]
     with pytest.raises(ZeroDivisionError):
-        network.gate.run()
+        network.pxe_filter.run()
     assert network.stop.is_set()
     assert network.firewall.calls[-1] == "close"
     assert not network.firewall.open

@@ -1,4 +1,4 @@
-"""The gate in front of real DHCP servers, where something is out of the ordinary: broken tools, odd data, relays."""
+"""The filter in front of real DHCP servers, where something is out of the ordinary: broken tools, odd data, relays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from ferroscope.contracts.store import Transaction
-from tests.pxe.gated import FAILOVER, FAST, GatedLab, is_open
+from tests.pxe.filtered import FAILOVER, FAST, FilteredLab, is_open
 from tests.pxe.host import BootHost
 from tests.pxe.lab import Lab
 from tests.pxe.prober import Prober, doubles
@@ -21,38 +21,38 @@ from tests.support.processes import until
 
 IDLE, BUSY, UNKNOWN, SECOND = (f"52:54:00:aa:00:{number:02x}" for number in range(1, 5))
 
-# For how long the kernel may keep a gate open of which nobody takes care any more.
+# For how long the kernel may keep a PXE filter open of which nobody takes care any more.
 CLOSED = 5.0
 
 
 @pytest.fixture
-def gated(lab: Lab, postgresql_url: str) -> GatedLab:
-    return GatedLab(lab, postgresql_url)
+def filtered(lab: Lab, postgresql_url: str) -> FilteredLab:
+    return FilteredLab(lab, postgresql_url)
 
 
 @pytest.fixture
-def fast(tmp_path: Path, postgresql_url: str) -> Iterator[GatedLab]:
+def fast(tmp_path: Path, postgresql_url: str) -> Iterator[FilteredLab]:
     """Two hosts with the profile ``fast``, for what does not depend on how long a lease lives."""
     with Lab(tmp_path, hosts=2) as lab:
-        yield GatedLab(lab, postgresql_url, sections=FAST)
+        yield FilteredLab(lab, postgresql_url, sections=FAST)
 
 
-def test_a_leader_that_is_frozen_is_closed_within_seconds_and_the_next_one_opens(gated: GatedLab) -> None:
-    gated.node(BUSY, booting=True)
-    for host in gated.hosts:
-        gated.start(host)
-    leader = gated.wait_open()
-    prober = gated.lab.prober()
+def test_a_leader_that_is_frozen_is_closed_within_seconds_and_the_next_one_opens(filtered: FilteredLab) -> None:
+    filtered.node(BUSY, booting=True)
+    for host in filtered.hosts:
+        filtered.start(host)
+    leader = filtered.wait_open()
+    prober = filtered.lab.prober()
     prober.add(BUSY)
     assert prober.wait(BUSY, seconds=2) is not None
-    assert leader.gate is not None
-    leader.gate.process.send_signal(signal.SIGSTOP)
+    assert leader.pxe_filter is not None
+    leader.pxe_filter.process.send_signal(signal.SIGSTOP)
     struck = time.monotonic()
     follower = prober.wait(BUSY, seconds=FAILOVER + 1, server=lambda server: server != leader.address)
     assert follower is not None
     assert follower.asked - struck < FAILOVER
     assert last_answer(prober, leader) - struck < CLOSED
-    leader.gate.process.send_signal(signal.SIGCONT)
+    leader.pxe_filter.process.send_signal(signal.SIGCONT)
     time.sleep(1.5)
     prober.look()
     assert doubles(prober.answers) == []
@@ -64,16 +64,16 @@ def last_answer(prober: Prober, host: BootHost) -> float:
     return max((answer.asked for answer in prober.answers if answer.server == host.address), default=0.0)
 
 
-def test_a_gate_that_is_stopped_closes_and_its_successor_opens_at_once(fast: GatedLab) -> None:
+def test_a_pxe_filter_that_is_stopped_closes_and_its_successor_opens_at_once(fast: FilteredLab) -> None:
     for host in fast.hosts[:2]:
         fast.start(host)
     leader = fast.wait_open()
     prober = fast.lab.prober()
     prober.add(UNKNOWN)
     assert prober.wait(UNKNOWN, seconds=2) is not None
-    assert leader.gate is not None
-    leader.gate.process.terminate()
-    assert leader.gate.process.wait(10) == 0
+    assert leader.pxe_filter is not None
+    leader.pxe_filter.process.terminate()
+    assert leader.pxe_filter.process.wait(10) == 0
     stopped = time.monotonic()
     assert not is_open(leader)
     answer = prober.wait(UNKNOWN, seconds=5, server=lambda server: server != leader.address)
@@ -83,7 +83,7 @@ def test_a_gate_that_is_stopped_closes_and_its_successor_opens_at_once(fast: Gat
     assert prober.quiet(UNKNOWN, seconds=0.2) != []
 
 
-def test_a_mac_that_moves_and_a_port_that_goes_while_its_node_boots(fast: GatedLab) -> None:
+def test_a_mac_that_moves_and_a_port_that_goes_while_its_node_boots(fast: FilteredLab) -> None:
     fast.node(IDLE)
     busy = fast.node(BUSY, SECOND, booting=True)
     fast.start(fast.hosts[0], options="unknown_hosts = deny")
@@ -104,7 +104,7 @@ def test_a_mac_that_moves_and_a_port_that_goes_while_its_node_boots(fast: GatedL
     assert (record.allowed, record.denied) == (0, 0)
 
 
-def test_ten_thousand_ports_at_once_and_addresses_in_odd_spellings(fast: GatedLab) -> None:
+def test_ten_thousand_ports_at_once_and_addresses_in_odd_spellings(fast: FilteredLab) -> None:
     fast.start(fast.hosts[0])
     fast.wait_open()
     node = fast.node(IDLE)
@@ -119,12 +119,12 @@ def test_ten_thousand_ports_at_once_and_addresses_in_odd_spellings(fast: GatedLa
     assert prober.quiet(SECOND, seconds=0.3) == []
 
 
-def test_somebody_who_flushes_the_firewall_opens_no_host_for_long(fast: GatedLab) -> None:
+def test_somebody_who_flushes_the_firewall_opens_no_host_for_long(fast: FilteredLab) -> None:
     fast.node(IDLE)
     for host in fast.hosts[:2]:
         fast.start(host)
     flush(fast.wait_open())
-    leader = fast.wait_open()  # either: whoever cannot hold its gate open hands its lease back
+    leader = fast.wait_open()  # either: whoever cannot hold its filter open hands its lease back
     (follower,) = [host for host in fast.hosts if host is not leader]
     flush(follower)
     fast.wait_applied()
@@ -136,13 +136,13 @@ def test_somebody_who_flushes_the_firewall_opens_no_host_for_long(fast: GatedLab
 
 
 def flush(host: BootHost) -> None:
-    """Flush the host's firewall, whole; return when the gate has its rules there again."""
+    """Flush the host's firewall, whole; return when the filter has its rules there again."""
     host.space.run("nft", "flush", "ruleset")
     assert until(partial(guarded, host), seconds=3)
 
 
 def guarded(host: BootHost) -> bool:
-    return "chain gate" in tables(host)
+    return "chain filter" in tables(host)
 
 
 def tables(host: BootHost) -> str:
@@ -150,8 +150,8 @@ def tables(host: BootHost) -> str:
 
 
 @pytest.mark.parametrize("fault", ["missing", "failing", "slow"])
-def test_an_nft_that_does_not_work_closes_the_gate_and_another_host_opens(
-    fast: GatedLab, tmp_path: Path, fault: str
+def test_an_nft_that_does_not_work_closes_the_pxe_filter_and_another_host_opens(
+    fast: FilteredLab, tmp_path: Path, fault: str
 ) -> None:
     leader, other = fast.hosts
     tools = tmp_path / "tools"
@@ -160,7 +160,7 @@ def test_an_nft_that_does_not_work_closes_the_gate_and_another_host_opens(
     nft.write_text('#!/bin/sh\nexec /usr/sbin/nft "$@"\n')
     nft.chmod(0o755)
     leader.start_dnsmasq()
-    fast.start_gate(leader, path=tools)
+    fast.start_pxe_filter(leader, path=tools)
     assert fast.wait_open() is leader
     fast.start(other)
     broken = {"missing": "#!/nowhere\n", "failing": "#!/bin/sh\nexit 1\n", "slow": "#!/bin/sh\nsleep 60\n"}
@@ -170,16 +170,16 @@ def test_an_nft_that_does_not_work_closes_the_gate_and_another_host_opens(
     assert not is_open(leader)
 
 
-def test_a_host_is_left_clean_and_what_is_not_ours_is_not_touched(fast: GatedLab) -> None:
+def test_a_host_is_left_clean_and_what_is_not_ours_is_not_touched(fast: FilteredLab) -> None:
     host = fast.hosts[0]
     host.space.run("nft", "add", "table", "inet", "theirs")
     host.space.run("nft", "add", "chain", "inet", "theirs", "input", "{ type filter hook input priority 0; }")
     before = tables(host)
     fast.start(host)
     fast.wait_open()
-    assert host.gate is not None
-    host.gate.process.terminate()
-    host.gate.process.wait(10)
+    assert host.pxe_filter is not None
+    host.pxe_filter.process.terminate()
+    host.pxe_filter.process.wait(10)
     assert "ferroscope_pxe_default" in tables(host), "what is stopped stays closed"
     config = str(host.directory / "ferroscope.conf")
     assert host.space.run(*fast.command("pxe", "clean", "-c", config)).returncode == 0

@@ -57,8 +57,8 @@ def test_only_the_section_that_differs_is_named(tmp_path: Path) -> None:
     discovers = load([str(tmp_path / "f.conf")])
     (said,) = finding.drift([_member("a", load([])), _member("b", load([])), _member("c", discovers)])
     assert "[auto_discovery]" in said.summary
-    gate = Settings(pxe_filter=PxeFilterSettings(unknown_hosts="allow"))
-    (said,) = finding.drift([_member("a"), _member("b"), _member("c", gate)])
+    pxe_filter = Settings(pxe_filter=PxeFilterSettings(unknown_hosts="allow"))
+    (said,) = finding.drift([_member("a"), _member("b"), _member("c", pxe_filter)])
     assert "[pxe_filter]" in said.summary
 
 

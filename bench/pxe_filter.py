@@ -1,4 +1,4 @@
-"""``gate``: how fast the PXE gate loads and changes, how soon it closes, who opens next, what memory it takes.
+"""``pxe_filter``: how fast the PXE filter loads and changes, how soon it closes, who opens next, what memory it takes.
 
 In network namespaces of its own (it needs root), with the real nft and the real processes. What happens
 in the filter process is timed here, with its own code; closing and opening are read from the kernel.
@@ -28,12 +28,12 @@ from bench.usage import memory
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.store import Store
 from ferroscope.core.boot_macs import SetChange
-from ferroscope.pxe_filter.backends.nftables import NftablesGate
-from ferroscope.pxe_filter.backends.ruleset import GateRules
-from ferroscope.pxe_filter.sync import Feed
+from ferroscope.pxe_filter.backends.nftables import NftablesFilter
+from ferroscope.pxe_filter.backends.ruleset import FilterRules
+from ferroscope.pxe_filter.sync import MacSync
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
-from tests.pxe.gated import GatedLab, is_open
+from tests.pxe.filtered import FilteredLab, is_open
 from tests.pxe.host import BootHost
 from tests.pxe.lab import Lab
 from tests.support import examples
@@ -59,67 +59,67 @@ class FailOver(msgspec.Struct, frozen=True):
     opened: list[float]
 
 
-@click.command("gate")
+@click.command("filter")
 @click.pass_obj
 @click.option("--database", "name", type=click.Choice(("postgresql", "mariadb")), default="postgresql")
 @click.option("--macs", type=int, multiple=True, default=(10_000, 100_000), show_default=True)
 @click.option("--changes", default=200, show_default=True, help="Single changes, and ports added through the API.")
 @click.option("--blows", default=10, show_default=True, help="How often a leader is killed, and how often frozen.")
-def gate(found: tuple[Report, Path], name: str, macs: tuple[int, ...], changes: int, blows: int) -> None:
-    """The PXE gate: load, change, fail-over, memory."""
+def pxe_filter(found: tuple[Report, Path], name: str, macs: tuple[int, ...], changes: int, blows: int) -> None:
+    """The PXE filter: load, change, fail-over, memory."""
     report, directory = found
-    report.section(f"gate on {name}")
+    report.section(f"filter on {name}")
     with (
         scratch(directory) as place,
         database(name, place) as base,
         service(place, base.url, roles=["api"]) as running,
         Lab(place, hosts=2) as lab,
     ):
-        gated = GatedLab(lab, base.url)
-        _fail_over(report, gated, blows, name)
-        seen = _seen(gated, running.url, changes)
-        report.keep("gate seen", seen)
+        filtered = FilteredLab(lab, base.url)
+        _fail_over(report, filtered, blows, name)
+        seen = _seen(filtered, running.url, changes)
+        report.keep("filter seen", seen)
         report.console.print(f"in the kernel after POST /v1/ports was sent: {seen} ms (p50 / p99 / max)")
-        report.found(Figure("gate: seen after the API call, p99 s", name, seen.p99 / 1000))
-        _load(report, gated, base.url, macs, changes, name)
+        report.found(Figure("filter: seen after the API call, p99 s", name, seen.p99 / 1000))
+        _load(report, filtered, base.url, macs, changes, name)
 
 
-def _fail_over(report: Report, gated: GatedLab, blows: int, name: str) -> None:
-    for host in gated.hosts:
-        gated.start_gate(host)
+def _fail_over(report: Report, filtered: FilteredLab, blows: int, name: str) -> None:
+    for host in filtered.hosts:
+        filtered.start_pxe_filter(host)
     for blow, verb, noun in ((signal.SIGKILL, "killed", "kill"), (signal.SIGSTOP, "frozen", "freeze")):
         measured = FailOver(verb, [], [])
         for _ in range(blows):
-            closed, opened = _strike(gated, blow)
+            closed, opened = _strike(filtered, blow)
             measured.closed.append(closed)
             measured.opened.append(opened)
-        report.keep("gate fail-over", measured)
+        report.keep("filter fail-over", measured)
         for what, raw in (("closed after", measured.closed), ("successor open after", measured.opened)):
             report.console.print(f"{verb}, {what}, s: {' '.join(f'{one:.2f}' for one in raw)}", soft_wrap=True)
-        report.found(Figure(f"gate: closed after its leader was {verb}, max s", name, max(measured.closed)))
-        report.found(Figure(f"gate: successor open after a {noun}, max s", name, max(measured.opened)))
+        report.found(Figure(f"filter: closed after its leader was {verb}, max s", name, max(measured.closed)))
+        report.found(Figure(f"filter: successor open after a {noun}, max s", name, max(measured.opened)))
 
 
-def _strike(gated: GatedLab, blow: signal.Signals) -> tuple[float, float]:
-    leader = gated.wait_open(seconds=_GIVE_UP)
-    (other,) = [host for host in gated.hosts if host is not leader]
-    assert leader.gate is not None
-    leader.gate.process.send_signal(blow)
+def _strike(filtered: FilteredLab, blow: signal.Signals) -> tuple[float, float]:
+    leader = filtered.wait_open(seconds=_GIVE_UP)
+    (other,) = [host for host in filtered.hosts if host is not leader]
+    assert leader.pxe_filter is not None
+    leader.pxe_filter.process.send_signal(blow)
     struck = time.monotonic()
     closed = _until(lambda: not is_open(leader)) - struck
     opened = _until(lambda: is_open(other)) - struck
     if blow is signal.SIGSTOP:
-        leader.gate.process.send_signal(signal.SIGCONT)
+        leader.pxe_filter.process.send_signal(signal.SIGCONT)
     else:
-        leader.gate.process.wait()
-        gated.start_gate(leader)
+        leader.pxe_filter.process.wait()
+        filtered.start_pxe_filter(leader)
     return closed, opened
 
 
-def _seen(gated: GatedLab, url: str, changes: int) -> Spread:
+def _seen(filtered: FilteredLab, url: str, changes: int) -> Spread:
     """Add ports through the API; return how long until each was in the kernel's set."""
-    leader = gated.wait_open()
-    node = gated.node()
+    leader = filtered.wait_open()
+    node = filtered.node()
     pool, version = urllib3.PoolManager(), {"X-OpenStack-Ironic-API-Version": VERSION}
     took = []
     for number in range(changes):
@@ -131,39 +131,39 @@ def _seen(gated: GatedLab, url: str, changes: int) -> Spread:
     return spread(took)
 
 
-def _load(report: Report, gated: GatedLab, url: str, sizes: tuple[int, ...], changes: int, name: str) -> None:
-    leader = gated.wait_open()
-    assert leader.gate is not None
+def _load(report: Report, filtered: FilteredLab, url: str, sizes: tuple[int, ...], changes: int, name: str) -> None:
+    leader = filtered.wait_open()
+    assert leader.pxe_filter is not None
     stop = threading.Event()
     backend = open_backend(
         Settings(database=DatabaseSettings(connection=url)), clock=SystemClock(), stop=stop, listen=False
     )
     try:
-        node, stored = gated.node(), 0
+        node, stored = filtered.node(), 0
         for size in sizes:
-            stored = _store(gated, node.uuid, stored, size)
-            gated.wait_applied(seconds=60)
-            if not leader.gate.alive:
-                raise RuntimeError(f"the open gate has ended:\n{leader.gate.said()[-3000:]}")
-            held = memory(leader.gate.pid)
+            stored = _store(filtered, node.uuid, stored, size)
+            filtered.wait_applied(seconds=60)
+            if not leader.pxe_filter.alive:
+                raise RuntimeError(f"the open filter has ended:\n{leader.pxe_filter.said()[-3000:]}")
+            held = memory(leader.pxe_filter.pid)
             loads = [_load_once(leader, backend.store) for _ in range(5)]
-            report.keep("gate load", loads)
+            report.keep("filter load", loads)
             raw = " ".join(f"{one.read:.3f}+{one.applied:.3f}" for one in loads)
             report.console.print(f"{size} MACs, read + applied, s: {raw}; RSS {held.rss:.1f}, peak {held.peak:.1f} MB")
             total = sorted(one.read + one.applied for one in loads)[len(loads) // 2]
-            report.found(Figure(f"gate: full load of {size:,} MACs, s", name, total))
-            report.found(Figure(f"gate: RSS at {size:,} MACs, MB", name, held.rss))
+            report.found(Figure(f"filter: full load of {size:,} MACs, s", name, total))
+            report.found(Figure(f"filter: RSS at {size:,} MACs, MB", name, held.rss))
             if size == sizes[0]:
-                one = _change(gated, leader, backend.store, changes)
-                report.keep("gate change", one)
+                one = _change(filtered, leader, backend.store, changes)
+                report.keep("filter change", one)
                 report.console.print(f"one change among {size}, in the filter process: {one} ms (p50 / p99 / max)")
-                report.found(Figure("gate: one change, p99 ms", name, one.p99))
+                report.found(Figure("filter: one change, p99 ms", name, one.p99))
     finally:
         stop.set()
         backend.close()
 
 
-def _store(gated: GatedLab, node: str, first: int, last: int) -> int:
+def _store(filtered: FilteredLab, node: str, first: int, last: int) -> int:
     """Add ports until there are ``last`` of them."""
     for start in range(first, last, _BATCH):
         numbers = range(start, min(start + _BATCH, last))
@@ -171,53 +171,55 @@ def _store(gated: GatedLab, node: str, first: int, last: int) -> int:
             examples.port(examples.node(uuid=node), address=(0x02BB << 32 | number).to_bytes(6, "big").hex(":"))
             for number in numbers
         ]
-        gated.write(lambda tx, ports=ports: tx.ports.add(ports))
+        filtered.write(lambda tx, ports=ports: tx.ports.add(ports))
     return last
 
 
 class _Beside:
-    """A gate beside the one that is open, as a process has it that has just won the lease."""
+    """A PXE filter beside the one that is open, as a process has it that has just won the lease."""
 
     def __init__(self, host: BootHost) -> None:
         self._host = host
-        self._gate = NftablesGate(GateRules(network="bench", interfaces=("boot",)), clock=SystemClock(), timeout=30)
+        self._pxe_filter = NftablesFilter(
+            FilterRules(network="bench", interfaces=("boot",)), clock=SystemClock(), timeout=30
+        )
         with host.space.entered():
-            self._gate.install()
+            self._pxe_filter.install()
 
     def apply(self, change: SetChange, *, fresh: bool) -> None:
         with self._host.space.entered():
-            self._gate.apply(change, fresh=fresh)
+            self._pxe_filter.apply(change, fresh=fresh)
 
     def remove(self) -> None:
         with self._host.space.entered():
-            self._gate.remove()
+            self._pxe_filter.remove()
 
 
 def _load_once(host: BootHost, store: Store) -> Loads:
     """Load everything."""
-    gate, feed = _Beside(host), Feed(store)
+    pxe_filter, mac_sync = _Beside(host), MacSync(store)
     began = time.monotonic()
-    feed.whole()
+    mac_sync.whole()
     read = time.monotonic()
-    gate.apply(feed.sets.whole(), fresh=True)
+    pxe_filter.apply(mac_sync.sets.whole(), fresh=True)
     applied = time.monotonic()
-    gate.remove()
-    return Loads(len(feed.sets.denied), read - began, applied - read)
+    pxe_filter.remove()
+    return Loads(len(mac_sync.sets.denied), read - began, applied - read)
 
 
-def _change(gated: GatedLab, host: BootHost, store: Store, changes: int) -> Spread:
+def _change(filtered: FilteredLab, host: BootHost, store: Store, changes: int) -> Spread:
     """Time a look that finds one change, and its way into the kernel."""
-    node, gate, feed, took = gated.node(), _Beside(host), Feed(store), []
-    feed.whole()
-    gate.apply(feed.sets.whole(), fresh=True)
+    node, pxe_filter, mac_sync, took = filtered.node(), _Beside(host), MacSync(store), []
+    mac_sync.whole()
+    pxe_filter.apply(mac_sync.sets.whole(), fresh=True)
     for number in range(changes):
         port = examples.port(node, address=(0x02CC << 32 | number).to_bytes(6, "big").hex(":"))
-        gated.write(lambda tx, port=port: tx.ports.add([port]))
+        filtered.write(lambda tx, port=port: tx.ports.add([port]))
         began = time.monotonic()
-        for change in feed.changes():
-            gate.apply(change, fresh=False)
+        for change in mac_sync.changes():
+            pxe_filter.apply(change, fresh=False)
         took.append(time.monotonic() - began)
-    gate.remove()
+    pxe_filter.remove()
     return spread(took)
 
 
