@@ -20,7 +20,7 @@ from sqlalchemy.exc import DBAPIError
 
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.queue import MAC_CHANNELS, Bus, Channel, StopFlag
-from ferroscope.db.engine import NOTIFY_CHANNEL, build_engine, told
+from ferroscope.db.engine import NOTIFY_CHANNEL, build_engine, described
 
 _log = structlog.get_logger(__name__)
 
@@ -137,7 +137,7 @@ class PollingWatcher:
             try:
                 self._watch()
             except DBAPIError as exc:
-                _log.warning("wake-up connection lost, polling until it is back", error=told(exc))
+                _log.warning("wake-up connection lost, polling until it is back", error=described(exc))
                 self._stop.wait(_RECONNECT_AFTER)
 
     def _watch(self) -> None:

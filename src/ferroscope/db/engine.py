@@ -10,10 +10,11 @@ import os
 import re
 import sqlite3
 import sys
+from collections.abc import Iterator
 from functools import cache, partial
 from typing import Any, Final, Literal
 
-from sqlalchemy import URL, Dialect, Double, Engine, Table, create_engine, event, make_url
+from sqlalchemy import URL, Connection, Dialect, Double, Engine, Table, create_engine, event, make_url
 from sqlalchemy.exc import (
     ArgumentError,
     DBAPIError,
@@ -67,10 +68,10 @@ def checked(connection: str) -> URL:
 def cannot_answer(url: URL, error: DBAPIError) -> str:
     """Return why the database cannot answer, with the name of SQLite's file, which SQLite does not tell."""
     file = f" ({url.database})" if url.get_backend_name() == "sqlite" else ""
-    return f"the database cannot answer: {told(error)}{file}"
+    return f"the database cannot answer: {described(error)}{file}"
 
 
-def told(error: DBAPIError) -> str:
+def described(error: DBAPIError) -> str:
     """Return the first line of what driver or server said, with its number where there is one."""
     original: Any = error.orig
     arguments: list[Any] = list(getattr(original, "args", ()))
@@ -147,7 +148,7 @@ def build_engine(settings: DatabaseSettings) -> Engine:
     )
     if family == "sqlite":
         event.listen(engine, "do_connect", _keep_from_others)
-        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "connect", partial(_prepare_sqlite, settings.busy_timeout))
     elif family == "postgresql":
         event.listen(engine, "connect", _prepare_postgresql)
         event.listen(engine, "do_connect", partial(_connect_postgresql, settings.statement_timeout * 2))
@@ -166,11 +167,26 @@ def _keep_from_others(_dialect: Any, _record: Any, arguments: list[str], _parame
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
-def _prepare_sqlite(connection: Any, _record: Any) -> None:
+def _prepare_sqlite(patience: float, connection: Any, _record: Any) -> None:
+    # Whoever opens a file first or closes it last locks it for a moment; its turn is not kept by sqlite_write_lock.
+    pragmas = ("journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=1000", "cache_size=-8192")
     cursor = connection.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=1000", "cache_size=-8192"):
+    for pragma in (f"busy_timeout={int(patience * 1000)}", *pragmas, "busy_timeout=0"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
+
+
+@contextlib.contextmanager
+def waiting(connection: Connection, patience: float = 5.0) -> Iterator[None]:
+    """Let SQLite wait for a lock so many seconds, for statements that nobody repeats; other databases do anyway."""
+    if connection.dialect.name != "sqlite":
+        yield
+        return
+    connection.exec_driver_sql(f"PRAGMA busy_timeout={int(patience * 1000)}")
+    try:
+        yield
+    finally:
+        connection.exec_driver_sql("PRAGMA busy_timeout=0")
 
 
 def _connect_postgresql(patience: float, _dialect: Any, _record: Any, _arguments: Any, parameters: Any) -> Any:

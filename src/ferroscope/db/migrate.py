@@ -13,7 +13,7 @@ from sqlalchemy import Engine, inspect, text
 from sqlalchemy.exc import DBAPIError
 
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.db.engine import cannot_answer, told
+from ferroscope.db.engine import cannot_answer, described, waiting
 
 _VERSIONS: Final = Path(__file__).parent / "migrations" / "versions"
 # Of the newest migration; their files are called by their numbers.
@@ -23,7 +23,7 @@ HEAD: Final = max(found.name for found in _VERSIONS.glob("[0-9]*.py")).partition
 def current(engine: Engine) -> str | None:
     """Return the schema's version, None for an empty database; ``StoreUnavailableError``."""
     try:
-        with engine.connect() as connection:
+        with engine.connect() as connection, waiting(connection):
             if not inspect(connection).has_table("alembic_version"):
                 return None
             version: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
@@ -46,4 +46,4 @@ def upgrade(engine: Engine, revision: str = "head") -> None:
             command.upgrade(config, revision)
             connection.commit()
     except DBAPIError as exc:
-        raise StoreUnavailableError(f"the schema could not be brought up to date: {told(exc)}") from exc
+        raise StoreUnavailableError(f"the schema could not be brought up to date: {described(exc)}") from exc

@@ -31,7 +31,7 @@ _MODE: Final = 0o600
 _log = structlog.get_logger(__name__)
 
 
-class Turnstile:
+class SqliteWriteLock:
     """``path`` is the lock's file; ``timeout`` the seconds to wait for a turn. One thread at a time."""
 
     def __init__(self, path: str, timeout: float) -> None:
@@ -41,7 +41,7 @@ class Turnstile:
         self._distrusted_until = float("-inf")
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
+    def held(self) -> Iterator[None]:
         """Hold the turn, or go on without it where it cannot be had in time."""
         file = self._opened()
         if file is None or not self._acquire(file):

@@ -37,7 +37,7 @@ from ferroscope.db.requests import SqlRequests
 from ferroscope.db.rules import SqlRules
 from ferroscope.db.search import SqlSearchIndex, SqlStatistics
 from ferroscope.db.senders import Sender, sender_for
-from ferroscope.db.sqlite_lock import Turnstile
+from ferroscope.db.sqlite_lock import SqliteWriteLock
 
 T = TypeVar("T")
 
@@ -168,7 +168,7 @@ class SqlStore:
         # SQLite has one writer: threads of this process queue here instead of polling for the file's lock.
         self._writer = threading.Lock() if engine.dialect.name == "sqlite" else None
         # Who waits here keeps the threads behind it waiting: the greater part of the time belongs to the lock itself.
-        self._turnstile = _turnstile(engine, min(1.0, settings.busy_timeout / 4))
+        self._write_lock = _write_lock(engine, min(1.0, settings.busy_timeout / 4))
         self._staleness = Staleness(engine)
 
     def write(self, work: Callable[[SqlTransaction], T], *, durable: bool = True) -> T:
@@ -258,14 +258,14 @@ class SqlStore:
         if not self._writer.acquire(timeout=self._settings.busy_timeout):
             raise StoreUnavailableError("another thread has held the database's write lock for too long")
         try:
-            with self._turnstile.turn() if self._turnstile else nullcontext():
+            with self._write_lock.held() if self._write_lock else nullcontext():
                 yield
         finally:
             self._writer.release()
 
 
-def _turnstile(engine: Engine, timeout: float) -> Turnstile | None:
+def _write_lock(engine: Engine, timeout: float) -> SqliteWriteLock | None:
     file = engine.url.database
     if engine.dialect.name != "sqlite" or not file or file == ":memory:":
         return None
-    return Turnstile(f"{file}-turn", timeout)
+    return SqliteWriteLock(f"{file}-writelock", timeout)

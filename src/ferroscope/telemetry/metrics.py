@@ -51,7 +51,7 @@ class Metrics:
             ("method", "route"), buckets=_HTTP_SECONDS, registry=registry,
         )  # fmt: skip
         self._db_errors = Counter(
-            "ferroscope_store_db_errors", "Transactions that were tried again (busy) or given up (unavailable).",
+            "ferroscope_database_errors", "Transactions that were tried again (busy) or given up (unavailable).",
             ("kind",), registry=registry,
         )  # fmt: skip
         self._renewals = Counter(

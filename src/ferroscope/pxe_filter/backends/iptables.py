@@ -65,12 +65,13 @@ class Chains:
         """Raise ``PxeFilterError`` where a jump is gone, or the filter's chain has not so many rules."""
         wanted = len(list(self._jumps()))
         for name in FAMILIES:
-            if len(set(self.jumps(name))) < wanted:
+            jumps = len(set(self.jumps(name)))
+            there = self._tools[name](WAIT, "-S", self.pxe_filter).count("\n-A ") if jumps >= wanted else 0
+            if there == 0:  # a flush may come between the two looks
                 raise PxeFilterError(
                     f"the filter's rules in {name} are gone: somebody flushed or replaced the host's firewall"
                 )
-            shown = self._tools[name](WAIT, "-S", self.pxe_filter)
-            if sum(line.startswith("-A ") for line in shown.splitlines()) != rules:
+            if there != rules:
                 raise PxeFilterError(
                     f"the filter's chain in {name} is not as it was: somebody changed {self.pxe_filter}"
                 )

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ferroscope.config.options import DatabaseSettings, Settings
-from ferroscope.db.sqlite_lock import Turnstile
+from ferroscope.db.sqlite_lock import SqliteWriteLock
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples
@@ -22,33 +22,33 @@ from tests.support.processes import until
 
 _HOLDER = """
 import sys, time
-from ferroscope.db.sqlite_lock import Turnstile
-with Turnstile(sys.argv[1], 5.0).turn():
+from ferroscope.db.sqlite_lock import SqliteWriteLock
+with SqliteWriteLock(sys.argv[1], 5.0).held():
     print("holds", flush=True)
     time.sleep(100)
 """
 
 
 def test_another_processes_turn_is_waited_for_until_it_dies_or_the_time_is_over(tmp_path: Path) -> None:
-    path = str(tmp_path / "db-turn")
+    path = str(tmp_path / "db-writelock")
     with _held(path) as holder:
-        turnstile = Turnstile(path, 0.2)
+        write_lock = SqliteWriteLock(path, 0.2)
         began = time.monotonic()
-        with turnstile.turn():
+        with write_lock.held():
             first = time.monotonic() - began
-        with turnstile.turn():
+        with write_lock.held():
             second = time.monotonic() - began - first
         assert first >= 0.2, "the other one had it"
         assert second < 0.1, "a queue that does not move is not waited in again and again"
         holder.send_signal(signal.SIGKILL)
         holder.wait(10)
-        with turnstile.turn():
+        with write_lock.held():
             assert _is_locked(path)
 
 
 def test_a_user_who_holds_the_file_stops_no_write(sqlite_url: str) -> None:
     """The file of a release before this one may be open to all, and whoever can open it can lock it."""
-    turn = Path(f"{sqlite_url.removeprefix('sqlite:///')}-turn")
+    turn = Path(f"{sqlite_url.removeprefix('sqlite:///')}-writelock")
     turn.touch(0o666)
     with _held(str(turn)):
         backend = open_backend(
@@ -69,7 +69,7 @@ def test_only_the_owner_may_stand_in_the_queue(tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     old.touch(0o644)
     for path in (old, new):
-        with Turnstile(str(path), 1.0).turn():
+        with SqliteWriteLock(str(path), 1.0).held():
             assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
@@ -95,20 +95,20 @@ def _is_locked(path: str) -> bool:
 
 def test_a_file_that_cannot_be_made_is_done_without(tmp_path: Path) -> None:
     entered = []
-    with Turnstile(str(tmp_path / "nowhere" / "db-turn"), 0.05).turn():
+    with SqliteWriteLock(str(tmp_path / "nowhere" / "db-writelock"), 0.05).held():
         entered.append(True)
     assert entered == [True]
 
 
-def test_the_file_is_closed_with_its_turnstile(tmp_path: Path) -> None:
-    path = tmp_path / "db-turn"
+def test_the_file_is_closed_with_its_write_lock(tmp_path: Path) -> None:
+    path = tmp_path / "db-writelock"
 
     def holds() -> bool:
         open_files = (entry for entry in Path("/proc/self/fd").iterdir() if entry.is_symlink())
         return any(str(entry.readlink()) == str(path) for entry in open_files)
 
-    turnstile = Turnstile(str(path), 1.0)
-    with turnstile.turn():
+    write_lock = SqliteWriteLock(str(path), 1.0)
+    with write_lock.held():
         assert holds()
-    del turnstile
+    del write_lock
     assert until(lambda: not holds(), seconds=5)
