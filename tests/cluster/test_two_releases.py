@@ -26,7 +26,7 @@ from tests.support.installation import ROOT, Played
 from tests.support.processes import free_port, until
 
 # A commit of main with the first schema; see ADR 034 for when it moves on.
-BEFORE = "e29c33bd3fcc5f40acd99e6e5087df6b17c3dad3"
+BEFORE = "bebbd5926d24cc50b06b14f6b1b3e22395f04645"
 NODES = 30
 _SETTINGS = """
 [database]
