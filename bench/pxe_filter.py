@@ -28,8 +28,8 @@ from bench.usage import memory
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.store import Store
 from ferroscope.core.boot_macs import SetChange
+from ferroscope.pxe_filter.backends.base import FilterRules
 from ferroscope.pxe_filter.backends.nftables import NftablesFilter
-from ferroscope.pxe_filter.backends.ruleset import FilterRules
 from ferroscope.pxe_filter.sync import MacSync
 from ferroscope.runtime.backend import open_backend
 from ferroscope.runtime.system import SystemClock

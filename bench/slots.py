@@ -16,7 +16,7 @@ from typing import Final
 
 from bench.usage import memory
 from ferroscope import transition
-from ferroscope.bmc.options import DriverOptions
+from ferroscope.bmc.drivers import DriverOptions
 from ferroscope.bmc.sim.driver import SimBmc
 from ferroscope.config.options import DatabaseSettings, Settings, WorkerSettings
 from ferroscope.core.model import Member, Node

@@ -125,7 +125,7 @@ def state_of(timeline: dict[str, Any]) -> str:
 
 _COMMAND: Final = """
 import sys, time
-from ferroscope.bmc.options import DriverOptions
+from ferroscope.bmc.drivers import DriverOptions
 from ferroscope.bmc.sim.driver import SimBmc
 from ferroscope.core.model import Node
 from ferroscope.remote.command_fence import fenced

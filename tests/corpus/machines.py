@@ -7,7 +7,7 @@ import itertools
 from typing import Any
 
 from ferroscope_sim import inventory as sim
-from ferroscope_sim.inventory.nics import Neighbour, tlvs
+from ferroscope_sim.inventory.body import Neighbour, tlvs
 
 GIB = 1 << 30
 MAC = "52:54:00:aa:00:{:02x}"

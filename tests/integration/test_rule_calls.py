@@ -13,7 +13,7 @@ import pytest
 from ferroscope.config.options import InspectionRuleSettings
 from ferroscope.core.states import State
 from ferroscope.hooks.pipeline import from_settings
-from ferroscope.remote.rule_calls import WebClient
+from ferroscope.remote.bounded_http import WebClient
 from ferroscope.worker.process import RuleStep
 from ferroscope.worker.start import PxeFilterWait
 from ferroscope.worker.tasks import build

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from ferroscope.pxe_filter.backends.base import FilterRules
 from ferroscope.pxe_filter.backends.iptables import IptablesFilter
-from ferroscope.pxe_filter.backends.ruleset import FilterRules
 from ferroscope.runtime.system import SystemClock
 from tests.pxe.filtered import FAST, FilteredLab
 from tests.pxe.host import BootHost

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from bench.service import executable
+from ferroscope.pxe_filter.backends.base import FilterRules
 from ferroscope.pxe_filter.backends.iptables import IptablesFilter
-from ferroscope.pxe_filter.backends.ruleset import FilterRules, ruleset
-from ferroscope.runtime import stale_tables
+from ferroscope.pxe_filter.backends.nftables import ruleset
+from ferroscope.runtime.pxe_filter import instance_lock
 from ferroscope.runtime.system import SystemClock
 from tests.pxe.host import BootHost
 from tests.pxe.lab import Lab
@@ -62,7 +63,7 @@ def test_what_cannot_be_removed_is_an_error(host: Host) -> None:
 
 def test_while_a_pxe_filter_runs_there_it_is_refused(host: Host) -> None:
     host.boot_closed(ruleset(FilterRules(network="default", interfaces=("boot",))).encode())
-    with host.space.entered(), stale_tables.hold("default"):
+    with host.space.entered(), instance_lock("default"):
         refused = host.clean()
     assert refused.returncode == 1
     assert "stop it first" in refused.stderr

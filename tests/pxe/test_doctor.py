@@ -11,7 +11,7 @@ import pytest
 from ferroscope.config.options import BootSettings, PxeFilterSettings, Settings
 from ferroscope.doctor.pxe_filter import examine
 from ferroscope.pxe_filter.backends.build import build_pxe_filter, rules_of
-from ferroscope.pxe_filter.backends.ruleset import ruleset
+from ferroscope.pxe_filter.backends.nftables import ruleset
 from ferroscope.runtime.system import SystemClock
 from ferroscope.telemetry.finding import Finding
 from tests.pxe.host import BootHost

@@ -7,9 +7,9 @@ import socket
 import pytest
 
 from ferroscope.contracts.pxe_filter import FilterBackend
+from ferroscope.pxe_filter.backends.base import FilterRules
 from ferroscope.pxe_filter.backends.iptables import IptablesFilter
 from ferroscope.pxe_filter.backends.nftables import NftablesFilter
-from ferroscope.pxe_filter.backends.ruleset import FilterRules
 from ferroscope.runtime.system import SystemClock
 from tests.pxe.lab import Lab
 from tests.support.processes import until

@@ -10,8 +10,8 @@ import pytest
 
 from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.core.boot_macs import SetChange
+from ferroscope.pxe_filter.backends.base import FilterRules
 from ferroscope.pxe_filter.backends.iptables import IptablesFilter
-from ferroscope.pxe_filter.backends.ruleset import FilterRules
 from ferroscope.runtime.system import SystemClock
 from tests.pxe.filtered import FAST, FilteredLab
 from tests.pxe.lab import Lab

@@ -14,10 +14,10 @@ import pytest
 import structlog
 
 from ferroscope.core.boot_macs import SetChange, number
-from ferroscope.pxe_filter.backends.base import SeveralFilters
+from ferroscope.pxe_filter.backends.base import FilterRules
+from ferroscope.pxe_filter.backends.build import SeveralFilters
 from ferroscope.pxe_filter.backends.dnsmasq import DnsmasqFilter
 from ferroscope.pxe_filter.backends.nftables import NftablesFilter
-from ferroscope.pxe_filter.backends.ruleset import FilterRules
 from ferroscope.runtime.system import SystemClock
 from tests.pxe.filtered import FAST, FilteredLab
 from tests.pxe.host import BootHost

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from ferroscope.config.options import PxeFilterSettings
-from ferroscope.pxe_filter.backends.nftables import NftablesFilter
-from ferroscope.pxe_filter.backends.ruleset import FilterRules, ruleset
-from ferroscope.runtime import stale_tables
+from ferroscope.pxe_filter.backends.base import FilterRules
+from ferroscope.pxe_filter.backends.nftables import NftablesFilter, ruleset
+from ferroscope.runtime.pxe_filter import instance_lock, remove_stale_tables, stale_tables
 from ferroscope.runtime.system import SystemClock
 from tests.pxe.filtered import FAST, FilteredLab
 from tests.pxe.lab import Lab
@@ -57,12 +57,13 @@ def test_a_pxe_filter_that_was_left_behind_is_found_and_taken_away_when_asked(sp
         for name, interface in (("rack-a", "boot"), ("rack-b", "boot"), ("rack-c", "mgmt"), ("rack-d", "mgmt")):
             _pxe_filter(name, interface).install()
         space.run("nft", "add", "table", "inet", "filter")
-        with stale_tables.hold("rack-d"):
-            found = {
-                one.table.removeprefix("ferroscope_pxe_"): one.interfaces for one in stale_tables.stale_tables(settings)
-            }
+        with instance_lock("rack-d"):
+            found = {one.table.removeprefix("ferroscope_pxe_"): one.interfaces for one in stale_tables(settings)}
             assert found == {"rack-a": ("boot",), "rack-c": ()}
-            assert sorted(stale_tables.remove(settings)) == ["ferroscope_pxe_rack-a", "ferroscope_pxe_rack-c"]
+            assert sorted(remove_stale_tables(settings)) == [
+                "ferroscope_pxe_rack-a",
+                "ferroscope_pxe_rack-c",
+            ]
         assert "rack-b" in _listed(space)
         assert "rack-d" in _listed(space)
         assert "table inet filter" in _listed(space)
@@ -72,7 +73,7 @@ def test_a_backend_that_is_not_used_any_more_leaves_a_pxe_filter_that_is_found(s
     with space.entered():
         _pxe_filter("rack-a", "boot").install()
         settings = PxeFilterSettings(network="rack-a", interfaces=("boot",), backends=("iptables",))
-        assert [one.interfaces for one in stale_tables.stale_tables(settings)] == [("boot",)]
+        assert [one.interfaces for one in stale_tables(settings)] == [("boot",)]
 
 
 def test_after_an_upgrade_machines_boot_and_after_a_change_of_name_the_log_says_why_they_do_not(

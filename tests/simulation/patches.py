@@ -26,8 +26,8 @@ import ferroscope.hooks.pipeline
 import ferroscope.leadership
 import ferroscope.periodic.singleton
 import ferroscope.periodic.timeouts
+import ferroscope.pxe_filter.backends.base
 import ferroscope.pxe_filter.backends.nftables
-import ferroscope.pxe_filter.backends.timeouts
 import ferroscope.pxe_filter.leader
 import ferroscope.runtime.backend
 import ferroscope.runtime.member

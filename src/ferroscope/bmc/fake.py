@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ferroscope.bmc.options import DriverOptions
+from ferroscope.bmc.drivers import DriverOptions
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.core.model import Document, Node
 

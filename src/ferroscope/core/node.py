@@ -181,3 +181,26 @@ STORED: Final = _declared(Node, stored=True)
 ATTRIBUTES: Final = _declared(NodeAttributes, stored=False)
 NODE_FIELDS: Final = STORED + ATTRIBUTES
 SETTABLE: Final = {field.name: field for field in NODE_FIELDS if field.settable}
+
+
+# Owned by ``transition`` and the store, never taken from a task's copy.
+_NOT_MERGED: Final = frozenset(field.name for field in STORED if not field.merged)
+
+
+def three_way(before: Node, after: Node, current: Node) -> Node:
+    """Return ``current`` with every change from ``before`` to ``after`` applied to it."""
+    changes: dict[str, Any] = {}
+    for field in Node.__struct_fields__:
+        old, new = getattr(before, field), getattr(after, field)
+        if field in _NOT_MERGED or old == new:
+            continue
+        if isinstance(new, dict):
+            new = _merge_documents(old, new, getattr(current, field))
+        changes[field] = new
+    return msgspec.structs.replace(current, **changes)
+
+
+def _merge_documents(before: Document, after: Document, current: Document) -> Document:
+    merged = {key: value for key, value in current.items() if key not in before or key in after}
+    merged.update({key: value for key, value in after.items() if key not in before or before[key] != value})
+    return merged

@@ -14,13 +14,11 @@ from ferroscope.boot_config.dnsmasq import own_name
 from ferroscope.config.options import PxeFilterSettings, Settings
 from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.doctor.boot import interfaces
-from ferroscope.pxe_filter.backends.base import Command
+from ferroscope.pxe_filter.backends.base import Command, FilterRules
 from ferroscope.pxe_filter.backends.build import rules_of
 from ferroscope.pxe_filter.backends.iptables import FAMILIES, Chains
-from ferroscope.pxe_filter.backends.nftables import Tables
-from ferroscope.pxe_filter.backends.ruleset import FilterRules, ruleset
-from ferroscope.runtime.pxe_filter import check
-from ferroscope.runtime.stale_tables import stale_tables
+from ferroscope.pxe_filter.backends.nftables import Tables, ruleset
+from ferroscope.runtime.pxe_filter import check, stale_tables
 from ferroscope.runtime.system import StartError
 from ferroscope.telemetry.finding import Finding
 

@@ -7,7 +7,6 @@ TLVs of IEEE 802.1Q (annex D) and IEEE 802.3 (clause 79).
 """
 
 from ferroscope.lldp.frames import MAX_TLVS, MAX_VALUE, Tlv, frame
-from ferroscope.lldp.link import Link, link
-from ferroscope.lldp.tlvs import values
+from ferroscope.lldp.tlvs import Link, link, values
 
 __all__ = ["MAX_TLVS", "MAX_VALUE", "Link", "Tlv", "frame", "link", "values"]

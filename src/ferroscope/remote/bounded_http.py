@@ -11,14 +11,17 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final
 
+import urllib3
 from urllib3 import PoolManager
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
+from ferroscope.contracts.remote import WebError
 from ferroscope.remote import command_fence
 from ferroscope.remote.resolver import ANYWHERE, Networks, UnresolvedError, resolve
 
@@ -198,3 +201,25 @@ class _PlainPool(HTTPConnectionPool):
 
 class _SecurePool(HTTPSConnectionPool):
     ConnectionCls = _Secure
+
+
+class WebClient:
+    """A new connection for each request: a call is rare, and nothing is to be kept of it."""
+
+    def get(self, url: str, *, headers: Mapping[str, str], timeout: float, proxy: str | None) -> int:
+        manager = urllib3.ProxyManager(proxy, retries=False) if proxy else urllib3.PoolManager(retries=False)
+        bound(manager)
+        with Deadline(timeout) as deadline:
+            try:
+                answer = manager.request(
+                    "GET", url, headers=dict(headers), timeout=timeout, redirect=False, preload_content=False
+                )
+                status = answer.status
+                answer.close()
+                deadline.left()
+                return int(status)
+            except (urllib3.exceptions.HTTPError, ValueError, OSError, DeadlineError) as exc:
+                why = f"no answer within {timeout:g} s" if deadline.expired else type(exc).__name__
+                raise WebError(why) from exc
+            finally:
+                manager.clear()

@@ -5,12 +5,14 @@ Apart from ``runtime.process``, because it shares nothing with the other roles b
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import re
 import signal
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -25,11 +27,13 @@ from ferroscope.contracts.pxe_filter import FilterBackend, PxeFilterError
 from ferroscope.contracts.queue import MAC_CHANNELS, Channel
 from ferroscope.core.boot_macs import LEASE_PREFIX
 from ferroscope.leadership import EXIT_LOST_LEADERSHIP, Election, LeaseRenewer
+from ferroscope.pxe_filter.backends.base import PREFIX as TABLE_PREFIX
 from ferroscope.pxe_filter.backends.build import BACKENDS, build_pxe_filter, rules_of
-from ferroscope.pxe_filter.backends.watchdog import PREFIX
+from ferroscope.pxe_filter.backends.nftables import Tables
+from ferroscope.pxe_filter.backends.watchdog import PREFIX as FILE_PREFIX
 from ferroscope.pxe_filter.leader import PxeFilter
 from ferroscope.pxe_filter.sync import MacSync
-from ferroscope.runtime import stale_tables, system
+from ferroscope.runtime import system
 from ferroscope.runtime.backend import Backend, ensure_schema, open_backend
 from ferroscope.runtime.member import Membership, watched
 from ferroscope.runtime.system import (
@@ -43,6 +47,101 @@ from ferroscope.runtime.system import (
 )
 from ferroscope.telemetry import log, members
 
+# One process of a kind for each boot network of a host: two of them would close each other's filter.
+#
+# Who is the one holds an abstract Unix socket, which the kernel takes away with its process, whatever ends that. Such
+# names belong to a network namespace, as firewalls do. Source: unix(7).
+
+
+@contextmanager
+def instance_lock(network: str) -> Iterator[None]:
+    """Within, this process is the network's pxe-filter on this host; ``StartError`` where another one is."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as held:
+        try:
+            held.bind(_name(network))
+        except OSError as exc:
+            if exc.errno != errno.EADDRINUSE:
+                raise
+            raise StartError(
+                f"another pxe-filter of the network {network} runs on this host; they would close each other's filter: "
+                f"stop one of them: ss -xap | grep ferroscope-pxe-filter/{network}"
+            ) from None
+        yield
+
+
+def is_running(network: str) -> bool:
+    """Whether a pxe-filter of this network runs on this host."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as asking:
+        try:
+            asking.connect(_name(network))
+        except OSError:
+            return False
+        return True
+
+
+def _name(network: str) -> str:
+    return f"\0ferroscope-pxe-filter/{network}"
+
+
+_log = structlog.get_logger(__name__)
+
+
+class StaleTable(msgspec.Struct, frozen=True):
+    """A table and those of our ``interfaces`` that it guards; ``served``: the pxe-filter of its network runs."""
+
+    table: str
+    interfaces: tuple[str, ...]
+    served: bool
+
+    @property
+    def summary(self) -> str:
+        if not self.interfaces:
+            return f"the firewall has the table inet {self.table}, of a PXE filter for which no pxe-filter runs here"
+        names = ", ".join(self.interfaces)
+        return f"the table inet {self.table} guards {names} too: nobody boots there unless that filter is open as well"
+
+    @property
+    def advice(self) -> str:
+        return f"if nothing needs it any more: nft delete table inet {self.table}"
+
+
+def stale_tables(settings: PxeFilterSettings) -> list[StaleTable]:
+    """Return them, those that keep our machines out first; none where there is no nft. ``PxeFilterError``."""
+    tables, rules = Tables(timeout=settings.command_timeout), rules_of(settings)
+    if not tables.present():
+        return []
+    ours = {rules.table} if "nftables" in settings.backends else set()
+    if ours and tables.outdated(rules):
+        ours.add(rules.former_table)
+    found = []
+    for name in tables.names():
+        if name not in ours:
+            shared = tuple(one for one in rules.interfaces if one in tables.guarded(name))
+            found.append(StaleTable(name, shared, served=is_running(name.removeprefix(TABLE_PREFIX))))
+    return sorted((one for one in found if one.interfaces or not one.served), key=lambda one: not one.interfaces)
+
+
+def warn_of_stale_tables(settings: PxeFilterSettings) -> None:
+    """Name those that keep our machines out in the log; whoever may not look will fail at more than this."""
+    try:
+        for one in stale_tables(settings):
+            if one.interfaces:
+                _log.warning(
+                    "a PXE filter of another network is in the way", table=one.table, why=one.summary, advice=one.advice
+                )
+    except PxeFilterError as exc:
+        _log.debug("could not look for filters of other networks", error=str(exc))
+
+
+def remove_stale_tables(settings: PxeFilterSettings) -> list[str]:
+    """Take away those whose pxe-filter does not run; return their names. ``PxeFilterError``."""
+    tables = Tables(timeout=settings.command_timeout)
+    removed = [one.table for one in stale_tables(settings) if not one.served]
+    for name in removed:
+        tables.delete(name)
+    return removed
+
+
 ROLE: Final = "pxe-filter"
 
 # Linux takes a few more characters; none that means something to nft or iptables.
@@ -55,13 +154,13 @@ _log = structlog.get_logger(__name__)
 def run(settings: Settings) -> int:
     """Run the filter until SIGTERM or SIGINT; return the exit code. ``StartError`` where it cannot begin."""
     log.configure(settings.log, process=process_name(ROLE))
-    with stale_tables.hold(settings.pxe_filter.network):
-        return PxeFilterProcess(settings, installed=partial(stale_tables.warn, settings.pxe_filter)).run()
+    with instance_lock(settings.pxe_filter.network):
+        return PxeFilterProcess(settings, installed=partial(warn_of_stale_tables, settings.pxe_filter)).run()
 
 
 def closed_ruleset(settings: Settings) -> str:
     """Return the closed filter as text for ``nft -f``; ``StartError``."""
-    from ferroscope.pxe_filter.backends.ruleset import ruleset
+    from ferroscope.pxe_filter.backends.nftables import ruleset
 
     check(settings)
     backends = settings.pxe_filter.backends
@@ -231,14 +330,14 @@ def remove_pxe_filter(settings: Settings, *, everything: bool) -> Removal:
     """Remove this network's filter; ``everything``: also those nobody opens. ``PxeFilterError``, ``StartError``."""
     wanted = settings.pxe_filter
     check_backends(wanted)
-    if stale_tables.taken(wanted.network):
+    if is_running(wanted.network):
         raise StartError(
             f"the pxe-filter of the network {wanted.network} runs on this host and would install its filter again; "
             "stop it first: systemctl stop ferroscope-pxe-filter"
         )
     build_pxe_filter(wanted, SystemClock()).remove()
     notes = list(_host_files(wanted)) if "dnsmasq" in wanted.backends else []
-    tables = stale_tables.remove(wanted) if everything else []
+    tables = remove_stale_tables(wanted) if everything else []
     if not everything:
         notes += _others(wanted)
     return Removal(wanted.backends, tuple(tables), tuple(notes))
@@ -246,7 +345,7 @@ def remove_pxe_filter(settings: Settings, *, everything: bool) -> Removal:
 
 def _others(settings: PxeFilterSettings) -> list[str]:
     try:
-        return [f"{one.summary}; to remove it, too: --all" for one in stale_tables.stale_tables(settings)]
+        return [f"{one.summary}; to remove it, too: --all" for one in stale_tables(settings)]
     except PxeFilterError:
         if "nftables" in settings.backends:
             raise
@@ -254,7 +353,7 @@ def _others(settings: PxeFilterSettings) -> list[str]:
 
 
 def _host_files(settings: PxeFilterSettings) -> tuple[str, ...]:
-    left = sorted(path.name for path in Path(settings.dhcp_hostsdir).glob(f"{PREFIX}*"))
+    left = sorted(path.name for path in Path(settings.dhcp_hostsdir).glob(f"{FILE_PREFIX}*"))
     if left:
         raise PxeFilterError(f"{settings.dhcp_hostsdir} still has {left[0]}{', and more' if left[1:] else ''}")
     return () if settings.dnsmasq_pid_file else (_REMEMBERS,)

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from ferroscope.bmc import loader
-from ferroscope.bmc.options import DriverOptions, Limits
+from ferroscope.bmc.drivers import DriverOptions, DriverSetupError, Limits, load_drivers
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc, KeepsConnections
 from ferroscope.contracts.metrics import SILENT, Meter
@@ -135,8 +134,8 @@ def build_drivers(settings: Settings, stop: StopFlag | None = None) -> Mapping[s
         stop=stop or threading.Event(),
     )
     try:
-        drivers = loader.load(offered.enabled, options)
-    except loader.DriverSetupError as exc:
+        drivers = load_drivers(offered.enabled, options)
+    except DriverSetupError as exc:
         raise SetupError(str(exc), exc.advice) from exc
     _check_discovery(settings)
     return drivers
@@ -235,7 +234,7 @@ def build_pool(
     """Return the worker role's pool, ``sure`` as of ``Worker``; ``SetupError`` where the hooks cannot work."""
     from ferroscope.hooks.base import HookSetupError
     from ferroscope.hooks.pipeline import from_settings
-    from ferroscope.remote.rule_calls import WebClient
+    from ferroscope.remote.bounded_http import WebClient
     from ferroscope.rules.builtin import RuleCache
     from ferroscope.worker.loop import Worker
     from ferroscope.worker.pool import WorkerPool

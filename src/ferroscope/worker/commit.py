@@ -15,8 +15,8 @@ from ferroscope import transition
 from ferroscope.contracts.errors import BmcError, ClaimLostError, StoreUnavailableError
 from ferroscope.contracts.store import Transaction
 from ferroscope.core.delivery import Decision, Done, Drop, Fail, Next, Outcome, Retry, Run, advance
-from ferroscope.core.merge import three_way
 from ferroscope.core.model import Inspection, Node, Request, Severity
+from ferroscope.core.node import three_way
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import COMMANDS, Event, Provision, State, Transition
 from ferroscope.worker.context import StoppedError, SupersededError, TaskContext

@@ -45,7 +45,7 @@ from ferroscope.api.http import openapi
 from ferroscope.api.routes import ROUTES
 from ferroscope.cli.node import show as look
 from ferroscope.config.options import DatabaseSettings
-from ferroscope.core.merge import three_way
+from ferroscope.core.node import three_way
 from ferroscope.core.model import Node
 from ferroscope.rules import fields
 from ferroscope.rules.data import RuleError

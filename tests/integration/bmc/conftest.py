@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from ferroscope.bmc.options import DriverOptions, Limits
+from ferroscope.bmc.drivers import DriverOptions, Limits
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from tests.support.faulty_proxy import FaultyProxy, proxy_to
 from tests.support.redfish import Emulator, emulator

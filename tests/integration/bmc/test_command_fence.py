@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import pytest
 
+from ferroscope.bmc.drivers import DriverOptions
 from ferroscope.bmc.ipmi.driver import IpmiBmc
-from ferroscope.bmc.options import DriverOptions
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.remote.command_fence import TooLateError, fenced, guard
@@ -114,7 +114,7 @@ def test_a_bmc_that_does_not_listen_is_told_from_a_claim_that_ended(bmc_at: Simu
 _COMMAND: Final = """
 import json, sys, time
 from ferroscope.bmc.ipmi.driver import IpmiBmc
-from ferroscope.bmc.options import DriverOptions
+from ferroscope.bmc.drivers import DriverOptions
 from ferroscope.core.model import Node
 from ferroscope.remote.command_fence import TooLateError, fenced
 from ferroscope.contracts.bmc import Power

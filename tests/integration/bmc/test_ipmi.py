@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from ferroscope.bmc.drivers import DriverOptions, Limits
 from ferroscope.bmc.ipmi import ipmitool
 from ferroscope.bmc.ipmi.driver import IpmiBmc
-from ferroscope.bmc.options import DriverOptions, Limits
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ferroscope.bmc.options import Limits
+from ferroscope.bmc.drivers import Limits
 from ferroscope.contracts.bmc import BootDevice, Image, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Node

@@ -13,7 +13,7 @@ import pytest
 
 from ferroscope.config.options import S3Settings, SwiftSettings
 from ferroscope.contracts.remote import ObjectStoreError, WebError
-from ferroscope.remote.rule_calls import WebClient
+from ferroscope.remote.bounded_http import WebClient
 from ferroscope.storage.object_http import Patience
 from ferroscope.storage.s3 import S3Store
 from ferroscope.storage.swift import SwiftStore

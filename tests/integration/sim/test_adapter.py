@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.bmc.options import DriverOptions
+from ferroscope.bmc.drivers import DriverOptions
 from ferroscope.bmc.sim.driver import SimBmc
 from ferroscope.contracts.bmc import Bmc, BootDevice, Power
 from ferroscope.contracts.errors import BmcError

@@ -6,10 +6,10 @@ import ast
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from ferroscope.bmc import loader
+from ferroscope.bmc import drivers
 
-_SOURCE = Path(loader.__file__).parents[1]
-_NAMES = {point.name for point in entry_points(group=loader.GROUP)}
+_SOURCE = Path(drivers.__file__).parents[1]
+_NAMES = {point.name for point in entry_points(group=drivers.GROUP)}
 # The default of [drivers] enabled, and what --simulator adds; the command line's group of that name, and a process's.
 _CHOSEN = {"config/service_options.py", "cli/main.py", "cli/sim.py"}
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.bmc.driver_info import problem
+from ferroscope.bmc.drivers import problem
 from ferroscope.bmc.ipmi.info import read
 
 ADDRESS = {"ipmi_address": "192.0.2.10"}

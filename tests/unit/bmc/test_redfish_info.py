@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from ferroscope.bmc.driver_info import problem
-from ferroscope.bmc.options import Limits
+from ferroscope.bmc.drivers import Limits, problem
 from ferroscope.bmc.redfish.info import PROPERTIES, read, tls_context
 from ferroscope.remote.resolver import Networks
 

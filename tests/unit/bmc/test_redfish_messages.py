@@ -13,8 +13,8 @@ from urllib3.exceptions import MaxRetryError
 
 from ferroscope.bmc.ipmi import ipmitool
 from ferroscope.bmc.ipmi.info import read as read_ipmi
-from ferroscope.bmc.redfish.errors import translate
 from ferroscope.bmc.redfish.info import Access
+from ferroscope.bmc.redfish.session import translate
 from ferroscope.core.reasons import Reason
 from ferroscope.remote import bounded_http
 from ferroscope.remote.bounded_http import Deadline

@@ -11,7 +11,7 @@ import pytest
 from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.core.model import DEFAULT, FAST, LeaseProfile
 from ferroscope.leadership import Election
-from ferroscope.pxe_filter.backends.timeouts import TimedOpening
+from ferroscope.pxe_filter.backends.base import TimedOpening
 from ferroscope.pxe_filter.leader import FilterLease
 from tests.support.stores import open_store
 from tests.unit.worker.conftest import ManualClock, ManualStop

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ferroscope.contracts.pxe_filter import PxeFilterError
-from ferroscope.pxe_filter.backends.timeouts import TimedOpening
+from ferroscope.pxe_filter.backends.base import TimedOpening
 from tests.unit.worker.conftest import ManualClock
 
 TTL, MARGIN, GUARD = 6.0, 1.0, 0.5

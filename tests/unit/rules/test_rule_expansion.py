@@ -8,9 +8,8 @@ import sys
 
 import pytest
 
-from ferroscope.rules.comparisons import compiled
+from ferroscope.rules.comparisons import compiled, expansion
 from ferroscope.rules.data import MAX_EXPANSION, InvalidRuleError
-from ferroscope.rules.expansion import expansion
 
 BOMBS = [
     "a{99999999}",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ferroscope.bmc.sim.address import Endpoint, locate
 from ferroscope.bmc.sim.driver import SimBmc
+from ferroscope.bmc.sim.pool import Endpoint, locate
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason

@@ -12,11 +12,10 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.bmc.driver_info import check_place, not_allowed, problem
+from ferroscope.bmc.drivers import DriverOptions, check_place, not_allowed, problem
 from ferroscope.bmc.ipmi import info
 from ferroscope.bmc.ipmi.info import Access
 from ferroscope.bmc.ipmi.ipmitool import PROGRAM, CipherError, run
-from ferroscope.bmc.options import DriverOptions
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.boot import wanted_boot_mode

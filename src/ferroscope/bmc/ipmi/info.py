@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope.bmc.driver_info import wrong
+from ferroscope.bmc.drivers import wrong
 from ferroscope.core import values
 from ferroscope.core.model import Document
 

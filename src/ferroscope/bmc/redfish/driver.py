@@ -13,8 +13,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from ferroscope.bmc.driver_info import not_allowed, problem
-from ferroscope.bmc.options import DriverOptions
+from ferroscope.bmc.drivers import DriverOptions, not_allowed, problem
 from ferroscope.bmc.redfish import info
 from ferroscope.contracts.bmc import BootDevice, Image, OutOfBandNic, Power
 from ferroscope.contracts.errors import BmcError
@@ -27,7 +26,8 @@ from ferroscope.remote.resolver import ForbiddenAddressError
 from ferroscope.remote.retry import while_there_is_time
 
 if TYPE_CHECKING:
-    from ferroscope.bmc.redfish.session import Clients
+    from ferroscope.bmc.redfish.session import is_rejected_login, translate
+from ferroscope.bmc.redfish.session import Clients
 
 T = TypeVar("T")
 
@@ -148,7 +148,7 @@ class RedfishBmc:
         self, clients: Clients, access: info.Access, what: str, work: Callable[[Any, Any], T], deadline: Deadline
     ) -> T:
         """Try once; a session that the BMC has forgotten is replaced, and that is tried once too."""
-        from ferroscope.bmc.redfish import commands, errors
+        from ferroscope.bmc.redfish import commands
 
         while True:
             client = clients.get(access)
@@ -161,9 +161,9 @@ class RedfishBmc:
             except ForbiddenAddressError:
                 raise not_allowed(urlsplit(access.url).hostname or "") from None
             except Exception as exc:  # noqa: BLE001  # the boundary: sushy raises what its parsers stumble over
-                if errors.is_rejected_login(exc):
+                if is_rejected_login(exc):
                     clients.drop(access, client)
                     if known and not deadline.expired:
                         continue
                 late = DeadlineError() if deadline.expired else exc
-                raise errors.translate(late, access, what, deadline.seconds) from None
+                raise translate(late, access, what, deadline.seconds) from None

@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ferroscope.bmc.driver_info import ca_path, check_place, wrong
-from ferroscope.bmc.options import Limits
+from ferroscope.bmc.drivers import Limits, ca_path, check_place, wrong
 from ferroscope.core import values
 from ferroscope.core.model import Document
 

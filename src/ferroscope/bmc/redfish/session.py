@@ -6,9 +6,11 @@ one thread at a time. sushy's own retries are off: they sleep without regard for
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import hashlib
 import logging
+import ssl
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -18,15 +20,117 @@ from urllib.parse import urljoin
 import requests
 from sushy import auth as sushy_auth
 from sushy import connector as sushy_connector
-from sushy import exceptions as sushy_errors
+from sushy import exceptions as sushy
 from sushy import main as sushy_main
 
 from ferroscope.bmc.redfish.info import Access, tls_context
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.reasons import Reason
+from ferroscope.core.values import MASK, WITHHELD, is_too_short
 from ferroscope.remote.bounded_http import Deadline, DeadlineError, current
 from ferroscope.remote.resolver import ANYWHERE, Networks
-from ferroscope.remote.session import BoundedSession
+from ferroscope.remote.session import BoundedSession, TooLargeError
+
+_MAX_MESSAGE: Final = 300
+# Busy, locked, in the middle of something: the same call may succeed a moment later.
+_TRANSIENT: Final = frozenset({408, 409, 412, 423, 425, 429, 500, 502, 503, 504})
+
+
+def translate(error: Exception, access: Access, what: str, seconds: float) -> BmcError:
+    """Return the port's error for ``error``, which ended ``what`` on the BMC of ``access``."""
+    message, transient, reason = _judged(error, seconds)
+    if is_too_short(access.password):
+        return BmcError(f"{what} at {access.url}: {reason} ({WITHHELD})", transient=transient, reason=reason)
+    return BmcError(scrub(f"{what} at {access.url}: {message}", access), transient=transient, reason=reason)
+
+
+def scrub(text: str, access: Access) -> str:
+    """Return ``text`` without the password in any form in which it travels, and not too long."""
+    if access.password:
+        pair = base64.b64encode(f"{access.username}:{access.password}".encode()).decode()
+        for secret in (pair, access.password):
+            text = text.replace(secret, MASK)
+    return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}…"
+
+
+def is_rejected_login(error: Exception) -> bool:
+    """Whether the BMC says 401: a session that ended, or wrong credentials."""
+    return isinstance(error, sushy.AccessError) and error.status_code == 401
+
+
+def _judged(error: Exception, seconds: float) -> tuple[str, bool, Reason]:
+    if isinstance(error, DeadlineError):
+        return f"no answer within {seconds:g} s", True, Reason.BMC_UNREACHABLE
+    if isinstance(error, sushy.HTTPError):
+        return _answered(error)
+    if isinstance(error, sushy.ConnectionError | requests.exceptions.RequestException):
+        return _unanswered(error)
+    if isinstance(error, sushy.SushyError):
+        return f"the BMC lacks what is needed: {error}", False, Reason.BMC_REFUSED
+    if isinstance(error, OSError):
+        return f"{error.strerror or error}", False, Reason.BMC_CERTIFICATE  # a CA file that is not there
+    if isinstance(error.__context__, sushy.SushyError):  # sushy stumbled over the refusal that it was looking at
+        return _judged(error.__context__, seconds)
+    # Whatever sushy stumbles over in an answer that follows no standard.
+    return f"the answer makes no sense ({type(error).__name__})", False, Reason.BMC_REFUSED
+
+
+def _answered(error: sushy.HTTPError) -> tuple[str, bool, Reason]:
+    code = error.status_code
+    said = f"HTTP {code}" + (f": {error.detail}" if error.detail else "")
+    if code == 401:
+        return f"the credentials were rejected ({said})", False, Reason.BMC_CREDENTIALS
+    if code == 403:
+        return f"the account may not do this ({said})", False, Reason.BMC_REFUSED
+    if code in _TRANSIENT:
+        return f"the BMC is temporarily unavailable ({said})", True, Reason.BMC_UNREACHABLE
+    return f"it refused ({said})", False, Reason.BMC_REFUSED
+
+
+def _unanswered(error: Exception) -> tuple[str, bool, Reason]:
+    chain = list(_chain(error))
+    for cause in chain:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return f"its certificate is not trusted: {cause.verify_message}", False, Reason.BMC_CERTIFICATE
+        if isinstance(cause, TooLargeError):
+            return str(cause), False, Reason.BMC_REFUSED
+        if isinstance(cause, ssl.SSLError) and _is_disagreement(cause):
+            options = "redfish_tls_minimum_version and redfish_tls_ciphers"
+            message = f"TLS handshake failed: no common version or cipher ({cause.reason}); see {options}"
+            return message, True, Reason.BMC_UNREACHABLE
+        if isinstance(cause, DeadlineError):
+            return "no answer in time", True, Reason.BMC_UNREACHABLE
+    if any(isinstance(cause, requests.exceptions.JSONDecodeError) for cause in chain):
+        return "the answer is no JSON; is this a Redfish service?", False, Reason.BMC_REFUSED
+    return f"it cannot be reached ({_innermost(chain)})", True, Reason.BMC_UNREACHABLE
+
+
+def _is_disagreement(error: ssl.SSLError) -> bool:
+    """Whether both sides have spoken, and found no version or cipher; a handshake that was cut off is no such thing."""
+    return any(word in str(error.reason) for word in ("PROTOCOL_VERSION", "UNSUPPORTED", "HANDSHAKE_FAILURE"))
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """Return the error and everything that it came from, outermost first."""
+    found: list[BaseException] = []
+    pending: list[BaseException] = [error]
+    while pending and len(found) < 30:
+        cause = pending.pop(0)
+        if cause in found:
+            continue
+        found.append(cause)
+        nested = (cause.__cause__, cause.__context__, getattr(cause, "reason", None), *cause.args)
+        pending += [inner for inner in nested if isinstance(inner, BaseException)]
+    return found
+
+
+def _innermost(chain: list[BaseException]) -> str:
+    plain = [cause for cause in chain if isinstance(cause, OSError) and cause.strerror]
+    named = [str(cause).rpartition(": ")[2] for cause in chain if type(cause).__name__ == "NameResolutionError"]
+    if plain:
+        return str(plain[-1].strerror)
+    return named[0] if named else str(chain[-1])[:120]
+
 
 _FAREWELL: Final = 2.0  # seconds for closing a session
 
@@ -53,7 +157,7 @@ class _Connector(sushy_connector.Connector):  # type: ignore[misc]
             self._session.part()
         try:
             return super()._op(method, path, **kwargs | {"timeout": current().left()})
-        except sushy_errors.ConnectionError as exc:
+        except sushy.ConnectionError as exc:
             # A call asks for many things: one lost answer must not make it ask for all of them again.
             if method != "GET" or isinstance(exc.__context__, requests.exceptions.SSLError):
                 raise
@@ -76,9 +180,9 @@ class _SessionElseBasic(sushy_auth.SessionOrBasicAuth):  # type: ignore[misc]
     def _do_authenticate(self) -> None:
         try:
             sushy_auth.SessionAuth._do_authenticate(self)
-        except sushy_errors.ConnectionError:
+        except sushy.ConnectionError:
             raise
-        except sushy_errors.SushyError as exc:
+        except sushy.SushyError as exc:
             if getattr(exc, "status_code", 0) in (429, 500, 502, 503, 504) or self._session_auth_previously_successful:
                 raise
             self._fallback_to_basic_authentication()

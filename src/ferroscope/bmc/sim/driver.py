@@ -12,10 +12,8 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.bmc.driver_info import check_place, problem
-from ferroscope.bmc.options import DriverOptions
-from ferroscope.bmc.sim.address import PROPERTIES, Endpoint, locate
-from ferroscope.bmc.sim.pool import BrokenError, GarbledError, Pool, SilentError
+from ferroscope.bmc.drivers import DriverOptions, check_place, problem
+from ferroscope.bmc.sim.pool import PROPERTIES, BrokenError, Endpoint, GarbledError, Pool, SilentError, locate
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Document, Node

@@ -3,31 +3,41 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
-from ferroscope.contracts.pxe_filter import FilterBackend, PxeFilterError
-from ferroscope.core.boot_macs import SetChange
+import msgspec
+
+from ferroscope.contracts.pxe_filter import PxeFilterError
+from ferroscope.contracts.queue import Clock
+
+PREFIX: Final = "ferroscope_pxe_"
 
 
-class NoopFilter:
-    """See ``contracts.pxe_filter.FilterBackend``. It only takes part in the election: every host stays open to all."""
+class FilterRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What the filter of one network guards on this host.
 
-    name = "noop"
-    self_closing = False
+    ``relayed`` are networks behind routers: their TFTP and HTTP requests carry the router's MAC,
+    so they pass while the filter is open.
+    """
 
-    def install(self) -> None: ...
+    network: str
+    interfaces: tuple[str, ...]
+    http_ports: tuple[int, ...] = ()
+    relayed: tuple[str, ...] = ()
+    unknown: bool = True
 
-    def apply(self, change: SetChange, *, fresh: bool, progress: Callable[[], object] = lambda: None) -> None: ...
+    @property
+    def table(self) -> str:
+        """The table's name: that of the network as it is, for nft takes letters, digits and ``_.-``."""
+        return PREFIX + self.network
 
-    def hold(self, until: float) -> float:
-        return until
-
-    def close(self) -> None: ...
-
-    def remove(self) -> None: ...
+    @property
+    def former_table(self) -> str:
+        """The name that earlier releases gave it, and to that of any network whose name differs in ``_.-`` only."""
+        return PREFIX + "".join(char if char.isalnum() else "_" for char in self.network)
 
 
 # Runs the host's programs: argument lists, a deadline, and errors that say what to do.
@@ -79,43 +89,80 @@ class Command:
         return shutil.which(self.program, path=os.pathsep.join([os.environ.get("PATH", os.defpath), *_PLACES]))
 
 
-# Several mechanisms as one filter: open only where all of them are, closed as soon as one of them is.
+# In seconds: how long an opening may be on its way, and the longest time-out.
+_ARMED: Final = 1.0
+_LONGEST: Final = 3.0
 
 
-class SeveralFilters:
-    """See ``contracts.pxe_filter.FilterBackend``; the first in the list is the first to close."""
+class Kernel(Protocol):
+    """The steps; each raises ``PxeFilterError``. Time-outs are in seconds; ``step`` is the least difference of two."""
 
-    def __init__(self, pxe_filters: Sequence[FilterBackend]) -> None:
-        self._pxe_filters = pxe_filters
-        self.name = ", ".join(pxe_filter.name for pxe_filter in pxe_filters)
-        # One that closes by itself keeps machines away from whatever stands behind it.
-        self.self_closing = any(pxe_filter.self_closing for pxe_filter in pxe_filters)
+    step: float
 
-    def install(self) -> None:
-        self._each(lambda pxe_filter: pxe_filter.install())
+    def arm(self, ticket: int, timeout: float) -> None:
+        """Add the element ``ticket``; it opens nothing."""
 
-    def apply(self, change: SetChange, *, fresh: bool, progress: Callable[[], object] = lambda: None) -> None:
-        for pxe_filter in self._pxe_filters:
-            pxe_filter.apply(change, fresh=fresh, progress=progress)
-            progress()
+    def open(self, ticket: int, timeout: float) -> None:
+        """Take the ticket away and let pass, in this order; without the ticket, nothing happens."""
+
+    def refresh(self, timeout: float) -> None:
+        """Let pass for so long from now on; where nobody may pass any more, nothing happens."""
+
+
+class TimedOpening:
+    """``hold`` is that of ``contracts.pxe_filter.FilterBackend``."""
+
+    def __init__(self, kernel: Kernel, clock: Clock) -> None:
+        self._kernel = kernel
+        self._clock = clock
+        self._open_until = 0.0
+        self._refreshable = False
 
     def hold(self, until: float) -> float:
-        """From the last to the first: the one in front opens when all behind it have."""
-        return min(pxe_filter.hold(until) for pxe_filter in reversed(self._pxe_filters))
-
-    def close(self) -> None:
-        self._each(lambda pxe_filter: pxe_filter.close())
-
-    def remove(self) -> None:
-        self._each(lambda pxe_filter: pxe_filter.remove())
-
-    def _each(self, do: Callable[[FilterBackend], None]) -> None:
-        """Do it to all, whatever fails; then raise what failed first."""
-        failed: list[PxeFilterError] = []
-        for pxe_filter in self._pxe_filters:
+        if self._refreshable and self._clock.monotonic() < self._open_until:
             try:
-                do(pxe_filter)
-            except PxeFilterError as exc:
-                failed.append(exc)
-        if failed:
-            raise failed[0]
+                return self._refresh(until)
+            except PxeFilterError:  # the element has expired meanwhile, or is gone with all the others
+                self._refreshable = False
+        return self._begin(until)
+
+    def doubt(self) -> None:
+        """From now on nothing is refreshed that was opened before."""
+        self._refreshable = False
+
+    def forget(self) -> None:
+        """It was closed."""
+        self._refreshable = False
+        self._open_until = 0.0
+
+    def _refresh(self, until: float) -> float:
+        """Replace an element that is alive; at the latest, that happens when it would have expired."""
+        timeout = self._whole(min(_LONGEST, until - self._open_until))
+        if timeout <= 0:
+            return self._open_until
+        self._open_until += timeout  # should the answer be lost
+        self._kernel.refresh(timeout)
+        return self._opened(timeout)
+
+    def _begin(self, until: float) -> float:
+        """Open from nothing; at the latest, that happens when the ticket expires."""
+        if self._whole(until - self._clock.monotonic() - _ARMED) <= 0:
+            return self._open_until
+        ticket = random.randrange(1, 2**16)  # noqa: S311  # only different from those of a second ago
+        self._kernel.arm(ticket, _ARMED)
+        armed_until = self._clock.monotonic() + _ARMED
+        timeout = self._whole(min(_LONGEST, until - armed_until))
+        if timeout <= 0:
+            return self._open_until
+        self._open_until = max(self._open_until, armed_until + timeout)
+        self._kernel.open(ticket, timeout)
+        return self._opened(timeout)
+
+    def _opened(self, timeout: float) -> float:
+        self._open_until = self._clock.monotonic() + timeout
+        self._refreshable = True
+        return self._open_until
+
+    def _whole(self, seconds: float) -> float:
+        """Return what the kernel can count, and no more."""
+        return max(0.0, seconds // self._kernel.step * self._kernel.step)

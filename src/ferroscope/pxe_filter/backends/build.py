@@ -2,18 +2,76 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ferroscope.config.options import PxeFilterSettings
-from ferroscope.contracts.pxe_filter import FilterBackend
+from ferroscope.contracts.pxe_filter import FilterBackend, PxeFilterError
 from ferroscope.contracts.queue import Clock
-from ferroscope.pxe_filter.backends.base import NoopFilter, SeveralFilters
+from ferroscope.core.boot_macs import SetChange
+from ferroscope.pxe_filter.backends.base import FilterRules
 from ferroscope.pxe_filter.backends.dnsmasq import DnsmasqFilter
 from ferroscope.pxe_filter.backends.iptables import IptablesFilter
 from ferroscope.pxe_filter.backends.nftables import NftablesFilter
-from ferroscope.pxe_filter.backends.ruleset import FilterRules
 
 BACKENDS: Final = ("nftables", "iptables", "dnsmasq", "noop")
+
+
+class NoopFilter:
+    """See ``contracts.pxe_filter.FilterBackend``. It only takes part in the election: every host stays open to all."""
+
+    name = "noop"
+    self_closing = False
+
+    def install(self) -> None: ...
+
+    def apply(self, change: SetChange, *, fresh: bool, progress: Callable[[], object] = lambda: None) -> None: ...
+
+    def hold(self, until: float) -> float:
+        return until
+
+    def close(self) -> None: ...
+
+    def remove(self) -> None: ...
+
+
+class SeveralFilters:
+    """See ``contracts.pxe_filter.FilterBackend``; the first in the list is the first to close."""
+
+    def __init__(self, pxe_filters: Sequence[FilterBackend]) -> None:
+        self._pxe_filters = pxe_filters
+        self.name = ", ".join(pxe_filter.name for pxe_filter in pxe_filters)
+        # One that closes by itself keeps machines away from whatever stands behind it.
+        self.self_closing = any(pxe_filter.self_closing for pxe_filter in pxe_filters)
+
+    def install(self) -> None:
+        self._each(lambda pxe_filter: pxe_filter.install())
+
+    def apply(self, change: SetChange, *, fresh: bool, progress: Callable[[], object] = lambda: None) -> None:
+        for pxe_filter in self._pxe_filters:
+            pxe_filter.apply(change, fresh=fresh, progress=progress)
+            progress()
+
+    def hold(self, until: float) -> float:
+        """From the last to the first: the one in front opens when all behind it have."""
+        return min(pxe_filter.hold(until) for pxe_filter in reversed(self._pxe_filters))
+
+    def close(self) -> None:
+        self._each(lambda pxe_filter: pxe_filter.close())
+
+    def remove(self) -> None:
+        self._each(lambda pxe_filter: pxe_filter.remove())
+
+    def _each(self, do: Callable[[FilterBackend], None]) -> None:
+        """Do it to all, whatever fails; then raise what failed first."""
+        failed: list[PxeFilterError] = []
+        for pxe_filter in self._pxe_filters:
+            try:
+                do(pxe_filter)
+            except PxeFilterError as exc:
+                failed.append(exc)
+        if failed:
+            raise failed[0]
 
 
 def rules_of(settings: PxeFilterSettings) -> FilterRules:

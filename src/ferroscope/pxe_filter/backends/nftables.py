@@ -6,17 +6,83 @@ too late. Elements are numbers of 48 bits, given as JSON: ten thousand load in 4
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+import ipaddress
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
 
 import msgspec
 
 from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.contracts.queue import Clock
 from ferroscope.core.boot_macs import SetChange
-from ferroscope.pxe_filter.backends.base import Command
-from ferroscope.pxe_filter.backends.ruleset import PREFIX, FilterRules, ruleset
-from ferroscope.pxe_filter.backends.timeouts import TimedOpening
+from ferroscope.pxe_filter.backends.base import PREFIX, Command, FilterRules, TimedOpening
+
+# Offsets in bits from the UDP header: hlen (10 bytes into the message), chaddr (28 bytes into it).
+_CHADDR: Final = "@th,288,48"
+_HLEN: Final = "@th,80,8"
+# The source of an Ethernet frame.
+_SOURCE: Final = "@ll,48,48"
+# The first segment of a connection, and no other one.
+_NEW: Final = "tcp flags & (fin | syn | rst | ack) == syn"
+
+
+def ruleset(rules: FilterRules) -> str:
+    """Return the text for ``nft -f``: one transaction that puts a closed, empty filter in place."""
+    table = f"inet {rules.table}"
+    return f"table {table}\ndelete table {table}\ntable {table} {{\n{_body(rules)}}}\n"
+
+
+def _body(rules: FilterRules) -> str:
+    unknown = "accept" if rules.unknown else "drop"
+    return (
+        f"\tset allow {{ typeof {_CHADDR}; }}\n"
+        f"\tset deny {{ typeof {_CHADDR}; }}\n"
+        "\tset open { type ifname; flags timeout; }\n"
+        "\tset armed { type mark; flags timeout; }\n"
+        "\tchain dhcp4 {\n"
+        f"\t\t{_HLEN} != 6 drop\n"
+        f"\t\t{_CHADDR} @allow accept\n"
+        f"\t\t{_CHADDR} @deny drop\n"
+        f"\t\t{unknown}\n"
+        "\t}\n"
+        "\tchain filter {\n"
+        "\t\tiifname != @open counter drop\n"
+        "\t\tmeta nfproto ipv4 udp dport { 67, 4011 } goto dhcp4\n"
+        f"{_relayed(rules.relayed)}"
+        f"\t\t{_SOURCE} @allow accept\n"
+        f"\t\t{_SOURCE} @deny drop\n"
+        f"\t\t{unknown}\n"
+        "\t}\n"
+        "\tchain input {\n"
+        "\t\ttype filter hook input priority -10; policy accept;\n"
+        f"{_services(rules)}"
+        "\t}\n"
+    )
+
+
+def _services(rules: FilterRules) -> str:
+    if not rules.interfaces:
+        return ""
+    names = _braced(f'"{name}"' for name in rules.interfaces)
+    udp = f"\t\tiifname {names} udp dport {{ 67, 69, 547, 4011 }} jump filter\n"
+    if not rules.http_ports:
+        return udp
+    return f"{udp}\t\tiifname {names} tcp dport {_braced(map(str, rules.http_ports))} {_NEW} jump filter\n"
+
+
+def _relayed(networks: Iterable[str]) -> str:
+    parsed = [ipaddress.ip_network(text, strict=False) for text in networks]
+    lines = ""
+    for family, version in (("ip", 4), ("ip6", 6)):
+        ours = [str(net) for net in parsed if net.version == version]
+        if ours:
+            lines += f"\t\t{family} saddr {_braced(ours)} accept\n"
+    return lines
+
+
+def _braced(words: Iterable[str]) -> str:
+    return "{ " + ", ".join(words) + " }"
+
 
 # The filters that stand in this host's nftables, of whatever network: looked at, and taken away when asked.
 #

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from ferroscope.bmc import loader
+from ferroscope.bmc.drivers import GROUP, DriverOptions, DriverSetupError, load_drivers
 from ferroscope.bmc.fake import FakeBmc
-from ferroscope.bmc.options import DriverOptions
 from ferroscope.contracts.bmc import (
     Discovers,
     KeepsConnections,
@@ -20,7 +19,7 @@ from ferroscope.contracts.bmc import (
     Simulated,
 )
 
-HERE = "tests.unit.bmc.test_driver_loader"
+HERE = "tests.unit.bmc.test_drivers"
 OPTIONAL = (RamdiskBoot, ResetTime, OutOfBand, Discovers, Requirements, KeepsConnections, Simulated)
 BUILT_IN = ("redfish", "ipmi", "sim", "fake-hardware", "fake")
 
@@ -52,17 +51,17 @@ def broken(options: DriverOptions) -> None:
 
 
 def point(name: str, value: str) -> EntryPoint:
-    return EntryPoint(name, value, loader.GROUP)
+    return EntryPoint(name, value, GROUP)
 
 
 def refusal(name: str, *values: str) -> tuple[str, str]:
-    with pytest.raises(loader.DriverSetupError) as info:
-        loader.load([name], DriverOptions(), [point(name, value) for value in values])
+    with pytest.raises(DriverSetupError) as info:
+        load_drivers([name], DriverOptions(), [point(name, value) for value in values])
     return str(info.value), info.value.advice
 
 
 def test_the_drivers_of_the_service_come_through_the_same_door() -> None:
-    drivers = loader.load(BUILT_IN, DriverOptions())
+    drivers = load_drivers(BUILT_IN, DriverOptions())
     assert tuple(drivers) == BUILT_IN
     abilities = {name: {one.__name__ for one in OPTIONAL if isinstance(bmc, one)} for name, bmc in drivers.items()}
     fake = {"Discovers", "Simulated"}
@@ -77,7 +76,7 @@ def test_the_drivers_of_the_service_come_through_the_same_door() -> None:
 
 def test_a_driver_is_built_with_the_options_of_all() -> None:
     options = DriverOptions(command_timeout=3.0)
-    driver = loader.load(["x"], options, [point("x", f"{HERE}:Remembers")])["x"]
+    driver = load_drivers(["x"], options, [point("x", f"{HERE}:Remembers")])["x"]
     assert isinstance(driver, Remembers)
     assert driver.options is options
 
@@ -87,8 +86,8 @@ def test_an_unknown_driver_is_named_with_those_that_there_are() -> None:
         "[drivers] enabled has the unknown driver 'nope'",
         "the drivers are: none (is the package ferroscope installed?)",
     )
-    with pytest.raises(loader.DriverSetupError) as info:
-        loader.load(["nope"], DriverOptions())
+    with pytest.raises(DriverSetupError) as info:
+        load_drivers(["nope"], DriverOptions())
     assert all(name in info.value.advice for name in BUILT_IN)
 
 
@@ -115,7 +114,7 @@ def test_a_driver_that_does_not_load_is_named_with_its_place_and_why(value: str,
 
 
 def test_what_a_driver_knows_of_a_discovered_machines_bmc() -> None:
-    drivers = loader.load(BUILT_IN, DriverOptions())
+    drivers = load_drivers(BUILT_IN, DriverOptions())
     known = {
         name: driver.driver_info("2001:db8::7") for name, driver in drivers.items() if isinstance(driver, Discovers)
     }
@@ -130,5 +129,5 @@ def test_what_a_driver_knows_of_a_discovered_machines_bmc() -> None:
 
 
 def test_no_entry_point_is_left_over() -> None:
-    ours = {point.name for point in entry_points(group=loader.GROUP) if point.value.startswith("ferroscope.")}
+    ours = {point.name for point in entry_points(group=GROUP) if point.value.startswith("ferroscope.")}
     assert ours == set(BUILT_IN)
