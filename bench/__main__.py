@@ -12,10 +12,11 @@ from typing import Final
 import click
 from rich.console import Console
 
-from bench import callbacks, ha, hooks, hot, machine, show, versus
+from bench import callbacks, compare, ha, hooks, machine, show
 from bench import cycle as cycles
 from bench import idle as idles
 from bench import lists as listings
+from bench import profile as profiles
 from bench import pxe_filter as pxe_filters
 from bench import reads as readings
 from bench import rules as rule_costs
@@ -182,7 +183,7 @@ def profile(found: tuple[Report, Path], role: str, database: str, nodes: int, ro
     """Where the CPU time of a role goes, by function and by SQL statement."""
     report, directory = found
     report.section(f"profile of {role} on {database}")
-    show.profile(report, hot.measure(role, database, cycles.Load(nodes=nodes, rounds=rounds), directory), top)
+    show.profile(report, profiles.measure(role, database, cycles.Load(nodes=nodes, rounds=rounds), directory), top)
 
 
 @main.command("rules")
@@ -206,7 +207,7 @@ main.add_command(pxe_filters.pxe_filter)
 main.add_command(hooks.hooks)
 main.add_command(sites.command)
 main.add_command(round_trips.command)
-main.add_command(versus.versus)
+main.add_command(compare.compare)
 
 
 def _end(report: Report, name: str, *, save: bool, check: bool) -> None:

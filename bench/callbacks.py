@@ -16,7 +16,8 @@ import click
 import msgspec
 import urllib3
 
-from bench.cycle import BESIDE, Load, field, scratch
+from bench.compare import PAIRS, Variant
+from bench.cycle import LOAD_PROCESS, Load, field, scratch
 from bench.databases import NAMES, Database, database
 from bench.field import Run
 from bench.figures import Figure
@@ -24,7 +25,6 @@ from bench.quantiles import middle
 from bench.report import Report
 from bench.service import Service, service
 from bench.usage import cpu_seconds
-from bench.versus import PAIRS, Variant
 
 _BOOT: Final = 12.0
 _JITTER: Final = 1.0
@@ -52,18 +52,18 @@ def measure(name: str, variant: Variant, nodes: int, rounds: int, directory: Pat
         scratch(directory) as place,
         database(name, place) as base,
         service(place, base.url, extra=variant.extra) as running,
-        field(running, load, place) as beside,
+        field(running, load, place) as load_process,
     ):
         if variant.prepare is not None:
             variant.prepare(running)
-        beside.do("enrol", dict[str, Any])
+        load_process.do("enrol", dict[str, Any])
         found, problems = [], []
         for _ in range(rounds):
             half = _Half(running, base, nodes)
-            run = beside.do("run", Run, concurrency=nodes)
+            run = load_process.do("run", Run, concurrency=nodes)
             after, before = _spent(running, base), half.spent()
             found.append({who: (after[who] - before[who]) * 1000 / nodes for who in after})
-            problems += [*run.unfinished, *beside.do("verify", list[str])]
+            problems += [*run.unfinished, *load_process.do("verify", list[str])]
         return Callbacks(base.title, variant.name, found, problems)
 
 
@@ -115,7 +115,7 @@ def callback(found: tuple[Report, Path], databases: tuple[str, ...], nodes: int,
     """CPU for one callback, with all hooks and twenty rules, and without."""
     report, directory = found
     for name in databases:
-        report.section(f"callback on {name}: {nodes} nodes, {rounds} rounds, 40 KB; {BESIDE} left out")
+        report.section(f"callback on {name}: {nodes} nodes, {rounds} rounds, 40 KB; {LOAD_PROCESS} left out")
         rows = []
         for variant in reversed(PAIRS["features"]):
             measured = measure(name, variant, nodes, rounds, directory)

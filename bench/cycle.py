@@ -14,14 +14,14 @@ from typing import Any, Final
 
 import msgspec
 
-from bench.beside import Beside
 from bench.databases import Database, database
 from bench.field import Plan, Run
+from bench.load_process import LoadProcess
 from bench.quantiles import middle
 from bench.service import Service, service
 from bench.usage import Memory, cpu_seconds, machine_seconds, memory
 
-BESIDE: Final = "simulator and driver"
+LOAD_PROCESS: Final = "simulator and driver"
 _ALL: Final = "all"
 
 
@@ -56,7 +56,7 @@ class Round(msgspec.Struct, frozen=True):
     @property
     def ours(self) -> float:
         """CPU milliseconds per inspection of the service and its database."""
-        return sum(spent for name, spent in self.cpu.items() if name != BESIDE)
+        return sum(spent for name, spent in self.cpu.items() if name != LOAD_PROCESS)
 
     @property
     def relative(self) -> float:
@@ -64,7 +64,7 @@ class Round(msgspec.Struct, frozen=True):
 
         A busy machine makes both slower, so two versions can be compared by this where it is not quiet.
         """
-        return self.ours / self.cpu[BESIDE]
+        return self.ours / self.cpu[LOAD_PROCESS]
 
 
 class Cycle(msgspec.Struct, frozen=True):
@@ -96,15 +96,15 @@ def measure(
         scratch(directory) as place,
         database(name, place) as base,
         service(place, base.url, commands=commands, extra=extra) as running,
-        field(running, load, place) as beside,
+        field(running, load, place) as load_process,
     ):
         if prepare is not None:
             prepare(running)
-        enrolled = beside.do("enrol", dict[str, Any])
+        enrolled = load_process.do("enrol", dict[str, Any])
         if enrolled["failed"]:
             failed = [f"{node}: {why}" for node, why in enrolled["failed"].items()]
             raise RuntimeError(f"{len(failed)} nodes could not be enrolled, such as {failed[0]}")
-        rounds = [one_round(running, base, beside, load) for _ in range(load.rounds)]
+        rounds = [one_round(running, base, load_process, load) for _ in range(load.rounds)]
         return Cycle(
             database=base.title,
             load=load,
@@ -115,26 +115,26 @@ def measure(
         )
 
 
-def one_round(running: Service, base: Database, beside: Beside, load: Load, *, check: bool = True) -> Round:
+def one_round(running: Service, base: Database, load_process: LoadProcess, load: Load, *, check: bool = True) -> Round:
     """Inspect every node of the fleet once; measure, then verify."""
-    before = _spent(running, base, beside)
-    run = beside.do("run", Run, concurrency=load.concurrency)
-    after = _spent(running, base, beside)
+    before = _spent(running, base, load_process)
+    run = load_process.do("run", Run, concurrency=load.concurrency)
+    after = _spent(running, base, load_process)
     used = {who: after[who] - before[who] for who in after}
     stale_tables = max(0.0, used.pop(_ALL) - sum(used.values())) / run.seconds
     cpu = {who: seconds * 1000 / run.inspections for who, seconds in used.items()}
-    return Round(run, cpu, stale_tables, [*run.unfinished, *(beside.do("verify", list[str]) if check else ())])
+    return Round(run, cpu, stale_tables, [*run.unfinished, *(load_process.do("verify", list[str]) if check else ())])
 
 
 @contextmanager
-def field(running: Service, load: Load, place: Path) -> Iterator[Beside]:
-    """Give the process beside the service, its fleet up."""
-    with Beside("bench.field", place / "field.log") as beside:
+def field(running: Service, load: Load, place: Path) -> Iterator[LoadProcess]:
+    """Give the load process, with its fleet running."""
+    with LoadProcess("bench.field", place / "field.log") as load_process:
         plan = Plan(
             url=running.url, nodes=load.nodes, first=load.first, size=load.size, boot=load.boot, jitter=load.jitter
         )
-        beside.ask(plan, dict[str, Any])
-        yield beside
+        load_process.ask(plan, dict[str, Any])
+        yield load_process
 
 
 @contextmanager
@@ -155,8 +155,8 @@ def median_slice(rounds: Sequence[Round]) -> float:
     return middle([rate for round_ in rounds for rate in round_.run.slices])
 
 
-def _spent(running: Service, base: Database, beside: Beside) -> dict[str, float]:
+def _spent(running: Service, base: Database, load_process: LoadProcess) -> dict[str, float]:
     spent = running.cpu()
     if base.pid is not None:
         spent[base.name] = cpu_seconds(base.pid)
-    return {**spent, BESIDE: beside.cpu(), _ALL: machine_seconds()}
+    return {**spent, LOAD_PROCESS: load_process.cpu(), _ALL: machine_seconds()}

@@ -1,4 +1,4 @@
-"""The process beside the service: a simulated fleet and its operator in one event loop.
+"""The load process: a simulated fleet and its operator in one event loop.
 
 Run as ``python -m bench.field``; it is told what to do by JSON lines on its standard input and
 answers each with one. One process and one loop for both keep the cost of measuring low, and it is known.

@@ -52,9 +52,9 @@ class Loads(msgspec.Struct, frozen=True):
 
 
 class FailOver(msgspec.Struct, frozen=True):
-    """Seconds from the blow until the kernel of the old host had closed, and that of the next one had opened."""
+    """Seconds from the fault until the kernel of the old host had closed, and that of the next one had opened."""
 
-    blow: str
+    fault: str
     closed: list[float]
     opened: list[float]
 
@@ -64,8 +64,8 @@ class FailOver(msgspec.Struct, frozen=True):
 @click.option("--database", "name", type=click.Choice(("postgresql", "mariadb")), default="postgresql")
 @click.option("--macs", type=int, multiple=True, default=(10_000, 100_000), show_default=True)
 @click.option("--changes", default=200, show_default=True, help="Single changes, and ports added through the API.")
-@click.option("--blows", default=10, show_default=True, help="How often a leader is killed, and how often frozen.")
-def pxe_filter(found: tuple[Report, Path], name: str, macs: tuple[int, ...], changes: int, blows: int) -> None:
+@click.option("--faults", default=10, show_default=True, help="How often a leader is killed, and how often frozen.")
+def pxe_filter(found: tuple[Report, Path], name: str, macs: tuple[int, ...], changes: int, faults: int) -> None:
     """The PXE filter: load, change, fail-over, memory."""
     report, directory = found
     report.section(f"filter on {name}")
@@ -76,7 +76,7 @@ def pxe_filter(found: tuple[Report, Path], name: str, macs: tuple[int, ...], cha
         Lab(place, hosts=2) as lab,
     ):
         filtered = FilteredLab(lab, base.url)
-        _fail_over(report, filtered, blows, name)
+        _fail_over(report, filtered, faults, name)
         seen = _seen(filtered, running.url, changes)
         report.keep("filter seen", seen)
         report.console.print(f"in the kernel after POST /v1/ports was sent: {seen} ms (p50 / p99 / max)")
@@ -84,13 +84,13 @@ def pxe_filter(found: tuple[Report, Path], name: str, macs: tuple[int, ...], cha
         _load(report, filtered, base.url, macs, changes, name)
 
 
-def _fail_over(report: Report, filtered: FilteredLab, blows: int, name: str) -> None:
+def _fail_over(report: Report, filtered: FilteredLab, faults: int, name: str) -> None:
     for host in filtered.hosts:
         filtered.start_pxe_filter(host)
-    for blow, verb, noun in ((signal.SIGKILL, "killed", "kill"), (signal.SIGSTOP, "frozen", "freeze")):
+    for fault, verb, noun in ((signal.SIGKILL, "killed", "kill"), (signal.SIGSTOP, "frozen", "freeze")):
         measured = FailOver(verb, [], [])
-        for _ in range(blows):
-            closed, opened = _strike(filtered, blow)
+        for _ in range(faults):
+            closed, opened = _inject(filtered, fault)
             measured.closed.append(closed)
             measured.opened.append(opened)
         report.keep("filter fail-over", measured)
@@ -100,15 +100,15 @@ def _fail_over(report: Report, filtered: FilteredLab, blows: int, name: str) -> 
         report.found(Figure(f"filter: successor open after a {noun}, max s", name, max(measured.opened)))
 
 
-def _strike(filtered: FilteredLab, blow: signal.Signals) -> tuple[float, float]:
+def _inject(filtered: FilteredLab, fault: signal.Signals) -> tuple[float, float]:
     leader = filtered.wait_open(seconds=_GIVE_UP)
     (other,) = [host for host in filtered.hosts if host is not leader]
     assert leader.pxe_filter is not None
-    leader.pxe_filter.process.send_signal(blow)
-    struck = time.monotonic()
-    closed = _until(lambda: not is_open(leader)) - struck
-    opened = _until(lambda: is_open(other)) - struck
-    if blow is signal.SIGSTOP:
+    leader.pxe_filter.process.send_signal(fault)
+    began = time.monotonic()
+    closed = _until(lambda: not is_open(leader)) - began
+    opened = _until(lambda: is_open(other)) - began
+    if fault is signal.SIGSTOP:
         leader.pxe_filter.process.send_signal(signal.SIGCONT)
     else:
         leader.pxe_filter.process.wait()

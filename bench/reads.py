@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
-from bench.beside import Beside
 from bench.cycle import Load, field, one_round, scratch
 from bench.databases import database
+from bench.load_process import LoadProcess
 from bench.reader import Order, Reading
 from bench.service import service
 from bench.usage import cpu_seconds
@@ -47,12 +47,12 @@ def measure(name: str, directory: Path, *, nodes: int, seconds: float) -> Reads:
         scratch(directory) as place,
         database(name, place) as base,
         service(place, base.url) as running,
-        field(running, load, place) as beside,
-        Beside("bench.reader", place / "reader.log") as reader,
+        field(running, load, place) as load_process,
+        LoadProcess("bench.reader", place / "reader.log") as reader,
     ):
-        beside.do("enrol", dict[str, Any])
-        problems = one_round(running, base, beside, load).problems
-        uuids = beside.do("uuids", list[str])
+        load_process.do("enrol", dict[str, Any])
+        problems = one_round(running, base, load_process, load).problems
+        uuids = load_process.do("uuids", list[str])
         reads = []
         for what, paths in _kinds(uuids).items():
             for connections in CONNECTIONS:

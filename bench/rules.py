@@ -15,7 +15,7 @@ from ferroscope.core.model import Document, Node, Rule
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.rules import engine
 from ferroscope.rules.compile import compile_rule
-from ferroscope.rules.context import Bench
+from ferroscope.rules.context import RuleContext
 from ferroscope.rules.engine import RuleSet
 from ferroscope.rules.explain import DryContext
 from ferroscope_sim.inventory import document
@@ -49,7 +49,7 @@ def measure(number: int, size: int, runs: int) -> Cost:
         first = time.process_time()
         plugin_data = pipeline.run(context, inventory, dict(sent))
         second = time.process_time()
-        applied = len(engine.run(compiled, Bench(context, inventory, plugin_data, drivers=("sim",)), "always"))
+        applied = len(engine.run(compiled, RuleContext(context, inventory, plugin_data, drivers=("sim",)), "always"))
         third = time.process_time()
         hooks.append(second - first)
         run.append(third - second)

@@ -77,13 +77,13 @@ def _side(name: str, directory: Path, enrolled: int, load: Load, data: bool) -> 
         scratch(directory) as place,
         database(name, place) as base,
         service(place, base.url) as running,
-        field(running, load, place) as beside,
+        field(running, load, place) as load_process,
     ):
-        beside.do("enrol", dict[str, Any])
+        load_process.do("enrol", dict[str, Any])
         populate(running, [number for number in range(enrolled) if not _is_simulated(number, load)], data=data)
-        beside.do("find", dict[str, Any])
-        one_round(running, base, beside, load, check=False)
-        return base.title, [one_round(running, base, beside, load) for _ in range(load.rounds)]
+        load_process.do("find", dict[str, Any])
+        one_round(running, base, load_process, load, check=False)
+        return base.title, [one_round(running, base, load_process, load) for _ in range(load.rounds)]
 
 
 def _is_simulated(number: int, load: Load) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from rich.markup import escape
 
-from bench.cycle import BESIDE, Cycle, median_round, median_slice
+from bench.cycle import LOAD_PROCESS, Cycle, median_round, median_slice
 from bench.figures import Figure
-from bench.hot import Profile
 from bench.lists import Lists
+from bench.profile import Profile
 from bench.reads import Reads
 from bench.report import Report
 from bench.rules import Cost
@@ -53,7 +53,7 @@ def cycle(report: Report, found: Cycle) -> None:
         Figure("inspections/s, median slice", found.database, median_slice(found.rounds)),
         Figure("callback p99, ms", found.database, typical.run.callbacks.p99),
         Figure("CPU per inspection, ms", found.database, typical.ours),
-        Figure(f"CPU per inspection of {BESIDE}, ms", found.database, typical.cpu[BESIDE]),
+        Figure(f"CPU per inspection of {LOAD_PROCESS}, ms", found.database, typical.cpu[LOAD_PROCESS]),
     )
 
 

@@ -15,12 +15,12 @@ from typing import Any, Final
 import click
 import msgspec
 
-from bench.beside import Beside
 from bench.crowd import Crowd
 from bench.cycle import scratch
 from bench.databases import database
 from bench.field import Plan
 from bench.figures import Figure
+from bench.load_process import LoadProcess
 from bench.report import Report
 from bench.service import Role, Service, lines, service
 from bench.usage import Memory, cpu_seconds, memory
@@ -50,18 +50,22 @@ class Inspected(msgspec.Struct, frozen=True, kw_only=True):
 class Site:
     """A running service and a fleet that has been enrolled in it, its BMCs as they are from now on."""
 
-    def __init__(self, title: str, running: Service, beside: Beside, *, patience: float, look_every: float) -> None:
+    def __init__(
+        self, title: str, running: Service, load_process: LoadProcess, *, patience: float, look_every: float
+    ) -> None:
         self._title = title
         self._role: Role = running.roles["all"]
-        self._beside = beside
+        self._load_process = load_process
         self._patience = patience
         self._look_every = look_every
 
     def inspect(self, *, others: float = _OTHERS) -> Inspected:
         """Inspect everybody; wait ``others`` seconds longer for those that are not healthy."""
-        before = cpu_seconds(self._role.pid), self._beside.cpu()
-        crowd = self._beside.do("crowd", Crowd, patience=self._patience, look_every=self._look_every, others=others)
-        after = cpu_seconds(self._role.pid), self._beside.cpu()
+        before = cpu_seconds(self._role.pid), self._load_process.cpu()
+        crowd = self._load_process.do(
+            "crowd", Crowd, patience=self._patience, look_every=self._look_every, others=others
+        )
+        after = cpu_seconds(self._role.pid), self._load_process.cpu()
         return Inspected(
             title=self._title,
             crowd=crowd,
@@ -81,14 +85,14 @@ def site(
         scratch(directory) as place,
         database("sqlite", place) as base,
         service(place, base.url, roles=("all",), extra=extra) as running,
-        Beside("bench.field", place / "field.log") as beside,
+        LoadProcess("bench.field", place / "field.log") as load_process,
     ):
-        beside.ask(msgspec.structs.replace(plan, url=running.url), dict[str, Any])
-        failed = beside.do("enrol", dict[str, Any])["failed"]
+        load_process.ask(msgspec.structs.replace(plan, url=running.url), dict[str, Any])
+        failed = load_process.do("enrol", dict[str, Any])["failed"]
         if failed:
             raise RuntimeError(f"{len(failed)} nodes could not be enrolled, such as {next(iter(failed.items()))}")
-        beside.do("spoil", dict[str, Any])
-        yield Site(title, running, beside, patience=patience, look_every=look_every)
+        load_process.do("spoil", dict[str, Any])
+        yield Site(title, running, load_process, patience=patience, look_every=look_every)
 
 
 def mixed(directory: Path, nodes: int, *, patience: float, extra: str = "") -> list[Inspected]:
@@ -192,10 +196,10 @@ def command(
             report.found(*figures(run, f"{run.title}, run {number}"))
     if nodes and silent:
         report.section(f"site: {nodes} healthy machines, alone and beside {silent} with silent BMCs")
-        alone, beside = beside_silent(directory, nodes, silent, patience=patience, extra=extra)
-        show(report, [alone, beside])
-        ratio = beside.crowd.speed / alone.crowd.speed if alone.crowd.speed else 0.0
-        report.found(Figure("site: speed beside silent BMCs / without", beside.title, ratio))
+        alone, loaded = beside_silent(directory, nodes, silent, patience=patience, extra=extra)
+        show(report, [alone, loaded])
+        ratio = loaded.crowd.speed / alone.crowd.speed if alone.crowd.speed else 0.0
+        report.found(Figure("site: speed beside silent BMCs / without", loaded.title, ratio))
     if many:
         report.section(f"site: {many} machines at once, boots of 60-300 s, all times divided by {shorter:g}")
         run = large(directory, many, shorter, patience=patience, extra=extra)

@@ -60,12 +60,12 @@ def measure(directory: Path, *, tries: int, nodes: int) -> Start:
         scratch(directory) as place,
         database("sqlite", place) as base,
         service(place, base.url, roles=["all"]) as running,
-        field(running, load, place) as beside,
+        field(running, load, place) as load_process,
     ):
         time.sleep(_SETTLED)
         idle = memory(running.roles["all"].pid)
-        beside.do("enrol", dict[str, Any])
-        problems = one_round(running, base, beside, load).problems
+        load_process.do("enrol", dict[str, Any])
+        problems = one_round(running, base, load_process, load).problems
         busy = memory(running.roles["all"].pid)
     return Start([fresh, *old], idle, busy, nodes, problems)
 

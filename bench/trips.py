@@ -41,11 +41,11 @@ def measure(name: str, load: Load, directory: Path) -> Trips:
         url = make_url(base.url)
         wire = Wire(name, url.port or 0)
         overheard = url.set(port=wire.port).render_as_string(hide_password=False)
-        with service(place, overheard) as running, field(running, load, place) as beside:
-            beside.do("enrol", dict[str, Any])
-            one_round(running, base, beside, load)
+        with service(place, overheard) as running, field(running, load, place) as load_process:
+            load_process.do("enrol", dict[str, Any])
+            one_round(running, base, load_process, load)
             before = wire.overheard()
-            round_ = one_round(running, base, beside, load, check=False)
+            round_ = one_round(running, base, load_process, load, check=False)
             said = wire.overheard() - before
         wire.close()
     number = round_.run.inspections

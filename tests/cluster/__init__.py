@@ -1,4 +1,4 @@
-"""A whole installation, to which harm is done while it works: real processes, real servers, real signals.
+"""A whole installation into which faults are injected while it works: real processes, real servers, real signals.
 
-Everything runs on 127.0.0.1 and in network namespaces of its own, and is gone at the end.
+Everything runs on 127.0.0.1 and in separate network namespaces, and is removed at the end.
 """

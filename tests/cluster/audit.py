@@ -1,4 +1,4 @@
-"""The audit after the harm: what was accepted, what ended, what took effect how often. Counted, printed, judged.
+"""The audit after fault injection: what was accepted, what ended, and how often each step took effect.
 
 Sources: the operator's account of accepted requests, the database, and the counters of the fleet, which count
 what really happened to the machines.

@@ -1,8 +1,8 @@
-"""``python -m tests.cluster.chaos --database postgresql --seed 1 --minutes 30``: harm for as long as you like.
+"""``python -m tests.cluster.chaos --database postgresql --seed 1 --minutes 30``: fault injection under load.
 
-Inspections run all the time; processes are killed, frozen, cut off and restarted in an order that the seed
-chooses. With ``--kills 1000,200,100 --inspections 10000``: so many kills, see ``campaign``. At the end everything
-is audited. Exit code 1 where anything was lost or happened twice; the directory with all logs is kept then.
+Inspections run all the time while processes are killed, frozen, partitioned and restarted in an order that depends on
+the seed. ``--kills 1000,200,100 --inspections 10000`` runs a campaign of kills instead (``campaign.py``). At the end,
+the installation is audited. Exit code 1 if an inspection was lost or a step took effect twice; the logs are kept then.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import msgspec
 from tests.cluster.audit import Audit, audit
 from tests.cluster.campaign import Campaign, Kills, Report
 from tests.cluster.cluster import Cluster, Plan
-from tests.cluster.harm import Harmer
+from tests.cluster.faults import FaultInjector
 from tests.cluster.operator import Operator
 from tests.support import databases
 from tests.support.processes import until
@@ -49,7 +49,7 @@ timeout_period = 1
 retention_period = 1
 retention_number = 0
 """
-# Who is killed a thousand times at random meets some requests again and again; that is not their fault.
+# Among a thousand random kills, some hit the same request several times; that must not fail it.
 CAMPAIGN: Final = FAST.replace("max_attempts = 5", "max_attempts = 20").replace("threads = 4", "threads = 2")
 SILENCE: Final = 3.6  # longer than the times to live of FAST
 KINDS: Final = {
@@ -66,7 +66,7 @@ class Outcome(msgspec.Struct, frozen=True):
     """What was done, and what the audit found."""
 
     audit: Audit
-    harm: dict[str, int]
+    faults: dict[str, int]
     exits: dict[int, int]
     seconds: float
     slowest: float
@@ -76,7 +76,7 @@ class Outcome(msgspec.Struct, frozen=True):
         rate = self.audit.inspections / self.seconds
         return [
             f"{self.seconds:.0f} s, {rate:.1f} inspections/s, the slowest took {self.slowest:.1f} s",
-            *(f"{kind:>26}  {count}" for kind, count in sorted(self.harm.items())),
+            *(f"{kind:>26}  {count}" for kind, count in sorted(self.faults.items())),
             f"{'exit codes':>26}  {self.exits}",
             *self.audit.lines(),
         ]
@@ -85,28 +85,28 @@ class Outcome(msgspec.Struct, frozen=True):
 def storm(
     cluster: Cluster, *, seed: int, kinds: dict[str, int], seconds: float | None = None, calm: float = 2.0
 ) -> Outcome:
-    """Do harm while inspections run; then let everything come to rest, and audit it.
+    """Inject faults while inspections run; then wait until the installation is idle, and audit it.
 
     ``kinds`` are weights for ``seconds`` long, or, without a time, exact numbers.
     """
     operator = Operator(cluster, rounds=None, at_once=min(100, cluster.plan.nodes))
-    harmer = Harmer(cluster, seed=seed, silence=SILENCE)
+    injector = FaultInjector(cluster, seed=seed, silence=SILENCE)
     began = time.monotonic()
     operator.start()
     until(lambda: operator.ended >= 5, seconds=30)
-    for deed in harmer.shuffled(kinds) if seconds is None else harmer.endless(kinds):
+    for fault in injector.shuffled(kinds) if seconds is None else injector.endless(kinds):
         if seconds is not None and time.monotonic() - began >= seconds:
             break
-        harmer.do(deed)
-        harmer.pause(calm * 0.25, calm)
-    harmer.revive()
+        injector.inject(fault)
+        injector.pause(calm * 0.25, calm)
+    injector.revive()
     operator.finish()
     cluster.settle()
     operator.done(200)
     elapsed = time.monotonic() - began
     slowest = max((flight.ended - flight.accepted for flight in operator.flights), default=0.0)
     until(lambda: not _busy(cluster), seconds=10)
-    return Outcome(audit(cluster, operator), harmer.counts(), dict(harmer.exits), elapsed, slowest)
+    return Outcome(audit(cluster, operator), injector.counts(), dict(injector.exits), elapsed, slowest)
 
 
 def _busy(cluster: Cluster) -> bool:
@@ -147,7 +147,7 @@ class KillsType(click.ParamType[Kills]):
 @click.option("--nodes", default=200, show_default=True, help="Simulated machines.")
 @click.option("--workers", default=3, show_default=True, help="Worker processes, or supervisors.")
 @click.option("--supervised", default=0, show_default=True, help="Processes under the supervisor of each worker.")
-@click.option("--calm", default=2.0, show_default=True, help="Most seconds between two deeds.")
+@click.option("--calm", default=2.0, show_default=True, help="Longest pause between two faults, in seconds.")
 @click.option("--kills", type=KillsType(), help="Instead: kill so many workers, apis and leaders ...")
 @click.option("--inspections", default=10_000, show_default=True, help="... during so many inspections.")
 def main(
@@ -162,7 +162,7 @@ def main(
     kills: Kills | None,
     inspections: int,
 ) -> None:
-    """Do harm to an installation for a while; then count what was lost and what happened twice."""
+    """Inject faults into an installation for a while; then count what was lost and what happened twice."""
     special = () if kills else ("sim-ramdisk-error-1",)
     supervised = supervised or (4 if kills else 0)
     options = CAMPAIGN if kills else FAST

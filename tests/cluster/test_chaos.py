@@ -6,10 +6,10 @@ from pathlib import Path
 
 from tests.cluster.chaos import FAST, storm
 from tests.cluster.cluster import Cluster, Plan
-from tests.cluster.harm import Harmer
+from tests.cluster.faults import FaultInjector
 from tests.cluster.operator import Operator
 
-HARM = {"kill_worker": 5, "kill_leader": 1, "kill_api": 1, "freeze_worker": 1, "cut_worker": 1, "restart_worker": 1}
+FAULTS = {"kill_worker": 5, "kill_leader": 1, "kill_api": 1, "freeze_worker": 1, "cut_worker": 1, "restart_worker": 1}
 
 
 def _report(title: str, lines: list[str]) -> None:
@@ -21,11 +21,11 @@ def test_nothing_is_lost_or_done_twice_while_processes_are_killed_frozen_and_cut
 ) -> None:
     plan = Plan(nodes=80, isolated=True, options=FAST, special=("sim-ramdisk-error-1", "sim-repeat-1"))
     with Cluster(place, server_url, plan) as cluster:
-        outcome = storm(cluster, seed=1, kinds=HARM, calm=1.0)
+        outcome = storm(cluster, seed=1, kinds=FAULTS, calm=1.0)
     _report(server_url.partition(":")[0], outcome.lines())
     assert outcome.audit.violations == []
     assert outcome.audit.finished > 80
-    assert sum(outcome.harm.values()) >= sum(HARM.values()) - HARM["kill_leader"]
+    assert sum(outcome.faults.values()) >= sum(FAULTS.values()) - FAULTS["kill_leader"]
 
 
 def test_a_worker_that_comes_back_after_its_time_changes_nothing(server_url: str, place: Path) -> None:
@@ -34,7 +34,7 @@ def test_a_worker_that_comes_back_after_its_time_changes_nothing(server_url: str
         outcome = storm(cluster, seed=2, kinds={"freeze_worker": 2, "cut_worker": 2}, calm=0.5)
     _report(server_url.partition(":")[0], outcome.lines())
     assert outcome.audit.violations == []
-    assert outcome.harm == {"SIGSTOP worker": 2, "cut off worker": 2}
+    assert outcome.faults == {"SIGSTOP worker": 2, "cut off worker": 2}
 
 
 def test_what_a_killed_child_held_is_carried_out_again_at_once(mariadb_url: str, place: Path) -> None:
@@ -42,11 +42,11 @@ def test_what_a_killed_child_held_is_carried_out_again_at_once(mariadb_url: str,
     plan = Plan(nodes=60, workers=1, supervised=2, options=FAST.replace("member_ttl = 3", "member_ttl = 60"))
     with Cluster(place, mariadb_url, plan) as cluster:
         operator = Operator(cluster, rounds=2)
-        harmer = Harmer(cluster, seed=3, silence=0)
+        injector = FaultInjector(cluster, seed=3, silence=0)
         operator.start()
         for _ in range(5):
-            harmer.pause(0.5, 1.5)
-            harmer.kill_worker()
+            injector.pause(0.5, 1.5)
+            injector.kill_worker()
         operator.done(60)
         slowest = max(flight.ended - flight.accepted for flight in operator.flights)
     # Without the supervisor's word it would have been member_ttl, a minute.

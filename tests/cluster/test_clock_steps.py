@@ -16,7 +16,7 @@ import pytest
 
 from ferroscope.runtime.system import DatabaseClock
 from tests.cluster.test_long_steps import ask
-from tests.pxe.stepped import HostClock
+from tests.pxe.host_clock import HostClock
 from tests.support.installation import Played
 from tests.support.processes import free_port, until
 

@@ -1,8 +1,8 @@
-"""``python -m tests.pxe.chaos --minutes 60 --seed 1 --database postgresql``: blows to the open filter, without end.
+"""``python -m tests.pxe.chaos --minutes 60 --seed 1 --database postgresql``: faults on the host with the open filter.
 
 Machines are inspected all the time, a prober asks all hosts every 50 ms, and the host whose filter is open is killed,
-frozen, cut off or set to another time, in an order that the seed chooses. Exit code 1 where two hosts answered one
-question, an idle machine was answered, or an inspection was lost; the directory with all logs is kept then.
+frozen, partitioned or has its clock stepped, in an order that depends on the seed. Exit code 1 if two hosts answered
+one question, an idle machine got an answer, or an inspection was lost; the logs are kept then.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import click
 import msgspec
 
 from tests.cluster.chaos import private
-from tests.pxe.blows import KINDS, Blow, Blows, program
+from tests.pxe.faults import KINDS, Fault, FaultInjector, program
 from tests.pxe.fleet import Fleet, Tally
 from tests.pxe.prober import Answer, Prober
 from tests.pxe.site import Plan, Site
 
-# Known to nobody, so that every open filter lets it in: it shows who is open.
+# An unknown MAC, which every open filter admits: it shows which one is open.
 PROBE: Final = "52:54:00:ee:00:01"
 TTL: Final = {"default": 6.0, "fast": 3.0}
 _OPTIONS: Final = """
@@ -44,10 +44,10 @@ Say = Callable[[str], None]
 
 
 class Outcome(msgspec.Struct, kw_only=True):
-    """What was done and seen. ``doubles``: questions that two servers answered, each a sentence."""
+    """Faults and observations. ``doubles`` describes each question that two servers answered."""
 
     seconds: float
-    blows: list[Blow]
+    faults: list[Fault]
     doubles: list[str]
     tally: Tally
     answers: int
@@ -55,45 +55,45 @@ class Outcome(msgspec.Struct, kw_only=True):
 
     @property
     def violations(self) -> list[str]:
-        """Everything that must not be."""
-        stuck = [blow.sentence() for blow in self.blows if blow.reopened is None]
+        """Everything that is a violation."""
+        stuck = [fault.summary() for fault in self.faults if fault.reopened is None]
         return [*self.doubles, *self.tally.violations, *self.tally.lost, *stuck]
 
     def lines(self) -> list[str]:
         """Return everything in lines."""
-        gone = [blow for blow in self.blows if blow.fail_over]
+        gone = [fault for fault in self.faults if fault.fail_over]
         lines = [
-            f"{self.seconds:.0f} s, {len(self.blows)} blows, {len(gone)} fail-overs, {self.answers} answers",
+            f"{self.seconds:.0f} s, {len(self.faults)} faults, {len(gone)} fail-overs, {self.answers} answers",
             f"instants with two servers answering: {len(self.doubles)}",
             f"answers to idle machines (I5): {len(self.tally.violations)}; "
             f"seconds from an inspection's end to the last answer {_spread(self.tally.late)}",
             f"inspections: {self.tally.inspections}, lost: {len(self.tally.lost)}",
             f"seconds from power-on to the first answer {_spread(self.tally.waited)}; "
-            f"{self.tally.again} times nobody answered until the boot order was through, and it began again",
+            f"{self.tally.again} times no host answered during a pass of the boot order, and the machine retried",
             f"longest time between two rounds of the prober: {self.slowest_round:.3f} s",
         ]
-        for kind in sorted({blow.kind for blow in self.blows}):
-            lines.append(_of_kind(kind, [blow for blow in self.blows if blow.kind == kind]))
-        lines.append(f"seconds dark per fail-over {_spread([blow.dark for blow in gone])}")
+        for kind in sorted({fault.kind for fault in self.faults}):
+            lines.append(_of_kind(kind, [fault for fault in self.faults if fault.kind == kind]))
+        lines.append(f"seconds dark per fail-over {_spread([fault.dark for fault in gone])}")
         return lines
 
 
 class Chaos:
-    """Everything runs; ``storm`` does it."""
+    """Probes and inspects in an installation that is running; ``storm`` injects the faults."""
 
     def __init__(self, site: Site, *, profile: str, seed: int, machines: int = 12, at_once: int = 4) -> None:
         self._ttl = TTL[profile]
         self._prober: Prober = site.lab.prober()
-        # A leader that is cut off does not hear of an end before its own one.
+        # A leader that is partitioned does not hear of the end of an inspection before its own lease ends.
         self._fleet = Fleet(site, self._prober, count=machines, at_once=at_once, bound=self._ttl + 2, seed=seed)
-        self._blows = Blows(site, self._prober, PROBE, ttl=self._ttl, seed=seed, pump=self.pump)
+        self._injector = FaultInjector(site, self._prober, PROBE, ttl=self._ttl, seed=seed, pump=self.pump)
         self._random = random.Random(seed)
         self._first: dict[int, Answer] = {}
         self._doubles: list[str] = []
         self._heard = 0
 
     def pump(self, until: Callable[[], bool], seconds: float) -> bool:
-        """Let machines, operator and prober go on until something holds; False where it does not, in time."""
+        """Run machines, operator and prober until a condition holds; return False on timeout."""
         deadline = time.monotonic() + seconds
         while not until():
             if time.monotonic() >= deadline:
@@ -109,23 +109,23 @@ class Chaos:
     def storm(
         self, kinds: Iterable[str] | None, *, seconds: float = 0.0, calm: float = 3.0, say: Say = print
     ) -> Outcome:
-        """Strike these blows, or any for so many seconds; then let everything come to rest."""
+        """Inject these faults, or random ones for ``seconds``; then wait until everything is idle."""
         began = time.monotonic()
         self._prober.add(PROBE)
         self._fleet.enroll()
         self.pump(lambda: self._fleet.tally.inspections > 0, 30.0)
-        blows: list[Blow] = []
+        faults: list[Fault] = []
         for kind in kinds if kinds is not None else self._endless(began + seconds):
             self.pump(lambda: False, self._random.uniform(0.3, calm))
-            blows.append(self._blows.strike(kind))
-            self._blows.revive()
-            counts = f"{sum(blow.fail_over for blow in blows)} fail-overs, {len(self._doubles)} double"
-            say(f"[{time.monotonic() - began:6.1f} s] {blows[-1].sentence()}; {counts}; {self._counts()}")
+            faults.append(self._injector.inject(kind))
+            self._injector.revive()
+            counts = f"{sum(fault.fail_over for fault in faults)} fail-overs, {len(self._doubles)} double"
+            say(f"[{time.monotonic() - began:6.1f} s] {faults[-1].summary()}; {counts}; {self._counts()}")
         self._fleet.accepting = False
         self.pump(lambda: not self._fleet.flying, _ENDING)
         self.pump(lambda: False, self._ttl + 3)
         return Outcome(
-            seconds=time.monotonic() - began, blows=blows, doubles=self._doubles, tally=self._fleet.tally,
+            seconds=time.monotonic() - began, faults=faults, doubles=self._doubles, tally=self._fleet.tally,
             answers=len(self._prober.answers), slowest_round=self._prober.longest,
         )  # fmt: skip
 
@@ -151,13 +151,13 @@ def plan(profile: str) -> Plan:
     return Plan(options=_OPTIONS.format(profile=profile), program=program)
 
 
-def _of_kind(kind: str, blows: Sequence[Blow]) -> str:
-    gone = [blow for blow in blows if blow.fail_over]
-    closed, reopened = [blow.closed for blow in gone], [blow.reopened or 0.0 for blow in gone]
-    told = (
+def _of_kind(kind: str, faults: Sequence[Fault]) -> str:
+    gone = [fault for fault in faults if fault.fail_over]
+    closed, reopened = [fault.closed for fault in gone], [fault.reopened or 0.0 for fault in gone]
+    described = (
         f"closed after {_spread(closed)}, the next one open after {_spread(reopened)}" if gone else "none failed over"
     )
-    return f"{kind:>7}  {len(blows):4}  {told}"
+    return f"{kind:>7}  {len(faults):4}  {described}"
 
 
 def _spread(values: Sequence[float]) -> str:
@@ -173,10 +173,10 @@ def _spread(values: Sequence[float]) -> str:
 @click.option("--profile", type=click.Choice(sorted(TTL)), default="default", show_default=True)
 @click.option("--seed", default=1, show_default=True)
 @click.option("--minutes", default=60.0, show_default=True)
-@click.option("--calm", default=3.0, show_default=True, help="Most seconds between two blows.")
+@click.option("--calm", default=3.0, show_default=True, help="Longest pause between two faults, in seconds.")
 @click.option("--keep", is_flag=True, help="Keep the logs in any case.")
 def main(*, database: str, profile: str, seed: int, minutes: float, calm: float, keep: bool) -> None:
-    """Strike the open filter for a while; count what must not be, and how long machines had to wait."""
+    """Inject faults for a while; count violations, and how long machines had to wait."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was set up is taken down then, too
     directory = Path(tempfile.mkdtemp(prefix="ferroscope-pxe-chaos-"))
     click.echo(f"PXE chaos on {database}, profile {profile}, seed {seed}, {minutes:g} minutes; logs in {directory}")
@@ -190,7 +190,7 @@ def main(*, database: str, profile: str, seed: int, minutes: float, calm: float,
         sys.exit(1)
     if not keep:
         shutil.rmtree(directory)
-    click.echo("one filter at a time, nobody was lost")
+    click.echo("one filter at a time, no inspection lost")
 
 
 if __name__ == "__main__":

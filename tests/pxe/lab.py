@@ -5,7 +5,7 @@
     mgmt   the switch of the management network (10.78.0.1/24), where the database and the API are found
     cX     a client: ``eth0`` on the switch, with a MAC of its own
 
-Traffic never leaves the namespaces; the database and the API on 127.0.0.1 are reached through a ``crossing``.
+Traffic never leaves the namespaces; the database and the API on 127.0.0.1 are reached by ``tests.cluster.forward``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 
 from sqlalchemy import make_url
 
-from tests.pxe import netns, stepped
+from tests.pxe import host_clock, netns
 from tests.pxe.clients import Client
 from tests.pxe.host import BootHost, boot_settings
 from tests.pxe.netns import Netns
@@ -54,7 +54,7 @@ class Lab(Installation):
         if api is not None:
             pairs += [f"{self.wire.name}@{SWITCH}:6385", api, f"{self.mgmt.name}@{MANAGEMENT}:6385", api]
         if pairs:
-            self._cross(pairs)
+            self._forward(pairs)
         return seen.render_as_string(hide_password=False) if seen is not None else ""
 
     def client(self, mac: str) -> Client:
@@ -99,7 +99,7 @@ class Lab(Installation):
     def _start(self) -> None:
         netns.need_root()
         netns.sweep()
-        self.after(stepped.sweep)
+        self.after(host_clock.sweep)
         self.wire = self._namespace("wire")
         netns.bridge(self.wire, "br0")
         self.wire.ip("address", "add", f"{SWITCH}/24", "dev", "br0")
@@ -125,5 +125,5 @@ class Lab(Installation):
         self.after(made.close)
         return made
 
-    def _cross(self, pairs: list[str]) -> None:
-        self.play("crossing", [sys.executable, "-m", "tests.pxe.crossing", *pairs], cwd=ROOT).wait_ready()
+    def _forward(self, pairs: list[str]) -> None:
+        self.play("forward", [sys.executable, "-m", "tests.cluster.forward", *pairs], cwd=ROOT).wait_ready()

@@ -1,4 +1,4 @@
-"""The short version of ``python -m tests.pxe.chaos``: each kind of blow, one filter at a time, nobody lost."""
+"""The short version of ``python -m tests.pxe.chaos``: each kind of fault, one filter at a time, no inspection lost."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 
 from bench.service import executable
 from tests.pxe.chaos import Chaos, plan
+from tests.pxe.host_clock import HostClock, sweep
 from tests.pxe.site import Site
-from tests.pxe.stepped import HostClock, sweep
 from tests.support.installation import Played
 
 DAY = 86400
@@ -26,18 +26,18 @@ def test_one_pxe_filter_at_a_time_and_nobody_is_lost_whatever_befalls_the_host_t
         outcome = Chaos(site, profile="fast", seed=1, machines=6, at_once=3).storm(KINDS, calm=0.5)
     print("\n".join(outcome.lines()))
     assert outcome.violations == []
-    assert [blow.kind for blow in outcome.blows] == list(KINDS)
-    # What a step of the clock does not do, and everything else does. The same host may be the next one.
-    assert [blow.dark > 0.4 for blow in outcome.blows] == [kind != "clock" for kind in KINDS]
+    assert [fault.kind for fault in outcome.faults] == list(KINDS)
+    # Every fault but a clock step interrupts service. The same host may become the leader again.
+    assert [fault.dark > 0.4 for fault in outcome.faults] == [kind != "clock" for kind in KINDS]
     assert outcome.tally.inspections > 6
     assert outcome.answers > 100
-    # From the deed: the kernel has closed the filter within the lease's life, the next one opens soon after it.
-    gone = [blow for blow in outcome.blows if blow.fail_over]
-    assert max(blow.closed for blow in gone) < 3.0, [blow.sentence() for blow in gone]
-    assert max(blow.reopened or 99.0 for blow in gone) < 8.0
+    # From the fault: the kernel closes the filter within the time to live of the lease, and the next opens soon after.
+    gone = [fault for fault in outcome.faults if fault.fail_over]
+    assert max(fault.closed for fault in gone) < 3.0, [fault.summary() for fault in gone]
+    assert max(fault.reopened or 99.0 for fault in gone) < 8.0
 
 
-def test_the_clock_that_a_blow_steps_is_that_of_a_pxe_filter_that_runs(tmp_path: Path, postgresql_url: str) -> None:
+def test_the_clock_that_a_fault_steps_is_that_of_a_pxe_filter_that_runs(tmp_path: Path, postgresql_url: str) -> None:
     config = tmp_path / "filter.conf"
     config.write_text(f"[database]\nconnection = {postgresql_url}\n[pxe_filter]\nbackends = noop\n")
     clock = HostClock(tmp_path)

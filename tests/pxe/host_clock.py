@@ -1,8 +1,9 @@
-"""A boot host whose clock of day is set: libfaketime, under its filter's process and all programs that this runs.
+"""The wall clock of a boot host, which tests can step: libfaketime under the filter's process and the programs it runs.
 
-The kernel has one clock of day for all namespaces, and to step that would step it for everybody. So here the C library
-lies: to Python, to libpq and its TLS, to nft. CLOCK_MONOTONIC and CLOCK_BOOTTIME, and with them every time-out in the
-kernel, stay what they are, as on a host whose clock is stepped. Environment variables do it, so it outlives ``exec``.
+The kernel has one wall clock for all namespaces, so stepping that would affect the whole machine. libfaketime replaces
+it in the C library instead, and so for Python, libpq and its TLS, and nft. CLOCK_MONOTONIC and CLOCK_BOOTTIME, and with
+them every timeout in the kernel, are unaffected, as on a host whose clock is stepped. It is set up by environment
+variables, so it survives ``exec``.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from typing import Final
 
 _LIBRARIES: Final = "*/faketime/libfaketimeMT.so.1"
 _SITE: Final = Path(__file__).parent / "faked"
-_SHARED: Final = Path("/dev/shm")  # what it leaves there when its process is killed, by pid
+_SHARED: Final = Path("/dev/shm")  # libfaketime's semaphores and segments, named by pid
 _LEFT: Final = re.compile(r"^(?:sem\.)?faketime_(?:sem|shm)_(\d+)$")
 
 
 class HostClock:
-    """``prefix`` is what a program runs under that shall see it."""
+    """``prefix`` goes before the command of a program that is to see this clock."""
 
     def __init__(self, directory: Path) -> None:
         self._file = directory / "clock"
@@ -27,14 +28,14 @@ class HostClock:
             self.step(0)
 
     def step(self, seconds: int) -> None:
-        """Set it so many seconds ahead of the real one, at once, for whatever runs under it."""
+        """Set it this many seconds ahead of the real clock, at once, for all programs that run under it."""
         fresh = self._file.with_suffix(".new")
         fresh.write_text(f"{seconds:+d}")
         fresh.replace(self._file)
 
     @property
     def prefix(self) -> list[str]:
-        """Return ``env`` and what it sets."""
+        """Return ``env`` and the variables that it sets."""
         paths = [str(_SITE), *filter(None, [os.environ.get("PYTHONPATH")])]
         return [
             "env",
@@ -48,7 +49,7 @@ class HostClock:
 
 
 def sweep() -> None:
-    """Remove what libfaketime has left of processes that are gone."""
+    """Remove the shared memory that libfaketime leaves behind when a process is killed."""
     for path in _SHARED.iterdir():
         owner = _LEFT.match(path.name)
         if owner and not Path(f"/proc/{owner[1]}").exists():
@@ -58,5 +59,5 @@ def sweep() -> None:
 def _library() -> Path:
     found = next(Path("/usr/lib").glob(_LIBRARIES), None)
     if found is None:
-        raise RuntimeError("clocks cannot be stepped without libfaketime; install the Debian package faketime")
+        raise RuntimeError("libfaketime not found: install the Debian package faketime")
     return found

@@ -1,6 +1,6 @@
-"""A process that works for the benchmark: told by JSON lines, answering with JSON lines.
+"""A separate process that generates load, controlled by JSON lines on its standard input and output.
 
-What drives the load must not share a process, nor a lock, with what is measured or with what measures.
+The load must share neither a process nor a lock with the service that is measured, nor with the benchmark itself.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _ROOT: Final = Path(__file__).parents[1]
 _END: Final = 20.0
 
 
-class BesideError(Exception):
-    """The process is gone; the message has what it said last."""
+class LoadProcessError(Exception):
+    """The process has ended; the message has the end of its log."""
 
 
-class Beside:
+class LoadProcess:
     """``python -m MODULE`` as a context manager; its standard error goes to ``log``."""
 
     def __init__(self, module: str, log: Path) -> None:
@@ -35,13 +35,13 @@ class Beside:
                 [sys.executable, "-m", module], cwd=_ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors
             )
 
-    def __enter__(self) -> Beside:
+    def __enter__(self) -> LoadProcess:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End it by ending its input; a process that does not take the hint is killed."""
+        """End it by closing its input; kill it if it does not react."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
@@ -51,10 +51,10 @@ class Beside:
             self._process.wait()
 
     def ask(self, question: object, kind: type[T]) -> T:
-        """Send one line and return the answer, decoded as ``kind``; ``BesideError``."""
+        """Send one line and return the answer, decoded as ``kind``; ``LoadProcessError``."""
         stdin, stdout = self._process.stdin, self._process.stdout
         if stdin is None or stdout is None:
-            raise BesideError("no pipes")
+            raise LoadProcessError("no pipes")
         try:
             stdin.write(msgspec.json.encode(question) + b"\n")
             stdin.flush()
@@ -62,7 +62,7 @@ class Beside:
             pass
         line = stdout.readline()
         if not line:
-            raise BesideError(f"the process beside the service is gone:\n{self._log.read_text()[-3000:]}")
+            raise LoadProcessError(f"the load process has ended:\n{self._log.read_text()[-3000:]}")
         return msgspec.json.decode(line, type=kind)
 
     def do(self, verb: str, kind: type[T], **arguments: Any) -> T:

@@ -1,7 +1,7 @@
-"""``versus``: inspections per second of one configuration beside those of another, in turns within one run.
+"""``compare``: inspections per second of two configurations, in alternating turns within one run.
 
 ``features``: every hook and twenty rules, against the default hooks alone. ``singletons``: with all periodic singletons
-and their elections, as by default, against none. Turns on new databases make up for what else the machine does.
+and their elections, as by default, against none. Alternating turns on new databases even out other load on the machine.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ PAIRS: Final = {
 }
 
 
-class Versus(msgspec.Struct, frozen=True):
+class Comparison(msgspec.Struct, frozen=True):
     """The cycles of both variants, in the order of their turns."""
 
     first: list[Cycle]
@@ -78,29 +78,29 @@ def rate(cycles: list[Cycle]) -> float:
     return middle([round_.rate for cycle in cycles for round_ in cycle.rounds[1:]])
 
 
-def measure(pair: tuple[Variant, Variant], name: str, load: Load, directory: Path, turns: int) -> Versus:
+def measure(pair: tuple[Variant, Variant], name: str, load: Load, directory: Path, turns: int) -> Comparison:
     """Run both variants in turns."""
-    found = Versus([], [])
+    found = Comparison([], [])
     for _ in range(turns):
         for variant, cycles in zip(pair, (found.first, found.second), strict=True):
             cycles.append(measure_cycle(name, load, directory, extra=variant.extra, prepare=variant.prepare))
     return found
 
 
-@click.command("versus")
+@click.command("compare")
 @click.pass_obj
 @click.argument("pair", type=click.Choice(list(PAIRS)))
 @click.option("--database", "databases", type=click.Choice(NAMES), multiple=True, default=("sqlite", "postgresql"))
 @click.option("--turns", default=2, show_default=True)
 @click.option("--nodes", default=200, show_default=True)
 @click.option("--rounds", default=4, show_default=True)
-def versus(
+def compare(
     found: tuple[Report, Path], pair: str, databases: tuple[str, ...], turns: int, nodes: int, rounds: int
 ) -> None:
     """Two configurations side by side: ``features`` or ``singletons``."""
     report, directory = found
     for name in databases:
-        report.section(f"versus {pair} on {name}: {turns} turns of {rounds} rounds, {nodes} nodes")
+        report.section(f"compare {pair} on {name}: {turns} turns of {rounds} rounds, {nodes} nodes")
         variants = PAIRS[pair]
         measured = measure(variants, name, Load(nodes=nodes, rounds=rounds), directory, turns)
         rows = []
@@ -110,5 +110,5 @@ def versus(
             rows.append((variant.name, rate(cycles), raw, spent))
             report.wrong([problem for cycle in cycles for problem in cycle.problems])
         report.table(("configuration", "insp/s", "rounds", "CPU ms, by turn"), rows)
-        report.keep(f"versus {pair} {name}", measured)
+        report.keep(f"compare {pair} {name}", measured)
         report.found(Figure(f"inspections/s, {variants[0].name} / {variants[1].name}", name, measured.ratio))

@@ -1,6 +1,6 @@
-"""The harm: SIGKILL, SIGSTOP for longer than the time to live, a cut network, a clean restart. Seeded.
+"""Fault injection: SIGKILL, SIGSTOP for longer than the time to live, a network partition, a clean restart. Seeded.
 
-Whatever was harmed is brought back as a service manager would: what ended is started again, at once.
+Processes that have ended are restarted at once, as a service manager would do.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ _FOUND_AGAIN = 1.5  # seconds in which HAProxy notices that an api process is ba
 _LEADER = text("SELECT m.pid FROM leases l JOIN members m ON m.id = l.holder WHERE l.name = 'periodic/timeouts'")
 
 
-class Harm(msgspec.Struct):
-    """One deed: what was done to whom, for how long, in seconds."""
+class Fault(msgspec.Struct):
+    """One injected fault; ``target`` is the name of a process, ``seconds`` how long the fault lasted."""
 
     kind: str
-    whom: str
+    target: str
     seconds: float = 0.0
 
 
-class Harmer:
-    """Does harm to the processes of ``cluster``. ``silence`` is longer than any time to live."""
+class FaultInjector:
+    """Injects faults into the processes of ``cluster``. ``silence`` is longer than any time to live."""
 
     def __init__(self, cluster: Cluster, *, seed: int, silence: float) -> None:
         self._cluster = cluster
         self._random = random.Random(seed)
         self._silence = silence
-        self.deeds: list[Harm] = []
+        self.faults: list[Fault] = []
         self.exits: Counter[int] = Counter()
 
     def counts(self) -> dict[str, int]:
-        """Return how often each kind of harm was done, ``kind role``."""
-        return dict(Counter(f"{deed.kind} {deed.whom.partition('-')[0]}" for deed in self.deeds))
+        """Return how often each fault was injected, by ``kind role``."""
+        return dict(Counter(f"{fault.kind} {fault.target.partition('-')[0]}" for fault in self.faults))
 
     def kill_worker(self) -> None:
         """SIGKILL a worker, or one child of a supervisor."""
@@ -60,11 +60,11 @@ class Harmer:
         self.revive()
 
     def kill_api(self) -> None:
-        """SIGKILL an api process; never while another one is not back yet."""
+        """SIGKILL an api process, but only while all others are ready."""
         api = self._random.choice(self._cluster.apis)
         others = [other for other in self._cluster.apis if other is not api]
         if not until(lambda: all(other.alive and other.ready() for other in others), seconds=30):
-            raise RuntimeError("the other api processes do not come back")
+            raise RuntimeError("the other api processes did not become ready again")
         time.sleep(_FOUND_AGAIN)
         api.kill()
         self._note("SIGKILL", api)
@@ -73,15 +73,15 @@ class Harmer:
     def kill_leader(self) -> None:
         """SIGKILL the worker process that leads a periodic task."""
         pid = self._leader()
-        if pid is None:  # it is just being elected
+        if pid is None:  # an election is in progress
             return
         with_suppressed_kill(pid)
-        self.deeds.append(Harm("SIGKILL", "leader"))
+        self.faults.append(Fault("SIGKILL", "leader"))
         until(lambda: any(not worker.alive for worker in self._cluster.workers), seconds=1)
         self.revive()
 
     def freeze_worker(self) -> None:
-        """SIGSTOP a worker for longer than its time to live, then let it go on."""
+        """SIGSTOP a worker for longer than its time to live, then resume it."""
         worker = self._random.choice(self._cluster.workers)
         worker.freeze()
         seconds = self._silence * self._random.uniform(1.0, 1.3)
@@ -90,7 +90,7 @@ class Harmer:
         self._note("SIGSTOP", worker, seconds)
 
     def cut_worker(self) -> None:
-        """Cut a worker off the database for longer than its time to live."""
+        """Partition a worker from the database for longer than its time to live."""
         worker = self._random.choice(self._cluster.workers)
         net = self._cluster.nets[worker.name]
         net.cut()
@@ -109,7 +109,7 @@ class Harmer:
         worker.start()
 
     def revive(self) -> None:
-        """Start what has ended, as a service manager does."""
+        """Restart the processes that have ended, as a service manager does."""
         for played in self._cluster.processes():
             code = played.process.poll()
             if code is not None:
@@ -120,20 +120,20 @@ class Harmer:
         time.sleep(self._random.uniform(low, high))
 
     def endless(self, kinds: dict[str, int]) -> Iterator[str]:
-        """Give names of deeds for ever; ``kinds`` has a weight for each."""
+        """Yield names of faults forever; ``kinds`` has a weight for each."""
         while True:
             yield self._random.choices(list(kinds), list(kinds.values()))[0]
 
     def shuffled(self, kinds: dict[str, int]) -> Iterator[str]:
-        """Give every name as often as ``kinds`` says, in an order that the seed chooses."""
+        """Yield every name as often as ``kinds`` says, in an order that depends on the seed."""
         names = [name for name, count in kinds.items() for _ in range(count)]
         self._random.shuffle(names)
         yield from names
 
-    def do(self, name: str) -> None:
-        """Do the deed of this name."""
-        deed: Callable[[], None] = getattr(self, name)
-        deed()
+    def inject(self, name: str) -> None:
+        """Inject the fault with this name."""
+        method: Callable[[], None] = getattr(self, name)
+        method()
 
     def _leader(self) -> int | None:
         engine = build_engine(DatabaseSettings(connection=self._cluster.database_url))
@@ -145,4 +145,4 @@ class Harmer:
             engine.dispose()
 
     def _note(self, kind: str, played: Played, seconds: float = 0.0) -> None:
-        self.deeds.append(Harm(kind, played.name, round(seconds, 2)))
+        self.faults.append(Fault(kind, played.name, round(seconds, 2)))

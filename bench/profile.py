@@ -1,8 +1,8 @@
 """``profile``: where one role's CPU time goes, by function and by SQL statement, per inspection.
 
-A profiler makes everything slower, and short functions the most. So the role runs three times: as it is,
-with its functions' CPU time measured, and with their calls and returns counted; each of these is
-taken to have cost the same, and that much is taken off. What remains adds up to the role's real CPU time.
+A profiler slows everything down, short functions most. So the role runs three times: without a profiler, with the CPU
+time of its functions measured, and with their calls and returns counted. Each call and return is assumed to cost the
+same, and that cost is subtracted. The rest adds up to the CPU time of the role without the profiler.
 """
 
 from __future__ import annotations
@@ -102,12 +102,14 @@ def _run(role: str, name: str, load: Load, directory: Path, clock: str | None) -
         command = [sys.executable, "-P", _PROFILED, str(place), clock] if clock else [executable()]
         with (
             service(place, base.url, roles=roles, commands={role: command}) as running,
-            field(running, load, place) as beside,
+            field(running, load, place) as load_process,
         ):
-            beside.do("enrol", dict[str, Any])
-            one_round(running, base, beside, load)
+            load_process.do("enrol", dict[str, Any])
+            one_round(running, base, load_process, load)
             first = _snapshot(running.roles[role], place, 1) if clock else ({}, {})
-            rounds: list[Round] = [one_round(running, base, beside, load, check=False) for _ in range(load.rounds)]
+            rounds: list[Round] = [
+                one_round(running, base, load_process, load, check=False) for _ in range(load.rounds)
+            ]
             last = _snapshot(running.roles[role], place, 2) if clock else ({}, {})
         cpu = sum(round_.cpu[role] for round_ in rounds) / len(rounds)
         return _Result(cpu, *_between(first, last))
