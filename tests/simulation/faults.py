@@ -59,7 +59,7 @@ class Faults:
             self._mend(host)
             host.bmc_up = True
         for machine in self._world.machines.values():
-            machine.trouble = 0.0
+            machine.call_loss = 0.0
             machine.dumb = self._world.scenario.dumb
         for firewall in self._world.firewalls:
             firewall.slow = firewall.fails = 0.0
@@ -266,9 +266,9 @@ class Faults:
         if not self._world.machines:
             return
         machine = self._rng.choice(list(self._world.machines.values()))
-        machine.trouble = self._rng.choice((0.1, 0.5))
+        machine.call_loss = self._rng.choice((0.1, 0.5))
         machine.dumb = self._rng.choice((0.0, 0.5))
-        self._kernel.at(self._rng.uniform(5.0, 30.0), self._set, machine, "trouble", 0.0)
+        self._kernel.at(self._rng.uniform(5.0, 30.0), self._set, machine, "call_loss", 0.0)
         self._kernel.at(self._rng.uniform(5.0, 30.0), self._set, machine, "dumb", 0.0)
 
     def _slow_firewall(self) -> None:

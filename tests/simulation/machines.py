@@ -38,7 +38,7 @@ class Machine:
         self.power = Power.ON if self.rng.random() < 0.3 else Power.OFF
         self.boot_device = BootDevice.DISK
         self.boots = 0
-        self.error = 0.0  # chance that a BMC call is lost
+        self.call_loss = 0.0  # probability that a BMC call is lost
         self.dumb = world.scenario.dumb  # chance that a ramdisk never calls back
         self.generation = 0
         self.sent_under: Claimed | None = None  # the claim under which the last command was sent
@@ -153,8 +153,8 @@ class SimulatedBmc:
         there = 0.005 + rng.random() * 0.05
         if rng.random() < world.scenario.slow_bmc:
             there = rng.random() * self._timeout * 1.1
-        request_lost = not self._process.host.bmc_up or rng.random() < machine.trouble
-        reply_lost = rng.random() < machine.trouble
+        request_lost = not self._process.host.bmc_up or rng.random() < machine.call_loss
+        reply_lost = rng.random() < machine.call_loss
 
         def take_effect() -> None:
             world.checks.power.commanded(task, machine, what, under)

@@ -102,7 +102,7 @@ def installed(world: World) -> Iterator[None]:
         for module in (
             db.transaction,
             _product.leadership,
-            _product.pxe_filter.backends.timeouts,
+            _product.pxe_filter.backends.base,
             _product.worker.slots,
         ):
             put(module, "random", kernel.rng("product"))
