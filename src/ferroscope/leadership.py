@@ -1,9 +1,8 @@
-"""Leadership under a lease: take it, keep it while the work makes progress, stop before it ends.
+"""Leadership under a lease: acquire it, renew it while the work makes progress, stop before it expires.
 
-Whoever leads carries a ``Leadership``: every write begins with its ``fence``, every wait asks whether
-it ``is_valid``. Renewal runs beside the work, on a connection of its own, but only while the work
-gives signs of life, so a hung leader loses the lease like a dead one. Nothing here starts a
-thread: ``runtime`` and the roles do.
+A leader holds a ``Leadership``: every write begins with its ``fence``, and every wait checks ``is_valid``. The lease is
+renewed on a separate connection, but only while the work calls ``keep_alive``, so a leader that hangs loses the lease
+just as a dead one does. ``LeaseRenewer`` starts the threads that renew a lease; nothing else here starts one.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Leadership:
-    """One holder's time as the leader, from a won election to its end."""
+    """One holder's term as leader, from a successful campaign to its end."""
 
     def __init__(
         self,
@@ -40,7 +39,7 @@ class Leadership:
         alone_from: float = -math.inf,
     ) -> None:
         self.lease = lease
-        # From when on, by the monotonic clock, no earlier holder can trust its lease any more.
+        # The monotonic time from which no earlier holder can still trust its lease.
         self.alone_from = alone_from
         self._profile = profile
         self._clock = clock
@@ -52,31 +51,31 @@ class Leadership:
 
     @property
     def trusted_until(self) -> float:
-        """Until when, by the monotonic clock, the holder may act without another renewal."""
+        """The monotonic time until which the holder may act without another renewal."""
         return self._trusted_until
 
     @property
     def over(self) -> bool:
-        """Whether the leadership has ended for good: lost, or handed back."""
+        """Whether the leadership has ended for good: lost or resigned."""
         return self._over
 
     @property
     def resigned(self) -> bool:
-        """Whether the work under this leadership has ended."""
+        """Whether the work under this leadership has finished."""
         return self._resigned
 
     def is_valid(self) -> bool:
-        """Whether the holder may still act as the leader."""
+        """Whether the holder may still act as leader."""
         return not self._over and self._clock.monotonic() < self._trusted_until
 
     def keep_alive(self) -> None:
-        """Say that the work goes on; without it the lease is not renewed."""
+        """Report progress; without it the lease is not renewed."""
         self._progressed_at = self._clock.monotonic()
 
     def fence(self, tx: Transaction) -> None:
-        """Begin a leader's transaction with this; ``LeaseLostError`` where the leadership is over.
+        """Call at the start of each of the leader's transactions; ``LeaseLostError`` if the leadership has ended.
 
-        It is a sign of life, too: a step that writes need not say any more.
+        It also reports progress, so a step that writes need not call ``keep_alive``.
         """
         try:
             tx.leases.hold(self.lease)
@@ -86,15 +85,16 @@ class Leadership:
         self.keep_alive()
 
     def renew(self, data: str | None = None) -> bool:
-        """Extend the lease by its time to live; False where that was not done, for whatever reason.
+        """Extend the lease by its time to live; return False if that failed for any reason.
 
-        ``data`` is what the holder wants to be known from now on.
+        ``data``: what the holder publishes from now on.
 
-        An unanswered renewal is not an end: trust goes on until it runs out by itself.
+        If the database does not answer, the leadership goes on: it ends when the trusted time is over.
         """
+        # Trust is measured from before the request: the database may have renewed the lease at any moment since then.
         asked_at = self._clock.monotonic()
         if self._over or asked_at - self._progressed_at > self._profile.ttl:
-            return False
+            return False  # the work hangs: let the lease expire
         try:
             self.lease = self._store.write(lambda tx: tx.leases.renew(self.lease, self._profile.ttl, data=data))
         except LeaseLostError as exc:
@@ -102,13 +102,13 @@ class Leadership:
             _log.warning("leadership lost", lease=self.lease.name, epoch=self.lease.epoch, why=str(exc))
             return False
         except StoreUnavailableError as exc:
-            _log.warning("renewal not answered", lease=self.lease.name, why=str(exc))
+            _log.warning("renewal failed", lease=self.lease.name, why=str(exc))
             return False
         self._trusted_until = trusted_until(asked_at, self._profile)
         return True
 
     def resign(self) -> None:
-        """The work has ended: hand the lease back, so that a successor starts at once; never raises."""
+        """Release the lease after the work has finished, so that a successor can start at once. Never raises."""
         self._resigned = True
         if self._over:
             return
@@ -129,12 +129,12 @@ class Election:
         self._clock = clock
         self._profile = profile
         self.status = f"has not campaigned for {name} yet"
-        self._remaining = 0.0  # seconds that the present holder's lease had left when it was last asked for
-        # How far the database's clock was ahead of ours, at most, when somebody else's lease was last seen.
+        self._remaining = 0.0  # seconds left of the current holder's lease when we last campaigned
+        # Upper bound of (database clock - our monotonic clock), from when another holder's lease was last seen.
         self._ahead: float | None = None
 
     def campaign(self) -> Leadership | None:
-        """Try once to win; None where somebody else holds the lease. ``StoreUnavailableError``."""
+        """Try once to acquire the lease; None if another member holds it. ``StoreUnavailableError``."""
         asked_at = self._clock.monotonic()
         try:
             lease = self._store.write(lambda tx: tx.leases.acquire(self.name, self._holder, self._profile.ttl))
@@ -145,7 +145,7 @@ class Election:
                 self._ahead = exc.lease.expires_at - exc.lease.remaining - asked_at
             return None
         except LeaseLostError:
-            self.status = f"lost the election for {self.name} by a moment"
+            self.status = f"another member has just won {self.name}"
             self._remaining = 0.0
             return None
         self.status = f"leads {self.name} in epoch {lease.epoch}"
@@ -160,14 +160,15 @@ class Election:
         )
 
     def _alone_from(self, lease: Lease) -> float:
-        """Return from when on nobody else trusts this lease: at once, unless the database's clock was set ahead.
+        """Return the monotonic time from which no other holder can trust this lease.
 
-        Then the lease may have expired although its holder has just renewed it, and trusts it by a clock of its own.
+        That is now, unless the database's clock was set forward: then the lease may have expired in the database just
+        after its holder renewed it, and the holder still trusts it by its own clock, for at most a time to live.
         """
         now = self._clock.monotonic()
         if self._ahead is None or lease.acquired_at - now - self._ahead < self._profile.margin / 2:
             return now
-        _log.warning("the database's clock was set ahead; an earlier leader may not know", lease=self.name)
+        _log.warning("the database's clock was set forward; an earlier leader may still be active", lease=self.name)
         return now + self._profile.ttl
 
     def wait(
@@ -179,9 +180,9 @@ class Election:
         every: float = math.inf,
         meanwhile: Callable[[], object] = lambda: None,
     ) -> None:
-        """Wait, having lost, until another campaign may help. Whoever sets ``stop`` then wakes the channel ``leases``.
+        """Wait, after losing, until another campaign may succeed. To stop it, set ``stop``, then publish to ``leases``.
 
-        ``seen`` is that channel's position from before ``campaign``; ``meanwhile`` is called ``every`` so many seconds.
+        ``seen`` is that channel's position before ``campaign``; ``meanwhile`` is called every ``every`` seconds.
         """
         until = self._clock.monotonic() + self._patience(hears=bus.hears)
         while not stop.is_set() and (left := until - self._clock.monotonic()) > 0:
@@ -190,10 +191,10 @@ class Election:
             meanwhile()
 
     def _patience(self, *, hears: bool) -> float:
-        """Return for how many seconds the lease is somebody else's for sure, or as far as one who hears nothing knows.
+        """Return for how many seconds the lease is certainly, or as far as we can know, held by another member.
 
-        Who hears of releases need not look before the lease may have run out. What seems to live longer than any
-        renewed lease was written when the database's clock was ahead.
+        If the bus announces releases, there is no need to poll before the lease can expire. A lease with more time left
+        than a renewal gives was written while the database's clock was ahead, so its remaining time says nothing.
         """
         poll = self._profile.poll * random.uniform(0.75, 1.25)  # noqa: S311  # jitter, no secret
         if not self._remaining:
@@ -202,25 +203,25 @@ class Election:
         return min(left, self._profile.ttl + poll if hears else poll)
 
 
-# Keeps a leader's lease alive from a thread of its own, and says what follows where that is lost.
+# Renews a leader's lease from separate threads, and enforces the end of a lost leadership.
 #
-# When a leader has not stopped by the time to which it may trust its lease, nothing it does may count any more. What
-# only writes to the database is left to the fence, which refuses it: no process ends because a task of it hangs.
-# What has effects elsewhere knows no fence, so a pxe-filter exits at once, with its own exit code, and is started
-# again. It never drains on lost leadership.
+# If a leader has not stopped when its trusted time ends, nothing it does may take effect any more. Database writes are
+# rejected by the fence, so a hanging periodic task does not end its process. Effects outside the database cannot be
+# fenced, so a pxe-filter exits at once, with its own exit code, and is restarted. It never drains after losing
+# leadership.
 
 EXIT_LOST_LEADERSHIP: Final = 75
 
 
 def leave_process() -> None:
-    """End it at once: for whoever has effects that no fence refuses."""
+    """Exit at once; for processes with effects that no fence can reject."""
     os._exit(EXIT_LOST_LEADERSHIP)
 
 
 class LeaseRenewer:
-    """Callable as ``keep(leadership, reset)``: returns at once, the threads end with the leadership.
+    """Called as ``keep(leadership, reset)``: returns at once; its threads end with the leadership.
 
-    ``leave`` is called where the work has not stopped in time, by each of them.
+    ``reset`` is set when the leadership ends. Then, if the work has not stopped in time, each thread calls ``leave``.
     """
 
     def __init__(
@@ -239,13 +240,14 @@ class LeaseRenewer:
         self._meter = meter
 
     def __call__(self, leadership: Leadership, reset: StopFlag, leave: Callable[[], None] | None = None) -> None:
-        # Two threads: a renewal that hangs on a dead connection must not keep the watch from its duty.
+        # Two threads: a renewal that hangs on a dead connection must not keep the watch from ending the leadership in
+        # time.
         for duty, target in (("lease", self.run), ("watch", self.watch)):
             name = f"{duty} {leadership.lease.name}"
             threading.Thread(target=target, args=(leadership, reset, leave), name=name, daemon=True).start()
 
     def run(self, leadership: Leadership, reset: StopFlag, leave: Callable[[], None] | None = None) -> None:
-        """Renew until the leadership is over; then tell the work, and make sure that it has ended."""
+        """Renew until the leadership ends; then set ``reset`` and make sure that the work stops."""
         pause = self._new_flag()
         while not leadership.over and leadership.is_valid():
             left = leadership.trusted_until - self._clock.monotonic()
@@ -255,22 +257,23 @@ class LeaseRenewer:
         self._end(leadership, reset, leave or self._leave)
 
     def watch(self, leadership: Leadership, reset: StopFlag, leave: Callable[[], None] | None = None) -> None:
-        """Wait until trust has run out, whatever renewal does; then the same."""
+        """Wait until the trusted time is over, even if a renewal hangs; then do the same."""
         pause = self._new_flag()
         while not leadership.over and (left := leadership.trusted_until - self._clock.monotonic()) > 0:
             pause.wait(left)
         self._end(leadership, reset, leave or self._leave)
 
     def _end(self, leadership: Leadership, reset: StopFlag, leave: Callable[[], None]) -> None:
-        pause, told = self._new_flag(), reset.is_set()
+        pause, logged = self._new_flag(), reset.is_set()
         reset.set()
         if leadership.resigned:
             return
+        # Half of the margin is left for the work to notice ``reset``; the other half covers a slow clock of this host.
         pause.wait(max(0.0, leadership.trusted_until - self._clock.monotonic()))
         pause.wait(self._profile.margin / 2)
         if not leadership.resigned:
             try:
-                if not told:  # there are two of us
-                    _log.error("leadership lost and the work has not stopped", lease=leadership.lease.name)
+                if not logged:  # the other thread does
+                    _log.error("leadership lost, but the work has not stopped", lease=leadership.lease.name)
             finally:
                 leave()

@@ -158,6 +158,6 @@ def test_an_unknown_node_cannot_be_found(site: Site) -> None:
 def test_a_node_in_the_wrong_state_is_refused_with_the_right_ones(site: Site) -> None:
     node = site.enroll(site.machine())
     site.request("PUT", f"/v1/nodes/{node}/states/provision", {"target": "provide"})
-    with pytest.raises(ClientError, match=r"available cannot be inspected; bring it to one of: .*manageable"):
+    with pytest.raises(ClientError, match=r"available.*manageable"):
         site.call("inspector.start", node=node)
     assert site.node(node)["provision_state"] == "available"

@@ -121,7 +121,7 @@ def test_under_nohup_it_goes_on(start: Start, tmp_path: Path) -> None:
     assert process.wait(20) == 0
 
 
-@pytest.mark.parametrize(("replaced", "said"), [(False, "was deleted"), (True, "was replaced by another one")])
+@pytest.mark.parametrize(("replaced", "said"), [(False, "was deleted"), (True, "was replaced")])
 def test_a_database_file_that_is_gone_ends_the_service(start: Start, tmp_path: Path, replaced: bool, said: str) -> None:
     process = start(free_port())
     assert until(lambda: "ready" in _log(tmp_path), seconds=20)

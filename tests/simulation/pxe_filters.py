@@ -137,7 +137,7 @@ class SimulatedNft(Command):
     def __call__(self, *arguments: str, stdin: str | bytes = "") -> str:
         kernel, rng, owner = self._world.kernel, self._rng, self._process.owner
         if rng.random() < self._firewall.fails:
-            raise PxeFilterError("nft failed (1): Error: Could not process rule: Device or resource busy")
+            raise PxeFilterError("nft failed with exit code 1: Error: Could not process rule: Device or resource busy")
         task = kernel.me()
         whole = rng.random() * (4.0 if rng.random() < self._firewall.slow else 0.03)
         there = whole * rng.random()
@@ -148,9 +148,9 @@ class SimulatedNft(Command):
         answer: Any = kernel.park()
         if answer is None:
             run.killed = True
-            raise PxeFilterError(f"nft did not end within {self._timeout:g} s and was killed")
+            raise PxeFilterError(f"nft timed out after {self._timeout:g} s and was killed")
         if answer[0]:
-            raise PxeFilterError(f"nft failed (1): Error: {answer[0]}")
+            raise PxeFilterError(f"nft failed with exit code 1: Error: {answer[0]}")
         return ""
 
     def _arrive(self, run: Nft) -> None:

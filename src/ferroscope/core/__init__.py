@@ -1,4 +1,4 @@
-"""What Ferroscope decides, without doing it: states, the machine, lookup, reasons.
+"""Decisions without effects: states, delivery, lookup, reasons.
 
-Nothing here performs I/O, reads a clock or logs; it imports the standard library and msgspec only.
+Nothing here performs I/O, reads a clock or logs; it imports only the standard library and msgspec.
 """

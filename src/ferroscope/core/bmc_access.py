@@ -1,9 +1,9 @@
-"""Who may learn a BMC's stored secrets: nobody but the BMC for which somebody gave them. Pure.
+"""Keeps a BMC's stored secrets from being sent to another BMC. Pure.
 
-``driver_info`` says where a BMC is, how its identity is checked and what opens it. Whoever may change the
-first two, and leave the third as it is stored, would be sent what they must not see. So both go together: a
-change of the place, of the driver, or of how the place proves itself needs the secrets given anew. A machine
-that nobody has authenticated may say where its BMC is; that is ``unconfirmed`` until an operator agrees.
+``driver_info`` has a BMC's location, how its identity is checked, and its credentials. A user who could change the
+first two and keep the stored credentials would have them sent to a server of their choice. So a change of the
+location, the driver or the identity check requires the secrets to be supplied again. A location that only an
+unauthenticated machine reported is ``unconfirmed`` until an operator confirms it.
 """
 
 from __future__ import annotations
@@ -17,29 +17,30 @@ from urllib.parse import urlsplit
 from ferroscope.core import values
 from ferroscope.core.model import Document, Node
 
-# Where the BMC is, behind which other one, and by what it is known to be the right one and nobody listens.
+# The BMC's location, the BMC it is bridged through, and how its identity and the connection are secured.
 _PLACE: Final = re.compile(
     r"_(?:address|port|host|url|verify_ca|auth_type|protocol_version|root_prefix|tls_minimum_version|tls_ciphers"
     r"|cipher_suite|bridging|(?:transit|target|local)_\w{1,32}|(?:transit|target)_channel)\Z"
 )
 _UNCONFIRMED: Final = "bmc_unconfirmed"
-# What goes without saying: to write it down changes nothing.
+# Default values: setting them explicitly changes nothing.
 _DEFAULTS: Final = frozenset({"", "none", "true"})
 
 
 def secrets(info: Document) -> list[str]:
-    """Return the fields of ``driver_info`` that hold a secret, at whatever depth."""
+    """Return the fields of ``driver_info`` that hold secrets, at any depth."""
     return sorted(name for name, value in info.items() if value and values.mask({name: value}) != {name: value})
 
 
 def moved(before: Document, after: Document) -> list[str]:
-    """Return the fields that say where the BMC is, or how it proves itself, and differ."""
+    """Return the changed fields that define the BMC's location or its identity check."""
     names = {name for name in (*before, *after) if _PLACE.search(name)}
     return sorted(name for name in names if _plain(before.get(name)) != _plain(after.get(name)))
 
 
 def exposed(before: Node, after: Node, given: Collection[str]) -> tuple[list[str], list[str]]:
-    """Return what changed about the BMC's place, and which stored secrets would go there without having been given."""
+    """Return the changed location fields, and the stored secrets that would be sent there without being supplied
+    again."""
     changed = moved(before.driver_info, after.driver_info)
     if before.driver != after.driver:
         changed.insert(0, "driver")
@@ -49,12 +50,12 @@ def exposed(before: Node, after: Node, given: Collection[str]) -> tuple[list[str
 
 
 def unconfirmed(node: Node) -> bool:
-    """Whether where the node's BMC is was said by its machine alone, without any credential."""
+    """Whether only the machine itself, unauthenticated, reported the location of its BMC."""
     return bool(node.internal.get(_UNCONFIRMED))
 
 
 def confirm(node: Node, *, by_operator: bool) -> None:
-    """Note in the node (a copy that is the caller's own) whether an operator has said, or agreed, where its BMC is."""
+    """Record in the node (the caller's copy) whether an operator has confirmed the location of its BMC."""
     internal = {name: value for name, value in node.internal.items() if name != _UNCONFIRMED}
     node.internal = internal if by_operator else internal | {_UNCONFIRMED: True}
 
@@ -64,16 +65,16 @@ def _plain(value: object) -> str:
     return "" if text in _DEFAULTS else text
 
 
-# Where ``driver_info`` says that a node's BMC is: hosts, and the addresses that need no name server. Pure.
+# The BMC addresses in ``driver_info``: hosts, and the addresses that need no DNS lookup. Pure.
 #
-# What an api process knows of a node's BMC without asking anybody; a worker resolves the names as well.
+# An api process uses only these; a worker also resolves host names.
 
-# No name in the DNS is longer.
+# The longest name in DNS.
 _MAX_HOST: Final = 253
 
 
 def hosts(info: Document) -> Iterator[tuple[str, str]]:
-    """Yield field and host of every ``*_address``; a BMC that is behind another one has none of the latter's."""
+    """Yield field and host of every ``*_address``, except those of BMCs that are bridged through another one."""
     for key, value in info.items():
         if not key.endswith("_address") or not isinstance(value, str):
             continue
@@ -85,13 +86,13 @@ def hosts(info: Document) -> Iterator[tuple[str, str]]:
 
 
 def literal(info: Document) -> frozenset[str]:
-    """Return the addresses as they are stored, without asking anybody; a name stands for itself."""
+    """Return the addresses as stored, without DNS lookups; a host name is returned as it is."""
     found = (normalize(host) if is_address(host) else host.lower() for _, host in hosts(info))
     return frozenset(filter(None, found))
 
 
 def is_address(host: str) -> bool:
-    """Whether the host is an IP address, and not a name."""
+    """Whether the host is an IP address, not a name."""
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -100,7 +101,7 @@ def is_address(host: str) -> bool:
 
 
 def normalize(address: str) -> str | None:
-    """Return an IP address in its canonical form, None where it is none or means nothing."""
+    """Return the IP address in canonical form; None if it is invalid, loopback or unspecified."""
     try:
         parsed = ipaddress.ip_address(address.split("%", 1)[0].split("/", 1)[0])
     except ValueError:

@@ -1,9 +1,8 @@
-"""How a machine comes to its ramdisk: decided once, at the start of an inspection. Pure.
+"""How a machine boots the ramdisk, decided once at the start of an inspection. Pure.
 
-Managed: the driver boots the ramdisk itself, by virtual media. Unmanaged: the machine boots from
-the network, where somebody else's DHCP and TFTP have the ramdisk. Source: the specification that
-merged the inspector into the Bare Metal service (managed and unmanaged inspection), and the
-``manage_boot`` parameter of the Introspection API.
+Managed: the driver boots the ramdisk by virtual media. Unmanaged: the machine boots from a network whose DHCP and TFTP
+servers are managed elsewhere. Source: the specification that merged the inspector into the Bare Metal service
+(managed and unmanaged inspection), and the ``manage_boot`` parameter of the Introspection API.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _VIRTUAL_MEDIA: Final = "-virtual-media"
 
 
 class Boot(StrEnum):
-    """The ways; ``out-of-band`` needs no ramdisk at all."""
+    """The boot methods; ``out-of-band`` needs no ramdisk."""
 
     VIRTUAL_MEDIA = "virtual-media"
     NETWORK = "network"
@@ -29,7 +28,7 @@ class Boot(StrEnum):
 
 
 class BootError(Exception):
-    """The node asks for something that does not go together; the message says what to change."""
+    """The node's settings contradict each other; the message says what to change."""
 
 
 def choose(
@@ -42,17 +41,17 @@ def choose(
     knows_hardware: bool,
     require_managed: bool,
 ) -> Boot:
-    """Return how ``node`` shall be booted; ``BootError`` where that cannot be.
+    """Return how to boot ``node``; ``BootError`` if its settings contradict each other.
 
-    ``drivers``: all that nodes may have here; two interfaces of each have its name.
-    ``manage_boot``: the caller leaves booting to us. ``iso``: the ramdisk's image, "" for none.
-    ``boots_itself`` and ``knows_hardware``: what the node's driver can do.
+    ``drivers``: all enabled drivers; two interfaces of each are named after it.
+    ``manage_boot``: the service boots the machine. ``iso``: the ramdisk's image, "" for none.
+    ``boots_itself`` and ``knows_hardware``: capabilities of the node's driver.
     """
     inspect = node.attributes.get("inspect_interface") or AGENT
     if inspect != AGENT and inspect in {*drivers, node.driver}:
         if inspect == node.driver and knows_hardware:
             return Boot.OUT_OF_BAND
-        raise BootError(f"inspect_interface {inspect} does not go with the driver {node.driver}; set it to agent")
+        raise BootError(f"inspect_interface {inspect!r} does not match driver {node.driver!r}; set it to agent")
     if not manage_boot:
         return Boot.OPERATOR
     asked = node.attributes.get("boot_interface")
@@ -61,23 +60,22 @@ def choose(
         return Boot.VIRTUAL_MEDIA
     if asked in {own, *(f"{driver}{_VIRTUAL_MEDIA}" for driver in drivers)}:
         able = boots_itself and asked == own
-        lacking = "driver_info deploy_iso or [inspector] ramdisk_iso" if able else "a driver that can"
-        raise BootError(f"boot_interface {asked} needs {lacking}")
+        lacking = "driver_info deploy_iso or [inspector] ramdisk_iso" if able else "a driver that supports it"
+        raise BootError(f"boot_interface {asked!r} requires {lacking}")
     if require_managed:
         raise BootError(
-            "the ramdisk would be booted from a network that this service does not manage, "
-            "and [inspector] require_managed_boot forbids that"
+            "the ramdisk would boot from a network that this service does not manage, "
+            "which [inspector] require_managed_boot forbids"
         )
     return Boot.NETWORK
 
 
-# A node's capabilities, in both forms in which operators write them.
-#
-# Source: the Bare Metal API reference: ``properties.capabilities`` is a text ``a:b,c:d`` or an object.
+# A node's capabilities, in both accepted forms. Source: the Bare Metal API reference: ``properties.capabilities`` is a
+# string ``a:b,c:d`` or an object.
 
 
 def capabilities(node: Node) -> dict[str, str]:
-    """Return the capabilities by name; what is no capability is left out."""
+    """Return the capabilities by name; malformed entries are ignored."""
     stored = node.properties.get("capabilities")
     if isinstance(stored, dict):
         return {str(name): str(value) for name, value in stored.items()}
@@ -88,40 +86,38 @@ def capabilities(node: Node) -> dict[str, str]:
 
 
 def wanted_boot_mode(node: Node) -> str | None:
-    """Return ``uefi`` or ``bios`` where the node's capabilities ask for one."""
+    """Return ``uefi`` or ``bios`` if the node's capabilities request one."""
     mode = capabilities(node).get("boot_mode")
     return mode if mode in ("uefi", "bios") else None
 
 
-# The kernel command line of the inspection ramdisk, built in this one place, whoever boots it.
-#
-# Virtual media, the PXE configuration that we generate and an operator's own all get the same
-# words. Pure: text in, text out. The names are ironic-python-agent's; see its documentation of
+# The kernel command line of the inspection ramdisk: the same for virtual media, the generated PXE configuration and
+# an operator's own. Pure: text in, text out. The names are ironic-python-agent's; see its documentation of
 # inspection (``ipa-inspection-callback-url``, ``ipa-collect-lldp``).
 
 CALLBACK_PATH: Final = "/v1/continue_inspection"
 
 
 def callback_url(base: str) -> str:
-    """Return where the ramdisk posts its data, from the base URL of the Bare Metal API.
+    """Return the URL to which the ramdisk posts its data, from the base URL of the Bare Metal API.
 
-    Raises ``ValueError``, with what is wrong, where ``base`` is no address that a ramdisk could use.
+    ``ValueError``, with the reason, if a ramdisk could not use ``base``.
     """
     try:
         parts = urlsplit(base)
     except ValueError as exc:
-        raise ValueError(f"{base!r} is no URL: {exc}") from None
+        raise ValueError(f"invalid URL {base!r}: {exc}") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{base!r} is no http or https URL such as http://192.0.2.1:6385")
+        raise ValueError(f"invalid URL {base!r}: expected http://HOST[:PORT] or https://HOST[:PORT]")
     if any(sign.isspace() for sign in base):
-        raise ValueError(f"{base!r} has a space in it, which would end the kernel parameter there")
+        raise ValueError(f"invalid URL {base!r}: a kernel parameter cannot contain spaces")
     return base.rstrip("/") + CALLBACK_PATH
 
 
 def kernel_params(callback: str, *, extra: str = "", collect_lldp: bool = True, boot_method: str = "") -> str:
-    """Return the parameters as one line, without duplicates; what ``extra`` says wins.
+    """Return the parameters as one line, without duplicates; ``extra`` takes precedence.
 
-    ``callback``: the whole URL to post to. ``extra``: the operator's own, parted by spaces.
+    ``callback``: the full URL to post to. ``extra``: the operator's parameters, separated by spaces.
     ``boot_method``: ``vmedia`` makes the agent look for more parameters on a virtual medium.
     """
     ours = {

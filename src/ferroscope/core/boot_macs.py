@@ -1,8 +1,7 @@
-"""What a PXE filter lets pass: which states boot, MACs as numbers, and which changes are still to come.
+"""The PXE filter's MAC sets: MACs as numbers, the allow and deny sets, and changes not yet seen.
 
-A PXE filter holds MACs as numbers of 48 bits: that is what the kernel compares, and a hundred thousand
-of them fit into a few megabytes. Source: the PXE filter of the HA specification for
-ironic-inspector (allow and deny lists, one open filter at any time).
+MACs are 48-bit numbers, because that is what the kernel compares and 100,000 of them fit in a few megabytes.
+Source: the PXE filter of the HA specification for ironic-inspector (allow and deny lists, one open filter at a time).
 """
 
 from __future__ import annotations
@@ -18,33 +17,32 @@ from ferroscope.core.values import normalize
 
 LEASE_PREFIX: Final = "pxe/"
 
-# Longer than any transaction can last: sessions end those that say nothing for some seconds.
+# Longer than any transaction can last: the database ends sessions that are idle for some seconds.
 HORIZON: Final = 60.0
 
-# No more numbers than these are waited for: whoever left out so many will not commit them all late.
+# The most missing sequence numbers that are tracked. A larger gap does not come from transactions in progress.
 _MOST: Final = 10_000
 
 
 class KnownMac(msgspec.Struct, frozen=True):
-    """The MAC of a known node; ``booting``: the node is under inspection, so it may boot."""
+    """The MAC of a known node; ``booting``: the node is being inspected, so the machine may boot."""
 
     mac: str
     booting: bool
 
 
 class MacChange(msgspec.Struct, frozen=True):
-    """Something about ``mac`` was changed; ``seq`` grows, but not in the order of commits."""
+    """A change that affects ``mac``. ``seq`` increases, but not in commit order."""
 
     seq: int
     mac: str
 
 
 class FilterRecord(msgspec.Struct, frozen=True):
-    """What the open filter of a network tells of itself in its lease.
+    """What the leading PXE filter of a network publishes in its lease.
 
-    ``applied`` is the newest sequence number that it has applied, ``missing`` are smaller ones
-    that it has not seen: of transactions that were under way, or that came to nothing. ``unknown``:
-    whether machines of which no port is known pass, too.
+    ``applied`` is the highest sequence number it has applied; ``missing`` are lower ones it has not seen, because
+    their transactions were still running or were rolled back. ``unknown``: MACs without a known port may boot.
     """
 
     host: str = ""
@@ -57,7 +55,7 @@ class FilterRecord(msgspec.Struct, frozen=True):
     unknown: bool = True
 
     def has_applied(self, seq: int) -> bool:
-        """Whether the change ``seq`` is in force at this filter."""
+        """Whether the change ``seq`` is active in this filter."""
         return self.open and seq <= self.applied and seq not in self.missing
 
 
@@ -65,7 +63,7 @@ _decode = msgspec.json.Decoder(FilterRecord).decode
 
 
 def decode_record(data: str) -> FilterRecord:
-    """Return what a lease tells of its filter; an empty record where that cannot be read."""
+    """Return the record stored in a lease; an empty record if it cannot be decoded."""
     try:
         return _decode(data) if data else FilterRecord()
     except (msgspec.DecodeError, ValueError):
@@ -73,22 +71,21 @@ def decode_record(data: str) -> FilterRecord:
 
 
 def number(mac: str) -> int | None:
-    """Return the MAC, in any of its spellings, as a number; None where it is none."""
+    """Return the MAC, in any accepted spelling, as a number; None if it is invalid."""
     text = normalize(mac)
     return None if text is None else int(text.replace(":", ""), 16)
 
 
 def spelled(mac: int) -> str:
-    """Return the number as ``aa:bb:cc:dd:ee:ff``."""
+    """Return the number formatted as ``aa:bb:cc:dd:ee:ff``."""
     return mac.to_bytes(6, "big").hex(":")
 
 
 class ChangeWindow:
-    """Which sequence numbers were seen, so that a commit that comes late is not missed.
+    """Tracks which sequence numbers were seen, so that a late commit is not missed.
 
-    A number is drawn before its transaction commits: somebody who has read up to 12 may be told
-    of 11 afterwards. Numbers left out are expected until they are ``HORIZON`` seconds old; from
-    then on they are those of transactions that came to nothing.
+    A transaction draws its number before it commits: after reading up to 12, number 11 may still appear. Missing
+    numbers are expected until they are ``HORIZON`` seconds old; after that, their transactions were rolled back.
     """
 
     def __init__(self, low: int = 0) -> None:
@@ -98,17 +95,17 @@ class ChangeWindow:
 
     @property
     def low(self) -> int:
-        """Everything up to this number is settled; read what is greater."""
+        """The number up to which nothing is missing; read everything after it."""
         return min(self._missing) - 1 if self._missing else self._high
 
     @property
     def high(self) -> int:
-        """The greatest number that was seen."""
+        """The highest number seen."""
         return self._high
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """Smaller numbers that may still come."""
+        """Lower numbers that may still be committed."""
         return tuple(sorted(self._missing))
 
     def is_new(self, change: MacChange) -> bool:
@@ -116,7 +113,7 @@ class ChangeWindow:
         return change.seq > self._high or change.seq in self._missing
 
     def take(self, changes: Iterable[MacChange], now: float) -> set[str]:
-        """Return the MACs of those that are new; ``changes`` are in the order of their numbers."""
+        """Return the MACs of the new changes; ``changes`` are ordered by sequence number."""
         fresh = set()
         for change in changes:
             if change.seq > self._high:
@@ -133,14 +130,12 @@ class ChangeWindow:
             del self._missing[seq]
 
 
-# The filter's two sets of MACs, and what changes in them: pure, and small for a hundred thousand.
-#
-# A MAC is in one of them at the most: a PXE filter asks the allow set first, so being on both would mean
-# the same. What is in neither is an unknown machine.
+# The allow and deny sets. A MAC is in at most one of them: the allow set is checked first, so being in both would mean
+# the same as being in the allow set. A MAC in neither set belongs to an unknown machine.
 
 
 class SortedMacs:
-    """A set of MACs as numbers, in order, of 8 bytes each: a Python set takes ten times as much."""
+    """A sorted set of MACs as 8-byte numbers; a Python set takes ten times the memory."""
 
     def __init__(self, macs: Iterable[int] = ()) -> None:
         self._numbers = array("Q", macs)
@@ -168,14 +163,14 @@ class SortedMacs:
             del self._numbers[bisect_left(self._numbers, mac)]
 
     def without(self, others: SortedMacs) -> set[int]:
-        """Return those that are not among the others."""
+        """Return the MACs that are not in ``others``."""
         if self._numbers == others._numbers:
             return set()
         return {mac for mac in self._numbers if mac not in others}
 
 
 class SetChange(msgspec.Struct, frozen=True):
-    """What is to be added to and removed from the sets; MACs are numbers."""
+    """The MACs, as numbers, to add to and remove from the sets."""
 
     allow: Collection[int] = ()
     deny: Collection[int] = ()
@@ -187,18 +182,18 @@ class SetChange(msgspec.Struct, frozen=True):
 
 
 class MacSets:
-    """Addresses of ports that are no MACs match no machine, so they are in neither set."""
+    """The allow and deny sets. Port addresses that are not MACs are ignored, because they match no machine."""
 
     def __init__(self) -> None:
         self.allowed = SortedMacs()
         self.denied = SortedMacs()
 
     def whole(self) -> SetChange:
-        """Return everything, as what is to be added to empty sets."""
+        """Return the complete sets, as a change to empty sets."""
         return SetChange(allow=self.allowed, deny=self.denied)
 
     def look(self, macs: Iterable[str], known: Iterable[KnownMac]) -> SetChange:
-        """Take over what is ``known`` now of these ``macs``; return what that changes."""
+        """Apply what is ``known`` about these ``macs`` now; return the resulting change."""
         verdicts: dict[int, bool | None] = {}
         for text in macs:
             if (mac := number(text)) is not None:
@@ -216,7 +211,7 @@ class MacSets:
         return change
 
     def replace(self, allowed: SortedMacs, denied: SortedMacs) -> SetChange:
-        """Let these take the place of the sets; return what that changes."""
+        """Replace both sets; return the difference."""
         change = SetChange(
             allow=allowed.without(self.allowed),
             deny=denied.without(self.denied),

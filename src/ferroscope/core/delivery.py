@@ -1,6 +1,6 @@
-"""What a delivered request means for its node: run, run again, drop or fail. Pure.
+"""What to do with a delivered request: run it, rerun it, drop it or fail. Pure.
 
-Delivery is at least once, so a request may come late, twice, or after a worker died half way.
+Requests are delivered at least once, so one may arrive late, twice, or after its worker died during the task.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from ferroscope.core.states import (
     Transition,
 )
 
-# The pure state machine on the table of ``states``: a state takes an event, or refuses it.
+# The state machine on the table in ``states``: a state accepts an event, or rejects it.
 #
-# It holds no state of its own and has no side effect; who saves the result is ``transition``.
+# It has no state of its own and no side effects; ``transition`` saves the result.
 
 _BY_PAIR: Final = {(row.source, row.event): row for row in TRANSITIONS}
 
@@ -35,7 +35,7 @@ _BY_PAIR: Final = {(row.source, row.event): row for row in TRANSITIONS}
 class IllegalEventError(Exception):
     """The state has no transition for the event.
 
-    ``state``, ``event`` and ``allowed`` (the events that the state does take) are attributes.
+    ``state``, ``event`` and ``allowed`` (the events that the state accepts) are attributes.
     """
 
     def __init__(self, state: State, event: Event, *, verifying: bool = False) -> None:
@@ -45,31 +45,31 @@ class IllegalEventError(Exception):
         self.allowed = allowed(state, verifying=verifying)
         options = ", ".join(self.allowed) or "nothing"
         where = "the node is being verified" if verifying else f"the inspection is {state}"
-        super().__init__(f"{event} is not possible while {where}; allowed: {options}")
+        super().__init__(f"cannot {event} while {where}; allowed: {options}")
 
 
 class Refused(Exception):  # noqa: N818  # an answer, not a fault
-    """The node does not permit what its inspection's state would; the message says what it needs."""
+    """The node forbids what its inspection's state would allow; the message says what to change."""
 
 
 def check_inspectable(node: Node) -> Transition:
-    """Return the transition by which an inspection of the machine begins: the one answer to "may it be inspected?".
+    """Return the transition that begins an inspection of the machine; the only check of whether it may be inspected.
 
-    A node that is starting already may be asked again. Raises ``IllegalEventError`` or ``Refused``.
+    A node in ``starting`` may be requested again. Raises ``IllegalEventError`` or ``Refused``.
     """
     transition = take(node, Event.INSPECT)
     if node.state in ACTIVE:
         return transition
     if node.inbox:
-        raise Refused(f"node {node.uuid} waits in the inbox; approve it first: ferroscope node approve {node.uuid}")
+        raise Refused(f"node {node.uuid} is in the inbox; approve it first: ferroscope node approve {node.uuid}")
     if node.provision_state not in INSPECTABLE:
         options = ", ".join(sorted(INSPECTABLE))
-        raise Refused(f"a node that is {node.provision_state} cannot be inspected; bring it to one of: {options}")
+        raise Refused(f"cannot inspect a node in state {node.provision_state}; it must be in one of: {options}")
     return transition
 
 
 def is_inspectable(node: Node) -> bool:
-    """Whether ``check_inspectable`` would return."""
+    """Whether ``check_inspectable`` succeeds."""
     try:
         check_inspectable(node)
     except (IllegalEventError, Refused):
@@ -78,15 +78,15 @@ def is_inspectable(node: Node) -> bool:
 
 
 def take(node: Node, event: Event) -> Transition:
-    """Return the transition that ``event`` causes in the node; raise ``IllegalEventError``."""
+    """Return the transition that ``event`` causes in the node; ``IllegalEventError``."""
     return advance(node.state, event, verifying=node.provision_state is Provision.VERIFYING)
 
 
 def advance(state: State, event: Event, *, verifying: bool = False) -> Transition:
-    """Return the transition that ``event`` causes in ``state``; raise ``IllegalEventError``.
+    """Return the transition that ``event`` causes in ``state``; ``IllegalEventError``.
 
-    ``verifying``: whether a verification of the node waits for its end. Nothing may begin an
-    inspection then, because the end of that would say that the node is manageable.
+    ``verifying``: the node's verification has not ended. No inspection may begin then, because the end of the
+    verification would set the node to manageable.
     """
     row = _BY_PAIR.get((state, event))
     if row is None or (verifying and _begins(row)):
@@ -95,7 +95,7 @@ def advance(state: State, event: Event, *, verifying: bool = False) -> Transitio
 
 
 def allowed(state: State, *, verifying: bool = False) -> tuple[Event, ...]:
-    """Return the events that somebody outside may send in ``state``, in the table's order."""
+    """Return the events that a caller may send in ``state``, in the table's order."""
     rows = (row for row in TRANSITIONS if row.source == state and not row.automatic)
     return tuple(row.event for row in rows if not (verifying and _begins(row)))
 
@@ -104,10 +104,10 @@ def _begins(row: Transition) -> bool:
     return row.source in RESTING and row.target in ACTIVE
 
 
-# What a task, or the worker on its behalf, says about a request. Typed, never a boolean.
+# The outcome of a task. Typed, never a boolean.
 #
-# ``Done`` and ``Next`` complete the request, ``Fail`` ends the inspection in error, ``Retry``
-# leaves the request for later, ``Drop`` consumes it without any effect.
+# ``Done`` and ``Next`` complete the request, ``Fail`` ends the inspection in error, ``Retry`` leaves the request for
+# later, ``Drop`` consumes it without any effect.
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -115,7 +115,7 @@ class Done(msgspec.Struct, frozen=True):
 
 
 class Next(msgspec.Struct, frozen=True):
-    """The task took effect and ``event`` follows from it."""
+    """The task took effect; ``event`` follows."""
 
     event: Event
 
@@ -123,7 +123,7 @@ class Next(msgspec.Struct, frozen=True):
 class Retry(msgspec.Struct, frozen=True):
     """Leave the request on the queue for ``after`` seconds.
 
-    ``counted``: it was an attempt; otherwise only its time had not come.
+    ``counted``: this counts as an attempt; false if it was only too early.
     """
 
     after: float
@@ -140,7 +140,7 @@ class Fail(msgspec.Struct, frozen=True):
 
 
 class Drop(msgspec.Struct, frozen=True):
-    """The request has no meaning any more: consume it, record why, change nothing."""
+    """The request is obsolete: consume it, record why, change nothing."""
 
     reason: Reason
     message: str
@@ -149,19 +149,19 @@ class Drop(msgspec.Struct, frozen=True):
 Outcome = Done | Next | Retry | Fail | Drop
 
 
-# They concern the node itself, whichever inspection is its newest by now.
+# They concern the node itself, not a particular inspection.
 _OF_THE_NODE: Final = COMMANDS | {Event.DELETE}
 
 
 class DeliveryPolicy(msgspec.Struct, frozen=True):
-    """How redelivered requests are treated (``[worker] max_attempts`` and ``interrupted``)."""
+    """How redelivered requests are handled (``[worker] max_attempts`` and ``interrupted``)."""
 
     max_attempts: int = 3
     interrupted: Literal["rerun", "error"] = "rerun"
 
 
 class Run(msgspec.Struct, frozen=True):
-    """Carry out the task; ``rerun`` where an earlier attempt of this request began already."""
+    """Carry out the task; ``rerun`` if an earlier attempt of this request has already begun."""
 
     transition: Transition
     rerun: bool = False
@@ -171,9 +171,9 @@ Decision = Run | Drop | Fail
 
 
 def running_since(inspection: Inspection) -> float | None:
-    """Return since when the clock of the inspection's present phase runs; None while it does not.
+    """Return since when the timeout of the current phase has been running; None if it is not.
 
-    A release that knew no such clock has noted since when its machine is waited for, and no more.
+    A release without ``clock_since`` recorded only since when the machine has been awaited.
     """
     if inspection.clock_since is not None:
         return inspection.clock_since
@@ -182,7 +182,7 @@ def running_since(inspection: Inspection) -> float | None:
 
 
 def is_overdue(inspection: Inspection, now: float, timeout: float) -> bool:
-    """Whether the machine or its BMC has had more than ``timeout`` seconds; ``now`` by the database's clock."""
+    """Whether the machine or its BMC has taken more than ``timeout`` seconds; ``now`` by the database's clock."""
     since = running_since(inspection)
     return since is not None and now - since > timeout
 
@@ -190,32 +190,32 @@ def is_overdue(inspection: Inspection, now: float, timeout: float) -> bool:
 def decide(node: Node, request: Request, policy: DeliveryPolicy, *, overdue: bool = True) -> Decision:
     """Return what to do with ``request``, given the stored state of its node.
 
-    ``overdue``: whether its inspection is still so, where a time-out was asked for.
+    ``overdue``: for a timeout request, whether its inspection is still overdue.
     """
     if request.event not in _OF_THE_NODE and request.inspection != node.inspection:
-        return Drop(Reason.STALE_REQUEST, f"{request.event} belongs to an inspection that is over")
+        return Drop(Reason.STALE_REQUEST, f"{request.event} belongs to an inspection that has ended")
     if request.event is Event.TIMEOUT and not overdue:
-        return Drop(Reason.STALE_REQUEST, "the inspection is no longer overdue: it has gone on meanwhile")
-    # The api has saved this state together with the request.
+        return Drop(Reason.STALE_REQUEST, "the inspection is no longer overdue")
+    # The api saved this state in the same transaction as the request.
     if node.state is not BEGINS.get(request.event, node.state):
-        return Drop(Reason.STALE_REQUEST, f"{request.event} is no longer wanted: the inspection is {node.state}")
+        return Drop(Reason.STALE_REQUEST, f"{request.event} is obsolete: the inspection is {node.state}")
     if request.event is Event.CONTINUE and node.state is State.PROCESSING and not request.begun:
-        return Fail(Reason.CONFLICTING_CALLBACK, "a second, different callback came while the first was processed")
-    if request.begun and node.state is not BEGUN_IN.get(request.event):
-        return Drop(
-            Reason.STALE_REQUEST, f"{request.event} was interrupted, and since then the inspection is {node.state}"
+        return Fail(
+            Reason.CONFLICTING_CALLBACK, "received a second, different callback while the first was being processed"
         )
+    if request.begun and node.state is not BEGUN_IN.get(request.event):
+        return Drop(Reason.STALE_REQUEST, f"{request.event} was interrupted; the inspection is now {node.state}")
     if request.attempt > policy.max_attempts:
         return Fail(
             Reason.ATTEMPTS_EXHAUSTED,
-            f"{request.event} was attempted {policy.max_attempts} times without an end",
+            f"{request.event} did not succeed in {policy.max_attempts} attempts",
         )
     if request.begun:
         if policy.interrupted == "error":
-            return Fail(Reason.INTERRUPTED, f"the worker died while it carried out {request.event}")
+            return Fail(Reason.INTERRUPTED, f"the worker died during {request.event}")
         return Run(Transition(source=node.state, event=request.event, target=node.state, strict=True), rerun=True)
     if request.event is Event.VERIFY and node.provision_state is not Provision.VERIFYING:
-        return Drop(Reason.STALE_REQUEST, f"the verification is no longer wanted: the node is {node.provision_state}")
+        return Drop(Reason.STALE_REQUEST, f"the verification is obsolete: the node is {node.provision_state}")
     try:
         transition = advance(node.state, request.event)
     except IllegalEventError as exc:

@@ -1,8 +1,8 @@
-"""How much structure JSON may have, found out from its bytes before anything is decoded.
+"""Limits the structure of JSON, determined from its bytes before it is decoded.
 
-Each object and array costs a decoder, and Python's collector after it, far more than its two bytes: 16 MiB of nested
-lists stop a process for seconds. Counting takes a millisecond for 2 MiB, and some tens of microseconds for what
-machines send. Data that was stored earlier may be of a release that did not count, so whoever decodes it counts too.
+Each object and array costs the decoder and the garbage collector far more than its two bytes: 16 MiB of nested lists
+block a process for seconds. Counting takes 1 ms for 2 MiB and some tens of microseconds for a typical inventory. Stored
+data may have been written by a release that did not count, so its readers count too.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
-# An inventory of 40 KB has about 500; the largest machines have some thousands.
+# A 40 KB inventory has about 500; the largest machines have a few thousand.
 MAX_CONTAINERS: Final = 50_000
-# What hooks make of it has some of it more than once.
+# Hooks repeat parts of the data in their output.
 MAX_DERIVED: Final = 4 * MAX_CONTAINERS
 
 _STRUCTURE: Final = b'{}[]"'
@@ -25,21 +25,21 @@ _ONE_BRACKET: Final = bytes.maketrans(b"[]", b"{}")
 
 
 class TooManyContainersError(Exception):
-    """The data has more objects and arrays than may be decoded."""
+    """The data has too many objects and arrays to be decoded."""
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"it has more than {limit} objects and arrays")
+        super().__init__(f"more than {limit} objects and arrays")
 
 
 def decode(raw: bytes, limit: int = MAX_CONTAINERS) -> Any:
-    """Return JSON decoded; ``TooManyContainersError``, msgspec's errors."""
+    """Return the decoded JSON; ``TooManyContainersError``, msgspec's errors."""
     if containers_exceed(raw, limit):
         raise TooManyContainersError(limit)
     return msgspec.json.decode(raw)
 
 
 def containers_exceed(raw: bytes, limit: int = MAX_CONTAINERS) -> bool:
-    """Whether there are more objects and arrays in it than ``limit``; brackets in texts do not count."""
+    """Whether there are more than ``limit`` objects and arrays; brackets inside strings do not count."""
     if raw.count(b"{") + raw.count(b"[") <= limit:
         return False
     return _brackets(raw).count(b"{") > limit
@@ -51,14 +51,14 @@ def depth_exceeds(raw: bytes, limit: int) -> bool:
         return False
     brackets = _brackets(raw)
     for _ in range(limit):
-        brackets = brackets.replace(b"{}", b"")  # takes away the innermost level, all of it at once
+        brackets = brackets.replace(b"{}", b"")  # removes the whole innermost level
         if not brackets:
             return False
     return bool(brackets)
 
 
 def _brackets(raw: bytes) -> bytes:
-    """Return the brackets outside of texts, all of them as curly ones."""
+    """Return the brackets outside of strings, all as curly brackets."""
     if b"\\" in raw:
         raw = _without_escapes(raw)
     # Only brackets and quotes are left; a quote still toggles "inside a string".
@@ -69,17 +69,17 @@ def _brackets(raw: bytes) -> bytes:
 def _without_escapes(raw: bytes) -> bytes:
     if raw.count(b"\\") < _MANY_ESCAPES:
         return _ESCAPE.sub(b"", raw)
-    return raw.replace(b"\\\\", b"").replace(b'\\"', b"")  # slower to begin with, but steady
+    return raw.replace(b"\\\\", b"").replace(b'\\"', b"")  # slower for few escapes, but linear
 
 
-# Types that are decoded, made ready before there are threads.
+# Prepares types for decoding before threads start.
 #
-# msgspec looks at a struct type when it is first decoded, and where two threads do that at once one of them
-# decodes with what is only half filled in: the process dies of SIGSEGV (seen with 0.22). Whoever decodes
-# structs in threads calls ``ready`` when its module is imported, or keeps a ``Decoder`` of its own.
+# msgspec builds its description of a struct type at the first decoding. If two threads do that at once, one of them
+# decodes with a partial description and the process crashes with SIGSEGV (seen with 0.22). A module that decodes
+# structs in threads calls ``ready`` when it is imported, or keeps its own ``Decoder``.
 
 
 def ready(*types: Any) -> None:
-    """Let msgspec look at these types, and at all that they are made of."""
+    """Have msgspec prepare these types and all types they refer to."""
     for one in types:
         msgspec.json.Decoder(one)

@@ -1,7 +1,7 @@
-"""Which lane of a worker carries out a request, what goes first there, and whose BMC it needs. Pure.
+"""Which worker lane carries out a request, with which priority, and which BMC it needs. Pure.
 
-Computing and waiting for BMCs never share a thread: a callback must not wait behind a BMC that is slow.
-Everything here follows from the request's event and from its node's driver_info; no name is resolved.
+Computing and waiting for BMCs never share a thread: a callback must not wait behind a slow BMC. Everything here is
+derived from the request's event and the node's driver_info; no host name is resolved.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 from ferroscope.core.states import COMMANDS, Event
 
 MAX_BMC: Final = 255
-# The rest of 127.0.0.0/8 has networks like any other: simulated sites are spread over it.
+# The tunnel range. The rest of 127.0.0.0/8 is treated like other networks: simulated sites are spread over it.
 _TUNNELS: Final = ipaddress.ip_network("127.0.0.0/24")
 _LOOPBACK_6: Final = ipaddress.ip_address("::1")
 
@@ -30,28 +30,28 @@ class Lane(StrEnum):
 
 
 _COMPUTE: Final = frozenset({Event.CONTINUE, Event.REAPPLY, Event.DELETE})
-# They end what is under way, which makes room and lets machines be off: before anything new begins.
+# They end inspections, which frees capacity and powers machines off, so they go first.
 ENDING: Final = frozenset({Event.FINISH, Event.FAIL, Event.ABORT, Event.TIMEOUT})
-# An operator's end of an inspection need not wait for its own start to come off the queue first.
+# An abort or a delete must not wait until the start of its inspection leaves the queue.
 OVERTAKING: Final = frozenset({Event.ABORT, Event.DELETE})
 
 
 def lane_of(event: str) -> Lane:
-    """Return the lane of an event; whatever another release calls its events, they may need a BMC."""
+    """Return the lane of an event; events of another release, which are unknown here, may need a BMC."""
     return Lane.COMPUTE if event in _COMPUTE else Lane.BMC
 
 
 def priority_of(event: str) -> int:
-    """Return the place of an event in its lane: what has the lowest one is claimed first."""
+    """Return the priority of an event in its lane; the lowest is claimed first."""
     if event in ENDING or event in _COMPUTE:
         return 0
     return 1 if event in COMMANDS else 2
 
 
 class BmcAddress(msgspec.Struct, frozen=True):
-    """A BMC as one thing that answers one command after the other, and the address range that it is in.
+    """A BMC, which handles one command at a time, and its network.
 
-    ``network`` is the /24 or the /64; None of a host name, and of 127.0.0.0/24 and ::1, which are tunnels'.
+    ``network`` is the /24 or /64; None for host names, and for 127.0.0.0/24 and ::1, which are used by tunnels.
     """
 
     bmc: str
@@ -59,10 +59,10 @@ class BmcAddress(msgspec.Struct, frozen=True):
 
 
 def bmc_of(driver: str, driver_info: dict[str, object]) -> BmcAddress | None:
-    """Return where the node's BMC is; None where driver_info does not say.
+    """Return the location of the node's BMC; None if driver_info has none.
 
-    The driver's own ``*_address`` counts, else the first one. Several BMCs may be at one address, as those of a
-    simulator are: ``*_node`` says which one it is.
+    Uses the driver's own ``*_address``, else the first one. Several BMCs may share an address, like those of a
+    simulator; ``*_node`` tells them apart.
     """
     key = f"{driver}_address"
     if not _is_text(driver_info.get(key)):
@@ -91,7 +91,7 @@ def _parsed(text: str, port: str) -> BmcAddress:
         try:
             parts = urlsplit(host if "//" in host else f"//{host}")
             host, port = parts.hostname or host, str(parts.port or port)
-        except ValueError:  # the driver will say what is wrong with it
+        except ValueError:  # the driver reports the error
             return BmcAddress(host[:MAX_BMC], None)
         try:
             address = ipaddress.ip_address(host)

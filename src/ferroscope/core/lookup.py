@@ -1,7 +1,7 @@
-"""Which node called back? One and only one node for a UUID, MACs and BMC addresses, or none.
+"""Which node called back? Exactly one node for a UUID, MACs and BMC addresses, or none.
 
-The caller brings the candidates that indexed tables gave; this decides. Every refusal looks the
-same from outside (404), so the reason is part of the verdict, for the log and the journal.
+The caller supplies the candidates from indexed queries. To the caller of the API every refusal looks the same (404), so
+the verdict carries the reason for the log and the journal.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ferroscope.core.reasons import Reason
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """What the machine said of itself."""
+    """What the machine reported about itself."""
 
     uuid: str | None = None
     macs: tuple[str, ...] = ()
@@ -27,7 +27,7 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 class Candidates(msgspec.Struct, frozen=True):
-    """The nodes that match each kind of evidence; ``by_bmc`` only those that wait for a callback."""
+    """The nodes that match each kind of evidence; ``by_bmc`` only has nodes that wait for a callback."""
 
     by_uuid: Node | None = None
     by_mac: Sequence[Node] = ()
@@ -35,9 +35,9 @@ class Candidates(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """Exactly this node; ``bmc_alone``: by the address of its BMC and nothing else.
+    """The node; ``bmc_alone``: it was found by its BMC address only.
 
-    ``inspection`` is its present one, once the node was read anew and locked.
+    ``inspection`` is its current inspection, set once the node was locked and read again.
     """
 
     node: Node
@@ -46,7 +46,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """No node, or not a single one; ``nodes`` are the UUIDs concerned."""
+    """No node, or more than one; ``nodes`` are the UUIDs concerned."""
 
     reason: Reason
     message: str
@@ -57,7 +57,7 @@ Verdict = Found | Refused
 
 
 def decide(evidence: Evidence, candidates: Candidates) -> Verdict:
-    """Return the one node that satisfies all the evidence, or why there is none."""
+    """Return the one node that matches all the evidence, or why there is none."""
     if evidence.uuid and candidates.by_uuid is None:
         return Refused(Reason.LOOKUP_UNKNOWN, f"no node has the UUID {evidence.uuid}")
     if len(candidates.by_mac) > 1:
@@ -80,37 +80,37 @@ def decide(evidence: Evidence, candidates: Candidates) -> Verdict:
 
 
 def by_bmc_alone(found: Found, evidence: Evidence, *, known_macs: bool) -> Verdict:
-    """Return the verdict on a machine of which only the BMC's address is known: its node must have no MAC.
+    """Return the verdict on a machine that matches by BMC address only: its node must have no MACs.
 
-    Addresses of BMCs are guessed easily, and a machine whose MACs are known has others only if it is another one.
+    BMC addresses are easy to guess, and a machine whose node has MACs would report one of them.
     """
     if not found.bmc_alone or not known_macs:
         return found
-    said = ", ".join(evidence.macs[:4]) or "no MAC address"
-    message = f"its BMC address is that of node {found.node.uuid}, whose NICs are others than {said}"
+    macs = ", ".join(evidence.macs[:4]) or "no MAC address"
+    message = f"the BMC address belongs to node {found.node.uuid}, which has other NICs than {macs}"
     return Refused(Reason.LOOKUP_BMC_ALONE, message, (found.node.uuid,))
 
 
 def _several(what: str, nodes: Sequence[Node]) -> Refused:
     uuids = tuple(sorted(node.uuid for node in nodes))
-    return Refused(Reason.LOOKUP_AMBIGUOUS, f"{what} match the nodes {', '.join(uuids)}", uuids)
+    return Refused(Reason.LOOKUP_AMBIGUOUS, f"{what} match several nodes: {', '.join(uuids)}", uuids)
 
 
 def _conflict(one: str, node: Node, two: str, other: Node) -> Refused:
-    message = f"{one} belong to node {node.uuid}, {two} to node {other.uuid}"
+    message = f"{one} belong to node {node.uuid}, but {two} to node {other.uuid}"
     return Refused(Reason.LOOKUP_CONFLICT, message, (node.uuid, other.uuid))
 
 
-# What is decided about a machine that nobody enrolled: whether it becomes a node, and with which BMC. Pure.
+# Discovery: whether an unknown machine becomes a node, and with which BMC. Pure.
 #
-# Callers are anonymous, so everything here is about keeping what they can cause small.
+# Callers are anonymous, so everything here limits what they can cause.
 
-# Machines are counted by the minute of the database's clock.
+# Discoveries are counted per minute of the database's clock.
 PERIOD: Final = 60.0
 
 
 class Rejection(msgspec.Struct, frozen=True, kw_only=True):
-    """A MAC address of a machine that somebody rejected when it was the node ``node``."""
+    """A MAC address of a machine that was rejected when it was the node ``node``."""
 
     address: str
     node: str
@@ -119,36 +119,36 @@ class Rejection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How many machines may be discovered in a minute, and how many may wait to be taken over."""
+    """How many machines may be discovered per minute, and how many may await approval."""
 
     per_minute: int
     waiting: int
 
 
 def discoverable(evidence: Evidence) -> bool:
-    """Whether a machine that no node fits may become one: it must not claim to be a node, and have a MAC."""
+    """Whether an unknown machine may become a node: it must have a MAC and must not claim to be a node."""
     return evidence.uuid is None and bool(evidence.macs)
 
 
 def too_many(limits: Limits, *, made: int, unclaimed: int) -> Refused | None:
-    """Return the refusal where a limit is reached: ``made`` in this minute, ``unclaimed`` so far."""
+    """Return a refusal if a limit is reached; ``made``: discovered in this minute, ``unclaimed``: awaiting approval."""
     if made >= limits.per_minute:
         return Refused(
             Reason.DISCOVERY_LIMITED,
-            f"{made} machines were discovered in this minute, and [auto_discovery] max_per_minute permits no more",
+            f"limit reached: {made} machines discovered in this minute; see [auto_discovery] max_per_minute",
         )
     if unclaimed >= limits.waiting:
         return Refused(
             Reason.DISCOVERY_LIMITED,
-            f"{unclaimed} discovered nodes are in enroll, and [auto_discovery] max_waiting permits no more",
+            f"limit reached: {unclaimed} discovered nodes are in enroll; see [auto_discovery] max_waiting",
         )
     return None
 
 
 def rejected(rejections: Sequence[Rejection], since: float) -> Refused | None:
-    """Return the refusal where one of the machine's addresses was rejected at or after ``since``."""
+    """Return a refusal if one of the machine's addresses was rejected at or after ``since``."""
     for rejection in rejections:
         if rejection.rejected_at >= since:
-            message = f"{rejection.address} belongs to a machine that was rejected when it was node {rejection.node}"
+            message = f"{rejection.address} belongs to a machine that was rejected as node {rejection.node}"
             return Refused(Reason.DISCOVERY_REJECTED, message)
     return None

@@ -1,7 +1,7 @@
-"""The data that everything shares: nodes (see ``node``), ports, inspections, requests, claims, journal entries.
+"""The shared data types: nodes (see ``node``), ports, inspections, requests, claims, journal entries.
 
-msgspec structs are the only carriers: SQL rows, request bodies and answers are built from these.
-Times are seconds since the Unix epoch by the database's clock; addresses are lower case.
+SQL rows, request bodies and responses are all built from these msgspec structs. Times are seconds since the Unix
+epoch by the database's clock; addresses are lower case.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ferroscope.core.states import Event, State
 
 REQUEST_VERSION = 1
 
-# What an inspection ``reapplies`` whose data an operator gave.
+# ``Inspection.reapplies`` if the data was supplied with the request.
 GIVEN = "given"
 
 
 class Port(msgspec.Struct, kw_only=True):
-    """A NIC of a node; ``address`` is its MAC, unique over all nodes."""
+    """A NIC of a node; ``address`` is its MAC, unique across all nodes."""
 
     uuid: str
     node: str
@@ -39,15 +39,13 @@ class Port(msgspec.Struct, kw_only=True):
 
 
 class Inspection(msgspec.Struct, kw_only=True):
-    """One attempt to learn a node's hardware.
+    """One inspection of a node.
 
-    ``digest`` identifies the callback that was accepted (SHA-256 of its body, hexadecimal), so
-    that a repetition is known as such. ``manage_boot`` is false where the operator boots the
-    ramdisk on their own. ``reason`` and ``error`` are set when it ended in error. ``reapplies`` is set
-    where no machine was asked: the UUID of the inspection whose data is processed once more, or
-    ``GIVEN``, where the data came with the request. ``clock_since``: since when the time that its present
-    phase may take is running; None while it is not, because the inspection waits for us and not for its
-    machine or its BMC. ``queued``: for how many seconds it has waited for workers.
+    ``digest`` is the SHA-256 (hexadecimal) of the accepted callback body, used to recognize repeats. ``manage_boot`` is
+    false if the operator boots the ramdisk. ``reason`` and ``error`` are set if it ended in error. ``reapplies``: the
+    UUID of the inspection whose stored data is processed again, or ``GIVEN`` if the data was supplied with the
+    request; no machine is involved. ``clock_since``: when the timeout of the current phase started; None while the
+    inspection waits for us rather than for its machine or BMC. ``queued``: seconds spent waiting for workers.
     """
 
     uuid: str
@@ -67,13 +65,13 @@ class Inspection(msgspec.Struct, kw_only=True):
 
 
 class Request(msgspec.Struct, kw_only=True, frozen=True):
-    """A queued request: let ``event`` happen to ``node``.
+    """A queued request: apply ``event`` to ``node``.
 
-    ``id`` is given by the store and orders the requests of one node. ``attempt`` counts the
-    deliveries. ``begun`` is true once the target state of a strict event is saved under this
-    request; ``progress`` holds the intent of each effect outside. A
-    ``due_at`` of 0 means at once. ``bmc`` and ``network`` are where the node's BMC was when the request
-    was put (see ``lanes.bmc_of``). The event of another release is a text that is no ``Event``.
+    ``id`` is assigned by the store and orders the requests of one node. ``attempt`` counts the deliveries. ``begun`` is
+    true once the target state of a strict event has been saved for this request; ``progress`` records the intent of
+    each external effect. A ``due_at`` of 0 means immediately. ``bmc`` and ``network`` are the location of the node's
+    BMC when the request was queued (see ``lanes.bmc_of``). An event of another release may be a string that is not an
+    ``Event``.
     """
 
     node: str
@@ -92,9 +90,9 @@ class Request(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Claim(msgspec.Struct, kw_only=True, frozen=True):
-    """The right of one member to carry out one attempt of a request, and the lock of its node.
+    """The right of one member to carry out one attempt of a request, which also locks its node.
 
-    ``token`` is random: together with ``attempt`` it fences a worker that wakes up too late.
+    ``token`` is random: with ``attempt``, it fences off a worker that resumes too late.
     """
 
     request: Request
@@ -103,7 +101,7 @@ class Claim(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Severity(StrEnum):
-    """How much a journal entry matters to an operator."""
+    """How important a journal entry is to an operator."""
 
     INFO = "INFO"
     WARNING = "WARNING"
@@ -111,7 +109,7 @@ class Severity(StrEnum):
 
 
 class Entry(msgspec.Struct, kw_only=True, frozen=True):
-    """One step in the event journal of a node, in words that a person reads."""
+    """One step in a node's event journal, with a human-readable message."""
 
     node: str
     step: str
@@ -127,7 +125,7 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class ClockStep(msgspec.Struct, kw_only=True, frozen=True):
-    """The database's clock was set by ``seconds``; ``at`` is when, by the clock after it. ``process`` noticed."""
+    """A step of the database's clock by ``seconds``, detected by ``process``; ``at`` is the time after the step."""
 
     id: int
     seconds: float
@@ -136,10 +134,11 @@ class ClockStep(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Member(msgspec.Struct, kw_only=True, frozen=True):
-    """A running process; alive while ``expires_at`` lies ahead by the database's clock, by ``ttl`` seconds at most.
+    """A running process; alive while ``expires_at`` is in the future by the database's clock, by at most ``ttl``
+    seconds.
 
-    ``status`` says what it did last; ``detail`` is what else it tells of itself (see
-    ``telemetry.members``): a reader must bear with anything missing there.
+    ``status`` is the last status reported; ``detail`` is more that it reports about itself (see ``telemetry.members``),
+    in which any key may be missing.
     """
 
     id: str
@@ -154,26 +153,25 @@ class Member(msgspec.Struct, kw_only=True, frozen=True):
 
     @property
     def works(self) -> bool:
-        """Whether it carries requests out."""
+        """Whether it carries out requests."""
         return self.role in ("all", "worker")
 
     def is_alive(self, now: float) -> bool:
-        """Whether it was heard of lately; ``now`` by the database's clock, which may have been set back."""
+        """Whether its heartbeat is recent; ``now`` by the database's clock, which may have been set back."""
         return now < self.expires_at <= now + self.ttl + 1.0
 
 
 # A lease: a named, time-limited right of one holder, with an epoch that fences its writes.
 #
-# Expiry is judged by the database's clock alone; the holder trusts its own clock for a shorter
-# time, measured from before it asked. Safety rests on the epoch, never on a clock.
+# Only the database's clock decides when a lease expires. The holder trusts its own clock for a shorter time, measured
+# from before it asked. Safety rests on the epoch, never on a clock.
 
 
 class Lease(msgspec.Struct, kw_only=True, frozen=True):
-    """``epoch`` grows by one with every new holder; ``token`` is random for every acquisition.
+    """``epoch`` increases by one with every new holder; ``token`` is random for every acquisition.
 
-    ``holder`` is None, and ``remaining`` 0, where the lease is free. ``remaining`` is in seconds,
-    by the database's clock when it was read. ``data`` is whatever the holder wants to be known; ``source``
-    is from where somebody took it by the API.
+    ``holder`` is None, and ``remaining`` 0, if the lease is free. ``remaining`` is in seconds, by the database's clock
+    when it was read. ``data`` is published by the holder; ``source`` is the address of an API caller that acquired it.
     """
 
     name: str
@@ -190,15 +188,15 @@ class Lease(msgspec.Struct, kw_only=True, frozen=True):
 
     @property
     def held(self) -> bool:
-        """Whether somebody had it when it was read."""
+        """Whether it had a holder when it was read."""
         return self.holder is not None and self.remaining > 0
 
 
 class LeaseProfile(msgspec.Struct, kw_only=True, frozen=True):
-    """How long a lease lives, how often it is renewed, how often candidates look; in seconds.
+    """How long a lease lives, how often it is renewed, and how often candidates poll; in seconds.
 
-    ``margin`` is what the holder's trust ends earlier than the lease: the room for a clock that
-    runs slower than the database's, and for the work to stop.
+    ``margin`` is how much earlier than the lease the holder stops trusting it: room for a clock that runs slower than
+    the database's, and for the work to stop.
     """
 
     ttl: float = 6.0
@@ -212,20 +210,20 @@ FAST = LeaseProfile(ttl=3.0, renew=0.5, poll=0.25, margin=0.5)
 
 
 def trusted_until(asked_at: float, profile: LeaseProfile) -> float:
-    """Return until when the holder may act on a lease for which it asked at ``asked_at``."""
+    """Return the monotonic time until which a holder that asked at ``asked_at`` may rely on the lease."""
     return asked_at + profile.ttl - profile.margin
 
 
-# An inspection rule as it is stored: conditions on inspection data, and actions where they hold.
+# An inspection rule as stored: conditions on inspection data, and actions to take if they match.
 #
-# Conditions and actions are kept in the form of the Bare Metal API (``op`` and ``args``), whichever
-# API a rule came by; ``dialect`` says how they are to be read. What they mean is ``ferroscope.rules``.
+# Conditions and actions are kept in the Bare Metal API's form (``op`` and ``args``), whichever API created the rule;
+# ``dialect`` says how to interpret them. ``ferroscope.rules`` evaluates them.
 
 PHASES: Final = ("main",)
 
 
 class RuleDialect(StrEnum):
-    """Whose language a rule is written in: Ironic's inspection rules, or ironic-inspector's introspection rules."""
+    """The rule language: Ironic's inspection rules, or ironic-inspector's introspection rules."""
 
     BARE_METAL = "bare-metal"
     INTROSPECTION = "introspection"
@@ -234,8 +232,8 @@ class RuleDialect(StrEnum):
 class Rule(msgspec.Struct, kw_only=True):
     """One rule.
 
-    Greater ``priority`` first. ``scope``: only for nodes whose ``properties.inspection_scope`` is the
-    same; None: for all. The conditions and actions of a ``sensitive`` rule are never shown again.
+    Higher ``priority`` runs first. ``scope``: apply only to nodes with the same ``properties.inspection_scope``; None:
+    to all nodes. The conditions and actions of a ``sensitive`` rule are never shown again.
     """
 
     uuid: str

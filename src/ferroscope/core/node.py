@@ -1,10 +1,10 @@
-"""A node: every field that callers know, with all that is said of it anywhere; the one declaration of each.
+"""The node: the only declaration of its fields.
 
-The columns, the representation and its schema, what callers may set, what lists are narrowed and sorted by, and
-what rules may write follow from the annotations here: a stored field is a line of ``Node`` and a migration, one
-that is kept among the ``attributes`` is a line of ``NodeAttributes``. What the Bare Metal API shows without anything
-being stored is in ``api.baremetal.node_fields``. Source of the microversions: the Bare Metal API reference; 84 is
-that of the specification which merged the inspector into the Bare Metal service, and of what is Ferroscope's own.
+The columns, the representation and its schema, what callers and rules may set, and the filters and sort keys of
+lists are all derived from the annotations below. A stored field is a line in ``Node`` and a migration; one that is
+kept in ``attributes`` is a line in ``NodeAttributes``. Fields of the Bare Metal API that are not stored are in
+``api.baremetal.node_fields``. Source of the microversions: the Bare Metal API reference; 84 is that of the
+specification that merged the inspector into the Bare Metal service, and of Ferroscope's own fields.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Document = dict[str, Any]
 
 
 class Form(StrEnum):
-    """How a text is spelled: anyhow, or by a rule of ``names``; one that has another spelling is brought into this."""
+    """The form of a text: free, or a rule of ``values``; other spellings are normalized."""
 
     TEXT = "text"
     NAME = "name"
@@ -30,14 +30,14 @@ class Form(StrEnum):
 
 
 class NodeField(msgspec.Struct, frozen=True, kw_only=True):
-    """What the type and the default of a field do not say.
+    """What a field's type and default do not express.
 
-    ``since``: the microversion from which it is shown and may be set; None: it is not shown. ``shown_as``: by this
-    name; ``masked``: with masks in place of secrets. ``settable``: by callers, and by ``rules`` as well. ``filters``:
-    the microversion from which lists may be narrowed by it; ``sorts``: they may be ordered by it. ``length``: of the
-    longest text. ``merged``: a task that changed it on its copy changes the node; else ``transition`` and the store
-    do. ``absent``: a release that does not know the field may have written the row. The rest is what the
-    annotated line itself says; ``stored``: in a column of its own, else among the ``attributes``.
+    ``since``: the microversion from which it is shown and may be set; None: never shown. ``shown_as``: its name in the
+    API; ``masked``: secrets in it are masked. ``settable``: callers may set it, and ``rules`` too. ``filters``: the
+    microversion from which lists can be filtered by it; ``sorts``: lists can be sorted by it. ``length``: the maximum
+    of a text. ``merged``: a task's change to its copy is applied to the node; otherwise only ``transition`` and the
+    store change it. ``absent``: the row may have been written by a release without this field. The rest is taken from
+    the annotated line; ``stored``: in its own column, otherwise in ``attributes``.
     """
 
     since: int | None = None
@@ -60,12 +60,12 @@ class NodeField(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def plain(self) -> Any:
-        """The type of a value that is there."""
+        """The type of a value other than None."""
         return next((one for one in get_args(self.type) if one is not NoneType), None) if self._optional else self.type
 
     @property
     def nullable(self) -> bool:
-        """Whether it may be None; what is not stored in a column is then not stored at all."""
+        """Whether it may be None; a field in ``attributes`` is then not stored at all."""
         return self._optional or not self.stored
 
     @property
@@ -76,12 +76,12 @@ class NodeField(msgspec.Struct, frozen=True, kw_only=True):
 class Node(msgspec.Struct, kw_only=True):
     """A bare-metal machine.
 
-    ``state`` is the machine's, ``provision_state`` its other name; only ``transition`` writes
-    them. ``inspection`` is the UUID of the newest inspection. ``internal`` is what drivers and
-    the service note for themselves, ``attributes`` every settable field that nothing here
-    interprets. ``version`` grows with each save and guards against lost updates. ``search_digest`` is the
-    digest of what is stored for searches, ``hardware`` the summary of it (see ``hardware.search_index``). ``inbox``: it
-    was discovered and waits to be approved. ``orphaned_at``: since when the attached registry has not had it.
+    ``state`` is the state of its inspection, ``provision_state`` its equivalent in the Bare Metal API; only
+    ``transition`` writes them. ``inspection`` is the UUID of the newest inspection. ``internal`` belongs to the drivers
+    and the service, ``attributes`` holds the settable fields that nothing here interprets. ``version`` increases with
+    each save, to detect lost updates. ``search_digest`` is the digest of the search index rows, ``hardware`` their
+    summary (see ``hardware.search_index``). ``inbox``: it was discovered and awaits approval. ``orphaned_at``: since
+    when the attached registry has not listed it.
     """
 
     uuid: Annotated[str, NodeField(since=1, length=36, sorts=True, merged=False)]
@@ -133,7 +133,8 @@ def _interface(since: int) -> NodeField:
 
 
 class NodeAttributes(msgspec.Struct, kw_only=True):
-    """What a node's ``attributes`` may hold, and as what it is shown while it is not there. It has no instances."""
+    """The possible keys of a node's ``attributes``, with the values that are shown if they are missing. Never
+    instantiated."""
 
     automated_clean: Annotated[bool | None, NodeField(since=47, settable=True)] = None
     bios_interface: Annotated[str | None, _interface(40)] = None
@@ -188,7 +189,11 @@ _NOT_MERGED: Final = frozenset(field.name for field in STORED if not field.merge
 
 
 def three_way(before: Node, after: Node, current: Node) -> Node:
-    """Return ``current`` with every change from ``before`` to ``after`` applied to it."""
+    """Return ``current`` with every change from ``before`` to ``after`` applied to it.
+
+    An operator may edit a node during its inspection, and neither side's changes may be lost. Documents are merged by
+    key, other fields as a whole; if both sides changed the same, the task wins.
+    """
     changes: dict[str, Any] = {}
     for field in Node.__struct_fields__:
         old, new = getattr(before, field), getattr(after, field)

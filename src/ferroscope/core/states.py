@@ -1,10 +1,10 @@
-"""The one table of inspection states and events; code, docs, metrics and tests all read this.
+"""The table of inspection states and events, which code, docs, metrics and tests all read.
 
-It must stay the single statement of what may follow what, and of what holds in a state. Every set of
-states elsewhere is one of those below (a test sees to it): a new state is a member, a line of ``STATES`` and its
-transitions, here, and the code that brings it about. It decides nothing by itself: see ``machine``. Source: the
-transition function of the HA specification for ironic-inspector, extended by ``fail``, ``abort``,
-``timeout``, ``reapply``, ``enroll``, ``delete`` and the commands.
+This is the only declaration of the transitions and of the properties of each state. Every set of states used
+elsewhere is one of the sets below (checked by a test). To add a state, add a member, a row in ``STATES`` and its
+transitions here, and the code that enters it. The decisions are in ``delivery``. Source: the transition function of
+the HA specification for ironic-inspector, extended by ``fail``, ``abort``, ``timeout``, ``reapply``, ``enroll``,
+``delete`` and the commands.
 """
 
 from __future__ import annotations
@@ -14,11 +14,8 @@ from typing import Final
 
 import msgspec
 
-# Provision states of the Bare Metal API: another name for the machine's states, not a second machine.
-#
-# Which one a state of an inspection is shown as stands in the table of ``states``.
-#
-# Source: the Bare Metal API reference, and the states that its clients wait for.
+# Provision states of the Bare Metal API. They are derived from the inspection states (``STATES``), not a second state
+# machine. Source: the Bare Metal API reference, and the states that its clients wait for.
 
 
 class Provision(StrEnum):
@@ -33,13 +30,13 @@ class Provision(StrEnum):
     INSPECT_FAILED = "inspect failed"
 
 
-# From where an inspection may start; everything else must be brought there first.
+# Provision states from which an inspection may start.
 INSPECTABLE: Final = frozenset({Provision.ENROLL, Provision.MANAGEABLE, Provision.INSPECT_FAILED})
 
-# An inspection for which nobody asked, because the machine called by itself, leaves these alone.
+# An unsolicited inspection (the machine called back on its own) leaves these provision states unchanged.
 AT_REST: Final = frozenset({Provision.ENROLL, Provision.AVAILABLE})
 
-# The verbs of PUT states/provision that rest on the node alone: verb -> {from: to}.
+# The verbs of PUT states/provision that need no inspection: verb -> {from: to}.
 RESTING_VERBS: Final[dict[str, dict[Provision, Provision]]] = {
     "manage": {
         Provision.ENROLL: Provision.VERIFYING,
@@ -51,7 +48,7 @@ RESTING_VERBS: Final[dict[str, dict[Provision, Provision]]] = {
 
 
 class State(StrEnum):
-    """Where the inspection of a node stands; ``none`` means that it was never inspected."""
+    """The state of a node's inspection; ``none``: it was never inspected."""
 
     NONE = "none"
     STARTING = "starting"
@@ -64,7 +61,7 @@ class State(StrEnum):
 
 
 class Event(StrEnum):
-    """What may happen to a node; the second group are commands, which leave the state alone."""
+    """Events of a node. The second group are commands, which do not change the state."""
 
     INSPECT = "inspect"
     WAIT = "wait"
@@ -83,13 +80,13 @@ class Event(StrEnum):
 
 
 class Holds(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds of a node while it is in a state.
+    """The properties of a state.
 
-    ``provision``: its name in the Bare Metal API; None: as the node rests. ``active``: an inspection is under way;
-    ``terminal``: it has ended. ``machine``: it is the machine that is inspected, not data that was stored, so
-    whoever ends the inspection powers it off. ``may_boot``: it may get an address from our boot servers.
-    ``ramdisk``: one that we have booted may be running on it. ``clears_error``: what went wrong before is over.
-    ``log``: what the log says of an inspection that begins in this state.
+    ``provision``: its provision state in the Bare Metal API; None: the provision state is unchanged. ``active``: an
+    inspection is in progress; ``terminal``: it has ended. ``machine``: the machine itself is inspected, not stored
+    data, so it is powered off at the end. ``may_boot``: it may get an address from our DHCP servers. ``ramdisk``: a
+    ramdisk that we booted may be running on it. ``clears_error``: entering it clears the last error. ``log``: the log
+    event of an inspection that begins in this state.
     """
 
     meaning: str
@@ -107,7 +104,7 @@ class Holds(msgspec.Struct, frozen=True, kw_only=True):
 STATES: Final[dict[State, Holds]] = {
     State.NONE: Holds(meaning="The node has never been inspected."),
     State.STARTING: Holds(
-        meaning="The inspection is accepted; the machine is being powered on to boot the ramdisk.",
+        meaning="The inspection was accepted; the machine is being powered on to boot the ramdisk.",
         provision=Provision.INSPECTING,
         initial=True,
         active=True,
@@ -118,7 +115,7 @@ STATES: Final[dict[State, Holds]] = {
         log="inspection started",
     ),
     State.WAITING: Holds(
-        meaning="The machine boots; the ramdisk's callback is awaited.",
+        meaning="The machine is booting; waiting for the ramdisk's callback.",
         provision=Provision.INSPECT_WAIT,
         active=True,
         machine=True,
@@ -126,7 +123,7 @@ STATES: Final[dict[State, Holds]] = {
         ramdisk=True,
     ),
     State.PROCESSING: Holds(
-        meaning="The callback came; hooks work on its data.",
+        meaning="The callback was received; hooks are processing its data.",
         provision=Provision.INSPECTING,
         active=True,
         machine=True,
@@ -134,18 +131,18 @@ STATES: Final[dict[State, Holds]] = {
         ramdisk=True,
     ),
     State.REAPPLYING: Holds(
-        meaning="Hooks work on data that was stored before, or given; the machine is not touched.",
+        meaning="Hooks are processing stored or supplied data; the machine is not touched.",
         provision=Provision.INSPECTING,
         active=True,
-        log="stored data is processed again",
+        log="reapplying stored data",
     ),
     State.ENROLLING: Holds(
-        meaning="An unknown machine called back and becomes a node.",
+        meaning="An unknown machine called back and is being enrolled as a node.",
         provision=Provision.INSPECTING,
         active=True,
         machine=True,
         may_boot=True,
-        log="inspection of data that nobody asked for",
+        log="unsolicited inspection started",
     ),
     State.FINISHED: Holds(
         meaning="The inspection succeeded; its results are stored.",
@@ -154,7 +151,7 @@ STATES: Final[dict[State, Holds]] = {
         clears_error=True,
     ),
     State.ERROR: Holds(
-        meaning="The inspection failed; the reason is on the node and on its timeline.",
+        meaning="The inspection failed; the node and its timeline show the reason.",
         provision=Provision.INSPECT_FAILED,
         terminal=True,
     ),
@@ -217,8 +214,8 @@ error      | set-boot-device | error
 class Transition(msgspec.Struct, frozen=True):
     """One row of the table.
 
-    ``strict``: the task must not take effect twice, so the target is saved before it runs;
-    otherwise after it. ``automatic``: follows from the state itself, without a caller.
+    ``strict``: the task must not take effect twice, so the target state is saved before it runs, otherwise after it.
+    ``automatic``: follows from the state itself, without a caller.
     """
 
     source: State
@@ -262,21 +259,21 @@ MACHINE: Final = _where("machine")
 MAY_BOOT: Final = _where("may_boot")
 RAMDISK: Final = _where("ramdisk")
 CLEARS_ERROR: Final = _where("clears_error")
-# In the order of their declaration; the Introspection API knows no node that was never inspected.
+# In order of declaration; the Introspection API does not show nodes that were never inspected.
 INSPECTED: Final = tuple(state for state in State if state is not State.NONE)
 OF_STATE: Final = {state: holds.provision for state, holds in STATES.items() if holds.provision is not None}
-# The provision states in which an inspection is under way, that of its beginning first.
+# The provision states of an inspection in progress, the first one first.
 UNDER_WAY: Final = tuple(dict.fromkeys(provision for state, provision in OF_STATE.items() if state in ACTIVE))
-# A callback may come: the first one, or one more, which contradicts the first.
+# Callbacks may arrive: the first one, or a second one that conflicts with it.
 MAY_CALL: Final = _sources(Event.CONTINUE)
 TAKES_CALLBACK: Final = _sources(Event.CONTINUE, State.PROCESSING)
-AWAITED: Final = RAMDISK & TAKES_CALLBACK  # we have booted, or are booting, the machine that shall call
+AWAITED: Final = RAMDISK & TAKES_CALLBACK  # the callback of a machine that we boot
 TIMES_OUT: Final = _sources(Event.TIMEOUT, State.ERROR)
-# A worker is at it, or a request waits for a worker; while ``waiting`` it is the machine that is waited for.
+# A worker is processing it or a request is queued; in ``waiting`` it is the machine that we wait for.
 WORKED_ON: Final = TIMES_OUT - {State.WAITING}
-# The state in which an inspection begins that is asked for by this event.
+# The state in which an inspection requested by this event begins.
 BEGINS: Final = {row.event: row.target for row in TRANSITIONS if row.source in RESTING and row.target in ACTIVE}
-# In which state a strict event has begun.
+# The state that is saved when a strict event begins.
 BEGUN_IN: Final = {row.event: row.target for row in TRANSITIONS if row.strict and row.target not in TERMINAL}
-# They concern the machine, not its inspection, and leave the state alone.
+# Events that concern the machine, not its inspection, and do not change the state.
 COMMANDS: Final = frozenset(Event) - {row.event for row in TRANSITIONS if row.source is not row.target}

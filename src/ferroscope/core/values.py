@@ -1,7 +1,7 @@
-"""What nodes, ports and conductor groups may be called: one rule for callers and for inspection rules. Pure.
+"""Names of nodes, ports and conductor groups: one rule for API callers and for inspection rules. Pure.
 
-A path of the API holds a UUID, a name or one of its own words, so a name is neither of the others.
-Source: the Bare Metal API reference; names may hold RFC 3986's unreserved characters.
+An API path holds a UUID, a name or a reserved word, so a name is neither of the other two.
+Source: the Bare Metal API reference; names may contain RFC 3986's unreserved characters.
 """
 
 from __future__ import annotations
@@ -14,44 +14,43 @@ _NUMBERS: Final = re.compile(r"([0-9]{1,18})")
 _UUID: Final = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}\Z", re.ASCII)
 _NAME: Final = re.compile(r"[A-Za-z0-9._~-]{1,255}\Z", re.ASCII)
 _GROUP: Final = re.compile(r"[a-z0-9._-]{0,255}\Z", re.ASCII)
-# Clients take these for steps of a path, and never send them.
+# Clients resolve these as path segments and never send them.
 _STEPS: Final = frozenset({".", ".."})
 _RESERVED: Final = frozenset({"detail", "maintenance", "management", "states", "validate", "vendor_passthru"})
 
-NAME: Final = (
-    f"1 to 255 letters, digits, '-', '.', '_' or '~', no UUID, and none of {', '.join(sorted(_STEPS | _RESERVED))}"
-)
-"""What a name is, for messages."""
+_NOT_NAMES: Final = ", ".join(sorted(_STEPS | _RESERVED))
+NAME: Final = f"1 to 255 letters, digits, '-', '.', '_' or '~', not a UUID, and not one of {_NOT_NAMES}"
+"""The rule for names, for error messages."""
 
 
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:
-    """Return by what people order names: ``sim-2`` is before ``sim-10``, and letters' case is nothing."""
+    """Return a sort key for names: ``sim-2`` sorts before ``sim-10``, and case is ignored."""
     return tuple(
         (0, int(part), part) if part.isdigit() else (1, 0, part) for part in _NUMBERS.split(text.lower()) if part
     )
 
 
 def is_uuid(text: str) -> bool:
-    """Whether this is a UUID, with or without its hyphens."""
+    """Whether this is a UUID, with or without hyphens."""
     return _UUID.match(text.lower()) is not None
 
 
 def is_spelled_as_name(text: str) -> bool:
-    """Whether something could be called so, as far as its letters go."""
+    """Whether the text has only the characters of a name."""
     return _NAME.match(text) is not None
 
 
 def is_name(text: str) -> bool:
-    """Whether a node or a port may be called so; see ``NAME``."""
+    """Whether this is a valid name of a node or a port; see ``NAME``."""
     return is_spelled_as_name(text) and not is_uuid(text) and text not in _STEPS | _RESERVED
 
 
 def is_group(text: str) -> bool:
-    """Whether a conductor group may be called so; "" is the group of those that have none."""
+    """Whether this is a valid conductor group; "" is the default group."""
     return _GROUP.match(text) is not None
 
 
-# The words for true and false that the Bare Metal service understands, wherever it takes a text for them. Pure.
+# The strings that the Bare Metal service accepts as booleans. Pure.
 
 _WORDS: Final = dict.fromkeys(("true", "1", "yes", "on", "t", "y"), True) | dict.fromkeys(
     ("false", "0", "no", "off", "f", "n"), False
@@ -59,23 +58,23 @@ _WORDS: Final = dict.fromkeys(("true", "1", "yes", "on", "t", "y"), True) | dict
 
 
 def parse(text: str) -> bool | None:
-    """Return what the word means, in capital letters or small ones; None where it is none of them."""
+    """Return the boolean, ignoring case; None if the text is not a boolean."""
     return _WORDS.get(text.strip().lower())
 
 
-# MAC addresses in the spellings that firmware and boot loaders use, and their one stored form.
+# MAC addresses in the spellings of firmware and boot loaders, and the stored form.
 #
 # Source: the spellings seen in ramdisk inventories, and pxelinux's ``01-aa-bb-…`` form.
 
 _MAC: Final = re.compile(r"[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5}\Z")
 NOBODYS: Final = frozenset({"00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff"})
-"""What firmware says where it knows no address: many machines have them, so they tell none from another."""
+"""Placeholders that firmware reports for an unknown address; many machines share them, so they identify none."""
 
 _PXELINUX: Final = re.compile(r"01-(?P<mac>[0-9a-f]{2}(?:-[0-9a-f]{2}){5})\Z")
 
 
 def normalize(value: object) -> str | None:
-    """Return ``value`` as ``aa:bb:cc:dd:ee:ff``, or None where it is no MAC address."""
+    """Return ``value`` as ``aa:bb:cc:dd:ee:ff``, or None if it is not a MAC address."""
     if not isinstance(value, str) or len(value) > 20:
         return None
     text = value.lower()
@@ -86,18 +85,18 @@ def normalize(value: object) -> str | None:
 
 
 def telling(value: object) -> str | None:
-    """Return ``value`` as of ``normalize``, or None where it tells no machine from another."""
+    """Return the normalized MAC, or None if it is invalid or a placeholder."""
     address = normalize(value)
     return None if address in NOBODYS else address
 
 
-# What must never be shown again once it is stored: passwords, tokens, keys.
+# Secrets, which must never be shown once stored: passwords, tokens, keys.
 #
-# Masks by the names of fields, at any depth, and what URLs hold beside their place.
+# Masked are fields with a telling name, at any depth, and the credentials and signatures in URLs.
 # Source: the Bare Metal API shows six asterisks.
 
 MASK: Final = "******"
-WITHHELD: Final = "its message is not shown, because the password is too short to be masked in it"
+WITHHELD: Final = "message withheld: the password is too short to be masked in it"
 
 _MASKABLE: Final = 4
 
@@ -106,7 +105,7 @@ _SECRET: Final = re.compile(
     r"|configdrive|key_contents|(?:api|access|account|auth|encrypt\w{0,8}|fernet|host|kg|priv|private|shared|ssh|ssl)[_-]?key",
     re.IGNORECASE,
 )
-# In a URL whose query is a permission by itself.
+# The signature of a presigned URL.
 _SIGNATURE: Final = re.compile(r"sig(?:nature)?\Z", re.IGNORECASE)
 _QUERY: Final = re.compile(r"(?<=[?&;])([^=&;#\s]{1,64})=[^&;#\s]+")
 _USER_INFO: Final = re.compile(r"(?<=://)[^/?#\s]{1,1024}@")
@@ -114,22 +113,22 @@ _USER_INFO: Final = re.compile(r"(?<=://)[^/?#\s]{1,1024}@")
 
 @lru_cache(maxsize=4096)
 def is_secret(name: str) -> bool:
-    """Whether what is kept under this name must not be shown."""
+    """Whether a field with this name holds a secret."""
     return _SECRET.search(name) is not None
 
 
 def is_too_short(secret: str | None) -> bool:
-    """Whether the secret stands in so many words that those around its mask would tell it."""
+    """Whether the secret is so short that masking it in a text would reveal it."""
     return bool(secret) and len(secret or "") < _MASKABLE
 
 
 def without_user(text: str) -> str:
-    """Return ``text`` with user and password masked in every URL."""
+    """Return ``text`` with user name and password masked in every URL."""
     return _USER_INFO.sub(f"{MASK}@", text) if "@" in text and "://" in text else text
 
 
 def mask(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a copy in which is masked what has a telling name, and what a URL holds beside its place."""
+    """Return a copy with the secrets masked, those in URLs too."""
     return {key: MASK if value and is_secret(key) else _shown(value) for key, value in document.items()}
 
 
@@ -147,9 +146,9 @@ def _parameter(found: re.Match[str]) -> str:
 
 
 def unmask(given: dict[str, Any], stored: dict[str, Any]) -> dict[str, Any]:
-    """Return ``given`` with what is stored in place of every mask: what was shown may be written back.
+    """Return ``given`` with every mask replaced by the stored value, so that a document can be written back as shown.
 
-    Raises ``KeyError``, with the field's name, where a mask stands for nothing that is stored.
+    ``KeyError``, with the field's name, if there is no stored value for a mask.
     """
     return {key: _restored(key, value, stored.get(key)) for key, value in given.items()}
 
@@ -176,20 +175,21 @@ def _holds_mask(key: str, value: Any) -> bool:
 
 
 def _item(key: str, number: int, value: Any, stored: list[Any]) -> Any:
-    """Return the item that was shown so, at its place if it is there; a changed one must bring its secrets."""
+    """Return the stored item that is shown like this, preferably the one at this place; a changed item needs its
+    secrets."""
     for kept in [*stored[number : number + 1], *stored]:
         if value == _shown(kept):
             return kept
     return _restored(key, value, None)
 
 
-# Text that came from elsewhere, made fit to be shown: on a terminal, in a log, in a message.
+# Untrusted text, made safe to show on a terminal, in a log or in a message.
 #
-# A machine that nobody has authenticated may have written it, so no control character of it may get
-# there: they could move the cursor, forge lines or change the window's title. Pure.
+# Unauthenticated machines may have written it, so control characters are escaped: they could move the cursor, forge
+# lines or change the window's title. Pure.
 
-# Beside the controls: what writes text backwards, joins or hides it (Unicode's category Cf and its like), and halves
-# of surrogate pairs, which no terminal takes.
+# Beside control characters: characters that reverse, join or hide text (Unicode's category Cf and the like), and
+# unpaired surrogates, which no terminal accepts.
 _UNFIT: Final = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u0600-\u0605\u061c\u06dd\u070f\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     "\ufeff\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e007f\ud800-\udfff]"
@@ -198,14 +198,15 @@ _BREAKS: Final = str.maketrans({"\n": "\\n", "\t": "\\t"})
 
 
 def clean(text: str) -> str:
-    """Return the text with controls but line feeds and tabs, and with what hides or turns text, written out."""
+    """Return the text with control characters (except line feed and tab) and invisible characters escaped."""
     return _UNFIT.sub(_escaped, text)
 
 
 def one_line(text: str, most: int) -> str:
-    """Return the text on one line, with all controls written out, and of ``most`` characters at the most.
+    """Return the text on one line, with all control characters escaped, cut to at most ``most`` characters.
 
-    What was cut off is counted at the end. Only what stays is looked at: a text of any length costs the same.
+    The number of omitted characters is appended. Only the kept part is processed, so the cost does not depend on
+    length.
     """
     cut = len(text) - most
     kept = clean(text[:most]).translate(_BREAKS)

@@ -1,5 +1,4 @@
-"""Periodic tasks: what has to happen without anybody asking for it.
+"""Periodic tasks: work that no caller requests.
 
-Old inspections are deleted and data moved here; what concerns a node is put on the queue as a request,
-which a worker carries out.
+Old inspections are deleted and data is moved here; work on a node is queued as a request for a worker.
 """

@@ -1,8 +1,7 @@
-"""Data of inspections that have ended moves to the object store; discarded objects are deleted there.
+"""Moves the data of ended inspections to the object store, and deletes discarded objects there.
 
-An object store that is away costs nothing but room in the database: what could not be moved is
-tried again, with pauses that grow, and the status and the node's timeline say so. A step
-is short whatever the store does, because a pool of threads waits for it, not the leader.
+If the object store is unavailable, data stays in the database: moves are retried with increasing delays, and the status
+and the node's timeline say so. A step is always short, because a thread pool waits for the store, not the leader.
 """
 
 from __future__ import annotations
@@ -20,18 +19,19 @@ from ferroscope.storage.mover import GIVEN_UP_AFTER, Carried, Mover
 
 _THREADS: Final = 4
 _BATCH: Final = 32
-_STEP: Final = 1.0  # seconds of one step, at the most
-_PAUSE: Final = 2.0  # seconds, the first one
+_STEP: Final = 1.0  # seconds, the maximum of one step
+_PAUSE: Final = 2.0  # seconds, the first delay
 _Result = Carried | StoredObject | str
 
 
 def nothing(_tx: Transaction, _held: Held) -> bool:
-    """Want nothing of what ``none`` does not keep."""
+    """Keep nothing."""
     return False
 
 
 def newest_inventory(tx: Transaction, held: Held) -> bool:
-    """Want the inventory of each node's newest good inspection: the hook raid-device compares the next with it."""
+    """Keep the inventory of each node's newest successful inspection: the hook raid-device compares it with the
+    next."""
     if held.part != "inventory":
         return False
     query = Query(filters={"node": held.node, "state": State.FINISHED}, sort_key="started_at", descending=True, limit=1)
@@ -39,7 +39,8 @@ def newest_inventory(tx: Transaction, held: Held) -> bool:
 
 
 class Archiving:
-    """A ``PeriodicTask``. ``keep`` is ``[storage] backend``; ``wanted`` says which parts ``none`` still keeps."""
+    """A ``PeriodicTask``. ``keep`` is ``[storage] backend``; ``wanted`` selects the parts to keep if that is
+    ``none``."""
 
     name = "periodic/archiving"
 
@@ -70,7 +71,7 @@ class Archiving:
         self._under_way: set[str] = set()
 
     def step(self, leadership: StepLeadership) -> str:
-        """Move and delete for a second at the most; return what was done."""
+        """Move and delete for at most a second; return a status."""
         fence = leadership.fence
         until = self._clock.monotonic() + _STEP
         moved = deleted = 0
@@ -88,11 +89,11 @@ class Archiving:
         return self._status(moved, deleted)
 
     def close(self) -> None:
-        """Begin nothing more; what is on its way is in the table of objects as ``uploading``, and given up later."""
+        """Start nothing new; running uploads stay in the table of objects as ``uploading``, and are discarded later."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _finished(self, timeout: float) -> list[_Result]:
-        """Return the results that there are, having waited for the first one."""
+        """Return the available results, waiting for the first one."""
         done, self._running = wait(self._running, timeout, FIRST_COMPLETED)
         return [one.result() for one in done]
 
@@ -101,7 +102,7 @@ class Archiving:
         return tx.objects.give_up(tx.now - GIVEN_UP_AFTER)
 
     def _send(self, fence: Fence) -> int:
-        """Give the pool something to do where it has little; while the store is away, one thing at a time."""
+        """Give the pool more work if it has little; while the store is unavailable, one item at a time."""
         room = (1 if self._error else _BATCH) - len(self._running)
         if room <= 0:
             return 0
@@ -116,7 +117,7 @@ class Archiving:
         return len(fresh) + len(waiting)
 
     def _waiting(self, room: int) -> Sequence[Held]:
-        """Return what is to be moved next: round and round, so that one that cannot be moved is in nobody's way."""
+        """Return what to move next, in turn, so that an item that cannot be moved does not block the others."""
         if room <= 0:
             return []
         held = self._store.read(lambda tx: tx.data.held(room, after=self._after))
@@ -155,12 +156,12 @@ class Archiving:
             self._error, self._pause, self._again_at = "", 0.0, 0.0
 
     def _purge(self, fence: Fence) -> int:
-        """Drop what nobody needs any more."""
+        """Delete data that is no longer needed."""
 
         def work(tx: Transaction) -> tuple[int, Sequence[Held]]:
             fence(tx)
             held = tx.data.held(_BATCH * 4, after=self._after)
-            # What a ramdisk logged is no data of its machine; it has a time of its own.
+            # Ramdisk logs are not data of the machine; they have their own retention.
             return sum(tx.data.drop(one) for one in held if one.part != "logs" and not self._wanted(tx, one)), held
 
         dropped, held = self._store.write(work)
@@ -170,6 +171,6 @@ class Archiving:
     def _status(self, moved: int, deleted: int) -> str:
         if self._error:
             wait = max(0.0, self._again_at - self._clock.monotonic())
-            return f"{self._error}; data stays in the database, next try in {wait:.0f} s"
+            return f"{self._error}; data stays in the database, retrying in {wait:.0f} s"
         done = "dropped" if self._keep == "none" else f"moved to {self._keep}"
         return f"{moved} parts {done}, {deleted} objects deleted"

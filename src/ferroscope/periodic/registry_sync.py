@@ -1,9 +1,9 @@
-"""Nodes that the attached registry no longer tracks are marked as orphans; those that stay so for days are deleted.
+"""Marks nodes that the attached registry no longer lists as orphans, and deletes those that stay orphans for days.
 
-A list may be short for many reasons other than that nodes are gone: a registry restored from a backup, a policy
-that shows us nothing, somebody else's answer. So nothing is done where it is empty, or where more nodes are missing
-at once than ``[registry] max_missing`` allows; and a node that is protected, in use or under inspection is never
-deleted. A registry that cannot be asked changes nothing. Source: the synchronization task of the HA specification.
+The registry's list may be incomplete for many reasons: it was restored from a backup, its policy hides nodes from us,
+or another service answers. So nothing is done if the list is empty or if more nodes are missing at once than
+``[registry] max_missing`` allows, and nodes that are protected, in use or under inspection are never deleted. If the
+registry cannot be reached, nothing changes. Source: the synchronization task of the HA specification.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ T = TypeVar("T")
 
 _log = structlog.get_logger(__name__)
 
-_LOOK_EVERY: Final = 0.5  # seconds between two signs of life while the registry is being asked
+_CHECK_INTERVAL: Final = 0.5  # seconds between calls of keep_alive during a query
 _DAY: Final = 86400.0
 
 
 class RegistrySync:
-    """A ``PeriodicTask``; without a ``source`` the registry is our own and there is nothing to do.
+    """A ``PeriodicTask``; without a ``source`` there is nothing to do.
 
-    ``problem`` is what somebody should look into, if anything.
+    ``problem`` is a finding for operators, if any.
     """
 
     name = "periodic/registry-sync"
@@ -48,19 +48,19 @@ class RegistrySync:
         self._source = source
         self._settings = settings
         self._process = process
-        # Beside the leader, who has to go on showing signs of life: a registry may take as long as it likes.
+        # A separate thread, because the leader must call keep_alive while the registry answers slowly.
         self._pool = ThreadPoolExecutor(1, "registry")
         self._asking: Future[frozenset[str] | RegistryUnavailableError] | None = None
 
     def step(self, leadership: StepLeadership) -> str:
-        """Compare once; return what was found."""
+        """Compare once; return a status."""
         if self._source is None:
-            return "nodes are our own"
+            return "no registry attached"
         before = self._store.read(lambda tx: tx.nodes.orphans())
-        tracked = self._asked(self._source, leadership)
+        tracked = self._query(self._source, leadership)
         self.problem = self._objection(frozenset(before), tracked)
         if isinstance(tracked, RegistryUnavailableError) or self.problem is not None:
-            return f"changes nothing: {self.problem.summary if self.problem else tracked}"
+            return f"nothing changed: {self.problem.summary if self.problem else tracked}"
         deleted = 0
         for uuid in sorted(before):
             if uuid in tracked and before[uuid] is not None:
@@ -70,38 +70,38 @@ class RegistrySync:
             elif uuid not in tracked:
                 deleted += self._on(uuid, self._delete, leadership)
         missing = len(before.keys() - tracked)
-        return f"{len(tracked)} nodes are tracked, {missing} of ours are orphans, {deleted} are being deleted"
+        return f"{len(tracked)} nodes tracked, {missing} of ours are orphans, {deleted} being deleted"
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop querying."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _asked(self, source: NodeSource, leadership: StepLeadership) -> frozenset[str] | RegistryUnavailableError:
-        """Return the answer to a question that was put now: not one that was on its way when a leadership ended."""
+    def _query(self, source: NodeSource, leadership: StepLeadership) -> frozenset[str] | RegistryUnavailableError:
+        """Return the answer to a query sent now, never one left over from an earlier leadership."""
         if self._asking is not None:
-            _awaited(self._asking, leadership)
+            _await(self._asking, leadership)
         self._asking = self._pool.submit(_ask, source)
-        answer = _awaited(self._asking, leadership)
+        answer = _await(self._asking, leadership)
         self._asking = None
         return answer
 
     def _objection(self, ours: frozenset[str], tracked: frozenset[str] | RegistryUnavailableError) -> Finding | None:
         """Return why this answer must not change anything, if so."""
         if isinstance(tracked, RegistryUnavailableError):
-            said = f"the registry at [registry] url cannot be compared with: {tracked}"
-            return Finding("registry-unavailable", "wrong", said, "look at [registry] url, and at the service there")
+            summary = f"cannot compare with the registry at [registry] url: {tracked}"
+            return Finding("registry-unavailable", "wrong", summary, "check [registry] url and the service there")
         if ours and not tracked:
-            said = "the registry at [registry] url has no nodes at all; none of ours is marked or deleted"
-            advice = "look whether it is the right one, and whether it shows this service everything"
-            return Finding("registry-empty", "wrong", said, advice)
+            summary = "the registry at [registry] url lists no nodes; none of ours is marked or deleted"
+            advice = "check that the URL is right, and that the registry lists all nodes to this service"
+            return Finding("registry-empty", "wrong", summary, advice)
         missing = len(ours - tracked)
         if missing > max(1, int(len(ours) * self._settings.max_missing)):
-            said = (
-                f"the registry at [registry] url lacks {missing} of our {len(ours)} nodes, more than "
+            summary = (
+                f"{missing} of our {len(ours)} nodes are missing from the registry at [registry] url, more than "
                 "[registry] max_missing allows; none is marked or deleted"
             )
-            advice = "if they are gone for good: ferroscope node delete, or raise max_missing for a while"
-            return Finding("registry-short", "wrong", said, advice)
+            advice = "if they are gone for good, run ferroscope node delete, or raise max_missing temporarily"
+            return Finding("registry-short", "wrong", summary, advice)
         return None
 
     def _on(self, uuid: str, act: Callable[[Transaction, Node], bool], leadership: StepLeadership) -> bool:
@@ -119,11 +119,13 @@ class RegistrySync:
 
     def _mark(self, tx: Transaction, node: Node) -> bool:
         days = self._settings.delete_after / _DAY
-        follows = f"it is deleted in {days:g} days unless it comes back" if days else "it is not deleted by itself"
-        return self._set(tx, node, tx.now, f"the registry no longer tracks this node; {follows}")
+        follows = (
+            f"it is deleted in {days:g} days unless it is listed again" if days else "it is not deleted automatically"
+        )
+        return self._set(tx, node, tx.now, f"the registry no longer lists this node; {follows}")
 
     def _tracked_again(self, tx: Transaction, node: Node) -> bool:
-        return self._set(tx, node, None, "the registry tracks this node again")
+        return self._set(tx, node, None, "the registry lists this node again")
 
     def _set(self, tx: Transaction, node: Node, since: float | None, message: str) -> bool:
         tx.nodes.update(msgspec.structs.replace(node, orphaned_at=since))
@@ -142,7 +144,7 @@ class RegistrySync:
         return True
 
     def _delete(self, tx: Transaction, node: Node) -> bool:
-        """Delete an orphan whose time is over, unless somebody needs it."""
+        """Delete an expired orphan unless it is protected or in use."""
         over = self._settings.delete_after and (node.orphaned_at or tx.now) + self._settings.delete_after < tx.now
         if not over or node.attributes.get("protected") or node.instance_uuid is not None or node.state in ACTIVE:
             return False
@@ -150,11 +152,11 @@ class RegistrySync:
         return True
 
 
-def _awaited(asking: Future[T], leadership: StepLeadership) -> T:
-    """Return the answer, and show signs of life until it is there."""
-    while not wait([asking], _LOOK_EVERY).done:
+def _await(query: Future[T], leadership: StepLeadership) -> T:
+    """Return the answer; call ``keep_alive`` until it arrives."""
+    while not wait([query], _CHECK_INTERVAL).done:
         leadership.keep_alive()
-    return asking.result()
+    return query.result()
 
 
 def _ask(source: NodeSource) -> frozenset[str] | RegistryUnavailableError:

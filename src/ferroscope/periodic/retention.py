@@ -1,10 +1,10 @@
-"""Old inspections go, with their data and journal; a node's newest stays, and its newest good one.
+"""Deletes old inspections with their data and journal, except each node's newest and its newest successful one.
 
-Steps that belong to no inspection go by age alone, so that nobody can fill the journal with them. So do old
-changes of MACs: the PXE filters have long since applied them, or read everything anew.
+Journal steps without an inspection are deleted by age alone, so that the journal cannot be filled with them. So are old
+MAC changes: the PXE filters have long since applied them, or read everything again.
 
-A run is bounded: whatever there is to delete, it is one small transaction after the other for a few seconds, and
-the next run goes on with it. So a great backlog, such as a shorter ``retention`` leaves, keeps nobody waiting.
+A run is bounded: it deletes in small transactions for a few seconds, and the next run continues. So a large backlog,
+for example after ``retention`` was shortened, delays nothing else.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.store import StepLeadership, Store, Transaction
 
 _BATCH: Final = 200
-_RUN: Final = 10.0  # seconds, at most, until the next run
-# Much longer than a PXE filter goes without looking; whoever takes over reads everything.
+_RUN: Final = 10.0  # seconds, the maximum of one run
+# Much longer than the time between two reads of a PXE filter; a new leader reads everything.
 _CHANGES_KEPT: Final = 3600.0
-# To look for old steps is to read the whole journal.
+# Finding old steps reads the whole journal.
 _STEPS_EVERY: Final = 3600.0
 
 
 class Retention:
-    """A ``PeriodicTask``; ``threshold`` is how many seconds an ended inspection is kept (0: for ever).
+    """A ``PeriodicTask``; ``threshold``: for how many seconds an ended inspection is kept (0: forever).
 
-    ``number`` is how many a node has at the most (0: any), ``logs`` the seconds for ramdisks' logs (0: as the rest).
+    ``number``: the maximum per node (0: unlimited); ``logs``: seconds for ramdisk logs (0: like the rest).
     """
 
     name = "periodic/retention"
@@ -41,10 +41,10 @@ class Retention:
         self._logs = logs
         self._clock = clock
         self._until = 0.0
-        self._steps_from = float("-inf")  # when the journal is next looked through
+        self._steps_from = float("-inf")  # when to search the journal next
 
     def step(self, leadership: StepLeadership) -> str:
-        """Delete one batch after the other, each in a transaction of its own."""
+        """Delete batch after batch, each in its own transaction."""
         self._until = self._clock.monotonic() + _RUN
         removed, ahead = 0, self._store.read(_ahead)
         if self._threshold:
@@ -55,8 +55,8 @@ class Retention:
         if self._number:
             removed += self._all(leadership, lambda tx: tx.inspections.remove_surplus(self._number, _BATCH))
         changes = self._all(leadership, lambda tx: tx.macs.forget(tx.now - _CHANGES_KEPT))
-        more = "; the next run goes on" if self._is_over() else ""
-        return f"removed {removed} old inspections and {changes} old changes of MACs{more}"
+        more = "; the next run continues" if self._is_over() else ""
+        return f"removed {removed} old inspections and {changes} old MAC changes{more}"
 
     def _is_over(self) -> bool:
         return self._clock.monotonic() >= self._until
@@ -68,7 +68,7 @@ class Retention:
             self._all(leadership, lambda tx: tx.journal.remove_old(tx.now - self._threshold - ahead, _BATCH))
         if self._logs:
             self._all(leadership, lambda tx: tx.data.remove_logs(tx.now - self._logs - ahead, _BATCH))
-        if not self._is_over():  # else the next run goes on with it
+        if not self._is_over():  # otherwise the next run continues
             self._steps_from = self._clock.monotonic() + _STEPS_EVERY
 
     def _all(self, leadership: StepLeadership, remove: Callable[[Transaction], int]) -> int:
@@ -87,5 +87,5 @@ class Retention:
 
 
 def _ahead(tx: Transaction) -> float:
-    """Return by how much the clock may be ahead, because somebody has set it: nothing is too old by that."""
+    """Return by how much the clock may be ahead because it was set, so that nothing is deleted too early."""
     return max(0.0, sum(step.seconds for step in tx.clock_steps.list()))

@@ -1,10 +1,10 @@
-"""A periodic task of which one runs at a time, wherever: an election, a leader, its loop.
+"""A periodic task that runs on one process at a time: election, leadership and loop.
 
-The leader's loop waits on a flag of its own (``reset``), not on the process's: losing the lease
-resets the task, it does not stop the service. Losing a leader loses a couple of runs at most.
+The leader's loop waits for its own flag (``reset``), not for that of the process: losing the lease resets the task and
+does not stop the service. Losing a leader costs a few runs at most.
 
-A step that gives no sign of life for a lease's time to live loses its leadership, and nothing else: somebody else leads
-on, the fence refuses whatever the step still writes, and the task campaigns again, anew, in another thread.
+A step that does not report progress for a lease's time to live loses its leadership only: another process leads, the
+fence rejects further writes of the step, and the task campaigns again from a new thread.
 Source: the HA singleton periodic task of the HA specification for ironic-inspector.
 """
 
@@ -25,34 +25,34 @@ from ferroscope.telemetry.finding import Finding
 
 _log = structlog.get_logger(__name__)
 
-# Threads of one task that hang and are left to themselves; beyond that, another one would not help.
+# The most hung threads of one task that are abandoned; more would not help.
 _MOST_HUNG: Final = 10
 
 
 class PeriodicTask(Protocol):
-    """What a singleton runs; ``name`` is that of its lease, ``period`` in seconds (0: never)."""
+    """What a singleton runs; ``name`` is the name of its lease, ``period`` is in seconds (0: never)."""
 
     name: str
     period: float
 
     def step(self, leadership: StepLeadership) -> str:
-        """Run once, however long, as ``StepLeadership`` asks for. Returns what was done, in a sentence."""
+        """Run once, for any time, reporting progress as ``StepLeadership`` requires; return a status."""
 
 
 @runtime_checkable
 class KeepsThreads(Protocol):
-    """A task that has work done by threads of its own."""
+    """A task that has its own threads."""
 
     def close(self) -> None:
-        """Begin nothing more: the process stops, and waits for what these threads have begun."""
+        """Start nothing new; the process is stopping, and waits for running work."""
 
 
 class _StoppingError(Exception):
-    """The process stops: a long step must not keep it waiting."""
+    """The process is stopping; ends a long step."""
 
 
 class _Step:
-    """What a step knows of its leadership, which ends when the process stops, too."""
+    """A step's view of its leadership, which also ends when the process stops."""
 
     def __init__(self, leadership: Leadership, stop: StopFlag) -> None:
         self._leadership = leadership
@@ -64,17 +64,16 @@ class _Step:
             raise _StoppingError
         if not self._leadership.is_valid():
             lease = self._leadership.lease
-            raise LeaseLostError(f"epoch {lease.epoch} of {lease.name} could not be renewed in time")
+            raise LeaseLostError(f"epoch {lease.epoch} of {lease.name} was not renewed in time")
         self._leadership.keep_alive()
 
 
 class Singleton:
-    """Campaigns for the task's lease and, while it leads, runs the task, in a thread of its own: ``start``, ``join``.
+    """Campaigns for the task's lease and runs the task while it leads, in a separate thread: ``start``, ``join``.
 
-    ``build`` makes the task, and makes it anew where a step of the one before hangs. ``keep`` watches over a
-    leadership from threads of its own until it is over (see ``runtime``), and calls what it is given where the work
-    has not stopped by then; ``bus`` tells of a released lease where the database can.
-    ``not_now`` says why a run has to be left out, if so.
+    ``build`` creates the task, and creates it again if a step hangs. ``keep`` renews a leadership from separate threads
+    (see ``leadership.LeaseRenewer``), and calls its last argument if the work does not stop after it was lost. ``bus``
+    announces released leases if the database supports that. ``not_now`` returns why a run must be skipped, or "".
     """
 
     def __init__(
@@ -100,63 +99,63 @@ class Singleton:
         self._clock = clock
         self._stop = stop
         self._new_flag = new_flag
-        self._said = f"{self.task.name} has not begun"
-        self._hung = 0  # how many threads have been left to themselves; the one with this number is the present one
+        self._status = f"{self.task.name} has not started"
+        self._hung = 0  # number of abandoned threads; the current thread has this number
         self._leadership: Leadership | None = None
         self._thread: threading.Thread | None = None
 
     @property
     def status(self) -> str:
-        """What this task does, and whether earlier steps of it hang."""
-        return f"{self._said}; {self._hung} steps of it hung and were left to themselves" if self._hung else self._said
+        """The task's status, including hung steps."""
+        return f"{self._status}; {self._hung} steps hung and were abandoned" if self._hung else self._status
 
     @property
     def problem(self) -> Finding | None:
-        """What somebody should look into: a step that hangs, or what the task says where it leads here."""
+        """A finding for operators: a hung step, or the task's own finding if it leads here."""
         if self._hung:
-            said = f"{self._hung} steps of {self.task.name} did not end and were left to themselves"
-            return Finding("step-hangs", "wrong", said, "see the log for what they wait for; restart the process")
+            summary = f"{self._hung} steps of {self.task.name} hung and were abandoned"
+            return Finding("step-hangs", "wrong", summary, "see the log for the cause; restart the process")
         leads = self._leadership is not None and self._leadership.is_valid()
         return getattr(self.task, "problem", None) if leads else None
 
     def start(self) -> None:
-        """Begin in a thread."""
+        """Start the thread."""
         self._thread = threading.Thread(target=self.run, name=self.task.name, args=(self._hung,), daemon=True)
         self._thread.start()
 
     def join(self, timeout: float) -> None:
-        """Wait for the thread's end."""
+        """Wait for the thread to end."""
         if self._thread is not None:
             self._thread.join(timeout)
 
     def run(self, number: int = 0) -> None:
-        """Follow or lead until the process stops, or until a step has hung in this thread, of this ``number``."""
+        """Follow or lead until the process stops, or until a step hangs in this thread (``number``)."""
         task = self.task
         if not task.period:
-            self._said = f"{task.name} is disabled"
+            self._status = f"{task.name} is disabled"
             return
         try:
             while not self._stop.is_set() and number == self._hung:
                 try:
                     self.campaign()
                 except StoreUnavailableError as exc:
-                    self._say(number, f"{self.task.name} waits for the database: {exc}")
+                    self._set_status(number, f"{self.task.name}: waiting for the database: {exc}")
                     self._stop.wait(self._profile.poll)
         except Exception:
-            _log.exception("a periodic task failed", task=self.task.name, stopping=number == self._hung)
+            _log.exception("periodic task failed", task=self.task.name, stopping=number == self._hung)
             if number == self._hung:
                 raise
         finally:
             if number == self._hung:
-                self._stop.set()  # a process without one of its tasks is to be started again
+                self._stop.set()  # restart the process rather than run without the task
             if isinstance(task, KeepsThreads):
                 task.close()
 
     def campaign(self) -> None:
-        """Try to win the lease once and lead; otherwise wait for the next election."""
+        """Campaign once and lead if it was won; otherwise wait for the next campaign."""
         seen = self._bus.wait(Channel.LEASES, 0, 0.0)
         leadership = self._election.campaign()
-        self._said = self._election.status
+        self._status = self._election.status
         if leadership is None:
             self._election.wait(self._bus, seen, self._stop)
             return
@@ -168,26 +167,26 @@ class Singleton:
             leadership.resign()
 
     def lead(self, leadership: Leadership, reset: StopFlag, task: PeriodicTask, number: int) -> None:
-        """Run the task once a period while it leads."""
+        """Run the task once per period while leading."""
         while leadership.is_valid() and not self._stop.is_set():
             try:
-                self._say(number, f"{self._election.status}; {self._step(task, leadership)}")
+                self._set_status(number, f"{self._election.status}; {self._step(task, leadership)}")
             except LeaseLostError as exc:
-                self._say(number, f"was deposed: {exc}")
+                self._set_status(number, f"lost its lease: {exc}")
                 return
             except _StoppingError:
                 return
-            self._rest(leadership, reset)
+            self._wait_for_next_run(leadership, reset)
 
     def _step(self, task: PeriodicTask, leadership: Leadership) -> str:
         return self._not_now() or task.step(_Step(leadership, self._stop))
 
-    def _say(self, number: int, status: str) -> None:
+    def _set_status(self, number: int, status: str) -> None:
         if number == self._hung:
-            self._said = status
+            self._status = status
 
     def _give_up(self, leadership: Leadership) -> None:
-        """Leave the thread of a step that hangs to itself, and campaign again in another one."""
+        """Abandon the thread of a hung step, and campaign again in a new one."""
         if leadership is not self._leadership or leadership.resigned or self._stop.is_set() or self._hung == _MOST_HUNG:
             return
         self._leadership = None
@@ -195,8 +194,8 @@ class Singleton:
         self.task = self._build()
         self.start()
 
-    def _rest(self, leadership: Leadership, reset: StopFlag) -> None:
-        """Wait for the next run, showing signs of life."""
+    def _wait_for_next_run(self, leadership: Leadership, reset: StopFlag) -> None:
+        """Wait for the next run, keeping the lease."""
         until = self._clock.monotonic() + self.task.period
         while (left := until - self._clock.monotonic()) > 0 and not self._stop.is_set():
             leadership.keep_alive()

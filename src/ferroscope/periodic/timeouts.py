@@ -1,8 +1,7 @@
-"""Inspections whose machine or BMC has had too much time get a ``timeout`` request.
+"""Queues a ``timeout`` request for inspections whose machine or BMC took too long.
 
-What counts is the clock of the inspection's present phase, which does not run while the inspection waits
-for us; whoever carries the request out looks at it again. Running this twice at once is harmless: a
-request that is pending already is not put again.
+The timeout of the current phase counts, which does not run while the inspection waits for us; the worker checks it
+again. Running this twice at once is harmless: a pending request is not queued again.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Timeouts:
-    """A ``PeriodicTask``; ``timeout`` is in seconds of one phase."""
+    """A ``PeriodicTask``; ``timeout`` is in seconds per phase."""
 
     name = "periodic/timeouts"
 
@@ -39,7 +38,7 @@ class Timeouts:
         return f"found {overdue} overdue inspections"
 
     def _suspects(self, tx: Transaction) -> list[str]:
-        """Return the nodes to look at: by the clock, and those of a release before that knew no clock."""
+        """Return the nodes to check: by the clock, and those that a release without that clock has written."""
         before = tx.now - self._timeout
         clocks = tx.inspections.list(Query(before={"clock_since": before}))
         still = tx.nodes.list(Query(filters={"state": State.WAITING}, before={"provision_updated_at": before}))

@@ -1,4 +1,4 @@
-"""The role pxe-filter: of all hosts that can boot a network's machines, one has its filter open.
+"""The pxe-filter role: of all hosts that can boot a network's machines, exactly one has its filter open.
 
-Imports no other role and no adapter; a PXE filter's mechanism comes through ``ports.filter``.
+Imports no other role; the backends implement ``contracts.pxe_filter``.
 """

@@ -1,8 +1,8 @@
-"""The filter's process: campaigns for its network's lease and, while it leads, keeps this host's filter open.
+"""The pxe-filter role: campaigns for its network's lease and, while it leads, keeps this host's filter open.
 
-Closed is the resting state: before the election, after it, on every error, and by the kernel's own
-time-out when this process does not live to close it. A successor waits for ``guard`` seconds after
-it has won, so that the filter before has closed by then even on a host whose clock runs slower.
+The filter is closed by default: before and after leading, on every error, and by the kernel's time-out if this process
+dies before it can close it. A new leader waits ``guard`` seconds before it opens, so that the previous leader's filter
+has closed by then, even on a host whose clock runs slower.
 """
 
 from __future__ import annotations
@@ -24,20 +24,19 @@ from ferroscope.core.model import LeaseProfile
 from ferroscope.leadership import Election, Leadership
 from ferroscope.pxe_filter.sync import MacSync
 
-# Keeps a leader's filter open from a thread of its own, for as long as its lease can be trusted.
-#
-# Reading the store may take its time, and that must not close the filter; so whoever follows the
-# changes only shows signs of life, without which the lease, and then the filter, comes to its end.
-
 _log = structlog.get_logger(__name__)
 
-# A closed filter is tried so much more often than an open one is refreshed. A mechanism that counts whole seconds can
-# open with a lease that was renewed just now only, and renewals have the same period: it might never see one.
-_SOONER: Final = 10
+# A closed filter is retried this much more often than an open one is refreshed. A backend that counts whole seconds can
+# open only right after a renewal. Renewals have the same period, so without this it might miss every one of them.
+_CLOSED_RETRY_FACTOR: Final = 10
 
 
 class FilterLease:
-    """One leadership's open filter; ``error`` says why it is not open although it might be."""
+    """Keeps the filter open during one leadership, from a separate thread, for as long as the lease can be trusted.
+
+    Reading the database may take long, and that must not close the filter. So the thread that applies changes only
+    calls ``keep_alive``; if it hangs, the lease expires, and the filter with it. ``error`` says why opening failed.
+    """
 
     def __init__(
         self,
@@ -55,7 +54,7 @@ class FilterLease:
         self._period = period
         self._new_flag = new_flag
         self._stop = new_flag()
-        self._doubtful_until = 0.0  # a hold of which we do not know what became of it ends before that
+        self._unconfirmed_until = 0.0  # a refresh that failed may have taken effect, but ends before this time
         self._thread = new_thread(target=self._run, name="opening", daemon=True)
         self.open_until = 0.0
         self.error = ""
@@ -66,12 +65,12 @@ class FilterLease:
         return self._clock.monotonic() < self.open_until
 
     def start(self) -> None:
-        """Open it, and keep it open."""
-        self._hold()
+        """Open the filter and keep it open."""
+        self._refresh()
         self._thread.start()
 
     def end(self) -> bool:
-        """Close it; whether it is closed now, by ourselves or because its time is over. Never raises."""
+        """Close the filter; return whether it is closed now, by us or by its time-out. Never raises."""
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -79,56 +78,57 @@ class FilterLease:
             return True
         if not self._backend.self_closing:
             return False
-        until = max(self.open_until, self._doubtful_until)
+        # Closing failed, so only the kernel's time-out closes the filter: wait for the latest one that may be set.
+        until = max(self.open_until, self._unconfirmed_until)
         self._new_flag().wait(max(0.0, until - self._clock.monotonic()))
         return True
 
     def _run(self) -> None:
-        # To the end, though the lease may not be trusted for a moment: a renewal that comes late makes it good again.
+        # Continues even while the lease cannot be trusted: a late renewal makes it valid again.
         while not self._stop.wait(self._pause()):
-            self._hold()
+            self._refresh()
 
     def _pause(self) -> float:
-        """Return when to refresh: while half of its time is left, for a refresh takes its time, too.
+        """Return the seconds until the next refresh: half of the time left, because a refresh takes time too.
 
-        What a refresh adds is what the lease allows for beyond the hold before; so one that came late would be
-        followed by one that comes early and adds little, and that by one that comes too late.
+        A refresh extends the time-out to what the lease allows. With a fixed period, a late refresh would be followed
+        by an early one that adds little, and then by one that comes too late.
         """
         left = self.open_until - self._clock.monotonic()
-        return max(self._period / _SOONER, min(self._period, left / 2))
+        return max(self._period / _CLOSED_RETRY_FACTOR, min(self._period, left / 2))
 
-    def _hold(self) -> None:
+    def _refresh(self) -> None:
         if not self._leadership.is_valid():
             return
         try:
             self.open_until = self._backend.hold(self._leadership.trusted_until)
             self.error = ""
-        except Exception as exc:  # noqa: BLE001  # whatever it is: nobody else would hear of it
-            self._doubtful_until = self._leadership.trusted_until
-            self._say(_log.warning, "the filter could not be held open; it closes", exc)
+        except Exception as exc:  # noqa: BLE001  # nothing else in this thread would report it
+            self._unconfirmed_until = self._leadership.trusted_until
+            self._log_once(_log.warning, "cannot keep the filter open; it closes", exc)
 
     def _close(self) -> bool:
         try:
             self._backend.close()
-        except Exception as exc:  # noqa: BLE001  # the time-out may still close it, so its end has to be waited for
-            self._say(_log.error, "the filter could not be closed", exc)
+        except Exception as exc:  # noqa: BLE001  # the time-out may still close it: the caller waits for that
+            self._log_once(_log.error, "cannot close the filter", exc)
             return False
         self.open_until = 0.0
         return True
 
-    def _say(self, log: Callable[..., object], what: str, exc: Exception) -> None:
-        """Log an error that is new, with a traceback where the backend does not know it."""
+    def _log_once(self, log: Callable[..., object], what: str, exc: Exception) -> None:
+        """Log an error that is new, with a traceback if it is not the backend's own error."""
         before, self.error = self.error, str(exc) or type(exc).__name__
         if self.error != before:
-            unknown = None if isinstance(exc, PxeFilterError) else exc
-            log(what, backend=self._backend.name, error=self.error, exc_info=unknown)
+            unexpected = None if isinstance(exc, PxeFilterError) else exc
+            log(what, backend=self._backend.name, error=self.error, exc_info=unexpected)
 
 
 class PxeFilter:
-    """One thread calls ``run``; ``status`` always says what the filter does.
+    """One thread calls ``run``; ``status`` is the current status.
 
-    ``keep`` watches over a leadership from threads of its own (see ``leadership``). ``look_every``
-    is after how many seconds it looks for changes of which nobody told it.
+    ``keep`` renews a leadership from separate threads (see ``leadership.LeaseRenewer``). ``poll_interval``: the
+    seconds after which it checks for changes that the bus did not announce.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class PxeFilter:
         backend: FilterBackend,
         *,
         settings: PxeFilterSettings,
-        look_every: float,
+        poll_interval: float,
         host: str,
         keep: Callable[[Leadership, StopFlag], None],
         profile: LeaseProfile,
@@ -153,7 +153,7 @@ class PxeFilter:
         self._mac_sync = mac_sync
         self._backend = backend
         self._settings = settings
-        self._look_every = look_every
+        self._poll_interval = poll_interval
         self._host = host
         self._keep = keep
         self._profile = profile
@@ -163,74 +163,74 @@ class PxeFilter:
         self._meter = meter
         self._new_flag = new_flag
         self._new_thread = new_thread
-        # Nobody may free what this process holds while its filter could not be closed, and does not close by itself.
+        # True if the filter could not be closed and has no time-out: then its lease must not be released.
         self.left_open = False
-        self._told = FilterRecord()
+        self._published = FilterRecord()
         self._checked_at = 0.0
-        # A refresh has to come well before the hold before it ends.
+        # Refresh well before the time-out of the previous refresh.
         self.period = min(1.0, profile.ttl / 6)
-        self.status = "is closed and has not campaigned for its network yet"
+        self.status = "closed; has not campaigned for its network yet"
 
     def run(self) -> None:
-        """Follow or lead until the process stops; closed at the end, whatever happens."""
+        """Follow or lead until the process stops; always close the filter at the end."""
         self._measure(is_open=False)
         try:
             while not self._stop.is_set():
-                self._turn()
+                self._campaign_safely()
         finally:
             self._stop.set()
             self.fail_closed()
 
-    def _turn(self) -> None:
+    def _campaign_safely(self) -> None:
         try:
             self.campaign()
         except StoreUnavailableError as exc:
-            self._rest(f"is closed and waits for the database: {exc}")
+            self._wait_closed(f"closed; waiting for the database: {exc}")
         except PxeFilterError as exc:
-            self._rest(f"is closed: {exc}")
+            self._wait_closed(f"closed: {exc}")
         except LeaseLostError as exc:
-            self.status = f"is closed; it was deposed: {exc}"
+            self.status = f"closed; lost its lease: {exc}"
         except Exception:
             self._stop.set()
-            _log.exception("the filter failed; closing it and stopping the process")
+            _log.exception("unexpected error; closing the filter and stopping the process")
             raise
 
-    def _rest(self, status: str) -> None:
-        news = status != self.status
+    def _wait_closed(self, status: str) -> None:
+        changed = status != self.status
         self.status = status
         self.fail_closed()
-        if news:
-            _log.warning("the filter is closed", why=status)
+        if changed:
+            _log.warning("filter closed", why=status)
         self._stop.wait(self._profile.poll)
 
     def fail_closed(self) -> None:
-        """Close the filter, come what may; if even that fails the kernel's time-out does it. Never raises."""
+        """Close the filter; if that fails, the kernel's time-out closes it. Never raises."""
         try:
             self._backend.close()
             self.left_open = False
         except PxeFilterError as exc:
-            _log.error("the filter could not be closed; what is open ends with its time-out", error=str(exc))
+            _log.error("cannot close the filter; it closes when its time-out expires", error=str(exc))
 
     def campaign(self) -> None:
-        """Try to win the network once and serve it; otherwise wait, closed, for the next election."""
+        """Campaign once and lead if it was won; otherwise wait, closed, until the next campaign may succeed."""
         seen = self._bus.wait(Channel.LEASES, 0, 0.0)
-        self._stay_closed()
+        self._ensure_closed()
         leadership = self._election.campaign()
-        self.status = f"is closed; {self._election.status}"
+        self.status = f"closed; {self._election.status}"
         if leadership is None:
-            self._election.wait(self._bus, seen, self._stop, every=self.period, meanwhile=self._stay_closed)
+            self._election.wait(self._bus, seen, self._stop, every=self.period, meanwhile=self._ensure_closed)
             return
         self.lead(leadership)
 
-    def _stay_closed(self) -> None:
-        """Once a second: somebody may have flushed the host's firewall, and us with it."""
+    def _ensure_closed(self) -> None:
+        """Close again once a second: flushing the host's firewall removes the filter, and so opens it."""
         now = self._clock.monotonic()
         if now - self._checked_at >= self.period:
             self._backend.close()
             self._checked_at = now
 
     def lead(self, leadership: Leadership) -> None:
-        """Load the sets while the guard passes, open, follow the changes; close, then hand the lease back."""
+        """Load the sets during the guard time, open, apply changes; at the end close, then release the lease."""
         reset = self._new_flag()
         self._keep(leadership, reset)
         filter_lease = FilterLease(
@@ -238,10 +238,11 @@ class PxeFilter:
             new_flag=self._new_flag, new_thread=self._new_thread,
         )  # fmt: skip
         won_at = self._clock.monotonic()
-        self._told = FilterRecord()
+        self._published = FilterRecord()
         try:
             self._load(leadership)
             leadership.keep_alive()
+            # The previous leader's filter may be open until its trust in the lease ends, by its own clock.
             self._wait_until(max(won_at, leadership.alone_from) + self._settings.guard, leadership, reset)
             if self._stop.is_set():
                 return
@@ -253,10 +254,11 @@ class PxeFilter:
             self._measure(is_open=self.left_open)
             if not self.left_open:
                 leadership.resign()
-            # Else the lease must not pass on before it has closed: it ends with its lease, and so does this process.
+            # Otherwise the lease must not be released before the filter has closed: the lease expires, and this process
+            # exits (see ``LeaseRenewer``).
 
     def _wait_until(self, opens_at: float, leadership: Leadership, reset: StopFlag) -> None:
-        """Wait, showing signs of life, while an earlier leader's filter may be open, or until this leadership ends."""
+        """Wait, keeping the lease, while an earlier leader's filter may be open, or until this leadership ends."""
         while (left := opens_at - self._clock.monotonic()) > 0 and not self._stop.is_set():
             if reset.wait(min(left, self.period)):
                 return
@@ -282,13 +284,14 @@ class PxeFilter:
                         self._apply(change, leadership.keep_alive)
                 read_at = now
             except StoreUnavailableError:
+                # The filter may stay open on older sets for as long as another pxe-filter would need to take over.
                 if now - read_at > self._profile.ttl:
                     raise
-            self._tell(leadership, filter_lease)
-            if filter_lease.error:  # whoever can open it shall have the lease
+            self._publish(leadership, filter_lease)
+            if filter_lease.error:  # release the lease to a host that can open its filter
                 raise PxeFilterError(filter_lease.error)
             self._wait(seen, leadership, filter_lease, reset)
-        self.status = "is closed; its leadership has ended"
+        self.status = "closed; its leadership has ended"
 
     def _apply(self, change: SetChange, progress: Callable[[], object]) -> None:
         if not change:
@@ -297,12 +300,12 @@ class PxeFilter:
         try:
             self._backend.apply(change, fresh=False, progress=progress)
         except PxeFilterError as exc:
-            _log.warning("a change could not be applied; loading everything", error=str(exc))
+            _log.warning("cannot apply a change; reloading all MACs", error=str(exc))
             self._backend.apply(self._mac_sync.sets.whole(), fresh=True, progress=progress)
         self._meter.pxe_filter_applied(self._clock.monotonic() - began)
 
-    def _tell(self, leadership: Leadership, filter_lease: FilterLease) -> None:
-        """Publish in the lease what is in force here, where that has changed."""
+    def _publish(self, leadership: Leadership, filter_lease: FilterLease) -> None:
+        """Publish the state of this filter in the lease if it has changed."""
         sets, window = self._mac_sync.sets, self._mac_sync.window
         record = FilterRecord(
             host=self._host,
@@ -314,14 +317,14 @@ class PxeFilter:
             backends=tuple(self._settings.backends),
             unknown=self._settings.unknown_hosts == "allow",
         )
-        state = "is open" if filter_lease.open else f"is closed: {filter_lease.error or 'its lease is about to end'}"
+        state = "open" if filter_lease.open else f"closed: {filter_lease.error or 'its lease is about to expire'}"
         self.status = (
             f"{state}; {self._election.status}; {record.allowed} MACs allowed, {record.denied} denied, "
             f"changes up to {record.applied} applied"
         )
         self._measure(is_open=record.open)
-        if record != self._told and leadership.renew(data=msgspec.json.encode(record).decode()):
-            self._told = record
+        if record != self._published and leadership.renew(data=msgspec.json.encode(record).decode()):
+            self._published = record
 
     def _measure(self, *, is_open: bool) -> None:
         sets = self._mac_sync.sets
@@ -330,11 +333,11 @@ class PxeFilter:
         )
 
     def _wait(self, seen: int, leadership: Leadership, filter_lease: FilterLease, reset: StopFlag) -> None:
-        """Wait for a change, or until it is time to look by oneself, showing signs of life."""
-        until = self._clock.monotonic() + self._look_every
+        """Wait for a change, at most for ``poll_interval``, keeping the lease."""
+        until = self._clock.monotonic() + self._poll_interval
         while (left := until - self._clock.monotonic()) > 0 and not reset.is_set() and not self._stop.is_set():
             leadership.keep_alive()
             if self._bus.wait_any(MAC_CHANNELS, seen, min(left, self.period)) > seen:
                 return
-            if filter_lease.error or filter_lease.open != self._told.open or not leadership.is_valid():
+            if filter_lease.error or filter_lease.open != self._published.open or not leadership.is_valid():
                 return

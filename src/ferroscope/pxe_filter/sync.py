@@ -1,7 +1,7 @@
-"""What the store says about MACs, as changes of the filter's sets: all of it once, then what is new.
+"""Reads the known MACs from the store as changes to the filter's sets: once completely, then incrementally.
 
-A number in the list of changes says "look at this MAC again"; what holds for it is read in the
-same transaction, so the order of changes, and how often one is told, do not matter.
+An entry in the list of changes only says that a MAC must be read again. Its current state is read in the same
+transaction, so neither the order of changes nor repeated entries matter.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _nothing() -> None: ...
 
 
 class MacSync:
-    """``sets`` are as of the last read; both reads raise ``StoreUnavailableError``."""
+    """``sets`` are as of the last read; both methods raise ``StoreUnavailableError``."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -30,13 +30,13 @@ class MacSync:
         self.window = ChangeWindow()
 
     def whole(self, alive: Callable[[], None] = _nothing) -> SetChange:
-        """Read everything; return by how much what was known before was wrong. ``alive`` is called for each page."""
+        """Read everything; return the difference to the sets known before. ``alive`` is called for each page."""
         window, allowed, denied = self._store.read(partial(_everything, alive))
         self.window = window
         return self.sets.replace(allowed, denied)
 
     def changes(self, alive: Callable[[], None] = _nothing) -> Iterator[SetChange]:
-        """Read what was changed since the last look, a page at a time; ``alive`` is called for each."""
+        """Read the changes since the last read, page by page; ``alive`` is called for each page."""
         start = self.window.low
         while True:
             alive()

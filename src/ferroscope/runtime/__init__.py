@@ -1,1 +1,1 @@
-"""Starting and stopping: wiring of adapters to roles, signals, processes."""
+"""Composition of the service, and the life of its processes: start, signals, stop."""

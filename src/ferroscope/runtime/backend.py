@@ -1,4 +1,4 @@
-"""The store, its queue and its wake-up, as one process uses them."""
+"""A process's connections to the database: the store, its queue and its bus."""
 
 from __future__ import annotations
 
@@ -22,19 +22,18 @@ from ferroscope.db.transaction import SqlStore
 from ferroscope.runtime import member
 from ferroscope.runtime.system import SetupError
 
-# Longest time of one statement of a migration, in seconds.
+# Time limit of one statement of a migration, in seconds.
 _MIGRATION: Final = 6 * 3600.0
 
 
 class SchemaError(SetupError):
-    """The database's schema is not the one that this release works with."""
+    """The database's schema does not match this release."""
 
 
 class Backend(msgspec.Struct, frozen=True):
     """One process's connections to the database.
 
-    ``lease_store`` has connections of its own, so that heartbeats and renewals never wait for a
-    busy pool.
+    ``lease_store`` has separate connections, so that heartbeats and renewals never wait for a busy pool.
     """
 
     engine: Engine
@@ -45,7 +44,7 @@ class Backend(msgspec.Struct, frozen=True):
     bus: Bus
 
     def describe(self) -> tuple[str, str | None, str]:
-        """Return the kind of database, its schema's version, and the one that is needed; ``StoreUnavailableError``."""
+        """Return the database kind, its schema version, and the required version; ``StoreUnavailableError``."""
         return self.engine.dialect.name, migrate.current(self.engine), migrate.HEAD
 
     def close(self) -> None:
@@ -55,7 +54,7 @@ class Backend(msgspec.Struct, frozen=True):
 
 
 def open_backend(settings: Settings, *, clock: Clock, stop: StopFlag, listen: bool, meter: Meter = SILENT) -> Backend:
-    """Build the backend; ``listen``: also be woken up by what other processes put on the queue. ``SetupError``."""
+    """Build the backend; ``listen``: receive notifications from other processes. ``SetupError``."""
     database, leases = _limited(settings)
     with _explained():
         engine = build_engine(database)
@@ -70,11 +69,10 @@ def open_backend(settings: Settings, *, clock: Clock, stop: StopFlag, listen: bo
 
 
 def _limited(settings: Settings) -> tuple[DatabaseSettings, DatabaseSettings]:
-    """Return the settings for the work's connections, and those for leases and heartbeats.
+    """Return the settings of the work's connections, and those of the connections for leases and heartbeats.
 
-    A leader that is stopped inside its transaction must not block its successor, so no session
-    waits for longer than a leader trusts its lease; and a renewal on a connection that has died
-    has to fail while there is time for another one.
+    A leader that is stopped inside a transaction must not block its successor, so no session waits longer than a leader
+    trusts its lease. A renewal on a dead connection must fail while there is time for another one.
     """
     database, profile = settings.database, settings.lease.numbers()
     work = min(database.statement_timeout, max(1.0, profile.ttl - profile.margin))
@@ -88,18 +86,17 @@ def _limited(settings: Settings) -> tuple[DatabaseSettings, DatabaseSettings]:
 
 
 def ensure_schema(settings: Settings, *, upgrade: bool) -> str:
-    """Check the schema, or bring it up to date; return its version.
+    """Check the schema, or upgrade it; return its version.
 
-    ``SetupError`` says what is wrong with the URL, ``SchemaError`` what to do where the schema is not
-    the right one, ``StoreUnavailableError`` that the database cannot be reached, and why, ``OSError``
-    that the directory of the default place cannot be made.
+    ``SetupError``: the URL is invalid. ``SchemaError``: the schema does not match. ``StoreUnavailableError``: the
+    database cannot be reached. ``OSError``: the default directory cannot be created.
     """
     database = settings.database
-    if upgrade:  # a migration takes the time that it takes
+    if upgrade:  # a migration may take long
         member.make_directory(database)
         database = msgspec.structs.replace(database, statement_timeout=_MIGRATION)
     elif file := member.missing(database):
-        raise SchemaError(f"the database's file {file} does not exist yet", "run: ferroscope db upgrade")
+        raise SchemaError(f"the database file {file} does not exist", "run: ferroscope db upgrade")
     with _explained():
         engine = build_engine(database)
     try:
@@ -115,18 +112,18 @@ def ensure_schema(settings: Settings, *, upgrade: bool) -> str:
 
 
 def is_foreign(found: str | None) -> bool:
-    """Whether a schema is none that this release could bring up to date."""
+    """Whether this release cannot upgrade the schema, because a newer one created it."""
     return found is not None and not (found.isdigit() and found <= migrate.HEAD)
 
 
 def schema_problem(found: str | None) -> tuple[str, str]:
-    """Return what is wrong with a schema that is not this release's, and what to do."""
+    """Return what is wrong with a schema of another release, and what to do."""
     if is_foreign(found):
         return (
-            f"the database has the schema {found}, which is of a newer release; this one needs {migrate.HEAD}",
-            "there is no way back: install the newer release again, or restore the backup from before the upgrade",
+            f"the database has schema {found}, which belongs to a newer release; this release needs {migrate.HEAD}",
+            "a downgrade is not supported: install the newer release, or restore the backup from before the upgrade",
         )
-    where = "is empty" if found is None else f"has the schema {found}"
+    where = "is empty" if found is None else f"has schema {found}"
     return f"the database {where}, this release needs {migrate.HEAD}", "run: ferroscope db upgrade"
 
 
@@ -135,10 +132,10 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except DatabaseUrlError as exc:
-        raise SetupError(f"[database] connection cannot be used: {exc.summary}", exc.advice) from exc
+        raise SetupError(f"invalid [database] connection: {exc.summary}", exc.advice) from exc
     except ImportError as exc:
         extra = "mysql" if exc.name == "pymysql" else "postgresql"
         raise SetupError(
             f"[database] connection needs the Python package {exc.name}, which is not installed",
-            f"install Ferroscope with [{extra}], as in: pip install '.[{extra}]'",
+            f"install Ferroscope with [{extra}], for example: pip install '.[{extra}]'",
         ) from exc

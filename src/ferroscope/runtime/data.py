@@ -1,6 +1,6 @@
-"""Work on stored inspection data as a whole: move it between stores, derive anew what searches find.
+"""Operations on all stored inspection data: move it between stores, rebuild the search index.
 
-Both go part by part and may be stopped and begun again at any time, while the service runs.
+Both work in small steps and can be interrupted and restarted at any time, while the service runs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Tell = Callable[[str], None]
 
 
 class Moved(msgspec.Struct):
-    """How many parts were moved, were changed meanwhile or are gone, and why it ended early, if it did."""
+    """How many parts were moved or skipped (changed meanwhile, or gone); ``error``: why it stopped early."""
 
     moved: int = 0
     skipped: int = 0
@@ -39,7 +39,7 @@ class Moved(msgspec.Struct):
 
 
 class Rebuilt(msgspec.Struct):
-    """How many nodes were looked at, and how many have a new search index."""
+    """How many nodes were checked, and how many search indexes changed."""
 
     nodes: int = 0
     changed: int = 0
@@ -47,7 +47,7 @@ class Rebuilt(msgspec.Struct):
 
 
 def move(settings: Settings, source: str, target: str, tell: Tell) -> Moved:
-    """Move all data of ended inspections; ``SetupError`` where a store is not configured."""
+    """Move all data of ended inspections; ``SetupError`` if a store is not configured."""
     with _opened(settings) as (store, archive):
         for name in {source, target} - {"database"}:
             if name not in archive.shelves:
@@ -64,7 +64,7 @@ def move(settings: Settings, source: str, target: str, tell: Tell) -> Moved:
 
 
 def rebuild(settings: Settings, tell: Tell) -> Rebuilt:
-    """Derive the search index of every node from its newest inventory."""
+    """Rebuild the search index of every node from its newest inventory."""
     done = Rebuilt()
     with _opened(settings) as (store, archive):
         for node in _nodes(store):
@@ -72,12 +72,12 @@ def rebuild(settings: Settings, tell: Tell) -> Rebuilt:
             try:
                 done.changed += _rebuild(store, archive, node)
             except (NotFoundError, StaleError):
-                continue  # it was deleted, or has just been inspected
+                continue  # deleted or inspected meanwhile
             except ObjectStoreError as exc:
                 done.errors += 1
                 tell(f"{node.name or node.uuid}: {exc}")
             if done.nodes % 1000 == 0:
-                tell(f"{done.nodes} nodes looked at")
+                tell(f"{done.nodes} nodes checked")
     return done
 
 

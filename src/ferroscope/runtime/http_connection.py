@@ -1,9 +1,9 @@
-"""One connection of the HTTP server: from bytes to WSGI requests, one after the other, and back.
+"""One connection of the HTTP server: reads WSGI requests one after the other, and sends the responses.
 
-httptools (llhttp) reads HTTP/1.1; what is here is when. A request is handed to the application whole, in memory, and
-each phase has an absolute deadline, so a client that sends a byte now and then gains nothing. A body that is too large
-is not kept: the application gets its beginning and its length, and answers; what still comes is thrown away for a
-while, so that a client which writes everything first finds the answer, and not a connection that was reset.
+httptools (llhttp) parses HTTP/1.1; this module enforces the timing. The application gets a complete request in memory,
+and each phase has an absolute deadline, so a client that sends single bytes gains nothing. Of an oversized body only
+the beginning is kept; the application gets that and the length, and responds. The rest is read and discarded for a
+while: if we closed at once, the kernel would reset the connection and the client would lose the response.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Submit = Callable[[Callable[[], None]], object]
 
 _HEAD_BYTES: Final = 64 * 1024
 _PIPELINED: Final = 64
-# Of a body that is too large the application gets this much, to see whose it is.
+# How much of an oversized body the application gets, to identify the sender.
 _BEGINNING: Final = 256 * 1024
-# What is thrown away of a body that is too large, and of what follows a request that was refused.
+# How many bytes are read and discarded after an oversized body or a rejected request.
 _DISCARDED_BYTES: Final = 64 * 1024 * 1024
 _LINGER: Final = 5.0
-# A client that reads at this rate or faster gets its answer, however long it is.
+# A client that reads at least at this rate gets the whole response, however large it is.
 _LEAST_RATE: Final = 64 * 1024
 _NEVER: Final = float("inf")
 
@@ -39,7 +39,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Phase(Enum):
-    """Whom we wait for: the client in all but ``ANSWERING``; ``LINGERING`` throws away what still comes."""
+    """What we wait for: the client in all phases but ``ANSWERING``; ``LINGERING`` discards further input."""
 
     IDLE = 0
     HEAD = 1
@@ -50,7 +50,7 @@ class Phase(Enum):
 
 
 class Host:
-    """What connections share: the application, its threads, the crowd, and whether answers are the last ones."""
+    """What connections share: the application, its threads, the limits, and whether responses are the last ones."""
 
     def __init__(self, app: Application, crowd: Crowd, submit: Submit, is_draining: Callable[[], bool]) -> None:
         self.app = app
@@ -60,7 +60,7 @@ class Host:
 
 
 class Connection(asyncio.Protocol):
-    """Speaks with one client; everything but ``_serve`` runs in the loop's thread."""
+    """Serves one client; everything but ``_serve`` runs in the event loop's thread."""
 
     def __init__(self, host: Host, loop: asyncio.AbstractEventLoop, environ: dict[str, Any]) -> None:
         self._host = host
@@ -111,7 +111,7 @@ class Connection(asyncio.Protocol):
         self._feed(data)
 
     def eof_received(self) -> bool:
-        """Answer one who has said everything, and said so; the connection ends with the answer."""
+        """The client has sent everything: respond, then close."""
         self._keep = False
         return self.phase is Phase.ANSWERING or self.phase is Phase.SENDING
 
@@ -120,7 +120,7 @@ class Connection(asyncio.Protocol):
             self._sent()
 
     def is_unfinished(self) -> bool:
-        """Whether a request has begun whose answer the client does not have."""
+        """Whether a request was begun and its response has not been sent."""
         return self.phase not in (Phase.IDLE, Phase.LINGERING) and (self.phase is not Phase.HEAD or self._came > 0)
 
     def evict(self) -> None:
@@ -132,7 +132,7 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def time_out(self) -> None:
-        """End a connection whose deadline has passed."""
+        """Close a connection whose deadline has passed."""
         if self.phase in (Phase.HEAD, Phase.BODY) and self._came:
             self._refuse(408)
         else:
@@ -142,7 +142,7 @@ class Connection(asyncio.Protocol):
         self.phase = phase
         self.deadline = self._loop.time() + seconds
 
-    # What the parser calls.
+    # Callbacks of the parser.
 
     def on_message_begin(self) -> None:
         self._request = Request()
@@ -192,7 +192,7 @@ class Connection(asyncio.Protocol):
         self._enter(Phase.IDLE, self._crowd.limits.idle_timeout)
         self._came = 0
 
-    # What follows from it.
+    # Handling of parsed requests.
 
     def _feed(self, data: bytes) -> None:
         self._came += len(data)
@@ -201,7 +201,7 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._keep = False  # we speak nothing else; what follows the request is none of ours
+            self._keep = False  # no upgrade is supported; ignore what follows the request
         except httptools.HttpParserError:
             if not self._complete:
                 self._refuse(400)
@@ -221,7 +221,7 @@ class Connection(asyncio.Protocol):
                 self._crowd.hold(self, min(request.size, self._crowd.limits.body_size))
 
     def _too_large(self, request: Request) -> None:
-        """Let the application say so; what still comes of the body is thrown away meanwhile."""
+        """Let the application reject it; discard the rest of the body meanwhile."""
         self._crowd.hold(self, 0)
         request.keep = self._keep = False
         self._enter(Phase.LINGERING, self._crowd.limits.body_timeout)
@@ -229,7 +229,7 @@ class Connection(asyncio.Protocol):
         self._hand_over(request, b"".join(request.body))
 
     def _next(self) -> None:
-        """Hand the next request that is there to the application."""
+        """Pass the next complete request to the application."""
         if len(self._complete) > _PIPELINED:
             self._transport.abort()
             return
@@ -254,7 +254,7 @@ class Connection(asyncio.Protocol):
         self._host.submit(serve)
 
     def _serve(self, environ: dict[str, Any], keep: bool, version: str) -> None:
-        """Run the application; in a thread of its own."""
+        """Run the application; called in a worker thread."""
         keep = keep and not self._host.is_draining()
         try:
             head, body = run(self._host.app, environ, keep=keep, version=version)
@@ -265,7 +265,7 @@ class Connection(asyncio.Protocol):
         size = environ["wsgi.input"].getbuffer().nbytes
         try:
             self._loop.call_soon_threadsafe(self._answered, head, body, keep, size)
-        except RuntimeError:  # the loop has been closed: this took longer than the server had to stop
+        except RuntimeError:  # the loop is closed: the response came after the stop timeout
             return
 
     def _answered(self, head: bytes, body: bytes, keep: bool, size: int) -> None:
@@ -290,7 +290,7 @@ class Connection(asyncio.Protocol):
             self._sent()
 
     def _sent(self) -> None:
-        """Go on with what the client sent meanwhile, or wait for its next request."""
+        """Continue with input received meanwhile, or wait for the next request."""
         self._crowd.hold(self, 0)
         if not self._keep:
             self._transport.close()
@@ -298,7 +298,7 @@ class Connection(asyncio.Protocol):
         if self._complete:
             self._next()
             return
-        if self._request.method:  # the next one has begun
+        if self._request.method:  # the next request has begun
             self._enter(Phase.BODY, self._crowd.limits.body_timeout)
         elif self._request.target:
             self._enter(Phase.HEAD, self._crowd.limits.header_timeout)
@@ -310,7 +310,7 @@ class Connection(asyncio.Protocol):
             self._feed(data)
 
     def _refuse(self, status: int) -> None:
-        """Answer what is no request that the application could answer."""
+        """Respond to a request that cannot be passed to the application."""
         self._crowd.hold(self, 0)
         self._complete.clear()
         self._request.body.clear()
@@ -323,7 +323,7 @@ class Connection(asyncio.Protocol):
         self._linger(_LINGER)
 
     def _linger(self, seconds: float) -> None:
-        """Close once the client has had its chance to read; what it sends until then is thrown away."""
+        """Close after the client had time to read the response; discard its input until then."""
         self._came = 0
         self._enter(Phase.LINGERING, seconds)
         if self._transport.can_write_eof():

@@ -1,8 +1,8 @@
-"""All connections of an HTTP server, and which of them has to go where there are too many.
+"""Tracks all connections of an HTTP server, and selects which to close if there are too many.
 
-A client may be slow, silent or hostile, and may come from one address or from thousands. So nobody is turned away at
-the door: where a limit is reached, the connection that has kept us waiting longest is closed in favour of the new one.
-A connection whose request is being answered waits for us, and is never closed. Used by the server's thread alone.
+Clients may be slow, silent or hostile, from one address or from thousands. So no new connection is rejected: if a limit
+is reached, the connection that has been idle longest is closed instead. A connection whose request is being processed
+waits for us, and is never closed. Used only by the server's thread.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import msgspec
 from ferroscope.api.http.callers import Trusted, group
 from ferroscope.config.options import ApiSettings
 
-# Files that a process needs apart from its clients' connections: the database, BMCs, logs.
+# File descriptors needed for everything but client connections: the database, BMCs, logs.
 _OTHER_FILES: Final = 256
 _MOST_FILES: Final = 65_536
-# Requests that wait for a thread; while there are more, nothing is read from anybody.
+# Requests queued for a thread; above this, nothing more is read from any client.
 _MOST_QUEUED: Final = 512
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds, connections and bytes; ``buffered`` is for what waits for clients, and once more for what is queued."""
+    """Seconds, connections and bytes; ``buffered`` limits partial requests, and separately the queued ones."""
 
     header_timeout: float = 15.0
     body_timeout: float = 60.0
@@ -35,7 +35,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def limits(settings: ApiSettings) -> Limits:
-    """Return the limits of the api, as far as this process may have open files."""
+    """Return the limits of the api, within this process's limit of open files."""
     return Limits(
         header_timeout=settings.header_timeout,
         body_timeout=settings.body_timeout,
@@ -48,7 +48,7 @@ def limits(settings: ApiSettings) -> Limits:
 
 
 def more_files() -> int:
-    """Raise this process's soft limit of open files as far as it makes sense and is allowed; return it."""
+    """Raise this process's soft limit of open files as far as useful and allowed; return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(_MOST_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -58,7 +58,7 @@ def more_files() -> int:
 
 
 class Member(Protocol):
-    """A connection: whom it counts for, and the bytes that are kept for it."""
+    """A connection: the address it counts for, and the bytes buffered for it."""
 
     source: str
     held: int
@@ -68,11 +68,11 @@ class Member(Protocol):
         """Close at once."""
 
     def resume(self, paused: float) -> None:
-        """Read on, after so many seconds in which we did not."""
+        """Resume reading; ``paused``: for how many seconds it was paused."""
 
 
 class Crowd:
-    """Every connection; ``waiting`` are those that wait for their client, the one silent for longest first."""
+    """All connections; ``waiting`` are those that wait for their client, the longest idle first."""
 
     def __init__(self, limits: Limits, trusted: Trusted) -> None:
         self.limits = limits
@@ -81,17 +81,17 @@ class Crowd:
         self._trusted = trusted
         self._waiting: dict[Member, None] = {}
         self._sources: dict[str, dict[Member, None]] = {}
-        self._holding: dict[Member, None] = {}  # the one that began longest ago first
+        self._holding: dict[Member, None] = {}  # oldest first
         self._held = 0
         self._queued = self._queued_bytes = 0
         self._paused: dict[Member, float] = {}
 
     def count_for(self, address: str) -> str:
-        """Return as whose a connection from this address counts; "" for a proxy's, which are many people's."""
+        """Return the address that a connection counts for; "" for a proxy, which many clients share."""
         return "" if address in self._trusted else group(address)
 
     def join(self, member: Member) -> None:
-        """Take a new connection in, and have those closed for which there is no room any more."""
+        """Add a new connection, and close those that exceed the limits."""
         self.members[member] = None
         self.heard(member)
         if len(self.members) > self.limits.connections:
@@ -100,11 +100,11 @@ class Crowd:
             self._evict_first(self._sources[member.source], member)
 
     def is_full(self) -> bool:
-        """Whether there is no room, and nobody who could be asked to leave."""
+        """Whether the limit is reached and no connection may be closed."""
         return len(self.members) >= self.limits.connections and not self._waiting
 
     def heard(self, member: Member) -> None:
-        """Note that the client did something just now; from here on it is the client whom we wait for."""
+        """Note that the client was active; from now on we wait for the client."""
         self._waiting.pop(member, None)
         self._waiting[member] = None
         if member.source:
@@ -122,14 +122,14 @@ class Crowd:
                 del self._sources[member.source]
 
     def leave(self, member: Member) -> None:
-        """Forget a connection; once more does no harm."""
+        """Remove a connection; safe to call twice."""
         self.members.pop(member, None)
         self._paused.pop(member, None)
         self.answering(member)
         self.hold(member, 0)
 
     def hold(self, member: Member, size: int) -> None:
-        """Note how many bytes are kept until the client goes on; those who hold for longest make room."""
+        """Note how many bytes are buffered for a partial request; the oldest ones are closed to make room."""
         self._held += size - member.held
         member.held = size
         if size:
@@ -140,18 +140,18 @@ class Crowd:
             pass
 
     def make_room(self, count: int) -> None:
-        """Have the ``count`` most silent connections closed."""
+        """Close the ``count`` connections that have been idle longest."""
         for _ in range(count):
             if not self._evict_first(self._waiting, None):
                 return
 
     def queued(self, size: int) -> None:
-        """Note that a whole request of ``size`` bytes waits for a thread."""
+        """Note that a complete request of ``size`` bytes is queued for a thread."""
         self._queued += 1
         self._queued_bytes += size
 
     def answered(self, size: int, now: float) -> None:
-        """Note that it has been answered; go on reading where that had to wait."""
+        """Note that it was answered; resume paused connections."""
         self._queued -= 1
         self._queued_bytes -= size
         if self._paused and not self.is_busy():
@@ -160,11 +160,11 @@ class Crowd:
                 member.resume(now - since)
 
     def is_busy(self) -> bool:
-        """Whether more is queued than should be: then nothing more is read until some of it is answered."""
+        """Whether too much is queued; then nothing more is read until some requests are answered."""
         return self._queued > _MOST_QUEUED or self._queued_bytes > self.limits.buffered
 
     def pause(self, member: Member, now: float) -> None:
-        """Note that we do not read from it; ``resume`` is called when we do again."""
+        """Note that reading is paused; ``resume`` is called when it may continue."""
         self._paused.setdefault(member, now)
 
     def _evict_first(self, among: dict[Member, None], but: Member | None) -> bool:

@@ -1,8 +1,7 @@
-"""The HTTP server: an asyncio loop on a thread of its own.
+"""The HTTP server: an asyncio loop in a separate thread, and the application's threads.
 
-Connections are in ``http_connection``, what limits them in ``http_limits``.
-One application on several listeners, whose calls run in threads. When asked to stop it no longer accepts connections,
-lets the requests that it has taken finish, and only then ends.
+Connections are in ``http_connection``, their limits in ``http_limits``. One application serves several listeners. On
+``stop`` it stops accepting connections, waits for running requests, and then ends.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from ferroscope.runtime.system import SetupError
 from ferroscope.runtime.wsgi import Application, base_environ
 
 BACKLOG: Final = 1024
-# Deadlines are looked at this often.
+# How often deadlines are checked.
 _TICK: Final = 1.0
-# Connections taken before others get their turn; few, so that processes which share a listener share its callers.
+# Connections accepted in one go; few, so that processes that share a listener share its clients.
 _AT_ONCE: Final = 16
 _NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _PAUSE: Final = 0.2
@@ -39,7 +38,7 @@ _log = structlog.get_logger(__name__)
 
 
 class HttpServer:
-    """Serves ``app`` on listening sockets from ``start`` to ``stop``; ``failed`` hears of an end before that."""
+    """Serves ``app`` on listening sockets from ``start`` to ``stop``; ``failed`` is called if it ends before that."""
 
     def __init__(
         self,
@@ -62,19 +61,19 @@ class HttpServer:
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
 
     def start(self) -> None:
-        """Return when connections are taken."""
+        """Return when connections are accepted."""
         self._thread.start()
         self._begun.wait()
 
     def drain(self) -> None:
-        """Go on serving, but let each answer be the last one of its connection.
+        """Continue to serve, but close each connection after its response.
 
-        A client that keeps connections then never sends a request on one that is being closed.
+        So a client with persistent connections never sends a request on a connection that is being closed.
         """
         self._draining.set()
 
     def stop(self, timeout: float) -> None:
-        """Stop accepting, let running requests end for up to ``timeout`` seconds."""
+        """Stop accepting, and wait up to ``timeout`` seconds for running requests."""
         self._grace = timeout
         self._stopping.set()
         self._interrupt()
@@ -109,11 +108,11 @@ class HttpServer:
             await asyncio.sleep(_MOMENT)
         for connection in reception.connections():
             connection.evict()
-        await asyncio.sleep(0)  # they are told
+        await asyncio.sleep(0)  # let the connections be closed
 
 
 class _Reception:
-    """Takes connections from listeners as long as there is room, and ends those whose time is over."""
+    """Accepts connections while there is room, and closes those whose deadline has passed."""
 
     def __init__(self, host: Host, loop: asyncio.AbstractEventLoop) -> None:
         self._host = host
@@ -125,23 +124,23 @@ class _Reception:
         loop.set_exception_handler(self._fault)
 
     def open(self, sockets: Sequence[socket.socket]) -> None:
-        """Listen on all of them."""
+        """Listen on all sockets."""
         self._listeners = list(sockets)
         for one in self._listeners:
             one.listen(BACKLOG)
             one.setblocking(False)
             self._take_from(one)
-        self._loop.call_later(_TICK, self._look)
+        self._loop.call_later(_TICK, self._check_deadlines)
 
     def close(self) -> None:
-        """Take no more connections."""
+        """Stop accepting connections."""
         listeners, self._listeners = self._listeners, []
         for one in listeners:
             self._loop.remove_reader(one)
             one.close()
 
     def connections(self, *, unfinished: bool = False) -> list[Connection]:
-        """Return all of them, or those that have a request without its answer."""
+        """Return all connections, or those with an unanswered request."""
         members = [member for member in self._crowd.members if isinstance(member, Connection)]
         return [member for member in members if member.is_unfinished()] if unfinished else members
 
@@ -173,37 +172,39 @@ class _Reception:
     async def _adopt(self, accepted: socket.socket, environ: dict[str, Any]) -> None:
         try:
             await self._loop.connect_accepted_socket(lambda: Connection(self._host, self._loop, environ), accepted)
-        except OSError:  # it has gone already
+        except OSError:  # it was closed already
             accepted.close()
 
     def _pause(self, listener: socket.socket, why: str) -> None:
-        """Take no connections for a moment: those who call wait in the kernel's queue."""
+        """Stop accepting for a moment; clients wait in the kernel's backlog."""
         self._loop.remove_reader(listener)
         self._loop.call_later(_PAUSE, self._take_from, listener)
-        self._tell("no connections are accepted for a moment", why=why)
+        self._log_limited("pausing new connections", why=why)
 
-    def _look(self) -> None:
-        """End connections whose deadline has passed."""
+    def _check_deadlines(self) -> None:
+        """Close connections whose deadline has passed."""
         now = self._loop.time()
         for connection in self.connections():
             if connection.deadline < now:
                 connection.time_out()
-        if self._crowd.evicted and self._tell("too many connections; some were closed", closed=self._crowd.evicted):
+        if self._crowd.evicted and self._log_limited(
+            "too many connections; closed the idle ones", closed=self._crowd.evicted
+        ):
             self._crowd.evicted = 0
-        self._loop.call_later(_TICK, self._look)
+        self._loop.call_later(_TICK, self._check_deadlines)
 
-    def _tell(self, what: str, **more: object) -> bool:
-        """Log it, unless something was logged a moment ago."""
+    def _log_limited(self, what: str, **more: object) -> bool:
+        """Log it, unless something was logged just before."""
         if self._quiet.admit(self._loop.time()) is None:
             return False
         _log.warning(what, connections=len(self._crowd.members), **more)
         return True
 
     def _fault(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Log what went wrong with one connection; the others go on."""
+        """Log an error of one connection; the others are unaffected."""
         exc = context.get("exception")
         if not isinstance(exc, ConnectionError | TimeoutError):
-            _log.error("a connection failed", message=context.get("message"), exc_info=exc)
+            _log.error("connection failed", message=context.get("message"), exc_info=exc)
 
 
 def _call(loop: asyncio.AbstractEventLoop, what: Callable[[], object]) -> None:
@@ -212,14 +213,14 @@ def _call(loop: asyncio.AbstractEventLoop, what: Callable[[], object]) -> None:
 
 
 def listeners(settings: ApiSettings) -> list[socket.socket]:
-    """Return a bound socket for each API that is enabled; ``SetupError`` says which one failed, and what to do."""
+    """Return a bound socket for each enabled API; ``SetupError`` names the one that failed."""
     return [
         _listener(host, option, port) for option, _, port in _enabled(settings) for host in addresses(settings.host)
     ]
 
 
 def addresses(hosts: Iterable[str]) -> list[str]:
-    """Return the addresses to listen on: ``localhost`` is both of the loopback's, where the host has IPv6."""
+    """Return the addresses to listen on: ``localhost`` is both loopback addresses if the host has IPv6."""
     found = ["127.0.0.1", "::1"] if _has_ipv6() else ["127.0.0.1"]
     return list(dict.fromkeys(one for host in hosts for one in (found if host == "localhost" else [host])))
 
@@ -233,20 +234,20 @@ def _has_ipv6() -> bool:
 
 
 def announce(settings: ApiSettings, log: Any) -> None:
-    """Say where the APIs listen, and what it means where that is more than this host."""
+    """Log where the APIs listen, and warn if other hosts can reach them without authentication."""
     hosts = [f"[{host}]" if ":" in host else host for host in addresses(settings.host)]
     places = {name: ",".join(f"{host}:{port}" for host in hosts) for _, name, port in _enabled(settings)}
     log.info("listens", **places)
     if places and not settings.loopback_only:
         log.warning(
             "authentication is disabled: any client that can reach these ports has full control; "
-            "set [api] host, or put a proxy in front that decides who may call",
+            "set [api] host, or use a proxy that authenticates callers",
             host=",".join(settings.host),
         )
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a TCP socket on which nobody listens yet; ``::`` takes IPv4 as well. ``OSError``."""
+    """Return a bound TCP socket that does not listen yet; ``::`` also accepts IPv4. ``OSError``."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -261,7 +262,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def _enabled(settings: ApiSettings) -> list[tuple[str, str, int]]:
-    """Return option, name and port of each API that is enabled."""
+    """Return option, name and port of each enabled API."""
     apis = (
         ("bare_metal_port", "bare_metal", settings.bare_metal_port),
         ("introspection_port", "introspection", settings.introspection_port),
@@ -274,7 +275,7 @@ def _listener(host: str, option: str, port: int) -> socket.socket:
         return bind(host, port)
     except OSError as exc:
         advice = (
-            f"see who has it (ss -ltnp 'sport = :{port}'), or choose another [api] {option}"
+            f"find the process with: ss -ltnp 'sport = :{port}'; or set another [api] {option}"
             if exc.errno == errno.EADDRINUSE
             else f"correct [api] host or {option}"
         )

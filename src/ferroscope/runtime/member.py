@@ -1,7 +1,7 @@
-"""This process as a member of the members: it heartbeats, and leaves when it stops.
+"""This process as a member: it sends heartbeats, and leaves when it stops.
 
-What a member holds is free when its heartbeat has expired, so the heart has its own thread and
-beats whatever the workers do; also while a process that was asked to stop ends what is under way.
+When a member's heartbeat expires, its claims and leases are released. So heartbeats have their own thread, which
+continues whatever the workers do, and also while a stopping process finishes its running tasks.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from ferroscope.telemetry.finding import Finding
 
 _log = structlog.get_logger(__name__)
 
-# The part of the time to live for which what a member holds is sure to be its own. The rest is for commands that are on
-# their way when that ends.
+# The fraction of the time to live for which a member can be sure that its claims are still its own. The rest is for
+# commands that are in flight when that ends.
 _SURE: Final = 0.75
 _FORGOTTEN_AFTER: Final = 3600.0
 _FORGET_EVERY: Final = 600.0
 
 
 def _forget(tx: Transaction) -> None:
-    """Forget those who have been dead for so long that nobody asks what became of them."""
+    """Delete members that died long ago, and old clock steps."""
     for member in tx.members.list():
         if member.expires_at < tx.now - _FORGOTTEN_AFTER:
             tx.members.leave(member.id)
-    tx.clock_steps.shorten()  # the clock may have been set while nobody ran
+    tx.clock_steps.shorten()  # the clock may have been set while no process ran
 
 
 def _newest_step(tx: Transaction) -> int:
@@ -52,13 +52,13 @@ def _newest_step(tx: Transaction) -> int:
 
 
 class Membership:
-    """Join with ``start``; ``leave`` when nothing is under way any more. ``left`` is set by then, and ends the thread.
+    """Join with ``start``; ``leave`` when nothing is running any more. ``left`` is set before that, and ends the
+    thread.
 
-    ``tell(skew, loops)`` returns what else the member publishes of itself (``Member.detail``). After
-    ``retries`` heartbeats in a row that were not answered it stops the process (0: never), and
-    ``cut_off`` says so: nothing this process holds is its own by then, and a new one finds out
-    whether the fault was here. The same where ``lost`` says, at a heartbeat, that the database is not
-    the one any more that this process has opened.
+    ``tell(skew, loops)`` returns more data to publish (``Member.detail``). After ``retries`` consecutive failed
+    heartbeats (0: never) the process is stopped and ``cut_off`` is true: its claims have expired by then, and a new
+    process shows whether the fault was in this one. The same happens if ``lost`` reports, at a heartbeat, that the
+    database is not the one that was opened.
     """
 
     def __init__(
@@ -93,44 +93,44 @@ class Membership:
         self._problems: dict[str, Callable[[], Finding | None]] = {}
         self._skew: float | None = None
         self._database_clock = DatabaseClock()
-        self._clock_steps = 0  # the number of the last one that is known here
+        self._clock_steps = 0  # the ID of the last known one
         self.member = Member(id=ident or str(uuid.uuid4()), host=socket.gethostname(), pid=os.getpid(), role=role)
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
     def watch(self, loop: str, status: Callable[[], str], problem: Callable[[], Finding | None] = lambda: None) -> None:
-        """Publish, from the next heartbeat on, what this loop says of itself, and what somebody should look into."""
+        """Publish the status of this loop, and its problems, from the next heartbeat on."""
         self._loops = self._loops | {loop: status}
         self._problems = self._problems | {loop: problem}
 
     def tell(self, name: str, value: Callable[[], Any]) -> None:
-        """Publish, from the next heartbeat on, this value among what the member tells of itself."""
+        """Publish this value as part of the member's detail, from the next heartbeat on."""
         self._values = self._values | {name: value}
 
     def start(self) -> None:
-        """Announce this process, then go on doing so; ``StoreUnavailableError``."""
+        """Join, and start the heartbeat thread; ``StoreUnavailableError``."""
         self._beat()
         self._forget()
         self._clock_steps = self._store.read(_newest_step)
         self._thread.start()
 
     def can_write(self) -> bool:
-        """Whether a heartbeat was written of late: else the disk is full, or somebody holds the database's lock."""
-        # Twice: where the host is merely busy, a load balancer must not take out one process after the other.
+        """Whether a heartbeat was written recently; if not, the disk is full or the database is locked."""
+        # Twice the period: if the host is merely busy, a load balancer must not remove one process after the other.
         return self._clock.monotonic() - self._beaten < 2 * self._settings.member_ttl
 
     def sure(self, confirmed_at: float) -> float:
-        """Return for how many seconds from now on nobody else can have what was ours at that monotonic time; or 0."""
+        """Return for how many seconds claims that were confirmed at that monotonic time are surely still ours, or 0."""
         since, until = self._sure_between
         return max(0.0, until - self._clock.monotonic()) if confirmed_at >= since else 0.0
 
     def leave(self) -> None:
-        """Free at once whatever this process still holds."""
+        """Release at once everything that this process still holds."""
         self._left.set()
         self._thread.join(self._settings.heartbeat_interval)
         try:
             self._store.write(lambda tx: tx.members.leave(self.member.id))
         except StoreUnavailableError as exc:
-            _log.warning("could not leave the members; the heartbeat will expire", error=str(exc))
+            _log.warning("cannot leave; the heartbeat will expire", error=str(exc))
 
     def _beat(self) -> None:
         said = {name: status() for name, status in self._loops.items()}
@@ -142,7 +142,7 @@ class Membership:
         member = msgspec.structs.replace(self.member, status=members.summary(said), detail=detail)
 
         def work(tx: Transaction) -> tuple[float, float]:
-            ahead = self._clock.time() - tx.now  # at the most a round trip too much
+            ahead = self._clock.time() - tx.now  # too large by at most one round trip
             tx.members.beat(member, self._settings.member_ttl)
             return ahead, tx.now
 
@@ -150,7 +150,7 @@ class Membership:
         self._skew, now = self._store.write(work, durable=False)
         self._beaten = self._clock.monotonic()
         since, until = self._sure_between
-        # After a gap others may have taken what was confirmed before, though they count us as alive again.
+        # After a gap, others may have taken what was confirmed before it, although this member counts as alive again.
         since = since if self._beaten <= until else self._beaten
         self._sure_between = since, asked_at + _SURE * self._settings.member_ttl
         self._database_clock.look(now, asked_at, self._beaten)
@@ -158,34 +158,34 @@ class Membership:
             self._record_step()
 
     def in_doubt(self) -> str:
-        """Say why nothing that goes by the database's clock should be done now; ``StoreUnavailableError``."""
+        """Return why work that depends on the database's clock must wait, or ""; ``StoreUnavailableError``."""
         asked_at = self._clock.monotonic()
         now = self._store.read(lambda tx: tx.now)
         self._database_clock.look(now, asked_at, self._clock.monotonic())
         seconds = self._database_clock.set_by
-        return f"waits, because the database's clock was set by {seconds:+.0f} s" if seconds else ""
+        return f"waiting: the database's clock was set by {seconds:+.0f} s" if seconds else ""
 
     def _record_step(self) -> None:
-        """Note that the database's clock was set: the first of all members that notices moves along what has to be."""
+        """Record a step of the database's clock; the first member that detects it shifts the stored times."""
         seconds, name = self._database_clock.set_by, members.name_of(self.member)
         step = ClockStep(id=self._clock_steps + 1, seconds=seconds, process=name[:128])
         try:
             self._store.write(lambda tx: tx.clock_steps.record(step, self._database_clock.window))
-            _log.warning("the database's clock was set; leases and inspections go on", seconds=round(seconds, 1))
+            _log.warning("the database's clock was set; stored times were adjusted", seconds=round(seconds, 1))
         except ConflictError:
-            _log.debug("somebody else has noticed that the database's clock was set")
+            _log.debug("another process has recorded the step of the database's clock")
         self._clock_steps = self._store.read(_newest_step)
         self._database_clock.settled(seconds)
 
     def _forget(self) -> None:
-        """Also where nobody is ever started again."""
+        """Clean up here, because there may never be another start."""
         self._store.write(_forget, durable=False)
         self._forget_at = self._clock.monotonic() + _FORGET_EVERY
 
     def _miss(self, exc: StoreUnavailableError) -> None:
         self._missed += 1
         if self._missed == self._retries:
-            self._cut_off("the database has not answered for too long")
+            self._cut_off("the database has been unavailable for too long")
         _log.warning("heartbeat missed", error=str(exc), in_a_row=self._missed)
 
     def _cut_off(self, why: str) -> None:
@@ -195,7 +195,7 @@ class Membership:
 
     def _run(self) -> None:
         try:
-            # Not until the process is to stop: what it still works at would be taken from it, and be done twice.
+            # Leave only when the process stops: what it still works on would be claimed by others and done twice.
             while not self.cut_off and not self._left.wait(self._settings.heartbeat_interval):
                 try:
                     if why := self._lost():
@@ -209,22 +209,21 @@ class Membership:
                     self._miss(exc)
         except Exception:
             self._stop.set()
-            _log.exception("the heartbeat failed; stopping the process")
+            _log.exception("heartbeat failed; stopping the process")
             raise
         finally:
-            # Without a heart others would do our work beside us, for as long as we live.
+            # Without heartbeats others would take over our work while we still do it.
             self._stop.set()
 
 
-# Where the database is, and whether SQLite's file is still the one that was opened.
+# The location of the database, and whether SQLite's file is still the one that was opened.
 #
-# What is written to a deleted file is lost at the end; what is written to another one than yesterday's is not missed
-# until somebody looks for it. So the start says which one it is, and names one that earlier releases would have
-# taken.
+# Data written to a deleted file is lost when it is closed, and a database at another path than before goes unnoticed
+# until data is missed. So the start logs the location, and warns of a file that earlier releases would have used.
 
 
 def file_of(settings: DatabaseSettings) -> Path | None:
-    """Return SQLite's file; None for another database, and for what is no URL, which opening it explains."""
+    """Return SQLite's file; None for another database, or for an invalid URL, which is reported when it is opened."""
     try:
         url = checked(settings.connection)
     except DatabaseUrlError:
@@ -233,13 +232,13 @@ def file_of(settings: DatabaseSettings) -> Path | None:
 
 
 def missing(settings: DatabaseSettings) -> Path | None:
-    """Return SQLite's file if it is not there yet: whoever only looks must not make it."""
+    """Return SQLite's file if it does not exist; commands that only read must not create it."""
     path = file_of(settings)
     return None if path is None or path.exists() else path
 
 
 def place(settings: DatabaseSettings) -> str:
-    """Return where the database is, without user, password and options; for a URL that can be used."""
+    """Return the location of the database, without user, password and options; the URL must be valid."""
     url = make_url(settings.connection)
     if not url.host:
         file = file_of(settings)
@@ -249,15 +248,15 @@ def place(settings: DatabaseSettings) -> str:
 
 
 def make_directory(settings: DatabaseSettings) -> None:
-    """Make the directory of the default place, where it is missing; ``OSError``."""
+    """Create the default directory if it does not exist; ``OSError``."""
     file = file_of(settings)
     if file is not None and file == load.default_database():
-        # The system's is shared with what boot hosts serve; the file itself is for its owner alone.
+        # The system directory is shared with the files for boot hosts; only the owner can read the database file.
         file.parent.mkdir(mode=0o755 if file.parent == load.STATE_DIRECTORY else 0o700, parents=True, exist_ok=True)
 
 
 def left_behind(settings: DatabaseSettings) -> Path | None:
-    """Return the file in the working directory that earlier releases used by default, where it is not the one used."""
+    """Return the file in the working directory that earlier releases used by default, if it is not the one in use."""
     file, old = file_of(settings), Path(load.DATABASE_NAME).absolute()
     if file is None or file != load.default_database() or not old.is_file():
         return None
@@ -265,19 +264,19 @@ def left_behind(settings: DatabaseSettings) -> Path | None:
 
 
 def announce(settings: DatabaseSettings, log: Any) -> None:
-    """Say where the database is, and which one is not used any more."""
+    """Log the location of the database, and of one that is no longer used."""
     log.info("database", place=place(settings))
     if old := left_behind(settings):
         log.warning(
-            "this directory has the database of an earlier release, which is not used; "
-            f"to go on with it: --database sqlite:///{old}, or stop the service and move it",
+            "this directory has a database of an earlier release, which is not used; "
+            f"to use it: --database sqlite:///{old}, or stop the service and move it",
             old=str(old),
             to=str(file_of(settings)),
         )
 
 
 def watched(settings: DatabaseSettings) -> Callable[[], str]:
-    """Return what says, from now on, what has become of the file; "" as long as it is the same one."""
+    """Return a function that says what happened to the file since now; "" while it is the same."""
     path = file_of(settings)
     if path is None:
         return lambda: ""
@@ -287,14 +286,14 @@ def watched(settings: DatabaseSettings) -> Callable[[], str]:
         present = _identity(path)
         if present == opened:
             return ""
-        what = "was deleted" if present is None else "was replaced by another one"
-        return f"the database's file {path} {what}; what is written now would be lost"
+        what = "was deleted" if present is None else "was replaced"
+        return f"the database file {path} {what}; further writes would be lost"
 
     return look
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Return which file this is; it stays taken for as long as a connection has it open."""
+    """Return the identity of the file, which is not reused while a connection has it open."""
     try:
         found = path.stat()
     except FileNotFoundError:

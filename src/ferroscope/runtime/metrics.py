@@ -1,4 +1,4 @@
-"""A process's metrics: its registry, and a port of its own for processes that have no API."""
+"""A process's metrics registry, and a separate port for processes that have no API."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ferroscope.runtime.http_server import BACKLOG, HttpServer, bind
 from ferroscope.telemetry.metrics import Metrics
 
 _TRIES: Final = 64
-# A few scrapers, each asking now and then.
+# Few scrapers, with few requests.
 _LIMITS: Final = ApiSettings(
     threads=1, max_connections=64, max_connections_per_source=16, header_timeout=5.0, body_timeout=15.0
 )
@@ -23,7 +23,7 @@ _log = structlog.get_logger(__name__)
 
 
 def build_metrics() -> Metrics:
-    """Return a meter on a new registry, with the figures of the process itself."""
+    """Return a meter on a new registry, with the metrics of the process itself."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)
@@ -32,9 +32,9 @@ def build_metrics() -> Metrics:
 
 
 def serve(settings: MetricsSettings, metrics: Metrics) -> HttpServer:
-    """Serve the metrics on the first free port from the configured one on; ``OSError``.
+    """Serve the metrics on the first free port, starting from the configured one; ``OSError``.
 
-    Processes of one host have the same configuration, so each takes the next port.
+    Processes of one host share a configuration, so each takes the next port.
     """
     listener = _listener(settings)
     server = HttpServer(make_wsgi_app(metrics.registry), _LIMITS, [listener])
@@ -49,7 +49,7 @@ def _listener(settings: MetricsSettings) -> socket.socket:
         listener = None
         try:
             listener = bind(settings.host, port)
-            listener.listen(BACKLOG)  # only now it is known whether the port is ours
+            listener.listen(BACKLOG)  # only this detects that the port is in use
         except OSError as exc:
             if listener is not None:
                 listener.close()
@@ -57,4 +57,4 @@ def _listener(settings: MetricsSettings) -> socket.socket:
                 raise
         else:
             return listener
-    raise OSError(errno.EADDRINUSE, f"no port from {settings.port} to {last} is free for metrics")
+    raise OSError(errno.EADDRINUSE, f"no free port for metrics from {settings.port} to {last}")

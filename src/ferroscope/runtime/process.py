@@ -1,6 +1,6 @@
-"""One process that plays one or more roles, from its start to its graceful end.
+"""One process with one or more roles, from start to graceful stop.
 
-Signals are waited for, not handled: nothing runs at an arbitrary point of the main thread.
+Signals are blocked and waited for, so no handler runs at an arbitrary point of the main thread.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Process:
-    """Plays ``roles`` until SIGTERM, SIGINT or SIGHUP; ``run`` returns the exit code."""
+    """Runs ``roles`` until SIGTERM, SIGINT or SIGHUP; ``run`` returns the exit code."""
 
     def __init__(
         self,
@@ -63,8 +63,8 @@ class Process:
     ) -> None:
         self._settings = settings
         self._roles = roles
-        self._stop = threading.Event()  # nothing is begun any more
-        self._answered = threading.Event()  # no call waits any more, for an object store say
+        self._stop = threading.Event()  # start nothing new
+        self._answered = threading.Event()  # running API calls must not wait any more, for example for an object store
         self._clock: Clock = SystemClock()
         self._ends_at: float | None = None
         self._draining = threading.Event()
@@ -79,14 +79,14 @@ class Process:
         self._server: HttpServer | None = None
 
     def run(self) -> int:
-        """Start, wait for a signal, stop: no new requests, running ones end, leave the members.
+        """Start, wait for a signal, stop: no new requests, running ones finish, leave the members.
 
-        Calls, periodic steps and requests that are under way have the same ``[worker] graceful_timeout`` to end in.
+        API calls, periodic steps and requests share one deadline, ``[worker] graceful_timeout``.
         """
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
             self._start_or_explain()
-            # What is there now stays. Collections look at what came later only, so those of large bodies are short.
+            # Keep what exists now out of garbage collection, so that collections during large requests are short.
             gc.collect()
             gc.freeze()
             notify("READY=1")
@@ -111,13 +111,13 @@ class Process:
             raise StartError(str(exc)) from exc
 
     def _start(self) -> None:
-        """Begin with what others rely on; ``_end`` goes through it the other way round."""
+        """Start what others depend on first; ``_end`` stops in reverse order."""
         settings, clock = self._settings, self._clock
-        sockets = self._sockets  # a port that is taken shall be known before anything works
+        sockets = self._sockets  # fail on a port in use before anything is started
         if sockets is None:
             sockets = listeners(settings.api) if "api" in self._roles else []
         schema = ensure_schema(settings, upgrade=self._upgrade)
-        if not self._member:  # else the supervisor has said it
+        if not self._member:  # otherwise the supervisor has logged it
             database_file.announce(settings.database, _log)
         meter = build_metrics()
         backend = open_backend(settings, clock=clock, stop=self._stop, listen="worker" in self._roles, meter=meter)
@@ -135,9 +135,9 @@ class Process:
         self._ending.append(self._answered.set)
         if "api" in self._roles:
             self._play_api(backend, drivers, membership, meter, sockets)
-            if self._sockets is None:  # else the supervisor has said it
+            if self._sockets is None:  # otherwise the supervisor has logged it
                 announce(settings.api, _log)
-        for channel in (Channel.REQUESTS, Channel.LEASES):  # who waits for either looks up
+        for channel in (Channel.REQUESTS, Channel.LEASES):  # wake up the waiting threads
             self._ending.append(partial(backend.bus.publish, channel))
 
     def _join_party(self, backend: Backend, schema: str, clock: Clock) -> Membership:
@@ -218,27 +218,27 @@ class Process:
         server.start()
         membership.watch(
             "http",
-            lambda: "lets load balancers notice that it stops" if self._draining.is_set() else "answers calls",
+            lambda: "draining: waiting for load balancers" if self._draining.is_set() else "answers calls",
         )
         self._ending.append(lambda: server.stop(self._grace()))
         self._server = server
 
     def _drain(self, server: HttpServer) -> None:
-        """Let the health check fail, and go on serving until load balancers have noticed; a second signal ends it."""
+        """Fail the health check, and serve until load balancers have noticed; a second signal ends it."""
         self._draining.set()
         server.drain()
         if not self._stop.is_set():
             system.wait(_SIGNALS, self._settings.api.drain_delay)
 
     def _grace(self) -> float:
-        """Return for how many seconds what is under way may still go on; all of it has the same deadline."""
+        """Return the seconds left of the graceful timeout, which is shared by everything that is running."""
         now = self._clock.monotonic()
         if self._ends_at is None:
             self._ends_at = now + self._settings.worker.graceful_timeout
         return max(0.0, self._ends_at - now)
 
     def _join(self, singletons: Sequence[Singleton]) -> None:
-        for one in singletons:  # one that hangs for longer than a lease leads no more
+        for one in singletons:  # one that hangs longer than its lease no longer leads
             one.join(min(self._settings.lease.numbers().ttl, self._grace()))
 
     def _end(self) -> None:
@@ -250,9 +250,9 @@ class Process:
 
 
 def run(settings: Settings, roles: tuple[Role, ...], *, upgrade: bool = False, processes: int = 0) -> int:
-    """Play ``roles`` in this process, or in ``processes`` ones under a supervisor; return the exit code.
+    """Run ``roles`` in this process, or in ``processes`` children under a supervisor; return the exit code.
 
-    ``StartError`` where it cannot begin.
+    ``StartError`` if it cannot start.
     """
     if not processes:
         return _play(settings, roles, upgrade=upgrade)
@@ -266,7 +266,7 @@ def run(settings: Settings, roles: tuple[Role, ...], *, upgrade: bool = False, p
     except (StoreUnavailableError, SetupError, OSError) as exc:
         raise StartError(str(exc)) from exc
     if sockets:
-        for one in sockets:  # who calls while there is no child is served by the next one
+        for one in sockets:  # clients that connect while no child runs are served by the next one
             one.listen(BACKLOG)
         announce(settings.api, _log)
     wiring.preload(roles)

@@ -1,6 +1,6 @@
-"""The process beside a host's DHCP and TFTP service: closed from its first moment to after its last.
+"""The pxe-filter process, next to a host's DHCP and TFTP service; the filter is closed from start to after the end.
 
-Apart from ``runtime.process``, because it shares nothing with the other roles but the database.
+Separate from ``runtime.process``, because it shares only the database with the other roles.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ from ferroscope.runtime.system import (
 )
 from ferroscope.telemetry import log, members
 
-# One process of a kind for each boot network of a host: two of them would close each other's filter.
+# One pxe-filter per boot network and host: two would close each other's filter.
 #
-# Who is the one holds an abstract Unix socket, which the kernel takes away with its process, whatever ends that. Such
-# names belong to a network namespace, as firewalls do. Source: unix(7).
+# The process binds an abstract Unix socket, which the kernel releases when the process ends, however it ends. The names
+# are per network namespace, like firewalls. Source: unix(7).
 
 
 @contextmanager
 def instance_lock(network: str) -> Iterator[None]:
-    """Within, this process is the network's pxe-filter on this host; ``StartError`` where another one is."""
+    """Hold the lock as the network's only pxe-filter on this host; ``StartError`` if another one runs."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as held:
         try:
             held.bind(_name(network))
@@ -63,8 +63,8 @@ def instance_lock(network: str) -> Iterator[None]:
             if exc.errno != errno.EADDRINUSE:
                 raise
             raise StartError(
-                f"another pxe-filter of the network {network} runs on this host; they would close each other's filter: "
-                f"stop one of them: ss -xap | grep ferroscope-pxe-filter/{network}"
+                f"another pxe-filter of the network {network} runs on this host; they would close each other's "
+                f"filter; stop one of them: ss -xap | grep ferroscope-pxe-filter/{network}"
             ) from None
         yield
 
@@ -87,7 +87,7 @@ _log = structlog.get_logger(__name__)
 
 
 class StaleTable(msgspec.Struct, frozen=True):
-    """A table and those of our ``interfaces`` that it guards; ``served``: the pxe-filter of its network runs."""
+    """A table of another PXE filter, and our ``interfaces`` that it guards; ``served``: its pxe-filter runs."""
 
     table: str
     interfaces: tuple[str, ...]
@@ -96,17 +96,21 @@ class StaleTable(msgspec.Struct, frozen=True):
     @property
     def summary(self) -> str:
         if not self.interfaces:
-            return f"the firewall has the table inet {self.table}, of a PXE filter for which no pxe-filter runs here"
+            return f"the firewall has the table inet {self.table} of a PXE filter, but its pxe-filter is not running"
         names = ", ".join(self.interfaces)
-        return f"the table inet {self.table} guards {names} too: nobody boots there unless that filter is open as well"
+        return f"the table inet {self.table} also guards {names}: machines boot there only if that filter is open too"
 
     @property
     def advice(self) -> str:
-        return f"if nothing needs it any more: nft delete table inet {self.table}"
+        return f"if it is no longer needed: nft delete table inet {self.table}"
 
 
 def stale_tables(settings: PxeFilterSettings) -> list[StaleTable]:
-    """Return them, those that keep our machines out first; none where there is no nft. ``PxeFilterError``."""
+    """Return the tables of other PXE filters, those that block our interfaces first. ``PxeFilterError``.
+
+    A table stays behind if its network was renamed, or if nftables was removed from the backends. A host may guard
+    several networks, so a table on other interfaces is ignored while its pxe-filter runs.
+    """
     tables, rules = Tables(timeout=settings.command_timeout), rules_of(settings)
     if not tables.present():
         return []
@@ -122,19 +126,19 @@ def stale_tables(settings: PxeFilterSettings) -> list[StaleTable]:
 
 
 def warn_of_stale_tables(settings: PxeFilterSettings) -> None:
-    """Name those that keep our machines out in the log; whoever may not look will fail at more than this."""
+    """Log the tables that block our interfaces; without the permission to list them, the filter itself fails later."""
     try:
         for one in stale_tables(settings):
             if one.interfaces:
                 _log.warning(
-                    "a PXE filter of another network is in the way", table=one.table, why=one.summary, advice=one.advice
+                    "another PXE filter guards the same interfaces", table=one.table, why=one.summary, advice=one.advice
                 )
     except PxeFilterError as exc:
-        _log.debug("could not look for filters of other networks", error=str(exc))
+        _log.debug("cannot list the filters of other networks", error=str(exc))
 
 
 def remove_stale_tables(settings: PxeFilterSettings) -> list[str]:
-    """Take away those whose pxe-filter does not run; return their names. ``PxeFilterError``."""
+    """Delete the tables whose pxe-filter does not run; return their names. ``PxeFilterError``."""
     tables = Tables(timeout=settings.command_timeout)
     removed = [one.table for one in stale_tables(settings) if not one.served]
     for name in removed:
@@ -144,7 +148,7 @@ def remove_stale_tables(settings: PxeFilterSettings) -> list[str]:
 
 ROLE: Final = "pxe-filter"
 
-# Linux takes a few more characters; none that means something to nft or iptables.
+# A subset of the characters that Linux allows, without any that nft or iptables interpret.
 _INTERFACE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,14}")
 
 _SIGNALS: Final = system.stopping()
@@ -152,14 +156,14 @@ _log = structlog.get_logger(__name__)
 
 
 def run(settings: Settings) -> int:
-    """Run the filter until SIGTERM or SIGINT; return the exit code. ``StartError`` where it cannot begin."""
+    """Run the filter until SIGTERM or SIGINT; return the exit code. ``StartError`` if it cannot start."""
     log.configure(settings.log, process=process_name(ROLE))
     with instance_lock(settings.pxe_filter.network):
         return PxeFilterProcess(settings, installed=partial(warn_of_stale_tables, settings.pxe_filter)).run()
 
 
 def closed_ruleset(settings: Settings) -> str:
-    """Return the closed filter as text for ``nft -f``; ``StartError``."""
+    """Return the closed filter as input for ``nft -f``; ``StartError``."""
     from ferroscope.pxe_filter.backends.nftables import ruleset
 
     check(settings)
@@ -167,25 +171,27 @@ def closed_ruleset(settings: Settings) -> str:
     if "nftables" not in backends:
         raise StartError(
             f"[pxe_filter] backends is {','.join(backends)}, without nftables: "
-            "nobody would ever open the filter of this ruleset, so do not load one on this host"
+            "nothing would ever open the filter of this ruleset, so do not load it on this host"
         )
     return ruleset(rules_of(settings.pxe_filter))
 
 
 def check(settings: Settings) -> None:
-    """Raise ``StartError`` where the settings cannot make a PXE filter."""
+    """Raise ``StartError`` if the settings are invalid."""
     wanted = settings.pxe_filter
     check_backends(wanted)
     if not wanted.interfaces and {"nftables", "iptables"}.intersection(wanted.backends):
-        raise StartError("[pxe_filter] interfaces must name the interfaces on which machines boot")
+        raise StartError("[pxe_filter] interfaces is empty; set it to the interfaces on which machines boot")
     for name in wanted.interfaces:
         if not _INTERFACE.fullmatch(name):
             raise StartError(
-                f"[pxe_filter] interfaces has {name!r}, which is no interface's name: "
-                "those have at most 15 letters, digits and _.@-, and no wildcards; ip link shows them"
+                f"[pxe_filter] interfaces has the invalid name {name!r}: expected at most 15 letters, digits and "
+                "_.@-, without wildcards; to list interfaces, run: ip link"
             )
     if not wanted.sync_period and not wanted.channels:
-        raise StartError("[pxe_filter] sync_period = 0 needs channels = true: the filter would never hear of a change")
+        raise StartError(
+            "[pxe_filter] sync_period = 0 requires channels = true; otherwise the filter would miss changes"
+        )
     try:
         closed = rules_of(wanted)
         for text in closed.relayed:
@@ -195,20 +201,20 @@ def check(settings: Settings) -> None:
 
 
 def check_backends(wanted: PxeFilterSettings) -> None:
-    """Raise ``StartError`` where the filter's mechanisms cannot be built."""
+    """Raise ``StartError`` if the backends are invalid."""
     unknown = [name for name in wanted.backends if name not in BACKENDS]
     if unknown or not wanted.backends:
         raise StartError(
-            f"[pxe_filter] backends has {unknown[0]!r}; there are: {', '.join(BACKENDS)}"
+            f"[pxe_filter] backends has the unknown backend {unknown[0]!r}; available: {', '.join(BACKENDS)}"
             if unknown
-            else f"[pxe_filter] backends is empty; there are: {', '.join(BACKENDS)}"
+            else f"[pxe_filter] backends is empty; available: {', '.join(BACKENDS)}"
         )
     if "dnsmasq" in wanted.backends and not wanted.dhcp_hostsdir:
-        raise StartError("[pxe_filter] dhcp_hostsdir must name the directory of dnsmasq's dhcp-hostsdir")
+        raise StartError("[pxe_filter] dhcp_hostsdir is not set; set it to the directory of dnsmasq's dhcp-hostsdir")
 
 
 class PxeFilterProcess:
-    """``run`` returns the exit code. ``installed`` is called when the filter is in place, closed."""
+    """``run`` returns the exit code. ``installed`` is called once the filter is installed, closed."""
 
     def __init__(self, settings: Settings, *, installed: Callable[[], None] = lambda: None) -> None:
         self._settings = settings
@@ -222,7 +228,7 @@ class PxeFilterProcess:
             check(self._settings)
             pxe_filter = build_pxe_filter(self._settings.pxe_filter, self._clock)
             pxe_filter.install()
-            _log.info("the filter is in place, closed", backends=list(self._settings.pxe_filter.backends))
+            _log.info("filter installed, closed", backends=list(self._settings.pxe_filter.backends))
             self._installed()
             return self._serve(pxe_filter)
         except (PxeFilterError, SetupError, StoreUnavailableError, OSError) as exc:
@@ -253,7 +259,7 @@ class PxeFilterProcess:
             try:
                 code = self._play(thread, backend)
                 if not _has_closed(role, thread):
-                    _log.error("the filter has not closed in time; its lease is not handed on, but runs out")
+                    _log.error("the filter did not close in time; its lease is not released, but expires")
                     code = EXIT_LOST_LEADERSHIP
                 return EXIT_CUT_OFF if membership.cut_off else code
             finally:
@@ -270,7 +276,7 @@ class PxeFilterProcess:
             MacSync(backend.store),
             pxe_filter,
             settings=settings,
-            look_every=settings.sync_period or settings.reconcile_period,
+            poll_interval=settings.sync_period or settings.reconcile_period,
             host=socket.gethostname(),
             keep=LeaseRenewer(profile, self._clock, meter=meter),
             profile=profile,
@@ -309,17 +315,17 @@ class PxeFilterProcess:
 
 
 def _has_closed(role: PxeFilter, thread: threading.Thread) -> bool:
-    """Whether somebody else may open now: the filter's thread has ended, and has closed it."""
+    """Whether another filter may open now: the thread has ended, and has closed the filter."""
     return not thread.is_alive() and not role.left_open
 
 
-# Takes the filter off this host: all of it or a message that says what is left, and what else has to be done.
+# Removal of the filter from this host: complete, or with a message that says what is left and what to do.
 
-_REMEMBERS: Final = "dnsmasq remembers the host files that it has read: restart it, until then it answers as before"
+_REMEMBERS: Final = "dnsmasq remembers the host files that it has read; restart it, otherwise it answers as before"
 
 
 class Removal(msgspec.Struct, frozen=True):
-    """The backends and the ``tables`` of other filters that were removed; ``notes`` say what is left to do."""
+    """The backends and the other filters' ``tables`` that were removed; ``notes`` say what is left to do."""
 
     removed: tuple[str, ...]
     tables: tuple[str, ...] = ()
@@ -327,12 +333,12 @@ class Removal(msgspec.Struct, frozen=True):
 
 
 def remove_pxe_filter(settings: Settings, *, everything: bool) -> Removal:
-    """Remove this network's filter; ``everything``: also those nobody opens. ``PxeFilterError``, ``StartError``."""
+    """Remove this network's filter; ``everything``: stale tables too. ``PxeFilterError``, ``StartError``."""
     wanted = settings.pxe_filter
     check_backends(wanted)
     if is_running(wanted.network):
         raise StartError(
-            f"the pxe-filter of the network {wanted.network} runs on this host and would install its filter again; "
+            f"the pxe-filter of the network {wanted.network} is running on this host and would reinstall its filter; "
             "stop it first: systemctl stop ferroscope-pxe-filter"
         )
     build_pxe_filter(wanted, SystemClock()).remove()
@@ -345,7 +351,7 @@ def remove_pxe_filter(settings: Settings, *, everything: bool) -> Removal:
 
 def _others(settings: PxeFilterSettings) -> list[str]:
     try:
-        return [f"{one.summary}; to remove it, too: --all" for one in stale_tables(settings)]
+        return [f"{one.summary}; to remove it as well: --all" for one in stale_tables(settings)]
     except PxeFilterError:
         if "nftables" in settings.backends:
             raise
@@ -355,5 +361,5 @@ def _others(settings: PxeFilterSettings) -> list[str]:
 def _host_files(settings: PxeFilterSettings) -> tuple[str, ...]:
     left = sorted(path.name for path in Path(settings.dhcp_hostsdir).glob(f"{FILE_PREFIX}*"))
     if left:
-        raise PxeFilterError(f"{settings.dhcp_hostsdir} still has {left[0]}{', and more' if left[1:] else ''}")
+        raise PxeFilterError(f"{settings.dhcp_hostsdir} still contains {left[0]}{', and more' if left[1:] else ''}")
     return () if settings.dnsmasq_pid_file else (_REMEMBERS,)

@@ -1,9 +1,8 @@
-"""Keeps N processes of one role running, and frees at once what a crashed one held.
+"""Keeps N processes of one role running, and releases at once what a crashed one held.
 
-The parent does no work of its own: it forks children, waits for signals, and when a child has
-died tells the database so before it starts the next. A crash then costs well under a second;
-only a host that is lost costs the time to live. One that keeps dying is started with growing
-pauses, which hold up nothing else. If the parent itself dies, its children stop.
+The parent does no other work: it forks children and waits for signals. When a child dies, it records that in the
+database, then starts the next one. So a crash costs well under a second; only the loss of a host costs the time to
+live. A child that keeps dying is restarted with increasing delays. If the parent dies, its children stop.
 """
 
 from __future__ import annotations
@@ -34,38 +33,38 @@ _log = structlog.get_logger(__name__)
 _STOP_SIGNALS: Final = system.stopping()
 _WATCHED: Final = (*_STOP_SIGNALS, signal.SIGCHLD)
 _PR_SET_PDEATHSIG: Final = 1
-# A child that lives shorter than this is started again with a growing pause.
+# A child that lived shorter than this is restarted with an increasing delay.
 _HEALTHY_AFTER: Final = 5.0
 _LONGEST_PAUSE: Final = 10.0
-_LOOK_EVERY: Final = 60.0
+_CHECK_INTERVAL: Final = 60.0
 
 
 class Supervisor:
-    """``play(member)`` runs in each child, with the id under which it joins, and returns the exit code."""
+    """``play(member)`` runs in each child, with its member ID, and returns the exit code."""
 
     def __init__(self, settings: Settings, processes: int, play: Callable[[str], int]) -> None:
         self._settings = settings
         self._processes = processes
         self._play = play
         self._children: dict[int, tuple[str, float]] = {}
-        self._due: list[float] = []  # when, by the monotonic clock, a child is to be started
+        self._due: list[float] = []  # monotonic times at which to start a child
         self._pause = 0.0
 
     def run(self) -> int:
-        """Start the children, restart those that die, until SIGTERM, SIGINT or SIGHUP; return 0."""
+        """Start the children, and restart those that die, until SIGTERM, SIGINT or SIGHUP; return 0."""
         signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
         for _ in range(self._processes):
             self._fork()
-        notify("READY=1")  # a child that cannot work is started again, so the service has begun
+        notify("READY=1")  # failing children are restarted, so the service counts as started
         while True:
-            received = system.wait(_WATCHED, self._patience())
+            received = system.wait(_WATCHED, self._wait_time())
             if received in _STOP_SIGNALS:
                 _log.info("stopping", signal=received.name)
                 notify("STOPPING=1")
                 self._stop()
                 return 0
             for member, lived, status in self._reap():
-                self._bury(member, status)
+                self._release_dead(member, status)
                 self._plan(lived)
             self._start_due()
 
@@ -79,8 +78,8 @@ class Supervisor:
 
     def _child(self, parent: int, member: str) -> int:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        os.environ.pop("NOTIFY_SOCKET", None)  # the service manager listens to the parent alone
-        if os.getppid() != parent:  # it died before we could ask to be told
+        os.environ.pop("NOTIFY_SOCKET", None)  # only the parent notifies the service manager
+        if os.getppid() != parent:  # the parent died before prctl took effect
             return 0
         try:
             return self._play(member)
@@ -101,16 +100,16 @@ class Supervisor:
             dead.append((member, time.monotonic() - since, status))
         return dead
 
-    def _bury(self, member: str, status: int) -> None:
-        """Free whatever the dead child held; if that fails, its heartbeat expires anyway."""
-        _log.warning("a process died", member=member, exit_code=os.waitstatus_to_exitcode(status))
+    def _release_dead(self, member: str, status: int) -> None:
+        """Release everything that the dead child held; if that fails, its heartbeat expires."""
+        _log.warning("process died", member=member, exit_code=os.waitstatus_to_exitcode(status))
         backend = self._backend
         try:
             backend.store.write(lambda tx: tx.members.leave(member))
         except StoreUnavailableError as exc:
-            _log.warning("could not free what the dead process held", error=str(exc))
+            _log.warning("cannot release what the dead process held", error=str(exc))
         finally:
-            backend.engine.dispose()  # no child shall inherit a connection
+            backend.engine.dispose()  # children must not inherit a connection
 
     @cached_property
     def _backend(self) -> Backend:
@@ -120,7 +119,7 @@ class Supervisor:
         return open_backend(self._settings, clock=SystemClock(), stop=threading.Event(), listen=False)
 
     def _plan(self, lived: float) -> None:
-        """Let a child take the place of one that lived so long: at once, or after a pause if that was short."""
+        """Schedule a replacement for a child that lived this long: at once, or delayed if that was short."""
         pause = 0.0
         if lived >= _HEALTHY_AFTER:
             self._pause = 0.0
@@ -134,12 +133,12 @@ class Supervisor:
         for _ in due:
             self._fork()
 
-    def _patience(self) -> float:
-        """Return for how long to wait for a signal."""
-        return max(0.0, min(self._due) - time.monotonic()) if self._due else _LOOK_EVERY
+    def _wait_time(self) -> float:
+        """Return how long to wait for a signal, in seconds."""
+        return max(0.0, min(self._due) - time.monotonic()) if self._due else _CHECK_INTERVAL
 
     def _stop(self) -> None:
-        """Ask the children to stop, and kill those that have not done so in time."""
+        """Stop the children, and kill those that do not stop in time."""
         for pid in self._children:
             os.kill(pid, signal.SIGTERM)
         deadline = time.monotonic() + self._settings.api.drain_delay + self._settings.worker.graceful_timeout + 5.0

@@ -1,4 +1,7 @@
-"""Waiting for signals that are blocked, so that nothing runs at an arbitrary point of a thread."""
+"""Signals, clocks, exit codes and start-up errors, shared by all processes.
+
+Signals are blocked and waited for, so that no handler runs at an arbitrary point of a thread.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +17,19 @@ import structlog
 
 
 def stopping() -> tuple[signal.Signals, ...]:
-    """Return the signals that ask a process to stop.
+    """Return the signals that stop a process.
 
-    SIGHUP, of a terminal that is closed, is one, unless it is to be ignored (nohup): blocked signals come all the same.
+    SIGHUP, from a closed terminal, is one, unless it is ignored (nohup): a blocked signal is delivered even if ignored.
     """
     told = (signal.SIGTERM, signal.SIGINT)
     return told if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (*told, signal.SIGHUP)
 
 
 def wait(awaited: Collection[signal.Signals], timeout: float) -> signal.Signals | None:
-    """Return which of ``awaited`` came within ``timeout`` seconds; None where none did.
+    """Return which of ``awaited`` arrived within ``timeout`` seconds; None if none did.
 
-    A process that was stopped (SIGSTOP, a frozen host) until after the time-out gets a result
-    from CPython that was never filled in, so only a signal that was awaited counts as one.
+    If the process was stopped (SIGSTOP, a frozen host) past the timeout, CPython returns an uninitialized result, so
+    only an awaited signal counts.
     """
     received = signal.sigtimedwait(awaited, timeout)
     if received is None or received.si_signo not in awaited:
@@ -34,13 +37,13 @@ def wait(awaited: Collection[signal.Signals], timeout: float) -> signal.Signals 
     return signal.Signals(received.si_signo)
 
 
-# The real clock of this host, and how one notices that the database's was set.
+# The clock of this host, and detection of steps of the database's clock.
 
-_NOTICED: Final = 10.0  # seconds; what is less is no harm, and may be a host that stood still
+_NOTICED: Final = 10.0  # seconds; smaller steps are harmless, and may be a paused host
 
 
 class SystemClock:
-    """See ``ports.clock.Clock``; CLOCK_BOOTTIME also counts the time of a suspended host."""
+    """See ``contracts.queue.Clock``; CLOCK_BOOTTIME also counts the time in which the host was suspended."""
 
     def time(self) -> float:
         return time.time()
@@ -50,10 +53,10 @@ class SystemClock:
 
 
 class DatabaseClock:
-    """Compares the database's clock, look by look, with the time that has passed here.
+    """Compares the database's clock with the time that has passed on this host.
 
-    ``set_by`` is by how many seconds it was set, until somebody says that this is ``settled``; ``window`` is how long
-    before the look that found it that may have been.
+    ``set_by``: seconds by which it was set, until ``settled``; ``window``: how long before the detecting check that may
+    have happened.
     """
 
     def __init__(self) -> None:
@@ -63,7 +66,7 @@ class DatabaseClock:
         self.window = 0.0
 
     def look(self, now: float, asked_at: float, answered_at: float) -> None:
-        """``now`` was the database's answer to a question of this time by our monotonic clock, and of that at most."""
+        """Check ``now``, the database's answer to a query sent and answered at these times of our monotonic clock."""
         with self._lock:
             before, self._last = self._last, (now, asked_at, answered_at)
             if before is None:
@@ -75,14 +78,14 @@ class DatabaseClock:
                 self.window = most + 1.0
 
     def settled(self, seconds: float) -> None:
-        """What was set by so much is as if it had not been."""
+        """Note that a step of so many seconds was handled."""
         with self._lock:
             self.set_by -= seconds
 
 
-# What every process of ours has in common: its name, its errors and exit codes, its word to the service manager.
+# Common to all our processes: name, errors, exit codes, and notification of the service manager.
 
-EXIT_CUT_OFF: Final = 69  # the database did not answer for too long ([database] outage_retries), or its file is gone
+EXIT_CUT_OFF: Final = 69  # database unavailable for too long ([database] outage_retries), or its file is gone
 EXIT_FAULT: Final = 70  # a thread of this process failed; see the log
 
 _log = structlog.get_logger(__name__)
@@ -93,7 +96,7 @@ class StartError(Exception):
 
 
 class SetupError(Exception):
-    """Something is configured that cannot work: ``summary`` says what, ``advice`` what to do; the message has both."""
+    """An invalid configuration: ``summary`` says what is wrong, ``advice`` what to do; the message has both."""
 
     def __init__(self, summary: str, advice: str = "") -> None:
         super().__init__(f"{summary}; {advice}" if advice else summary)
@@ -102,12 +105,12 @@ class SetupError(Exception):
 
 
 def process_name(role: str) -> str:
-    """Return how this process is called in logs and journals: role, host, pid."""
+    """Return the name of this process in logs and journals: role, host, PID."""
     return f"{role}@{socket.gethostname()}:{os.getpid()}"
 
 
 def notify(state: str) -> None:
-    """Tell the service manager, if there is one (the sd_notify protocol)."""
+    """Notify the service manager, if there is one (the sd_notify protocol)."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return
@@ -115,4 +118,4 @@ def notify(state: str) -> None:
         try:
             channel.sendto(state.encode(), "\0" + address[1:] if address.startswith("@") else address)
         except OSError as exc:
-            _log.warning("could not notify the service manager", error=str(exc))
+            _log.warning("cannot notify the service manager", error=str(exc))

@@ -1,6 +1,6 @@
-"""The composition root: which adapter stands behind which port, and which role gets what.
+"""The composition root: builds the implementations of the contracts, and passes them to the roles.
 
-Adapters are built by the runtime alone: here, in ``backend`` (the database) and in ``pxe_filter`` (filters).
+Implementations are built only here, in ``backend`` (the database) and in ``pxe_filter`` (filters).
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
     from ferroscope.worker.pool import WorkerPool
 
 
-# Where inspection data is kept: the object stores that are configured, what reads them, what moves data there.
+# Inspection data: the configured object stores, what reads from them, what moves data there.
 #
-# An object store that is not configured is not imported either.
+# Object stores that are not configured are not imported.
 
 
 def build_archive(settings: Settings, backend: Backend, stop: StopFlag) -> Archive:
-    """Return what reads inspection data, wherever it is; ``stop`` ends its waits."""
+    """Return the reader of inspection data; ``stop`` interrupts its waits."""
     return Archive(backend.store, build_shelves(settings, stop))
 
 
 def build_shelves(settings: Settings, stop: StopFlag) -> Mapping[str, ObjectStore]:
-    """Return the object stores that are configured, by name; ``SetupError`` where the one to use is not."""
+    """Return the configured object stores by name; ``SetupError`` if the selected one is not configured."""
     shelves: dict[str, ObjectStore] = {}
     storage = settings.storage
     if not (settings.s3.endpoint or settings.swift.auth_url or storage.backend in ("s3", "swift")):
@@ -68,7 +68,7 @@ def build_shelves(settings: Settings, stop: StopFlag) -> Mapping[str, ObjectStor
         except ImportError as exc:
             raise SetupError(
                 f"[swift] needs the Python package {exc.name}, which is not installed",
-                "install Ferroscope with [swift]",
+                "install Ferroscope with [swift], for example: pip install '.[swift]'",
             ) from exc
     if storage.backend in ("s3", "swift") and storage.backend not in shelves:
         option = "endpoint" if storage.backend == "s3" else "auth_url"
@@ -79,7 +79,7 @@ def build_shelves(settings: Settings, stop: StopFlag) -> Mapping[str, ObjectStor
 def build_archiving(
     settings: Settings, backend: Backend, shelves: Mapping[str, ObjectStore], *, clock: Clock, process: str
 ) -> PeriodicTask:
-    """Return the task that moves data to the object store, or drops it where none is kept."""
+    """Return the task that moves data to the object store, or deletes it if none is to be kept."""
     from ferroscope.periodic.archiving import Archiving, newest_inventory, nothing
     from ferroscope.storage.mover import Mover
 
@@ -95,8 +95,8 @@ def build_archiving(
     )
 
 
-# The API does not import the worker's side and the other way round, so each is imported where
-# it is built: a process pays only for the roles that it plays.
+# The api and worker packages do not import each other, and each is imported only where it is needed, so a process
+# loads only its own roles.
 
 
 _IMPORTED_BY: Final[Mapping[str, tuple[str, ...]]] = {
@@ -113,14 +113,14 @@ _IMPORTED_BY: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 def preload(roles: Iterable[str]) -> None:
-    """Import what the roles need: processes that are forked afterwards share it, and start in a moment."""
+    """Import what the roles need, so that forked processes share it and start quickly."""
     for role in roles:
         for module in _IMPORTED_BY.get(role, ()):
             import_module(module)
 
 
 def build_drivers(settings: Settings, stop: StopFlag | None = None) -> Mapping[str, Bmc]:
-    """Return the enabled drivers by name, whose waits ``stop`` ends; ``SetupError``."""
+    """Return the enabled drivers by name, whose waits ``stop`` interrupts; ``SetupError``."""
     offered = settings.drivers
     options = DriverOptions(
         command_timeout=offered.command_timeout,
@@ -142,30 +142,30 @@ def build_drivers(settings: Settings, stop: StopFlag | None = None) -> Mapping[s
 
 
 def _check_discovery(settings: Settings) -> None:
-    """Refuse settings with which a discovered node could not be worked with, or would be deleted again."""
+    """Reject settings with which discovered nodes would be unusable, or deleted again."""
     discovered = settings.auto_discovery
     if not discovered.enabled:
         return
     if not discovered.driver:
         raise SetupError(
-            "[auto_discovery] driver is not set: it is the driver that discovered nodes get",
+            "[auto_discovery] driver is not set; it is the driver of discovered nodes",
             f"set it to one of [drivers] enabled: {', '.join(settings.drivers.enabled)}",
         )
     if discovered.driver not in settings.drivers.enabled:
         raise SetupError(
-            f"[auto_discovery] driver is {discovered.driver!r}, which [drivers] enabled does not have",
-            f"it has: {', '.join(settings.drivers.enabled)}",
+            f"[auto_discovery] driver {discovered.driver!r} is not in [drivers] enabled",
+            f"enabled drivers: {', '.join(settings.drivers.enabled)}",
         )
     if settings.registry.url:
         raise SetupError(
-            "[auto_discovery] enabled does not go with [registry] url: nodes that the registry there does not track "
+            "[auto_discovery] enabled conflicts with [registry] url: nodes that the registry does not list "
             "are deleted here",
-            "leave one of the two out",
+            "set only one of the two",
         )
 
 
 def close_drivers(drivers: Mapping[str, Bmc]) -> None:
-    """Close the connections that drivers keep."""
+    """Close the drivers' persistent connections."""
     for driver in drivers.values():
         if isinstance(driver, KeepsConnections):
             driver.close()
@@ -212,7 +212,7 @@ def build_app(
 
 
 def _renderer(meter: Metrics, backend: Backend) -> Callable[[], bytes]:
-    """Return what makes the text of ``GET /metrics``: this process's figures and those of the service."""
+    """Return the renderer of ``GET /metrics``: the metrics of this process and of the service."""
     from ferroscope.telemetry.metrics import Overview, render
 
     meter.registry.register(Overview(backend.store, SystemClock()))
@@ -231,7 +231,7 @@ def build_pool(
     sure: Callable[[float], float],
     meter: Meter = SILENT,
 ) -> WorkerPool:
-    """Return the worker role's pool, ``sure`` as of ``Worker``; ``SetupError`` where the hooks cannot work."""
+    """Return the worker role's pool, ``sure`` as in ``Worker``; ``SetupError`` if the hooks are misconfigured."""
     from ferroscope.hooks.base import HookSetupError
     from ferroscope.hooks.pipeline import from_settings
     from ferroscope.remote.bounded_http import WebClient
@@ -279,7 +279,7 @@ def build_pool(
 
 
 def built_in_rules(settings: Settings) -> tuple[CompiledRule, ...]:
-    """Return the rules of the configuration, and check whom rules may call; ``SetupError``."""
+    """Return the configured rules, and validate the allowed call targets; ``SetupError``."""
     from ferroscope.rules import builtin
     from ferroscope.rules.data import InvalidRuleError
 
@@ -291,7 +291,7 @@ def built_in_rules(settings: Settings) -> tuple[CompiledRule, ...]:
 
 
 def build_source(settings: Settings, stop: StopFlag) -> NodeSource | None:
-    """Return the registry that is attached, whose waits ``stop`` ends; None where nodes are our own."""
+    """Return the attached registry, whose waits ``stop`` interrupts; None if there is none."""
     registry = settings.registry
     if not registry.url:
         return None
@@ -311,7 +311,7 @@ def build_singletons(
     meter: Meter = SILENT,
     not_now: Callable[[], str] = str,
 ) -> list[Singleton]:
-    """Return the periodic singletons, each to be run by a thread of its own; ``not_now`` as of ``Singleton``."""
+    """Return the periodic singletons, to be run in a thread each; ``not_now`` as in ``Singleton``."""
     from ferroscope.leadership import Election, LeaseRenewer
     from ferroscope.periodic.registry_sync import RegistrySync
     from ferroscope.periodic.retention import Retention

@@ -9,6 +9,7 @@ import pytest
 
 from ferroscope.cli.client import Api
 from ferroscope.cli.exits import Exit
+from ferroscope.core.reasons import HINTS, Reason
 from ferroscope_sim.enroll import enroll
 from ferroscope_sim.model import roster
 from ferroscope_sim.run import FleetThread
@@ -48,7 +49,7 @@ def test_failures_are_told_with_reason_and_hint_and_decide_the_exit_code(running
     assert result.stdout.splitlines()[-1] == "3 finished, 2 failed"
     assert "ramdisk-error" in result.stdout
     assert "bmc-refused" in result.stdout
-    assert "check the account's rights" in result.stdout
+    assert HINTS[Reason.BMC_REFUSED] in result.stdout
     again = running.json("inspect", "--failed", "--wait", check=Exit.FAILURE)
     assert {end["node"]: end["reason"] for end in again} == {
         "sim-ramdisk-error-1": "ramdisk-error",
@@ -116,7 +117,7 @@ def test_a_timeline_is_watched_until_the_inspection_is_over(running: Shell, name
     assert lines[0].split()[2] == "requested"
     assert sum("inspection requested" in line for line in lines) == 1
     assert "ramdisk-error" in lines[-2]
-    assert "read its message" in lines[-1]
+    assert HINTS[Reason.RAMDISK_ERROR] in lines[-1]
 
 
 def test_a_node_that_was_never_inspected_has_nothing_to_watch(running: Shell, names: list[str]) -> None:

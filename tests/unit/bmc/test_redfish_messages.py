@@ -16,6 +16,7 @@ from ferroscope.bmc.ipmi.info import read as read_ipmi
 from ferroscope.bmc.redfish.info import Access
 from ferroscope.bmc.redfish.session import translate
 from ferroscope.core.reasons import Reason
+from ferroscope.core.values import WITHHELD
 from ferroscope.remote import bounded_http
 from ferroscope.remote.bounded_http import Deadline
 
@@ -72,12 +73,13 @@ def test_a_password_is_masked_in_what_a_bmc_says() -> None:
 
 def test_what_a_bmc_says_is_withheld_where_a_mask_would_tell_the_password() -> None:
     error = translate(Refusal(400, "bad p"), Access(URL, None, "u", "p"), "power on", 5.0)
-    assert str(error).startswith(f"power on at {URL}: bmc-refused (its message is not shown")
+    assert WITHHELD in str(error)
+    assert "bad" not in str(error)
     assert error.reason is Reason.BMC_REFUSED
 
 
 def test_the_same_holds_for_ipmi() -> None:
     info = {"ipmi_address": "192.0.2.1", "ipmi_username": "u"}
-    for password, said in (("hush1", "no ****** here"), ("no", "bmc-unreachable (its message is not shown")):
+    for password, said in (("hush1", "no ****** here"), ("no", WITHHELD)):
         access = read_ipmi(info | {"ipmi_password": password})
         assert said in str(ipmitool._judged(access, "power on", "no hush1 here"))

@@ -33,5 +33,5 @@ def test_a_base_url_may_have_a_path_and_an_ipv6_address() -> None:
 
 @pytest.mark.parametrize("base", ["", "192.0.2.1:6385", "ftp://192.0.2.1", "http://", "http://[::1", "http://a b"])
 def test_what_no_ramdisk_could_post_to_is_refused(base: str) -> None:
-    with pytest.raises(ValueError, match=r"no http or https URL|is no URL|a space"):
+    with pytest.raises(ValueError, match="invalid URL"):
         callback_url(base)

@@ -115,7 +115,7 @@ class Network:
             MacSync(self.store),
             self.firewall,
             settings=PxeFilterSettings(network="net", guard=0.0),
-            look_every=0.0,
+            poll_interval=0.0,
             host="boot1",
             keep=self._keep,
             profile=msgspec.structs.replace(DEFAULT, poll=0.0),

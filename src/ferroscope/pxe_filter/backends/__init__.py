@@ -1,1 +1,1 @@
-"""The PXE filter's mechanisms: nftables, iptables, dnsmasq's host files, none at all, several at once."""
+"""The backends of the PXE filter: nftables, iptables, dnsmasq's host files, noop, and several combined."""

@@ -1,4 +1,11 @@
-"""A PXE filter that guards nothing: for networks that something else guards, and for trying things out."""
+"""What the backends share: the rules, running host programs, and opening with kernel time-outs.
+
+The kernel starts a time-out when it receives the element. Between our decision and that moment, this process or the
+program that it runs may be stopped for any length of time. So no element is added unconditionally: a refresh first
+deletes the element that it replaces, and the first opening deletes one that was added just before (``armed``). If
+that element has expired, the whole step fails. The latest possible start is therefore known, and the time-out is the
+trusted time that is left from then on.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +26,8 @@ PREFIX: Final = "ferroscope_pxe_"
 class FilterRules(msgspec.Struct, frozen=True, kw_only=True):
     """What the filter of one network guards on this host.
 
-    ``relayed`` are networks behind routers: their TFTP and HTTP requests carry the router's MAC,
-    so they pass while the filter is open.
+    ``relayed``: networks behind routers. Their TFTP and HTTP requests carry the router's MAC, so they pass while the
+    filter is open.
     """
 
     network: str
@@ -31,23 +38,23 @@ class FilterRules(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def table(self) -> str:
-        """The table's name: that of the network as it is, for nft takes letters, digits and ``_.-``."""
+        """The table's name. The network's name can be used as it is: nft accepts letters, digits and ``_.-``."""
         return PREFIX + self.network
 
     @property
     def former_table(self) -> str:
-        """The name that earlier releases gave it, and to that of any network whose name differs in ``_.-`` only."""
+        """The name in earlier releases, which networks shared if their names differed only in ``_.-``."""
         return PREFIX + "".join(char if char.isalnum() else "_" for char in self.network)
 
 
-# Runs the host's programs: argument lists, a deadline, and errors that say what to do.
+# Runs programs of the host, with argument lists and a time limit.
 
-_PLACES: Final = ("/usr/sbin", "/sbin")
-_SAID: Final = 300
+_SYSTEM_PATHS: Final = ("/usr/sbin", "/sbin")
+_MAX_STDERR: Final = 300
 
 
 class Command:
-    """One program, found when it is first run; ``timeout`` in seconds is the deadline of each run."""
+    """One program, located when it is first run; ``timeout`` in seconds limits each run."""
 
     def __init__(self, program: str, *, package: str, timeout: float) -> None:
         self.program = program
@@ -55,7 +62,7 @@ class Command:
         self._timeout = timeout
 
     def __call__(self, *arguments: str, stdin: str | bytes = "") -> str:
-        """Run it to its end and return what it wrote; ``PxeFilterError``."""
+        """Run it and return its output; ``PxeFilterError``."""
         try:
             done = subprocess.run(  # noqa: S603  # arguments are ours, input is built from validated values
                 [self.path, *arguments],
@@ -65,12 +72,14 @@ class Command:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise PxeFilterError(f"{self.program} did not end within {self._timeout:g} s and was killed") from None
+            raise PxeFilterError(f"{self.program} timed out after {self._timeout:g} s and was killed") from None
         except OSError as exc:
-            raise PxeFilterError(f"{self.program} could not be started: {exc.strerror}") from exc
+            raise PxeFilterError(f"cannot run {self.program}: {exc.strerror}") from exc
         if done.returncode != 0:
-            said = " ".join(done.stderr.decode(errors="replace").split())[:_SAID]
-            raise PxeFilterError(f"{self.program} failed ({done.returncode}): {said or 'it said nothing'}")
+            stderr = " ".join(done.stderr.decode(errors="replace").split())[:_MAX_STDERR]
+            raise PxeFilterError(
+                f"{self.program} failed with exit code {done.returncode}: {stderr or 'no error message'}"
+            )
         return done.stdout.decode(errors="replace")
 
     def present(self) -> bool:
@@ -79,38 +88,38 @@ class Command:
 
     @property
     def path(self) -> str:
-        """Where it is; ``PxeFilterError`` where it is not installed."""
+        """Its path; ``PxeFilterError`` if it is not installed."""
         found = self._found()
         if found is None:
             raise PxeFilterError(f"{self.program} is not installed; install the package {self._package}")
         return found
 
     def _found(self) -> str | None:
-        return shutil.which(self.program, path=os.pathsep.join([os.environ.get("PATH", os.defpath), *_PLACES]))
+        return shutil.which(self.program, path=os.pathsep.join([os.environ.get("PATH", os.defpath), *_SYSTEM_PATHS]))
 
 
-# In seconds: how long an opening may be on its way, and the longest time-out.
+# In seconds: the time limit for an opening to reach the kernel, and the longest time-out.
 _ARMED: Final = 1.0
 _LONGEST: Final = 3.0
 
 
 class Kernel(Protocol):
-    """The steps; each raises ``PxeFilterError``. Time-outs are in seconds; ``step`` is the least difference of two."""
+    """The kernel operations; each raises ``PxeFilterError``. Time-outs are in seconds, in multiples of ``step``."""
 
     step: float
 
     def arm(self, ticket: int, timeout: float) -> None:
-        """Add the element ``ticket``; it opens nothing."""
+        """Add the element ``ticket``, which opens nothing."""
 
     def open(self, ticket: int, timeout: float) -> None:
-        """Take the ticket away and let pass, in this order; without the ticket, nothing happens."""
+        """Delete the ticket, then open; fail without effect if the ticket has expired."""
 
     def refresh(self, timeout: float) -> None:
-        """Let pass for so long from now on; where nobody may pass any more, nothing happens."""
+        """Keep open for ``timeout`` from now on; fail without effect if the filter is closed already."""
 
 
 class TimedOpening:
-    """``hold`` is that of ``contracts.pxe_filter.FilterBackend``."""
+    """Opens the filter with time-outs; ``hold`` is that of ``contracts.pxe_filter.FilterBackend``."""
 
     def __init__(self, kernel: Kernel, clock: Clock) -> None:
         self._kernel = kernel
@@ -122,30 +131,30 @@ class TimedOpening:
         if self._refreshable and self._clock.monotonic() < self._open_until:
             try:
                 return self._refresh(until)
-            except PxeFilterError:  # the element has expired meanwhile, or is gone with all the others
+            except PxeFilterError:  # the element has expired, or all were flushed
                 self._refreshable = False
         return self._begin(until)
 
     def doubt(self) -> None:
-        """From now on nothing is refreshed that was opened before."""
+        """From now on, do not refresh an earlier opening."""
         self._refreshable = False
 
     def forget(self) -> None:
-        """It was closed."""
+        """Note that the filter was closed."""
         self._refreshable = False
         self._open_until = 0.0
 
     def _refresh(self, until: float) -> float:
-        """Replace an element that is alive; at the latest, that happens when it would have expired."""
+        """Replace an element that still exists, at the latest when it would have expired."""
         timeout = self._whole(min(_LONGEST, until - self._open_until))
         if timeout <= 0:
             return self._open_until
-        self._open_until += timeout  # should the answer be lost
+        self._open_until += timeout  # in case the refresh takes effect but reports an error
         self._kernel.refresh(timeout)
         return self._opened(timeout)
 
     def _begin(self, until: float) -> float:
-        """Open from nothing; at the latest, that happens when the ticket expires."""
+        """Open a closed filter, at the latest when the ticket expires."""
         if self._whole(until - self._clock.monotonic() - _ARMED) <= 0:
             return self._open_until
         ticket = random.randrange(1, 2**16)  # noqa: S311  # only different from those of a second ago
@@ -164,5 +173,5 @@ class TimedOpening:
         return self._open_until
 
     def _whole(self, seconds: float) -> float:
-        """Return what the kernel can count, and no more."""
+        """Round down to a multiple of the kernel's step."""
         return max(0.0, seconds // self._kernel.step * self._kernel.step)

@@ -1,4 +1,4 @@
-"""Builds a host's filter from its settings."""
+"""Builds a host's filter from its settings; also the noop filter and several filters combined."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BACKENDS: Final = ("nftables", "iptables", "dnsmasq", "noop")
 
 
 class NoopFilter:
-    """See ``contracts.pxe_filter.FilterBackend``. It only takes part in the election: every host stays open to all."""
+    """A ``FilterBackend`` that filters nothing: it takes part in the election, and the host is open to all machines."""
 
     name = "noop"
     self_closing = False
@@ -36,12 +36,12 @@ class NoopFilter:
 
 
 class SeveralFilters:
-    """See ``contracts.pxe_filter.FilterBackend``; the first in the list is the first to close."""
+    """Several backends as one ``FilterBackend``; the first in the list is the first to close."""
 
     def __init__(self, pxe_filters: Sequence[FilterBackend]) -> None:
         self._pxe_filters = pxe_filters
         self.name = ", ".join(pxe_filter.name for pxe_filter in pxe_filters)
-        # One that closes by itself keeps machines away from whatever stands behind it.
+        # If one closes on its own, machines cannot pass it, whatever the others do.
         self.self_closing = any(pxe_filter.self_closing for pxe_filter in pxe_filters)
 
     def install(self) -> None:
@@ -53,7 +53,7 @@ class SeveralFilters:
             progress()
 
     def hold(self, until: float) -> float:
-        """From the last to the first: the one in front opens when all behind it have."""
+        """Open from the last to the first: the front one opens when all behind it are open."""
         return min(pxe_filter.hold(until) for pxe_filter in reversed(self._pxe_filters))
 
     def close(self) -> None:
@@ -63,7 +63,7 @@ class SeveralFilters:
         self._each(lambda pxe_filter: pxe_filter.remove())
 
     def _each(self, do: Callable[[FilterBackend], None]) -> None:
-        """Do it to all, whatever fails; then raise what failed first."""
+        """Apply it to all, even if one fails; then raise the first error."""
         failed: list[PxeFilterError] = []
         for pxe_filter in self._pxe_filters:
             try:
@@ -86,7 +86,7 @@ def rules_of(settings: PxeFilterSettings) -> FilterRules:
 
 
 def build_pxe_filter(settings: PxeFilterSettings, clock: Clock) -> FilterBackend:
-    """Return the filter; its backends are those of ``BACKENDS``."""
+    """Return the filter; ``backends`` has names of ``BACKENDS``."""
     built = [_build(name, settings, clock) for name in settings.backends]
     return built[0] if len(built) == 1 else SeveralFilters(built)
 

@@ -1,13 +1,12 @@
-"""The files in dnsmasq's ``dhcp-hostsdir``: one for unknown hosts, some for single MACs, and lists of many denied ones.
+"""The files in dnsmasq's ``dhcp-hostsdir``: one for unknown hosts, some for single MACs, and lists of denied MACs.
 
-dnsmasq reads a file when it is renamed into the directory, at once, and *adds* what it says to what it has read
-before. So nothing is written that is said already, and a file for a single MAC, once written, stays: it says from
-then on what holds for that MAC, and goes before all lists, whatever the order in which dnsmasq reads. A list is never
-changed.
+dnsmasq reads a file as soon as it is renamed into the directory, and *adds* its lines to what it has read before. So
+unchanged content is never written again, and the file of a single MAC stays: from then on it has the rule for that
+MAC, and takes precedence over all lists, in whatever order dnsmasq reads them. Lists never change.
 
-Everybody may read the files, whatever the umask: dnsmasq has dropped root and its groups when it does. Nothing is
-synced to the disk: after a power failure files may be empty, so what is found is judged by its name, and a list
-whose lines are not all as they were written is replaced.
+The files are world-readable, whatever the umask: dnsmasq has dropped root and its groups when it reads them. Nothing
+is synced to disk: after a power failure files may be empty, so existing files are identified by name, and a list with
+malformed lines is replaced.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from typing import Final
 from ferroscope.core.boot_macs import SortedMacs, spelled
 from ferroscope.pxe_filter.backends.watchdog import PREFIX, READABLE, UNKNOWN, close_files, host_of, is_denied
 
-ANYBODY: Final = -1  # stands for the hosts that have no line of their own
+UNKNOWN_HOSTS: Final = -1  # all hosts without their own line
 
 _LIST: Final = re.compile(rf"{PREFIX}denied-([0-9]+)")
 _LINES: Final = re.compile(rb"(?:[0-9a-f]{2}(?::[0-9a-f]{2}){5},ignore\n)+")
@@ -31,24 +30,24 @@ _MAC: Final = re.compile(rb"^[0-9a-f]{2}(?::[0-9a-f]{2}){5}", re.MULTILINE)
 
 
 class HostFiles:
-    """Hosts are MACs as numbers, or ``ANYBODY``. All calls raise ``OSError``."""
+    """Hosts are MACs as numbers, or ``UNKNOWN_HOSTS``. All methods raise ``OSError``."""
 
     def __init__(self, directory: str) -> None:
         self._directory = Path(directory)
-        self._says: dict[int, bool | None] = {}  # of each single file: does it let pass? None: it has to be written
+        self._allows: dict[int, bool | None] = {}  # single files: host -> may it boot? None: must be written
         self._lists: dict[str, SortedMacs] = {}
-        self.listed = SortedMacs()  # all of them: those that a list denies
-        self._looked_at = 0
-        self.repeated = 0  # lines that dnsmasq has read in vain, for it reads what replaced them after them
+        self.listed = SortedMacs()  # the MACs in all lists
+        self._checked_at = 0
+        self.repeated = 0  # lines that dnsmasq holds although later ones superseded them
 
     @property
     def single(self) -> KeysView[int]:
-        """Those that have a file of their own."""
-        return self._says.keys()
+        """The hosts with single files."""
+        return self._allows.keys()
 
     def take_over(self) -> None:
-        """Look at what is there, from whatever process."""
-        self._says, self._lists, self.listed = {ANYBODY: None}, {}, SortedMacs()
+        """Take over the existing files, whichever process wrote them."""
+        self._allows, self._lists, self.listed = {UNKNOWN_HOSTS: None}, {}, SortedMacs()
         for path in list(self._directory.iterdir()):
             if path.name.startswith(f".{PREFIX}"):
                 path.unlink(missing_ok=True)
@@ -57,20 +56,20 @@ class HostFiles:
             elif _LIST.fullmatch(path.name):
                 self._take_list(path)
             elif (host := host_of(path.name)) is not None:
-                self._says[_number(path.name)] = False if _says_so(path, host) else None
-        self._looked_at = 0
+                self._allows[_number(path.name)] = False if _denies(path, host) else None
+        self._checked_at = 0
 
-    def say(self, host: int, *, passes: bool) -> None:
-        """Have the host's own file say this."""
-        if self._says.get(host) is passes:
+    def write(self, host: int, *, passes: bool) -> None:
+        """Write the host's single file, unless it is up to date."""
+        if self._allows.get(host) is passes:
             return
         name = _name(host)
         self._put(name, f"{host_of(name)}\n" if passes else f"{host_of(name)},ignore\n")
-        self.repeated += host in self._says
-        self._says[host] = passes
+        self.repeated += host in self._allows
+        self._allows[host] = passes
 
     def deny(self, macs: Sequence[int]) -> None:
-        """Deny them by a list of their own."""
+        """Deny them by a new list."""
         listed = SortedMacs(macs)
         number = 1 + max((int(name.rpartition("-")[2]) for name in self._lists), default=0)
         name = f"{PREFIX}denied-{number}"
@@ -78,53 +77,53 @@ class HostFiles:
         self._keep(name, listed)
 
     def restore(self) -> bool:
-        """Write the lists that somebody took away; whether single files are gone, too, which ``say`` then writes."""
+        """Write deleted lists again; return whether single files are missing too, which ``write`` then writes."""
         changed = self._directory.stat().st_mtime_ns
-        if changed == self._looked_at:
+        if changed == self._checked_at:
             return False
         there = {path.name for path in self._directory.iterdir()}
-        gone = [host for host in self._says if _name(host) not in there]
-        self._says.update(dict.fromkeys(gone))
+        gone = [host for host in self._allows if _name(host) not in there]
+        self._allows.update(dict.fromkeys(gone))
         for name, listed in self._lists.items():
             if name not in there:
                 self._put(name, _text(listed))
                 self.repeated += len(listed)
-        self._looked_at = changed
+        self._checked_at = changed
         return bool(gone)
 
     def doubt(self) -> None:
-        """Somebody may have closed what lets pass."""
-        self._says = {host: None if said else said for host, said in self._says.items()}
+        """Note that the watchdog may have closed the open files."""
+        self._allows = {host: None if allowed else allowed for host, allowed in self._allows.items()}
 
     def close_in_place(self) -> None:
-        """Deny without any room on the disk; what is missing stays so."""
-        self._directory.stat()  # what is gone cannot be closed
+        """Deny in place, without using disk space; missing files stay missing."""
+        self._directory.stat()  # raises if the directory does not exist
         close_files(str(self._directory))
-        self._says = {host: False if said else said for host, said in self._says.items()}
+        self._allows = {host: False if allowed else allowed for host, allowed in self._allows.items()}
 
     def forget(self) -> None:
-        """Remove all but the one for unknown hosts."""
-        for name in [*map(_name, self._says.keys() - {ANYBODY}), *self._lists]:
+        """Delete all files but the one for unknown hosts."""
+        for name in [*map(_name, self._allows.keys() - {UNKNOWN_HOSTS}), *self._lists]:
             (self._directory / name).unlink(missing_ok=True)
-        self._says, self._lists, self.listed = {ANYBODY: self._says[ANYBODY]}, {}, SortedMacs()
+        self._allows, self._lists, self.listed = {UNKNOWN_HOSTS: self._allows[UNKNOWN_HOSTS]}, {}, SortedMacs()
         self.repeated = 0
 
     def remove(self) -> None:
-        """Remove all of them."""
+        """Delete all files."""
         self.take_over()
         self.forget()
         (self._directory / UNKNOWN).unlink(missing_ok=True)
-        self._says = {}
+        self._allows = {}
 
     def _take_list(self, path: Path) -> None:
-        """Keep a list that is as it was written; deny who is on another one by single files, which go before it."""
+        """Keep a well-formed list; replace a damaged one by single files, which take precedence over it."""
         text = b""
         with contextlib.suppress(OSError):
             text = path.read_bytes()
         macs = [int(mac.replace(b":", b""), 16) for mac in _MAC.findall(text)]
         if not _LINES.fullmatch(text):
             path.unlink(missing_ok=True)
-            self._says.update(dict.fromkeys(macs))
+            self._allows.update(dict.fromkeys(macs))
             return
         if path.stat().st_mode & READABLE != READABLE:
             self._put(path.name, text.decode())
@@ -135,14 +134,14 @@ class HostFiles:
         self.listed = SortedMacs(chain(self.listed, listed))
 
     def _put(self, name: str, text: str) -> None:
-        beside = self._directory / f".{name}"
-        with beside.open("w", encoding="ascii") as file:
+        temporary = self._directory / f".{name}"
+        with temporary.open("w", encoding="ascii") as file:
             os.fchmod(file.fileno(), READABLE)
             file.write(text)
-        beside.replace(self._directory / name)
+        temporary.replace(self._directory / name)
 
 
-def _says_so(path: Path, host: str) -> bool:
+def _denies(path: Path, host: str) -> bool:
     try:
         return is_denied(path, host)
     except OSError:
@@ -154,8 +153,8 @@ def _text(macs: Iterable[int]) -> str:
 
 
 def _name(host: int) -> str:
-    return UNKNOWN if host == ANYBODY else f"{PREFIX}{host:012x}"
+    return UNKNOWN if host == UNKNOWN_HOSTS else f"{PREFIX}{host:012x}"
 
 
 def _number(name: str) -> int:
-    return ANYBODY if name == UNKNOWN else int(name.removeprefix(PREFIX), 16)
+    return UNKNOWN_HOSTS if name == UNKNOWN else int(name.removeprefix(PREFIX), 16)

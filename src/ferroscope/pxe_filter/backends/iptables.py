@@ -1,8 +1,8 @@
-"""The filter in iptables, for hosts without nft: chains of its own, changed by one iptables-restore for all MACs.
+"""The filter in iptables, for hosts without nft: its own chains, changed by one iptables-restore for all MACs.
 
-With ipset, the kernel ends an opening by itself, as with nftables; between the two messages of such
-a step, though, ``ipset`` could be stopped. Without it a watchdog closes. MACs are rules, looked at
-one after the other, and matched by the frame's source: machines behind a DHCP relay need nftables.
+With ipset the kernel closes the filter by a time-out, as with nftables. But ``ipset`` sends the two messages of a step
+separately, and could be stopped between them. Without ipset a watchdog process closes it. MACs are rules, which are
+evaluated one by one, and match the source of the frame: machines behind a DHCP relay need nftables.
 """
 
 from __future__ import annotations
@@ -18,26 +18,25 @@ from ferroscope.core.boot_macs import SetChange, spelled
 from ferroscope.pxe_filter.backends.base import Command, FilterRules, TimedOpening
 from ferroscope.pxe_filter.backends.watchdog_client import Watchdog
 
-# The chains of one network in iptables, for both families: put in place, looked at, and taken away.
+# The chains of one network in iptables and ip6tables.
 #
-# The jumps to them stand in INPUT, one for each interface and kind of service. Which of those are ours is seen by
-# where
-# they lead; so those of interfaces that are not configured any more are found as well. A change is one
-# ``iptables-restore`` for each family, all of it or nothing. A look takes four short processes.
+# INPUT has a jump to them for each interface and kind of service. Our jumps are recognized by their target, so those of
+# interfaces that were removed from the configuration are found too. A change is one ``iptables-restore`` per family,
+# all or nothing. A check runs four short processes.
 
 FAMILIES: Final = ("iptables", "ip6tables")
 UDP: Final = "67,69,547,4011"
-# Of all programs on a host one at a time may change legacy tables; the others fail unless they are told to wait.
+# Only one program at a time can change legacy tables; without this option, the others fail.
 WAIT: Final = "--wait"
 
 
 class Chains:
-    """``pxe_filter`` and ``macs`` are their names: at most 28 characters, and no other network's."""
+    """``pxe_filter`` and ``macs`` are the chains' names: at most 28 characters, and unique to the network."""
 
     def __init__(self, rules: FilterRules, *, timeout: float) -> None:
         self.pxe_filter = f"fspxe-{rules.network}"
         self.macs = f"fspxm-{rules.network}"
-        # The name that earlier releases gave to ``macs``: it may also be the filter of a network with such a name.
+        # The name of ``macs`` in earlier releases; it may also be the filter chain of another network.
         self._former_macs = f"{self.pxe_filter}-m"
         self._rules = rules
         self._tools = {name: Command(name, package="iptables", timeout=timeout) for name in FAMILIES}
@@ -48,38 +47,36 @@ class Chains:
         return [tool.program for tool in (*self._tools.values(), *self.restores.values()) if not tool.present()]
 
     def put(self, lines: list[str]) -> None:
-        """Carry out lines as iptables-save writes them."""
+        """Load lines in the format of iptables-save."""
         for name in FAMILIES:
             self.restores[name](WAIT, "--noflush", stdin=table(lines))
 
     def install(self, lines: list[str]) -> None:
-        """Carry them out, and have exactly the jumps that belong there, before all other rules of INPUT."""
+        """Load the lines, and put exactly the required jumps in front of all other rules of INPUT."""
         wanted = [f"-I INPUT {jump}" for jump in self._jumps()]
         for name in FAMILIES:
             old = [f"-D INPUT {jump}" for jump in self.jumps(name)]
             self.restores[name](WAIT, "--noflush", stdin=table([*lines, *old, *wanted]))
 
-    def look(self, rules: int) -> None:
-        """Raise ``PxeFilterError`` where a jump is gone, or the filter's chain has not so many rules."""
+    def check(self, rules: int) -> None:
+        """Raise ``PxeFilterError`` if a jump is missing, or the filter's chain has a different number of rules."""
         wanted = len(list(self._jumps()))
         for name in FAMILIES:
             jumps = len(set(self.jumps(name)))
-            there = self._tools[name](WAIT, "-S", self.pxe_filter).count("\n-A ") if jumps >= wanted else 0
-            if there == 0:  # a flush may come between the two looks
+            found = self._tools[name](WAIT, "-S", self.pxe_filter).count("\n-A ") if jumps >= wanted else 0
+            if found == 0:  # 0 also if the chain was flushed after the jumps were read
                 raise PxeFilterError(
-                    f"the filter's rules in {name} are gone: somebody flushed or replaced the host's firewall"
+                    f"the filter's rules in {name} are missing: the host's firewall was flushed or replaced"
                 )
-            if there != rules:
-                raise PxeFilterError(
-                    f"the filter's chain in {name} is not as it was: somebody changed {self.pxe_filter}"
-                )
+            if found != rules:
+                raise PxeFilterError(f"the filter's chain {self.pxe_filter} in {name} was changed by another program")
 
     def jumps(self, family: str) -> list[str]:
-        """Return the jumps to the filter that are there, in the words of iptables."""
+        """Return the existing jumps to the filter, in the syntax of iptables."""
         return _to(self.pxe_filter, self._tools[family](WAIT, "-S", "INPUT"))
 
     def remove(self) -> None:
-        """Take away chains and jumps, and look whether they are gone; both families, whatever fails in one."""
+        """Remove chains and jumps, and verify that they are gone; both families, even if one fails."""
         failed: list[str] = []
         for name in FAMILIES:
             try:
@@ -99,10 +96,10 @@ class Chains:
             )
         left, _ = self._there(family)
         if left:
-            raise PxeFilterError(f"{', '.join(left)} could not be removed from {family}; see: {family} -S")
+            raise PxeFilterError(f"{', '.join(left)} cannot be removed from {family}; see: {family} -S")
 
     def _there(self, family: str) -> tuple[list[str], str]:
-        """Return our chains that exist, and all rules of the table."""
+        """Return our existing chains, and all rules of the table."""
         shown = self._tools[family](WAIT, "-S")
         ours = [self.pxe_filter, self.macs]
         if not _to(self._former_macs, shown):
@@ -110,7 +107,7 @@ class Chains:
         return [chain for chain in ours if f"-N {chain}" in shown.splitlines()], shown
 
     def _jumps(self) -> Iterator[str]:
-        """Of HTTP only new connections are judged, so that a download outlives the closing."""
+        """Of HTTP only new connections are checked, so that a download continues after the filter closes."""
         for interface in self._rules.interfaces:
             yield f"-i {interface} -p udp -m multiport --dports {UDP} -j {self.pxe_filter}"
             if self._rules.http_ports:
@@ -119,25 +116,25 @@ class Chains:
 
 
 def _to(chain: str, shown: str) -> list[str]:
-    """Return the rules of INPUT that lead to the chain, without the words ``-A INPUT``."""
+    """Return the rules of INPUT that jump to the chain, without ``-A INPUT``."""
     lines = (line.removeprefix("-A INPUT ") for line in shown.splitlines() if line.startswith("-A INPUT "))
     return [line for line in lines if line.endswith(f" -j {chain}")]
 
 
 def table(lines: Iterable[str]) -> str:
-    """Return lines as iptables-restore reads them: chains are declared first, and thereby emptied."""
+    """Return the lines as input for iptables-restore: declarations first, which also empty the chains."""
     declared_first = sorted(lines, key=lambda line: not line.startswith(":"))
     return "\n".join(["*filter", *declared_first, "COMMIT", ""])
 
 
 _log = structlog.get_logger(__name__)
 
-# Seconds between two checks of an open filter: somebody may have flushed the host's firewall, and our rules with it.
-_LOOK_EVERY: Final = 0.5
+# Seconds between checks of an open filter, in case the host's firewall and our rules with it were flushed.
+_CHECK_INTERVAL: Final = 0.5
 
 
 class IptablesFilter:
-    """See ``contracts.pxe_filter.FilterBackend``; ``timed.Kernel`` where the kernel has ipset."""
+    """A ``FilterBackend``, and the ``Kernel`` of ``TimedOpening`` if the kernel supports ipset."""
 
     name = "iptables"
     step = 1.0
@@ -155,7 +152,7 @@ class IptablesFilter:
             else ()
         )
         self._open = False
-        self._looked_at = 0.0
+        self._checked_at = 0.0
         self.self_closing = self._has_timeouts()
 
     def install(self) -> None:
@@ -188,8 +185,8 @@ class IptablesFilter:
             if not self._open:
                 self._chains.put(self._pxe_filter(("-j", self._chains.macs)))
                 self._open = True
-        if self._clock.monotonic() - self._looked_at >= _LOOK_EVERY:
-            self._look()
+        if self._clock.monotonic() - self._checked_at >= _CHECK_INTERVAL:
+            self._check()
         return until
 
     def close(self) -> None:
@@ -199,7 +196,7 @@ class IptablesFilter:
                 self._flush()
             else:
                 self._chains.put(self._pxe_filter(("-j", "DROP")))
-            self._look()
+            self._check()
         except PxeFilterError:
             self.install()
         if not self.self_closing:
@@ -215,12 +212,12 @@ class IptablesFilter:
             for name in ours.intersection(self._ipset("list", "-n").split()):
                 self._ipset("destroy", name)
 
-    def _look(self) -> None:
-        """Raise ``PxeFilterError`` where the filter is not in place."""
-        self._chains.look(len(self._closed_rules()))
-        self._looked_at = self._clock.monotonic()
+    def _check(self) -> None:
+        """Raise ``PxeFilterError`` if the filter is not in place."""
+        self._chains.check(len(self._closed_rules()))
+        self._checked_at = self._clock.monotonic()
 
-    # The steps of ``timed.Kernel``. A set's elements are ports, so that all boot services open together.
+    # The operations of ``base.Kernel``. Elements are port numbers, so that all boot services open together.
 
     def arm(self, ticket: int, timeout: float) -> None:
         self._ipset("-exist", "add", self._set("armed"), str(ticket), "timeout", f"{timeout:.0f}")
@@ -236,13 +233,15 @@ class IptablesFilter:
         return "".join(f"add {self._set('open')} {port} timeout {timeout:.0f} -exist\n" for port in ports)
 
     def _has_timeouts(self) -> bool:
-        """Whether the kernel has sets of ports with time-outs, and the tool for it is there."""
+        """Whether the kernel supports sets of ports with time-outs, and ipset is installed."""
         probe = self._set("probe")
         try:
             self._ipset("-exist", "create", probe, "bitmap:port", "range", "0-1", "timeout", "1")
             self._ipset("destroy", probe)
         except PxeFilterError as exc:
-            _log.warning("no ipset here: a watchdog process closes the filter instead of the kernel", why=str(exc))
+            _log.warning(
+                "ipset is not available; a watchdog process closes the filter instead of the kernel", why=str(exc)
+            )
             return False
         return True
 
@@ -260,7 +259,7 @@ class IptablesFilter:
         return unless, ("-j", self._chains.macs)
 
     def _pxe_filter(self, *rules: Iterable[str]) -> list[str]:
-        """Return the filter's chain, with nothing but these rules."""
+        """Return the filter's chain with exactly these rules."""
         chain = self._chains.pxe_filter
         return [f":{chain} - [0:0]", *(f"-A {chain} {' '.join(rule)}" for rule in rules)]
 
@@ -270,7 +269,7 @@ class IptablesFilter:
         return [f":{self._chains.macs} - [0:0]", *rules, *last]
 
     def _each(self, macs: Iterable[int], verdict: str) -> Iterator[str]:
-        """RETURN leaves the word to the host's own rules."""
+        """RETURN leaves the decision to the host's own rules."""
         for mac in macs:
             yield f"{self._chains.macs} -m mac --mac-source {spelled(mac)} -j {verdict}"
 

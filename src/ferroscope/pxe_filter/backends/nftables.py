@@ -1,7 +1,13 @@
-"""The filter in nftables: each change is one transaction, and the kernel ends an opening by itself.
+"""The filter in nftables: each change is one transaction, and the kernel closes the filter by a time-out.
 
-An opening is an element with a time-out in the set ``open``; see ``timed`` for why it never comes
-too late. Elements are numbers of 48 bits, given as JSON: ten thousand load in 40 ms.
+Opening adds an element with a time-out to the set ``open``; see ``base`` for why it cannot take effect too late.
+Elements are 48-bit numbers, sent as JSON: 10,000 load in 40 ms.
+
+Packets to a boot service on a boot interface go to the chain ``filter``, which drops them unless their interface is
+in ``open``. Machines are identified by the client's MAC in a DHCPv4 message (``chaddr``, which relays keep),
+otherwise by the source of the frame. Only this table is changed: after an ``accept`` here, the host's own firewall
+still decides. Of HTTP only new connections are checked, so that a download continues after the filter closes, as over
+TFTP. Sources: nft(8); RFC 2131 for chaddr and hlen.
 """
 
 from __future__ import annotations
@@ -22,12 +28,12 @@ _CHADDR: Final = "@th,288,48"
 _HLEN: Final = "@th,80,8"
 # The source of an Ethernet frame.
 _SOURCE: Final = "@ll,48,48"
-# The first segment of a connection, and no other one.
+# The first segment of a connection only.
 _NEW: Final = "tcp flags & (fin | syn | rst | ack) == syn"
 
 
 def ruleset(rules: FilterRules) -> str:
-    """Return the text for ``nft -f``: one transaction that puts a closed, empty filter in place."""
+    """Return a closed, empty filter as input for ``nft -f``, in one transaction."""
     table = f"inet {rules.table}"
     return f"table {table}\ndelete table {table}\ntable {table} {{\n{_body(rules)}}}\n"
 
@@ -84,36 +90,36 @@ def _braced(words: Iterable[str]) -> str:
     return "{ " + ", ".join(words) + " }"
 
 
-# The filters that stand in this host's nftables, of whatever network: looked at, and taken away when asked.
+# The tables of PXE filters in this host's nftables, for any network.
 #
-# A PXE filter that no process opens any more, such as that of a network which has another name now, is closed for
-# good, and so are its interfaces, whoever else opens a PXE filter on them.
+# A table that no process opens any more, for example because its network was renamed, stays closed and blocks its
+# interfaces, even if another PXE filter is open on them.
 
 
 class Tables:
-    """All calls raise ``PxeFilterError``."""
+    """All methods raise ``PxeFilterError``."""
 
     def __init__(self, *, timeout: float) -> None:
         self._nft = Command("nft", package="nftables", timeout=timeout)
 
     def present(self) -> bool:
-        """Whether this host has nft."""
+        """Whether nft is installed."""
         return self._nft.present()
 
     def names(self) -> list[str]:
-        """Return the filters' tables."""
+        """Return the names of the filters' tables."""
         listed = _objects(self._nft("-j", "list", "tables", "inet"), "table")
         return [table["name"] for table in listed if table["name"].startswith(PREFIX)]
 
     def guarded(self, table: str) -> frozenset[str]:
-        """Return the interfaces on which this one lets nobody pass unless it is open."""
+        """Return the interfaces that the table blocks unless it is open."""
         rules = _objects(self._nft("-j", "-t", "list", "table", "inet", table), "rule")
         return frozenset(name for rule in rules if rule["chain"] == "input" for name in _interfaces(rule["expr"]))
 
     def outdated(self, rules: FilterRules) -> bool:
-        """Whether there is a table that an earlier release made for this network, under its former name.
+        """Whether this network has a table under the name of an earlier release.
 
-        Another network may have that very name. So it counts only where it guards nothing but what ``rules`` do.
+        Another network may have that name now, so it counts only if it guards no interfaces but those in ``rules``.
         """
         if rules.former_table == rules.table or rules.former_table not in self.names():
             return False
@@ -121,7 +127,7 @@ class Tables:
         return bool(guarded) and guarded.issubset(rules.interfaces)
 
     def delete(self, table: str) -> None:
-        """Take it away; whatever it guards is then open, unless another filter guards it too."""
+        """Delete it. Its interfaces are then open, unless another filter guards them."""
         self._nft("delete", "table", "inet", table)
 
 
@@ -131,7 +137,7 @@ def _objects(text: str, kind: str) -> list[dict[str, Any]]:
 
 
 def _interfaces(expressions: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield the names that a rule compares the packet's interface with."""
+    """Yield the interface names that a rule matches."""
     for expression in expressions:
         match = expression.get("match", {})
         if match.get("left") == {"meta": {"key": "iifname"}}:
@@ -140,7 +146,7 @@ def _interfaces(expressions: list[dict[str, Any]]) -> Iterator[str]:
 
 
 class NftablesFilter:
-    """See ``contracts.pxe_filter.FilterBackend``, and ``timed.Kernel``."""
+    """A ``FilterBackend``, and the ``Kernel`` of ``TimedOpening``."""
 
     name = "nftables"
     self_closing = True
@@ -181,7 +187,7 @@ class NftablesFilter:
         try:
             self._load(f"flush set {self._table} open", f"flush set {self._table} armed")
         except PxeFilterError:
-            self.install()  # somebody flushed the whole ruleset, and the service was open to all
+            self.install()  # the ruleset was flushed, so the services were open to all
         self._timed.forget()
 
     def remove(self) -> None:
@@ -203,7 +209,7 @@ class NftablesFilter:
         self._load(f"delete element {self._table} open {self._interfaces()}", self._let_pass(timeout))
 
     def _without_former(self) -> list[str]:
-        """Return what takes away the table that an earlier release made for this network: nobody would open it."""
+        """Return the command that deletes this network's table of an earlier release, which nothing opens."""
         former = self._rules.former_table
         return [f"delete table inet {former}"] if self._tables.outdated(self._rules) else []
 

@@ -1,9 +1,8 @@
-"""Closes a PXE filter that the kernel cannot close: a process of its own, which outlives the one it watches.
+"""Closes a PXE filter that the kernel cannot close: a separate process, which outlives the one it watches.
 
-Run as a script with the standard library only: it has to be small, and to start at once. It reads
-lines of JSON: first what to do to close, then ``{"until": TIME}`` whenever the filter is held; times
-are of CLOCK_BOOTTIME. Once that time has passed, or nobody is there any more to tell, it closes the
-filter and says so. It cannot help where it is killed or stopped itself.
+Runs as a script with only the standard library, so that it is small and starts quickly. It reads JSON lines: first
+how to close, then ``{"until": TIME}`` whenever the filter is held open; times are CLOCK_BOOTTIME. When that time has
+passed, or the pipe is closed, it closes the filter and reports it. It cannot act if it is killed or stopped itself.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-_AGAIN = 0.2  # seconds after which closing is tried again where it failed
+_RETRY_AFTER = 0.2  # seconds before closing is retried after an error
 PREFIX = "ferroscope-"
 UNKNOWN = f"{PREFIX}unknown"
-READABLE = 0o644  # by dnsmasq, which is not root and another user than we are
+READABLE = 0o644  # dnsmasq reads as another user, not as root
 _OWN = re.compile(rf"{PREFIX}([0-9a-f]{{12}})")
 
 
 def host_of(name: str) -> str | None:
-    """Return how dnsmasq knows the host of the file so called; None where it is no host's file.
+    """Return how dnsmasq identifies the host of this file; None if it is not a host file.
 
-    Of lines for one MAC dnsmasq prefers those with a tag, here one that nothing ever sets.
+    Of several lines for one MAC dnsmasq prefers one with a tag; this tag is never set, so ``!`` always matches.
     """
     if name == UNKNOWN:
         return "*:*:*:*:*:*"
@@ -36,14 +35,14 @@ def host_of(name: str) -> str | None:
 
 
 def is_denied(path: Path, host: str) -> bool:
-    """Whether the file says that its host is ignored, and dnsmasq can read that."""
+    """Whether the file denies its host, and dnsmasq can read it."""
     return path.read_bytes() == f"{host},ignore\n".encode() and path.stat().st_mode & READABLE == READABLE
 
 
 def close_files(directory: str) -> None:
-    """Deny whatever the host files in ``directory`` allow, in place: that needs no room on a full disk.
+    """Deny in place all hosts that the files in ``directory`` allow; that uses no disk space.
 
-    What they say does not count, for it may be anything. All are tried before ``OSError``.
+    The content is not trusted: any file that does not deny is overwritten. All are tried before ``OSError`` is raised.
     """
     failed: OSError | None = None
     for path in sorted(Path(directory).glob(f"{PREFIX}*"), key=lambda path: path.name != UNKNOWN):
@@ -66,28 +65,28 @@ def _deny(path: Path, host: str) -> None:
         file.truncate()
 
 
-def _close(orders: dict[str, Any]) -> bool:
+def _close(instructions: dict[str, Any]) -> bool:
     done = True
-    for argv, text in orders.get("commands", ()):
+    for argv, text in instructions.get("commands", ()):
         try:
             done &= subprocess.run(argv, input=text.encode(), timeout=5, check=False).returncode == 0  # noqa: S603
         except (OSError, subprocess.SubprocessError):
             done = False
-    if orders.get("directory"):
+    if instructions.get("directory"):
         try:
-            close_files(orders["directory"])
+            close_files(instructions["directory"])
         except OSError:
             done = False
     return done
 
 
 def main() -> None:
-    orders: dict[str, Any] = {}
+    instructions: dict[str, Any] = {}
     until, pending, alive = 0.0, b"", True
     while True:
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
         if until and (now >= until or not alive):
-            until = 0.0 if _close(orders) else now + _AGAIN
+            until = 0.0 if _close(instructions) else now + _RETRY_AFTER
             if not until and alive:
                 os.write(1, b"closed\n")
         if not alive and not until:
@@ -98,10 +97,10 @@ def main() -> None:
             alive = bool(chunk)
             *lines, pending = (pending + chunk).split(b"\n")
             for line in lines:
-                said = json.loads(line)
-                until = said.get("until", until)
-                if "close" in said:
-                    orders = said["close"]
+                message = json.loads(line)
+                until = message.get("until", until)
+                if "close" in message:
+                    instructions = message["close"]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Our end of the watchdog's pipe."""
+"""The client of the watchdog process."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ _SCRIPT = Path(__file__).with_name("watchdog.py")
 
 
 class Watchdog:
-    """Starts the process when it is first needed, and again when it has died."""
+    """Starts the process when it is first needed, and again after it died."""
 
     def __init__(self, *, directory: str = "", commands: Sequence[tuple[Sequence[str], str]] = ()) -> None:
-        self._orders = {"directory": directory, "commands": [[list(argv), text] for argv, text in commands]}
+        self._instructions = {"directory": directory, "commands": [[list(argv), text] for argv, text in commands]}
         self._process: subprocess.Popen[bytes] | None = None
 
     def hold(self, until: float) -> bool:
-        """Have the filter closed at ``until`` unless told otherwise; whether it was closed since the last time."""
-        closed = self._heard() or self._process is None
-        self._say({"until": until})
+        """Have the filter closed at ``until`` unless held again; return whether it was closed since the last call."""
+        closed = self._read_reports() or self._process is None
+        self._send({"until": until})
         return closed
 
     def has_closed(self) -> bool:
-        """Whether the filter was, or may have been, closed since the last time that this, or ``hold``, was asked."""
-        return self._heard()
+        """Whether the filter was, or may have been, closed since the last call of this or of ``hold``."""
+        return self._read_reports()
 
     def release(self) -> None:
-        """The filter is closed; there is nothing to watch."""
-        self._heard()  # one that has died need not be told
+        """Stop watching, because the filter is closed."""
+        self._read_reports()  # detects a dead process
         if self._process is not None:
-            self._say({"until": 0.0})
+            self._send({"until": 0.0})
 
     def end(self) -> None:
-        """End the process, which closes the filter if it was held."""
+        """Stop the process, which closes the filter if it was held open."""
         if self._process is not None:
             assert self._process.stdin is not None  # noqa: S101  # it was started with a pipe
             assert self._process.stdout is not None  # noqa: S101
@@ -48,7 +48,7 @@ class Watchdog:
             self._process.stdout.close()
             self._process = None
 
-    def _heard(self) -> bool:
+    def _read_reports(self) -> bool:
         if self._process is None:
             return False
         if self._process.poll() is not None:
@@ -60,26 +60,26 @@ class Watchdog:
         except BlockingIOError:
             return False
 
-    def _say(self, said: dict[str, Any]) -> None:
+    def _send(self, message: dict[str, Any]) -> None:
         try:
             if self._process is None:
                 self._process = self._start()
-                self._write({"close": self._orders})
-            self._write(said)
+                self._write({"close": self._instructions})
+            self._write(message)
         except OSError as exc:
-            raise PxeFilterError(f"the watchdog that closes the filter could not be told: {exc.strerror}") from exc
+            raise PxeFilterError(f"cannot write to the filter's watchdog process: {exc.strerror}") from exc
 
-    def _write(self, said: dict[str, Any]) -> None:
+    def _write(self, message: dict[str, Any]) -> None:
         assert self._process is not None  # noqa: S101
         assert self._process.stdin is not None  # noqa: S101
-        os.write(self._process.stdin.fileno(), json.dumps(said).encode() + b"\n")
+        os.write(self._process.stdin.fileno(), json.dumps(message).encode() + b"\n")
 
     def _start(self) -> subprocess.Popen[bytes]:
         process = subprocess.Popen(  # noqa: S603
             [sys.executable, "-I", "-S", str(_SCRIPT)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            start_new_session=True,  # a signal to our group must not end it, too
+            start_new_session=True,  # signals to our process group must not reach it
         )
         assert process.stdout is not None  # noqa: S101
         os.set_blocking(process.stdout.fileno(), False)
