@@ -471,9 +471,9 @@ def test_retention_forgets_old_changes_of_macs_even_where_inspections_are_kept_f
     members.store.write(lambda tx: tx.nodes.add(node))
     members.store.write(lambda tx: tx.ports.add([Port(uuid="p1", node=node.uuid, address="52:54:00:00:00:01")]))
     task = Retention(members.store, threshold=0.0, period=30.0, clock=members.clock)
-    assert "0 old changes" in task.step(examples.UNLED)
+    assert "0 old MAC changes" in task.step(examples.UNLED)
     members.clock.now += 3601.0
-    assert "1 old changes" in task.step(examples.UNLED)
+    assert "1 old MAC changes" in task.step(examples.UNLED)
     assert members.store.read(lambda tx: tx.macs.newest()) == 0
 
 
