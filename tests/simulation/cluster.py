@@ -193,7 +193,7 @@ def bury(world: World, process: SimulatedProcess) -> None:
     """Do what a supervisor does when its child has died: free what it held."""
     supervisor = Supervisor(world.scenario.settings, 1, lambda _member: 0)
     try:
-        supervisor._bury(process.member, 9)
+        supervisor._release_dead(process.member, 9)
     except StoreUnavailableError:
         world.say(f"could not bury {process.owner.name}")
 

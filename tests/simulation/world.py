@@ -175,21 +175,21 @@ class World:
             delay = 1.0 if process.exit_code == 0 else self._rng.uniform(0.05, 1.0)
             # Nobody says of a dead filter that it is dead: what it has opened may be open for some seconds more.
             if process.exit_code not in (0, None) and not self.scenario.has_pxe_filters:
-                self.kernel.at(0.05, self._bury, process)
+                self.kernel.at(0.05, self._release_dead, process)
             self.kernel.at(delay, self._restart, process)
 
     def crash(self, process: SimulatedProcess, *, supervised: bool, after: float) -> None:
         """Kill a process; a supervisor frees what it held, or nobody does."""
         process.kill()
         if supervised:
-            self.kernel.at(self._rng.uniform(0.02, 0.3), self._bury, process)
+            self.kernel.at(self._rng.uniform(0.02, 0.3), self._release_dead, process)
         self.kernel.at(after, self._restart, process)
 
     def _restart(self, process: SimulatedProcess) -> None:
         if not self.stopping:
             self.start_process(process.host, process.roles)
 
-    def _bury(self, process: SimulatedProcess) -> None:
+    def _release_dead(self, process: SimulatedProcess) -> None:
         self.kernel.spawn(process.host.owner, f"bury-{process.member}", lambda: bury(self, process))
 
     @property
