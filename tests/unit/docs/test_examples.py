@@ -13,7 +13,7 @@ from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, text
 from ferroscope.api.routes import ROUTES
 from ferroscope.core.reasons import Reason
 from ferroscope.db.migrate import HEAD
-from tests.unit.docs.pages import page, pages
+from tests.unit.docs.pages import Page, page, pages
 
 _CALL = re.compile(r"(GET|POST|PUT|PATCH|DELETE) (/[^ ?]*)\Z")
 
@@ -90,6 +90,17 @@ def test_decisions_are_numbered_and_no_number_is_given_twice() -> None:
     ]
     assert numbers[0] == 1
     assert all(after > before for before, after in pairwise(numbers))
+
+
+@pytest.mark.parametrize(
+    "source", [source for source in pages() if source.name.startswith("docs/adr/")], ids=lambda source: source.name
+)
+def test_decisions_have_one_form_and_the_index_has_their_titles(source: Page) -> None:
+    headings = re.findall(r"^#+ .+$", source.prose, re.MULTILINE)
+    number, _, title = headings[0].removeprefix("# ").partition(": ")
+    assert number == source.path.name[:3]
+    assert headings[1:] == ["## Context", "## Decision", "## Consequences"]
+    assert f"\n{int(number)}. [{title}](adr/{source.path.name})" in page("docs/index.md").text
 
 
 def _pattern(route: str) -> re.Pattern[str]:

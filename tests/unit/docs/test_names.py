@@ -1,0 +1,152 @@
+"""Names of the source on pages exist: paths, modules, classes, functions, and the modules that ``python -m`` runs."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from tests.unit.docs.pages import ROOT, Page, pages
+
+PAGES: Final = [source for source in pages() if not source.name.startswith("docs/reference/")]
+
+_PACKAGE: Final = ROOT / "src" / "ferroscope"
+_PLACES: Final = ("src", "tests", "tools", "bench", "deploy", "docs", "examples", "changes", ".ci")
+_PATH: Final = re.compile(r"\.?[\w-]+(?:/[\w.@-]+)*/?(?:\.\w+)?")
+_DOTTED: Final = re.compile(r"[a-z_]+(?:\.\w+)+")
+_CAMEL: Final = re.compile(r"(?:[A-Z][a-z]+){2,}")
+_MODULE: Final = re.compile(r"python -m ([\w.]+)")
+_CODE_LINK: Final = re.compile(r"\[`([\w.]+)(?:\(\))?`\]\(([^)\s#]+\.py)\)")
+# Files that the pages let readers create.
+_THEIRS: Final = {"rack_hook.py", "relay_bmc.py"}
+# Dotted names that begin like a package of ours: keys of plugin data, entry point groups.
+_NOT_OURS: Final = {
+    "hardware.inventory",
+    "hardware.sources",
+    "hardware.differences",
+    "ferroscope.hooks",
+    "ferroscope.bmc",
+}
+
+
+@pytest.mark.parametrize("source", PAGES, ids=lambda source: source.name)
+def test_paths_of_the_source_exist(source: Page) -> None:
+    assert not [span for span in source.spans if _is_missing_path(span)]
+
+
+@pytest.mark.parametrize("source", PAGES, ids=lambda source: source.name)
+def test_dotted_names_of_the_source_exist(source: Page) -> None:
+    assert not [span for span in source.spans if _is_missing_name(span.removesuffix("()"))]
+
+
+@pytest.mark.parametrize("source", PAGES, ids=lambda source: source.name)
+def test_classes_and_functions_that_are_named_occur_in_the_source(source: Page) -> None:
+    named = [span.removesuffix("()") for span in source.spans]
+    assert not [name for name in named if _CAMEL.fullmatch(name) and name not in _words()]
+
+
+@pytest.mark.parametrize("source", PAGES, ids=lambda source: source.name)
+def test_a_link_to_a_function_is_to_the_file_that_has_it(source: Page) -> None:
+    found = _CODE_LINK.findall(source.prose)
+    assert not [(name, target) for name, target in found if not _defines((source.path.parent / target).resolve(), name)]
+
+
+@pytest.mark.parametrize("source", PAGES, ids=lambda source: source.name)
+def test_modules_that_are_run_exist(source: Page) -> None:
+    modules = [name for name in _MODULE.findall(source.text) if name.split(".")[0] in ("tests", "tools", "bench")]
+    assert not [name for name in modules if importlib.util.find_spec(name) is None]
+
+
+def test_names_that_do_not_exist_are_found() -> None:
+    assert _is_missing_path("worker/no_such.py")
+    assert _is_missing_path("src/ferroscope/ports/")
+    assert _is_missing_path("no_such_file.py")
+    assert not _is_missing_path("core/states.py")
+    assert not _is_missing_path("/etc/ferroscope/")
+    assert _is_missing_name("ferroscope.core.states.NoSuch")
+    assert _is_missing_name("transition.no_such")
+    assert not _is_missing_name("transition.start")
+    assert _defines(_PACKAGE / "transition.py", "transition.start")
+    assert not _defines(_PACKAGE / "transition.py", "transition.no_such")
+
+
+def _is_missing_path(span: str) -> bool:
+    """Return whether this is a path in the repository, or below src/ferroscope, that does not exist."""
+    if not _PATH.fullmatch(span) or span in _THEIRS:
+        return False
+    first = span.partition("/")[0]
+    if "/" not in span:
+        return span.endswith(".py") and not any(list((ROOT / place).rglob(span)) for place in _PLACES)
+    if first in _PLACES:
+        return not (ROOT / span).exists()
+    if span.endswith(".py") or (span.endswith("/") and first in _packages()):
+        return not (_PACKAGE / span).exists()
+    return False
+
+
+def _is_missing_name(span: str) -> bool:
+    """Return whether this is a dotted name of ours that cannot be resolved."""
+    if not _DOTTED.fullmatch(span) or span in _NOT_OURS or span.endswith((".py", ".conf")):
+        return False
+    first = span.partition(".")[0]
+    if first in ("ferroscope", "ferroscope_sim"):
+        return not _resolves(span)
+    return first in _packages() and not _resolves(f"ferroscope.{span}")
+
+
+def _resolves(name: str) -> bool:
+    """Return whether a dotted name leads to a module, or to something in one."""
+    parts = name.split(".")
+    for end in range(len(parts), 0, -1):
+        module = ".".join(parts[:end])
+        try:
+            found: Any = importlib.import_module(module)
+        except ModuleNotFoundError:
+            continue
+        for part in parts[end:]:
+            if not hasattr(found, part):
+                return part in getattr(found, "__annotations__", {})
+            found = getattr(found, part)
+        return True
+    return False
+
+
+def _defines(file: Path, name: str) -> bool:
+    """Return whether a file defines the last part of ``name``, in the class before it if there is one."""
+    if name.replace(".", "/") == str(file.relative_to(ROOT / "src").with_suffix("")):
+        return True
+    wanted = name.split(".")
+    if wanted[0] == file.stem:
+        wanted = wanted[1:]
+    body: list[ast.stmt] = ast.parse(file.read_text(encoding="utf-8")).body if file.is_file() else []
+    for part in wanted:
+        found = [one for one in body if part in _names(one)]
+        if not found:
+            return False
+        body = getattr(found[0], "body", [])
+    return bool(wanted)
+
+
+def _names(statement: ast.stmt) -> set[str]:
+    if isinstance(statement, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
+        return {statement.name}
+    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
+    return {target.id for target in targets if isinstance(target, ast.Name)}
+
+
+@cache
+def _packages() -> frozenset[str]:
+    return frozenset(path.stem for path in _PACKAGE.iterdir() if path.name[0] not in "._")
+
+
+@cache
+def _words() -> frozenset[str]:
+    """Return every word of the source, of the tests, of the tools and of what is deployed."""
+    files = [path for place in _PLACES for path in (ROOT / place).rglob("*") if path.suffix in (".py", ".service")]
+    return frozenset(word for path in files for word in re.findall(r"\w+", path.read_text(encoding="utf-8")))
