@@ -72,7 +72,9 @@ def _options() -> argparse.Namespace:
         metavar="N",
         help="elections in which leases change hands all the time, until N did",
     )
-    parser.add_argument("--pxe-filters", action="store_true", help="only the PXE filters of two or three hosts")
+    parser.add_argument(
+        "--pxe-filters", dest="filters", action="store_true", help="only the PXE filters of two or three hosts"
+    )
     parser.add_argument("--hours", type=float, default=0, help="go on for so many simulated hours, whatever --seeds is")
     parser.add_argument("--stop", action="store_true", help="stop at the first violation")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes (%(default)s)")

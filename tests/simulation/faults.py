@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import Host, SimulatedProcess
+    from tests.simulation.database.server import Server
     from tests.simulation.database.sessions import Session
-    from tests.simulation.kernel import Task
+    from tests.simulation.kernel import Owner, Task
     from tests.simulation.world import World
 
 
@@ -30,7 +31,7 @@ class Faults:
         self._rng = world.kernel.rng("faults")
         self.active = True
         self.stopped_at = 1e9
-        self.trouble_at = -1.0
+        self._trouble_at: dict[object, float] = {}
         self._armed: tuple[str, float] | None = None
         self._throttled = False
         self.stalled: set[Task] = set()
@@ -54,7 +55,8 @@ class Faults:
         self._world.say("no more faults")
         self.active = False
         self._armed, self._throttled = None, False
-        self.stopped_at = self.trouble_at = self._kernel.now
+        self.stopped_at = self._kernel.now
+        self._trouble(*self._world.hosts)
         for host in self._world.hosts:
             self._mend(host)
             host.bmc_up = True
@@ -122,7 +124,7 @@ class Faults:
             self._freeze(process, span)
 
     def _freeze(self, process: SimulatedProcess, span: float) -> None:
-        self._trouble()
+        self._trouble(process.owner, *self._locking(process.owner))
         if not process.owner.paused and not process.owner.dead and self.active:
             self._world.say(f"is frozen for {span:.1f} s", process.owner.name)
             self._kernel.pause(process.owner)
@@ -131,7 +133,7 @@ class Faults:
     def _thaw(self, process: SimulatedProcess) -> None:
         if process.owner.paused and not process.owner.dead:
             self._world.say("goes on", process.owner.name)
-            self._trouble()
+            self._trouble(process.owner, *self._locking(process.owner))
             self._kernel.proceed(process.owner)
 
     def _span(self) -> float:
@@ -145,7 +147,7 @@ class Faults:
         host = self._rng.choice(self._world.hosts)
         span = self._span()
         self._say(f"heartbeats and renewals of {host.name} do not arrive for {span:.1f} s")
-        self._trouble()
+        self._trouble(host)
         host.link.deaf_to = ("lease ", "heartbeat")
         self._kernel.at(span, self._mend, host)
         if self._rng.random() < 0.5:  # and then, when the end is near, it stalls
@@ -180,7 +182,7 @@ class Faults:
         """One thread stands still, on a dead disk perhaps, and all others of its process go on."""
         if self.active and not task.owner.dead and not task.frozen:
             self._say(f"the thread {task} stands still for {span:.1f} s")
-            self._trouble()
+            self._trouble(task.owner, *self._locking(task.owner))
             task.frozen = True
             self.stalled.add(task)
             self._kernel.at(span, self._end_stall, task)
@@ -188,6 +190,7 @@ class Faults:
     def _end_stall(self, task: Task) -> None:
         if task in self.stalled:
             self.stalled.discard(task)
+            self._trouble(task.owner, *self._locking(task.owner))
             self._kernel.thaw(task)
 
     def _terminate(self) -> None:
@@ -208,7 +211,7 @@ class Faults:
         ]
         if leading and len(self._world.running) > 1:
             task, process = self._rng.choice(leading)
-            self._trouble()
+            self._trouble(process.owner, *self._locking(process.owner))
             self._say(f"the thread {task} hangs")
             task.frozen = True
             self.hung.add(process)
@@ -219,14 +222,14 @@ class Faults:
         host = self._rng.choice(self._world.hosts)
         span = self._span()
         self._say(f"{host.name} cannot reach the database for {span:.1f} s")
-        self._trouble()
+        self._trouble(host, *self._locking(host))
         host.link.cut()
         self._kernel.at(span, self._mend, host)
 
     def _mend(self, host: Host) -> None:
         if not host.link.up:
             self._say(f"{host.name} reaches the database again")
-        self._trouble()
+        self._trouble(host, *self._locking(host))
         host.link.mend()
         host.link.reset_chance = host.link.commit_reset_chance = 0.0
         host.link.deaf_to = ()
@@ -243,14 +246,14 @@ class Faults:
         host.link.reset_chance = self._rng.choice((0.0, 0.02, 0.1))
         host.link.commit_reset_chance = self._rng.choice((0.05, 0.2, 0.5))
         self._say(f"connections of {host.name} to the database break")
-        self._trouble()
+        self._trouble(host)
         self._kernel.at(self._rng.uniform(1.0, 8.0), self._mend, host)
 
     def _slow_network(self) -> None:
         host = self._rng.choice(self._world.hosts)
         host.link.slowness = self._rng.choice((50.0, 500.0, 2000.0))
         self._say(f"{host.name} is {host.link.slowness:g} times slower to the database")
-        self._trouble()
+        self._trouble(host, *self._locking(host))
         end = self._rng.uniform(1.0, 10.0)
         if self._rng.random() < 0.5:  # first it is slow, then it is gone
             self._kernel.at(end, self._cut, host)
@@ -295,7 +298,7 @@ class Faults:
         world = self._world
         if world.server.down:
             return
-        self._trouble()
+        self._trouble(world.server)
         world.losing_durable = durable_too
         gone = world.server.fail_over(lost, durable_too=durable_too)
         world.count("commits lost by fail-overs", len(gone))
@@ -305,7 +308,7 @@ class Faults:
     def _database_back(self) -> None:
         if self._world.server.down:
             self._say("the database is back")
-            self._trouble()
+            self._trouble(self._world.server)
             self._world.server.start()
 
     def _database_clock(self) -> None:
@@ -319,17 +322,31 @@ class Faults:
         host.clock.wall_offset = self._rng.choice((-1e5, -30.0, 30.0, 1e6))
         self._say(f"the wall clock of {host.name} is wrong by {host.clock.wall_offset:+g} s")
 
-    def slow_since(self, since: float) -> bool:
-        """Whether something since then makes everything late."""
-        return self.trouble_at >= since or not all(host.link.healthy for host in self._world.hosts)
+    def slow_since(self, process: SimulatedProcess, since: float) -> bool:
+        """Whether a fault since then may have delayed this process: its own, its host's, or one of the database.
+
+        A fault of another process counts only if it left locks in the database.
+        """
+        server, host = self._world.server, process.host
+        last = max(self._trouble_at.get(where, -1.0) for where in (process.owner, host, server))
+        return last >= since or not host.link.healthy or server.down
 
     # Words.
 
     def _set(self, where: object, name: str, value: object) -> None:
         setattr(where, name, value)
 
-    def _trouble(self) -> None:
-        self.trouble_at = self._kernel.now
+    def _trouble(self, *where: object) -> None:
+        """Note that a fault begins or ends at an owner of tasks, a host, or the database server."""
+        self._trouble_at |= dict.fromkeys(where, self._kernel.now)
+
+    def _locking(self, where: Owner | Host) -> list[Server]:
+        """Return the database server if a process there is in a transaction, for whose locks others wait."""
+        for transaction in self._world.server.transactions.open:
+            task = transaction.session.task
+            if task is not None and where in (task.owner, task.owner.host):
+                return [self._world.server]
+        return []
 
     def _say(self, what: str) -> None:
         self._world.say(what, "faults")

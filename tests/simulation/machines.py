@@ -43,6 +43,7 @@ class Machine:
         self.generation = 0
         self.sent_under: Claimed | None = None  # the claim under which the last command was sent
         self.meddled = False  # by a worker whose claim was over
+        self.late = False  # whether the sender of the last command had given up when it arrived
 
     def command(self, power: Power) -> None:
         """Take a power command; the state follows a moment later."""
@@ -150,7 +151,7 @@ class SimulatedBmc:
         task, ticket = kernel.me(), kernel.me().ticket
         under = world.checks.claims.by_task.get(task)
         timeout = self._timeout / task.owner.rate
-        there = 0.005 + rng.random() * 0.05
+        sent_at, there = kernel.now, 0.005 + rng.random() * 0.05
         if rng.random() < world.scenario.slow_bmc:
             there = rng.random() * self._timeout * 1.1
         request_lost = not self._process.host.bmc_up or rng.random() < machine.call_loss
@@ -158,6 +159,8 @@ class SimulatedBmc:
 
         def take_effect() -> None:
             world.checks.power.commanded(task, machine, what, under)
+            if not what.startswith("get"):
+                machine.late = kernel.now >= sent_at + timeout
             value = act(machine)
             if not what.startswith("get"):
                 kernel.say(f"takes the command {what} of {task}", machine.name)

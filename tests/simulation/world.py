@@ -23,7 +23,7 @@ from tests.simulation.pxe_filters import Firewall
 from tests.simulation.scenario import TIMEOUT, Scenario
 from tests.simulation.threads import Signals
 
-# After the faults have stopped: an inspection may time out, and then be powered off in vain for a while.
+# How long an inspection may take after the faults: until it times out, and then to be powered off, in vain for a while.
 _SETTLE = TIMEOUT + 120.0
 _HTTP_PATIENCE = 10.0
 
@@ -112,11 +112,20 @@ class World:
         self.spawn("faults", self.faults.work)
         kernel.run(scenario.active)
         self.faults.stop()
-        kernel.run(scenario.active + _SETTLE, self._quiet)
+        kernel.run(scenario.active + self._settle, self._quiet)
         if kernel.failure is None:
             self.checks.ending.judge()
         if kernel.failure is None:
             self._stop_all()
+
+    @property
+    def _settle(self) -> float:
+        """Seconds from the last fault until every inspection must have ended.
+
+        The start of a machine may have to wait for the power-ons of all others, a quantum of the throttle each, some of
+        them attempted twice. Only then does its own timeout begin.
+        """
+        return _SETTLE + 2 * self.scenario.nodes * self.scenario.settings.worker.reboot_throttle
 
     def _quiet(self) -> bool:
         at_rest = all(task.done for task in self._clients) and self.checks.ending.at_rest()
@@ -195,10 +204,6 @@ class World:
     @property
     def running(self) -> list[SimulatedProcess]:
         return [process for process in self.process_of.values() if not process.owner.dead]
-
-    def troubled_since(self, host: Host, since: float) -> bool:
-        """Whether a fault was about since then that excuses a slow or unclean stop on this host."""
-        return self.faults.trouble_at >= since or not host.link.healthy or self.server.down
 
     # Networks.
 

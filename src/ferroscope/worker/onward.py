@@ -15,7 +15,7 @@ from ferroscope import transition
 from ferroscope.contracts.store import Transaction
 from ferroscope.core.delivery import Fail, Next, Outcome, is_overdue
 from ferroscope.core.model import Claim, Inspection, Node, Request
-from ferroscope.core.states import WORKED_ON, Event, State
+from ferroscope.core.states import MACHINE, WORKED_ON, Event
 from ferroscope.worker.bmc_calls import Watch
 from ferroscope.worker.context import TaskContext
 
@@ -71,11 +71,12 @@ class Started(Protocol):
 def what_follows(context: TaskContext, outcome: Outcome, with_task: Container[Event]) -> Request | None:
     """Return the request that follows from an outcome, if one does.
 
-    Whoever fails in computing leaves the machine on: another request powers it off, where BMCs are waited for.
+    A failed callback leaves the machine on, also one whose workers all died before they saved the state: another
+    request powers it off, in the lane that waits for BMCs.
     """
     if isinstance(outcome, Next) and outcome.event in with_task:
         return transition.request_for(context.before, outcome.event)
-    computes = context.request.event is Event.CONTINUE and context.before.state is State.PROCESSING
+    computes = context.request.event is Event.CONTINUE and context.before.state in MACHINE
     if isinstance(outcome, Fail) and computes:
         said = {"reason": str(outcome.reason), "message": outcome.message}
         return transition.request_for(context.before, Event.FAIL, said)

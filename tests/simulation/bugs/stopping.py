@@ -1,4 +1,4 @@
-"""Processes that were asked to stop and go on."""
+"""Processes that continue although they were asked to stop."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from ferroscope.worker import pool
 from tests.simulation.bugs.registry import bug
 
 
-# Nothing else goes wrong: a claim after any other trouble is excused, it may have been under way for long.
 @bug(
     "takes-on",
-    "a worker that was asked to stop goes on taking requests",
+    "a worker that was asked to stop continues to take requests",
     rule="I8",
     seeds=5,
-    faults=("terminate",),
-    mean_between_faults=5.0,
+    faults=("terminate", "crash", "partition", "pause", "broken connections"),
+    mean_between_faults=3.0,
     nodes=5,
     rounds=3,
 )

@@ -47,6 +47,7 @@ class Checks:
         for change in commit.changes:
             if change.table == "requests":
                 self.claims.request(change, task)
+                self.answers.queues(change)
             elif change.table == "leases":
                 self.leaders.lease(change, task)
             elif change.table == "inspections":

@@ -29,6 +29,7 @@ class Answers:
         self.sent: dict[str, set[str]] = defaultdict(set)
         self.accepted: dict[str, set[str]] = defaultdict(set)
         self.latest_of: dict[Task, Commit] = {}
+        self._digests: set[str] = set()  # of all callbacks
         self._stored: set[str] = set()  # digests that were committed
         self._acknowledged: set[int] = set()  # commits
 
@@ -36,6 +37,13 @@ class Answers:
         """An inspection is committed, with the digest of its callback if it has one."""
         if change.after is not None and change.after["digest"]:
             self._stored.add(change.after["digest"])
+            self.sent[change.after["uuid"]].add(change.after["digest"])
+
+    def queues(self, change: Changed) -> None:
+        """A request is committed; a callback of the inspection before may have been delivered late, to this one."""
+        row = change.after
+        if row is not None and row["event"] == "continue" and row["payload"] != "{}":
+            self.sent[row["inspection"]] |= {digest for digest in self._digests if digest in row["payload"]}
 
     def take_back(self, change: Changed) -> None:
         """A fail-over has lost this change."""
@@ -57,6 +65,7 @@ class Answers:
             self._fail("I6", f"a start of {name} was answered 202, but it was never in starting")
 
     def calls_back(self, machine: Machine, digest: str) -> None:
+        self._digests.add(digest)
         self.sent[self._world.inspection_of(machine.uuid) or ""].add(digest)
 
     def took_callback(self, machine: Machine, digest: str) -> None:

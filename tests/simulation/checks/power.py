@@ -26,27 +26,38 @@ class PowerControl:
         self.power_ons: dict[str, list[float]] = defaultdict(list)
         self.unanswered: Counter[str] = Counter()
         self._last_power_on: tuple[float, str] | None = None
-        self._outlived = False  # whether the process of the last power-on was dead when it took effect
+        self._late = False  # whether the last power-on took effect when its sender was dead or had given up
 
     def commanded(self, task: Task, machine: Machine, what: str, under: Claimed | None) -> None:
-        """A command reaches a BMC, sent under that claim; one whose claim is over is no fault, but counted."""
+        """A command reaches a BMC, sent under that claim; if the claim is over, that is counted, but no violation."""
         if what.startswith("get"):
             return
         claim = self._claims.by_node.get(machine.uuid)
         machine.meddled = claim is None or claim is not under
         machine.sent_under = under
         if machine.meddled:
-            self._world.count("commands that took effect after their claim was over")
-            present = self._world.inspection_of(machine.uuid)
-            for inspection in {claim.inspection if claim else None, present} - {None}:
-                self._claims.excused.add(str(inspection))
+            self._meddled_with(machine)
         elif what == "power on" and under is not None and under.event == "inspect" and under.intent_at is None:
             self._fail("intent", f"{task} powers {machine.name} on, but has recorded no intent of it")
+
+    def _meddled_with(self, machine: Machine) -> None:
+        """Excuse the inspections at hand: a worker whose claim is over has changed the machine's power."""
+        self._world.count("commands that took effect after their claim was over")
+        claim, present = self._claims.by_node.get(machine.uuid), self._world.inspection_of(machine.uuid)
+        for inspection in {claim.inspection if claim else None, present} - {None}:
+            self._claims.excused.add(str(inspection))
+
+    def _has_left(self, claim: Claimed) -> bool:
+        """Whether the process with the claim is dead or stopping, and so could not wait for the machine to follow."""
+        process = self._world.process_of.get(claim.task.owner)
+        return claim.task.owner.dead or (process is not None and process.terminated_at is not None)
 
     def powered_on(self, machine: Machine) -> None:
         """The machine was off and is on."""
         now = self._kernel.now
         claim = machine.sent_under
+        if claim is not None and self._claims.by_node.get(machine.uuid) is not claim and self._has_left(claim):
+            self._meddled_with(machine)  # it took the command in time, and followed it too late
         if claim is None or claim.event != "inspect" or claim.inspection is None:
             return
         inspection = claim.inspection
@@ -64,16 +75,17 @@ class PowerControl:
         last = self._last_power_on or (-1e9, "")
         early = quantum > 0 and now - last[0] < quantum * 0.9 - 0.1
         lease = 2 * (quantum + 6.0 + 2 * settings.drivers.command_timeout)
-        outlived = claim.task.owner.dead
-        if early and (outlived or self._outlived):
-            self._world.count("power-ons that were still on their way when their process died")
+        # No fence reaches a BMC: a command that is delivered after its sender died or gave up cannot be held back.
+        late = claim.task.owner.dead or machine.late
+        if early and (late or self._late):
+            self._world.count("power-ons that were delivered after their sender died or gave up")
         elif early and now - self._losses.tail_at > lease:
             self._fail(
                 "throttle",
                 f"{machine.name} was powered on {now - last[0]:.2f} s after {last[1]}, the quantum is {quantum:g} s",
             )
         self._last_power_on = (now, machine.name)
-        self._outlived = outlived
+        self._late = late
 
     def no_answer(self, task: Task) -> None:
         """A BMC call of this task got no answer."""

@@ -28,6 +28,7 @@ class States:
         self._power = power
         self._results: Counter[tuple[int, str]] = Counter()  # by request and inspection
         self._entered: Counter[str] = Counter()  # inspections into processing
+        self._lost: set[str] = set()  # inspections whose saved state a fail-over has lost
         self._starting: dict[str, list[tuple[float, float | None]]] = defaultdict(list)  # by node: from, until
 
     def results(self, commit: Commit) -> None:
@@ -42,7 +43,9 @@ class States:
             return
         node, name = self._world.server.peek("nodes", claim.node), self._world.name_of(claim.node)
         wanted = {"continue": "processing", "reapply": "reapplying"}.get(claim.event)
-        if node is not None and wanted is not None and node["state"] != wanted:
+        # If a fail-over lost the saved state but not the claim, the results are committed together with that state.
+        unsaved = node is not None and node["inspection"] in self._lost
+        if node is not None and wanted is not None and node["state"] != wanted and not unsaved:
             self._fail(
                 "I2",
                 f"the results of {claim.event} of {name} are committed while its saved state "
@@ -73,6 +76,8 @@ class States:
             self._starting[node].append((now, None))
         elif old == "starting" and self._starting[node]:
             self._starting[node][-1] = (self._starting[node][-1][0], now)
+        if new in ("processing", "reapplying"):
+            self._lost.discard(inspection)
         if new == "processing":
             self._entered[inspection] += 1
             if self._entered[inspection] > 1:
@@ -123,8 +128,11 @@ class States:
         if change.table == "inspection_data" and change.key[1] == "plugin_data":
             for key in [key for key in self._results if key[1] == change.key[0]]:
                 self._results[key] -= 1
-        if change.table == "nodes" and before is not None and before["state"] != after["state"] == "processing":
-            self._entered[after["inspection"]] -= 1
+        if change.table == "nodes" and before is not None and before["state"] != after["state"]:
+            if after["state"] in ("processing", "reapplying"):
+                self._lost.add(after["inspection"])
+            if after["state"] == "processing":
+                self._entered[after["inspection"]] -= 1
 
     def recount(self) -> None:
         """Whoever is in starting after a fail-over is so since now."""

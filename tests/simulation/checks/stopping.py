@@ -1,4 +1,4 @@
-"""I8: whoever is asked to stop takes nothing new, stops in time, and holds nothing any more."""
+"""I8: a process that is asked to stop takes no new request, stops in time, and holds nothing afterwards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Stopping:
-    """A process has the grace period to stop, and longer where a fault came between."""
+    """A process has the grace period to stop, and longer if a fault delayed it."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -21,9 +21,11 @@ class Stopping:
 
     def takes_request(self, task: Task) -> None:
         process = self._world.process_of.get(task.owner)
-        asked = None if process is None else process.terminated_at
-        if asked is not None and self._kernel.now > asked + 2.0 and not self._world.faults.slow_since(asked):
-            self._fail("I8", f"{task} took a new request {self._kernel.now - asked:.1f} s after it was asked to stop")
+        if process is None or process.terminated_at is None:
+            return
+        asked, now = process.terminated_at, self._kernel.now
+        if now > asked + 2.0 and not self._world.faults.slow_since(process, asked):
+            self._fail("I8", f"{task} took a new request {now - asked:.1f} s after it was asked to stop")
 
     def exited(self, process: SimulatedProcess) -> None:
         code = process.exit_code
@@ -33,7 +35,7 @@ class Stopping:
             return
         took = process.stopped_in
         grace = self._world.scenario.settings.worker.graceful_timeout
-        troubled = self._world.troubled_since(process.host, process.terminated_at)
+        troubled = self._world.faults.slow_since(process, process.terminated_at)
         if took > (grace + 5.0 if not troubled else 3 * grace):
             self._fail("I8", f"{process.owner.name} took {took:.1f} s to stop, the grace period is {grace:g} s")
         if troubled:

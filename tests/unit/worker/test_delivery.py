@@ -121,6 +121,21 @@ def test_a_request_that_kills_every_worker_ends_in_error_after_three_attempts(se
     assert service.inspection.reason == "attempts-exhausted"
 
 
+def test_a_callback_whose_workers_died_before_they_began_ends_in_error_with_the_machine_off(service: Service) -> None:
+    service.start()
+    service.work()
+    service.call_back()
+    for number in range(1, 4):
+        assert service.worker.get() is not None  # claimed, and killed before its state was saved
+        service.kill(f"m{number}")
+        service.worker = service.new_worker(f"m{number + 1}")
+    assert service.node.state is State.WAITING
+    service.work()
+    assert service.node.state is State.ERROR
+    assert service.inspection.reason == "attempts-exhausted"
+    assert service.machine.power is Power.OFF
+
+
 def test_a_stalled_worker_that_wakes_up_late_changes_nothing(service: Service) -> None:
     service.start()
     service.work()
