@@ -44,7 +44,7 @@ class Site:
             stop=self.stop,
             member=self.membership.member.id,
             process="worker",
-            sure=self.membership.sure,
+            claim_valid_for=self.membership.claim_valid_for,
         )
 
     def node(self) -> str:

@@ -118,7 +118,7 @@ class Membership:
         # Twice the period: if the host is merely busy, a load balancer must not remove one process after the other.
         return self._clock.monotonic() - self._beaten < 2 * self._settings.member_ttl
 
-    def sure(self, confirmed_at: float) -> float:
+    def claim_valid_for(self, confirmed_at: float) -> float:
         """Return for how many seconds claims that were confirmed at that monotonic time are surely still ours, or 0."""
         since, until = self._sure_between
         return max(0.0, until - self._clock.monotonic()) if confirmed_at >= since else 0.0

@@ -169,7 +169,7 @@ class Process:
             stop=self._stop,
             member=membership.member.id,
             process=self.name,
-            sure=membership.sure,
+            claim_valid_for=membership.claim_valid_for,
             meter=meter,
         )
         pool.start()

@@ -228,10 +228,10 @@ def build_pool(
     stop: StopFlag,
     member: str,
     process: str,
-    sure: Callable[[float], float],
+    claim_valid_for: Callable[[float], float],
     meter: Meter = SILENT,
 ) -> WorkerPool:
-    """Return the worker role's pool, ``sure`` as in ``Worker``; ``SetupError`` if the hooks are misconfigured."""
+    """Return the worker role's pool, ``claim_valid_for`` as in ``Services``; ``SetupError`` if hooks do not fit."""
     from ferroscope.hooks.base import HookSetupError
     from ferroscope.hooks.pipeline import from_settings
     from ferroscope.remote.bounded_http import WebClient
@@ -273,7 +273,7 @@ def build_pool(
         process=process,
         meter=meter,
         archive=archive,
-        sure=sure,
+        claim_valid_for=claim_valid_for,
     )
     return WorkerPool(worker)
 

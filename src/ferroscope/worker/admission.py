@@ -1,7 +1,7 @@
-"""Who may wait for a BMC now: one request for each BMC, a bounded share for each network, pauses for the silent.
+"""Which requests may call a BMC now: one per BMC, a bounded share per network, a circuit breaker for silent BMCs.
 
-Pure: no clock, no thread, no I/O. Callers say what time it is (monotonic seconds) and hold a lock around
-each call. What is decided here holds for one process; another one learns for itself which BMCs are silent.
+Pure: no clock, no thread, no I/O. Callers pass the time (monotonic seconds) and hold a lock around each call. The
+decisions are those of one process; each process finds out for itself which BMCs are silent.
 """
 
 from __future__ import annotations
@@ -23,94 +23,94 @@ PATIENCE: Final = 3.0
 # Seconds between two attempts at a BMC that does not answer: at first, and at most.
 FIRST_PAUSE: Final = 5.0
 LONGEST_PAUSE: Final = 300.0
-# How long somebody waits for a BMC, or for a network, that is in use.
-_BUSY_PAUSE: Final = 1.0
+# Seconds until a request is tried again whose BMC or network is busy.
+_BUSY_DELAY: Final = 1.0
 _REMEMBERED: Final = 20_000
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Not now: try again in ``after`` seconds; ``told``: on the node's timeline too."""
+    """Try again in ``after`` seconds; ``noted``: also on the node's timeline."""
 
     after: float
     reason: Reason
     message: str
-    told: bool = False
+    noted: bool = False
 
 
-class Visit:
-    """One request in a slot. ``calling_since``: when its present call to the BMC began; None between calls."""
+class BmcRequest:
+    """A request in a slot. ``calling_since``: when its present BMC call began; None between calls."""
 
     def __init__(self, request: Request) -> None:
         self.request = request
         self.calling_since: float | None = None
 
     def is_silent(self, now: float) -> bool:
-        """Whether the BMC has been asked something and does not answer."""
+        """Whether a call to the BMC has been unanswered for too long."""
         since = self.calling_since
         return since is not None and now - since > PATIENCE
 
 
 class Admission:
-    """``slots`` are for requests that get on; as many more threads may wait for BMCs that are silent.
+    """``slots`` are for requests whose BMC responds; as many more threads may wait for silent BMCs.
 
-    ``visits`` are those in the slots. A silent BMC gives its slot up while it is silent, so that however many
-    there are, in whatever networks, the others hardly notice.
+    ``requests`` are those in the slots. A request whose BMC is silent does not count against the slots meanwhile, so
+    that silent BMCs, however many and in whatever networks, hardly delay the others.
     """
 
-    def __init__(self, slots: int, breakers: Breakers, visits: Collection[Visit]) -> None:
+    def __init__(self, slots: int, breakers: Breakers, requests: Collection[BmcRequest]) -> None:
         self.slots = slots
         self.breakers = breakers
-        self.visits = visits
+        self.requests = requests
 
     def free(self, now: float) -> int:
         """Return how many slots are free."""
-        silent = sum(visit.is_silent(now) for visit in self.visits)
-        return self.slots - len(self.visits) + min(silent, self.slots)
+        silent = sum(one.is_silent(now) for one in self.requests)
+        return self.slots - len(self.requests) + min(silent, self.slots)
 
     def crowded(self, now: float) -> tuple[str, ...]:
-        """Return the networks that have their share of the slots, or of the room for the silent."""
+        """Return the networks that have used up their share of the slots, or of the threads for silent BMCs."""
         share = max(1, self.slots // 2)
-        at_work: Counter[str] = Counter()
+        responding: Counter[str] = Counter()
         silent: Counter[str] = Counter()
-        for visit in self.visits:
-            if (network := visit.request.network) is not None:
-                (silent if visit.is_silent(now) else at_work)[network] += 1
-        full = [name for name, count in at_work.items() if count >= share]
+        for one in self.requests:
+            if (network := one.request.network) is not None:
+                (silent if one.is_silent(now) else responding)[network] += 1
+        full = [name for name, count in responding.items() if count >= share]
         full += [name for name, count in silent.items() if count >= share and name not in full]
         return tuple(full[:MOST_WITHOUT])
 
     def refusal(self, request: Request, now: float) -> Refusal | None:
-        """Return why the request may not go to its BMC now; None where it may."""
+        """Return why the request must not call its BMC now; None if it may."""
         if request.bmc is None:
             return None
-        if any(visit.request.bmc == request.bmc for visit in self.visits):
-            return Refusal(_BUSY_PAUSE, Reason.BMC_BUSY, f"another request is at the BMC {request.bmc}")
+        if any(one.request.bmc == request.bmc for one in self.requests):
+            return Refusal(_BUSY_DELAY, Reason.BMC_BUSY, f"BMC {request.bmc} is busy with another request")
         if request.network in self.crowded(now):
-            return Refusal(_BUSY_PAUSE, Reason.BMC_BUSY, f"too many requests are at BMCs in {request.network}")
-        pause = self.breakers.pause(request.bmc, now) if _may_wait(request) else 0.0
+            return Refusal(_BUSY_DELAY, Reason.BMC_BUSY, f"too many requests are calling BMCs in {request.network}")
+        pause = self.breakers.pause(request.bmc, now) if _respects_breaker(request) else 0.0
         if not pause:
             return None
-        message = f"the BMC {request.bmc} did not answer; it is asked again in {pause:.0f} s"
-        return Refusal(pause, Reason.BMC_SILENT, message, told=True)
+        message = f"BMC {request.bmc} did not respond; trying again in {pause:.0f} s"
+        return Refusal(pause, Reason.BMC_SILENT, message, noted=True)
 
 
-def _may_wait(request: Request) -> bool:
-    """Whether a silent BMC holds it up: not what ends an inspection, nor an operator's command at its first attempt."""
+def _respects_breaker(request: Request) -> bool:
+    """Whether an open breaker delays it: not the end of an inspection, nor the first attempt of a command."""
     return request.event not in ENDING and (request.event not in COMMANDS or request.attempt > 1)
 
 
 class _Open(msgspec.Struct):
-    """A breaker that is open: after so many failures in a row, until then."""
+    """An open breaker, after ``failures`` in a row, until that time."""
 
     failures: int
     until: float
 
 
 class Breakers:
-    """A circuit breaker for each BMC: open after a call without an answer, closed by the first one with.
+    """A circuit breaker for each BMC: opened by a call that timed out, closed by the first response.
 
     The pause grows with each failure in a row, from ``FIRST_PAUSE`` to ``LONGEST_PAUSE`` seconds. ``jitter`` returns
-    a number from 0 to 1: BMCs behind one broken switch shall not all be asked at the same moment.
+    a number from 0 to 1, so that BMCs behind one broken switch are not all called at the same moment.
     """
 
     def __init__(self, jitter: Callable[[], float]) -> None:
@@ -118,9 +118,9 @@ class Breakers:
         self._open: dict[str, _Open] = {}
 
     def failed(self, bmc: str, now: float) -> None:
-        """A call to this BMC got no answer."""
+        """A call to this BMC got no response."""
         known = self._open.pop(bmc, None)
-        if known is not None and known.until > now:  # the same attempt tried once more
+        if known is not None and known.until > now:  # another call of the same attempt
             self._open[bmc] = known
             return
         if len(self._open) >= _REMEMBERED:
@@ -130,14 +130,14 @@ class Breakers:
         self._open[bmc] = _Open(failures, now + pause * (0.75 + 0.25 * self._jitter()))
 
     def answered(self, bmc: str) -> None:
-        """It answers: whatever it says, it is there."""
+        """The BMC responded, even if it refused."""
         self._open.pop(bmc, None)
 
     def pause(self, bmc: str, now: float) -> float:
-        """Return for how many more seconds this BMC is left alone; 0.0: it may be asked."""
+        """Return for how many more seconds this BMC must not be called; 0.0: it may be called."""
         known = self._open.get(bmc)
         return 0.0 if known is None else max(0.0, known.until - now)
 
     def open(self, now: float) -> Iterable[tuple[str, float]]:
-        """Return the BMCs that are left alone, and for how many more seconds."""
+        """Return the BMCs with an open breaker, and for how many more seconds."""
         return [(bmc, one.until - now) for bmc, one in self._open.items() if one.until > now]

@@ -1,7 +1,7 @@
-"""How tasks bring a machine to its ramdisk, and take away afterwards what was put in for that.
+"""Booting a machine into the ramdisk and out of it: virtual media, boot device, power, reboot.
 
-What was inserted is noted on the node, so that whoever ends the inspection (finish, abort,
-time-out, a failed start) takes out just that. Taking it out never fails an inspection.
+Inserted virtual media is recorded on the node, so that the request that ends the inspection (finish, abort, time-out, a
+failed start) ejects exactly that. A failure to eject never fails an inspection.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event, State
 from ferroscope.worker.context import TaskContext
 
-# On the node, in what drivers note for themselves; the first one has the Bare Metal service's name.
+# Keys of the node's ``internal`` document; the first one has the same name in Ironic.
 MANAGED: Final = "inspector_manage_boot"
 _INSERTED: Final = "inserted_ramdisk"
 _INSERT: Final = "insert ramdisk"
@@ -30,7 +30,7 @@ _log = structlog.get_logger(__name__)
 
 
 def how(context: TaskContext) -> Boot:
-    """Return how this inspection boots its machine; ``BmcError`` (permanent) where it cannot."""
+    """Return how this inspection boots its machine; a permanent ``BmcError`` if it cannot."""
     driver = context.known_driver
     try:
         return choose(
@@ -47,15 +47,15 @@ def how(context: TaskContext) -> Boot:
 
 
 def touches_power(context: TaskContext) -> bool:
-    """Whether the machine's power is ours to switch in this inspection."""
+    """Whether this inspection may switch the machine's power."""
     try:
         return how(context) in (Boot.NETWORK, Boot.VIRTUAL_MEDIA)
-    except BmcError:  # it never got further than that
+    except BmcError:  # the start failed here, too
         return context.inspection is None or context.inspection.manage_boot
 
 
 def note(context: TaskContext, way: Boot) -> None:
-    """Note on the node how it is booted, and what will be in its drives; also for a rerun that does neither."""
+    """Record on the node how it is booted and what will be inserted; also for a rerun that does neither."""
     context.node.internal[MANAGED] = way is Boot.VIRTUAL_MEDIA
     if way is Boot.VIRTUAL_MEDIA:
         image = _image(context)
@@ -63,21 +63,23 @@ def note(context: TaskContext, way: Boot) -> None:
 
 
 def insert(context: TaskContext) -> None:
-    """Put the ramdisk in and let the next boot come from it; the intent is recorded before."""
+    """Insert the ramdisk and boot from it next time; the intent is recorded before."""
     driver, image = context.driver(), _image(context)
     if not isinstance(driver, RamdiskBoot):
         raise TypeError(f"{type(driver).__name__} cannot boot a ramdisk")
     context.intend(_INSERT)
-    remark = context.command(partial(driver.insert_ramdisk, context.node, image))
-    context.note("virtual media", f"inserted {image.iso}; the next boot comes from it")
+    remark = context.attempt.command(partial(driver.insert_ramdisk, context.node, image))
+    context.note("virtual media", f"inserted {image.iso}; the next boot is from virtual media")
     if not image.parameters:
-        remark = "no callback URL configured: set [inspector] callback_endpoint_override, or the image must have it"
+        remark = (
+            "no callback URL configured: set [inspector] callback_endpoint_override, unless the image has one built in"
+        )
     if remark:
         context.note("virtual media", remark, severity=Severity.WARNING)
 
 
 def eject_quietly(context: TaskContext) -> None:
-    """Take out what an inspection put in; a failure is noted and no more."""
+    """Eject what an inspection inserted; a failure is only noted."""
     image = _inserted(context)
     if image is None:
         return
@@ -87,32 +89,32 @@ def eject_quietly(context: TaskContext) -> None:
         except BmcError as exc:
             if not exc.transient:
                 raise
-            context.pause(context.settings.drivers.power_poll_interval)
+            context.attempt.pause(context.settings.drivers.power_poll_interval)
             _eject(context, image)
     except BmcError as exc:
         _log.warning("could not eject the ramdisk", node=context.node.uuid, error=str(exc))
-        message = f"could not take the ramdisk out: {exc}"
+        message = f"could not eject the ramdisk: {exc}"
         context.note("virtual media", message, severity=Severity.WARNING, reason=exc.reason)
 
 
 def _eject(context: TaskContext, image: Image) -> None:
     driver = context.driver()
-    if isinstance(driver, RamdiskBoot) and context.command(partial(driver.eject_ramdisk, context.node, image)):
-        context.note("virtual media", "took the ramdisk out")
+    if isinstance(driver, RamdiskBoot) and context.attempt.command(partial(driver.eject_ramdisk, context.node, image)):
+        context.note("virtual media", "ejected the ramdisk")
     context.node.internal.pop(_INSERTED, None)
 
 
 def eject_leftover(context: TaskContext) -> None:
-    """Take out what an earlier inspection could not take out, before the machine boots from elsewhere."""
+    """Eject what an earlier inspection could not eject, before the machine boots from the network."""
     if _INSERTED in context.node.internal:
         eject_quietly(context)
 
 
 def _inserted(context: TaskContext) -> Image | None:
-    """Return what is in, as far as anybody noted; what a start may have inserted that never came to its end."""
-    noted = context.node.internal.get(_INSERTED)
-    if isinstance(noted, dict):
-        return Image(iso=str(noted.get("iso", "")), parameters=str(noted.get("parameters", "")))
+    """Return what is recorded as inserted, or what a start that did not finish may have inserted."""
+    recorded = context.node.internal.get(_INSERTED)
+    if isinstance(recorded, dict):
+        return Image(iso=str(recorded.get("iso", "")), parameters=str(recorded.get("parameters", "")))
     try:
         return _image(context) if how(context) is Boot.VIRTUAL_MEDIA else None
     except BmcError:
@@ -133,65 +135,68 @@ def _image(context: TaskContext) -> Image:
     return Image(iso=_iso(context), parameters=f"{base.rstrip('/')}/v1/ramdisk_parameters/{context.node.uuid}/disk.img")
 
 
-# Machines that must not be powered off (``disable_power_off``): rebooted into the ramdisk, and out of it.
+# Machines that must not be powered off (``disable_power_off``, a node field of the Bare Metal API since 1.95) are
+# rebooted into the ramdisk and out of it.
 #
-# A power state tells whether an earlier attempt's power-on took effect; of a reboot it tells nothing.
-# The boot device does: it is set for one boot just before, so where the BMC still has it, the machine
-# has not booted from it yet. But it may be about to: a BMC takes seconds to carry a reset out, and a
-# second one in that time would let the machine boot twice, the second time from disk. So a BMC is given
-# its time before anything is repeated, and asked when it has last reset the machine, if it can tell.
-# Source: the node field of that name in the Bare Metal API, version 1.95.
+# The power state shows whether an earlier attempt's power-on took effect; it says nothing about a reboot. The boot
+# device does: it is set for one boot just before, so as long as the BMC still has it, the machine has not booted from
+# it. But it may be about to: a BMC takes seconds to carry out a reset, and a second reset in that time would boot the
+# machine twice, the second time from disk. So a BMC gets time before anything is repeated, and is asked for its last
+# reset time if it supports that.
 
 REBOOT: Final = "reboot"
 _OUT: Final = "reboot out of the ramdisk"
-# Seconds until the next look at a machine that may be about to reboot.
-_LOOK_AGAIN: Final = 5.0
+# Seconds until a machine is checked again that may be about to reboot.
+_RECHECK_DELAY: Final = 5.0
 
 
-def stays_on(node: Node) -> bool:
-    """Whether nobody may power this machine off."""
+def disables_power_off(node: Node) -> bool:
+    """Whether this machine must not be powered off."""
     return bool(node.attributes.get("disable_power_off"))
 
 
 def reboot(context: TaskContext, *, confirm: Callable[[], None] = lambda: None) -> None:
-    """Let the machine boot anew without being off in between. Not idempotent. ``BmcError``, ``ClaimLostError``."""
+    """Reset the machine without powering it off. Not idempotent. ``BmcError``, ``ClaimLostError``."""
     bmc = context.driver()
-    context.command(partial(bmc.reboot, context.node), confirm=confirm)
-    context.note("reboot", "commanded a reboot, for it must not be powered off")
+    context.attempt.command(partial(bmc.reboot, context.node), confirm=confirm)
+    context.note("reboot", "commanded a reboot, because disable_power_off is set")
     context.node.power_state, context.node.target_power_state = Power.ON, None
 
 
-def seen(context: TaskContext) -> Document:
-    """Return what tells afterwards whether a reboot took effect."""
+def observed_before_reboot(context: TaskContext) -> Document:
+    """Return what shows afterwards whether a reboot took effect."""
     driver = context.driver()
     return {"last_reset": driver.last_reset(context.node) if isinstance(driver, ResetTime) else None}
 
 
 def earlier_reboot(context: TaskContext, way: Boot) -> Next | Retry | None:
-    """Return what follows from an earlier attempt's reboot; None where it may be, or has to be, repeated.
+    """Return what follows from an earlier attempt's reboot; None if there was none or it has to be repeated.
 
-    ``Next``: it took effect, as far as anybody can tell. ``Retry``: the BMC may still be at it.
+    ``Next``: it took effect, as far as can be known. ``Retry``: the BMC may still be carrying it out.
     """
-    if not context.intended(REBOOT):
+    if not context.attempt.intended(REBOOT):
         return None
-    before = context.progress[REBOOT]
+    before = context.attempt.progress[REBOOT]
     if _has_rebooted(context, way, before.get("last_reset")):
         return Next(Event.WAIT)
-    now = context.store.read(lambda tx: tx.now)
-    if now < before["at"]:  # the database's clock was set back: the BMC has its time from now on
+    now = context.services.store.read(lambda tx: tx.now)
+    if now < before["at"]:  # the database's clock was set back: start the BMC's time anew
         context.intend(REBOOT, seen=before)
-        now = context.progress[REBOOT]["at"]
-    left = context.progress[REBOOT]["at"] + context.settings.drivers.power_timeout - now
+        now = context.attempt.progress[REBOOT]["at"]
+    left = context.attempt.progress[REBOOT]["at"] + context.settings.drivers.power_timeout - now
     if left <= 0:
         return None
     return Retry(
-        min(left, _LOOK_AGAIN), Reason.POWER_FAILED, "the BMC may still carry out an earlier reset", counted=False
+        min(left, _RECHECK_DELAY),
+        Reason.POWER_FAILED,
+        "waiting for the BMC to carry out an earlier reset",
+        counted=False,
     )
 
 
 def _has_rebooted(context: TaskContext, way: Boot, last_reset: str | None) -> bool:
-    """Whether the machine was reset since then; a BMC that says nothing at all counts as yes."""
-    latest = seen(context)["last_reset"]
+    """Whether the machine was reset since then; assumed if the BMC reports neither reset time nor boot device."""
+    latest = observed_before_reboot(context)["last_reset"]
     if latest is not None and last_reset is not None and latest != last_reset:
         return True
     device, persistent = context.driver().get_boot_device(context.node)
@@ -202,64 +207,63 @@ def _has_rebooted(context: TaskContext, way: Boot, last_reset: str | None) -> bo
 
 
 def leave_ramdisk_quietly(context: TaskContext) -> None:
-    """Reboot the machine out of its ramdisk, once at the most; a failure is noted, for what matters is done.
+    """Reboot the machine out of its ramdisk, at most once; a failure is only noted.
 
-    A machine that no attempt has booted yet is left alone: it may be at work.
+    A machine that no attempt has booted yet is left alone: it may be running its workload.
     """
-    if context.intended(_OUT) or (context.before.state is State.STARTING and not context.intended(REBOOT)):
+    if context.attempt.intended(_OUT) or (
+        context.before.state is State.STARTING and not context.attempt.intended(REBOOT)
+    ):
         return
     try:
         context.intend(_OUT)
         reboot(context)
     except BmcError as exc:
         _log.warning("could not reboot", node=context.node.uuid, error=str(exc))
-        message = f"could not reboot it out of the ramdisk: {exc}"
+        message = f"could not reboot the machine out of the ramdisk: {exc}"
         context.note("reboot", message, severity=Severity.WARNING, reason=exc.reason)
 
 
-# Power as tasks use it: command, then read until it is so; the BMC's word alone is not enough.
+# Power: command, then poll until the state has followed; that the BMC accepted the command is not enough.
 
-# Seconds between two looks at a power state that takes its time: a real BMC is not asked more often.
-_SLOWEST_POLL: Final = 2.0
+# Longest time in seconds between two polls of a power state that follows slowly.
+_LONGEST_POLL_INTERVAL: Final = 2.0
 
 
 def ensure_power(context: TaskContext, power: Power, *, confirm: Callable[[], None] = lambda: None) -> None:
-    """Bring the machine to ``power``; does nothing where it is so already.
+    """Bring the machine to ``power``, unless it is there already.
 
-    ``confirm`` is called just before the command and may raise. Raises ``BmcError`` (transient,
-    when the state did not follow in time; permanent, when it must not be), ``StoppedError`` and ``ClaimLostError``.
+    ``confirm`` is called just before the command and may raise. Raises ``BmcError`` (transient if the state did not
+    follow in time, permanent if it is not allowed), ``StoppedError`` and ``ClaimLostError``.
     """
     bmc = context.driver()
     node, drivers = context.node, context.settings.drivers
     if bmc.get_power(node) is not power:
-        if power is Power.OFF and stays_on(node):
-            message = "it must not be powered off: disable_power_off is set on the node"
+        if power is Power.OFF and disables_power_off(node):
+            message = "power off refused: disable_power_off is set on the node"
             raise BmcError(message, transient=False, reason=Reason.POWER_OFF_DISABLED)
-        context.command(partial(bmc.set_power, node, power), confirm=confirm)
+        context.attempt.command(partial(bmc.set_power, node, power), confirm=confirm)
         context.note(str(power), f"commanded {power}")
-        node.power_state = power  # all that a driver without a BMC can go by
-        deadline = context.clock.monotonic() + drivers.power_timeout
+        node.power_state = power  # all that a driver without a BMC can know
+        deadline = context.services.clock.monotonic() + drivers.power_timeout
         pause = drivers.power_poll_interval
         while (actual := bmc.get_power(node)) is not power:
-            if context.clock.monotonic() > deadline:
+            if context.services.clock.monotonic() > deadline:
                 node.power_state = actual
                 message = f"still {actual} {drivers.power_timeout:g} s after {power}"
                 raise BmcError(message, transient=True, reason=Reason.POWER_FAILED)
-            context.pause(pause)
-            pause = min(pause * 1.5, max(drivers.power_poll_interval, _SLOWEST_POLL))
+            context.attempt.pause(pause)
+            pause = min(pause * 1.5, max(drivers.power_poll_interval, _LONGEST_POLL_INTERVAL))
     node.power_state = power
     node.target_power_state = None
 
 
 def power_off_quietly(context: TaskContext) -> None:
-    """Power off where that is wanted, or reboot where it must not be off, and take out what booted the ramdisk.
-
-    A failure is noted, because what matters has happened before.
-    """
+    """Power off if configured, or reboot if it must not be off, and eject the ramdisk; a failure is only noted."""
     if not touches_power(context):
         return
-    if stays_on(context.node):
-        eject_quietly(context)  # before it boots again
+    if disables_power_off(context.node):
+        eject_quietly(context)  # before the reboot, or it would boot the ramdisk again
         if context.settings.inspector.power_off:
             leave_ramdisk_quietly(context)
         return
@@ -268,14 +272,14 @@ def power_off_quietly(context: TaskContext) -> None:
 
 
 def _powered_off(context: TaskContext) -> bool:
-    """Power off, in two tries; return whether the BMC answers at all."""
+    """Power off, in two tries; return whether the BMC responds at all."""
     try:
         try:
             ensure_power(context, Power.OFF)
         except BmcError as exc:
             if not exc.transient:
                 raise
-            context.pause(context.settings.drivers.power_poll_interval)
+            context.attempt.pause(context.settings.drivers.power_poll_interval)
             ensure_power(context, Power.OFF)
     except BmcError as exc:
         _log.warning("could not power off", node=context.node.uuid, error=str(exc))
@@ -285,7 +289,7 @@ def _powered_off(context: TaskContext) -> bool:
 
 
 def boot_from_network(context: TaskContext) -> None:
-    """Let the next boot, and only that, come from the network."""
+    """Boot from the network next time, and only then."""
     bmc = context.driver()
-    context.command(partial(bmc.set_boot_device, context.node, BootDevice.PXE, persistent=False))
-    context.note("boot device", "the next boot comes from the network")
+    context.attempt.command(partial(bmc.set_boot_device, context.node, BootDevice.PXE, persistent=False))
+    context.note("boot device", "the next boot is from the network")

@@ -1,8 +1,18 @@
-"""What a worker does with a request: get, lock, decide, save, run, follow, consume or retry; a function each.
+"""How a worker carries out one request. Read it from top to bottom: the methods stand in the order in which they run.
 
-Lock, decide and save share one transaction; so do the task's results, the new state, what
-follows and the request's end. Whoever dies in between leaves a request that is delivered again.
-Source: the HA worker of the HA specification for ironic-inspector.
+    get       claim a due request
+    lock      lock its node against all other writers         \
+    decide    let the state machine take the event             | prepare(): one transaction
+    save      save the target state of a strict event         /
+    run       run the event's task; it commits nothing
+    follow    put the next request on the queue, if any       \
+    commit    write the results and the new state              | conclude(): one transaction
+    consume   take the request off the queue, or retry later  /
+
+A worker may be killed or frozen between any two lines. Before ``conclude`` has committed, the request is still on the
+queue and is delivered again as soon as its claim expires; after that it is gone, together with everything that it led
+to. Every transaction checks the claim first, so a worker that lost it writes nothing.
+Source: the worker of the high-availability specification for ironic-inspector.
 """
 
 from __future__ import annotations
@@ -10,7 +20,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 import structlog
@@ -23,42 +33,56 @@ from ferroscope.contracts.later import Later
 from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.queue import Clock, Queue, StopFlag
 from ferroscope.contracts.store import Store, Transaction
-from ferroscope.core.delivery import Decision, Drop, Fail, Outcome, Retry, Run, decide
+from ferroscope.core.delivery import Decision, Done, Drop, Fail, Next, Outcome, Retry, Run, decide
 from ferroscope.core.lanes import Lane, lane_of
 from ferroscope.core.model import Claim, Node, Request, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import MACHINE, Event, State, Transition
 from ferroscope.storage.reader import Archive
-from ferroscope.worker.bmc_calls import Watch
+from ferroscope.worker.attempt import Attempt, Services
+from ferroscope.worker.bmc import BmcObserver
 from ferroscope.worker.boot import eject_quietly, power_off_quietly
-from ferroscope.worker.commit import Task, aborted, again, attempt, commit_results, contradicted, tidied
+from ferroscope.worker.commit import commit_results
 from ferroscope.worker.context import TaskContext
-from ferroscope.worker.onward import (
+from ferroscope.worker.follow import (
     CLOCKED,
-    Here,
     Locked,
-    Onward,
-    Started,
-    UnknownStateError,
-    follow,
-    still_overdue,
-    what_follows,
+    Place,
+    SameThread,
+    following_request,
+    has_conflicting_callback,
+    is_aborted,
+    is_still_overdue,
+    put_following,
 )
+from ferroscope.worker.run import Task, clean_up, retry_later, run_task
 
 T = TypeVar("T")
 
 # Seconds for which a node is left alone whose state only a newer release knows.
-_LEFT_ALONE: Final = 30.0
+_UNKNOWN_STATE_DELAY: Final = 30.0
 
 _log = structlog.get_logger(__name__)
 
 
-class Worker:
-    """Carries requests out; it has no state of its own, so one serves all threads of a process.
+class UnknownStateError(Exception):
+    """The node is in a state that this release does not know."""
 
-    ``reserve`` returns a place for what follows from an event, None where there is none now: then it waits
-    on the queue for whoever is next. ``sure``: for how many seconds a claim is sure to be this member's that was
-    confirmed at that time of the monotonic clock.
+
+class AttemptObserver(Protocol):
+    """Learns which attempt a thread is carrying out, and observes its BMC calls."""
+
+    def attempt_started(self, context: TaskContext) -> None: ...
+
+    @property
+    def bmc_observer(self) -> BmcObserver | None: ...
+
+
+class Worker:
+    """Carries out requests. It keeps no state about any of them, so one instance serves all threads of a process.
+
+    ``reserve`` returns a place for the request that follows from an event; None if there is none now. For
+    ``claim_valid_for`` see ``Services``.
     """
 
     def __init__(
@@ -75,192 +99,186 @@ class Worker:
         process: str,
         meter: Meter = SILENT,
         archive: Archive | None = None,
-        reserve: Callable[[Event, Request], Onward | None] = lambda _event, _request: Here(),
-        sure: Callable[[float], float] = lambda _confirmed_at: math.inf,
+        reserve: Callable[[Event, Request], Place | None] = lambda _event, _request: SameThread(),
+        claim_valid_for: Callable[[float], float] = lambda _confirmed_at: math.inf,
     ) -> None:
-        self.store = store
-        self.archive = archive
+        self.services = Services(
+            store=store,
+            archive=archive or Archive(store, {}),
+            settings=settings,
+            clock=clock,
+            stop=stop,
+            process=process,
+            claim_valid_for=claim_valid_for,
+        )
+        self.store, self.settings, self.clock, self.stop = store, settings, clock, stop
         self.queue = queue
         self.tasks = tasks
         self.drivers = drivers
-        self.settings = settings
-        self.clock = clock
-        self.stop = stop
         self.member = member
-        self.process = process
         self.meter = meter
         self.reserve = reserve
-        self.sure = sure
 
     def step(self) -> str:
-        """Take one request, carry it and whatever follows from it out; return what happened."""
+        """Take one request, carry out it and what follows from it in this thread; return what happened."""
         claim = self.get()
         if claim is None:
-            return "found no request that is due"
-        said, follow = self.carry_out(claim)
+            return "no request is due"
+        result, follow = self.carry_out(claim)
         while follow is not None:
-            said, follow = self.carry_out(follow.claim, follow)
-        return said
+            result, follow = self.carry_out(follow.claim, follow)
+        return result
+
+    def get(self) -> Claim | None:
+        """Claim a request; None if none was due in time or the process is stopping."""
+        return self.queue.get(self.member, self.settings.worker.get_timeout, self.stop)
 
     def carry_out(
-        self, claim: Claim, handed: Locked | None = None, started: Started | None = None
+        self, claim: Claim, handed: Locked | None = None, observer: AttemptObserver | None = None
     ) -> tuple[str, Locked | None]:
-        """Carry out one claimed request; return what happened and what follows here under the same lock."""
+        """Carry out a claimed request; return what happened, and what follows in this thread under the same claim.
+
+        ``handed`` is a node that was locked and saved already, by the request that this one follows from.
+        """
         request = claim.request
         what = f"{request.event} of node {request.node}"
         began = self.clock.monotonic()
         try:
             locked, decision = self.prepared(claim, handed)
-            context = self.context(locked, decision, None if started is None else started.watch)
-            if started is not None:
-                started.carries(context)
-            outcome = self.run_task(context, decision) if isinstance(decision, Run) else self.refuse(context, decision)
-            if isinstance(outcome, Fail) and claim.request.event is Event.INSPECT:
-                outcome = tidied(context, outcome, eject_quietly)
-            follow = self.end(context, decision, outcome)
+            context = self.context(locked, decision, observer)
+            outcome = self.run(context, decision)
+            follow = self.concluded(context, decision, outcome)
         except NotFoundError:
             return f"found no node for {what}: {self.give_up(claim)}", None
         except UnknownStateError as exc:
-            return f"left {what} alone: {exc}; {self.give_up(claim, _LEFT_ALONE)}", None
+            return f"deferred {what}: {exc}; {self.defer(claim)}", None
         except ClaimLostError:
             self.meter.carried_out(request.event, "lost", self.clock.monotonic() - began)
             return f"lost {what} to another worker", None
-        said = type(outcome).__name__.lower()
-        self.meter.carried_out(request.event, said, self.clock.monotonic() - began)
-        _log.debug("request carried out", request=request.event, node=request.node, outcome=said)
-        return f"carried out {what}: {said}", follow
+        result = type(outcome).__name__.lower()
+        self.meter.carried_out(request.event, result, self.clock.monotonic() - began)
+        _log.debug("request carried out", request=request.event, node=request.node, outcome=result)
+        return f"carried out {what}: {result}", follow
 
-    def end(self, context: TaskContext, decision: Decision, outcome: Outcome) -> Locked | None:
-        """Commit what the attempt led to; a MAC or a name that was taken meanwhile makes it start over."""
-        # Losing the record of a mere move to a power failure only repeats it; data must not be lost.
-        durable = bool(context.parts)
-        context.began_at = self.clock.monotonic()
-        follows = what_follows(context, outcome, self.tasks)
-        onward = None if follows is None else self.reserve(context.request.event, follows)
-        kept = None
-        try:
-            kept = self.persist(
-                lambda tx: self.conclude(tx, context, decision, outcome, follows, keep=onward is not None),
-                durable=durable,
-            )
-        except ConflictError as exc:
-            # Of a node's own unique fields only rules write one: its name.
-            reason = Reason.PORT_CONFLICT if exc.field == "address" else Reason.NAME_TAKEN
-            retry = again(context, reason, str(exc))
-            self.persist(lambda tx: self.conclude(tx, context, decision, retry), durable=False)
-        finally:
-            if onward is not None and kept is None:
-                onward.release()
-        return kept if onward is None or kept is None else onward.take(kept)
+    # lock, decide, save
 
     def prepared(self, claim: Claim, handed: Locked | None) -> tuple[Locked, Decision]:
-        """Return what is locked and what to do; what was handed over is locked and saved already."""
-        if handed is None or _is_strict(self.decide(handed.node, claim.request)):
-            tries = itertools.count()
-            return self.persist(lambda tx: self.prepare(tx, claim, repeated=next(tries) > 0), durable=False)
-        return handed, self.decide(handed.node, claim.request)
+        """Return what is locked and what to do with it."""
+        if handed is not None:
+            decision = self.decide(handed.node, claim.request)
+            if not _must_be_saved_first(decision):
+                return handed, decision
+        tries = itertools.count()
+        return self.persist(lambda tx: self.prepare(tx, claim, repeated=next(tries) > 0), durable=False)
 
     def prepare(self, tx: Transaction, claim: Claim, *, repeated: bool = False) -> tuple[Locked, Decision]:
         """Lock, decide and save, in one transaction; ``repeated``: an earlier try may have been committed."""
         tx.requests.hold(claim)
         locked = self.lock(tx, claim)
         if repeated and self._has_begun(tx, claim):
+            # Only the answer to the commit was lost. The event must not be taken a second time: it would be illegal in
+            # the state that it has led to.
             present = locked.node.state
             saved = Transition(source=present, event=claim.request.event, target=present, strict=True)
             return locked, Run(saved, rerun=claim.request.attempt > 1)
-        decision = self.decide(
-            locked.node, claim.request, overdue=still_overdue(tx, locked, self.settings.inspector.timeout)
-        )
+        overdue = is_still_overdue(tx, locked, self.settings.inspector.timeout)
+        decision = self.decide(locked.node, claim.request, overdue=overdue)
         return self.save(tx, locked, decision), decision
 
-    def context(self, locked: Locked, decision: Decision, watch: Watch | None = None) -> TaskContext:
-        """Return what the task works on."""
-        return TaskContext(
-            claim=locked.claim,
-            node=locked.node,
-            inspection=locked.inspection,
-            rerun=isinstance(decision, Run) and decision.rerun,
-            store=self.store,
-            bmc=self.drivers.get(locked.node.driver),
-            settings=self.settings,
-            clock=self.clock,
-            stop=self.stop,
-            process=self.process,
-            archive=self.archive,
-            watch=watch,
-            confirmed_at=locked.confirmed_at,
-            sure=self.sure,
-        )
-
-    # The seven steps.
-
-    def get(self) -> Claim | None:
-        """Claim a request; None when there was none in time or the process shall stop."""
-        return self.queue.get(self.member, self.settings.worker.get_timeout, self.stop)
-
     def lock(self, tx: Transaction, claim: Claim) -> Locked:
-        """Lock the claim's node against everybody else's writes; return it with its newest inspection."""
+        """Lock the node of a claim against all other writers; return it with its newest inspection."""
         now = self.clock.monotonic()
         node, inspection = tx.nodes.locked(claim.request.node)
         if not isinstance(node.state, State):
-            raise UnknownStateError(f"its node's state {node.state} is that of a newer release")
+            raise UnknownStateError(f"the state {node.state} of its node is unknown to this release")
         return Locked(claim, node, inspection, now)
 
     def decide(self, node: Node, request: Request, *, overdue: bool = True) -> Decision:
-        """Let the machine take the event."""
+        """Let the state machine take the event."""
         return decide(node, request, self.settings.worker.delivery(), overdue=overdue)
 
     def save(self, tx: Transaction, locked: Locked, decision: Decision) -> Locked:
-        """Save a strict event's target before its task runs.
+        """Save the target state of a strict event before its task runs, and start the clock of a phase.
 
         Reentrant events are saved after their task, with its results.
         """
-        claim, queued = locked.claim, _queued(tx, locked)
-        strict = isinstance(decision, Run) and decision.transition.strict
-        if strict:
-            tx.requests.hold(claim, begun=True)
         if not isinstance(decision, Run):
             return locked
-        # Else it was saved before: by an earlier attempt, or with the request.
+        claim, inspection = locked.claim, locked.inspection
+        waited = _seconds_waited(tx, locked)
+        strict = decision.transition.strict
+        if strict:
+            tx.requests.hold(claim, begun=True)
+        # Else it was saved before: by an earlier attempt, or together with the request.
         if strict and not claim.request.begun and decision.transition.target is not locked.node.state:
-            node = transition.apply(tx, locked.node, decision.transition, locked.inspection, queued=queued)
+            node = transition.apply(tx, locked.node, decision.transition, inspection, queued=waited)
             return msgspec.structs.replace(locked, node=node)
-        if claim.request.event in CLOCKED and locked.inspection is not None:
-            changes = {"clock_since": tx.now} if queued is None else {"clock_since": tx.now, "queued": queued}
-            tx.inspections.update(locked.inspection.uuid, **changes)
-            clocked = msgspec.structs.replace(locked.inspection, **changes)
-            return msgspec.structs.replace(locked, inspection=clocked)
+        if claim.request.event in CLOCKED and inspection is not None:
+            changes = {"clock_since": tx.now} if waited is None else {"clock_since": tx.now, "queued": waited}
+            tx.inspections.update(inspection.uuid, **changes)
+            return msgspec.structs.replace(locked, inspection=msgspec.structs.replace(inspection, **changes))
         return locked
 
-    def run_task(self, context: TaskContext, decision: Run) -> Outcome:
-        """Run the task; every failure becomes an outcome."""
-        return attempt(self.tasks[context.request.event], context, rerun=decision.rerun)
+    # run
 
-    def refuse(self, context: TaskContext, decision: Drop | Fail) -> Outcome:
-        """A request that is not carried out; where it ends an inspection, its machine is powered off.
+    def context(self, locked: Locked, decision: Decision, observer: AttemptObserver | None = None) -> TaskContext:
+        """Return what the task works on, and tell the observer that the attempt starts."""
+        rerun = isinstance(decision, Run) and decision.rerun
+        attempt = Attempt(locked.claim, locked.inspection, self.services, rerun=rerun, confirmed_at=locked.confirmed_at)
+        context = TaskContext(
+            attempt,
+            self.services,
+            locked.node,
+            locked.inspection,
+            bmc=self.drivers.get(locked.node.driver),
+            observer=None if observer is None else observer.bmc_observer,
+        )
+        if observer is not None:
+            observer.attempt_started(context)
+        return context
 
-        Not by who computes (see ``onward.what_follows``), and not where stored data was processed.
+    def run(self, context: TaskContext, decision: Decision) -> Outcome:
+        """Run the task; a request that is not carried out only cleans up after its inspection."""
+        event = context.request.event
+        if isinstance(decision, Run):
+            outcome = run_task(self.tasks[event], context)
+        else:
+            outcome = decision
+            # Refusing it may end an inspection, whose machine is then powered off; but only in the lane that waits for
+            # BMCs (see ``following_request``), and not if stored data was processed.
+            if isinstance(decision, Fail) and context.before.state in MACHINE and lane_of(event) is Lane.BMC:
+                outcome = clean_up(context, decision, power_off_quietly)
+        if isinstance(outcome, Fail) and event is Event.INSPECT:
+            outcome = clean_up(context, outcome, eject_quietly)
+        return outcome
+
+    # follow, commit, consume
+
+    def concluded(self, context: TaskContext, decision: Decision, outcome: Outcome) -> Locked | None:
+        """Commit what the attempt led to; return what follows in this thread.
+
+        The place for what follows is reserved first: inside the transaction it would be too late to wait for one.
         """
-        mine = context.before.state in MACHINE
-        if isinstance(decision, Fail) and mine and lane_of(context.request.event) is Lane.BMC:
-            return tidied(context, decision, power_off_quietly)
-        return decision
-
-    def retry(self, tx: Transaction, context: TaskContext, outcome: Retry) -> None:
-        """Leave the request for later and release the node."""
-        tx.requests.retry(context.claim, outcome.after, counted=outcome.counted)
-        if context.request.event in CLOCKED and context.request.inspection is not None:
-            tx.inspections.update(context.request.inspection, clock_since=None)
-        if outcome.counted:
-            detail = {"after": outcome.after}
-            context.note("retry", outcome.message, severity=Severity.WARNING, reason=outcome.reason, detail=detail)
-        context.save_notes(tx)
-
-    def consume(self, tx: Transaction, claim: Claim) -> None:
-        """Take the request off the queue, which releases the node."""
-        tx.requests.consume(claim)
-
-    # What the steps are made of.
+        # A power failure may undo the commit of a mere move, which is then repeated; data must not be lost.
+        durable = bool(context.parts)
+        context.journal.begin_writing()
+        follows = following_request(context, outcome, self.tasks)
+        place = None if follows is None else self.reserve(context.request.event, follows)
+        kept = None
+        try:
+            kept = self.persist(
+                lambda tx: self.conclude(tx, context, decision, outcome, follows, keep=place is not None),
+                durable=durable,
+            )
+        except ConflictError as exc:
+            # Another node took a MAC, or a name that a rule gave to this one, while the task ran: start over.
+            reason = Reason.PORT_CONFLICT if exc.field == "address" else Reason.NAME_TAKEN
+            retry = retry_later(context, reason, str(exc))
+            self.persist(lambda tx: self.conclude(tx, context, decision, retry), durable=False)
+        finally:
+            if place is not None and kept is None:
+                place.release()
+        return kept if place is None or kept is None else place.take(kept)
 
     def conclude(
         self,
@@ -272,62 +290,104 @@ class Worker:
         *,
         keep: bool = False,
     ) -> Locked | None:
-        """Commit all that an attempt led to: changes, state, what follows, the request's end."""
-        noted = len(context.notes)
-        claim, now = None, self.clock.monotonic()
+        """Commit all that an attempt led to in one transaction: results, state, what follows, the request's end.
+
+        Return what follows if this worker keeps the claim (``keep``).
+        """
+        entries = len(context.journal.entries)
         try:
             if isinstance(outcome, Retry):
                 self.retry(tx, context, outcome)
                 return None
-            finishes = context.request.event is Event.FINISH and not isinstance(outcome, Drop)
-            looked = follows is not None or finishes
-            if looked:  # what else is asked of the node decides how this request ends
-                tx.requests.hold(context.claim)
-                asked = tx.requests.pending_later(context.before.uuid)
-            else:
-                self.consume(tx, context.claim)
-                asked = Later[Sequence[Request]](tuple)
-            present = tx.nodes.locked(context.before.uuid)
-            pending = asked.get()
-            if follows and aborted(context, pending):
-                outcome = Drop(Reason.ABORTED, "an abort was asked for meanwhile, so its results are discarded")
-                follows = None
-            if contradicted(context, pending):
-                # The other callback's own request ends the inspection, as it does while hooks work.
-                outcome = Drop(Reason.CONFLICTING_CALLBACK, "a different callback came meanwhile")
-            if follows:
-                claim = follow(tx, context, follows, pending, keep=keep)
-            elif looked:
-                self.consume(tx, context.claim)
-            if follows and isinstance(outcome, Fail):
-                node, _ = present
-            else:
-                node = commit_results(tx, context, decision, outcome, self.tasks, present)
-            context.save_notes(tx)
+            return self._conclude(tx, context, decision, outcome, follows, keep=keep)
         finally:
-            del context.notes[noted:]  # the transaction may be run again
+            del context.journal.entries[entries:]  # the store may run the transaction again
+
+    def _conclude(
+        self,
+        tx: Transaction,
+        context: TaskContext,
+        decision: Decision,
+        outcome: Done | Next | Fail | Drop,
+        follows: Request | None,
+        *,
+        keep: bool,
+    ) -> Locked | None:
+        claim, now = None, self.clock.monotonic()
+        # Requests that arrived while the task ran may change what becomes of this one. Where none could, the request is
+        # consumed at once, which checks the claim as ``hold`` does and saves a round trip.
+        finishing = context.request.event is Event.FINISH and not isinstance(outcome, Drop)
+        checks_pending = follows is not None or finishing
+        if checks_pending:
+            tx.requests.hold(context.attempt.claim)
+            answer = tx.requests.pending_later(context.before.uuid)
+        else:
+            self.consume(tx, context.attempt.claim)
+            answer = Later[Sequence[Request]](tuple)
+        present = tx.nodes.locked(context.before.uuid)
+        pending = answer.get()
+        if follows and is_aborted(context, pending):
+            outcome = Drop(Reason.ABORTED, "an abort was requested meanwhile; the results are discarded")
+            follows = None
+        if has_conflicting_callback(context, pending):
+            # The request of the other callback ends the inspection, as it does while hooks are running.
+            outcome = Drop(Reason.CONFLICTING_CALLBACK, "a different callback arrived meanwhile")
+        if follows:
+            claim = put_following(tx, context, follows, pending, keep=keep)
+        elif checks_pending:
+            self.consume(tx, context.attempt.claim)
+        if follows and isinstance(outcome, Fail):
+            node, _ = present  # the request to ``fail`` ends the inspection, after the machine was powered off
+        else:
+            node = commit_results(tx, context, decision, outcome, self.tasks, present)
+        context.save_progress(tx)
         return None if claim is None else Locked(claim, node, context.inspection, now)
 
-    def give_up(self, claim: Claim, leave_for: float = 0.0) -> str:
-        """An unknown node: try again later, in the end consume the request; or leave it for so many seconds."""
+    def consume(self, tx: Transaction, claim: Claim) -> None:
+        """Take the request off the queue, which releases the node. ``ClaimLostError``."""
+        tx.requests.consume(claim)
+
+    def retry(self, tx: Transaction, context: TaskContext, outcome: Retry) -> None:
+        """Leave the request on the queue for later and release the node. ``ClaimLostError``."""
+        tx.requests.retry(context.attempt.claim, outcome.after, counted=outcome.counted)
+        if context.request.event in CLOCKED and context.request.inspection is not None:
+            tx.inspections.update(context.request.inspection, clock_since=None)
+        if outcome.counted:
+            detail = {"after": outcome.after}
+            context.note("retry", outcome.message, severity=Severity.WARNING, reason=outcome.reason, detail=detail)
+        context.save_progress(tx)
+
+    # Requests that cannot be carried out here
+
+    def give_up(self, claim: Claim) -> str:
+        """The request's node is unknown: try again later, and consume the request in the end; return what was done."""
 
         def work(tx: Transaction) -> str:
-            if leave_for:
-                tx.requests.retry(claim, leave_for, counted=False)
-                return "it is for a newer release"
             if claim.request.attempt < self.settings.worker.max_attempts:
                 tx.requests.retry(claim, self.settings.worker.retry_delay)
-                return "will look again"
+                return "will try again"
             tx.requests.consume(claim)
             return "gave up"
 
+        return self._unless_lost(work)
+
+    def defer(self, claim: Claim) -> str:
+        """Leave the request to a worker of a newer release; return what was done."""
+
+        def work(tx: Transaction) -> str:
+            tx.requests.retry(claim, _UNKNOWN_STATE_DELAY, counted=False)
+            return "left to a worker of a newer release"
+
+        return self._unless_lost(work)
+
+    def _unless_lost(self, work: Callable[[Transaction], str]) -> str:
         try:
             return self.persist(work, durable=False)
         except ClaimLostError:
-            return "its requests went with it"
+            return "the request was deleted with its node"
 
     def persist(self, work: Callable[[Transaction], T], *, durable: bool = True) -> T:
-        """Write, however long the database is away; raise only when the process shall stop."""
+        """Write, however long the database is away; raise ``StoreUnavailableError`` only if the process is stopping."""
         while True:
             try:
                 return self.store.write(work, durable=durable)
@@ -336,7 +396,7 @@ class Worker:
                     raise
 
     def _has_begun(self, tx: Transaction, claim: Claim) -> bool:
-        """Whether this very attempt has saved its state already, and only the answer to that was lost."""
+        """Whether this very attempt has saved its state already."""
         if claim.request.begun:
             return False
         return any(
@@ -344,13 +404,13 @@ class Worker:
         )
 
 
-def _is_strict(decision: Decision) -> bool:
+def _must_be_saved_first(decision: Decision) -> bool:
     """Whether the target state has to be saved before the task runs."""
     return isinstance(decision, Run) and decision.transition.strict and not decision.rerun
 
 
-def _queued(tx: Transaction, locked: Locked) -> float | None:
-    """Return for how long the inspection has waited for workers, with this request's wait; None where that is old."""
+def _seconds_waited(tx: Transaction, locked: Locked) -> float | None:
+    """Return for how long the inspection has waited for workers, with this request; None if that is known already."""
     request, inspection = locked.claim.request, locked.inspection
     if inspection is None or request.inspection != inspection.uuid or request.attempt > 1:
         return None

@@ -1,7 +1,7 @@
-"""What a BMC knows of its machine without any ramdisk: NICs for ports, and the whole hardware.
+"""Out-of-band inspection: NICs and hardware as the BMC reports them, without a ramdisk.
 
-NICs become ports before the first boot, so that the PXE filter and the lookup know the machine. The
-hardware is an inspection of its own, or is kept beside the one that the ramdisk sends.
+NICs become ports before the first boot, so that the PXE filter and the lookup know the machine. The hardware is either
+processed as an inspection, or kept beside the inventory that the ramdisk sends.
 """
 
 from __future__ import annotations
@@ -23,47 +23,47 @@ from ferroscope.core.states import Event
 from ferroscope.hardware.sources import combine
 from ferroscope.worker.context import TaskContext
 
-# The key in an inspection's plugin data; a name of ours, for no other service has such a thing.
+# Keys in an inspection's plugin data.
 KEY: Final = "out_of_band"
 HARDWARE: Final = "hardware"
 _READ: Final = "read out of band"
 
 
 def inspect(context: TaskContext) -> Outcome:
-    """Read the hardware and hand it to the hooks, as if a ramdisk had sent it."""
+    """Read the hardware and pass it to the hooks as if a ramdisk had sent it."""
     inventory = _driver(context).inventory(context.node)
     if not inventory.get("interfaces"):
-        return Fail(Reason.INVALID_INVENTORY, "the BMC names no network interface of the machine")
+        return Fail(Reason.INVALID_INVENTORY, "the BMC reports no network interface")
     context.parts = {
         "inventory": msgspec.json.encode(inventory),
         "unprocessed": b"{}",
         "out_of_band": _kept(context, inventory),
     }
     parts = ", ".join(sorted(inventory))
-    context.note("out of band", f"the BMC knows: {parts}")
+    context.note("out of band", f"the BMC reported: {parts}")
     return Next(Event.CONTINUE)
 
 
 def prepare(context: TaskContext) -> None:
-    """Before the ramdisk boots: ports for the NICs that the BMC knows, and its view of the hardware.
+    """Before the ramdisk boots: create ports for the NICs that the BMC reports, and keep its hardware inventory.
 
-    Neither is needed for the inspection, so no failure of the BMC's ends it.
+    Neither is required for the inspection, so a failure of the BMC is only noted.
     """
     settings = context.settings.inspector
-    if context.intended(_READ) or not isinstance(context.driver(), OutOfBand):
+    if context.attempt.intended(_READ) or not isinstance(context.driver(), OutOfBand):
         return
     parts: dict[Part, bytes] = {}
     try:
         if settings.collect_out_of_band:
             inventory = _driver(context).inventory(context.node)
             parts["out_of_band"] = _kept(context, inventory)
-            context.note("out of band", f"the BMC knows: {', '.join(sorted(inventory))}")
+            context.note("out of band", f"the BMC reported: {', '.join(sorted(inventory))}")
         if settings.pre_create_ports:
             _create_ports(context, [nic for nic in _driver(context).nics(context.node) if nic.enabled])
     except BmcError as exc:
         message = f"could not read the hardware inventory from the BMC: {exc}"
         context.note("out of band", message, severity=Severity.WARNING, reason=exc.reason)
-    # Stored here and now: an attempt that has to wait for its turn shall not ask the BMC again.
+    # Stored immediately: an attempt that is throttled and retried must not ask the BMC again.
     context.intend(_READ, lambda tx: _save(tx, context, parts))
 
 
@@ -73,13 +73,13 @@ def _save(tx: Transaction, context: TaskContext, parts: dict[Part, bytes]) -> No
 
 
 def stored(parts: Mapping[Any, bytes]) -> Document | None:
-    """Return what was kept of the BMC's view for this inspection: ``source`` and ``inventory``; None for nothing."""
+    """Return an inspection's stored out-of-band inventory: ``source`` and ``inventory``; None if there is none."""
     raw = parts.get("out_of_band")
     return msgspec.json.decode(raw) if raw else None
 
 
 def beside(inventory: Document, kept: Document) -> Document:
-    """Return both views as one, with the source of each value."""
+    """Combine both inventories, with the source of each value."""
     in_band = {} if inventory == kept["inventory"] else inventory
     hardware: Document = msgspec.to_builtins(combine(in_band, kept["inventory"], str(kept["source"])))
     return hardware
@@ -89,7 +89,9 @@ def _driver(context: TaskContext) -> OutOfBand:
     driver = context.driver()
     if not isinstance(driver, OutOfBand):
         raise BmcError(
-            f"the driver {context.node.driver} knows no hardware", transient=False, reason=Reason.DRIVER_INFO_INVALID
+            f"driver {context.node.driver!r} does not support out-of-band inspection",
+            transient=False,
+            reason=Reason.DRIVER_INFO_INVALID,
         )
     return driver
 
@@ -99,7 +101,7 @@ def _kept(context: TaskContext, inventory: Document) -> bytes:
 
 
 def _create_ports(context: TaskContext, nics: list[OutOfBandNic]) -> None:
-    """Create what is missing, at once and fenced: the machine is about to boot."""
+    """Create the missing ports immediately: the machine is about to boot."""
     known = {port.address for port in context.ports}
     elsewhere = context.ports_elsewhere([nic.mac for nic in nics if nic.mac not in known])
     missing = [
@@ -108,7 +110,7 @@ def _create_ports(context: TaskContext, nics: list[OutOfBandNic]) -> None:
         if nic.mac not in known and nic.mac not in elsewhere
     ]
     for address, node in elsewhere.items():
-        message = f"the BMC names the NIC {address}, which is a port of node {node}"
+        message = f"the BMC reports NIC {address}, which is a port of node {node}"
         context.note("ports", message, severity=Severity.WARNING, reason=Reason.PORT_CONFLICT)
     if not missing:
         return
@@ -117,4 +119,4 @@ def _create_ports(context: TaskContext, nics: list[OutOfBandNic]) -> None:
     except ConflictError as exc:
         context.note("ports", f"no ports created: {exc}", severity=Severity.WARNING, reason=Reason.PORT_CONFLICT)
         return
-    context.note("ports", f"created from the BMC's NICs: {', '.join(port.address for port in missing)}")
+    context.note("ports", f"created from the NICs that the BMC reports: {', '.join(port.address for port in missing)}")

@@ -1,7 +1,7 @@
-"""The lanes of one process: threads that are started on demand, and who claims for them.
+"""The lanes of a worker process: threads started on demand, and a dispatcher for each lane that claims requests.
 
-One dispatcher for each lane claims requests, and only while the lane has a slot: hundreds of threads that
-wait for BMCs shall not all poll the database. See ADR 023.
+A dispatcher claims only while its lane has a free slot; hundreds of threads that wait for BMCs must not all poll the
+database. See ADR 023.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from ferroscope.core.states import Event
 from ferroscope.telemetry.finding import Finding
 from ferroscope.transition import step
 from ferroscope.worker.admission import Refusal
+from ferroscope.worker.follow import Locked, Place, SameThread
 from ferroscope.worker.loop import Worker
-from ferroscope.worker.onward import Here, Locked, Onward
 from ferroscope.worker.slots import BmcSlots, Slot, Slots
-from ferroscope.worker.supervisor import Supervisor, give_back
+from ferroscope.worker.supervisor import Supervisor, release_claim
 from ferroscope.worker.threads import Threads
 
-# Seconds for which a dispatcher waits at a stretch for a slot, and for a request while a network is left out.
-_ROOM: Final = 0.5
+# Longest time in seconds that a dispatcher waits for a slot, or for a request while a network is excluded.
+_LONGEST_WAIT: Final = 0.5
 _BMC_SLOTS: Final = 128
 _LEAST_BMC_SLOTS: Final = 64
 
@@ -39,31 +39,31 @@ _log = structlog.get_logger(__name__)
 
 
 class Dispatcher:
-    """Claims the requests of one lane and gives each a thread. ``status`` always says what the lane is at."""
+    """Claims the requests of one lane and runs each in a thread. ``status`` says what the lane is doing."""
 
     def __init__(self, lane: Lane, slots: Slots, worker: Worker) -> None:
         self.lane = lane
         self.slots = slots
         self._worker = worker
         self._threads = Threads(f"worker-{lane}", failed=worker.stop.set)
-        self._said = "idle"
+        self._last = "idle"
 
     @property
     def status(self) -> str:
-        return f"{self.slots.status()}; {self._said}"
+        return f"{self.slots.status()}; {self._last}"
 
     def run(self) -> None:
-        """Claim until the stop flag is set; a fault of the loop itself stops the process.
+        """Claim until the stop flag is set; an unexpected error stops the process.
 
-        What the process held is then free, and a poisonous request ends after its last attempt.
+        Its claims then expire, and a request that caused the error ends after its last attempt.
         """
         worker, stop = self._worker, self._worker.stop
         try:
             while not stop.is_set():
                 try:
-                    self._said = self.step()
+                    self._last = self.step()
                 except StoreUnavailableError as exc:
-                    self._said = f"waits for the database: {exc}"
+                    self._last = f"waiting for the database: {exc}"
                     _log.warning("the database is unavailable", error=str(exc))
                     stop.wait(worker.settings.worker.retry_delay)
         except Exception:
@@ -76,13 +76,13 @@ class Dispatcher:
 
     def step(self) -> str:
         """Claim one request as soon as there is a slot for it; return what happened."""
-        without = self.slots.wait_for_room(_ROOM)
+        without = self.slots.wait_for_room(_LONGEST_WAIT)
         if without is None:
-            return "waits for a slot"
+            return "waiting for a slot"
         worker = self._worker
         timeout = worker.settings.worker.get_timeout
         take = Take(self.lane, without)
-        claim = worker.queue.get(worker.member, min(_ROOM, timeout) if without else timeout, worker.stop, take)
+        claim = worker.queue.get(worker.member, min(_LONGEST_WAIT, timeout) if without else timeout, worker.stop, take)
         if claim is None:
             return "idle"
         what = f"{claim.request.event} of node {claim.request.node}"
@@ -94,31 +94,30 @@ class Dispatcher:
         return f"claimed {what}"
 
     def begin(self, slot: Slot, claim: Claim, handed: Locked | None = None) -> None:
-        """Carry the claimed request out in ``slot``, in a thread of its own."""
+        """Carry out the claimed request in ``slot``, in a thread."""
         slot.claim = claim
         self._threads.submit(partial(self._carry_out, slot, claim, handed))
 
     def _carry_out(self, slot: Slot, claim: Claim, handed: Locked | None) -> None:
         try:
-            said, follow = self._worker.carry_out(claim, handed, slot)
+            self._last, follow = self._worker.carry_out(claim, handed, slot)
             while follow is not None:
-                said, follow = self._worker.carry_out(follow.claim, follow, slot)
-            self._said = said
+                self._last, follow = self._worker.carry_out(follow.claim, follow, slot)
         finally:
             self.slots.leave(slot)
 
     def _put_back(self, claim: Claim, refusal: Refusal) -> None:
-        """Leave the request for later: that was no attempt. Of a silent BMC the node's timeline tells."""
+        """Put the request back for later; it is not counted as an attempt. A silent BMC is noted on the timeline."""
 
         def work(tx: Transaction) -> None:
             tx.requests.retry(claim, refusal.after, counted=False)
-            if refusal.told:
+            if refusal.noted:
                 node, detail = tx.nodes.get(claim.request.node), {"after": round(refusal.after, 1)}
                 entry = step(
                     node,
                     "bmc",
                     refusal.message,
-                    process=self._worker.process,
+                    process=self._worker.services.process,
                     severity=Severity.WARNING,
                     reason=refusal.reason,
                     detail=detail,
@@ -131,7 +130,7 @@ class Dispatcher:
             _log.debug("lost before it was put back", node=claim.request.node, error=str(exc))
 
 
-class _Place:
+class _ReservedSlot:
     """A slot in another lane, for what follows."""
 
     def __init__(self, dispatcher: Dispatcher, slot: Slot) -> None:
@@ -146,7 +145,7 @@ class _Place:
 
 
 class WorkerPool:
-    """Both lanes of one process, and what looks after them."""
+    """Both lanes of a process and their supervisor."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -163,33 +162,33 @@ class WorkerPool:
         self._mains = [threading.Thread(target=run, name=name, daemon=True) for name, run in loops.items()]
 
     def loops(self) -> Mapping[str, Callable[[], str]]:
-        """Return, by the name of each lane's loop, what says what it is at."""
+        """Return the status of each lane's loop, by its name, as functions."""
         return {f"worker-{lane}": partial(getattr, one, "status") for lane, one in self._lanes.items()}
 
     def problems(self) -> Mapping[str, Callable[[], Finding | None]]:
-        """Return, by the same names, what says what somebody should look into."""
+        """Return what an operator should look into, by the same names, as functions."""
         return {f"worker-{lane}": one.slots.problem for lane, one in self._lanes.items()}
 
     def lanes(self) -> dict[str, dict[str, int]]:
-        """Return how full each lane is, by its name."""
+        """Return the counts of each lane, by its name."""
         return {str(lane): one.slots.counts() for lane, one in self._lanes.items()}
 
     def start(self) -> None:
         for thread in self._mains:
             thread.start()
 
-    def reserve(self, after: Event, request: Request) -> Onward | None:
-        """Reserve a place for what follows; None where there is none now, or the process shall stop."""
-        if after is Event.REAPPLY:  # what follows from it asks no BMC
-            return Here()
+    def reserve(self, after: Event, request: Request) -> Place | None:
+        """Reserve a place for what follows; None if there is none now or the process is stopping."""
+        if after is Event.REAPPLY:  # what follows from it calls no BMC
+            return SameThread()
         dispatcher = self._lanes[lane_of(request.event)]
         slot = None if self._worker.stop.is_set() else dispatcher.slots.enter(request, claimed=False)
-        return _Place(dispatcher, slot) if isinstance(slot, Slot) else None
+        return _ReservedSlot(dispatcher, slot) if isinstance(slot, Slot) else None
 
     def join(self, timeout: float) -> bool:
-        """Wait for all that is under way to end after the stop flag was set; whether it did in ``timeout`` seconds.
+        """After the stop flag was set, wait for running attempts; return whether all ended in ``timeout`` seconds.
 
-        What is left then is logged and given back: that was no attempt.
+        Those that did not are logged and their requests released, without counting an attempt.
         """
         clock = self._worker.clock
         until = clock.monotonic() + timeout
@@ -199,17 +198,17 @@ class WorkerPool:
             thread.join(max(0.0, until - clock.monotonic()))
         left = [slot for lane in self._lanes.values() for slot in lane.slots.drain(until - clock.monotonic())]
         for slot in left:
-            give_back(self._worker, slot)
+            release_claim(self._worker, slot)
         return not left
 
 
 def compute_threads(settings: WorkerSettings) -> int:
-    """Return how many threads compute: as many as there are processors to run them, where nobody says otherwise."""
+    """Return the number of compute threads: by default that of processors."""
     return settings.threads or _processors()
 
 
 def bmc_slots(settings: WorkerSettings) -> int:
-    """Return how many requests wait for BMCs at the same time."""
+    """Return how many requests may wait for BMCs at the same time."""
     return settings.bmc_slots or max(_LEAST_BMC_SLOTS, _BMC_SLOTS * _processors())
 
 

@@ -1,8 +1,8 @@
-"""Process what the ramdisk sent, or process stored data again: hooks and rules on copies, nothing else.
+"""Process what the ramdisk sent, or stored data again: run hooks and rules on copies.
 
-Their changes, the plugin data and the new state are committed together by the loop, so a worker
-that is killed in here leaves nothing behind and the request is simply run again. No BMC is asked
-here: who fails lets the loop ask for it (event ``fail``), for nothing that computes waits for a BMC.
+Their changes, the plugin data and the new state are committed together by the loop, so a worker that is killed in here
+leaves nothing behind, and the request simply runs again. No BMC is called here, since the compute lane never waits for
+one: after a failure the loop puts a request to ``fail`` on the queue, which powers the machine off.
 """
 
 from __future__ import annotations
@@ -32,27 +32,25 @@ from ferroscope.rules.engine import RuleSet
 from ferroscope.worker import out_of_band
 from ferroscope.worker.context import TaskContext
 
-# The rules' part of processing: apply them to the task's copies, make the calls that they ask for.
-#
-# What they changed is committed with everything else, so a failure leaves nothing behind. Calls are made
-# before that, once per attempt: whoever is called may be called again when a worker dies in between.
+# HTTP calls that rules ask for are made before the commit, once per attempt, so they are repeated if a worker dies in
+# between.
 
-_AGAIN: Final = frozenset({429, 500, 502, 503, 504})
-_ALL_CALLS: Final = 60.0  # seconds for the calls of one inspection, tries and pauses included
+_RETRIED_STATUS: Final = frozenset({429, 500, 502, 503, 504})
+_ALL_CALLS: Final = 60.0  # seconds for the calls of one inspection, including retries and pauses
 _SEVERITIES: Final = {"warning": Severity.WARNING, "error": Severity.ERROR, "critical": Severity.ERROR}
 
 _log = structlog.get_logger(__name__)
 
 
 class RuleStep:
-    """One instance serves all threads. Without ``web`` no rule can call anybody."""
+    """One instance serves all threads. Without ``web`` rules cannot make HTTP calls."""
 
     def __init__(self, cache: RuleCache | None = None, web: Web | None = None) -> None:
         self._rules = cache or RuleCache()
         self._web = web
 
     def current(self, tx: Transaction) -> RuleSet:
-        """Return the rules as they are stored at the moment of ``tx``."""
+        """Return the rules as ``tx`` sees them."""
         return self._rules.current(tx)
 
     def apply(self, context: TaskContext, rules: RuleSet, inventory: Document, plugin_data: Document) -> None:
@@ -61,10 +59,10 @@ class RuleStep:
             return
         rule_context = RuleContext(context, inventory, plugin_data, drivers=context.settings.drivers.enabled)
         applied = engine.run(rules, rule_context, context.settings.inspection_rules.mask_secrets)
-        _check_place(context, engine.titles(applied[:5]))
+        _check_bmc_address(context, engine.titles(applied[:5]))
         self._call(context, rule_context.calls)
         for logged in rule_context.logged:
-            _tell(context, logged)
+            _log_message(context, logged)
         if applied:
             _note(context, rules, applied)
 
@@ -72,27 +70,27 @@ class RuleStep:
         targets = context.settings.inspection_rules.api_call_targets
         for call in calls:
             if not all(allowed(url, targets) for url in (call.url, call.proxy) if url is not None):
-                message = "is not at or below any of [inspection_rules] api_call_targets"
-                raise _failed(call, f"{_place(call)} {message}")
+                message = "is not allowed by [inspection_rules] api_call_targets"
+                raise _failed(call, f"{_url(call)} {message}")
         if calls:
             context.intend("api-call")
-        deadline = context.clock.monotonic() + _ALL_CALLS
+        deadline = context.services.clock.monotonic() + _ALL_CALLS
         for call in calls:
-            answer = self._until_answered(context, call, deadline)
+            answer = self._call_with_retries(context, call, deadline)
             if not 200 <= answer < 400:
-                raise _failed(call, f"{_place(call)} answered {answer}")
+                raise _failed(call, f"{_url(call)} answered {answer}")
             if not call.sensitive:
-                context.note("rules", f"the rule {call.rule} called {_place(call)}: {answer}")
+                context.note("rules", f"the rule {call.rule} called {_url(call)}: {answer}")
 
-    def _until_answered(self, context: TaskContext, call: ApiCall, deadline: float) -> int:
-        """Return the status of the last try."""
+    def _call_with_retries(self, context: TaskContext, call: ApiCall, deadline: float) -> int:
+        """Return the HTTP status of the last try."""
         for number in range(call.retries + 1):
             if number:
-                context.pause(call.backoff * 2 ** (number - 1))
-            left = deadline - context.clock.monotonic()
+                context.attempt.pause(call.backoff * 2 ** (number - 1))
+            left = deadline - context.services.clock.monotonic()
             if left <= 0 or self._web is None:
                 break
-            context.confirm()
+            context.attempt.confirm()
             last = number == call.retries
             try:
                 status = self._web.get(
@@ -100,37 +98,38 @@ class RuleStep:
                 )
             except WebError as exc:
                 if last:
-                    raise _failed(call, f"{_place(call)} did not answer: {exc}") from None
+                    raise _failed(call, f"{_url(call)} did not answer: {exc}") from None
                 continue
-            if last or status not in _AGAIN:
+            if last or status not in _RETRIED_STATUS:
                 return status
-        raise _failed(call, f"{_place(call)} did not answer in the {_ALL_CALLS:.0f} s that all calls have together")
+        raise _failed(call, f"{_url(call)} did not answer in the {_ALL_CALLS:.0f} s that all calls have together")
 
 
-def _check_place(context: TaskContext, applied: str) -> None:
-    """Refuse rules that would send stored secrets to where the machine says that its BMC is.
+def _check_bmc_address(context: TaskContext, applied: str) -> None:
+    """Refuse rules that would send stored secrets to a BMC address that the machine itself has reported.
 
-    What they set together with a place is sent there only once an operator has agreed, or within ``bmc_networks``.
+    Secrets that rules set together with an address are sent there only after an operator's approval, or within
+    ``[drivers] bmc_networks``.
     """
     changed, kept = bmc_access.exposed(context.before, context.node, ())
     if kept:
-        message = f"with another {', '.join(changed)}, the stored {', '.join(kept)} would go to whoever is there"
+        message = f"changing {', '.join(changed)} would send the stored {', '.join(kept)} to the new address"
         raise RuleFailedError(applied, f"rules cannot be carried out ({applied}): {message}")
     if changed:
         bmc_access.confirm(context.node, by_operator=False)
 
 
-def _place(call: ApiCall) -> str:
-    """Return where a call goes, without what may be secret in its query."""
+def _url(call: ApiCall) -> str:
+    """Return the URL of a call without its query, which may hold secrets."""
     return call.url.partition("?")[0]
 
 
 def _failed(call: ApiCall, message: str) -> RuleFailedError:
-    said = "an API call failed" if call.sensitive else message
-    return RuleFailedError(call.rule, f"the rule {call.rule} cannot be carried out: {said}")
+    detail = "an API call failed" if call.sensitive else message
+    return RuleFailedError(call.rule, f"the rule {call.rule} cannot be carried out: {detail}")
 
 
-def _tell(context: TaskContext, logged: Logged) -> None:
+def _log_message(context: TaskContext, logged: Logged) -> None:
     getattr(_log, logged.level)(logged.message, rule=logged.rule, node=context.node.uuid)
     severity = _SEVERITIES.get(logged.level, Severity.INFO)
     context.note("rules", logged.message, severity=severity, detail={"rule": logged.rule})
@@ -151,9 +150,9 @@ class ProcessTask:
         self._rules = rules
 
     def __call__(self, context: TaskContext) -> Outcome:
-        """Run the hooks, then the rules; a failure is the inspection's, with the reason of the hook or the rule."""
+        """Run the hooks, then the rules; a failure of either fails the inspection with its reason."""
         ident = context.request.inspection or ""
-        parts, context.ports, rules = context.store.read(lambda tx: self._load(tx, ident, context.node.uuid))
+        parts, context.ports, rules = context.services.store.read(lambda tx: self._load(tx, ident, context.node.uuid))
         if "inventory" not in parts:
             return Fail(Reason.DATA_MISSING, "no data is stored for this inspection")
         try:
@@ -170,10 +169,10 @@ class ProcessTask:
         try:
             plugin_data = self._pipeline.run(context, inventory, unprocessed, owned=True, begins=context.begins)
             context.begins("", "the rules")
-            with _held_notes(context):
+            with _notes_held_back(context):
                 self._rules.apply(context, rules, inventory, plugin_data)
             context.parts["plugin_data"] = encode(plugin_data)
-            context.learn(inventory, plugin_data)
+            context.update_search_index(inventory, plugin_data)
         except HookError as exc:
             return Fail(exc.reason, str(exc))
         except RuleFailedError as exc:
@@ -182,7 +181,7 @@ class ProcessTask:
         return Next(Event.FINISH)
 
     def _load(self, tx: Transaction, inspection: str, node: str) -> tuple[dict[Part, bytes], list[Port], RuleSet]:
-        """Read all that hooks and rules work on, and the rules, at one moment."""
+        """Read what hooks and rules work on, and the rules, in one transaction."""
         parts = tx.data.load_later(inspection, ("inventory", "unprocessed", "out_of_band"))
         ports = tx.ports.list_later(Query(filters={"node": node}))
         rules = self._rules.current(tx)
@@ -190,13 +189,13 @@ class ProcessTask:
 
 
 @contextlib.contextmanager
-def _held_notes(context: TaskContext) -> Iterator[None]:
-    """Keep the hooks' notes back until the rules have agreed; where they refuse, only warnings have come to pass."""
-    held, context.notes = context.notes, []
+def _notes_held_back(context: TaskContext) -> Iterator[None]:
+    """Keep the hooks' notes back until the rules have succeeded; if a rule fails, only warnings and errors are kept."""
+    held, context.journal.entries = context.journal.entries, []
     try:
         yield
     except RuleFailedError:
         held = [(when, entry) for when, entry in held if entry.severity is not Severity.INFO]
         raise
     finally:
-        context.notes = held + context.notes
+        context.journal.entries = held + context.journal.entries

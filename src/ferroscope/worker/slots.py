@@ -1,7 +1,7 @@
-"""The slots of a lane: what is under way in them, and when there is room for more.
+"""The slots of a lane: what is running in them, and when there is room for more.
 
-A slot outlives its attempt only where something follows in the same thread. What was ``abandoned`` (a hook that
-does not return) has no slot any more, whatever its thread still does.
+A slot is kept after its attempt only if something follows in the same thread. An attempt that was ``abandoned`` (a hook
+that does not return) has no slot any more, whatever its thread still does.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.core.model import Claim, Request
 from ferroscope.core.reasons import Reason
 from ferroscope.telemetry.finding import Finding
-from ferroscope.worker.admission import Admission, Breakers, Refusal, Visit
-from ferroscope.worker.bmc_calls import Watch
+from ferroscope.worker.admission import Admission, BmcRequest, Breakers, Refusal
+from ferroscope.worker.bmc import BmcObserver
 from ferroscope.worker.context import TaskContext
 
 _NAMED: Final = 3
-_FULL: Final = Refusal(0.0, Reason.BMC_BUSY, "there is no slot")
+_FULL: Final = Refusal(0.0, Reason.BMC_BUSY, "no free slot")
 
 
-class Slot(Visit):
-    """What one thread carries out. ``claim`` is what it holds; ``context`` is that of its present attempt."""
+class Slot(BmcRequest):
+    """The work of one thread: the ``claim`` that it holds, and the ``context`` of its present attempt."""
 
     def __init__(self, request: Request, slots: Slots) -> None:
         super().__init__(request)
@@ -33,25 +33,23 @@ class Slot(Visit):
         self.since = slots.clock.monotonic()
 
     @property
-    def watch(self) -> Watch | None:
-        """What is told of calls to the BMC."""
-        return self._slots.watch(self)
+    def bmc_observer(self) -> BmcObserver | None:
+        return self._slots.observer(self)
 
-    def carries(self, context: TaskContext) -> None:
-        """The attempt of this context begins in this slot."""
-        self.context, self.claim = context, context.claim
+    def attempt_started(self, context: TaskContext) -> None:
+        self.context, self.claim = context, context.attempt.claim
         self.since = self._slots.clock.monotonic()
 
     @property
-    def what(self) -> str:
-        """What it is at, in words."""
+    def description(self) -> str:
+        """What is running in it."""
         doing = self.context.doing if self.context is not None else ""
         request = self.request if self.context is None else self.context.request
         return f"{request.event} of node {request.node}" + (f" in {doing}" if doing else "")
 
 
 class Slots:
-    """Of the lane that computes: as many as there are."""
+    """The slots of the compute lane."""
 
     def __init__(self, number: int, *, clock: Clock, stop: StopFlag) -> None:
         self.number = number
@@ -66,7 +64,7 @@ class Slots:
         return self.number - len(self._busy)
 
     def wait_for_room(self, timeout: float) -> tuple[str, ...] | None:
-        """Wait for a free slot; return the networks to claim nothing of, None where there is no slot in time."""
+        """Wait for a free slot; return the networks to claim nothing from, None if there was no slot in time."""
         with self.changed:
             if self.changed.wait_for(lambda: self._stop.is_set() or self.free() > 0, timeout):
                 return self.crowded()
@@ -76,7 +74,7 @@ class Slots:
         return ()
 
     def enter(self, request: Request, *, claimed: bool) -> Slot | Refusal:
-        """Give the request a slot; one that is ``claimed`` already had room a moment ago, and need not have it now."""
+        """Give the request a slot. One that is ``claimed`` already gets one even if the last slot was taken since."""
         with self.changed:
             if not claimed and self.free() <= 0:
                 return _FULL
@@ -91,14 +89,14 @@ class Slots:
         return None
 
     def leave(self, slot: Slot) -> None:
-        """The slot is free again."""
+        """Free the slot."""
         with self.changed:
             self._busy.discard(slot)
             self._abandoned.discard(slot)
             self.changed.notify_all()
 
     def abandon(self, slot: Slot) -> None:
-        """Whatever still runs there counts no longer."""
+        """Free the slot although its thread is still running."""
         with self.changed:
             if slot in self._busy:
                 self._busy.discard(slot)
@@ -110,46 +108,46 @@ class Slots:
             return list(self._busy)
 
     def wake(self) -> None:
-        """Let whoever waits look again."""
+        """Wake all threads that wait for a slot."""
         with self.changed:
             self.changed.notify_all()
 
     def drain(self, timeout: float) -> list[Slot]:
-        """Wait until nothing is under way any more; return what still is."""
+        """Wait until no slot is busy; return those that still are."""
         with self.changed:
             self.changed.wait_for(lambda: not self._busy, max(0.0, timeout))
             return list(self._busy)
 
-    def watch(self, _slot: Slot) -> Watch | None:
+    def observer(self, _slot: Slot) -> BmcObserver | None:
         return None
 
     def status(self) -> str:
-        """Say how full the lane is, and what has been under way for long."""
-        said = f"{len(self._busy)} of {self.number} slots busy"
+        """Return how full the lane is, and what does not return."""
+        text = f"{len(self._busy)} of {self.number} slots busy"
         with self.changed:
             stuck = sorted(self._abandoned, key=lambda slot: slot.since)
         if stuck:
             ago = self.clock.monotonic() - stuck[0].since
-            said += f", {len(stuck)} given up that do not return ({stuck[0].what}, for {ago:.0f} s)"
-        return said
+            text += f", {len(stuck)} abandoned ({stuck[0].description}, running for {ago:.0f} s)"
+        return text
 
     def counts(self) -> dict[str, int]:
-        """Return how many slots there are, and how many of them are busy; ``given_up`` run on without one."""
+        """Return the number of slots, of busy ones, and of abandoned attempts (``given_up``)."""
         with self.changed:
             return {"slots": self.number, "busy": len(self._busy), "given_up": len(self._abandoned)}
 
     def problem(self) -> Finding | None:
-        """Return what somebody should look into."""
+        """Return what an operator should look into."""
         with self.changed:
             stuck = sorted(self._abandoned, key=lambda slot: slot.since)
         if not stuck:
             return None
-        said = f"given up because it does not return: {stuck[0].what}" + _and_more(len(stuck) - 1)
-        return Finding("attempt-hangs", "wrong", said, "correct the hook, and restart this worker to end its thread")
+        summary = f"abandoned because it does not return: {stuck[0].description}" + _and_more(len(stuck) - 1)
+        return Finding("attempt-hangs", "wrong", summary, "fix the hook, and restart this worker to end its thread")
 
 
 class BmcSlots(Slots):
-    """Of the lane that waits for BMCs: see ``Admission``."""
+    """The slots of the lane that waits for BMCs, see ``Admission``."""
 
     def __init__(self, number: int, *, clock: Clock, stop: StopFlag) -> None:
         super().__init__(number, clock=clock, stop=stop)
@@ -165,25 +163,24 @@ class BmcSlots(Slots):
     def refusal(self, request: Request) -> Refusal | None:
         return self._admission.refusal(request, self.clock.monotonic())
 
-    def watch(self, slot: Slot) -> Watch | None:
-        return _BmcWatch(self, slot)
+    def observer(self, slot: Slot) -> BmcObserver | None:
+        return _SlotObserver(self, slot)
 
     def status(self) -> str:
         now = self.clock.monotonic()
         with self.changed:
             silent = sum(slot.is_silent(now) for slot in self._busy)
-            left_alone = sorted(self.breakers.open(now), key=lambda one: one[1])
-            said = f"{len(self._busy) - silent} of {self.number} slots busy"
+            open_breakers = sorted(self.breakers.open(now), key=lambda one: one[1])
+            text = f"{len(self._busy) - silent} of {self.number} slots busy"
         if silent:
-            said += f", {silent} wait for BMCs that are silent"
-        if left_alone:
-            named = ", ".join(f"{bmc} ({pause:.0f} s)" for bmc, pause in left_alone[:_NAMED])
-            more = _and_more(len(left_alone) - _NAMED)
-            said += f"; BMCs that did not answer, and when they are asked again: {named}{more}"
-        return said
+            text += f", {silent} waiting for silent BMCs"
+        if open_breakers:
+            named = ", ".join(f"{bmc} (in {pause:.0f} s)" for bmc, pause in open_breakers[:_NAMED])
+            text += f"; BMCs that did not respond, to be tried again: {named}{_and_more(len(open_breakers) - _NAMED)}"
+        return text
 
     def counts(self) -> dict[str, int]:
-        """``silent_bmcs`` are those that are left alone for a while, because they did not answer."""
+        """``silent_bmcs`` are those with an open circuit breaker."""
         with self.changed:
             silent = len(list(self.breakers.open(self.clock.monotonic())))
         return super().counts() | {"silent_bmcs": silent}
@@ -193,26 +190,25 @@ class BmcSlots(Slots):
             silent = sorted(bmc for bmc, _ in self.breakers.open(self.clock.monotonic()))
         if not silent:
             return super().problem()
-        said = f"BMCs that do not answer, and are left alone for a while: {', '.join(silent[:_NAMED])}"
-        more = _and_more(len(silent) - _NAMED)
-        return Finding("bmc-silent", "note", said + more, "look at the network and at the BMCs; others are not delayed")
+        summary = f"BMCs that do not respond: {', '.join(silent[:_NAMED])}{_and_more(len(silent) - _NAMED)}"
+        return Finding("bmc-silent", "note", summary, "check the network and the BMCs; other BMCs are not delayed")
 
 
 def _and_more(number: int) -> str:
     return f" and {number} more" if number > 0 else ""
 
 
-class _BmcWatch:
-    """Tells the slots of one attempt's calls to its BMC."""
+class _SlotObserver:
+    """Reports one attempt's BMC calls to its slot and to the circuit breakers."""
 
     def __init__(self, slots: BmcSlots, slot: Slot) -> None:
         self._slots = slots
         self._slot = slot
 
-    def began(self) -> None:
+    def call_started(self) -> None:
         self._slot.calling_since = self._slots.clock.monotonic()
 
-    def ended(self, *, answered: bool) -> None:
+    def call_ended(self, *, answered: bool) -> None:
         self._slot.calling_since = None
         bmc = self._slot.request.bmc
         if bmc is None:
@@ -223,7 +219,7 @@ class _BmcWatch:
             else:
                 self._slots.breakers.failed(bmc, self._slots.clock.monotonic())
 
-    def pause(self) -> float:
+    def retry_after(self) -> float:
         bmc = self._slot.request.bmc
         with self._slots.changed:
             return 0.0 if bmc is None else self._slots.breakers.pause(bmc, self._slots.clock.monotonic())

@@ -1,8 +1,8 @@
-"""Looks after what computes: a hook that does not return must not hold its node.
+"""Supervises the compute lane: a hook that does not return must not block its node.
 
-No thread can be ended from outside. So where an inspection is to end, or has had its time, the claim is taken
-away in a transaction of its own: the node is free, another thread takes the place, and whatever the stuck one
-does when it ever returns is refused by the fence.
+A thread cannot be ended from outside. So if an inspection is to be ended, or has timed out, the claim is revoked in a
+separate transaction: the node is free, another thread takes the place, and whatever the stuck one writes if it ever
+returns is refused by the fence.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from ferroscope.core.model import Claim, Request, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
 from ferroscope.transition import request_for, step
+from ferroscope.worker.follow import CLOCKED
 from ferroscope.worker.loop import Worker
-from ferroscope.worker.onward import CLOCKED
 from ferroscope.worker.slots import Slot, Slots
 
 _log = structlog.get_logger(__name__)
 
-# Seconds between two looks, and after which an attempt is looked at: the slowest inventory takes a fraction of that.
-_PERIOD: Final = 1.0
+# Seconds between two checks, and after which an attempt is checked: the slowest inventory takes a fraction of that.
+_CHECK_INTERVAL: Final = 1.0
 _LONG: Final = 5.0
 _ENDS: Final = frozenset({Event.ABORT, Event.TIMEOUT, Event.DELETE})
 
 
 class Supervisor:
-    """Of the lane ``slots``; ``timeout`` in seconds ends an attempt that nobody else asks to end."""
+    """For the lane of ``slots``; an attempt is ended after ``timeout`` seconds if nothing else ends it."""
 
     def __init__(self, slots: Slots, worker: Worker, *, timeout: float) -> None:
         self._slots = slots
         self._worker = worker
         self._timeout = timeout
-        self._told: set[Slot] = set()
+        self._logged: set[Slot] = set()
 
     def run(self) -> None:
-        """Look until the process stops."""
+        """Check until the process stops."""
         stop = self._worker.stop
         try:
-            while not stop.wait(_PERIOD):
+            while not stop.wait(_CHECK_INTERVAL):
                 try:
                     self.step()
                 except StoreUnavailableError as exc:
@@ -54,57 +54,57 @@ class Supervisor:
             stop.set()
 
     def step(self) -> None:
-        """Look once."""
+        """Check all attempts once."""
         now = self._worker.clock.monotonic()
         busy = self._slots.busy()
-        self._told.intersection_update(busy)
+        self._logged.intersection_update(busy)
         for slot in busy:
             took = now - slot.since
             if slot.claim is not None and slot.context is not None and took > _LONG:
-                self._look(slot, slot.claim, took)
+                self._check(slot, slot.claim, took)
 
-    def _look(self, slot: Slot, claim: Claim, took: float) -> None:
-        if slot not in self._told:
-            self._told.add(slot)
-            _log.warning("an attempt takes long", what=slot.what, seconds=round(took, 1))
+    def _check(self, slot: Slot, claim: Claim, took: float) -> None:
+        if slot not in self._logged:
+            self._logged.add(slot)
+            _log.warning("an attempt is taking long", attempt=slot.description, seconds=round(took, 1))
         pending = self._worker.store.read(lambda tx: tx.requests.pending(claim.request.node))
         ended = any(_ends(other, claim.request) for other in pending)
         if not ended and took <= self._timeout:
             return
         try:
-            self._worker.store.write(lambda tx: self._take_away(tx, slot, claim, ended=ended))
+            self._worker.store.write(lambda tx: self._revoke(tx, slot, claim, ended=ended))
         except (ClaimLostError, NotFoundError):
-            _log.debug("it ended at this moment", what=slot.what)
+            _log.debug("the attempt ended in this moment", attempt=slot.description)
             return
         self._slots.abandon(slot)
-        _log.error("gave up an attempt that does not return", what=slot.what, seconds=round(took, 1))
+        _log.error("abandoned an attempt that does not return", attempt=slot.description, seconds=round(took, 1))
 
-    def _take_away(self, tx: Transaction, slot: Slot, claim: Claim, *, ended: bool) -> None:
+    def _revoke(self, tx: Transaction, slot: Slot, claim: Claim, *, ended: bool) -> None:
         request = claim.request
         tx.requests.consume(claim)
         node = tx.nodes.get(request.node, lock=True)
         doing = slot.context.doing if slot.context is not None else ""
-        message = f"gave up {request.event}, which did not return" + (f" from {doing}" if doing else "")
-        process = self._worker.process
+        message = f"abandoned {request.event}, which did not return" + (f" from {doing}" if doing else "")
+        process = self._worker.services.process
         tx.journal.append([step(node, "given up", message, process=process, severity=Severity.WARNING)])
         if ended or node.inspection != request.inspection:
             return
-        late = f"processing took longer than {self._timeout:g} s" + (f"; it hangs in {doing}" if doing else "")
+        late = f"timed out after {self._timeout:g} s: processing hangs" + (f" in {doing}" if doing else "")
         tx.requests.put(request_for(node, Event.FAIL, {"reason": str(Reason.PROCESSING_TIMEOUT), "message": late}))
 
 
-def give_back(worker: Worker, slot: Slot) -> None:
-    """Give back, at the end of the process, what is still under way; it was no attempt, and its results are refused."""
+def release_claim(worker: Worker, slot: Slot) -> None:
+    """Release, when the process stops, a claim whose attempt is still running; the attempt is not counted."""
     claim = slot.claim
     if claim is None:
         return
     if slot.context is not None:
-        slot.context.give_back()
+        slot.context.attempt.revoke()
     request = claim.request
     _log.warning(
-        "still running at the end of [worker] graceful_timeout; given back",
+        "still running at the end of [worker] graceful_timeout; request released",
         request=request.id,
-        what=slot.what,
+        what=slot.description,
         attempt=request.attempt,
     )
 
@@ -116,7 +116,7 @@ def give_back(worker: Worker, slot: Slot) -> None:
     try:
         worker.store.write(work, durable=False)
     except (ClaimLostError, StoreUnavailableError) as exc:
-        _log.warning("could not give it back; it is free when this process has left", error=str(exc))
+        _log.warning("could not release the request; it is released when this process has left", error=str(exc))
 
 
 def _ends(other: Request, request: Request) -> bool:

@@ -1,10 +1,10 @@
-"""The reboot throttle: one power-on in a quantum of time, over all workers on all hosts.
+"""The reboot throttle: at most one power-on per quantum of time, over all workers on all hosts.
 
-Whoever holds the lease ``reboot-throttle`` sleeps the quantum *before* it powers on, so two
-power-ons are a quantum apart whoever dies in between and whenever the lease expires. The intent
-of the power-on is recorded under the lease's fence: a worker that stalled in its sleep and lost
-the lease does not power on. A BMC knows no fence, so the command is sent only while the lease is
-sure to outlast it. Source: the reboot throttle of the HA specification.
+The holder of the lease ``reboot-throttle`` sleeps for the quantum *before* it powers on, so two power-ons are a quantum
+apart whichever process dies in between and whenever the lease expires. The intent of the power-on is recorded under the
+lease's fence: a worker that was frozen in its sleep and lost the lease does not power on. A BMC checks no fence, so the
+command is sent only while the lease certainly outlasts it.
+Source: the reboot throttle of the high-availability specification for ironic-inspector.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ LEASE: Final = "reboot-throttle"
 
 
 class ThrottledError(Exception):
-    """Somebody else's turn; ask again in ``after`` seconds."""
+    """Another machine is being powered on; try again in ``after`` seconds."""
 
     def __init__(self, after: float) -> None:
         self.after = after
-        super().__init__(f"another machine is being powered on; next try in {after:.1f} s")
+        super().__init__(f"another machine is being powered on; trying again in {after:.1f} s")
 
 
-class Turn(msgspec.Struct, frozen=True):
-    """Somebody's turn: record the intent under ``fence``, and ``confirm`` just before the command."""
+class Permit(msgspec.Struct, frozen=True):
+    """Permission to power on: record the intent under ``fence``, and call ``confirm`` just before the command."""
 
     fence: Fence
     confirm: Callable[[], None]
 
 
-_UNTHROTTLED: Final = Turn(fence=lambda _tx: None, confirm=lambda: None)
+_UNTHROTTLED: Final = Permit(fence=lambda _tx: None, confirm=lambda: None)
 
 
 class RebootThrottle:
@@ -58,34 +58,34 @@ class RebootThrottle:
         self._quantum = quantum
         self._command = command
         self._clock = clock
-        # Two commands fit in: one that asks for the power state, one that changes it. A slow clock
-        # is the further behind the longer the lease.
+        # Long enough for two commands: one asks for the power state, one changes it. The margin grows with the
+        # lease, because a slow clock falls the further behind the longer it runs.
         ttl = quantum + profile.ttl + 2 * command
         longer = msgspec.structs.replace(profile, ttl=ttl, margin=profile.margin * ttl / profile.ttl)
         self._election = Election(LEASE, holder, store=store, clock=clock, profile=longer)
 
     @contextmanager
-    def turn(self, context: TaskContext) -> Iterator[Turn]:
-        """Wait for the quantum, then yield the turn.
+    def permit(self, context: TaskContext) -> Iterator[Permit]:
+        """Wait for the quantum, then yield the permit.
 
-        ``ThrottledError`` where it is somebody else's turn (the thread is better used elsewhere),
-        ``StoppedError`` when the sleep was interrupted.
+        ``ThrottledError`` if another worker has it (this thread is better used elsewhere), ``StoppedError`` if the
+        sleep was interrupted.
         """
         if not self._quantum:
             yield _UNTHROTTLED
             return
         leadership = self._election.campaign()
         if leadership is None:
-            raise ThrottledError(self._remaining(context.store))
+            raise ThrottledError(self._remaining(context.services.store))
         try:
-            context.pause(self._quantum)
+            context.attempt.pause(self._quantum)
             self._confirm(leadership)
-            yield Turn(fence=leadership.fence, confirm=lambda: self._confirm(leadership))
+            yield Permit(fence=leadership.fence, confirm=lambda: self._confirm(leadership))
         finally:
             leadership.resign()
 
     def _confirm(self, leadership: Leadership) -> None:
-        """Raise ``ThrottledError`` unless the turn lasts until a command sent now has taken effect."""
+        """Raise ``ThrottledError`` unless the lease lasts until a command sent now has taken effect."""
         if not leadership.is_valid() or self._clock.monotonic() + self._command > leadership.trusted_until:
             raise ThrottledError(self._quantum)
 

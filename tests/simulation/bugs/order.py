@@ -11,8 +11,7 @@ from ferroscope import transition
 from ferroscope.core.delivery import Retry
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import Event
-from ferroscope.worker import commit, loop, start
-from ferroscope.worker import context as worker_context
+from ferroscope.worker import attempt, commit, loop, start
 from tests.simulation.bugs.registry import bug
 
 
@@ -53,9 +52,9 @@ def _() -> Iterator[Any]:
 @bug("intent-after", "the intent of a power-on is recorded after the power-on", rule="intent", seeds=3)
 def _() -> Iterator[Any]:
     def power_on(self: Any, context: Any) -> None:
-        with self._throttle.turn(context) as turn:
+        with self._throttle.permit(context) as permit:
             start.ensure_power(context, start.Power.ON)
-            context.intend("power on", turn.fence)
+            context.intend("power on", permit.fence)
 
     yield start.StartTask, "_power_on", power_on
 
@@ -72,7 +71,7 @@ def _() -> Iterator[Any]:
     nodes=6,
 )
 def _() -> Iterator[Any]:
-    yield worker_context.TaskContext, "intended", lambda _self, _effect: False
+    yield attempt.Attempt, "intended", lambda _self, _effect: False
 
 
 @bug(
@@ -112,14 +111,14 @@ def _() -> Iterator[Any]:
     worker={"max_attempts": 2},
 )
 def _() -> Iterator[Any]:
-    run_task = loop.Worker.run_task
+    run = loop.Worker.run
 
     def counting(self: Any, context: Any, decision: Any) -> Any:
-        outcome = run_task(self, context, decision)
+        outcome = run(self, context, decision)
         if isinstance(outcome, Retry) and outcome.reason is Reason.STORE_UNAVAILABLE:
             if context.request.attempt >= self.settings.worker.max_attempts:
                 return loop.Fail(outcome.reason, outcome.message)
             return msgspec.structs.replace(outcome, counted=True)
         return outcome
 
-    yield loop.Worker, "run_task", counting
+    yield loop.Worker, "run", counting

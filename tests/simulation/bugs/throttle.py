@@ -13,16 +13,16 @@ from tests.simulation.bugs.registry import bug
 @bug("throttle-released-early", "the throttle's lease is released before the sleep", rule="I3", seeds=20)
 def _() -> Iterator[Any]:
     @contextmanager
-    def turn(self: Any, context: Any) -> Iterator[Any]:
+    def permit(self: Any, context: Any) -> Iterator[Any]:
         if self._quantum:
             leadership = self._election.campaign()
             if leadership is None:
                 raise throttle.ThrottledError(self._quantum)
             leadership.resign()
-            context.pause(self._quantum)
+            context.attempt.pause(self._quantum)
         yield throttle._UNTHROTTLED
 
-    yield throttle.RebootThrottle, "turn", turn
+    yield throttle.RebootThrottle, "permit", permit
 
 
 @bug(
@@ -38,15 +38,15 @@ def _() -> Iterator[Any]:
     rounds=3,
 )
 def _() -> Iterator[Any]:
-    turn = throttle.RebootThrottle.turn
+    permit = throttle.RebootThrottle.permit
 
     @contextmanager
     def unfenced(self: Any, context: Any) -> Iterator[Any]:
-        with turn(self, context):
+        with permit(self, context):
             yield throttle._UNTHROTTLED
 
     yield throttle.RebootThrottle, "_confirm", lambda _self, _leadership: None
-    yield throttle.RebootThrottle, "turn", unfenced
+    yield throttle.RebootThrottle, "permit", unfenced
 
 
 @bug(

@@ -20,6 +20,8 @@ from ferroscope.hooks.base import InspectionHook
 from ferroscope.hooks.loader import LoadedHook
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.runtime.system import SystemClock
+from ferroscope.storage.reader import Archive
+from ferroscope.worker.attempt import Attempt, Services
 from ferroscope.worker.context import TaskContext
 from tests.support.stores import open_store
 
@@ -47,7 +49,7 @@ class Run(msgspec.Struct):
 
     @property
     def notes(self) -> list[Entry]:
-        return [entry for _when, entry in self.context.notes]
+        return [entry for _when, entry in self.context.journal.entries]
 
     def ports(self) -> dict[str, Port]:
         """Return the node's ports by MAC, as they would be stored."""
@@ -77,18 +79,16 @@ def context(
         tx.ports.add([*ports, *others])
 
     store.write(enrol)
-    made = TaskContext(
-        claim=Claim(request=Request(node=NODE, event=Event.CONTINUE), holder="test", token="token"),
-        node=node,
-        inspection=None,
-        rerun=False,
+    services = Services(
         store=store,
-        bmc=None,
+        archive=Archive(store, {}),
         settings=Settings(),
         clock=SystemClock(),
         stop=threading.Event(),
         process="test",
     )
+    claim = Claim(request=Request(node=NODE, event=Event.CONTINUE), holder="test", token="token")
+    made = TaskContext(Attempt(claim, None, services), services, node, None, bmc=None)
     made.ports = list(ports)  # as they were given: the store dates them
     return made
 

@@ -93,18 +93,18 @@ def test_after_a_gap_in_the_heartbeats_only_what_is_confirmed_anew_is_sure() -> 
     settings = WorkerSettings(member_ttl=6.0)
     member = Membership(store, settings, role="worker", stop=Flag(10), clock=clock, ident="me")
     confirmed_at = clock.now
-    assert member.sure(confirmed_at) == 0.0  # nobody counts on us yet
+    assert member.claim_valid_for(confirmed_at) == 0.0  # nobody counts on us yet
     member._beat()
-    assert member.sure(confirmed_at) == 4.5
+    assert member.claim_valid_for(confirmed_at) == 4.5
     clock.now += 4.0
-    assert member.sure(confirmed_at) == 0.5
+    assert member.claim_valid_for(confirmed_at) == 0.5
     member._beat()
-    assert member.sure(confirmed_at) == 4.5
+    assert member.claim_valid_for(confirmed_at) == 4.5
     clock.now += 4.6
-    assert member.sure(clock.now) == 0.0
+    assert member.claim_valid_for(clock.now) == 0.0
     member._beat()  # it counts as alive again, and others may have taken what it held
-    assert member.sure(confirmed_at) == 0.0
-    assert member.sure(clock.now) == 4.5
+    assert member.claim_valid_for(confirmed_at) == 0.0
+    assert member.claim_valid_for(clock.now) == 4.5
 
 
 def test_a_heartbeat_that_was_answered_late_counts_from_when_it_was_sent() -> None:
@@ -120,4 +120,4 @@ def test_a_heartbeat_that_was_answered_late_counts_from_when_it_was_sent() -> No
     member = Membership(store, WorkerSettings(), role="worker", stop=Flag(10), clock=clock, ident="me")
     store.write = late  # type: ignore[method-assign]
     member._beat()
-    assert member.sure(clock.now) == 0.5
+    assert member.claim_valid_for(clock.now) == 0.5

@@ -111,7 +111,7 @@ class Service:
         self.store = open_store(bus=self.bus, clock=self.clock)
         self.queue = open_queue(self.store, bus=self.bus, clock=self.clock, poll_interval=0.0)
         self.machine = Machine()
-        self.sure: Callable[[float], float] = lambda _confirmed_at: math.inf
+        self.claim_valid_for: Callable[[float], float] = lambda _confirmed_at: math.inf
         self._inspections = 0
         self.worker = self.new_worker("m1")
         node = Node(uuid=NODE, name="one", driver="machine", provision_state=Provision.MANAGEABLE)
@@ -137,7 +137,7 @@ class Service:
             stop=self.stop,
             member=member,
             process=f"worker {member}",
-            sure=self.sure,
+            claim_valid_for=self.claim_valid_for,
         )
 
     def beat(self, member: str, ttl: float = 1e6) -> None:

@@ -13,8 +13,8 @@ from ferroscope.worker.admission import (
     LONGEST_PAUSE,
     PATIENCE,
     Admission,
+    BmcRequest,
     Breakers,
-    Visit,
 )
 
 SLOTS = 8
@@ -26,16 +26,16 @@ class Lane:
     def __init__(self, slots: int = SLOTS) -> None:
         self.now = 100.0
         self.breakers = Breakers(lambda: 1.0)
-        self.visits: set[Visit] = set()
-        self.admission = Admission(slots, self.breakers, self.visits)
+        self.requests: set[BmcRequest] = set()
+        self.admission = Admission(slots, self.breakers, self.requests)
 
-    def enter(self, request: Request, *, calling: bool = False) -> Visit:
+    def enter(self, request: Request, *, calling: bool = False) -> BmcRequest:
         assert self.refused(request) is None
-        visit = Visit(request)
-        self.visits.add(visit)
+        one = BmcRequest(request)
+        self.requests.add(one)
         if calling:
-            visit.calling_since = self.now
-        return visit
+            one.calling_since = self.now
+        return one
 
     def refused(self, request: Request) -> Reason | None:
         refusal = self.admission.refusal(request, self.now)
@@ -66,7 +66,7 @@ def test_a_bmc_has_one_request_at_a_time(lane: Lane) -> None:
     assert lane.refused(to("https://192.0.2.1")) is Reason.BMC_BUSY
     assert lane.refused(to("https://192.0.2.1", Event.ABORT)) is Reason.BMC_BUSY
     assert lane.refused(to("https://192.0.2.1:8443")) is None
-    lane.visits.discard(first)
+    lane.requests.discard(first)
     assert lane.refused(to("https://192.0.2.1")) is None
 
 

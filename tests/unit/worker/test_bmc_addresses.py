@@ -8,11 +8,11 @@ import pytest
 
 from ferroscope.core.model import Node
 from ferroscope.remote import resolver
-from ferroscope.worker.bmc_addresses import resolve
+from ferroscope.worker.bmc import resolve_addresses
 
 
 def addresses(**info: Any) -> frozenset[str]:
-    return resolve(Node(uuid="x", driver="redfish", driver_info=info), seconds=0.2)
+    return resolve_addresses(Node(uuid="x", driver="redfish", driver_info=info), seconds=0.2)
 
 
 @pytest.fixture

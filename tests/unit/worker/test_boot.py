@@ -10,7 +10,7 @@ import pytest
 
 from ferroscope.contracts.bmc import Image, OutOfBandNic, Power
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core.model import Document, Node, Port
+from ferroscope.core.model import Document, Node, Port, Severity
 from ferroscope.core.states import Event, State
 from tests.unit.worker.conftest import INVENTORY, NODE, Machine, Service, settings
 
@@ -139,7 +139,7 @@ def test_a_drive_that_does_not_let_go_fails_nothing() -> None:
     service.work()
     assert service.node.state is State.FINISHED
     assert service.node.internal["inserted_ramdisk"]
-    assert any("could not take the ramdisk out" in entry.message for entry in service.journal)
+    assert any(entry.step == "virtual media" and entry.severity is Severity.WARNING for entry in service.journal)
 
 
 def test_what_was_left_in_is_taken_out_before_a_boot_from_the_network() -> None:

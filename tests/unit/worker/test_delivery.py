@@ -12,7 +12,8 @@ from ferroscope.contracts.bmc import Power
 from ferroscope.contracts.errors import ClaimLostError, NotFoundError
 from ferroscope.core.states import Event, State
 from ferroscope.periodic.timeouts import Timeouts
-from ferroscope.worker.context import StoppedError, TaskContext
+from ferroscope.worker.attempt import StoppedError
+from ferroscope.worker.context import TaskContext
 from tests.support import examples
 from tests.unit.worker.conftest import Service, settings
 
@@ -145,7 +146,7 @@ def test_a_stalled_worker_that_wakes_up_late_changes_nothing(service: Service) -
     assert claim is not None
     locked, decision = service.store.write(lambda tx: slow.prepare(tx, claim))
     context = slow.context(locked, decision)
-    outcome = slow.run_task(context, decision)  # type: ignore[arg-type]
+    outcome = slow.run(context, decision)
     take_over(service)
     service.work()
     finished = service.node

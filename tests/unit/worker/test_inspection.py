@@ -153,9 +153,9 @@ def _abort_in_the_middle(service: Service) -> None:
     locked, decision = service.store.write(lambda tx: service.worker.prepare(tx, claim))
     assert isinstance(decision, Run)
     context = service.worker.context(locked, decision)
-    outcome = service.worker.run_task(context, decision)
+    outcome = service.worker.run(context, decision)
     service.submit(Event.ABORT)
-    assert service.worker.end(context, decision, outcome) is None
+    assert service.worker.concluded(context, decision, outcome) is None
 
 
 def test_what_was_processed_while_an_abort_came_is_discarded(service: Service) -> None:
@@ -220,7 +220,7 @@ def test_an_operators_edit_during_the_inspection_survives_it(service: Service) -
     assert claim is not None
     locked, decision = service.store.write(lambda tx: service.worker.prepare(tx, claim))
     context = service.worker.context(locked, decision)
-    outcome = service.worker.run_task(context, decision)  # type: ignore[arg-type]
+    outcome = service.worker.run(context, decision)
 
     def edit(tx: object) -> None:
         node = tx.nodes.get(NODE)  # type: ignore[attr-defined]

@@ -141,7 +141,7 @@ def open_site() -> Iterator[Open]:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """The supervisor looks after tenths of seconds."""
-    monkeypatch.setattr(supervisor, "_PERIOD", 0.05)
+    monkeypatch.setattr(supervisor, "_CHECK_INTERVAL", 0.05)
     monkeypatch.setattr(supervisor, "_LONG", 0.1)
 
 

@@ -60,7 +60,7 @@ class Membership:
         self._clock = service.clock
         self.since, self.until = 0.0, service.clock.now + 4.5
 
-    def sure(self, confirmed_at: float) -> float:
+    def claim_valid_for(self, confirmed_at: float) -> float:
         return max(0.0, self.until - self._clock.now) if confirmed_at >= self.since else 0.0
 
     def beat(self) -> None:
@@ -157,7 +157,7 @@ def test_a_worker_frozen_between_confirmation_and_command_sends_nothing(
 ) -> None:
     service.machine.power = Power.ON
     membership = Membership(service)
-    service.sure = membership.sure
+    service.claim_valid_for = membership.claim_valid_for
     service.worker = service.new_worker("m1")
     service.start()
     power, armed = service.machine.set_power, [True]
@@ -169,7 +169,7 @@ def test_a_worker_frozen_between_confirmation_and_command_sends_nothing(
             service.clock.now += 60.0
             if replaced:
                 service.kill("m1")
-                service.sure = lambda _confirmed_at: 1.0
+                service.claim_valid_for = lambda _confirmed_at: 1.0
                 service.new_worker("m2").step()
                 service.machine.commands.append("-- m1 wakes up")
             if heart == "beats again first":
@@ -209,8 +209,8 @@ def test_an_attempt_that_is_given_back_commands_nothing_more(service: Service) -
     ask = service.machine.get_power
 
     def given_back(node: Node) -> Power:
-        contexts[0].give_back()
-        service.store.write(lambda tx: tx.requests.retry(contexts[0].claim, 0.0, counted=False))
+        contexts[0].attempt.revoke()
+        service.store.write(lambda tx: tx.requests.retry(contexts[0].attempt.claim, 0.0, counted=False))
         return ask(node)
 
     service.machine.get_power = given_back  # type: ignore[method-assign]

@@ -9,7 +9,7 @@ import pytest
 from ferroscope.contracts.bmc import Power, ResetTime
 from ferroscope.core.model import Node
 from ferroscope.core.states import Event, State
-from ferroscope.worker.bmc_calls import Unwatched, watched
+from ferroscope.worker.bmc import Unobserved, observed
 from tests.unit.worker.conftest import Machine, Service, settings
 from tests.unit.worker.test_boot import able, fails_with, set_field
 from tests.unit.worker.test_delivery import KilledError, take_over
@@ -238,7 +238,7 @@ def test_a_watched_driver_can_do_what_the_driver_can() -> None:
         def last_reset(self, _node: Node) -> str:
             return "2026-11-22T13:00:00Z"
 
-    telling, silent = watched(Telling(), Unwatched()), watched(Machine(), Unwatched())
+    telling, silent = observed(Telling(), Unobserved()), observed(Machine(), Unobserved())
     assert isinstance(telling, ResetTime)
     assert telling.last_reset(Node(uuid="n", driver="machine")) == "2026-11-22T13:00:00Z"
     assert not isinstance(silent, ResetTime)

@@ -8,27 +8,27 @@ from ferroscope.bmc.fake import FakeBmc
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.contracts.bmc import Bmc, BootDevice, OutOfBand, Power, RamdiskBoot, ResetTime
 from ferroscope.core.model import Node
-from ferroscope.worker.bmc_calls import Watch, watched
+from ferroscope.worker.bmc import BmcObserver, observed
 
 
-class Counted(Watch):
+class Counted(BmcObserver):
     """Counts the calls."""
 
     def __init__(self) -> None:
         self.answers: list[bool] = []
 
-    def began(self) -> None: ...
+    def call_started(self) -> None: ...
 
-    def ended(self, *, answered: bool) -> None:
+    def call_ended(self, *, answered: bool) -> None:
         self.answers.append(answered)
 
-    def pause(self) -> float:
+    def retry_after(self) -> float:
         return 0.0
 
 
 @pytest.mark.parametrize("ability", [RamdiskBoot, ResetTime, OutOfBand])
 def test_a_watched_driver_keeps_its_abilities(ability: type) -> None:
-    able, unable = watched(RedfishBmc(), Counted()), watched(FakeBmc(), Counted())
+    able, unable = observed(RedfishBmc(), Counted()), observed(FakeBmc(), Counted())
     assert isinstance(able, ability)
     assert not isinstance(unable, ability)
 
@@ -39,7 +39,7 @@ def test_each_call_to_a_bmc_is_watched_and_validate_is_none() -> None:
             return "10:00"
 
     counted, node = Counted(), Node(uuid="1", driver="fake")
-    driver: Bmc | None = watched(Telling(), counted)
+    driver: Bmc | None = observed(Telling(), counted)
     assert driver is not None
     assert driver.validate(node) is None
     assert counted.answers == []

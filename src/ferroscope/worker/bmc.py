@@ -1,0 +1,108 @@
+"""The BMC of an attempt: its addresses, and its driver with an observer of every call.
+
+Drivers do not know that they are observed, and tasks call them as usual. The observer learns which BMCs are silent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from inspect import isfunction
+from typing import Any, Final, Protocol, cast
+
+import structlog
+
+from ferroscope.contracts.bmc import Bmc, OutOfBand, RamdiskBoot, ResetTime
+from ferroscope.contracts.errors import BmcError
+from ferroscope.core.bmc_access import hosts, is_address, normalize
+from ferroscope.core.model import Node
+from ferroscope.core.reasons import Reason
+from ferroscope.remote import resolver
+from ferroscope.remote.resolver import UnresolvedError
+
+# Every method that talks to a BMC; a driver has those of ``Bmc``, and any of the optional ones.
+_CALLS: Final = tuple(
+    name
+    for abilities in (Bmc, RamdiskBoot, ResetTime, OutOfBand)
+    for name, member in vars(abilities).items()
+    if isfunction(member) and not name.startswith("_") and name != "validate"
+)
+
+_log = structlog.get_logger(__name__)
+
+
+class BmcObserver(Protocol):
+    """Observes the BMC calls of one attempt."""
+
+    def call_started(self) -> None: ...
+
+    def call_ended(self, *, answered: bool) -> None:
+        """``answered``: the BMC responded, even if it refused."""
+
+    def retry_after(self) -> float:
+        """Return for how many seconds the BMC should not be called."""
+
+
+class Unobserved:
+    """Observes nothing."""
+
+    def call_started(self) -> None: ...
+
+    def call_ended(self, *, answered: bool) -> None: ...
+
+    def retry_after(self) -> float:
+        return 0.0
+
+
+class ObservedDriver:
+    """Has exactly the methods that ``driver`` has: callers find out by them what it can do."""
+
+    def __init__(self, driver: Bmc, observer: BmcObserver) -> None:
+        self.properties = driver.properties if hasattr(driver, "properties") else {}
+        self.validate = driver.validate
+        for name in _CALLS:
+            call = getattr(driver, name, None)
+            if call is not None:
+                setattr(self, name, partial(_call, observer, call))
+
+
+def observed(driver: Bmc | None, observer: BmcObserver) -> Bmc | None:
+    """Return the driver with all its calls observed; None if there is none."""
+    return None if driver is None else cast("Bmc", ObservedDriver(driver, observer))
+
+
+def _call(observer: BmcObserver, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    observer.call_started()
+    answered = True
+    try:
+        return call(*arguments, **options)
+    except BmcError as exc:
+        answered = exc.reason is not Reason.BMC_UNREACHABLE
+        raise
+    finally:
+        observer.call_ended(answered=answered)
+
+
+def resolve_addresses(node: Node, *, seconds: float) -> frozenset[str]:
+    """Return the literal and resolved addresses in the ``*_address`` keys of ``driver_info``, without loopback ones.
+
+    Call it outside transactions: DNS may be slow. A name that does not resolve within ``seconds`` is kept as it is and
+    logged. A BMC that is reached through another one has none of the other's addresses.
+    """
+    found: set[str] = set()
+    for key, host in hosts(node.driver_info):
+        found.update(_addresses(node, key, host, seconds))
+    return frozenset(found)
+
+
+def _addresses(node: Node, key: str, host: str, seconds: float) -> set[str]:
+    if is_address(host):
+        address = normalize(host)
+        return {address} if address else set()
+    try:
+        found = resolver.resolve(host, seconds)
+    except UnresolvedError as exc:
+        _log.warning("cannot resolve a BMC address", node=node.uuid, field=key, error=str(exc))
+        return {host.lower()}
+    resolved = {known for text in found if (known := normalize(text))}
+    return resolved | {host.lower()} if resolved else set()

@@ -1,0 +1,90 @@
+"""Runs the task of an attempt: whatever it does or raises, an outcome comes of it.
+
+Only the loss of the claim remains an error: after that nothing may be written. Nothing is committed here; ``loop``
+commits the outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import structlog
+
+from ferroscope.contracts.errors import BmcError, ClaimLostError, StoreUnavailableError
+from ferroscope.core.delivery import Drop, Fail, Outcome, Retry
+from ferroscope.core.reasons import Reason
+from ferroscope.worker.attempt import StoppedError, SupersededError
+from ferroscope.worker.context import TaskContext
+
+Task = Callable[[TaskContext], Outcome]
+
+_log = structlog.get_logger(__name__)
+
+
+def run_task(task: Task, context: TaskContext) -> Outcome:
+    """Run the task; ``ClaimLostError``. A retry after the last attempt becomes a failure."""
+    request = context.request
+    if context.attempt.rerun:
+        context.note("delivered again", f"attempt {request.attempt} of {request.event}")
+    outcome = _run(task, context)
+    if isinstance(outcome, Retry) and outcome.counted and request.attempt >= context.settings.worker.max_attempts:
+        return Fail(outcome.reason, f"{outcome.message}; gave up after {request.attempt} attempts")
+    return outcome
+
+
+def _run(task: Task, context: TaskContext) -> Outcome:
+    event = context.request.event
+    try:
+        return task(context)
+    except StoppedError:
+        return interrupted()
+    except BmcError as exc:
+        return retry_bmc(context, exc) if exc.transient else Fail(exc.reason, str(exc))
+    except SupersededError as exc:
+        return Drop(Reason.STALE_REQUEST, str(exc))
+    except ClaimLostError:
+        raise
+    except StoreUnavailableError as exc:
+        return without_store(context, exc)
+    except Exception as exc:  # noqa: BLE001  # the boundary: a bug in a task must not end the worker's thread
+        _log.exception("task failed", request=event, node=context.node.uuid)
+        return retry_later(context, Reason.INTERNAL, f"{type(exc).__name__} in {event}")
+
+
+def clean_up(context: TaskContext, outcome: Outcome, action: Callable[[TaskContext], None]) -> Outcome:
+    """Run ``action``, which talks to the BMC after the task; return ``outcome``, or what interrupted the action.
+
+    It runs outside of a task, so what ends a task early must be caught here, too.
+    """
+    try:
+        action(context)
+    except StoppedError:
+        return interrupted()
+    except SupersededError as exc:  # the request that ends the inspection cleans up, too
+        return Drop(Reason.STALE_REQUEST, str(exc))
+    except StoreUnavailableError as exc:  # else the claim would be kept although nobody carries it out
+        return without_store(context, exc)
+    return outcome
+
+
+def retry_later(context: TaskContext, reason: Reason, message: str) -> Retry:
+    """Try the request again after the usual delay."""
+    return Retry(context.settings.worker.retry_delay, reason, message)
+
+
+def retry_bmc(context: TaskContext, error: BmcError) -> Retry:
+    """Call the BMC again, with a delay that doubles with each attempt and respects the circuit breaker."""
+    delay = context.settings.worker.retry_delay * 2.0 ** (context.request.attempt - 1)
+    return Retry(max(delay, context.bmc_observer.retry_after()), error.reason, str(error))
+
+
+def interrupted() -> Retry:
+    """The process is stopping: another one takes over at once, and no attempt is counted."""
+    return Retry(0.0, Reason.INTERRUPTED, "the worker was stopped", counted=False)
+
+
+def without_store(context: TaskContext, error: StoreUnavailableError) -> Retry:
+    """Continue when the database is back: not an error of the inspection, which ends by its time-out at the latest."""
+    _log.warning("a task cannot reach the database", request=context.request.event, error=str(error))
+    delay = context.settings.worker.retry_delay
+    return Retry(delay, Reason.STORE_UNAVAILABLE, str(error), counted=False)
