@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ferroscope.api.baremetal.nodes import NodeListQuery
@@ -15,6 +15,7 @@ from ferroscope.core import values
 
 
 @given(st.text())
+@example("0\x1f")  # white space to a pattern, not to int()
 def test_any_text_is_understood_or_refused(text: str) -> None:
     for parse in (
         lambda: decoding.boolean("f", text),

@@ -62,7 +62,7 @@ def _decoder(wanted: Any) -> msgspec.json.Decoder[Any]:
 # Each function returns the one stored form or raises ``BadRequestError`` naming the field.
 # Source: the Bare Metal API reference.
 
-_INTEGER: Final = re.compile(r"\s*-?[0-9]{1,18}\s*\Z")
+_INTEGER: Final = re.compile(r"[ \t\r\n]*-?[0-9]{1,18}[ \t\r\n]*\Z")
 _SHOWN: Final = 80
 
 
