@@ -118,19 +118,24 @@ def _resolves(name: str) -> bool:
 
 
 def _defines(file: Path, name: str) -> bool:
-    """Return whether a file defines the last part of ``name``, in the class before it if there is one."""
-    if name.replace(".", "/") == str(file.relative_to(ROOT / "src").with_suffix("")):
+    """Return whether a file defines ``name``, which may begin with the file's module: ``states.State``."""
+    module = file.relative_to(ROOT).with_suffix("").parts
+    parts = tuple(name.split("."))
+    if module[-len(parts) :] == parts and len(parts) > 1:
         return True
-    wanted = name.split(".")
-    if wanted[0] == file.stem:
-        wanted = wanted[1:]
+    return any(
+        _has(file, parts[start:]) for start in range(len(parts)) if module[len(module) - start :] == parts[:start]
+    )
+
+
+def _has(file: Path, wanted: tuple[str, ...]) -> bool:
     body: list[ast.stmt] = ast.parse(file.read_text(encoding="utf-8")).body if file.is_file() else []
     for part in wanted:
         found = [one for one in body if part in _names(one)]
         if not found:
             return False
         body = getattr(found[0], "body", [])
-    return bool(wanted)
+    return True
 
 
 def _names(statement: ast.stmt) -> set[str]:
