@@ -1,4 +1,4 @@
-"""The simulated fleet: machines with BMCs and ramdisks, in a process or a thread of its own.
+"""The simulated fleet: machines with BMCs and ramdisks, in a separate process or thread.
 
-It knows the service only from outside, by its APIs; the service reaches its BMCs through ``bmc.sim``.
+It knows the service only through its APIs; the service reaches the BMCs with the driver ``bmc.sim``.
 """

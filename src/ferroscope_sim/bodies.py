@@ -1,7 +1,7 @@
-"""The bodies that the machines call back with: their inventories, spoiled as their outcomes have it.
+"""The callback bodies of the machines: their inventories, with errors according to their outcomes.
 
-Bodies are encoded once and kept, the most recent ones, because a fleet boots the same machines again
-and again beside the service that is measured. Only the enormous one is made anew each time.
+The most recently used bodies are cached, because a fleet boots the same machines repeatedly on the host that is
+measured. Only the very large one is generated each time.
 """
 
 from __future__ import annotations
@@ -20,26 +20,25 @@ from ferroscope_sim.inventory import MAX_INDEX, bmc_address, bmc_mac, generate, 
 from ferroscope_sim.model import FleetSettings, Member
 from ferroscope_sim.outcomes import Body
 
-# One given inventory for every machine: read from a file, patched with each machine's addresses.
+# A given inventory for every machine: read from a file, with each machine's addresses substituted.
 #
-# A file may hold a callback's body, a bare inventory, or what ``GET /v1/nodes/{node}/inventory``
-# answers. MACs are replaced wherever they occur, in whatever spelling, so that data which repeats
-# them stays consistent; the one that booted becomes the machine's enrolled one.
+# The file may contain a callback body, an inventory, or a response of ``GET /v1/nodes/{node}/inventory``. MACs are
+# replaced everywhere, in any spelling, so that the data stays consistent; the boot MAC becomes the enrolled one.
 
 _MAX_MACS: Final = 0xB0
 
 
 class Template:
-    """A callback's body with holes for addresses."""
+    """A callback body with placeholders for addresses."""
 
     def __init__(self, path: str) -> None:
-        """Read ``path``; raise ``OSError``, or ``ValueError`` with a sentence."""
+        """Read ``path``; ``OSError``, or ``ValueError`` with a message."""
         try:
             document = msgspec.json.decode(Path(path).read_bytes(), type=Document)
             body = _as_body(document)
             self._macs = _macs(body["inventory"])
         except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
-            raise ValueError(f"{path} holds no inventory: {error}") from error
+            raise ValueError(f"{path} does not contain an inventory: {error}") from error
         self._bmc = {key: body["inventory"].get(key) for key in ("bmc_address", "bmc_v6address", "bmc_mac")}
         self._text = msgspec.json.encode(body).decode()
         self._pattern = _pattern([*self._macs, *filter(None, self._bmc.values())])
@@ -75,19 +74,19 @@ def _as_body(document: Document) -> Document:
 
 
 def _macs(inventory: Document) -> list[str]:
-    """Return the different MACs, the one that booted first."""
+    """Return the distinct MACs, the boot MAC first."""
     records = inventory.get("interfaces")
     found = [normalize(record.get("mac_address")) for record in records or () if isinstance(record, dict)]
     macs = list(dict.fromkeys(mac for mac in found if mac))
     if not 0 < len(macs) < _MAX_MACS:
-        raise ValueError(f"it needs between 1 and {_MAX_MACS - 1} interfaces with a MAC, not {len(macs)}")
+        raise ValueError(f"it must have between 1 and {_MAX_MACS - 1} interfaces with a MAC, not {len(macs)}")
     boot = inventory.get("boot")
     booted = normalize(boot.get("pxe_interface")) if isinstance(boot, dict) else None
     return sorted(macs, key=lambda mac: mac != booted)
 
 
 def _pattern(addresses: list[str]) -> re.Pattern[str]:
-    """Match any of ``addresses`` whole, and MACs with dashes too."""
+    """Match any of ``addresses`` completely, also with dashes."""
     spellings = {spelling for address in addresses for spelling in (address, address.replace(":", "-"))}
     alternatives = "|".join(map(re.escape, sorted(spellings, key=len, reverse=True)))
     return re.compile(rf"(?<![0-9a-f:.])(?:{alternatives})(?![0-9a-f:.])", re.IGNORECASE)
@@ -96,13 +95,13 @@ def _pattern(addresses: list[str]) -> re.Pattern[str]:
 KEPT: Final = 2048
 _HUGE: Final = 17 * 1024 * 1024
 _DEPTH: Final = 1000
-# The last byte of a machine's MACs is the NIC's number; the one that boots has the first.
+# The last byte of a machine's MACs is the NIC's number; the boot NIC is the first.
 _BOOTED: Final = pxe_mac(0)[-3:]
 RAMDISK_ERROR: Final = "The following errors were encountered:\n* collector default failed: no disks were found"
 
 
 class Bodies:
-    """The bodies of one fleet. Raises as ``Template`` does where the inventory file is no good."""
+    """The bodies of one fleet. Raises like ``Template`` if the inventory file is invalid."""
 
     def __init__(self, settings: FleetSettings) -> None:
         self._size = settings.inventory_size
@@ -110,7 +109,7 @@ class Bodies:
         self._kept = lru_cache(maxsize=KEPT)(self._make)
 
     def of(self, member: Member) -> tuple[bytes, ...]:
-        """Return what ``member`` posts at once after a boot; nothing where it does not call back."""
+        """Return what ``member`` posts at once after a boot; nothing if it does not call back."""
         outcome = member.outcome
         if not outcome.calls_back:
             return ()
@@ -120,7 +119,7 @@ class Bodies:
         return (body,) * outcome.copies
 
     def prepare(self, members: tuple[Member, ...]) -> None:
-        """Encode beforehand what can be kept."""
+        """Encode in advance what can be cached."""
         for member in members[:KEPT]:
             if member.outcome.body != "huge":
                 self.of(member)
@@ -143,7 +142,7 @@ def _edited(body: bytes, edit: Callable[[Document], object]) -> bytes:
 
 
 def _spoil_mac(document: Document) -> None:
-    """Spoil the MAC of an interface that did not boot, or of a new one where there is no other."""
+    """Corrupt the MAC of an interface that did not boot, or of an added one if there is no other."""
     interfaces = document["inventory"]["interfaces"]
     for interface in interfaces:
         if not str(interface["mac_address"]).endswith(_BOOTED):
@@ -153,7 +152,7 @@ def _spoil_mac(document: Document) -> None:
 
 
 def _other(body: bytes) -> bytes:
-    """Return a body of the same machine that differs, as after somebody added memory."""
+    """Return a different body of the same machine, as after adding memory."""
     return _edited(body, lambda document: document["inventory"].update(memory={"physical_mb": 1024, "total": 2**30}))
 
 

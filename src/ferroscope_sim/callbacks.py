@@ -1,8 +1,7 @@
-"""Sends callbacks over HTTP from the fleet's own event loop, cheaply: connections are kept.
+"""Sends callbacks over HTTP from the fleet's event loop, with persistent connections.
 
-A real ramdisk makes one connection per boot; a fleet shares them, so one that the server closed
-meanwhile is replaced at once and silently, which no machine's agent would notice either. Everything
-else reaches the ramdisk as an error. It judges no answer.
+A real ramdisk opens one connection per boot; a fleet shares connections, so one that the server closed in the meantime
+is silently replaced. All other errors are passed to the ramdisk. Responses are not evaluated here.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _SLOW_SECONDS = 5.0
 
 
 class Target(msgspec.Struct, frozen=True):
-    """Where a URL leads: the connection's ends, and the request's head up to the length."""
+    """The target of a URL: host and port, and the request's head up to the length."""
 
     host: str
     port: int
@@ -35,10 +34,10 @@ class Target(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=16)
 def target_of(url: str) -> Target:
-    """Return where ``url`` leads; raise ``ValueError`` where it is no HTTP URL."""
+    """Return the target of ``url``; ``ValueError`` if it is not an HTTP URL."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"the callback URL must be http://HOST:PORT/PATH, not {url!r}")
+        raise ValueError(f"invalid callback URL {url!r}: expected http://HOST:PORT/PATH")
     tls = parts.scheme == "https"
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     netloc = parts.netloc.rpartition("@")[2]
@@ -62,22 +61,23 @@ class Wire(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
 
     def expect(self, timeout: float) -> asyncio.Future[Answer]:
-        """Return the future answer; fails with ``UnreachableError`` or, in ``timeout`` seconds, ``NoAnswerError``."""
+        """Return the future response; it fails with ``UnreachableError`` or, after ``timeout``, with
+        ``NoAnswerError``."""
         loop = asyncio.get_running_loop()
         self._reader = AnswerReader()
         answer: asyncio.Future[Answer] = loop.create_future()
         self._answer = answer
-        timer = loop.call_later(timeout, self._fail, NoAnswerError(f"no answer in {timeout:g} s"))
+        timer = loop.call_later(timeout, self._fail, NoAnswerError(f"timed out after {timeout:g} s"))
         answer.add_done_callback(lambda _: timer.cancel())
         return answer
 
     @property
     def untouched(self) -> bool:
-        """Whether the server has not answered a single byte to the present request."""
+        """Whether no byte of the current response has arrived."""
         return not self._reader.begun
 
     def write(self, data: bytes) -> None:
-        """Send ``data``; a connection that is lost says so through the answer."""
+        """Send ``data``; a lost connection is reported by the future response."""
         if self.transport is not None:
             self.transport.write(data)
 
@@ -104,10 +104,10 @@ class Wire(asyncio.Protocol):
         if answer is not None:
             self._answer.set_result(answer)
         else:
-            self._answer.set_exception(UnreachableError(f"the connection broke: {exc or 'closed by the server'}"))
+            self._answer.set_exception(UnreachableError(f"connection lost: {exc or 'closed by the server'}"))
 
     def close(self) -> None:
-        """Close at once; what was not sent yet is lost."""
+        """Close at once; unsent data is lost."""
         self.open = False
         if self.transport is not None:
             self.transport.abort()
@@ -119,10 +119,10 @@ class Wire(asyncio.Protocol):
 
 
 class HttpPoster:
-    """Use within one event loop. ``timeout``: seconds for a connection and for an answer, each.
+    """Use within one event loop. ``timeout``: seconds for connecting and for the response, each.
 
-    ``connections`` is the number of ``places`` on the wire; ``scale`` multiplies the slow delivery's time.
-    ``latencies`` are the newest answers' seconds.
+    ``connections`` limits concurrent callbacks (``places``); ``scale`` multiplies the time of slow deliveries.
+    ``latencies`` has the newest response times in seconds.
     """
 
     def __init__(self, *, timeout: float, connections: int, scale: float = 1.0) -> None:
@@ -134,7 +134,7 @@ class HttpPoster:
         self._tls: ssl.SSLContext | None = None
 
     async def post(self, url: str, body: bytes, delivery: Delivery = "whole") -> Answer:
-        """Return the answer; raise ``UnreachableError`` or ``NoAnswerError``."""
+        """Return the response; ``UnreachableError`` or ``NoAnswerError``."""
         target = target_of(url)
         wire = self._take(target) if delivery == "whole" else None
         if wire is not None:
@@ -146,7 +146,7 @@ class HttpPoster:
         return await self._exchange(target, await self._connect(target), body, delivery)
 
     def close(self) -> None:
-        """Close the connections that wait."""
+        """Close idle connections."""
         for wires in self._waiting.values():
             for wire in wires:
                 wire.close()
@@ -170,9 +170,9 @@ class HttpPoster:
                     Wire, target.host, target.port, ssl=self._tls if target.tls else None
                 )
         except TimeoutError:
-            raise UnreachableError(f"no connection in {self._timeout:g} s") from None
+            raise UnreachableError(f"connecting timed out after {self._timeout:g} s") from None
         except OSError as error:
-            raise UnreachableError(f"no connection: {error.strerror or error}") from error
+            raise UnreachableError(f"cannot connect: {error.strerror or error}") from error
         return wire
 
     async def _exchange(self, target: Target, wire: Wire, body: bytes, delivery: Delivery) -> Answer:
@@ -198,7 +198,7 @@ class HttpPoster:
     async def _misdeliver(
         self, wire: Wire, request: bytes, delivery: Delivery, expected: asyncio.Future[Answer]
     ) -> None:
-        """Send half and break off, or send piece by piece with pauses until somebody has had enough."""
+        """Send half and abort, or send in pieces with pauses."""
         if delivery == "broken":
             wire.write(request[: len(request) // 2])
             await asyncio.sleep(0)

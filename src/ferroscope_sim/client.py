@@ -1,4 +1,4 @@
-"""Talks to a running fleet from outside: its control calls, blocking, over one connection."""
+"""A blocking client for the control calls of a running fleet, over one connection."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope_sim.machine import Machine
 from ferroscope_sim.outcomes import Counters, Effect, Trace
 
-# What a fleet tells about itself: the machines, their counters, and the callbacks' latencies.
+# The status of a fleet: machines, their counters, and callback latencies.
 
 
 class MachineStatus(msgspec.Struct, frozen=True):
-    """One machine; ``log`` holds the newest traces where they were asked for."""
+    """One machine; ``log`` has the newest traces if requested."""
 
     outcome: str
     power: Power
@@ -28,7 +28,7 @@ class MachineStatus(msgspec.Struct, frozen=True):
 
 
 class Latency(msgspec.Struct, frozen=True):
-    """Of the newest answered callbacks, in seconds from the first byte out to the last byte in."""
+    """Of the newest answered callbacks, in seconds from the first byte sent to the last byte received."""
 
     count: int = 0
     p50: float = 0.0
@@ -37,7 +37,7 @@ class Latency(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """The fleet at ``time`` (seconds since the epoch); ``on`` machines have power."""
+    """The fleet at ``time`` (seconds since the epoch); ``on`` is the number of machines that are on."""
 
     time: float
     callback_url: str
@@ -71,7 +71,7 @@ def latency_of(seconds: Iterable[float]) -> Latency:
 
 
 class ControlError(Exception):
-    """The fleet refused the call, or is gone."""
+    """The fleet rejected the call, or cannot be reached."""
 
 
 class FleetClient:
@@ -83,7 +83,7 @@ class FleetClient:
         try:
             self._socket = socket.create_connection((host.strip("[]"), int(port)), timeout)
         except (OSError, ValueError) as error:
-            raise ControlError(f"there is no fleet at {address}: {error}") from error
+            raise ControlError(f"cannot connect to a fleet at {address}: {error}") from error
         self._file = self._socket.makefile("rb")
 
     def __enter__(self) -> FleetClient:
@@ -100,16 +100,16 @@ class FleetClient:
         self._socket.close()
 
     def status(self, names: list[str] | None = None, *, nodes: bool = True, log: bool = False) -> Status:
-        """Return the fleet's counters; see ``status.Status``."""
+        """Return the fleet's counters; see ``Status``."""
         answer = self.call("status", names=names, nodes=nodes, log=log)
         return msgspec.convert(answer["status"], Status)
 
     def reset(self) -> None:
-        """Make every machine as new and count from zero."""
+        """Reset every machine and all counters."""
         self.call("reset")
 
     def wait_off(self, names: list[str] | None = None, *, timeout: float) -> bool:
-        """Wait until these machines (None: all) are off and have no callback on the wire."""
+        """Wait until these machines (None: all) are off and no callback is in flight."""
         return bool(self.call("wait_off", wait=timeout, names=names, timeout=timeout)["reached"])
 
     def wait_for(self, effect: Effect, at_least: int, *, timeout: float) -> bool:
@@ -118,15 +118,15 @@ class FleetClient:
         return bool(answer["reached"])
 
     def call_back_to(self, urls: str) -> None:
-        """Send the callbacks from now on to ``urls`` (commas between them)."""
+        """Send further callbacks to ``urls`` (separated by commas)."""
         self.call("callback", callback_url=urls)
 
     def faults(self, *, on: bool) -> None:
-        """Let the BMCs fail as their machines' outcomes have it; false: let all of them work well."""
+        """Make the BMCs fail according to their outcomes; false: make all of them work."""
         self.call("faults", on=on)
 
     def call(self, op: str, *, wait: float = 0.0, **fields: Any) -> dict[str, Any]:
-        """Return the answer to any call of the port; ``wait`` seconds longer than usual. Raises ``ControlError``."""
+        """Return the answer to any call; ``wait`` extends the time-out, in seconds. ``ControlError``."""
         line = msgspec.json.encode({"op": op, **fields}) + b"\n"
         try:
             self._socket.settimeout(self._timeout + wait)
@@ -134,7 +134,9 @@ class FleetClient:
             text = self._file.readline()
         except OSError as error:
             raise ControlError(f"{op}: {error}") from error
-        answer = msgspec.json.decode(text, type=dict[str, Any]) if text.endswith(b"\n") else {"error": "it hung up"}
+        answer = (
+            msgspec.json.decode(text, type=dict[str, Any]) if text.endswith(b"\n") else {"error": "connection closed"}
+        )
         if not answer.get("ok"):
             raise ControlError(f"{op}: {answer.get('error')}")
         return answer

@@ -1,8 +1,7 @@
-"""Enrols a fleet through the Bare Metal API, as an operator's script would: nodes, PXE ports, manage.
+"""Enrolls a fleet through the Bare Metal API, as an operator's script would: nodes, PXE ports, manage.
 
-It may be run again at any time: what exists is kept, and a simulator that has moved to another
-port is corrected. It waits for the verification of the BMCs, and reports per machine what did not work
-instead of stopping there.
+It can be repeated at any time: existing nodes are kept, and the address of a simulator that moved to another port is
+corrected. It waits for the verification of the BMCs, and reports errors per machine instead of stopping.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from ferroscope_sim.client import ControlError, FleetClient
 from ferroscope_sim.inventory import bmc_address, pxe_mac
 from ferroscope_sim.model import Member
 
-# The few calls of the Bare Metal API that enrolment needs, over kept connections.
+# A minimal client of the Bare Metal API, with persistent connections.
 #
-# Source: the Bare Metal API reference, microversion 1.80. Transient answers (503, a broken connection) are
-# tried again, which is safe because every call here may be repeated; urllib3 would log each of its own tries.
+# Source: the Bare Metal API reference, microversion 1.80. Transient errors (503, a lost connection) are retried, which
+# is safe because every call here is idempotent; urllib3 would log each of its own retries.
 
 _VERSION: Final = {"X-OpenStack-Ironic-API-Version": "1.80"}
 _TRIES: Final = 6
@@ -33,11 +32,11 @@ _POLL_INTERVAL: Final = 0.25
 
 
 class BareMetalError(Exception):
-    """The API did not do what was asked; the message is its own."""
+    """The API returned an error; the message is its own."""
 
 
 class Node(msgspec.Struct, frozen=True):
-    """What enrolment reads of a node."""
+    """The fields of a node that enrollment needs."""
 
     uuid: str
     name: str | None = None
@@ -47,7 +46,7 @@ class Node(msgspec.Struct, frozen=True):
 
 
 class NodePage(msgspec.Struct, frozen=True):
-    """One page of nodes; ``next`` is the URL of the one after it."""
+    """One page of nodes; ``next`` is the URL of the next one."""
 
     nodes: list[Node]
     next: str | None = None
@@ -57,7 +56,7 @@ ready(Node, NodePage)
 
 
 class BareMetal:
-    """The few calls that enrolment needs. Thread-safe; ``url`` is the API's root."""
+    """The calls that enrollment needs. Thread-safe; ``url`` is the API's root."""
 
     def __init__(self, url: str, *, threads: int, headers: Mapping[str, str] | None = None) -> None:
         self._url = url.rstrip("/")
@@ -66,7 +65,7 @@ class BareMetal:
         )
 
     def wait_up(self, seconds: float) -> bool:
-        """Return whether the API has answered within ``seconds``, however it did."""
+        """Return whether the API has responded within ``seconds``, with any status."""
         end = time.monotonic() + seconds
         while True:
             try:
@@ -81,7 +80,7 @@ class BareMetal:
     def call(
         self, method: str, path: str, body: object = None, *, accept: Iterable[int] = ()
     ) -> urllib3.BaseHTTPResponse:
-        """Return the answer of 2xx, or of a status in ``accept``; else raise ``BareMetalError``."""
+        """Return the response if it is 2xx, or a status in ``accept``; otherwise raise ``BareMetalError``."""
         answer = self._answer(method, path, body)
         if answer.status >= 300 and answer.status not in accept:
             raise BareMetalError(f"{method} {path}: {answer.status} {_message(answer.data)}")
@@ -94,7 +93,7 @@ class BareMetal:
                 answer = self._pool.request(method, self._url + path, json=body)
             except urllib3.exceptions.HTTPError as error:
                 if last:
-                    raise BareMetalError(f"the Bare Metal API at {self._url} does not answer: {error}") from error
+                    raise BareMetalError(f"cannot reach the Bare Metal API at {self._url}: {error}") from error
             else:
                 if last or answer.status != 503:
                     return answer
@@ -107,7 +106,7 @@ class BareMetal:
 
 
 def _message(data: bytes) -> str:
-    """Return the readable part of an error's body, which may be JSON within JSON."""
+    """Return the readable part of an error body, which may be JSON within JSON."""
     text = data.decode(errors="replace")
     try:
         document = msgspec.json.decode(text)["error_message"]
@@ -122,7 +121,7 @@ _LOOK_EVERY: Final = 0.1
 
 
 class Enrolment(msgspec.Struct, frozen=True):
-    """What became of a fleet, by name. ``failed`` has the reason for each name."""
+    """The result for a fleet, by name. ``failed`` has the reason for each name."""
 
     created: tuple[str, ...] = ()
     existing: tuple[str, ...] = ()
@@ -139,12 +138,11 @@ def enroll(
     wait: float = 60.0,
     patience: float = 0.0,
 ) -> Enrolment:
-    """Enrol ``members``; return what became of them. ``sim_address``: ``IP:PORT`` of all BMCs, or of each by name.
+    """Enroll ``members``; return the result. ``sim_address``: ``IP:PORT`` of all BMCs, or of each by name.
 
-    Waits up to ``patience`` seconds for an API that does not answer yet, then up to ``wait`` seconds until the BMCs
-    are verified.
-    ``headers`` are added to each call (a token). Raises ``BareMetalError`` where no API answers, or it does not offer
-    the simulator's driver.
+    Waits up to ``patience`` seconds for the API, then up to ``wait`` seconds until the BMCs are verified. ``headers``
+    are added to each call (a token). ``BareMetalError`` if the API cannot be reached, or does not support the
+    simulator's driver.
     """
     api = BareMetal(api_url, threads=threads, headers=headers)
     news: dict[str, bool] = {}
@@ -170,10 +168,10 @@ def enroll(
 
 
 def _check_driver(api: BareMetal) -> None:
-    """Raise ``BareMetalError`` where no API answers, or it does not offer the simulator's driver."""
+    """Raise ``BareMetalError`` if the API cannot be reached, or does not support the simulator's driver."""
     if api.call("GET", f"/v1/drivers/{DRIVER}", accept=(404,)).status == 404:
         raise BareMetalError(
-            f"the service does not offer the driver {DRIVER}; start it with: ferroscope all --simulator, "
+            f"the driver {DRIVER} is not enabled in the service; start it with: ferroscope all --simulator, "
             f"or add {DRIVER} to [drivers] enabled of its api and worker processes"
         )
 
@@ -183,7 +181,7 @@ def _place(member: Member, sim_address: str | Mapping[str, str]) -> str:
 
 
 def _enroll_one(api: BareMetal, member: Member, sim_address: str) -> bool | BareMetalError:
-    """Return whether the node is new; an error is returned too, so that the others go on."""
+    """Return whether the node is new; errors are returned too, so that the others continue."""
     try:
         node, new = _node(api, member, sim_address)
         _port(api, node, pxe_mac(member.number))
@@ -218,7 +216,7 @@ def _node(api: BareMetal, member: Member, sim_address: str) -> tuple[Node, bool]
 
 
 def _check_free(node: Node, sim_address: str) -> None:
-    """Raise ``BareMetalError`` where another simulator that runs has the node's machine."""
+    """Raise ``BareMetalError`` if another running simulator has the node's machine."""
     other = node.driver_info.get("sim_address")
     name = node.driver_info.get("sim_node")
     if not isinstance(other, str) or other == sim_address or not isinstance(name, str):
@@ -230,7 +228,7 @@ def _check_free(node: Node, sim_address: str) -> None:
         return
     if taken:
         raise BareMetalError(
-            f"the simulator at {other} runs this machine already; give this fleet others, such as --first 1001"
+            f"the simulator at {other} already runs this machine; use other numbers, for example --first 1001"
         )
 
 
@@ -241,7 +239,7 @@ def _port(api: BareMetal, node: Node, mac: str) -> None:
     found = api.call("GET", f"/v1/ports?address={mac}&fields=node_uuid")
     owners = [str(port["node_uuid"]) for port in msgspec.json.decode(found.data)["ports"]]
     if node.uuid not in owners:
-        raise BareMetalError(f"the MAC {mac} belongs to another node already: {', '.join(owners)}")
+        raise BareMetalError(f"MAC {mac} already belongs to another node: {', '.join(owners)}")
 
 
 def _wait_verified(api: BareMetal, names: Collection[str], wait: float) -> dict[str, str]:

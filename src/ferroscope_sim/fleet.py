@@ -1,8 +1,7 @@
-"""A simulated fleet: N machines and their ramdisks in one event loop, and the interface to all of them.
+"""A simulated fleet: N machines and their ramdisks in one event loop.
 
-It builds the machines from its settings, boots their ramdisks and keeps the totals. Everything
-must be called in the one loop that it was built in; only numbers may be read from other threads.
-``bmc_server`` offers the same from outside.
+It creates the machines from its settings, boots their ramdisks and keeps the totals. All methods must be called in the
+event loop in which it was created; other threads may only read numbers. ``server`` offers the same over TCP.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _LOOK_EVERY = 0.01
 
 
 class Fleet:
-    """The machines of ``settings``; raises ``ValueError`` where these make no sense."""
+    """The machines of ``settings``; ``ValueError`` if those are invalid."""
 
     def __init__(self, settings: FleetSettings, *, clock: Callable[[], float] = time.time) -> None:
         self.settings = settings
@@ -43,7 +42,7 @@ class Fleet:
         self.machines = {member.name: self._machine(member) for member in members}
 
     def call_back_to(self, urls: str) -> None:
-        """Send the callbacks from now on to ``urls``, tried in turn (commas between them)."""
+        """Send further callbacks to ``urls``, tried in turn (separated by commas)."""
         split = tuple(url.strip() for url in urls.split(",") if url.strip())
         if not split:
             raise ValueError("a fleet needs a callback URL")
@@ -52,7 +51,7 @@ class Fleet:
         self._urls = split
 
     def status(self, names: Collection[str] | None = None, *, log: bool = False) -> Status:
-        """Return the counters of the machines in ``names`` (None: all); unknown names are left out."""
+        """Return the counters of the machines in ``names`` (None: all); unknown names are ignored."""
         machines = self._named(names)
         return Status(
             time=self._clock(),
@@ -65,7 +64,7 @@ class Fleet:
         )
 
     def reset(self) -> None:
-        """Make every machine as new: off, nothing counted, nothing on the wire that would be counted."""
+        """Reset every machine: off, counters at zero, and callbacks in flight are no longer counted."""
         for machine in self.machines.values():
             machine.wipe()
         self._cancel_runs()
@@ -74,15 +73,15 @@ class Fleet:
             setattr(self.totals, effect, 0)
 
     async def wait_off(self, names: Collection[str] | None = None, *, timeout: float) -> bool:
-        """Wait until these machines (None: all) are off and have no callback on the wire; False: they are not."""
+        """Wait until these machines (None: all) are off and no callback is in flight; False if that timed out."""
         return await self._wait(lambda: self._quiet(names), timeout)
 
     async def wait_for(self, effect: Effect, at_least: int, *, timeout: float) -> bool:
-        """Wait until the total of ``effect`` has reached ``at_least``; False: it has not."""
+        """Wait until the total of ``effect`` has reached ``at_least``; False if that timed out."""
         return await self._wait(lambda: getattr(self.totals, effect) >= at_least, timeout)
 
     async def close(self) -> None:
-        """Cut the power of every machine and close all connections."""
+        """Power off every machine and close all connections."""
         for machine in self.machines.values():
             machine.wipe()
         tasks = [run.task for run in self._runs if run.task is not None]

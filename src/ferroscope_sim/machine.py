@@ -1,8 +1,8 @@
-"""One simulated machine: power, boot device, and a ramdisk while it runs one.
+"""One simulated machine: power, boot device, and a running ramdisk.
 
-Pure: time, waiting and the ramdisk come from outside. It holds to what hardware does: a command
-for the state that the machine is in changes nothing, a boot device for once is used up by the next
-boot, and a machine that loses its power loses its ramdisk. How its BMC talks is ``bmc``'s matter.
+Pure: time, timers and the ramdisk are injected. It behaves like hardware: a command for the current power state
+changes nothing, a one-time boot device is used up by the next boot, and power loss ends the ramdisk. The BMC protocol
+is in ``server``.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ RESET: Final = "rebooting"
 
 
 class Handle(Protocol):
-    """Something that will happen and may still be called off; what an event loop's timers are."""
+    """A scheduled call that can be cancelled, like an event loop's timer."""
 
     def cancel(self) -> object: ...
 
 
 class Ramdisk(Protocol):
-    """A ramdisk that runs."""
+    """A running ramdisk."""
 
     def stop(self) -> bool:
-        """Cut its power; True when it had not settled its callback yet."""
+        """Cut its power; True if its callback was not settled yet."""
 
 
 class RefusedError(Exception):
-    """The machine does not take the command; never takes it."""
+    """The machine always refuses this command."""
 
 
 class Machine:
-    """``later(seconds, call)`` calls back in time; ``start(machine)`` boots the ramdisk.
+    """``later(seconds, call)`` schedules a call; ``start(machine)`` boots the ramdisk.
 
-    ``lag`` is the number of seconds until the power state follows a command, None for never;
-    ``reset_lag`` that until a reset is carried out.
+    ``lag``: seconds until the power state follows a command, None for never; ``reset_lag``: until a reset is carried
+    out.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class Machine:
 
     @property
     def boot_device(self) -> tuple[BootDevice, bool]:
-        """What the next boot uses, and whether every boot does."""
+        """The device of the next boot, and whether it is persistent."""
         return (self._always, True) if self._once is None else (self._once, False)
 
     def set_boot_device(self, device: BootDevice, *, persistent: bool) -> None:
-        """Boot from ``device`` always, or the next time only."""
+        """Boot from ``device`` always, or only once."""
         if persistent:
             self._always, self._once = device, None
         else:
@@ -77,13 +77,13 @@ class Machine:
         self.tally.note(Effect.BOOT_DEVICE_SETS, f"{device}, {'always' if persistent else 'once'}")
 
     def command(self, power: str) -> None:
-        """Take ``power on``, ``power off`` or ``rebooting``; raise ``RefusedError``."""
+        """Execute ``power on``, ``power off`` or ``rebooting``; ``RefusedError``."""
         wanted = Power.ON if power == RESET else Power(power)
         if self.member.outcome.refuses == wanted:
             self.tally.note(Effect.POWER_REFUSALS, power)
             raise RefusedError(f"the machine refuses to {power}")
         if power == RESET and self.power is Power.ON:
-            # Each that is taken is carried out, as BMCs do it: two at once boot the machine twice.
+            # Every accepted reset is carried out, as by real BMCs: two at once boot the machine twice.
             if self._reset_lag:
                 self._later(self._reset_lag, self._reset)
             else:
@@ -92,7 +92,7 @@ class Machine:
             self._go(wanted)
 
     def wipe(self) -> None:
-        """Be as new: off, to boot from disk, nothing counted."""
+        """Reset: off, boot from disk, counters at zero."""
         self._call_off()
         self._stop()
         self.power = Power.OFF

@@ -1,6 +1,6 @@
-"""What a simulated fleet is told: how many machines, which, how fast, and whom they call back.
+"""The settings of a simulated fleet: how many machines, which ones, how fast, and where they call back.
 
-Frozen, typed, and filled by the caller alone; the same settings give the same fleet.
+Frozen, typed, and set only by the caller; the same settings give the same fleet.
 """
 
 from __future__ import annotations
@@ -16,32 +16,30 @@ import msgspec
 
 from ferroscope_sim.outcomes import Outcome, outcome_of
 
-# A client like any other: it has the path from the API's reference, not from the service's code.
+# The path is that of the API's reference; the simulator does not import it from the service.
 DEFAULT_CALLBACK = "http://127.0.0.1:6385/v1/continue_inspection"
 
 
 class FleetSettings(msgspec.Struct, frozen=True, kw_only=True):
     """``nodes`` machines named ``sim-0001`` and so on, then one for each name in ``special``.
 
-    ``special`` names choose an outcome (``sim-timeout-3``); see ``outcomes``. ``first`` is the
-    number of the first of the ``nodes``, so that two fleets need not share addresses. ``inventory_file`` is a
-    path: every machine then calls back with this inventory, patched with its own addresses; else
-    ``inventory_size`` is the bytes of each generated one, None for a realistic variety.
-    ``callback_url`` may hold several URLs with commas between them, tried in turn.
+    ``special`` names select an outcome (``sim-timeout-3``); see ``outcomes``. ``first`` is the number of the first of
+    the ``nodes``, so that two fleets can have different addresses. ``inventory_file`` is a path: every machine then
+    calls back with this inventory, with its own addresses substituted; otherwise ``inventory_size`` is the size of the
+    generated ones in bytes, None for realistic sizes. ``callback_url`` may have several URLs separated by commas, tried
+    in turn.
 
-    Delays are seconds, spread evenly within mean ± jitter: ``boot_*`` from power-on to the first
-    callback, ``bmc_*`` before each answer of a BMC. ``time_scale`` multiplies every other built-in
-    time (the ramdisk's retries, slow BMCs), so that tests need not wait for them.
-    ``request_timeout`` bounds one callback and is not scaled. ``connections`` bounds the
-    callbacks on the wire at once.
+    Delays are in seconds, uniform within mean ± jitter: ``boot_*`` from power-on to the first callback, ``bmc_*``
+    before each answer of a BMC. ``time_scale`` multiplies all other built-in times (the ramdisk's retries, slow BMCs),
+    so that tests need not wait for them. ``request_timeout`` limits one callback and is not scaled. ``connections``
+    limits the number of concurrent callbacks.
 
-    ``bmc_sigma`` above zero makes the BMCs' answers log-normal instead, with ``bmc_delay`` as their median: most
-    answer soon, a few take very long, as at a real site. ``dead`` and ``flapping`` are shares (0 to 1) of the
-    ``nodes``, picked by the seed and named for their outcomes (``sim-bmc-dead-0012``). ``bmc_faults`` false: every BMC
-    works well and at once until the control call ``faults`` says otherwise, so that machines can be enrolled before
-    they fail.
-    ``subnet``: so many BMCs share one loopback /24 (127.0.1.1, 127.0.1.2 and so on, all with ``port``); 0, or a
-    host that is not 127.0.0.1: all have the address of ``host``.
+    With ``bmc_sigma`` above zero, the BMCs' answer times are log-normal with ``bmc_delay`` as the median: most are
+    fast, a few very slow, as at a real site. ``dead`` and ``flapping`` are fractions (0 to 1) of the ``nodes``,
+    selected by the seed and named for their outcomes (``sim-bmc-dead-0012``). ``bmc_faults`` false: all BMCs work until
+    the control call ``faults`` is made, so that machines can be enrolled before they fail. ``subnet``: this many BMCs
+    share a loopback /24 (127.0.1.1, 127.0.1.2 and so on, all with ``port``); 0, or a host other than 127.0.0.1: all
+    have the address ``host``.
     """
 
     nodes: int = 50
@@ -67,13 +65,13 @@ class FleetSettings(msgspec.Struct, frozen=True, kw_only=True):
     connections: int = 64
 
 
-# Chance that repeats itself: a number drawn for a seed and a purpose, the same in every run.
+# Reproducible randomness: a number for a seed and a purpose, the same in every run.
 
 _NORMAL: Final = NormalDist()
 
 
 def draw(seed: int, *purpose: str | int) -> float:
-    """Return an evenly spread number in [0, 1) for ``seed`` and ``purpose``."""
+    """Return a uniform number in [0, 1) for ``seed`` and ``purpose``."""
     text = f"{seed}/{'/'.join(map(str, purpose))}"
     return int.from_bytes(blake2b(text.encode(), digest_size=6).digest(), "big") / 2**48
 
@@ -86,20 +84,20 @@ def spread(mean: float, jitter: float, seed: int, *purpose: str | int) -> float:
 
 
 def log_normal(median: float, sigma: float, seed: int, *purpose: str | int) -> float:
-    """Return a number that is log-normal around ``median``; of a hundred one is about ``exp(2.3 * sigma)`` times it."""
+    """Return a log-normal number around ``median``; one in a hundred is about ``exp(2.3 * sigma)`` times as large."""
     return median * math.exp(sigma * _NORMAL.inv_cdf(max(draw(seed, *purpose), 2**-48)))
 
 
 def pick(count: int, among: int, seed: int, *purpose: str | int) -> list[int]:
-    """Return ``count`` different numbers below ``among``, by chance, in the order in which they were drawn."""
+    """Return ``count`` different random numbers below ``among``, in the order in which they were drawn."""
     return sorted(range(among), key=lambda number: draw(seed, *purpose, number))[:count]
 
 
-# Who belongs to a fleet, and where their BMCs are: the same for whoever simulates and whoever enrols.
+# The members of a fleet and the addresses of their BMCs: the same for the simulator and for enrollment.
 
-# The one host for which BMCs have addresses of their own; all of 127.0.0.0/8 is this host.
+# The only host for which BMCs have separate addresses; all of 127.0.0.0/8 is this host.
 SPREAD_HOST: Final = "127.0.0.1"
-# How dead BMCs are dead, by turns.
+# The outcomes of dead BMCs, in turn.
 _DEAD: Final = ("bmc-dead", "bmc-refused", "bmc-black-hole")
 # Above the numbers of any fleet's plain machines.
 _SPECIAL: Final = 1 << 23

@@ -1,7 +1,7 @@
-"""What can go wrong with a simulated machine: one table, and the node's name chooses its row.
+"""The outcomes of simulated machines: one table, and the node's name selects the row.
 
-``sim-timeout-3`` has the outcome ``timeout``; a name that names no outcome is ``ok``. The table
-is the code, the reference page and the tests' list; nothing else may know an outcome by name.
+``sim-timeout-3`` has the outcome ``timeout``; a name without an outcome is ``ok``. The code, the reference page and the
+tests all use the table; nothing else may refer to an outcome by name.
 """
 
 from __future__ import annotations
@@ -24,18 +24,17 @@ Delivery = Literal["whole", "broken", "slow"]
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """One row: how the machine differs from one that works.
 
-    ``sentence`` says what it does, ``ends`` what an inspection of it comes to. BMC: ``bmc`` is how it
-    answers at all (``refused`` and ``black-hole``: at a port of its own), ``answer_delay`` seconds before
-    each answer, ``fails_every`` so many calls one fails for now (0: none), ``refuses`` the power state it
-    refuses, ``follows_after`` the seconds until the power state follows a command (None: never),
-    ``resets_after`` those until a reset is carried out.
-    Ramdisk: ``calls_back``; ``boot_factor`` times the usual boot delay; ``copies`` of the callback at
-    once; ``conflicting``: a second, different one with it; ``body`` and ``delivery`` of the callback.
+    ``description`` says what it does, ``ends`` how its inspection ends. BMC: ``bmc`` is how it answers (``refused`` and
+    ``black-hole`` have separate ports), ``answer_delay`` seconds before each answer, one of ``fails_every`` calls fails
+    temporarily (0: none), ``refuses`` is the power state that it refuses, ``follows_after`` the seconds until the power
+    state follows a command (None: never), ``resets_after`` those until a reset is carried out.
+    Ramdisk: ``calls_back``; ``boot_factor`` multiplies the boot delay; ``copies`` of the callback sent at once;
+    ``conflicting``: a second, different one is sent with it; ``body`` and ``delivery`` of the callback.
     Seconds are multiplied by ``time_scale``.
     """
 
     name: str
-    sentence: str
+    description: str
     ends: str
     bmc: Bmc = "well"
     answer_delay: float = 0.0
@@ -52,179 +51,179 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _REFUSED: Final = "error: callback-refused"
-# Where the BMC's address tells whose callback it is, the refusal ends the inspection; else only its time-out can.
-_NOBODYS: Final = "error: callback-refused, or error: timeout where nothing in it tells whose it was"
+# If the BMC's address identifies the node, the refusal ends the inspection; otherwise it times out.
+_NOBODYS: Final = "error: callback-refused, or error: timeout if the node cannot be identified"
 
 TABLE: Final = (
-    Outcome(name="ok", sentence="Everything works.", ends="finished"),
-    # The ramdisk.
+    Outcome(name="ok", description="Everything works.", ends="finished"),
+    # Ramdisk behavior.
     Outcome(
         name="timeout",
-        sentence="The ramdisk never calls back.",
+        description="The ramdisk never calls back.",
         ends="error: timeout",
         calls_back=False,
     ),
     Outcome(
         name="late",
-        sentence="The ramdisk takes ten times as long to boot.",
-        ends="finished, or error: timeout where that is shorter",
+        description="The ramdisk takes ten times as long to boot.",
+        ends="finished, or error: timeout if that is shorter",
         boot_factor=10.0,
     ),
     Outcome(
         name="ramdisk-error",
-        sentence="The ramdisk reports an error of its own together with the inventory.",
+        description="The ramdisk reports an error together with the inventory.",
         ends="error: ramdisk-error",
         body="error",
     ),
     Outcome(
         name="repeat",
-        sentence="The ramdisk posts the same callback three times at once.",
+        description="The ramdisk posts the same callback three times at once.",
         ends="finished, processed once",
         copies=3,
     ),
     Outcome(
         name="conflict",
-        sentence="The ramdisk posts two different callbacks at once.",
-        ends="error: conflicting-callback, or finished where the second came too late and was refused",
+        description="The ramdisk posts two different callbacks at once.",
+        ends="error: conflicting-callback, or finished if the second came too late and was refused",
         conflicting=True,
     ),
     Outcome(
         name="broken-post",
-        sentence="The connection breaks in the middle of the first callback; the ramdisk tries again.",
+        description="The connection breaks during the first callback; the ramdisk retries.",
         ends="finished",
         delivery="broken",
     ),
     Outcome(
         name="slow-post",
-        sentence="The callback's body arrives in ten pieces over five seconds.",
+        description="The callback's body arrives in ten pieces over five seconds.",
         ends="finished",
         delivery="slow",
     ),
-    # What the ramdisk found.
+    # Inventory contents.
     Outcome(
         name="no-nics",
-        sentence="The inventory has no network interface.",
+        description="The inventory has no network interface.",
         ends=_NOBODYS,
         body="no-nics",
     ),
     Outcome(
         name="no-memory",
-        sentence="The inventory says nothing about memory.",
+        description="The inventory has no memory data.",
         ends="finished, or error: invalid-inventory with the memory hook",
         body="no-memory",
     ),
     Outcome(
         name="no-arch",
-        sentence="The inventory does not name the CPU's architecture.",
+        description="The inventory has no CPU architecture.",
         ends="error: invalid-inventory",
         body="no-arch",
     ),
     Outcome(
         name="bad-mac",
-        sentence="One network interface has no valid MAC address.",
+        description="One network interface has no valid MAC address.",
         ends="finished, without that interface",
         body="bad-mac",
     ),
     Outcome(
         name="unknown-macs",
-        sentence="The machine has none of the MACs and BMC addresses that were enrolled.",
+        description="The machine has none of the enrolled MACs and BMC addresses.",
         ends=_NOBODYS,
         body="unknown-macs",
     ),
     Outcome(
         name="bad-json",
-        sentence="The callback's body is cut off and no JSON.",
+        description="The callback's body is truncated and not valid JSON.",
         ends=_REFUSED,
         body="bad-json",
     ),
     Outcome(
         name="deep-json",
-        sentence="The callback nests arrays a thousand deep.",
+        description="The callback has arrays nested 1,000 levels deep.",
         ends=_REFUSED,
         body="deep",
     ),
     Outcome(
         name="huge-body",
-        sentence="The callback has 17 MiB.",
+        description="The callback's body has 17 MiB.",
         ends=_REFUSED,
         body="huge",
     ),
-    # The BMC.
+    # BMC behavior.
     Outcome(
         name="power-fail",
-        sentence="The BMC refuses to power on.",
+        description="The BMC refuses to power on.",
         ends="error: bmc-refused",
         refuses="power on",
     ),
     Outcome(
         name="power-off-fail",
-        sentence="The BMC refuses to power off.",
+        description="The BMC refuses to power off.",
         ends="error: bmc-refused, or finished with the power left on",
         refuses="power off",
     ),
     Outcome(
         name="power-lag",
-        sentence="The power state follows two seconds after the command.",
+        description="The power state follows two seconds after the command.",
         ends="finished",
         follows_after=2.0,
     ),
     Outcome(
         name="slow-reset",
-        sentence="A reset is carried out three seconds after the command.",
+        description="A reset is carried out three seconds after the command.",
         ends="finished",
         resets_after=3.0,
     ),
     Outcome(
         name="power-stuck",
-        sentence="The BMC accepts power commands, and nothing follows.",
+        description="The BMC accepts power commands, but the power state never changes.",
         ends="error: power-failed",
         follows_after=None,
     ),
     Outcome(
         name="bmc-flaky",
-        sentence="Every eighth call fails for no lasting reason.",
+        description="Every eighth call fails temporarily.",
         ends="finished, after a retry",
         fails_every=8,
     ),
     Outcome(
         name="bmc-slow",
-        sentence="Each answer of the BMC takes a second.",
+        description="Each answer of the BMC takes a second.",
         ends="finished",
         answer_delay=1.0,
     ),
     Outcome(
         name="bmc-dead",
-        sentence="The BMC takes the connection and never answers.",
+        description="The BMC accepts connections and never answers.",
         ends="error: bmc-unreachable",
         bmc="silent",
     ),
     Outcome(
         name="bmc-refused",
-        sentence="Nothing listens at the BMC's port: connections are refused.",
+        description="Nothing listens on the BMC's port: connections are refused.",
         ends="error: bmc-unreachable",
         bmc="refused",
     ),
     Outcome(
         name="bmc-black-hole",
-        sentence="Nothing answers at the BMC's address: connections are never made.",
+        description="Nothing answers at the BMC's address: connecting times out.",
         ends="error: bmc-unreachable",
         bmc="black-hole",
     ),
     Outcome(
         name="bmc-flapping",
-        sentence="The BMC is silent for 20 s of each minute.",
+        description="The BMC does not answer for 20 s of each minute.",
         ends="finished, after a retry, or error: bmc-unreachable",
         bmc="flapping",
     ),
     Outcome(
         name="bmc-garbage",
-        sentence="The BMC answers with something that is not its protocol.",
+        description="The BMC answers in another protocol.",
         ends="error: bmc-refused",
         bmc="garbage",
     ),
     Outcome(
         name="bmc-hang-up",
-        sentence="The BMC closes the connection instead of answering.",
+        description="The BMC closes the connection instead of answering.",
         ends="error: bmc-unreachable",
         bmc="hang-up",
     ),
@@ -236,19 +235,19 @@ _NAME: Final = re.compile(r"sim-(?P<outcome>[a-z][a-z-]*?)(?:-\d+)?\Z")
 
 
 def outcome_of(name: str) -> Outcome:
-    """Return the outcome that the node's ``name`` chooses."""
+    """Return the outcome selected by the node's ``name``."""
     match = _NAME.match(name)
     return OUTCOMES.get(match["outcome"] if match else "ok", OUTCOMES["ok"])
 
 
-# What really happened to a machine: every effect counted, with its time.
+# What happened to a machine: every effect is counted, with its time.
 #
-# Benches and chaos tests read the truth about double effects from here, so nothing may be counted
-# that did not happen, and nothing may happen uncounted. It decides nothing.
+# Benchmarks and chaos tests read from here whether effects were duplicated, so every effect must be counted exactly
+# once.
 
 
 class Effect(StrEnum):
-    """The counters' names; ``MEANINGS`` has a sentence for each."""
+    """The counters' names; ``MEANINGS`` describes them."""
 
     BMC_CALLS = "bmc_calls"
     BMC_FAULTS = "bmc_faults"
@@ -269,20 +268,20 @@ class Effect(StrEnum):
 
 MEANINGS: Final[dict[Effect, str]] = {
     Effect.BMC_CALLS: "Calls that reached the BMC.",
-    Effect.BMC_FAULTS: "Calls that the BMC spoiled by its outcome: transient failures, no answer, garbage.",
-    Effect.BOOT_DEVICE_SETS: "Boot devices that were set.",
-    Effect.POWER_ONS: "Times that the machine went from off to on; a command for the state it is in changes nothing.",
-    Effect.POWER_OFFS: "Times that the machine went from on to off.",
+    Effect.BMC_FAULTS: "Calls that failed because of the BMC's outcome: transient errors, no answer, invalid data.",
+    Effect.BOOT_DEVICE_SETS: "Boot device commands.",
+    Effect.POWER_ONS: "Changes from off to on; a command for the current state is not counted.",
+    Effect.POWER_OFFS: "Changes from on to off.",
     Effect.POWER_REFUSALS: "Power commands that the BMC refused.",
     Effect.REBOOTS: "Resets of a machine that was on.",
-    Effect.BOOTS: "Boots, after a power-on or a reset, from any device.",
+    Effect.BOOTS: "Boots from any device, after a power-on or a reset.",
     Effect.PXE_BOOTS: "Boots of the ramdisk.",
-    Effect.RAMDISKS_INTERRUPTED: "Ramdisks whose power was cut before their callback was settled.",
-    Effect.CALLBACKS_SENT: "Callbacks put on the wire, repetitions included.",
+    Effect.RAMDISKS_INTERRUPTED: "Ramdisks that lost power before their callback was settled.",
+    Effect.CALLBACKS_SENT: "Callbacks sent, repetitions included.",
     Effect.CALLBACKS_ACCEPTED: "Callbacks answered with 2xx.",
     Effect.CALLBACKS_REFUSED: "Callbacks answered with 3xx or with 4xx other than 409; the ramdisk gives up.",
-    Effect.CALLBACKS_FAILED: "Callbacks without an answer, or answered with 5xx or 409; the ramdisk tries again.",
-    Effect.AGENT_RESTARTS: "Agents that gave up for now, to be started again.",
+    Effect.CALLBACKS_FAILED: "Callbacks without an answer, or answered with 5xx or 409; the ramdisk retries.",
+    Effect.AGENT_RESTARTS: "Agents that gave up and are restarted.",
 }
 
 
@@ -306,12 +305,12 @@ class Counters(msgspec.Struct):
     agent_restarts: int = 0
 
     def add(self, effect: Effect) -> None:
-        """Count ``effect`` once more."""
+        """Increment the counter of ``effect``."""
         setattr(self, effect, getattr(self, effect) + 1)
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """One effect, at seconds since the epoch; ``detail`` is for people."""
+    """One effect, in seconds since the epoch; ``detail`` is for people."""
 
     at: float
     effect: Effect
@@ -319,7 +318,7 @@ class Trace(msgspec.Struct, frozen=True):
 
 
 class Tally:
-    """The effects of one machine: its own counters, the fleet's ``totals``, and the newest traces."""
+    """The effects of one machine: its counters, the fleet's ``totals``, and the newest traces."""
 
     def __init__(self, totals: Counters, *, clock: Callable[[], float], keep: int = 64) -> None:
         self.counters = Counters()
@@ -328,7 +327,7 @@ class Tally:
         self._clock = clock
 
     def count(self, effect: Effect) -> None:
-        """Count an effect that is not worth a trace."""
+        """Count an effect without a trace."""
         self.counters.add(effect)
         self._totals.add(effect)
 
@@ -338,6 +337,6 @@ class Tally:
         self.traces.append(Trace(self._clock(), effect, detail))
 
     def reset(self) -> None:
-        """Forget this machine's own numbers; the totals are the fleet's to forget."""
+        """Reset this machine's counters; the fleet resets the totals."""
         self.counters = Counters()
         self.traces.clear()

@@ -1,9 +1,8 @@
-"""The lines of the simulator's port: one JSON object each way, for BMCs and for control alike.
+"""The protocol of the simulator's port: one JSON object per line each way, for BMCs and control calls.
 
-BMC calls: ``{"op": "get_power", "node": NAME}``, ``set_power`` with ``power`` (``power on``,
-``power off``, ``rebooting``), ``set_boot_device`` with ``device`` and ``persistent``, and
-``get_boot_device``. Control calls are listed in ``control``. Answers have ``ok`` true and what was
-asked, or ``ok`` false with ``error`` and ``transient``.
+BMC calls: ``{"op": "get_power", "node": NAME}``, ``set_power`` with ``power`` (``power on``, ``power off``,
+``rebooting``), ``set_boot_device`` with ``device`` and ``persistent``, and ``get_boot_device``. Control calls are
+listed in ``server.Control``. Answers have ``ok`` true and the result, or ``ok`` false with ``error`` and ``transient``.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ MAX_LINE: Final = 256 * 1024
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A line that came in; which fields matter depends on ``op``. ``timeout`` is in seconds."""
+    """A received line; which fields are used depends on ``op``. ``timeout`` is in seconds."""
 
     op: str
     node: str | None = None
@@ -37,7 +36,7 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Reply(NamedTuple):
-    """What to do: send ``line`` after ``delay`` seconds, or nothing at all, or hang up."""
+    """What to do: send ``line`` after ``delay`` seconds, send nothing, or close the connection."""
 
     line: bytes | None
     delay: float = 0.0
@@ -49,7 +48,7 @@ _decode = msgspec.json.Decoder(Call).decode
 
 
 def read(line: bytes) -> Call:
-    """Return the call in ``line``; raise ``ValueError`` with a sentence."""
+    """Return the parsed call; ``ValueError`` with a message."""
     try:
         return _decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -62,21 +61,19 @@ def write(**fields: Any) -> bytes:
 
 
 def refuse(error: str, *, transient: bool = False) -> bytes:
-    """Return the line of an answer that is none."""
+    """Return the line of an error."""
     return _encode({"ok": False, "error": error, "transient": transient}) + b"\n"
 
 
 # One client of the simulator's TCP port: lines in, lines out, in order.
 #
-# It must answer each line of its connection before it looks at the next, and
-# bound what it keeps of a client that sends no end of line. What a line means is ``bmc``'s and
-# ``control``'s matter.
+# Each line is answered before the next one is processed, and the size of an incomplete line is limited.
 
 Answerer = Callable[[bytes], Reply | Awaitable[Reply]]
 
 
 class Link(asyncio.Protocol):
-    """One client. ``answer(line)`` gives the reply, or something to wait for that gives it."""
+    """One client. ``answer(line)`` returns the reply, or an awaitable for it."""
 
     def __init__(self, answer: Answerer, links: set[Link]) -> None:
         self._answer = answer
@@ -99,7 +96,7 @@ class Link(asyncio.Protocol):
         self._transport = None
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -107,12 +104,12 @@ class Link(asyncio.Protocol):
         *lines, self._partial = (self._partial + data).split(b"\n")
         self._lines.extend(lines)
         if len(self._partial) + sum(map(len, self._lines)) > MAX_LINE:
-            self._send(Reply(refuse(f"no more than {MAX_LINE} bytes at a time"), hang_up=True))
+            self._send(Reply(refuse(f"a line must not exceed {MAX_LINE} bytes"), hang_up=True))
             return
         self._advance()
 
     def _advance(self) -> None:
-        """Answer the lines that wait, until one of them takes time."""
+        """Answer the waiting lines, until one of them takes time."""
         while self._lines and self._busy is None and not self._mute:
             reply = self._answer(self._lines.popleft())
             if isinstance(reply, Reply):

@@ -1,10 +1,9 @@
-"""The ramdisk of one boot: wait for the boot, call back, and persist as the real agent does.
+"""The ramdisk of one boot: boots, calls back, and retries like the real agent.
 
-Facts of ironic-python-agent 13 and the unit file of its image builder: a callback is tried five
-times, after waits of 5, 5, 6 and 12 s, when the connection fails or the answer is 5xx or 409; of
-several URLs the next is tried at once when a connection fails. Any other 4xx is final. When the tries
-are used up, no answer comes in time, or a good answer is not a JSON object, the agent dies and is
-started again 30 s later, until the power is cut.
+Behavior of ironic-python-agent 13 and the unit file of its image builder: a callback is tried five times, with waits of
+5, 5, 6 and 12 s, if the connection fails or the response is 5xx or 409; of several URLs the next one is tried at once
+if connecting fails. Any other 4xx is final. If all tries fail, a response times out, or a successful response is not a
+JSON object, the agent exits and is restarted 30 s later, until the machine is powered off.
 """
 
 from __future__ import annotations
@@ -20,20 +19,20 @@ import msgspec
 
 from ferroscope_sim.outcomes import Delivery, Effect, Tally
 
-# The answers of an HTTP/1.1 server, read piece by piece: bytes go in, an answer comes out.
+# Parsing of HTTP/1.1 responses: bytes in, a response out.
 #
-# httptools (llhttp) reads them; what is here is when an answer is whole, and the bounds of what is kept.
+# httptools (llhttp) parses them; this code determines when a response is complete, and limits its size.
 
 MAX_HEAD: Final = 64 * 1024
 MAX_BODY: Final = 1024 * 1024
 
 
 class MalformedError(Exception):
-    """What the server sent is no HTTP answer, or is too long."""
+    """The server's response is not valid HTTP, or is too long."""
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A whole answer; ``seconds`` from the request's first byte out to the answer's last byte in."""
+    """A complete response; ``seconds`` from the request's first byte to the response's last byte."""
 
     status: int
     body: bytes
@@ -41,10 +40,10 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class AnswerReader:
-    """Reads one answer, after any number of interim ones.
+    """Reads one response, after any number of interim ones.
 
-    ``begun``: a byte of an answer has come. Once it is whole: ``keep_alive`` says whether the connection may be used
-    again, and ``more`` whether something has come after it.
+    ``begun``: a byte of a response has arrived. Once it is complete: ``keep_alive`` says whether the connection can be
+    reused, and ``more`` whether further bytes followed.
     """
 
     def __init__(self) -> None:
@@ -59,26 +58,26 @@ class AnswerReader:
         self._parser = httptools.HttpResponseParser(self)
 
     def feed(self, data: bytes) -> Answer | None:
-        """Take more bytes; return the answer once it is whole. Raises ``MalformedError``."""
+        """Process more bytes; return the response once it is complete. ``MalformedError``."""
         self.begun = True
         self._head_size += 0 if self._in_body else len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as exc:
             if self._answer is None:
-                raise MalformedError(str(exc.__context__ or f"this is not an HTTP answer: {exc!r}")) from None
+                raise MalformedError(str(exc.__context__ or f"invalid HTTP response: {exc!r}")) from None
             self.more = True
         if self._head_size > MAX_HEAD and not self._in_body and self._answer is None:
-            raise MalformedError(f"the answer's head is longer than {MAX_HEAD} bytes")
+            raise MalformedError(f"the response's head is longer than {MAX_HEAD} bytes")
         return self._answer
 
     def end(self) -> Answer | None:
-        """The connection has ended; return the answer where that completes it."""
+        """The connection was closed; return the response if that completes it."""
         if not self._in_body or self._has_end:
             return None
         return Answer(self._parser.get_status_code(), bytes(self._body))
 
-    # What follows is called by the parser.
+    # Callbacks of the parser.
 
     def on_message_begin(self) -> None:
         self.more = self._answer is not None
@@ -88,7 +87,7 @@ class AnswerReader:
         name = name.lower()
         self._has_end = self._has_end or name in (b"content-length", b"transfer-encoding")
         if name == b"content-length" and int(value) > MAX_BODY:
-            raise MalformedError(f"the answer's body is longer than {MAX_BODY} bytes")
+            raise MalformedError(f"the response's body is longer than {MAX_BODY} bytes")
 
     def on_headers_complete(self) -> None:
         self._in_body = True
@@ -99,7 +98,7 @@ class AnswerReader:
             return
         self._body += data
         if len(self._body) > MAX_BODY:
-            raise MalformedError(f"the answer's body is longer than {MAX_BODY} bytes")
+            raise MalformedError(f"the response's body is longer than {MAX_BODY} bytes")
 
     def on_message_complete(self) -> None:
         status = self._parser.get_status_code()
@@ -113,25 +112,25 @@ RESTART_WAIT: Final = 30.0
 
 
 class UnreachableError(Exception):
-    """The connection could not be made or broke before the answer was whole: worth another try."""
+    """Connecting failed, or the connection was lost before the response was complete: may be retried."""
 
 
 class NoAnswerError(Exception):
-    """The request was sent and no answer came in time: the agent does not try that again itself."""
+    """The request was sent and the response timed out: the agent does not retry that."""
 
 
 class Poster(Protocol):
-    """Sends callbacks; whoever wants to send one takes one of the ``places`` on the wire first."""
+    """Sends callbacks; a sender must hold one of the ``places`` to limit concurrency."""
 
     @property
     def places(self) -> AbstractAsyncContextManager[None]: ...
 
     async def post(self, url: str, body: bytes, delivery: Delivery) -> Answer:
-        """Return the answer; raise ``UnreachableError`` or ``NoAnswerError``."""
+        """Return the response; ``UnreachableError`` or ``NoAnswerError``."""
 
 
 class Verdict(Enum):
-    """What became of a callback: settled either way, or the agent died of it."""
+    """The result of a callback: settled, or the agent exits."""
 
     ACCEPTED = auto()
     REFUSED = auto()
@@ -139,7 +138,7 @@ class Verdict(Enum):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What this boot will do: seconds to boot, and the bodies to post at once; none: never call back.
+    """What this boot does: seconds to boot, and the bodies to post at once; none: never call back.
 
     ``delivery`` is that of the first post; ``scale`` multiplies the agent's own waits.
     """
@@ -151,12 +150,12 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def retry_wait(attempt: int) -> float:
-    """Return the seconds that the agent waits after its failed try number ``attempt``, from 1."""
+    """Return the seconds that the agent waits after failed try number ``attempt``, from 1."""
     return float(min(max(1.5 * 2 ** (attempt - 1), 5.0), 30.0))
 
 
 class RamdiskRun:
-    """One boot. ``stop`` cuts the power: what is on the wire is still counted, nothing follows."""
+    """One boot. ``stop`` cuts the power: callbacks in flight are still counted, nothing follows."""
 
     def __init__(
         self,
@@ -181,12 +180,12 @@ class RamdiskRun:
         self.task: asyncio.Task[None] | None = None
 
     def start(self) -> RamdiskRun:
-        """Run in the present event loop."""
+        """Start in the current event loop."""
         self.task = asyncio.get_running_loop().create_task(self.run())
         return self
 
     def stop(self) -> bool:
-        """Cut the power; True when the callback was not settled yet."""
+        """Cut the power; True if the callback was not settled yet."""
         interrupted = not (self._stopped or self._settled)
         self._stopped = True
         if self.task is not None and not self._posting:
@@ -210,7 +209,7 @@ class RamdiskRun:
                 self._on_end(self)
 
     async def _persist(self, body: bytes) -> None:
-        """Call back until it is settled, the agent being started again each time that it dies."""
+        """Call back until it is settled; restart the agent each time it exits."""
         while await self._call_back(body) is Verdict.DIED and not self._stopped:
             self._tally.note(Effect.AGENT_RESTARTS)
             await self._sleep(RESTART_WAIT * self._plan.scale)
@@ -232,7 +231,7 @@ class RamdiskRun:
         return Verdict.DIED
 
     async def _post_in_turn(self, body: bytes) -> Answer:
-        """Post to the URLs in turn until one takes the connection."""
+        """Post to the URLs in turn until one accepts the connection."""
         for url in self._urls[:-1]:
             try:
                 return await self._post(url, body)
@@ -243,7 +242,7 @@ class RamdiskRun:
     async def _post(self, url: str, body: bytes) -> Answer:
         async with self._poster.places:
             if self._stopped:
-                raise UnreachableError("the power was cut before there was a place on the wire")
+                raise UnreachableError("the power was cut before the callback could be sent")
             self._posting += 1
             try:
                 answer = await self._send(url, body)

@@ -1,6 +1,6 @@
-"""Runs a fleet: in the foreground until a signal, or in a thread beside whoever needs it.
+"""Runs a fleet: in the foreground until a signal, or in a separate thread.
 
-It prints nothing; ``ready`` is told where the BMCs are as soon as they answer there.
+It prints nothing; ``ready`` is called with the BMCs' addresses once they answer.
 """
 
 from __future__ import annotations
@@ -20,11 +20,10 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def run(settings: FleetSettings, *, ready: Callable[[Places], None] | None = None) -> Counters:
-    """Run the fleet until SIGTERM or SIGINT; return what it counted.
+    """Run the fleet until SIGTERM or SIGINT; return its counters.
 
-    Call it from the main thread, where signals arrive. Raises
-    ``ValueError`` for settings that make no sense, ``OSError`` for a port that is taken or an inventory
-    file that cannot be read.
+    Call it from the main thread, which receives signals. ``ValueError`` for invalid settings, ``OSError`` if a port is
+    in use or the inventory file cannot be read.
     """
     return asyncio.run(_until_signal(settings, ready))
 
@@ -38,7 +37,7 @@ async def _until_signal(settings: FleetSettings, ready: Callable[[Places], None]
 
 
 async def serve(settings: FleetSettings, stop: asyncio.Event, ready: Callable[[Fleet, Places], None]) -> Counters:
-    """Run the fleet in the present loop until ``stop`` is set; return what it counted."""
+    """Run the fleet in the current event loop until ``stop`` is set; return its counters."""
     fleet = Fleet(settings)
     server = BmcServer(fleet)
     try:
@@ -51,11 +50,11 @@ async def serve(settings: FleetSettings, stop: asyncio.Event, ready: Callable[[F
 
 
 class FleetThread:
-    """A fleet in a thread of its own: ``with FleetThread(settings) as running: running.bmcs``.
+    """A fleet in a separate thread: ``with FleetThread(settings) as running: running.bmcs``.
 
-    ``bmcs`` has each BMC's ``IP:PORT`` by the machine's name; at ``address`` all of them answer.
+    ``bmcs`` has each BMC's ``IP:PORT`` by machine name; ``address`` answers for all of them.
 
-    ``fleet`` may be read from outside the thread, and changed through ``client`` or the port alone.
+    ``fleet`` may be read from other threads, but changed only through ``client`` or the port.
     """
 
     def __init__(self, settings: FleetSettings) -> None:
@@ -70,7 +69,7 @@ class FleetThread:
         self.fleet: Fleet
 
     def __enter__(self) -> FleetThread:
-        """Start; return once the BMCs answer. Raises what kept the fleet from it."""
+        """Start; return once the BMCs answer. Raises the error that prevented the start."""
         self._thread.start()
         self._up.wait()
         if self._failure is not None:

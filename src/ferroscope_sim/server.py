@@ -1,7 +1,7 @@
-"""A fleet on one TCP port: the BMCs of all its machines, and its control calls.
+"""A fleet on TCP: the BMCs of all its machines, and its control calls.
 
-The host should be a loopback address: whoever reaches the port has power over the fleet. At 127.0.0.1 the machines have
-an address each, in several /24s, as at a site; those that cannot be reached have ports of their own besides.
+The host should be a loopback address, because clients of the port control the fleet. On 127.0.0.1 each machine has its
+own address, in several /24s, as at a site; unreachable machines have separate ports.
 """
 
 from __future__ import annotations
@@ -25,13 +25,19 @@ from ferroscope_sim.protocol import Answerer, Call, Link, Reply, read, refuse, w
 
 
 class Fail(Protocol):
-    """Lets the BMCs be as their outcomes have it, or lets all of them work well."""
+    """Switches the BMCs' failures on or off."""
 
     def __call__(self, *, on: bool) -> Awaitable[None]: ...
 
 
 class Control:
-    """The control calls of one fleet."""
+    """The control calls of one fleet. For benchmarks and chaos tests; a BMC has no such calls.
+
+    ``status`` (``names``: only these; ``nodes`` false: totals only; ``log`` true: with traces), ``reset``, ``wait_off``
+    (``names``, ``timeout``), ``wait`` (``effect``, ``at_least``, ``timeout``), ``callback`` (``callback_url``) and
+    ``faults`` (``on`` false: all BMCs work until it is true). A wait that times out returns ``ok`` true and ``reached``
+    false.
+    """
 
     def __init__(self, fleet: Fleet, fail: Fail) -> None:
         self._fleet = fleet
@@ -46,10 +52,10 @@ class Control:
         }
 
     def answer(self, call: Call) -> Reply | Awaitable[Reply]:
-        """Carry out ``call``, at once or in time."""
+        """Execute ``call``, at once or asynchronously."""
         if call.op in self._ops:
             return self._ops[call.op](call)
-        return Reply(refuse(f"there is no call {call.op!r}"))
+        return Reply(refuse(f"unknown call {call.op!r}"))
 
     def _status(self, call: Call) -> Reply:
         status = self._fleet.status(call.names if call.nodes else (), log=call.log)
@@ -86,24 +92,23 @@ class Control:
         return Reply(write(on=call.on))
 
 
-# How the simulated BMCs answer: well, late, wrongly or not at all, as their outcome has it.
+# How the simulated BMCs answer: correctly, late, wrongly or not at all, according to their outcomes.
 #
-# A call goes in, a reply comes out; the transport is ``server``'s matter and the machine ``node``'s.
-# It must answer whatever comes in with a sentence, never with an exception. Those that cannot even be connected to
-# are ``door``'s matter; here they would work.
+# Every call must get a reply with a message, never raise. BMCs that cannot be connected to are handled by ``Door``;
+# here they would work.
 
 _POWERS: Final = frozenset({*Power, RESET})
 _DEVICES: Final = frozenset(BootDevice)
 _DONE: Final = write()
 _POWER_LINES: Final = {power: write(power=power) for power in Power}
-# A flapping BMC is silent for a third of each period.
+# A flapping BMC does not answer for a third of each period.
 _PERIOD: Final = 60.0
 _SPOILED: Final = frozenset({"silent", "garbage", "hang-up"})
 _GARBAGE: Final = b"<html><body>502 Bad Gateway</body></html>\n"
 
 
 class Bmcs:
-    """The BMCs of all ``machines``, by name. ``faulty`` false: all answer well and at once, for as long as it is so."""
+    """The BMCs of all ``machines``, by name. While ``faulty`` is false, all of them work."""
 
     def __init__(
         self, machines: Mapping[str, Machine], settings: FleetSettings, *, clock: Callable[[], float] = time.monotonic
@@ -120,24 +125,24 @@ class Bmcs:
         }
 
     def knows(self, op: str) -> bool:
-        """Whether ``op`` is one for a BMC."""
+        """Whether ``op`` is a BMC call."""
         return op in self._ops
 
     def answer(self, call: Call) -> Reply:
-        """Carry out ``call`` on its machine."""
+        """Execute ``call`` on its machine."""
         machine = self._machines.get(call.node or "")
         if machine is None:
-            return Reply(refuse(f"there is no machine named {call.node!r} here"))
+            return Reply(refuse(f"no machine named {call.node!r}"))
         machine.tally.count(Effect.BMC_CALLS)
         spoiled = self._spoiled(machine)
         if spoiled is not None:
             return spoiled
-        # A reset is answered when it is done, and done also where nobody waits for the answer any more.
+        # A reset is answered when it is done, and is done even if nobody waits for the answer.
         working = machine.member.outcome.resets_after * self._settings.time_scale if call.power == RESET else 0.0
         return Reply(self._ops[call.op](machine, call), working + self._delay(machine))
 
     def _spoiled(self, machine: Machine) -> Reply | None:
-        """Return the reply of a BMC that does not do what it is told, this time."""
+        """Return the reply if the BMC fails this call according to its outcome."""
         outcome = machine.member.outcome
         fails = outcome.fails_every and self._fails_for_now(machine, outcome.fails_every)
         spoils = outcome.bmc in _SPOILED or (outcome.bmc == "flapping" and self._is_silent_for_now(machine))
@@ -198,22 +203,21 @@ def _set_boot_device(machine: Machine, call: Call) -> bytes:
     return _DONE
 
 
-# The TCP ports of a fleet's BMCs: those that are open, and those at which nobody can be reached.
+# The TCP ports of a fleet's BMCs: open, refusing, or unreachable.
 #
-# A refused connection and one that is never made are the kernel's doing, not ours: such a port is really not listened
-# at,
-# or its queue is really full. A spread port is bound to the loopback device: it has every address of 127.0.0.0/8, and
-# no other host can reach it.
+# Refused connections and connection time-outs are produced by the kernel: the port is not listened on, or its queue is
+# full. A spread port is bound to the loopback device: it has every address of 127.0.0.0/8, and other hosts cannot reach
+# it.
 
 _BACKLOG: Final = 1024
-# Turns of the event loop until a connection that was accepted has reached its link.
+# Iterations of the event loop until an accepted connection has reached its ``Link``.
 _ACCEPTING: Final = 4
-# The kernel takes one more connection into a queue than it is told.
+# The kernel queues one connection more than the backlog.
 _FULL: Final = 2
 
 
 class Door:
-    """A port of ``host`` (0: any free one), which is held until ``close``; raises ``OSError`` where it is taken."""
+    """A port of ``host`` (0: any free port), held until ``close``; ``OSError`` if it is in use."""
 
     def __init__(self, host: str, port: int, answer: Answerer, *, spread: bool) -> None:
         self._host = host
@@ -226,7 +230,7 @@ class Door:
         self.port: int = self._socket.getsockname()[1]
 
     async def open(self) -> None:
-        """Listen, and take connections."""
+        """Listen and accept connections."""
         await self._hang_up()
         self._server = await asyncio.get_running_loop().create_server(
             lambda: Link(self._answer, self._links), sock=self._socket.dup(), backlog=_BACKLOG
@@ -238,7 +242,7 @@ class Door:
         self._socket = _bound(self._host, self.port, spread=self._spread)
 
     async def swallow(self) -> None:
-        """Answer nothing at all: the kernel drops what would open a connection to a queue that is full."""
+        """Fill the backlog, so that the kernel drops further connection attempts."""
         await self._hang_up()
         self._socket.listen(0)
         for _ in range(_FULL):
@@ -249,13 +253,13 @@ class Door:
             self._queued.append(queued)
 
     async def close(self) -> None:
-        """Let go of the port, and of all its connections, those that are just being accepted too."""
+        """Release the port, and close all its connections, including those being accepted."""
         await self._hang_up()
         self._socket.close()
 
     async def _hang_up(self) -> None:
         if self._server is not None:
-            # asyncio forgets a connection that it accepts while the server closes, without closing it.
+            # asyncio forgets connections that it accepts while the server closes, without closing them.
             for listener in self._server.sockets:
                 asyncio.get_running_loop().remove_reader(listener.fileno())
             for _ in range(_ACCEPTING):
@@ -284,8 +288,8 @@ def _bound(host: str, port: int, *, spread: bool) -> socket.socket:
         bound.bind(address)
     except OSError as error:
         bound.close()
-        # The kernel counts every address of this host, those of other devices too, where a port is taken for a device.
-        where = f"port {port} of all addresses, as BMCs with one each need it" if spread else f"{host} port {port}"
+        # The kernel checks all addresses of this host, also those of other devices, when a port is bound to a device.
+        where = f"port {port} on all addresses (for BMCs with separate addresses)" if spread else f"{host} port {port}"
         raise OSError(error.errno, f"{error.strerror}: {where}") from None
     return bound
 
@@ -294,14 +298,15 @@ _UNREACHABLE: Final[tuple[Bmc, ...]] = ("refused", "black-hole")
 
 
 class Places(msgspec.Struct, frozen=True):
-    """Where a fleet is, as ``IP:PORT``: ``control`` answers for all, ``bmcs`` has each machine's own by its name."""
+    """The addresses of a fleet, as ``IP:PORT``: ``control`` answers for all, ``bmcs`` has each machine's by its
+    name."""
 
     control: str
     bmcs: dict[str, str]
 
 
 class BmcServer:
-    """Serves ``fleet`` in its loop, at the host and port of its settings (0: any free port)."""
+    """Serves ``fleet`` in its event loop, on the host and port of its settings (0: any free port)."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -311,7 +316,7 @@ class BmcServer:
         self._log = structlog.get_logger(__name__)
 
     async def start(self) -> Places:
-        """Listen; return where. Raises ``OSError`` where the port is taken."""
+        """Listen; return the addresses. ``OSError`` if the port is in use."""
         settings, machines = self._fleet.settings, self._fleet.machines.values()
         spread = settings.subnet > 0 and settings.host == SPREAD_HOST
         kinds = {machine.member.outcome.bmc for machine in machines}
@@ -329,21 +334,21 @@ class BmcServer:
                 for one in machines
             },
         )
-        self._log.info("the fleet is up", address=places.control, machines=len(machines))
+        self._log.info("fleet started", address=places.control, machines=len(machines))
         return places
 
     async def stop(self) -> None:
-        """Close the ports and all their connections, those that are just being accepted too."""
+        """Close the ports and all their connections, including those being accepted."""
         for door in self._doors.values():
             await door.close()
-        self._log.info("the fleet is down", machines=len(self._fleet.machines))
+        self._log.info("fleet stopped", machines=len(self._fleet.machines))
 
     def _place(self, host: str, kind: Bmc) -> str:
         port = self._doors.get(kind, self._doors["well"]).port
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     async def _fail(self, *, on: bool) -> None:
-        """Let the BMCs be as their outcomes have it, or let all of them work well."""
+        """Switch the BMCs' failures on or off."""
         self._bmcs.faulty = on
         for kind in _UNREACHABLE:
             door = self._doors.get(kind)

@@ -89,4 +89,4 @@ def test_a_rule_approves_machines_that_it_knows(sqlite_url: str, tmp_path: Path,
         assert [ended(place, node)["state"] for node in (known, unknown)] == ["finished", "finished"]
         assert [place.node(node)["inbox"] for node in (known, unknown)] == [False, True]
         steps = place.get(f"/v1/nodes/{known}/timeline")["inspections"][0]["entries"]
-        assert "taken out of the inbox by a rule" in [entry["message"] for entry in steps]
+        assert "approved by a rule" in [entry["message"] for entry in steps]

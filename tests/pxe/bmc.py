@@ -75,7 +75,7 @@ class Bmcs:
             return Reply(refuse(str(error)))
         machine = self._machines.get(call.node or "")
         if machine is None:
-            return Reply(refuse(f"there is no machine named {call.node!r} here"))
+            return Reply(refuse(f"no machine named {call.node!r}"))
         return Reply(write(**self._obey(call, machine)))
 
     def _obey(self, call: Call, machine: Powered) -> dict[str, Any]:

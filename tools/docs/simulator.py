@@ -74,7 +74,7 @@ later. Cutting the power ends all of that.
 
 def render() -> str:
     """Return the page."""
-    outcomes = [f"| `{row.name}` | {row.sentence} | {row.ends} |" for row in TABLE]
+    outcomes = [f"| `{row.name}` | {row.description} | {row.ends} |" for row in TABLE]
     counters = [f"| `{effect}` | {sentence} |" for effect, sentence in MEANINGS.items()]
     return "".join(
         [

@@ -1,6 +1,5 @@
-"""What speaks to BMCs: drivers, each found by its entry point in the group ``ferroscope.bmc``.
+"""BMC drivers, each found by its entry point in the group ``ferroscope.bmc``.
 
-``ferroscope.contracts.bmc`` is the contract, for the drivers that come with the service as for any other.
-``options`` is what a driver is built with, ``driver_info`` what drivers share, ``loader`` finds them. Each of the
-others is a driver; drivers never import each other, and nobody else imports one.
+``ferroscope.contracts.bmc`` is the contract, for built-in and third-party drivers alike. ``drivers`` has what they are
+built with, what they share, and the loader. Drivers never import each other, and nothing else imports a driver.
 """

@@ -1,6 +1,7 @@
-"""Finds and builds the drivers of ``[drivers] enabled``, once, when a process starts.
+"""Everything around BMC drivers: what they are built with, errors in ``driver_info``, and loading them.
 
-Whatever is wrong with the list or with a driver is said here, so that no node ever meets a driver that is missing.
+The drivers of ``[drivers] enabled`` are loaded once, when a process starts. Errors in the list or in a driver are
+reported then, so that no node ever has a driver that is missing.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from ferroscope.remote.resolver import ANYWHERE, Networks
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What operators allow of every BMC: ``[drivers]`` ``bmc_networks``, ``allow_http_passwords``, ``ca_directory``."""
+    """Operators' limits for all BMCs: ``[drivers]`` ``bmc_networks``, ``allow_http_passwords``, ``ca_directory``."""
 
     networks: Networks = ANYWHERE
     http_passwords: bool = False
@@ -34,9 +35,9 @@ class Limits(msgspec.Struct, frozen=True):
 class DriverOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What an entry point of ``ferroscope.bmc`` is called with; names are those of ``[drivers]``.
 
-    ``command_timeout``: seconds that a call may take, retries included; ``inventory_timeout``: those of a call that
-    takes a BMC longer (``OutOfBand``, ``RamdiskBoot``); ``command_tries``: how often a BMC is asked at most within one
-    call. ``stop`` is set when the process shall end: whatever waits, waits for it.
+    ``command_timeout``: seconds for a call, retries included; ``inventory_timeout``: the same for slow calls
+    (``OutOfBand``, ``RamdiskBoot``); ``command_tries``: the maximum of tries within one call. ``stop`` is set when the
+    process is stopping; every wait must end then.
     """
 
     command_timeout: float = 10.0
@@ -47,7 +48,7 @@ class DriverOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_place(host: str, limits: Limits) -> None:
-    """Refuse an address outside of the networks that are allowed; a name is looked at when it is connected to."""
+    """Reject an address outside of the allowed networks; a host name is checked when it is connected to."""
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -57,31 +58,29 @@ def check_place(host: str, limits: Limits) -> None:
 
 
 def not_allowed(host: str) -> BmcError:
-    """Return the error (permanent) for a BMC that is where none may be."""
-    message = f"the BMC {host[:255]} is in none of the networks in [drivers] bmc_networks"
+    """Return the error (permanent) for a BMC outside of the allowed networks."""
+    message = f"BMC {host[:255]} is not in any of the networks in [drivers] bmc_networks"
     return BmcError(message, transient=False, reason=Reason.BMC_NOT_ALLOWED)
 
 
 def ca_path(value: str, limits: Limits) -> str:
-    """Return the path of a CA file or directory; it must be below the directory for them, and may be relative to it.
+    """Return the path of a CA file or directory, which must be below ``ca_directory``; it may be relative to that.
 
-    What lies elsewhere on the workers is nobody's business: not even whether it exists.
+    Other paths are rejected unseen: the error must not reveal whether a file exists on the workers.
     """
     path = posixpath.normpath(posixpath.join(limits.ca_directory, value))
     if "\0" in value or len(value) > 1024 or posixpath.commonpath([path, limits.ca_directory]) != limits.ca_directory:
-        raise wrong(
-            f"a CA file or directory must be below [drivers] ca_directory, {limits.ca_directory}: give its name there"
-        )
+        raise wrong(f"a CA file or directory must be below [drivers] ca_directory ({limits.ca_directory})")
     return path
 
 
 def wrong(message: str) -> BmcError:
-    """Return the error (permanent) for a ``driver_info`` that makes no sense."""
+    """Return the error (permanent) for an invalid ``driver_info``."""
     return BmcError(message, transient=False, reason=Reason.DRIVER_INFO_INVALID)
 
 
 def problem(read: Callable[[Document], object], info: Document) -> str | None:
-    """Return what a driver's ``read`` does not like of ``info``, in a sentence, or None."""
+    """Return the error that a driver's ``read`` raises for ``info``, or None."""
     try:
         read(info)
     except BmcError as exc:
@@ -102,7 +101,7 @@ class DriverSetupError(Exception):
 
 
 class EntryPoint(Protocol):
-    """What is used of ``importlib.metadata.EntryPoint``: ``load`` returns what builds the driver."""
+    """The part of ``importlib.metadata.EntryPoint`` in use; ``load`` returns the driver's factory."""
 
     @property
     def name(self) -> str: ...
@@ -116,7 +115,7 @@ class EntryPoint(Protocol):
 def load_drivers(
     names: Iterable[str], options: DriverOptions, points: Iterable[EntryPoint] | None = None
 ) -> dict[str, Bmc]:
-    """Return the drivers of these names; ``DriverSetupError`` where one of them cannot be had."""
+    """Return the drivers with these names; ``DriverSetupError`` if one cannot be loaded."""
     found: dict[str, list[EntryPoint]] = {}
     for point in entry_points(group=GROUP) if points is None else points:
         found.setdefault(point.name, []).append(point)
@@ -127,33 +126,31 @@ def _only(name: str, found: Mapping[str, list[EntryPoint]]) -> EntryPoint:
     points = found.get(name, [])
     if not points:
         installed = ", ".join(sorted(found)) or "none (is the package ferroscope installed?)"
-        raise DriverSetupError(f"[drivers] enabled has the unknown driver {name!r}", f"the drivers are: {installed}")
+        raise DriverSetupError(f"[drivers] enabled has the unknown driver {name!r}", f"installed drivers: {installed}")
     if len({point.value for point in points}) > 1:
         values = " and ".join(sorted(point.value for point in points))
-        raise DriverSetupError(
-            f"several installed packages have a driver {name}: {values}", "uninstall all of them but one"
-        )
+        raise DriverSetupError(f"several installed packages provide driver {name!r}: {values}", "uninstall all but one")
     return points[0]
 
 
 def _build(point: EntryPoint, options: DriverOptions) -> Bmc:
-    called = f"the driver {point.name} ({point.value})"
+    label = f"driver {point.name!r} ({point.value})"
     try:
         driver: Bmc = point.load()(options)
     except ModuleNotFoundError as exc:
         raise DriverSetupError(
-            f"{called} needs the Python package {exc.name}, which is not installed",
-            f"install it on all hosts with an api or workers, or take {point.name} out of [drivers] enabled",
+            f"{label} needs the Python package {exc.name}, which is not installed",
+            f"install it on all hosts with an api or worker, or remove {point.name} from [drivers] enabled",
         ) from exc
     except Exception as exc:
-        raise DriverSetupError(f"{called} cannot be loaded: {exc!r}", _advice(point)) from exc
+        raise DriverSetupError(f"{label} cannot be loaded: {exc!r}", _advice(point)) from exc
     missing = [name for name in _CONTRACT if not callable(getattr(driver, name, None))]
     if not isinstance(getattr(driver, "properties", None), Mapping):
         missing.append("properties")
     if missing:
-        raise DriverSetupError(f"{called} lacks {', '.join(missing)} of ferroscope.contracts.bmc.Bmc", _advice(point))
+        raise DriverSetupError(f"{label} lacks {', '.join(missing)} of ferroscope.contracts.bmc.Bmc", _advice(point))
     return driver
 
 
 def _advice(point: EntryPoint) -> str:
-    return f"correct the driver's package, or take {point.name} out of [drivers] enabled"
+    return f"fix the driver's package, or remove {point.name} from [drivers] enabled"

@@ -1,9 +1,8 @@
-"""A BMC that is not there: every command succeeds at once, and the stored node is the truth.
+"""A BMC driver without a BMC: every command succeeds at once, and the stored node is the truth.
 
-It holds to the Bmc port for the drivers ``fake`` and ``fake-hardware``. The power state is what
-the node says of itself, so whoever commands a state has to store it on the node. The boot device
-is remembered by this process alone and lost with it. It knows no delays and no failures: see the
-simulator for those.
+Used for the drivers ``fake`` and ``fake-hardware``. The power state is that of the stored node, so the caller of
+``set_power`` has to store it there. The boot device is kept in this process only. There are no delays and no failures:
+see the simulator for those.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from ferroscope.core.model import Document, Node
 
 
 class FakeBmc:
-    """Thread-safe: each call reads or replaces one value. Raises no ``BmcError`` at all."""
+    """Thread-safe: each call reads or replaces one value. Never raises ``BmcError``."""
 
     properties: Mapping[str, str] = {}
     simulated = True
@@ -25,11 +24,11 @@ class FakeBmc:
         self._devices: dict[str, tuple[BootDevice, bool]] = {}
 
     def validate(self, node: Node) -> str | None:
-        """Return None: whatever ``driver_info`` says, nobody reads it."""
+        """Return None: ``driver_info`` is not used."""
         return None
 
     def driver_info(self, address: str) -> Document:
-        """Return what a discovered machine notes of its BMC, which nobody reads but people."""
+        """Return the ``driver_info`` of a discovered machine, for information only."""
         return {"bmc_address": address}
 
     def get_power(self, node: Node) -> Power:
@@ -47,5 +46,5 @@ class FakeBmc:
         self._devices[node.uuid] = (device, persistent)
 
     def get_boot_device(self, node: Node) -> tuple[BootDevice | None, bool | None]:
-        """Return what this process was last told; (None, None) where it was told nothing."""
+        """Return the device that was set in this process; (None, None) if none was."""
         return self._devices.get(node.uuid, (None, None))

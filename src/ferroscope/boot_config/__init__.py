@@ -1,1 +1,1 @@
-"""What boot hosts serve: address pools, dnsmasq's configuration, the iPXE script. It is text made from settings."""
+"""Files for boot hosts, generated from settings: address pools, dnsmasq's configuration, iPXE script, floppy image."""

@@ -1,8 +1,8 @@
-"""A floppy image with the ramdisk's parameters on it, as ironic-python-agent looks for them.
+"""A floppy image with the ramdisk's parameters, in the form that ironic-python-agent reads.
 
-The agent reads ``parameters.txt`` on the disk with the label ``ir-vfd-dev`` when it was booted with
-``boot_method=vmedia``. The image is a FAT12 file system of 1.44 MB, built as bytes: the same
-parameters always give the same image. Source: Microsoft's FAT specification, 1.03.
+When booted with ``boot_method=vmedia``, the agent reads ``parameters.txt`` on the disk labeled ``ir-vfd-dev``. The
+image is a 1.44 MB FAT12 file system, built in memory; the same parameters always give the same image. Source:
+Microsoft's FAT specification, 1.03.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def build(parameters: str) -> bytes:
     """Return the image; ``ValueError`` for parameters of more than 64 KiB."""
     content = parameters.encode() + b"\n"
     if len(content) > _MAX:
-        raise ValueError(f"the parameters have {len(content)} bytes; {_MAX} is the most")
+        raise ValueError(f"the parameters have {len(content)} bytes; the maximum is {_MAX}")
     clusters = -(-len(content) // _SECTOR)
     fat = _fat(clusters)
     root = (_label() + _long_names() + _entry(len(content))).ljust(_ROOT_ENTRIES * 32, b"\0")
@@ -40,14 +40,14 @@ def _boot_sector() -> bytes:
         b"\xeb\x3c\x90",
         b"FERROSCO",
         _SECTOR,
-        1,  # sectors in a cluster
-        1,  # reserved: this one
-        2,  # copies of the FAT
+        1,  # sectors per cluster
+        1,  # reserved sectors: the boot sector
+        2,  # number of FATs
         _ROOT_ENTRIES,
         _SECTORS,
         0xF0,  # removable, 1.44 MB
         _FAT_SECTORS,
-        18,  # sectors in a track
+        18,  # sectors per track
         2,  # heads
         0,
         0,
@@ -62,7 +62,7 @@ def _boot_sector() -> bytes:
 
 
 def _fat(clusters: int) -> bytes:
-    """Return one FAT with a single chain from the first cluster on."""
+    """Return one FAT with a single chain, starting at the first cluster."""
     last = _FIRST_CLUSTER + clusters - 1
     entries = [0xFF0, 0xFFF, *range(_FIRST_CLUSTER + 1, last + 1), 0xFFF]
     entries += [0] * (len(entries) % 2)
@@ -77,7 +77,7 @@ def _label() -> bytes:
 
 
 def _long_names() -> bytes:
-    """Return the entries of the name that is longer than eight and three, the last part first."""
+    """Return the directory entries of the long file name, the last part first."""
     name = FILE + "\0"
     parts = [name[start : start + 13] for start in range(0, len(name), 13)]
     checksum = 0

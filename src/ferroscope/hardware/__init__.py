@@ -1,1 +1,1 @@
-"""What a machine is made of: the parts of an inventory, the search index, the query language, differences."""
+"""The hardware of a machine: its parts, the search index, the query language, and differences."""

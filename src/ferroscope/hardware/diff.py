@@ -1,9 +1,9 @@
-"""What changed in a machine between two inspections, or differs between two machines, in words that a person reads.
+"""Differences between two inspections of a machine, or between two machines.
 
-Parts are recognized again by what does not change (a NIC by its MAC, a disk by its serial number),
-or else by where they sit. Same part, other values: changed; another part in the same place:
-replaced. What a machine does anew with every boot (who got which name) is told only with its part.
-Of two machines no part is the same, so there what counts is where they sit and what they are.
+Parts are matched by what does not change (a NIC by its MAC, a disk by its serial number), or else by their position.
+Same part with other values: changed; another part in the same position: replaced. Values that may change with every
+boot (such as device names) are reported only together with their part. Two machines have no part in common, so there
+position and properties are compared.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ferroscope.hardware.search_index import KINDS
 
 What = Literal["added", "removed", "changed", "replaced"]
 
-# kind -> what identifies a part, the best first; and where it sits.
+# kind -> fields that identify a part, best first; and its position.
 _IDENTITY: Final[dict[Kind, tuple[str, ...]]] = {
     "node": (),
     "cpu": (),
@@ -35,7 +35,7 @@ _PLACE: Final[dict[Kind, tuple[str, ...]]] = {
     "dimm": ("slot",),
     "gpu": ("address",),
 }
-# Differs from boot to boot, or follows from other parts.
+# Changes with every boot, or is derived from other parts.
 _NO_NEWS: Final[dict[Kind, frozenset[str]]] = {
     "node": frozenset({"hostname", "storage"}),
     "cpu": frozenset({"frequency"}),
@@ -44,7 +44,7 @@ _NO_NEWS: Final[dict[Kind, frozenset[str]]] = {
     "dimm": frozenset(),
     "gpu": frozenset(),
 }
-# Of two machines these always differ.
+# Always different between two machines.
 _ITS_OWN: Final[dict[Kind, frozenset[str]]] = {
     "node": frozenset({"serial", "bmc"}),
     "cpu": frozenset(),
@@ -72,9 +72,9 @@ _SHOWN: Final[dict[Kind, tuple[str, ...]]] = {
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One difference. ``where`` names the part; ``field`` is set for what changed of it.
+    """One difference. ``where`` names the part; ``field`` is set if one of its fields changed.
 
-    ``text`` is the whole of it as a sentence.
+    ``text`` is the complete message.
     """
 
     what: What
@@ -87,9 +87,9 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def compare(before: tuple[Any, Any], after: tuple[Any, Any], *, machines: int = 1) -> list[Change]:
-    """Return what changed from one (inventory, plugin data) to another; in the order of kinds and places.
+    """Return the changes from one (inventory, plugin data) to another, ordered by kind and position.
 
-    ``machines`` is 2 where they are not of the same one.
+    ``machines``: 2 to compare different machines.
     """
     old, new = parts(*before), parts(*after)
     found = [change for kind in KINDS for change in _kind(kind, _of(kind, old), _of(kind, new), machines)]
@@ -118,10 +118,9 @@ def _kind(kind: Kind, old: list[Part], new: list[Part], machines: int) -> list[C
 def _paired(
     old: list[Part], new: list[Part], fields: tuple[str, ...] | None
 ) -> tuple[list[tuple[Part, Part]], list[Part], list[Part]]:
-    """Return the parts that are the same by one of the fields, and what is left of both.
+    """Return the parts that match by one of the fields, and the unmatched ones of both sides.
 
-    None: there is one such part in a machine, and it is the same. A value that several parts have
-    identifies none.
+    None: a machine has only one such part. A value that several parts share identifies none.
     """
     if fields is None:
         return list(zip(old, new, strict=False)), old[len(new) :], new[len(old) :]
@@ -146,7 +145,7 @@ def _by(field: str, found: list[Part]) -> dict[str, Part]:
 
 
 def _other(before: Part, after: Part) -> bool:
-    """Whether two parts in one place are known to be different ones."""
+    """Whether two parts in one position are known to be different ones."""
     return any(
         field in before.fields and field in after.fields and before.fields[field] != after.fields[field]
         for field in _IDENTITY[before.kind]
@@ -199,7 +198,7 @@ def _described(part: Part) -> str:
 
 
 def shown(kind: Kind, field: str, value: Value | None) -> str:
-    """Return a value as a person reads it, with its unit."""
+    """Return a value with its unit, for display."""
     if value is None:
         return "unknown"
     known = KINDS[kind].get(field)

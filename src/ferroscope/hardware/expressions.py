@@ -1,10 +1,9 @@
-"""The query language of searches: what it means, apart from how it is written and where it is run.
+"""The semantics of the search query language, separate from its syntax and execution.
 
-A query is a condition on a node. ``nic.speed >= 25G`` means that some NIC of the node is that
-fast; ``nic[speed >= 25G and vendor == intel]`` that one and the same NIC is both;
-``count(disk[type == nvme]) >= 4`` counts. What is not known satisfies no comparison, neither
-``==`` nor ``!=``; ``not`` is plain negation. ``state == available`` asks the node itself, a bare
-word everything that is known of it. This module is also the reference: ``matches``.
+A query is a condition on a node. ``nic.speed >= 25G`` matches if any NIC of the node is that fast;
+``nic[speed >= 25G and vendor == intel]`` if one NIC satisfies both; ``count(disk[type == nvme]) >= 4`` counts. An
+unknown value satisfies no comparison, neither ``==`` nor ``!=``; ``not`` is plain negation. ``state == available``
+checks the node itself, a bare word all its values. The function ``matches`` is the reference.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ COMPARE: Final[dict[str, Callable[[float, float], bool]]] = {
 
 
 class Number(msgspec.Struct, frozen=True, tag=True):
-    """The part's number compares so with ``value``."""
+    """Compares a numeric field of the part with ``value``."""
 
     column: str
     op: Comparison
@@ -36,7 +35,7 @@ class Number(msgspec.Struct, frozen=True, tag=True):
 
 
 class Text(msgspec.Struct, frozen=True, tag=True):
-    """The part's text is one of ``values``; ``negated``: it has one, and that is none of them."""
+    """The part's text is one of ``values``; ``negated``: it is known and not one of them."""
 
     column: str
     values: tuple[str, ...]
@@ -44,45 +43,45 @@ class Text(msgspec.Struct, frozen=True, tag=True):
 
 
 class Glob(msgspec.Struct, frozen=True, tag=True):
-    """The part's text has this form: ``*`` for any characters, ``?`` for one."""
+    """The part's text matches the pattern: ``*`` any characters, ``?`` one character."""
 
     column: str
     pattern: str
 
 
 class Known(msgspec.Struct, frozen=True, tag=True):
-    """The part has a value there."""
+    """The part's field has a value."""
 
     column: str
 
 
 class Not(msgspec.Struct, frozen=True, tag=True):
-    """Not so."""
+    """Negation."""
 
     of: Query
 
 
 class All(msgspec.Struct, frozen=True, tag=True):
-    """Each of them."""
+    """Conjunction."""
 
     of: tuple[Query, ...]
 
 
 class Any(msgspec.Struct, frozen=True, tag=True):
-    """One of them at least."""
+    """Disjunction."""
 
     of: tuple[Query, ...]
 
 
 class Some(msgspec.Struct, frozen=True, tag=True):
-    """The node has a part of this kind for which ``of`` holds; None: a part at all."""
+    """The node has a part of this kind that satisfies ``of``; None: any part."""
 
     kind: Kind
     of: Query | None = None
 
 
 class Count(msgspec.Struct, frozen=True, tag=True):
-    """The number of such parts compares so with ``value``."""
+    """Compares the number of such parts with ``value``."""
 
     some: Some
     op: Comparison
@@ -90,13 +89,13 @@ class Count(msgspec.Struct, frozen=True, tag=True):
 
 
 class Own(msgspec.Struct, frozen=True, tag=True):
-    """The node itself is so: its columns are the fields of ``Node``; texts are compared in lower case."""
+    """A condition on the node itself: columns are the fields of ``Node``; texts are compared in lower case."""
 
     of: Query
 
 
 class Word(msgspec.Struct, frozen=True, tag=True):
-    """The text is somewhere in what is known: in a text of some part, in ``WORDS`` of the node, or begins its UUID."""
+    """The text occurs in the texts of a part, in ``WORDS`` of the node, or at the start of its UUID."""
 
     text: str
 
@@ -108,7 +107,7 @@ WORDS: Final = ("name", "owner", "resource_class", "driver")
 
 
 def about_hardware(query: Query) -> bool:
-    """Whether the query asks for parts; then nodes that were never inspected do not fit, whatever it says."""
+    """Whether the query is about parts; then nodes that were never inspected do not match."""
     match query:
         case Not(of):
             return about_hardware(of)
@@ -118,7 +117,7 @@ def about_hardware(query: Query) -> bool:
 
 
 def matches(query: Query, rows: Sequence[IndexRow], node: Node) -> bool:
-    """Whether the query holds for a node with these rows: the meaning to which every store is held."""
+    """Whether the node with these rows matches the query: the reference for every store."""
     match query:
         case Not(of):
             return not matches(of, rows, node)
@@ -171,7 +170,7 @@ def _holds(query: Query, of_it: Callable[[str], Found]) -> bool:
 
 
 def fields() -> list[tuple[str, str, str, str]]:
-    """Return every field for the reference: how it is written, its type, its unit and what it is."""
+    """Return every field for the reference: syntax, type, unit and description."""
     found: list[tuple[str, str, str, str]] = []
     for kind, known in KINDS.items():
         for name, field in known.items():

@@ -1,8 +1,8 @@
-"""The parts of a machine as its inspection data names them: one list, for searches and comparisons.
+"""Extracts the parts of a machine from its inspection data, for searches and comparisons.
 
-It takes whatever a ramdisk or a hook left, in any shape: what does not fit is not there. Fields
-keep the words of the data; sizes are bytes, speeds bit/s and Hz. Nothing is guessed here.
-Source: the inventory of ironic-python-agent, and the tables that dmidecode and lshw collectors add.
+Accepts whatever ramdisk and hooks stored, in any shape; malformed data is ignored. Values are as in the data; sizes are
+bytes, speeds bit/s and Hz. Nothing is guessed. Source: the inventory of ironic-python-agent, and the tables that
+dmidecode and lshw collectors add.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Kind = Literal["node", "cpu", "nic", "disk", "dimm", "gpu"]
 Value = str | float
 
 MAX_PARTS: Final = 512
-"""Of one kind; a machine that claims more is not looked at beyond."""
+"""The maximum of one kind; further parts are ignored."""
 
 _MIB: Final = 2**20
-# The TLVs that say where a cable ends: the switch, its port, its name.
+# The TLVs that identify the switch, its port and its name.
 _PLUGGED: Final = frozenset({1, 2, 5})
 _SAYS_NOTHING: Final = frozenset(
     {
@@ -34,21 +34,21 @@ _SAYS_NOTHING: Final = frozenset(
 _SIZE: Final = re.compile(r"\s*(\d{1,9})\s*([KMGT])i?B\s*\Z")
 _RATE: Final = re.compile(r"\s*(\d{1,9})\s*(?:MT/s|MHz)\s*\Z")
 _POWERS: Final = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-# Classes of the PCI standard: VGA, 3D and other display controllers, processing accelerators. What
-# draws the console of a BMC is none that anybody looks for.
+# PCI classes: VGA, 3D and other display controllers, processing accelerators. The console adapters of BMCs are not
+# GPUs.
 _GPU_CLASSES: Final = frozenset({"0300", "0302", "0380", "1200"})
 _CONSOLES: Final = frozenset({"102b", "1a03", "1234", "1b36", "1af4", "15ad", "1013"})
 
 
 class Part(msgspec.Struct, frozen=True):
-    """One thing in the machine and all that is known of it; the machine itself is the part ``node``."""
+    """One part with its known fields; the machine itself is the part ``node``."""
 
     kind: Kind
     fields: dict[str, Value]
 
 
 def parts(inventory: Any, plugin_data: Any) -> list[Part]:
-    """Return the parts in the order of the data: the node first, then each kind together."""
+    """Return the parts in the order of the data: the node first, then kind by kind."""
     inventory, extra = mapping(inventory), mapping(plugin_data)
     found = [_node(inventory, extra)]
     found += _some([_cpu(mapping(inventory.get("cpu")), extra)], "cpu")
@@ -56,7 +56,7 @@ def parts(inventory: Any, plugin_data: Any) -> list[Part]:
     found += _some((_nic(one, switches) for one in mappings(inventory.get("interfaces"))), "nic")
     found += _some((_disk(one) for one in mappings(inventory.get("disks"))), "disk")
     found += _some(_dimms(extra), "dimm")
-    # There are hundreds of PCI devices, of which few are looked at: no call for each of them.
+    # There are hundreds of PCI devices, few of which are used, so filter before calling a function for each.
     listed = extra.get("pci_devices") or inventory.get("pci_devices")
     devices = [one for one in mappings(listed) if str(one.get("class"))[:4] in _GPU_CLASSES]
     found += _some((_gpu(one) for one in devices), "gpu")
@@ -127,9 +127,9 @@ def _nic(nic: dict[str, Any], switches: dict[str, dict[str, Any]]) -> dict[str, 
 
 
 def _switches(inventory: dict[str, Any], extra: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return what LLDP said, by the NIC's name: as the ramdisk recorded it, or as a hook has read it.
+    """Return the LLDP data by NIC name, as recorded by the ramdisk or parsed by a hook.
 
-    The hooks of the two services leave it in different places.
+    The hooks of the two services store it in different places.
     """
     found = _recorded(inventory, extra)
     for name, one in mapping(extra.get("all_interfaces")).items():
@@ -142,7 +142,7 @@ def _switches(inventory: dict[str, Any], extra: dict[str, Any]) -> dict[str, dic
 
 
 def _recorded(inventory: dict[str, Any], extra: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return what the frames say that the ramdisk caught; no hook is needed for that."""
+    """Return the values of the LLDP frames recorded by the ramdisk, for which no hook is needed."""
     found = {}
     raw = mapping(extra.get("lldp_raw"))
     for nic in mappings(inventory.get("interfaces"))[:MAX_PARTS]:
@@ -206,7 +206,7 @@ def _gpu(device: dict[str, Any]) -> dict[str, Value]:
 
 
 def text(value: Any) -> str | None:
-    """Return the text without what surrounds it; None for none, and for what firmware says for none."""
+    """Return the stripped text; None for placeholders that firmware reports."""
     if type(value) is not str:
         return None
     value = value.strip()
@@ -214,13 +214,13 @@ def text(value: Any) -> str | None:
 
 
 def address(value: Any) -> str | None:
-    """Return a BMC's address; None for what ramdisks say for none."""
+    """Return a BMC's address; None for the placeholders of ramdisks."""
     found = text(value)
     return None if found in ("0.0.0.0", "::", "::/0") else found  # noqa: S104  # what a BMC without one says
 
 
 def number(value: Any, factor: int = 1) -> float | None:
-    """Return a number that every database can hold; also one that is written as text."""
+    """Return a number that every database can store, also from a string."""
     if isinstance(value, str):
         if len(value) > 32:
             return None
@@ -255,10 +255,10 @@ def _known(**fields: Value | None) -> dict[str, Value]:
 
 
 def mapping(value: Any) -> dict[str, Any]:
-    """Return an object, an empty one where it is none."""
+    """Return the object, or an empty one if the value is not an object."""
     return value if isinstance(value, dict) else {}
 
 
 def mappings(value: Any) -> list[dict[str, Any]]:
-    """Return the objects in a list, none where there is no list."""
+    """Return the objects in a list, none if the value is not a list."""
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

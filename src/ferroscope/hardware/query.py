@@ -1,6 +1,6 @@
-"""Parses the query language of ``search``: a recursive descent parser that bounds what it accepts.
+"""Parses the query language of ``search``: a recursive descent parser with limits.
 
-Whatever is wrong is a ``QueryError`` that says where, what and what is possible.
+Errors are ``QueryError``, with the position, the problem and what is expected.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ferroscope.hardware.parts import Kind
 from ferroscope.hardware.search_index import KINDS, OWN, Field, fold
 from ferroscope.hardware.sources import spellings
 
-# The values in queries: numbers with units, yes and no, times, and texts in all their spellings.
+# The values in queries: numbers with units, booleans, times, and the spellings of texts.
 
 _UNITS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _NUMBER: Final = re.compile(
@@ -41,7 +41,7 @@ _YES: Final = {"yes": 1.0, "true": 1.0, "up": 1.0, "1": 1.0, "no": 0.0, "false":
 
 
 class QueryError(ValueError):
-    """The query cannot be understood; ``position`` is where, counted from 0."""
+    """The query is invalid; ``position`` is where, counted from 0."""
 
     def __init__(self, message: str, position: int) -> None:
         self.position = position
@@ -49,24 +49,24 @@ class QueryError(ValueError):
 
 
 def number(text: str, written: str, field: Field, at: int) -> float:
-    """Return the number that a field is compared with, in the field's unit; ``QueryError``."""
+    """Return the number in the field's unit; ``QueryError``."""
     if field.boolean:
         if text.lower() not in _YES:
-            raise QueryError(f"{written} is yes or no, not {text[:20]}", at)
+            raise QueryError(f"invalid value {text[:20]} for {written}: expected yes or no", at)
         return _YES[text.lower()]
     if field.moment:
         return _moment(text, written, at)
     match = _NUMBER.match(text)
     if match is None or len(match["digits"]) > 20:
-        raise QueryError(f"{written} is compared with a number, such as 512, 25G or 1.5TiB; not {text[:20]}", at)
+        raise QueryError(f"invalid value {text[:20]} for {written}: expected a number such as 512, 25G or 1.5TiB", at)
     base = 1024.0 if match["binary"] else 1000.0
     if match["binary"] and not match["unit"]:
-        raise QueryError(f"there is no such unit: {text[:20]}", at)
+        raise QueryError(f"unknown unit in {text[:20]}", at)
     return float(match["digits"]) * base ** _UNITS[match["unit"].lower()] * field.factor
 
 
 def texts(field: Field, value: str) -> tuple[str, ...]:
-    """Return the texts of which a field must have one to be this value."""
+    """Return the stored texts that mean this value."""
     if field.own:
         return (value.lower(),)
     folded = fold(value, vendor=field.vendor)
@@ -78,7 +78,7 @@ def _moment(text: str, written: str, at: int) -> float:
         then = datetime.fromisoformat(text)
         return (then if then.tzinfo else then.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
-        raise QueryError(f"{written} is compared with a time, such as 2026-01-31; not {text[:20]}", at) from None
+        raise QueryError(f"invalid value {text[:20]} for {written}: expected a time such as 2026-01-31", at) from None
 
 
 MAX_LENGTH: Final = 2000
@@ -105,9 +105,9 @@ class _Token(msgspec.Struct, frozen=True):
 
 
 def parse(text: str) -> Query:
-    """Return the query that ``text`` says; ``QueryError``."""
+    """Return the parsed query; ``QueryError``."""
     if len(text) > MAX_LENGTH:
-        raise QueryError(f"a query has {MAX_LENGTH} characters at the most", MAX_LENGTH)
+        raise QueryError(f"the query is longer than {MAX_LENGTH} characters", MAX_LENGTH)
     parser = _Parser(_tokens(text))
     query = parser.any_of(None, 0)
     parser.expect_end()
@@ -121,7 +121,7 @@ def _tokens(text: str) -> list[_Token]:
         match = _TOKEN.match(text, at)
         if match is None:
             rest = text[at:].lstrip()
-            raise QueryError(f"a quotation mark is never closed: {rest[:20]}", at)
+            raise QueryError(f"unterminated quotation mark: {rest[:20]}", at)
         kind = match.lastgroup or ""
         found.append(_Token(kind, match[kind], match.start(kind)))
         at = match.end()
@@ -130,7 +130,7 @@ def _tokens(text: str) -> list[_Token]:
 
 
 class _Parser:
-    """``kind`` is None where a condition is on the node, else the kind of part inside of ``[ ]``."""
+    """``kind`` is the kind of part inside of ``[ ]``, or None for conditions on the node."""
 
     def __init__(self, tokens: list[_Token]) -> None:
         self._tokens = tokens
@@ -139,23 +139,23 @@ class _Parser:
         self._words = 0
 
     def any_of(self, kind: Kind | None, depth: int) -> Query:
-        """Parse conditions that are joined by ``or``."""
+        """Parse conditions joined by ``or``."""
         if depth > MAX_DEPTH:
-            raise QueryError(f"brackets are nested more than {MAX_DEPTH} deep", self._token.at)
+            raise QueryError(f"brackets are nested more than {MAX_DEPTH} levels deep", self._token.at)
         found = [self.all_of(kind, depth)]
         while self._take_word("or"):
             found.append(self.all_of(kind, depth))
         return found[0] if len(found) == 1 else Any(tuple(found))
 
     def all_of(self, kind: Kind | None, depth: int) -> Query:
-        """Parse conditions that are joined by ``and``, which binds closer; between bare words it may be left out."""
+        """Parse conditions joined by ``and``, which binds more tightly; between bare words it is optional."""
         found = [self.one(kind, depth)]
         while self._take_word("and") or (isinstance(found[-1], Word) and self._is_bare(kind)):
             found.append(self.one(kind, depth))
         return found[0] if len(found) == 1 else All(tuple(found))
 
     def one(self, kind: Kind | None, depth: int) -> Query:
-        """Parse one condition, negated or in parentheses or neither."""
+        """Parse one condition, possibly negated or in parentheses."""
         negated = False
         while self._take_word("not"):
             negated = not negated
@@ -171,7 +171,7 @@ class _Parser:
         self._conditions += 1
         token = self._token
         if self._conditions > MAX_CONDITIONS:
-            raise QueryError(f"a query has {MAX_CONDITIONS} conditions at the most", token.at)
+            raise QueryError(f"the query has more than {MAX_CONDITIONS} conditions", token.at)
         if self._take_word("has"):
             return self._has(kind, depth)
         if kind is None and self._word() == "count" and self._tokens[self._next + 1].text == "(":
@@ -185,9 +185,9 @@ class _Parser:
         return test if kind is not None else _about(part, test)
 
     def expect_end(self) -> None:
-        """Raise where something follows that no condition needs."""
+        """Raise if the query continues."""
         if self._token.kind != "end":
-            self._fail(f"expected 'and', 'or' or the end, found {self._token.text}")
+            self._fail(f"expected 'and', 'or' or the end of the query, found {self._token.text}")
 
     def _has(self, kind: Kind | None, depth: int) -> Query:
         if kind is None and self._word() in KINDS:
@@ -196,7 +196,7 @@ class _Parser:
         return Known(field.column) if kind is not None else _about(part, Known(field.column))
 
     def _is_bare(self, kind: Kind | None) -> bool:
-        """Whether a word follows that is compared with nothing, and is no field or kind of part."""
+        """Whether the next token is a bare word: not compared, not a field and not a kind of part."""
         token = self._token
         if kind is not None or token.kind not in ("word", "quoted"):
             return False
@@ -209,11 +209,11 @@ class _Parser:
     def _bare(self) -> Word:
         self._words += 1
         if self._words > MAX_WORDS:
-            self._fail(f"a query has {MAX_WORDS} bare words at the most")
+            self._fail(f"the query has more than {MAX_WORDS} bare words")
         at = self._token.at
         text = fold(self._value())
         if not text:
-            raise QueryError("there is nothing between the quotation marks", at)
+            raise QueryError("empty quotation marks", at)
         return Word(text)
 
     def _parts(self, depth: int) -> Some:
@@ -234,11 +234,11 @@ class _Parser:
         self._close(")")
         op = self._operator()
         if op not in COMPARE:
-            self._fail("a count is compared with ==, !=, <, <=, > or >=")
+            self._fail("expected ==, !=, <, <=, > or >= after count")
         return Count(some, op, self._number("count", Field("n1", "")))  # type: ignore[arg-type]
 
     def _field(self, kind: Kind | None) -> tuple[Kind | None, Field, str]:
-        """Return the field that follows, the kind of part that has it (None: the node itself), and as it is written."""
+        """Return the next field, its kind of part (None: the node itself), and its source text."""
         token = self._token
         word = self._word()
         if token.kind != "word" or word in _RESERVED:
@@ -249,7 +249,7 @@ class _Parser:
         named, _, name = word.rpartition(".") if kind is None else ("", "", word)
         part = kind or next((known for known in KINDS if known == (named or "node")), None)
         if part is None or name not in KINDS[part]:
-            raise QueryError(f"there is no field {token.text[:40]}{_hint(word, kind)}", token.at)
+            raise QueryError(f"unknown field {token.text[:40]}{_hint(word, kind)}", token.at)
         return part, KINDS[part][name], word
 
     def _comparison(self, field: Field, written: str) -> Query:
@@ -258,15 +258,15 @@ class _Parser:
         op = self._operator()
         if not field.is_text:
             if op == "~":
-                self._fail(f"{written} is a number; ~ is for texts")
+                self._fail(f"{written} is a number; ~ can be used only with text")
             return Number(field.column, op, self._number(written, field))  # type: ignore[arg-type]
         if op in ("==", "!="):
             return Text(field.column, texts(field, self._value()), negated=op == "!=")
         if op != "~":
-            self._fail(f"{written} is text; compare it with ==, !=, ~ or in")
+            self._fail(f"{written} is text; expected ==, !=, ~ or in")
         pattern = fold(self._value())
         if pattern.count("*") > MAX_STARS:
-            self._fail(f"a pattern has {MAX_STARS} stars at the most")
+            self._fail(f"the pattern has more than {MAX_STARS} asterisks")
         return Glob(field.column, pattern)
 
     def _one_of(self, field: Field, written: str) -> Query:
@@ -282,7 +282,7 @@ class _Parser:
         self._close(")")
         self._conditions += count - 1
         if self._conditions > MAX_CONDITIONS:
-            self._fail(f"a query has {MAX_CONDITIONS} conditions at the most, and each value counts as one")
+            self._fail(f"the query has more than {MAX_CONDITIONS} conditions; each value counts as one")
         if field.is_text:
             return Text(field.column, tuple(str(value) for value in values))
         return Any(tuple(Number(field.column, "==", float(value)) for value in values))
@@ -342,14 +342,14 @@ def _fields() -> list[str]:
 
 
 def _known(word: str) -> bool:
-    """Whether the word is a field, a kind of part, or is meant as a field of one."""
+    """Whether the word is a field, a kind of part, or looks like a field of one."""
     kind, dot, _ = word.partition(".")
     return word in KINDS or word in OWN or word in KINDS["node"] or bool(dot and kind in KINDS)
 
 
 def _hint(word: str, kind: Kind | None) -> str:
     if kind is not None:
-        return f" in {kind}; there are: {', '.join(KINDS[kind])}"
+        return f" in {kind}; available: {', '.join(KINDS[kind])}"
     known = _fields()
     near = difflib.get_close_matches(word[:40], known, n=3, cutoff=0.5)
-    return f"; did you mean {', '.join(near)}?" if near else "; the reference of the query language lists all"
+    return f"; did you mean {', '.join(near)}?" if near else "; see the query language reference"

@@ -1,9 +1,8 @@
-"""What searches can ask of a machine: the fields, and the rows in which a store keeps them.
+"""The search index: its fields, and the rows in which a store keeps them.
 
-A row is one part (see ``hardware``); its columns ``t1`` … and ``n1`` … mean what ``KINDS`` says.
-Texts are folded: lower case, single spaces, 255 characters, well-known PCI vendors by their
-name; a query's texts are folded in the same way, so that all databases compare alike. What is
-shown is the summary, where texts are as the machine spells them.
+A row is one part; ``KINDS`` defines its columns ``t1`` ... and ``n1`` .... Texts are folded: lower case, single spaces,
+255 characters, known PCI vendors by name. The texts of a query are folded in the same way, so that all databases
+compare alike. The summary, which is displayed, keeps the original texts.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from ferroscope.hardware.parts import Kind
 from ferroscope.hardware.sources import VENDORS
 
 VERSION: Final = b"2"
-"""Part of the digest: a release that derives other rows from the same data raises it."""
+"""Part of the digest; increased by a release that derives different rows from the same data."""
 
 MAX_TEXT: Final = 255
 
@@ -27,7 +26,7 @@ Unit = Literal["", "bytes", "bits/s", "hertz", "transfers/s"]
 
 
 class IndexRow(msgspec.Struct, frozen=True, array_like=True):
-    """One part of one node, as it is stored."""
+    """One part of one node, as stored."""
 
     kind: Kind
     position: int
@@ -44,9 +43,9 @@ class IndexRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Field(msgspec.Struct, frozen=True):
-    """A field of a part: its column, what it is; ``factor``: a query's number times this is in ``unit``.
+    """A field of a part: its column and description; ``factor``: converts a query's number to ``unit``.
 
-    ``own``: it is no part's but one of the node itself, whose column is a field of ``core.model.Node``.
+    ``own``: a field of the node itself; the column is a field of ``core.model.Node``.
     """
 
     column: str
@@ -67,34 +66,34 @@ _GIB: Final = float(2**30)
 
 KINDS: Final[Mapping[Kind, Mapping[str, Field]]] = {
     "node": {
-        "vendor": Field("t1", "Who made the machine", vendor=True),
+        "vendor": Field("t1", "Manufacturer", vendor=True),
         "product": Field("t2", "Its model"),
-        "serial": Field("t3", "Its serial number"),
-        "firmware": Field("t4", "Version of its firmware (BIOS)"),
-        "boot_mode": Field("t5", "How it booted: bios or uefi"),
-        "hostname": Field("t6", "The ramdisk's host name"),
-        "bmc": Field("t7", "Address of its BMC"),
+        "serial": Field("t3", "Serial number"),
+        "firmware": Field("t4", "Firmware (BIOS) version"),
+        "boot_mode": Field("t5", "Boot mode: bios or uefi"),
+        "hostname": Field("t6", "Host name of the ramdisk"),
+        "bmc": Field("t7", "BMC address"),
         "memory": Field("n1", "All memory", "bytes"),
-        "memory_gb": Field("n1", "All memory, in GiB", "bytes", factor=_GIB),
-        "memory_mb": Field("n1", "All memory, in MiB", "bytes", factor=float(2**20)),
-        "storage": Field("n2", "All disks together", "bytes"),
+        "memory_gb": Field("n1", "Total memory, in GiB", "bytes", factor=_GIB),
+        "memory_mb": Field("n1", "Total memory, in MiB", "bytes", factor=float(2**20)),
+        "storage": Field("n2", "Total size of all disks", "bytes"),
     },
     "cpu": {
-        "model": Field("t1", "Model name of the processors"),
+        "model": Field("t1", "Processor model name"),
         "arch": Field("t2", "Architecture, such as x86_64"),
         "count": Field("n1", "Logical processors"),
-        "sockets": Field("n2", "Sockets, where the ramdisk tells"),
-        "frequency": Field("n3", "Highest clock rate", "hertz"),
+        "sockets": Field("n2", "Number of sockets, if reported"),
+        "frequency": Field("n3", "Maximum clock rate", "hertz"),
     },
     "nic": {
         "name": Field("t1", "Name in the ramdisk"),
         "mac": Field("t2", "MAC address"),
-        "vendor": Field("t3", "Vendor: a name such as mellanox, else its PCI id", vendor=True),
-        "product": Field("t4", "PCI id of the product"),
+        "vendor": Field("t3", "Vendor: a name such as mellanox, or the PCI ID", vendor=True),
+        "product": Field("t4", "PCI ID of the product"),
         "driver": Field("t5", "Kernel driver"),
-        "switch": Field("t6", "The switch at the other end, by LLDP"),
-        "port": Field("t7", "The switch's port, by LLDP"),
-        "speed": Field("n1", "Speed of the link", "bits/s"),
+        "switch": Field("t6", "Switch at the other end, from LLDP"),
+        "port": Field("t7", "Port of the switch, from LLDP"),
+        "speed": Field("n1", "Link speed", "bits/s"),
         "link": Field("n2", "Whether there is a link", boolean=True),
     },
     "disk": {
@@ -102,45 +101,45 @@ KINDS: Final[Mapping[Kind, Mapping[str, Field]]] = {
         "vendor": Field("t2", "Vendor", vendor=True),
         "model": Field("t3", "Model"),
         "serial": Field("t4", "Serial number"),
-        "wwn": Field("t5", "World wide name, with extension where there is one"),
+        "wwn": Field("t5", "World wide name, with extension if any"),
         "type": Field("t6", "hdd, ssd or nvme"),
         "size": Field("n1", "Size", "bytes"),
     },
     "dimm": {
-        "slot": Field("t1", "Where it sits"),
+        "slot": Field("t1", "Slot"),
         "vendor": Field("t2", "Vendor", vendor=True),
         "model": Field("t3", "Part number"),
         "serial": Field("t4", "Serial number"),
-        "type": Field("t5", "Such as ddr4"),
+        "type": Field("t5", "Type, such as ddr4"),
         "size": Field("n1", "Size", "bytes"),
         "speed": Field("n2", "Speed", "transfers/s"),
     },
     "gpu": {
-        "vendor": Field("t1", "Vendor: a name such as nvidia, else its PCI id", vendor=True),
-        "product": Field("t2", "PCI id of the product"),
+        "vendor": Field("t1", "Vendor: a name such as nvidia, or the PCI ID", vendor=True),
+        "product": Field("t2", "PCI ID of the product"),
         "address": Field("t3", "PCI address"),
     },
 }
 
 OWN: Final[Mapping[str, Field]] = {
-    "name": Field("name", "The node's name", own=True),
-    "uuid": Field("uuid", "The node's UUID", own=True),
-    "state": Field("provision_state", "Its provision state, such as available or 'inspect failed'", own=True),
-    "power": Field("power_state", "'power on' or 'power off'", own=True),
-    "driver": Field("driver", "How its BMC is spoken to", own=True),
-    "owner": Field("owner", "Who owns it", own=True),
-    "resource_class": Field("resource_class", "Its resource class", own=True),
-    "error": Field("last_error", "What went wrong last", own=True),
-    "maintenance": Field("maintenance", "Whether it is in maintenance", own=True, boolean=True),
-    "discovered": Field("auto_discovered", "Whether it was discovered", own=True, boolean=True),
-    "created": Field("created_at", "When it was enrolled", own=True, moment=True),
-    "inspected": Field("inspection_finished_at", "When its last inspection ended", own=True, moment=True),
+    "name": Field("name", "Node name", own=True),
+    "uuid": Field("uuid", "Node UUID", own=True),
+    "state": Field("provision_state", "Provision state, such as available or 'inspect failed'", own=True),
+    "power": Field("power_state", "Power state: 'power on' or 'power off'", own=True),
+    "driver": Field("driver", "BMC driver", own=True),
+    "owner": Field("owner", "Owner", own=True),
+    "resource_class": Field("resource_class", "Resource class", own=True),
+    "error": Field("last_error", "Last error", own=True),
+    "maintenance": Field("maintenance", "Whether the node is in maintenance", own=True, boolean=True),
+    "discovered": Field("auto_discovered", "Whether the node was discovered", own=True, boolean=True),
+    "created": Field("created_at", "Time of enrollment", own=True, moment=True),
+    "inspected": Field("inspection_finished_at", "End of the last inspection", own=True, moment=True),
 }
-"""What can be asked of a node itself, whether it was inspected or not."""
+"""The fields of the node itself, whether it was inspected or not."""
 
 
 def fold(text: str, *, vendor: bool = False) -> str:
-    """Return the text as it is stored and compared."""
+    """Return the text as stored and compared."""
     folded = " ".join(text.lower().split()).replace("\0", "")[:MAX_TEXT].rstrip()
     if vendor:
         bare = folded.removeprefix("0x")
@@ -149,21 +148,21 @@ def fold(text: str, *, vendor: bool = False) -> str:
 
 
 def text(row: IndexRow, field: str) -> str | None:
-    """Return what a field of the part says, one that is a text; see ``KINDS``."""
+    """Return the value of a text field of the part; see ``KINDS``."""
     found: str | None = getattr(row, KINDS[row.kind][field].column)
     return found
 
 
 def number(row: IndexRow, field: str) -> float | None:
-    """Return what a field of the part says, one that is a number, in its unit; see ``KINDS``."""
+    """Return the value of a numeric field of the part, in its unit; see ``KINDS``."""
     found: float | None = getattr(row, KINDS[row.kind][field].column)
     return found
 
 
 class Learned(msgspec.Struct, frozen=True):
-    """What an inspection has taught: the rows for searches, the summary for lists, and what tells them from others.
+    """The result of an inspection for searches: the index rows, the summary for lists, and their digest.
 
-    The summary has texts as the machine spells them, sizes in bytes, and how many parts there are of each kind.
+    The summary has original texts, sizes in bytes, and the number of parts of each kind.
     """
 
     rows: list[IndexRow]
@@ -172,7 +171,7 @@ class Learned(msgspec.Struct, frozen=True):
 
 
 def learn(inventory: Any, plugin_data: Any) -> Learned:
-    """Return what is stored of a machine; the same data always gives the same."""
+    """Return the search data of a machine; the same data always gives the same result."""
     found: list[IndexRow] = []
     parts = hardware.parts(inventory, plugin_data)
     counts: dict[str, int] = {}
@@ -185,12 +184,12 @@ def learn(inventory: Any, plugin_data: Any) -> Learned:
 
 
 def derive(inventory: Any, plugin_data: Any) -> list[IndexRow]:
-    """Return the rows of a machine alone."""
+    """Return only the rows of a machine."""
     return learn(inventory, plugin_data).rows
 
 
 def _digest(rows: Sequence[IndexRow], summary: Mapping[str, Any]) -> str:
-    """Return what tells one list of rows from another, as 64 hexadecimal digits."""
+    """Return a digest of the rows, as 64 hexadecimal digits."""
     return hashlib.sha256(VERSION + msgspec.msgpack.encode((rows, summary), order="sorted")).hexdigest()
 
 

@@ -1,8 +1,8 @@
-"""Two inventories of one machine as one, with the source of each value: what the ramdisk saw, what the BMC says.
+"""Combines two inventories of one machine, recording the source of each value: the ramdisk, or the BMC.
 
-The ramdisk's word counts where both know something, for it looked at the machine as an operating
-system will; the BMC fills the gaps; where they differ, that is told. Neither inventory is changed.
-Pure. Lists are matched by what identifies their members: MACs for NICs, serials or names for disks.
+The ramdisk's values take precedence, because it sees the machine as an operating system will; the BMC's values fill the
+gaps, and differences are recorded. Neither inventory is changed. Pure. List members are matched by MAC for NICs, by
+serial number or name for disks.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ IN_BAND: Final = "agent"
 _MISSING: Final[tuple[Any, ...]] = (None, "", [], {})
 _LISTS: Final = ("interfaces", "disks")
 _NOT_COMPARED: Final = ("name", "mac_address")
-# More differences than a person reads are no help, and the size of this is bounded by it.
+# Limits the size of the result; more differences would not help anyone.
 _MAX_DIFFERENCES: Final = 100
 
 
 class Hardware(msgspec.Struct):
-    """``sources``: path of a value -> who says so; ``differences``: path -> source -> value."""
+    """``sources``: path of a value -> its source; ``differences``: path -> source -> value."""
 
     inventory: Document = {}
     sources: dict[str, str] = {}
@@ -32,7 +32,7 @@ class Hardware(msgspec.Struct):
 
 
 def combine(in_band: Document, out_of_band: Document, source: str) -> Hardware:
-    """Return both as one; ``source`` names whom ``out_of_band`` comes from."""
+    """Return both combined; ``source`` is the name of the source of ``out_of_band``."""
     found = Hardware(inventory={}, sources={}, differences={})
     for name in dict.fromkeys((*in_band, *out_of_band)):
         ours, theirs = in_band.get(name), out_of_band.get(name)
@@ -62,7 +62,7 @@ def _value(found: Hardware, path: str, ours: Any, theirs: Any, source: str) -> A
 
 
 def _only_document(ours: Any, theirs: Any) -> bool:
-    """Whether one is a document and the other says nothing."""
+    """Whether one is a document and the other has no value."""
     return (isinstance(ours, dict) and theirs in _MISSING) or (isinstance(theirs, dict) and ours in _MISSING)
 
 
@@ -72,7 +72,7 @@ def _lists(found: Hardware, name: str, ours: list[Any], theirs: list[Any], sourc
     for number, item in enumerate(ours):
         key = _identity(name, item)
         other = others.pop(key, None) if key is not None else None
-        # A name is given by whoever looks, a MAC is what they were matched by: neither can differ.
+        # Names depend on the source, and MACs were used for matching, so neither is a difference.
         known = {field: value for field, value in (other or {}).items() if field not in _NOT_COMPARED}
         merged.append(_value(found, f"{name}[{key or number}]", item, known, source))
     for key, item in others.items():
@@ -89,11 +89,11 @@ def _identity(name: str, item: Any) -> str | None:
     return key if isinstance(key, str) else None
 
 
-# What makers are called: the names of PCI vendors by their ids, and the spellings of one maker's name.
+# Vendor names: PCI vendors by ID, and the spellings of a vendor's name.
 #
-# A maker's name is compared without what kind of company it is, so that ``vendor == dell`` finds "Dell Inc.".
+# Names are compared without the legal form of the company, so that ``vendor == dell`` finds "Dell Inc.".
 
-# Ids from the public PCI ID database.
+# IDs from the public PCI ID database.
 VENDORS: Final = {
     "15b3": "mellanox", "8086": "intel", "14e4": "broadcom", "10de": "nvidia", "1002": "amd", "1022": "amd",
     "1077": "qlogic", "1924": "solarflare", "1425": "chelsio", "19e5": "huawei", "1dd8": "pensando", "177d": "cavium",
@@ -101,7 +101,7 @@ VENDORS: Final = {
     "1c5c": "hynix", "1179": "toshiba", "10df": "emulex", "1d0f": "amazon", "9005": "adaptec", "1000": "lsi",
 }  # fmt: skip
 
-# How firmware writes them, folded; the first one is what people say.
+# How firmware spells them, folded; the first one is the common name.
 _MAKERS: Final = (
     ("dell", "dell emc", "dell computer"),
     ("hpe", "hp", "hewlett-packard", "hewlett packard", "hewlett packard enterprise"),
@@ -128,7 +128,7 @@ _GROUPS: Final = {spelled: group for group in _MAKERS for spelled in group}
 
 
 def spellings(name: str) -> tuple[str, ...]:
-    """Return every way in which the maker of this (folded) name may be stored, that way first."""
+    """Return all stored spellings of this (folded) vendor name, this one first."""
     base = name
     for company in sorted(_COMPANIES, key=len, reverse=True):
         if company and name.endswith(company):

@@ -1,5 +1,5 @@
-"""What inspection data does to a node: one hook per file, run in order by ``pipeline``.
+"""Hooks: how inspection data changes a node. One hook per file, run in order by ``pipeline``.
 
-A hook works on the task's copies and on plugin data only; it never performs I/O of its own,
-never imports the worker, and never changes the inventory. ``base`` is what a plugin builds on.
+A hook works only on the task's copies and on plugin data; it performs no I/O, does not import the worker, and never
+changes the inventory. Plugins build on ``base``.
 """

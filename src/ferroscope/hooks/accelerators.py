@@ -1,4 +1,4 @@
-"""``accelerators``: the node's property ``accelerators`` from its PCI devices and a list of known ones."""
+"""``accelerators``: sets the node's property ``accelerators`` from its PCI devices and a list of known devices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ferroscope.hooks.helpers import warn
 
 
 class AcceleratorsHook(InspectionHook):
-    """Sets `properties.accelerators`: of each known device what the file says of it, and its PCI address."""
+    """Sets `properties.accelerators`: each known device with its entry in the file and its PCI address."""
 
     def __init__(self) -> None:
         self._known: Mapping[tuple[str, str], Document] = {}
@@ -28,7 +28,7 @@ class AcceleratorsHook(InspectionHook):
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
         found = helpers.devices(inventory, plugin_data)
         if not found:
-            warn(task, "accelerators", "no PCI devices were told of, so nothing is known of accelerators")
+            warn(task, "accelerators", "the data has no PCI devices, so accelerators cannot be detected")
             return
         task.node.properties["accelerators"] = [
             {**known, "pci_address": device.address}
@@ -44,7 +44,7 @@ def _load(path: str) -> Mapping[tuple[str, str], Document]:
         source = Path(path) if path else files("ferroscope.hooks") / "known_accelerators.yaml"
         content = yaml.safe_load(source.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as exc:
-        raise HookSetupError(f"{where} cannot be read: {exc}") from exc
+        raise HookSetupError(f"cannot read {where}: {exc}") from exc
     listed = content.get("pci_devices") if isinstance(content, dict) else None
     if not isinstance(listed, list) or not listed:
         raise HookSetupError(f"{where} has no list 'pci_devices'")
@@ -58,6 +58,6 @@ def _key(device: Any, where: str) -> tuple[str, str]:
     vendor, product = (device.get("vendor_id"), device.get("device_id")) if isinstance(device, dict) else (None, None)
     if not isinstance(vendor, str) or not isinstance(product, str) or not vendor or not product:
         raise HookSetupError(
-            f'{where} needs vendor_id and device_id, in quotes: {{vendor_id: "10de", device_id: "1eb8"}}'
+            f'{where} requires vendor_id and device_id, in quotes: {{vendor_id: "10de", device_id: "1eb8"}}'
         )
     return vendor.lower(), product.lower()

@@ -1,4 +1,4 @@
-"""``architecture``: the node's property ``cpu_arch`` from ``inventory.cpu.architecture``."""
+"""``architecture``: sets the node's property ``cpu_arch`` from ``inventory.cpu.architecture``."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _MAX_LENGTH: Final = 64
 
 
 class ArchitectureHook(InspectionHook):
-    """Sets ``properties.cpu_arch``; refuses an inventory that names no architecture."""
+    """Sets ``properties.cpu_arch``; rejects an inventory without an architecture."""
 
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
         architecture = part(inventory, "cpu").get("architecture")
         if not _is_name(architecture):
             raise HookError(
                 Reason.INVALID_INVENTORY,
-                f"the inventory names no CPU architecture (cpu.architecture is {shown(architecture)})",
+                f"the inventory has no CPU architecture (cpu.architecture is {shown(architecture)})",
             )
         task.node.properties["cpu_arch"] = architecture
 

@@ -1,8 +1,7 @@
-"""What a hook is, and what it may touch. Plugins import this module and ``errors``, no more.
+"""The interface of hooks, and the part of a task that they may access. Plugins import only this module.
 
-The names and the two phases are those of the inspection hooks of the Bare Metal service, so
-that a hook written for it needs little change. There is no ``save``: the worker commits what
-every hook changed in one transaction, or nothing of it.
+Names and phases are those of the inspection hooks of the Bare Metal service, so that its hooks need few changes. There
+is no ``save``: the worker commits the changes of all hooks in one transaction, or none of them.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class PortChanges(msgspec.Struct):
 
 
 class HookContext(Protocol):
-    """What the pipeline needs from its caller; the worker's task context is one."""
+    """What the pipeline needs from its caller; the worker's task context implements it."""
 
     @property
     def node(self) -> Node:
@@ -34,7 +33,7 @@ class HookContext(Protocol):
 
     @property
     def ports(self) -> Sequence[Port]:
-        """The node's ports as they are stored. Not to be changed: use ``port_edits``."""
+        """The node's ports as stored. Do not change them: use ``port_edits``."""
 
     @property
     def port_changes(self) -> PortChanges: ...
@@ -48,20 +47,20 @@ class HookContext(Protocol):
         reason: str | None = None,
         detail: Document | None = None,
     ) -> None:
-        """Note a step on the node's timeline. ``name`` is the hook's own name."""
+        """Add a step to the node's timeline. ``name`` is the hook's name."""
 
     def ports_elsewhere(self, macs: Iterable[str]) -> dict[str, str]:
-        """Return which of these MACs are ports of other nodes: MAC -> that node's UUID."""
+        """Return which of these MACs are ports of other nodes: MAC -> UUID of that node."""
 
     def previous_inventory(self) -> Document | None:
-        """Return the inventory of the node's newest inspection that finished before this one; None: there is none.
+        """Return the inventory of the node's newest inspection that finished before this one; None if there is none.
 
-        It is read when it is asked for, wherever it is stored; not to be changed.
+        It is loaded on demand, wherever it is stored. Do not change it.
         """
 
 
 class HookTask(HookContext, Protocol):
-    """What a hook receives: the context, and the ``[inspector]`` options."""
+    """What a hook gets: the context, and the ``[inspector]`` options."""
 
     @property
     def settings(self) -> InspectorSettings: ...
@@ -70,35 +69,34 @@ class HookTask(HookContext, Protocol):
 class InspectionHook:
     """One step of processing; both phases do nothing unless overridden.
 
-    One instance serves every node and every worker thread, so it keeps nothing about a node.
-    ``inventory`` is read-only; ``plugin_data`` may be changed and is stored. Refuse data with
-    ``HookError``; any other exception is recorded as a fault of the hook and fails the node too.
+    One instance serves all nodes and worker threads, so it must not keep data of a node. ``inventory`` is read-only;
+    ``plugin_data`` may be changed and is stored. Reject data with ``HookError``; any other exception is recorded as a
+    bug of the hook, and fails the node too.
     """
 
     dependencies: ClassVar[tuple[str, ...]] = ()
-    """Entry point names of the hooks that must stand before this one in ``[inspector] hooks``."""
+    """Entry point names of the hooks that must precede this one in ``[inspector] hooks``."""
 
     def configure(self, settings: InspectorSettings) -> None:
-        """Read and check the options that this hook has, once, when a worker starts.
+        """Read and validate the hook's options, once, when a worker starts.
 
-        Raise ``HookSetupError``, saying what to write instead: the worker then does not start.
+        ``HookSetupError``, with what to change, keeps the worker from starting.
         """
 
     def preprocess(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
-        """Check and prepare the data; the failures of all hooks are reported together."""
+        """Validate and prepare the data; the errors of all hooks are reported together."""
 
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
-        """Change the node, its ports and ``plugin_data``; the first failure ends the pipeline."""
+        """Change the node, its ports and ``plugin_data``; the first error ends the pipeline."""
 
 
-# How a hook refuses data, and how a wrong list of hooks is refused when the service starts.
+# Errors of hooks, and of their configuration.
 
 
 class HookError(Exception):
-    """The data is not acceptable: the inspection ends in error with this reason and message.
+    """The data is rejected: the inspection ends in error with this reason and message.
 
-    ``hook`` is the name of the hook that refused, filled in by the pipeline; None where several
-    did, which ``message`` then lists.
+    ``hook`` is the name of the hook, set by the pipeline; None if several hooks failed, which ``message`` then lists.
     """
 
     def __init__(self, reason: Reason, message: str, *, hook: str | None = None) -> None:
@@ -112,7 +110,7 @@ class HookError(Exception):
 
 
 class HookSetupError(Exception):
-    """``[inspector] hooks`` cannot be carried out as configured; the message says what to write instead."""
+    """``[inspector] hooks`` is invalid; the message says what to change."""
 
 
 class ReadOnlyError(TypeError):

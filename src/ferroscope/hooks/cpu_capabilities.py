@@ -1,6 +1,6 @@
-"""``cpu-capabilities``: capabilities of the node from the flags of its CPU.
+"""``cpu-capabilities``: sets capabilities of the node from the flags of its CPU.
 
-A capability is never taken away: a flag that is missing may have been hidden by the firmware.
+Capabilities are never removed, because the firmware may have hidden a missing flag.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ferroscope.hooks.helpers import part, warn
 
 
 class CpuCapabilitiesHook(InspectionHook):
-    """Sets the capabilities that `cpu_capabilities` names to `true` where the CPU has the flag."""
+    """Sets the capabilities in `cpu_capabilities` to `true` if the CPU has the flag."""
 
     def __init__(self) -> None:
         self._names: Mapping[str, str] = {}
@@ -23,7 +23,7 @@ class CpuCapabilitiesHook(InspectionHook):
     def configure(self, settings: InspectorSettings) -> None:
         bad = [name for name in settings.cpu_capabilities.values() if not helpers.is_value(name)]
         if bad:
-            raise HookSetupError(f"[inspector] cpu_capabilities names {bad[0]!r}, which cannot be a capability's name")
+            raise HookSetupError(f"[inspector] cpu_capabilities has the invalid capability name {bad[0]!r}")
         self._names = settings.cpu_capabilities
 
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:

@@ -1,4 +1,4 @@
-"""``cpus``: the node's property ``cpus`` from ``inventory.cpu.count``."""
+"""``cpus``: sets the node's property ``cpus`` from ``inventory.cpu.count``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CpusHook(InspectionHook):
         if count is not None:
             task.node.properties["cpus"] = count
             return
-        warn(task, "cpus", f"the inventory does not tell the number of CPUs (cpu.count is {shown(told)})")
+        warn(task, "cpus", f"the inventory has no number of CPUs (cpu.count is {shown(told)})")
 
 
 def _count(value: object) -> int | None:

@@ -1,7 +1,7 @@
-"""``extra-hardware``: what the collector extra-hardware found, as a document instead of a list of records.
+"""``extra-hardware``: converts the records of the collector extra-hardware into a document.
 
-``plugin_data.data`` is ``[["cpu", "physical_0", "cores", "8"], ...]``; ``plugin_data.extra`` becomes
-``{"cpu": {"physical_0": {"cores": 8}}}``, and ``data`` goes.
+``plugin_data.data`` is ``[["cpu", "physical_0", "cores", "8"], ...]``; it is replaced by ``plugin_data.extra``:
+``{"cpu": {"physical_0": {"cores": 8}}}``.
 """
 
 from __future__ import annotations
@@ -19,13 +19,11 @@ _MAX_DIGITS: Final = 20
 
 
 class ExtraHardwareHook(InspectionHook):
-    """Turns `plugin_data.data` into `plugin_data.extra`; texts that are whole numbers become numbers."""
+    """Converts `plugin_data.data` to `plugin_data.extra`; strings that are integers become numbers."""
 
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
         if "data" not in plugin_data:
-            warn(
-                task, "extra-hardware", "the ramdisk sent no extra hardware data: it needs the collector extra-hardware"
-            )
+            warn(task, "extra-hardware", "the ramdisk sent no extra hardware data; enable its collector extra-hardware")
             return
         data, strict = plugin_data["data"], task.settings.extra_hardware_strict
         if not _is_list_of_records(data, strict=strict):
@@ -34,7 +32,7 @@ class ExtraHardwareHook(InspectionHook):
             warn(
                 task,
                 "extra-hardware",
-                f"the extra hardware data is no list of records, and is {'dropped' if strict else 'left as it is'}",
+                f"the extra hardware data is not a list of records; it was {'dropped' if strict else 'left unchanged'}",
             )
             return
         extra, ignored = _converted(data)
@@ -42,7 +40,7 @@ class ExtraHardwareHook(InspectionHook):
             warn(
                 task,
                 "extra-hardware",
-                f"{ignored} records of the extra hardware data are too short or malformed, and are ignored",
+                f"ignored {ignored} malformed records of the extra hardware data",
             )
         plugin_data["extra"] = extra
         del plugin_data["data"]
@@ -55,7 +53,7 @@ def _is_list_of_records(data: object, *, strict: bool) -> bool:
 
 
 def _converted(data: list[list[Any]]) -> tuple[Document, int]:
-    """Return the document and how many records were ignored; of those, the names that they do have stay."""
+    """Return the document, and the number of ignored records; the valid names of those are kept."""
     extra: Document = {}
     ignored = 0
     for item in data:
@@ -73,7 +71,7 @@ def _converted(data: list[list[Any]]) -> tuple[Document, int]:
 
 
 def _names(item: list[Any]) -> list[str]:
-    """Return the first three parts of a record, as far as they can be names."""
+    """Return the first three items of a record, up to the first that is not a name."""
     parts = itertools.takewhile(lambda part: isinstance(part, str | int) and not isinstance(part, bool), item[:3])
     return [str(part) for part in parts]
 

@@ -1,7 +1,7 @@
-"""The inventory's interfaces that ``validate-interfaces`` found good, for hooks that complete ports.
+"""Helpers for hooks: messages, capabilities, PCI devices, ports, and access to untrusted data.
 
-Hooks may be configured before that one has run in vain, or plugin data may have been replaced by
-another hook: whatever is not as expected is not there.
+The interfaces are those that ``validate-interfaces`` accepted. Hooks may run before it, and other hooks may have
+replaced plugin data, so data of an unexpected type is treated as missing.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from ferroscope.hooks.base import HookContext, HookError, HookTask
 
 # Untrusted values in messages: short, printable, of any type.
 #
-# A message reaches the journal, ``last_error`` and a terminal, so that neither a megabyte nor a
-# control character of a ramdisk's making may pass.
+# Messages reach the journal, ``last_error`` and terminals, so neither megabytes nor control characters from a ramdisk
+# may pass.
 
-# reprlib looks at the first few items only, so that a huge value costs nothing.
+# reprlib reads only the first few items, so a huge value costs nothing.
 _REPR: Final = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = _REPR.maxlong = 200
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 
 
 def shown(value: object, *, limit: int = 80, lines: bool = False) -> str:
-    """Return ``value`` for a message: at most ``limit`` characters, line ends only with ``lines``."""
+    """Return ``value`` for a message: at most ``limit`` characters, with line breaks only if ``lines``."""
     text = value if isinstance(value, str) else _REPR.repr(value)
     if len(text) > limit:
         text = text[: limit - 1] + "…"
@@ -38,21 +38,21 @@ def shown(value: object, *, limit: int = 80, lines: bool = False) -> str:
 
 
 def listed(values: Iterable[object], *, limit: int = 10) -> str:
-    """Return the values for a message, separated by commas: the first ``limit``, and how many more."""
+    """Return the values for a message, separated by commas: the first ``limit``, and the number of further ones."""
     texts = [shown(value) for value in values]
     more = len(texts) - limit
     return ", ".join(texts[:limit]) + (f" and {more} more" if more > 0 else "")
 
 
-# The property ``capabilities``: ``"boot_mode:uefi,cpu_vt:true"``, names and values in one text.
+# The property ``capabilities``: ``"boot_mode:uefi,cpu_vt:true"``, names and values in one string.
 #
-# Source: the Bare Metal service, whose order is kept: what was there first stays first.
+# Source: the Bare Metal service. Existing entries keep their order.
 
 _MAX_VALUE: Final = 255
 
 
 def update(node: Node, new: Mapping[str, Any], remove: Iterable[str] = ()) -> None:
-    """Set these capabilities of the node and take others away; ``HookError`` where it has malformed ones."""
+    """Set these capabilities of the node and remove others; ``HookError`` if the existing ones are malformed."""
     found = _parsed(node.properties)
     for name in remove:
         found.pop(name, None)
@@ -63,7 +63,7 @@ def update(node: Node, new: Mapping[str, Any], remove: Iterable[str] = ()) -> No
 
 
 def is_value(value: object) -> bool:
-    """Whether this can stand for a capability's value: a machine must not smuggle in other capabilities."""
+    """Whether this is a valid value of a capability: a machine must not inject other capabilities."""
     return (
         isinstance(value, str) and 0 < len(value) <= _MAX_VALUE and value.isprintable() and not set(value) & set(",:")
     )
@@ -82,11 +82,11 @@ def _parsed(properties: Document) -> dict[str, str]:
     return {name: value for name, _colon, value in pairs}
 
 
-# The PCI devices of a machine, wherever they are told, and in the form in which they are looked up.
+# The PCI devices of a machine, from any source, normalized.
 
 
 class PciDevice(NamedTuple):
-    """One device: four hexadecimal digits each, lower case, and where it is plugged in (``0000:3b:00.0``)."""
+    """One device: four lower-case hexadecimal digits each, and its address (``0000:3b:00.0``)."""
 
     vendor: str
     product: str
@@ -94,7 +94,7 @@ class PciDevice(NamedTuple):
 
 
 def devices(inventory: Document, plugin_data: Document) -> list[PciDevice] | None:
-    """Return the devices, those that the ramdisk collected rather than those of the BMC; None: not told."""
+    """Return the devices, preferably those collected by the ramdisk, not those of the BMC; None if there are none."""
     for source in (plugin_data, inventory):
         found = source.get("pci_devices")
         if isinstance(found, list) and (found or source is inventory):
@@ -111,20 +111,18 @@ def _readable(records: list[object]) -> Iterator[PciDevice]:
             yield PciDevice(vendor.lower(), product.lower(), record.get("bus"))
 
 
-# A node's ports as the hooks so far want them, and how to want something else.
-#
-# Hooks see each other's changes here: what one adds, the next may complete.
+# The node's ports as changed by the hooks so far: each hook sees the changes of those before it.
 
 
 def current(task: HookContext) -> dict[str, Port]:
-    """Return the ports by MAC, with every change of the hooks so far."""
+    """Return the ports by MAC, with all changes so far."""
     changes = task.port_changes
     kept = [changes.updated.get(port.uuid, port) for port in task.ports if port.uuid not in changes.removed]
     return {port.address: port for port in (*kept, *changes.added)}
 
 
 def save(task: HookContext, port: Port) -> None:
-    """Want ``port`` as it is here: a changed copy of one from ``current``, or a new one."""
+    """Add a new port, or save a changed copy of one from ``current``."""
     changes = task.port_changes
     for index, added in enumerate(changes.added):
         if added.uuid == port.uuid:
@@ -137,7 +135,7 @@ def save(task: HookContext, port: Port) -> None:
 
 
 def remove(task: HookContext, port: Port) -> None:
-    """Want ``port`` gone."""
+    """Delete ``port``."""
     changes = task.port_changes
     changes.updated.pop(port.uuid, None)
     before = len(changes.added)
@@ -146,30 +144,30 @@ def remove(task: HookContext, port: Port) -> None:
         changes.removed.add(port.uuid)
 
 
-# How hooks read what a ramdisk has sent, which may hold anything at any place: what is not as expected is not there.
+# Access to the ramdisk's data, which may have any type anywhere: data of an unexpected type is treated as missing.
 #
-# A hook that misses what it can do without says so with ``warn``, and goes on.
+# A hook that lacks optional data calls ``warn`` and continues.
 
 
 def part(document: Document, name: str) -> Document:
-    """Return the object of this name in ``document``, an empty one where there is none."""
+    """Return the object with this name in ``document``, an empty one if there is none."""
     found = document.get(name)
     return found if isinstance(found, dict) else {}
 
 
 def records(document: Document, name: str) -> list[Document]:
-    """Return the objects in the list of this name in ``document``, none where there is no list."""
+    """Return the objects in the list with this name in ``document``, none if there is no list."""
     found = document.get(name)
     return [record for record in found if isinstance(record, dict)] if isinstance(found, list) else []
 
 
 def warn(task: HookTask, hook: str, message: str) -> None:
-    """Note on the timeline, under the hook's own name, what of the data cannot be used."""
+    """Record on the timeline, under the hook's name, which data cannot be used."""
     task.note(hook, message, severity=Severity.WARNING, reason=Reason.INVALID_INVENTORY)
 
 
 class Nic(NamedTuple):
-    """One interface: its name, its MAC in the stored form, and the inventory's record."""
+    """One interface: its name, its normalized MAC, and the inventory's record."""
 
     name: str
     mac: str
@@ -177,7 +175,7 @@ class Nic(NamedTuple):
 
 
 def of(inventory: Document, plugin_data: Document) -> Iterator[Nic]:
-    """Return the interfaces that are in ``plugin_data.all_interfaces``, in the inventory's order."""
+    """Return the interfaces in ``plugin_data.all_interfaces``, in the inventory's order."""
     known = plugin_data.get("all_interfaces")
     if not isinstance(known, dict):
         return
@@ -196,5 +194,5 @@ def named(inventory: Document) -> Iterator[tuple[str, Document]]:
 
 
 def lldp(name: str, record: Document, plugin_data: Document) -> Any:
-    """Return what was recorded of LLDP on this interface: the collector's record, else the inventory's."""
+    """Return the LLDP record of this interface, from the collector or else from the inventory."""
     return part(plugin_data, "lldp_raw").get(name) or record.get("lldp")

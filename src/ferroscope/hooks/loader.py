@@ -1,7 +1,6 @@
 """Finds, loads and orders the hooks of ``[inspector] hooks``, once, when a worker starts.
 
-Whatever is wrong with the list is said here, all of it at once, in words that tell what to
-write instead; no inspection ever meets a hook that is missing.
+All errors in the list are reported together, with what to change; no inspection ever meets a missing hook.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ import structlog
 from ferroscope.config.options import InspectorSettings
 from ferroscope.hooks.base import HookSetupError, InspectionHook
 
-# The list ``[inspector] hooks`` as operators write it, and what each name in it means. Pure.
+# The list ``[inspector] hooks`` and the meaning of its items. Pure.
 #
-# ``$default_hooks`` stands for the default list; ``?name`` is optional: its failure is a warning.
-# Names are entry point names with dashes; underscores, as older configurations have them, still work,
-# and so do ironic-inspector's names of what is called otherwise here.
+# ``$default_hooks`` stands for the default list; the failure of an optional ``?name`` is only a warning. Names are
+# entry point names with dashes. Underscores, from older configurations, are accepted, and so are ironic-inspector's
+# names of hooks that have another name here.
 
 _DEFAULTS: Final = frozenset({"$default_hooks", "${default_hooks}"})
 _OPTIONAL: Final = "?"
@@ -33,7 +32,7 @@ RENAMED: Final = {
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """One item of the list; its failure does not fail the node where it is ``optional``."""
+    """One item of the list; if it is ``optional``, its failure does not fail the node."""
 
     name: str
     optional: bool = False
@@ -56,7 +55,7 @@ def expand(hooks: str | Sequence[str], default_hooks: Sequence[str]) -> tuple[st
 
 
 def parse(item: str) -> Wanted:
-    """Return what one item of an expanded list asks for."""
+    """Return the parsed item of an expanded list."""
     name = item.strip()
     if name.startswith(_OPTIONAL):
         return Wanted(name.removeprefix(_OPTIONAL).strip(), optional=True)
@@ -64,7 +63,7 @@ def parse(item: str) -> Wanted:
 
 
 def resolve(name: str, available: Container[str]) -> str | None:
-    """Return the available hook that ``name`` means: itself, its spelling with dashes, or its new name; else None."""
+    """Return the available hook for ``name``: the same name, the spelling with dashes, or the new name; or None."""
     spellings = (name, name.replace("_", "-"), RENAMED.get(name, name))
     return next((spelling for spelling in spellings if spelling in available), None)
 
@@ -73,7 +72,7 @@ GROUP: Final = "ferroscope.hooks"
 
 
 class EntryPoint(Protocol):
-    """What is used of ``importlib.metadata.EntryPoint``: ``load`` returns the hook's class."""
+    """The part of ``importlib.metadata.EntryPoint`` in use; ``load`` returns the hook's class."""
 
     @property
     def value(self) -> str: ...
@@ -95,7 +94,7 @@ def available() -> dict[str, EntryPoint]:
 
 
 def load(settings: InspectorSettings, points: Mapping[str, EntryPoint] | None = None) -> tuple[LoadedHook, ...]:
-    """Return the configured hooks in order; ``HookSetupError`` where that is not possible."""
+    """Return the configured hooks in order; ``HookSetupError`` if that is not possible."""
     points = available() if points is None else points
     wanted = [parse(item) for item in expand(settings.hooks, settings.default_hooks)]
     hooks = tuple(_load(item, points) for item in _resolved(wanted, points))
@@ -105,7 +104,7 @@ def load(settings: InspectorSettings, points: Mapping[str, EntryPoint] | None = 
 
 
 def check_order(hooks: Sequence[LoadedHook]) -> None:
-    """Raise ``HookSetupError`` where a hook stands before one that it depends on, or twice."""
+    """Raise ``HookSetupError`` if a hook precedes one that it depends on, or is listed twice."""
     names = [hook.name for hook in hooks]
     problems = [f"{name} is listed twice: remove one" for name in dict.fromkeys(names) if names.count(name) > 1]
     for index, hook in enumerate(hooks):
@@ -113,7 +112,7 @@ def check_order(hooks: Sequence[LoadedHook]) -> None:
             if needed in names[:index]:
                 continue
             verb = "move" if needed in names else "add"
-            problems.append(f"{hook.name} needs the results of {needed}: {verb} {needed} before {hook.name}")
+            problems.append(f"{hook.name} depends on {needed}: {verb} {needed} before {hook.name}")
     if problems:
         raise HookSetupError(f"[inspector] hooks = {','.join(names)}: {'; '.join(problems)}")
 
@@ -139,11 +138,11 @@ def _resolved(wanted: Sequence[Wanted], points: Mapping[str, EntryPoint]) -> lis
             unknown.append(item.name)
             continue
         if name != item.name:
-            log.warning("deprecated name of a hook, please write the new one", configured=item.name, hook=name)
+            log.warning("deprecated hook name; use the new one", configured=item.name, hook=name)
         found.append(Wanted(name, item.optional))
     if unknown:
         raise HookSetupError(
-            f"[inspector] hooks names {', '.join(repr(name) for name in unknown)}, which no installed package"
+            f"[inspector] hooks has {', '.join(repr(name) for name in unknown)}, which no installed package"
             f" provides; available: {', '.join(sorted(points)) or 'none (is the package installed?)'}"
         )
     return found
@@ -154,9 +153,9 @@ def _load(item: Wanted, points: Mapping[str, EntryPoint]) -> LoadedHook:
     try:
         hook = point.load()()
     except Exception as exc:
-        raise HookSetupError(f"the hook {item.name} ({point.value}) cannot be loaded: {exc!r}") from exc
+        raise HookSetupError(f"hook {item.name!r} ({point.value}) cannot be loaded: {exc!r}") from exc
     if not isinstance(hook, InspectionHook):
         raise HookSetupError(
-            f"the hook {item.name} ({point.value}) is no subclass of ferroscope.hooks.base.InspectionHook"
+            f"hook {item.name!r} ({point.value}) is not a subclass of ferroscope.hooks.base.InspectionHook"
         )
     return LoadedHook(item.name, hook, item.optional)

@@ -1,8 +1,7 @@
-"""``local-link-connection``: which switch port a port of the node is plugged into, from LLDP.
+"""``local-link-connection``: sets the switch and switch port of the node's ports from LLDP.
 
-``switch_id`` is the switch's MAC (a switch that identifies itself by anything else has none),
-``port_id`` its port, ``switch_info`` its name. What an operator set is not changed. A TLV that
-cannot be read is left out, and a warning; the others count.
+``switch_id`` is the switch's MAC (unset if the switch uses another identifier), ``port_id`` its port, ``switch_info``
+its name. Values set by an operator are not changed. A malformed TLV is skipped, with a warning.
 """
 
 from __future__ import annotations
@@ -39,4 +38,4 @@ class LocalLinkConnectionHook(InspectionHook):
                 ports[nic.mac] = msgspec.structs.replace(port, local_link_connection={**known, **new})
                 helpers.save(task, ports[nic.mac])
         if bad:
-            warn(task, "local-link-connection", f"LLDP that cannot be read is left out: {listed(bad, limit=5)}")
+            warn(task, "local-link-connection", f"skipped malformed LLDP data: {listed(bad, limit=5)}")

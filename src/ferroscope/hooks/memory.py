@@ -1,4 +1,4 @@
-"""``memory``: the node's property ``memory_mb`` from ``inventory.memory.physical_mb``."""
+"""``memory``: sets the node's property ``memory_mb`` from ``inventory.memory.physical_mb``."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from ferroscope.core.reasons import Reason
 from ferroscope.hooks.base import HookError, HookTask, InspectionHook
 from ferroscope.hooks.helpers import part, shown
 
-# An exbibyte. A larger number is no memory, and would not fit where schedulers keep it.
+# One exbibyte. No machine has more, and schedulers could not store it.
 _MAX_MB: Final = 1 << 40
 
 
 class MemoryHook(InspectionHook):
-    """Sets ``properties.memory_mb``, in MiB; refuses an inventory that does not give it."""
+    """Sets ``properties.memory_mb``, in MiB; rejects an inventory without the memory size."""
 
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
         size = part(inventory, "memory").get("physical_mb")
         if not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= _MAX_MB:
             raise HookError(
                 Reason.INVALID_INVENTORY,
-                f"the inventory does not give the memory size (memory.physical_mb is {shown(size)})",
+                f"the inventory has no memory size (memory.physical_mb is {shown(size)})",
             )
         task.node.properties["memory_mb"] = size

@@ -1,7 +1,7 @@
-"""``parse-lldp``: what the switches say of themselves, in words, as ``plugin_data.parsed_lldp``.
+"""``parse-lldp``: writes the switches' LLDP data, parsed, to ``plugin_data.parsed_lldp``.
 
 Interface name -> ``switch_chassis_id``, ``switch_port_id``, ``switch_system_name``, VLANs and so on; see
-``ferroscope.lldp``. At most 64 interfaces are looked at: each LLDP frame comes over a cable.
+``ferroscope.lldp``. At most 64 interfaces are parsed, which is more than a machine has cables.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAX_INTERFACES: Final = 64
 
 
 class ParseLldpHook(InspectionHook):
-    """Writes `plugin_data.parsed_lldp`, by interface: what LLDP told, under names that begin with `switch_`."""
+    """Writes `plugin_data.parsed_lldp`: the LLDP data of each interface, under names that begin with `switch_`."""
 
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
         recorded = [
@@ -37,4 +37,4 @@ class ParseLldpHook(InspectionHook):
         if parsed:
             plugin_data["parsed_lldp"] = {**part(plugin_data, "parsed_lldp"), **parsed}
         if problems:
-            warn(task, "parse-lldp", f"LLDP that cannot be read is left out: {listed(problems, limit=5)}")
+            warn(task, "parse-lldp", f"skipped malformed LLDP data: {listed(problems, limit=5)}")

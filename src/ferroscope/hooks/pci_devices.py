@@ -1,7 +1,7 @@
-"""``pci-devices``: capabilities that count devices of interest, such as ``gpu_t4:2``.
+"""``pci-devices``: sets capabilities that count certain PCI devices, such as ``gpu_t4:2``.
 
-Several kinds of devices may share a name; they are counted together. A count that is nil now is
-taken away: a card that was pulled is no reason to place work on a machine.
+Several devices may share a name and are then counted together. If none is left, the capability is removed, so that no
+work is scheduled for a card that was removed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _decode_alias = msgspec.json.Decoder(_Alias).decode
 
 
 class PciDevicesHook(InspectionHook):
-    """Sets a capability for each name in `pci_device_alias` to the number of such devices."""
+    """Sets a capability for each name in `pci_device_alias` to the number of these devices."""
 
     def __init__(self) -> None:
         self._names: Mapping[tuple[str, str], str] = {}
@@ -41,7 +41,7 @@ class PciDevicesHook(InspectionHook):
             return
         found = helpers.devices(inventory, plugin_data)
         if found is None:
-            warn(task, "pci-devices", "the ramdisk told of no PCI devices: it needs the collector pci-devices")
+            warn(task, "pci-devices", "the ramdisk sent no PCI devices; enable its collector pci-devices")
             return
         counts: dict[str, int] = {}
         for device in found:
@@ -56,11 +56,9 @@ def _alias(text: str) -> _Alias:
         alias = _decode_alias(text)
     except msgspec.DecodeError as exc:
         raise HookSetupError(
-            f"[inspector] pci_device_alias = {text} cannot be used ({exc}); write it as"
+            f"invalid [inspector] pci_device_alias = {text} ({exc}); expected"
             ' {"vendor_id": "10de", "product_id": "1eb8", "name": "gpu_t4"}'
         ) from exc
     if not helpers.is_value(alias.name):
-        raise HookSetupError(
-            f"[inspector] pci_device_alias has the name {alias.name!r}, which cannot be a capability's name"
-        )
+        raise HookSetupError(f"[inspector] pci_device_alias has the invalid capability name {alias.name!r}")
     return alias

@@ -1,7 +1,7 @@
-"""``physical-network``: ``physical_network`` of a port from the IP address that its NIC had in the ramdisk.
+"""``physical-network``: sets ``physical_network`` of a port from its NIC's IP address in the ramdisk.
 
-The first network of ``[inspector] physical_network_cidr_map`` that holds the IPv4 address counts,
-then the first that holds the IPv6 address. What a port had before is replaced.
+The first network in ``[inspector] physical_network_cidr_map`` that contains the IPv4 address is used, else the first
+that contains the IPv6 address. An existing value is replaced.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Mapped = tuple[IPv4Network | IPv6Network, str]
 class PhysicalNetworkHook(InspectionHook):
     """Sets `physical_network` of the node's ports by `physical_network_cidr_map`.
 
-    For other logic, derive from it and override ``physical_network``; everything else stays.
+    For other mappings, derive from this class and override ``physical_network``.
     """
 
     dependencies = ("validate-interfaces",)
@@ -46,9 +46,9 @@ class PhysicalNetworkHook(InspectionHook):
             helpers.save(task, changed)
 
     def physical_network(self, port: Port, interface: str, record: Document, plugin_data: Document) -> str | None:
-        """Return the port's network, None where it shall stay as it is.
+        """Return the port's network, None to leave it unchanged.
 
-        ``interface`` is the NIC's name in the ramdisk, ``record`` what the inventory says of it. ``HookError``.
+        ``interface`` is the NIC's name in the ramdisk, ``record`` its record in the inventory. ``HookError``.
         """
         for address in _addresses(record):
             for network, name in self._networks:
@@ -69,13 +69,13 @@ def _addresses(record: Document) -> Iterator[IPv4Address | IPv6Address]:
 
 def _mapped(text: str) -> _Mapped:
     cidr, _, name = text.strip().rpartition(":")
-    problem = "it has no name of a physical network after a colon" if not cidr or not name else ""
+    problem = "no physical network after a colon" if not cidr or not name else ""
     try:
         if not problem:
             return ip_network(cidr.strip()), name.strip()
     except ValueError as exc:
         problem = str(exc)
     raise HookSetupError(
-        f"[inspector] physical_network_cidr_map has {text!r}, which cannot be used ({problem});"
-        " write it as 192.0.2.0/24:net_a,2001:db8::/64:net_b"
+        f"invalid item {text!r} in [inspector] physical_network_cidr_map ({problem});"
+        " expected, for example, 192.0.2.0/24:net_a,2001:db8::/64:net_b"
     )

@@ -1,8 +1,8 @@
-"""Runs the hooks over one inspection's data: ``preprocess`` of all, then ``__call__`` of all.
+"""Runs the hooks on one inspection's data: ``preprocess`` of all, then ``__call__`` of all.
 
-Preprocess failures are collected and reported as one; the first failure of a call ends it. A
-hook marked optional takes effect as a whole or not at all, and its failure is a warning on the
-timeline. Nothing is committed here: the caller drops its copies when ``HookError`` is raised.
+Errors in preprocess are collected and reported together; the first error in a call ends the run. An optional hook takes
+effect completely or not at all, and its failure is a warning on the timeline. Nothing is committed here: the caller
+discards its copies if ``HookError`` is raised.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from ferroscope.hooks.base import HookContext, HookError, HookTask, InspectionHo
 from ferroscope.hooks.helpers import shown
 from ferroscope.hooks.loader import LoadedHook, check_order, load
 
-# JSON documents that hooks share: a read-only one for the inventory, plain copies for the rest.
+# The JSON documents that hooks get: read-only for the inventory, plain copies for the rest.
 #
-# The read-only types are real dicts and lists (reading and encoding cost nothing extra), and
-# raise where the change is attempted, so that the culprit is the line in the traceback.
+# The read-only types are real dicts and lists, so reading and encoding cost nothing extra. They raise at the attempted
+# change, so that the traceback points to the offending line.
 
 
 def read_only(document: Document) -> Document:
-    """Return ``document`` as one that nobody can change, at any depth."""
+    """Return a read-only version of ``document``, at any depth."""
     return ReadOnlyDict(
         {
             key: _freeze(value) if (kind := type(value)) is dict or kind is list else value
@@ -38,7 +38,7 @@ def read_only(document: Document) -> Document:
 
 
 def copied(document: Document) -> Document:
-    """Return a copy of ``document`` that shares no dict and no list with it."""
+    """Return a deep copy of ``document``."""
     return {
         key: _copy(value) if (kind := type(value)) is dict or kind is list else value for key, value in document.items()
     }
@@ -57,11 +57,11 @@ def _copy(value: Any) -> Any:
 
 
 def _refuse(*_args: Any, **_kwargs: Any) -> NoReturn:
-    raise ReadOnlyError("the inventory is read-only: put what you derive from it into plugin_data")
+    raise ReadOnlyError("the inventory is read-only; write derived data to plugin_data")
 
 
 class ReadOnlyDict(dict[str, Any]):
-    """A dict that refuses every change; ``dict(it)`` and ``it.copy()`` are ordinary dicts."""
+    """A dict that rejects every change; ``dict(it)`` and ``it.copy()`` are ordinary dicts."""
 
     __slots__ = ()
     __setitem__ = __delitem__ = __ior__ = _refuse
@@ -75,7 +75,7 @@ class ReadOnlyDict(dict[str, Any]):
 
 
 class ReadOnlyList(list[Any]):
-    """A list that refuses every change; ``list(it)`` and ``it.copy()`` are ordinary lists."""
+    """A list that rejects every change; ``list(it)`` and ``it.copy()`` are ordinary lists."""
 
     __slots__ = ()
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
@@ -92,10 +92,10 @@ def _thaw(value: Any) -> Any:
     return value.__deepcopy__({}) if isinstance(value, ReadOnlyDict | ReadOnlyList) else value
 
 
-# What a hook receives as its task, and how everything that an optional hook did is taken back.
+# A hook's view of the task, and undoing an optional hook.
 #
-# The view hands out less than the worker's context has: no store, no BMC, the inspector's options
-# only. Notes pass through it, so that no plugin's message is endless or unprintable.
+# The view exposes less than the worker's context: no store, no BMC, only the inspector's options. Timeline messages
+# pass through it, which limits their length and escapes unprintable characters.
 
 MAX_MESSAGE: Final = 2000
 
@@ -103,7 +103,7 @@ Note = tuple[str, str, Severity, str | None, Document | None]
 
 
 class HookView:
-    """``base.HookTask`` over the caller's context; ``held`` notes wait until they are released."""
+    """``base.HookTask`` over the caller's context; ``held`` notes are recorded when they are released."""
 
     __slots__ = ("_context", "_held", "settings")
 
@@ -146,18 +146,18 @@ class HookView:
         return self._context.previous_inventory()
 
     def holding(self) -> HookView:
-        """Return a view within this one whose notes are held."""
+        """Return a view in which notes are held back."""
         return HookView(self, self.settings, [])
 
     def release(self, *, failed: bool = False) -> None:
-        """Note what was held; where it ``failed``, only the warnings: nothing else has come to pass."""
+        """Record the held notes; if the hook ``failed``, only the warnings, because the rest did not happen."""
         for name, message, severity, reason, detail in self._held or ():
             if severity is not Severity.INFO or not failed:
                 self._context.note(name, message, severity=severity, reason=reason, detail=detail)
 
 
 def snapshot(task: HookContext) -> Callable[[], None]:
-    """Return what takes node and port changes back to where they are now."""
+    """Return a function that restores node and port changes to their current state."""
     node, changes = task.node, task.port_changes
     fields = {name: getattr(node, name) for name in node.__struct_fields__}
     fields = {name: copied(value) if isinstance(value, dict) else value for name, value in fields.items()}
@@ -182,17 +182,17 @@ class Pipeline:
     """The configured hooks in order; one instance serves all threads of a worker."""
 
     def __init__(self, hooks: Sequence[LoadedHook], settings: InspectorSettings) -> None:
-        """Raise ``HookSetupError`` where a hook stands before one that it depends on."""
+        """Raise ``HookSetupError`` if a hook precedes one that it depends on."""
         check_order(hooks)
         self._settings = settings
         self._hooks = tuple(hooks)
-        # Phases that a hook does not have are not called for every inspection.
+        # Skip phases that a hook does not implement.
         self._preprocess = [hook for hook in hooks if type(hook.hook).preprocess is not InspectionHook.preprocess]
         self._call = [hook for hook in hooks if type(hook.hook).__call__ is not InspectionHook.__call__]
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the hooks, in the order in which they run."""
+        """The names of the hooks, in order of execution."""
         return tuple(hook.name for hook in self._hooks)
 
     def run(
@@ -204,12 +204,12 @@ class Pipeline:
         owned: bool = False,
         begins: Callable[[str], object] = str,
     ) -> Document:
-        """Run all hooks; return the plugin data that results. Raise ``HookError`` where one refuses.
+        """Run all hooks; return the resulting plugin data. ``HookError`` if one rejects the data.
 
-        ``context.node`` and ``context.port_changes`` carry the other results. ``inventory`` and
-        ``plugin_data`` (decoded JSON objects) stay as they are, except that with ``owned`` the
-        latter need not be copied: nobody else holds it. ``begins`` is told the name of each hook before
-        it runs. ``StoreUnavailableError`` passes through.
+        ``context.node`` and ``context.port_changes`` have the other results. ``inventory`` and ``plugin_data`` (decoded
+        JSON objects) are not changed; with ``owned``, ``plugin_data`` need not be copied, because the caller no longer
+        uses it. ``begins`` is called with the name of each hook before it runs. ``StoreUnavailableError`` passes
+        through.
         """
         if not isinstance(inventory, dict) or not isinstance(plugin_data, dict):
             raise HookError(Reason.INVALID_INVENTORY, "inventory and plugin data must be JSON objects")
@@ -234,7 +234,7 @@ class Pipeline:
     def _run_preprocess(
         self, task: HookView, inventory: Document, data: Document, begins: Callable[[str], object]
     ) -> tuple[Document, set[str]]:
-        """Return the data, and the optional hooks that are out because they failed here already."""
+        """Return the data, and the optional hooks that failed here."""
         failures: list[HookError] = []
         out: set[str] = set()
         for hook in self._preprocess:
@@ -247,17 +247,17 @@ class Pipeline:
             raise failures[0]
         if failures:
             listing = "; ".join(f"{failure.hook}: {failure.message}" for failure in failures)
-            raise HookError(failures[0].reason, f"{len(failures)} hooks refused the data: {listing}")
+            raise HookError(failures[0].reason, f"{len(failures)} hooks rejected the data: {listing}")
         return data, out
 
 
 def from_settings(settings: InspectorSettings) -> Pipeline:
-    """Return the pipeline that ``[inspector]`` asks for; ``HookSetupError`` says what is wrong with it."""
+    """Return the pipeline configured in ``[inspector]``; ``HookSetupError``."""
     return Pipeline(load(settings), settings)
 
 
 def encode(plugin_data: Document) -> bytes:
-    """Return plugin data as JSON for the store; ``HookError`` where a hook left what JSON cannot hold."""
+    """Return plugin data as JSON for the store; ``HookError`` if a hook left data that JSON cannot represent."""
     try:
         return msgspec.json.encode(plugin_data)
     except (TypeError, ValueError, OverflowError, RecursionError) as exc:
@@ -267,9 +267,9 @@ def encode(plugin_data: Document) -> bytes:
 def _step(
     hook: LoadedHook, phase: Phase, task: HookView, inventory: Document, data: Document, out: set[str]
 ) -> Document:
-    """Run one phase of one hook and return the plugin data that results.
+    """Run one phase of one hook and return the resulting plugin data.
 
-    ``out`` holds the optional hooks that failed, in either phase, and those that need their results.
+    ``out`` has the optional hooks that failed, in either phase, and those that depend on them.
     """
     if hook.name in out:
         return data
@@ -285,7 +285,7 @@ def _step(
         out.add(hook.name)
         task.note(
             hook.name,
-            f"the optional hook {hook.name} failed and was left out: {exc.message}",
+            f"the optional hook {hook.name} failed and was skipped: {exc.message}",
             severity=Severity.WARNING,
             reason=exc.reason,
         )
@@ -295,12 +295,12 @@ def _step(
 def _check_needs(hook: LoadedHook, out: set[str]) -> None:
     for needed in hook.hook.dependencies:
         if needed in out:
-            message = f"{hook.name} needs the results of {needed}, which is optional and failed"
+            message = f"{hook.name} depends on the optional hook {needed}, which failed"
             raise HookError(Reason.HOOK_FAILED, message, hook=hook.name)
 
 
 def _guarded(hook: LoadedHook, phase: Phase, task: HookTask, inventory: Document, data: Document) -> None:
-    """Run one phase of one hook; whatever it raises becomes a ``HookError`` that names it."""
+    """Run one phase of one hook; any exception becomes a ``HookError`` that names it."""
     try:
         phase(task, inventory, data)
     except HookError as exc:
@@ -310,14 +310,14 @@ def _guarded(hook: LoadedHook, phase: Phase, task: HookTask, inventory: Document
     except StoreUnavailableError:
         raise
     except Exception as exc:
-        # The boundary to plugins: their faults fail the node, with the reason, and not the worker.
+        # Plugin boundary: a hook's bug fails the node, with the reason, not the worker.
         structlog.get_logger(__name__).exception("hook raised an unexpected error", hook=hook.name)
         message = f"the hook {hook.name} raised {type(exc).__name__}: {exc}"
         raise HookError(Reason.HOOK_FAILED, shown(message, limit=MAX_MESSAGE, lines=True), hook=hook.name) from exc
 
 
 def _attempt(hook: LoadedHook, phase: Phase, task: HookView, inventory: Document, data: Document) -> Document:
-    """Run one phase of an optional hook on a copy of ``data``: all that it did is kept, or nothing."""
+    """Run one phase of an optional hook on a copy of ``data``; keep all its changes, or none."""
     trial, view = copied(data), task.holding()
     restore = snapshot(task)
     try:
@@ -332,6 +332,6 @@ def _attempt(hook: LoadedHook, phase: Phase, task: HookView, inventory: Document
 
 
 def _check_storable(task: HookTask) -> None:
-    """Find out here, where the reason can be told, what the store would choke on."""
+    """Detect data here that the store would reject, while the hook is still known."""
     changes = task.port_changes
     encode({"node": task.node, "added": changes.added, "updated": changes.updated, "removed": changes.removed})

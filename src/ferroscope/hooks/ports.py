@@ -1,10 +1,10 @@
-"""``ports``: the node's ports follow the interfaces that ``validate-interfaces`` found.
+"""``ports``: creates, updates and deletes the node's ports according to ``validate-interfaces``.
 
-``[inspector] add_ports`` chose what becomes a port; ``keep_ports`` says which existing ones stay,
-``update_pxe_enabled`` whether the flag follows the NIC that booted. A DHCP client id goes to
-``extra["client-id"]``. Source: the Bare Metal service's hook of this name. It differs in this: a
-MAC that belongs to another node is a warning on the timeline, and where the inventory does not
-tell which NIC booted nothing is learnt, so no ``pxe_enabled`` is taken away.
+``[inspector] add_ports`` selects what becomes a port; ``keep_ports`` selects which existing ports are kept,
+``update_pxe_enabled`` whether the flag follows the NIC that booted. A DHCP client ID is stored in
+``extra["client-id"]``. Source: the Bare Metal service's hook of this name. Differences: a MAC that belongs to another
+node is a warning on the timeline, and if the inventory does not tell which NIC booted, ``pxe_enabled`` is never
+cleared.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Nic(msgspec.Struct, frozen=True):
 
 
 class PortsHook(InspectionHook):
-    """Adds, updates and deletes ports; writes ``is_added`` into every valid interface."""
+    """Adds, updates and deletes ports; writes ``is_added`` to every valid interface."""
 
     dependencies = ("validate-interfaces",)
 
@@ -53,15 +53,15 @@ class PortsHook(InspectionHook):
 
 
 def _nics(plugin_data: Document, key: str) -> dict[str, _Nic]:
-    """Return the NICs by MAC from what ``validate-interfaces`` wrote under ``key``."""
+    """Return the NICs by MAC from the data that ``validate-interfaces`` wrote to ``key``."""
     interfaces = plugin_data.get(key)
     if not isinstance(interfaces, dict):
-        raise HookError(Reason.HOOK_FAILED, f"plugin_data has no {key}, which validate-interfaces writes")
+        raise HookError(Reason.HOOK_FAILED, f"plugin_data has no {key}; validate-interfaces must run first")
     nics: dict[str, _Nic] = {}
     for iface in interfaces.values():
         mac = values.normalize(iface.get("mac_address")) if isinstance(iface, dict) else None
         if mac is None:
-            raise HookError(Reason.HOOK_FAILED, f"plugin_data.{key} is not as validate-interfaces writes it")
+            raise HookError(Reason.HOOK_FAILED, f"plugin_data.{key} does not have the format of validate-interfaces")
         known = nics.get(mac, _Nic(mac))
         nics[mac] = _Nic(
             mac,
@@ -78,7 +78,7 @@ def _client_id(value: object) -> str | None:
 
 
 def _add(task: HookTask, nics: Iterable[_Nic], *, boot_known: bool) -> set[str]:
-    """Add a port for every NIC that has none; return their MACs."""
+    """Add a port for every NIC without one; return their MACs."""
     own = helpers.current(task)
     missing = {nic.mac: nic for nic in nics if nic.mac not in own}
     elsewhere = task.ports_elsewhere(missing) if missing else {}
@@ -104,7 +104,7 @@ def _warn(task: HookTask, elsewhere: dict[str, str]) -> None:
     conflicts = listed(f"{mac} (node {node})" for mac, node in sorted(elsewhere.items()))
     task.note(
         "ports",
-        f"no port added for MAC addresses that are ports of other nodes: {conflicts}",
+        f"no ports added for MAC addresses of other nodes: {conflicts}",
         severity=Severity.WARNING,
         reason=Reason.PORT_CONFLICT,
         detail={"elsewhere": elsewhere},
@@ -112,7 +112,7 @@ def _warn(task: HookTask, elsewhere: dict[str, str]) -> None:
 
 
 def _remove(task: HookTask, expected: set[str]) -> set[str]:
-    """Delete the ports that are not expected, none where nothing is; return their MACs."""
+    """Delete the ports that are not expected, unless nothing is expected; return their MACs."""
     if not expected:
         return set()
     unexpected = [port for mac, port in helpers.current(task).items() if mac not in expected]
@@ -122,14 +122,14 @@ def _remove(task: HookTask, expected: set[str]) -> set[str]:
 
 
 def _update(task: HookTask, present: dict[str, _Nic], *, pxe: bool) -> set[str]:
-    """Bring ``pxe_enabled`` (where ``pxe``) and the client id of every port up to date; return changed MACs."""
+    """Update ``pxe_enabled`` (if ``pxe``) and the client ID of every port; return the changed MACs."""
     updated = set()
     for mac, port in helpers.current(task).items():
         nic = present.get(mac, _Nic(mac))
         changes: dict[str, Any] = {}
         if pxe and port.pxe_enabled is not nic.pxe:
             changes["pxe_enabled"] = nic.pxe
-        # Not every boot loader passes the id on, so its absence says nothing.
+        # Not every boot loader passes the ID on, so a missing one means nothing.
         if nic.client_id and port.extra.get("client-id") != nic.client_id:
             changes["extra"] = {**port.extra, "client-id": nic.client_id}
         if changes:

@@ -1,7 +1,7 @@
-"""``raid-device``: which disk is the RAID volume that was made between two inspections.
+"""``raid-device``: finds the RAID volume that was created between two inspections.
 
-Inspect, make the volume, inspect again: if exactly one disk is new, by its serial number, it becomes
-the root device hint. A machine whose hint is known is left alone.
+Inspect, create the volume, inspect again: if exactly one disk is new, by its serial number, it becomes the root device
+hint. Nodes that have a hint are left alone.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ferroscope.hooks.helpers import listed, records, warn
 
 
 class RaidDeviceHook(InspectionHook):
-    """Sets `properties.root_device` to the serial number of the one disk that the previous inventory has not."""
+    """Sets `properties.root_device` to the serial number of the only disk that is not in the previous inventory."""
 
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
         if "root_device" in task.node.properties:
@@ -30,15 +30,15 @@ class RaidDeviceHook(InspectionHook):
             task.node.properties["root_device"] = {"serial": new[0]}
             task.note("raid-device", f"the root device is the new disk with the serial number {listed(new)}")
         else:
-            found = f"several are: {listed(new)}" if new else "none is"
+            found = f"several disks are new: {listed(new)}" if new else "no disk is new"
             warn(
                 task,
                 "raid-device",
-                f"the root device would be the one disk that is new since the inspection before; {found}",
+                f"cannot determine the root device: expected one new disk since the last inspection, but {found}",
             )
 
 
 def _serials(inventory: Document) -> list[str]:
-    """Return the serial numbers of all disks that have one, each once."""
+    """Return the serial numbers of all disks, each once."""
     serials = [disk.get("serial") for disk in records(inventory, "disks")]
     return list(dict.fromkeys(serial for serial in serials if isinstance(serial, str) and serial))

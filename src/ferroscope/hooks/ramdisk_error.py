@@ -1,4 +1,4 @@
-"""``ramdisk-error``: an error that the ramdisk itself reports ends the inspection before anything else."""
+"""``ramdisk-error``: ends the inspection if the ramdisk reports an error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MAX_LENGTH: Final = 2000
 
 
 class RamdiskErrorHook(InspectionHook):
-    """Refuses data in which ``error`` is set."""
+    """Rejects data in which ``error`` is set."""
 
     def preprocess(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
         error = plugin_data.get("error")

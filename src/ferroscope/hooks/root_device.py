@@ -1,8 +1,8 @@
-"""``root-device``: which disk the operating system goes to, and how much of it there is.
+"""``root-device``: determines the disk for the operating system, and its size.
 
-The node's hints (``properties.root_device``) choose among the disks that are not excluded by
-``properties.skip_block_devices``; without hints it is the disk that the ramdisk chose. What is
-found is ``plugin_data.root_disk`` and, in GiB, ``local_gb`` in plugin data and properties.
+The node's hints (``properties.root_device``) select one of the disks that ``properties.skip_block_devices`` does not
+exclude; without hints it is the disk selected by the ramdisk. The result is ``plugin_data.root_disk`` and, in GiB,
+``local_gb`` in plugin data and properties.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class RootDeviceHook(InspectionHook):
 
 
 def _chosen(task: HookTask, hints: Any, inventory: Document) -> Document:
-    """Return the first disk that fits the hints; ``HookError`` where none does."""
+    """Return the first disk that matches the hints; ``HookError`` if none does."""
     try:
         candidates = _without_skipped(task, records(inventory, "disks"))
         found = next(Hints(hints).matching(candidates), None)
@@ -43,28 +43,28 @@ def _chosen(task: HookTask, hints: Any, inventory: Document) -> Document:
     if found is None:
         names = listed(disk.get("name") for disk in candidates) or "none"
         raise HookError(
-            Reason.INVALID_INVENTORY, f"no disk fits the root device hints {shown(hints)}; the disks are: {names}"
+            Reason.INVALID_INVENTORY, f"no disk matches the root device hints {shown(hints)}; disks: {names}"
         )
     return found
 
 
 def _without_skipped(task: HookTask, disks: list[Document]) -> list[Document]:
-    """Return the disks that no entry of ``skip_block_devices`` fits."""
+    """Return the disks that match no entry of ``skip_block_devices``."""
     entries = task.node.properties.get("skip_block_devices")
     if not entries:
         return disks
     if not isinstance(entries, list):
-        raise HintError(f"skip_block_devices is a list of hints, not {shown(entries)}")
+        raise HintError(f"skip_block_devices must be a list of hints, not {shown(entries)}")
     skipped = {id(disk) for entry in entries for disk in Hints(entry).matching(disks)}
     return [disk for disk in disks if id(disk) not in skipped]
 
 
 def _local_gb(task: HookTask, disk: Any) -> int:
     if not disk:
-        return 0  # a machine without disks is none to complain of
+        return 0  # a machine without disks needs no warning
     size = disk.get("size") if isinstance(disk, dict) else None
     whole = isinstance(size, int | float) and not isinstance(size, bool) and 0 < size < _LARGEST
     gib = int(size // _GIB) if whole and size is not None else 0
     if not gib:
-        warn(task, "root-device", f"the root disk is smaller than 1 GiB, or its size is not told ({shown(size)})")
+        warn(task, "root-device", f"the root disk is smaller than 1 GiB, or its size is unknown ({shown(size)})")
     return max(0, gib - task.settings.disk_partitioning_spacing)

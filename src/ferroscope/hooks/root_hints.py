@@ -1,9 +1,9 @@
-"""The language of root device hints: which of a machine's disks the operator means. Pure.
+"""Root device hints: the language in which operators select one of a machine's disks. Pure.
 
-``{"size": ">= 100", "rotational": false, "model": "<in> micron"}``: a disk fits that fits all hints.
-Source: the Bare Metal service's documentation of root device hints, and oslo.utils for the operators.
-It differs where that one compares what is not there (a disk without a serial number is no disk
-with the serial "none") or cannot be asked (``<or>`` and ``<all-in>``); docs/reference has the list.
+``{"size": ">= 100", "rotational": false, "model": "<in> micron"}``: a disk must match all hints. Source: the Bare Metal
+service's documentation of root device hints, and oslo.utils for the operators. Differences: a missing value never
+equals a hint (a disk without a serial number does not have the serial "none"), and ``<or>`` and ``<all-in>`` are
+complete; docs/reference has the list.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LARGEST: Final = 1 << 80
 _MAX_LENGTH: Final = 4096
 _MAX_DIGITS: Final = 30
 
-# What is longer comes first. "=" means "at least", for the sake of what was written long ago.
+# Longer operators first. "=" means "at least", for compatibility.
 _OPERATORS: Final = re.compile(r"<(?:in|all-in|or|range-in)>|s(?:==|!=|<=|>=|<|>)|==|!=|<=|>=|=|<|>")
 _RANGE: Final = re.compile(r"(?P<left>[\[(])\s*(?P<low>\S+)\s+(?P<high>[^\s\])]+)\s*(?P<right>[\])])\Z")
 
@@ -55,22 +55,22 @@ Test = Callable[[Any], bool]
 
 
 class HintError(ValueError):
-    """The hints cannot be understood; the message says which and what is possible."""
+    """The hints are invalid; the message says which, and what is expected."""
 
 
 class Hints:
-    """Parsed hints. Raises ``HintError`` where they are none."""
+    """Parsed hints. ``HintError`` if they are invalid."""
 
     def __init__(self, hints: object) -> None:
         if not isinstance(hints, dict) or not hints:
-            raise HintError(f"root device hints are an object such as {{'size': '>= 100'}}, not {shown(hints)}")
+            raise HintError(f"root device hints must be an object such as {{'size': '>= 100'}}, not {shown(hints)}")
         unknown = [name for name in hints if name not in NAMES]
         if unknown:
-            raise HintError(f"there are no root device hints {listed(unknown)}; there are: {', '.join(NAMES)}")
+            raise HintError(f"unknown root device hints {listed(unknown)}; available: {', '.join(NAMES)}")
         self._tests = {name: _test(name, expression) for name, expression in hints.items()}
 
     def matching(self, disks: Sequence[Document]) -> Iterator[Document]:
-        """Return the disks that fit all hints, in their order."""
+        """Return the disks that match all hints, in order."""
         return (disk for disk in disks if all(test(disk.get(name)) for name, test in self._tests.items()))
 
 
@@ -78,20 +78,20 @@ def _test(name: str, expression: object) -> Test:
     if name == "rotational":
         wanted = _boolean(expression)
         if wanted is None:
-            raise HintError(f"the hint rotational is true or false, not {shown(expression)}")
+            raise HintError(f"the hint rotational must be true or false, not {shown(expression)}")
         return lambda value: _boolean(value) is wanted
     if name == "size":
         number = isinstance(expression, int | float) and not isinstance(expression, bool) and expression < _LARGEST
         if not number and not isinstance(expression, str):
-            raise HintError(f"the hint size is a number of GiB, not {shown(expression)}")
+            raise HintError(f"the hint size must be a number of GiB, not {shown(expression)}")
         return _size(*_split(name, str(expression)))
     if not isinstance(expression, str):
-        raise HintError(f"the hint {name} is a text, not {shown(expression)}")
+        raise HintError(f"the hint {name} must be a string, not {shown(expression)}")
     return _text(name, *_split(name, expression))
 
 
 def _split(name: str, expression: str) -> tuple[str, str]:
-    """Return the operator, empty where there is none, and what follows it, in lower case."""
+    """Return the operator, empty if there is none, and the rest, in lower case."""
     text = expression.strip().lower()
     if not text or len(text) > _MAX_LENGTH:
         raise HintError(f"the hint {name} is empty" if not text else f"the hint {name} is too long")
@@ -100,7 +100,7 @@ def _split(name: str, expression: str) -> tuple[str, str]:
         return "", text
     rest = text[found.end() :].strip()
     if not rest:
-        raise HintError(f"the hint {name} has nothing after {found[0]}")
+        raise HintError(f"the hint {name} has no value after {found[0]}")
     return found[0], rest
 
 
@@ -115,7 +115,7 @@ def _size(symbol: str, rest: str) -> Test:
         wanted, compare = _gib(rest), _NUMBERS[symbol or "=="]
         within = lambda value: compare(value, wanted)  # noqa: E731  # the three branches read alike
     else:
-        raise HintError(f"the operator {symbol} compares texts, and the hint size is a number")
+        raise HintError(f"the operator {symbol} is for strings, but the hint size is a number")
 
     def test(value: Any) -> bool:
         known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _LARGEST
@@ -125,7 +125,7 @@ def _size(symbol: str, rest: str) -> Test:
 
 
 def _text(name: str, symbol: str, rest: str) -> Test:
-    """Return the test of a disk's attribute that is a text."""
+    """Return the test of a disk's string attribute."""
     if symbol in _NUMBERS or symbol == "<range-in>":
         return _numeric_text(name, symbol, rest)
     if symbol == "<or>":
@@ -135,7 +135,7 @@ def _text(name: str, symbol: str, rest: str) -> Test:
 
     def test(value: Any) -> bool:
         if value is None:
-            return symbol == "s!="  # what is not there differs from everything, and compares with nothing
+            return symbol == "s!="  # a missing value differs from every value, and matches nothing else
         text = _lower(value)
         return text is not None and compare(text, rest)
 
@@ -166,13 +166,13 @@ def _alternatives(rest: str) -> list[str]:
 
 
 def _range(name: str, rest: str) -> Callable[[float], bool]:
-    """Return whether a number is between two others; ``[`` and ``]`` include the end, ``(`` and ``)`` do not."""
+    """Return the test for a range; ``[`` and ``]`` include the end, ``(`` and ``)`` exclude it."""
     found = _RANGE.match(rest)
     if found is None:
-        raise HintError(f"the hint {name} needs a range such as <range-in> [ 10 20 ), not {shown(rest)}")
+        raise HintError(f"the hint {name} requires a range such as <range-in> [ 10 20 ), not {shown(rest)}")
     low, high = _number(name, found["low"]), _number(name, found["high"])
     if low > high:
-        raise HintError(f"the range of the hint {name} begins after its end")
+        raise HintError(f"the range of the hint {name} is empty: its start is after its end")
     above = operator.ge if found["left"] == "[" else operator.gt
     below = operator.le if found["right"] == "]" else operator.lt
     return lambda value: above(value, low) and below(value, high)
@@ -184,17 +184,17 @@ def _number(name: str, text: str) -> float:
             return float(text)
     except ValueError:
         pass
-    raise HintError(f"the hint {name} compares numbers, and {shown(text)} is none")
+    raise HintError(f"the hint {name} requires a number, not {shown(text)}")
 
 
 def _gib(text: str) -> float:
     if text.isdecimal() and len(text) <= _MAX_DIGITS and int(text) > 0:
         return float(text)
-    raise HintError(f"the hint size is a whole number of GiB above 0, not {shown(text)}")
+    raise HintError(f"the hint size must be a whole number of GiB greater than 0, not {shown(text)}")
 
 
 def _lower(value: object) -> str | None:
-    """Return a disk's attribute as it is compared; None where it is no text or an empty one."""
+    """Return a disk's attribute for comparison; None if it is empty or not a string."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         value = str(value)
     return value.strip().lower() or None if isinstance(value, str) else None

@@ -1,10 +1,9 @@
-"""``validate-interfaces``: which of the machine's interfaces are NICs that may become ports.
+"""``validate-interfaces``: determines which interfaces are NICs that may become ports.
 
-It writes three keys of ``plugin_data``: ``all_interfaces`` and ``valid_interfaces`` (interface
-name -> the inventory's record, with ``mac_address`` normalized, ``pxe_enabled``, and
-``ipv6_address`` without its scope) and ``macs`` of the valid ones. Nothing is done to ports here.
-Source: the Bare Metal service's hook of this name. It differs where that one lets a bad value
-pass: MACs are normalized, and a boot interface that is no MAC counts as not known.
+It writes three keys of ``plugin_data``: ``all_interfaces`` and ``valid_interfaces`` (interface name -> the inventory's
+record, with ``mac_address`` normalized, ``pxe_enabled``, and ``ipv6_address`` without its scope), and ``macs`` of the
+valid ones. Ports are not changed here. Source: the Bare Metal service's hook of this name. Differences: MACs are
+normalized, and an invalid boot interface counts as unknown.
 """
 
 from __future__ import annotations
@@ -26,19 +25,19 @@ Interfaces = dict[str, Document]
 
 
 class ValidateInterfacesHook(InspectionHook):
-    """Refuses an inventory in which no interface is left by ``[inspector] add_ports``."""
+    """Rejects an inventory in which ``[inspector] add_ports`` selects no interface."""
 
     def preprocess(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
         boot_mac = _boot_mac(task, inventory)
         found, malformed = _all_interfaces(inventory, boot_mac)
         valid, unsuitable = _valid_interfaces(found, task.settings.add_ports, boot_known=boot_mac is not None)
         if malformed:
-            warn(task, "validate-interfaces", f"interfaces ignored: {listed(malformed)}")
+            warn(task, "validate-interfaces", f"ignored interfaces: {listed(malformed)}")
         if not valid:
             why = listed((*malformed, *unsuitable)) or "the list is empty"
             raise HookError(
                 Reason.INVALID_INVENTORY,
-                f"no network interface is suitable with [inspector] add_ports = {task.settings.add_ports}: {why}",
+                f"no network interface matches [inspector] add_ports = {task.settings.add_ports}: {why}",
             )
         plugin_data["all_interfaces"] = found
         plugin_data["valid_interfaces"] = valid
@@ -46,20 +45,20 @@ class ValidateInterfacesHook(InspectionHook):
 
 
 def _boot_mac(task: HookTask, inventory: Document) -> str | None:
-    """Return the MAC of the interface that booted, or None where the inventory does not tell."""
+    """Return the MAC of the interface that booted, or None if the inventory does not have it."""
     value = part(inventory, "boot").get("pxe_interface")
     mac = values.normalize(value)
     if value and mac is None:
         warn(
             task,
             "validate-interfaces",
-            f"boot.pxe_interface is no MAC address: {shown(value)}; which interface booted is not known",
+            f"boot.pxe_interface is not a MAC address: {shown(value)}; the boot interface is unknown",
         )
     return mac
 
 
 def _all_interfaces(inventory: Document, boot_mac: str | None) -> tuple[Interfaces, list[str]]:
-    """Return the interfaces that have a name and a MAC, and in words those that are malformed."""
+    """Return the interfaces with a name and a MAC, and descriptions of malformed ones."""
     records = inventory.get("interfaces")
     if not isinstance(records, list):
         raise HookError(Reason.INVALID_INVENTORY, "the inventory has no list of interfaces")
@@ -78,13 +77,13 @@ def _all_interfaces(inventory: Document, boot_mac: str | None) -> tuple[Interfac
         raw_mac = record.get("mac_address")
         mac = values.normalize(raw_mac)
         if not raw_mac or mac in values.NOBODYS:
-            continue  # a device without a link layer, as "lo" is; nothing is wrong with it
+            continue  # a device without a link layer, such as "lo"
         name = record["name"]
         if mac is None:
-            malformed.append(f"{shown(name)} (bad MAC address {shown(raw_mac)})")
+            malformed.append(f"{shown(name)} (invalid MAC address {shown(raw_mac)})")
             continue
         if name in found:
-            malformed.append(f"{shown(name)} (the name occurs twice; the later one counts)")
+            malformed.append(f"{shown(name)} (duplicate name; the last one is used)")
         found[name] = {
             **record,
             "mac_address": mac,
@@ -108,7 +107,7 @@ def _without_scope(address: object) -> str | None:
 
 
 def _valid_interfaces(found: Interfaces, add_ports: str, *, boot_known: bool) -> tuple[Interfaces, list[str]]:
-    """Return the interfaces that ``add_ports`` selects, and in words why not the others."""
+    """Return the interfaces that ``add_ports`` selects, and why the others were not selected."""
     valid: Interfaces = {}
     unsuitable = []
     for name, iface in found.items():
@@ -125,7 +124,7 @@ def _valid_interfaces(found: Interfaces, add_ports: str, *, boot_known: bool) ->
 
 
 def _address(iface: Document) -> IPv4Address | IPv6Address | None:
-    """Return the interface's IP address, the IPv4 one where it has both."""
+    """Return the interface's IP address, preferably IPv4."""
     for key in ("ipv4_address", "ipv6_address"):
         value = iface.get(key)
         if value and isinstance(value, str):

@@ -1,9 +1,8 @@
-"""LLDP as the ramdisk records it: what the switch at the other end of a cable says of itself.
+"""LLDP as recorded by the ramdisk: what the switch at the other end of a cable reports about itself.
 
-Pure and bounded: ``frame`` takes TLVs out of untrusted JSON, ``values`` names what they say,
-``link`` finds who is plugged where. A bad TLV is left out and told of; nothing here raises for
-what a switch, or who pretends to be one, has sent. Source: IEEE 802.1AB, with the organizational
-TLVs of IEEE 802.1Q (annex D) and IEEE 802.3 (clause 79).
+Pure and bounded: ``frame`` extracts TLVs from untrusted JSON, ``values`` returns them as named values, ``link`` returns
+the switch and port. A malformed TLV is skipped and reported; nothing here raises for data from the network. Source:
+IEEE 802.1AB, with the organizational TLVs of IEEE 802.1Q (annex D) and IEEE 802.3 (clause 79).
 """
 
 from ferroscope.lldp.frames import MAX_TLVS, MAX_VALUE, Tlv, frame

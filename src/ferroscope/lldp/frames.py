@@ -1,4 +1,4 @@
-"""The fields that TLVs are made of. Each raises ``FieldError`` where the value is too short or makes no sense."""
+"""Reads TLVs, and the fields in them. Field functions raise ``FieldError`` if the value is too short or invalid."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _SIZES: Final = {_IPV4: 4, _IPV6: 16, _MAC: 6}
 
 
 class FieldError(ValueError):
-    """The TLV cannot be read; the message says why and begins with a verb."""
+    """A malformed TLV; the message begins with a verb."""
 
 
 def number(value: bytes, start: int, size: int) -> int:
-    """Return the unsigned number of ``size`` bytes at ``start``, the highest byte first."""
+    """Return the big-endian unsigned number of ``size`` bytes at ``start``."""
     return int.from_bytes(part(value, start, size), "big")
 
 
@@ -35,11 +35,11 @@ def exactly(value: bytes, size: int) -> bytes:
 
 
 def text(value: bytes) -> str:
-    """Return the text of a value, which is UTF-8."""
+    """Return the value as UTF-8 text."""
     try:
         return value.decode()
     except UnicodeDecodeError:
-        raise FieldError("is no text in UTF-8") from None
+        raise FieldError("is not valid UTF-8") from None
 
 
 def mac(value: bytes) -> str:
@@ -48,7 +48,7 @@ def mac(value: bytes) -> str:
 
 
 def address(family: int, value: bytes) -> str | None:
-    """Return the network address at the beginning of ``value``; None for a family that is not known."""
+    """Return the network address at the beginning of ``value``; None for an unknown family."""
     size = _SIZES.get(family)
     if size is None:
         return None
@@ -59,14 +59,13 @@ def address(family: int, value: bytes) -> str | None:
 
 
 def names(bits: int, meanings: dict[int, str]) -> list[str]:
-    """Return the meanings of the bits that are set, in the order of ``meanings`` (bit number -> meaning)."""
+    """Return the names of the set bits, in the order of ``meanings`` (bit number -> name)."""
     return [meaning for bit, meaning in meanings.items() if bits >> bit & 1]
 
 
-# TLVs out of what the ramdisk recorded: ``[[1, "04aabbccddeeff"], ...]``, types and values in hexadecimal.
+# The record of the ramdisk: ``[[1, "04aabbccddeeff"], ...]``, types, and values in hexadecimal.
 #
-# Bounds: a value has at most 511 bytes (its length field has 9 bits), and of one frame, which is
-# one Ethernet frame, at most ``MAX_TLVS`` are looked at.
+# Limits: a value has at most 511 bytes (its length field has 9 bits), and at most ``MAX_TLVS`` of a frame are read.
 
 MAX_VALUE: Final = 511
 MAX_TLVS: Final = 1024
@@ -81,11 +80,11 @@ class Tlv(NamedTuple):
 
 
 def frame(recorded: object) -> tuple[list[Tlv], list[str]]:
-    """Return the TLVs in their order, and in words what was left out and why."""
+    """Return the TLVs in order, and messages about those that were skipped."""
     if recorded is None:
         return [], []
     if not isinstance(recorded, list | tuple):
-        return [], [f"the record is no list but {type(recorded).__name__}"]
+        return [], [f"the record is not a list but {type(recorded).__name__}"]
     tlvs, problems = [], []
     for number, item in enumerate(recorded[:MAX_TLVS]):
         found = _tlv(item)
@@ -101,15 +100,15 @@ def frame(recorded: object) -> tuple[list[Tlv], list[str]]:
 def _tlv(item: Any) -> Tlv | str:
     """Return the TLV, or what is wrong with it."""
     if not isinstance(item, list | tuple) or len(item) != 2:
-        return "is no pair of type and value"
+        return "is not a pair of type and value"
     kind, text = item
     if not isinstance(kind, int) or isinstance(kind, bool) or not 0 <= kind <= _MAX_TYPE:
         return "has no type from 0 to 127"
     if not isinstance(text, str):
-        return f"(type {kind}) has no value in hexadecimal"
+        return f"(type {kind}) has no hexadecimal value"
     if len(text) > 2 * MAX_VALUE:
         return f"(type {kind}) has more than {MAX_VALUE} bytes"
     try:
         return Tlv(kind, binascii.unhexlify(text))
     except ValueError:
-        return f"(type {kind}) has no value in hexadecimal"
+        return f"(type {kind}) has no hexadecimal value"

@@ -1,4 +1,4 @@
-"""The basic TLVs of IEEE 802.1AB: who the switch is, which port it is, what it can do, where it is managed."""
+"""The TLVs of IEEE 802.1AB, 802.1 and 802.3, as named values, and the switch and port at the other end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ferroscope.lldp.frames import FieldError, Tlv
 CHASSIS_ID, PORT_ID, PORT_DESCRIPTION, SYSTEM_NAME = 1, 2, 4, 5
 SYSTEM_DESCRIPTION, CAPABILITIES, MANAGEMENT_ADDRESS, ORGANIZATIONAL = 6, 7, 8, 127
 
-# Subtypes of the two identifiers whose value is no text.
+# Subtypes of the identifiers whose value is not text.
 _CHASSIS_MAC, _CHASSIS_ADDRESS, _CHASSIS_TEXTS = 4, 5, frozenset({1, 2, 3, 6, 7})
 _PORT_MAC, _PORT_ADDRESS, _PORT_TEXTS = 3, 4, frozenset({1, 2, 5, 7})
 
@@ -37,7 +37,7 @@ def chassis_id(value: bytes) -> str:
 
 
 def chassis_mac(value: bytes) -> str | None:
-    """Return the MAC by which the switch identifies itself; None where it does so by something else."""
+    """Return the MAC that identifies the switch; None if it uses another identifier."""
     return frames.mac(value[1:]) if frames.number(value, 0, 1) == _CHASSIS_MAC else None
 
 
@@ -47,12 +47,12 @@ def port_id(value: bytes) -> str:
 
 
 def management_address(value: bytes) -> str | None:
-    """Return the address by which the switch is managed; None where its kind is not known."""
+    """Return the management address of the switch; None if its family is unknown."""
     return frames.address(frames.number(value, 1, 1), value[2:])
 
 
 def capabilities(value: bytes) -> dict[str, Any]:
-    """Return what the switch can do and what of it is enabled."""
+    """Return the supported and the enabled capabilities of the switch."""
     frames.exactly(value, 4)
     return {
         "switch_capabilities_support": frames.names(frames.number(value, 0, 2), _CAPABILITIES),
@@ -68,16 +68,15 @@ def _identifier(value: bytes, mac: int, address: int, texts: frozenset[int]) -> 
         return frames.mac(rest)
     found = frames.address(frames.number(rest, 0, 1), rest[1:]) if subtype == address else None
     if found is None:
-        raise FieldError(f"has a subtype or an address of a kind that is not known ({subtype})")
+        raise FieldError(f"has an unknown subtype or address family ({subtype})")
     return found
 
 
-# Kinds of Ethernet links: what auto-negotiation advertises, and what a port operates as.
+# Types of Ethernet links: what auto-negotiation advertises, and the operational MAU type.
 #
-# Source: RFC 4836 (IANAifMauAutoNegCapBits and IANAifMauTypeListBits), in the words that the Bare
-# Metal service has for them.
+# Source: RFC 4836 (IANAifMauAutoNegCapBits and IANAifMauTypeListBits), in the Bare Metal service's spelling.
 
-# Bit -> what is advertised; the first bit of the field on the wire is number 15 and means "other".
+# Bit -> advertised capability; the first bit on the wire is number 15 and means "other".
 ADVERTISED: Final = {
     14: "10BASE-T hdx",
     13: "10BASE-T fdx",
@@ -99,7 +98,7 @@ ADVERTISED: Final = {
 _HALF_AND_FULL: Final = ("100BASE-TX", "100BASE-FX", "100BASE-T2", *(f"1000BASE-{end}" for end in ("X", "LX", "SX")))
 _10_GIGABIT: Final = ("X", "LX4", "R", "ER", "LR", "SR", "W", "EW", "LW", "SW", "CX4")
 
-# By number, from 0 on.
+# Operational MAU types, by number from 0.
 _KINDS: Final = (
     *("Unknown", "AUI", "10BASE-5", "FOIRL", "10BASE-2", "10BASE-T duplex mode unknown", "10BASE-FP", "10BASE-FB"),
     *("10BASE-FL duplex mode unknown", "10BROAD36"),
@@ -115,15 +114,15 @@ _KINDS: Final = (
 
 
 def kind(number: int) -> str:
-    """Return what a port operates as."""
+    """Return the name of an operational MAU type."""
     if number >= len(_KINDS):
-        raise FieldError(f"has a MAU type that is not known ({number})")
+        raise FieldError(f"has an unknown MAU type ({number})")
     return _KINDS[number]
 
 
-# The organizational TLVs of IEEE 802.1 (VLANs) and IEEE 802.3 (the link): subtype -> values by their names.
+# The organizational TLVs of IEEE 802.1 (VLANs) and IEEE 802.3 (the link): subtype -> named values.
 #
-# A value in a list is one of several: such a TLV may come more than once.
+# A list in a value means that such a TLV may occur several times.
 
 Found = dict[str, Any]
 
@@ -186,20 +185,19 @@ _IEEE_802_1: Final[dict[int, Callable[[bytes], Found]]] = {
     6: _management_vlan,
     7: _aggregation,
 }
-# Link aggregation moved to 802.1; switches still send it under its old number.
+# Link aggregation moved to 802.1; switches still send the old subtype.
 _IEEE_802_3: Final[dict[int, Callable[[bytes], Found]]] = {1: _phy, 3: _aggregation, 4: _mtu}
 _BY_OUI: Final = {bytes.fromhex("0080c2"): _IEEE_802_1, bytes.fromhex("00120f"): _IEEE_802_3}
 
 
 def organizational(value: bytes) -> Found:
-    """Return what an organizational TLV (type 127) says; nothing for an organization or subtype that is not known."""
+    """Return the values of an organizational TLV (type 127); empty for an unknown organization or subtype."""
     read = _BY_OUI.get(frames.part(value, 0, 3), {}).get(frames.number(value, 3, 1))
     return {} if read is None else read(value[4:])
 
 
-# What a switch says, under the names that the Bare Metal service's ``parse-lldp`` has for it.
-#
-# A value that may come once is the first that came; values that may come several times are lists.
+# The names are those of the Bare Metal service's ``parse-lldp``. Of a value that may occur once, the first counts;
+# values that may occur several times are lists.
 
 
 def _single(name: str, read: Callable[[bytes], Any]) -> Callable[[bytes], Found]:
@@ -223,7 +221,7 @@ _READ: Final[dict[int, Callable[[bytes], Found]]] = {
 }
 
 
-# Which values are one of several. Capabilities are lists too, but come once.
+# Values that may occur several times. Capabilities are lists too, but occur once.
 _REPEATED: Final = frozenset(
     {
         "switch_mgmt_addresses",
@@ -235,7 +233,7 @@ _REPEATED: Final = frozenset(
 
 
 def values(tlvs: Iterable[Tlv]) -> tuple[Found, list[str]]:
-    """Return all that the TLVs say by name (``switch_...``), and in words which cannot be read."""
+    """Return all values by name (``switch_...``), and messages about malformed TLVs."""
     found: Found = {}
     problems = []
     for kind, value in tlvs:
@@ -256,7 +254,7 @@ def values(tlvs: Iterable[Tlv]) -> tuple[Found, list[str]]:
 
 
 class Link(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The other end of a cable: the switch's MAC, its port, its name; None for what it does not tell."""
+    """The other end of a cable: the switch's MAC, its port, its name; None if unknown."""
 
     switch_id: str | None = None
     port_id: str | None = None
@@ -264,7 +262,7 @@ class Link(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 _READ_LINK: Final[dict[int, tuple[str, Callable[[bytes], str | None]]]] = {
-    # Only a MAC identifies a switch to those who use this.
+    # Users of ``switch_id`` accept only a MAC.
     CHASSIS_ID: ("switch_id", chassis_mac),
     PORT_ID: ("port_id", port_id),
     SYSTEM_NAME: ("switch_info", frames.text),
@@ -272,7 +270,7 @@ _READ_LINK: Final[dict[int, tuple[str, Callable[[bytes], str | None]]]] = {
 
 
 def link(tlvs: Iterable[Tlv]) -> tuple[Link, list[str]]:
-    """Return the other end, the last value of each kind, and in words which TLVs cannot be read."""
+    """Return the other end, using the last value of each kind, and messages about malformed TLVs."""
     found: dict[str, str] = {}
     problems = []
     for kind, value in tlvs:

@@ -1,1 +1,1 @@
-"""Calls to servers that may do anything, such as BMCs: bounded in time and in size."""
+"""Clients for servers that may misbehave, such as BMCs: limited in time and size."""

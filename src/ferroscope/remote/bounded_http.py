@@ -1,7 +1,7 @@
-"""urllib3's connections under the thread's deadline: names are looked up and connections made within it.
+"""urllib3 connections under the thread's deadline, which covers name resolution and connecting too.
 
-A pool manager is given them by ``bound``; whatever is asked through it outside of a ``Deadline`` fails with
-``DeadlineError``, because it could wait for ever.
+``bound`` sets up a pool manager for that. Requests outside of a ``Deadline`` fail with ``DeadlineError``, because they
+could wait forever.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from ferroscope.contracts.remote import WebError
 from ferroscope.remote import command_fence
 from ferroscope.remote.resolver import ANYWHERE, Networks, UnresolvedError, resolve
 
-# A hard deadline for everything that one call to a server does, whatever the server does.
+# A hard deadline for everything that one call does, whatever the server does.
 #
-# Time-outs of sockets only limit the silence between two bytes: one that sends a byte a second
-# would hold a worker for ever. So when the time is over, a watchdog shuts the call's connections
-# down, which ends whatever waits for them: TLS handshakes, headers, bodies.
+# Socket time-outs limit only the silence between two bytes: a server that sends one byte a second would block a worker
+# forever. So when the time is over, a timer shuts down the call's connections, which ends every wait on them: TLS
+# handshakes, headers, bodies.
 
 
 class DeadlineError(Exception):
@@ -37,7 +37,7 @@ class DeadlineError(Exception):
 
 
 class Deadline:
-    """``with Deadline(10.0) as deadline:``; what is opened in there and watched ends with it."""
+    """``with Deadline(10.0) as deadline:``; ends the connections that are watched inside."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -48,11 +48,11 @@ class Deadline:
         self._timer.daemon = True
 
     def remaining(self) -> float:
-        """Return the seconds that are left, 0 after the end."""
+        """Return the seconds left, 0 after the end."""
         return max(0.0, self._end - time.monotonic())
 
     def left(self) -> float:
-        """Return the seconds that are left; ``DeadlineError`` where none are."""
+        """Return the seconds left; ``DeadlineError`` if there are none."""
         left = self.remaining()
         if not left:
             raise DeadlineError
@@ -63,7 +63,7 @@ class Deadline:
         return not self.remaining()
 
     def watch(self, connection: socket.socket) -> None:
-        """Shut ``connection`` down when the time is over, whoever has wrapped it meanwhile."""
+        """Shut ``connection`` down when the time is over, even if TLS has wrapped it since."""
         handle = socket.socket(fileno=os.dup(connection.fileno()))
         with self._lock:
             self._watched.append(handle)
@@ -100,14 +100,15 @@ _current: Final = _Current()
 
 
 def current() -> Deadline:
-    """Return this thread's deadline; ``DeadlineError`` outside of any: nobody waits for the answer."""
+    """Return this thread's deadline; ``DeadlineError`` if there is none."""
     if _current.deadline is None:
         raise DeadlineError
     return _current.deadline
 
 
 def bound(manager: PoolManager, allowed: Networks = ANYWHERE) -> None:
-    """Let all connections of ``manager`` end with the deadline of the thread that uses them, and go to ``allowed``."""
+    """Limit all connections of ``manager`` to the deadline of the thread that uses them, and to ``allowed``
+    networks."""
     plain = type("_Plain", (_Plain,), {"allowed": allowed})
     secure = type("_Secure", (_Secure,), {"allowed": allowed})
     manager.pool_classes_by_scheme = {
@@ -117,7 +118,8 @@ def bound(manager: PoolManager, allowed: Networks = ANYWHERE) -> None:
 
 
 def _connect(connection: Any) -> socket.socket:
-    """Open a watched connection to the first address that takes it, each with its share of the time."""
+    """Connect to the first address that accepts, dividing the remaining time among the addresses; watch the
+    connection."""
     deadline = current()
     try:
         addresses = resolve(connection._dns_host, deadline.left(), connection.allowed)
@@ -128,10 +130,10 @@ def _connect(connection: Any) -> socket.socket:
             share = deadline.left() / (len(addresses) - number)
             opened = socket.create_connection((address, connection.port), share)
         except TimeoutError:
-            failure: Exception = ConnectTimeoutError("it did not accept the connection in time")
+            failure: Exception = ConnectTimeoutError("connecting timed out")
             continue
         except OSError as exc:
-            failure = NewConnectionError(connection, f"it cannot be reached: {exc.strerror or exc}")
+            failure = NewConnectionError(connection, f"cannot connect: {exc.strerror or exc}")
             failure.__cause__ = exc
             continue
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -204,7 +206,10 @@ class _SecurePool(HTTPSConnectionPool):
 
 
 class WebClient:
-    """A new connection for each request: a call is rare, and nothing is to be kept of it."""
+    """``contracts.remote.Web``: HTTP calls of inspection rules, with a new connection each, as they are rare.
+
+    Certificates are verified, redirects are returned as responses, and bodies are not read.
+    """
 
     def get(self, url: str, *, headers: Mapping[str, str], timeout: float, proxy: str | None) -> int:
         manager = urllib3.ProxyManager(proxy, retries=False) if proxy else urllib3.PoolManager(retries=False)
@@ -219,7 +224,7 @@ class WebClient:
                 deadline.left()
                 return int(status)
             except (urllib3.exceptions.HTTPError, ValueError, OSError, DeadlineError) as exc:
-                why = f"no answer within {timeout:g} s" if deadline.expired else type(exc).__name__
+                why = f"timed out after {timeout:g} s" if deadline.expired else type(exc).__name__
                 raise WebError(why) from exc
             finally:
                 manager.clear()

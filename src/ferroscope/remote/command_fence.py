@@ -1,9 +1,9 @@
-"""The fence of commands to servers that have none: what changes something is sent only while it is sure to be wanted.
+"""A fence for commands to servers without fencing: they are sent only while the sender surely still has the right to.
 
-A BMC obeys whoever sends, and a process can be stopped at any instruction, for any time. So the transports look
-immediately before they write bytes that change something, and not only when they are asked to: a process that slept
-through the end of its right wakes up to ``TooLateError``. What the kernel has taken and cannot deliver is given up when
-the right would end, so that a network that heals brings nothing old to the server.
+A BMC obeys any sender, and a process can be stopped at any instruction, for any time. So the transports check
+immediately before they write bytes that change something, not only when the call begins: a process that was stopped
+until its right expired gets ``TooLateError``. Data in the kernel's send buffer is dropped when the right would expire
+(TCP_USER_TIMEOUT), so that a network that recovers delivers no old command.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Left = Callable[[], float]
 
 
 class TooLateError(Exception):
-    """It is not sure any more that the command is wanted; nothing of it has been sent since then."""
+    """The right to send has expired; nothing was sent after that."""
 
 
 class _Current(threading.local):
@@ -40,12 +40,12 @@ def fenced(left: Left) -> Iterator[None]:
 
 
 def limit() -> Left | None:
-    """Return what limits this thread's commands, for another one that sends for it; None outside of ``fenced``."""
+    """Return this thread's limit, for a thread that sends on its behalf; None outside of ``fenced``."""
     return _current.left
 
 
 def check() -> float:
-    """Return for how many seconds sending is all right, infinity outside of ``fenced``; ``TooLateError``."""
+    """Return for how many seconds sending is allowed, infinity outside of ``fenced``; ``TooLateError``."""
     left = math.inf if _current.left is None else _current.left()
     if left <= 0:
         raise TooLateError
@@ -53,7 +53,7 @@ def check() -> float:
 
 
 def guard(connection: socket.socket) -> None:
-    """Call immediately before bytes are written to the TCP ``connection``; ``TooLateError``."""
+    """Call immediately before writing to the TCP ``connection``; ``TooLateError``."""
     left = check()
     if math.isfinite(left):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(1, int(left * 1000)))

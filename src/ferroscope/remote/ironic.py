@@ -1,8 +1,8 @@
-"""The nodes of a Bare Metal API, page by page, with a deadline and a size for each page.
+"""Lists the nodes of a Bare Metal API, page by page, each limited in time and size.
 
-It follows the published reference: ``GET /v1/nodes?fields=uuid&limit=N&marker=UUID``. How long a page is, the server
-decides ([api] max_limit there); whether there is another one, its ``next`` says. Of that only the marker is used: where
-to ask is for our configuration to say.
+Follows the published reference: ``GET /v1/nodes?fields=uuid&limit=N&marker=UUID``. The server decides the page size
+([api] max_limit there), and its ``next`` link says whether there is another page. Only the marker of that link is used:
+the URL comes from our configuration.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ferroscope.remote.bounded_http import Deadline, DeadlineError, bound
 from ferroscope.remote.retry import doubled, until_it_works
 
 _PAGE: Final = 1000
-_MAX_PAGE: Final = 8 * 1024 * 1024  # bytes; a thousand nodes have 300 KB
+_MAX_PAGE: Final = 8 * 1024 * 1024  # bytes; a thousand nodes take 300 KB
 _MAX_NODES: Final = 1_000_000
-_PAUSE: Final = 0.2  # seconds before the first try that is made again; doubled each time
+_PAUSE: Final = 0.2  # seconds before the first retry; doubled each time
 _AGAIN: Final = frozenset({429, 502, 503, 504})
 _HEADERS: Final = {"X-OpenStack-Ironic-API-Version": "1.31", "Accept": "application/json"}
 
@@ -36,7 +36,7 @@ class _Page(msgspec.Struct):
 
 
 class _PassingError(Exception):
-    """It may be otherwise in a moment."""
+    """A transient error."""
 
 
 def _may_pass(error: Exception, _pause: float) -> bool:
@@ -46,8 +46,8 @@ def _may_pass(error: Exception, _pause: float) -> bool:
 class IronicSource:
     """``contracts.remote.NodeSource``; ``url`` is the API's base.
 
-    A request may take ``timeout`` seconds, its whole answer included; there are ``retries`` more for each page,
-    after pauses that ``stop`` ends.
+    A request may take ``timeout`` seconds, response included; each page has ``retries``, with delays that ``stop``
+    interrupts.
     """
 
     def __init__(self, url: str, *, timeout: float, retries: int, stop: StopFlag) -> None:
@@ -60,7 +60,7 @@ class IronicSource:
         self._decoder = msgspec.json.Decoder(_Page)
 
     def tracked(self) -> frozenset[str]:
-        """Return the UUIDs of all nodes there; ``RegistryUnavailableError`` where any page is missing."""
+        """Return the UUIDs of all nodes there; ``RegistryUnavailableError`` if the list is incomplete."""
         found: set[str] = set()
         marker: str | None = None
         while not self._stop.is_set():
@@ -70,11 +70,11 @@ class IronicSource:
             if page.next is None and len(page.nodes) < _PAGE:
                 return frozenset(found)
             if not fresh:
-                raise RegistryUnavailableError("it repeats a page; its list cannot be complete")
+                raise RegistryUnavailableError("the server repeated a page, so the list may be incomplete")
             if len(found) > _MAX_NODES:
-                raise RegistryUnavailableError(f"its list does not end after {_MAX_NODES} nodes")
+                raise RegistryUnavailableError(f"the list has more than {_MAX_NODES} nodes")
             marker = _marker(page.next) or page.nodes[-1].uuid
-        raise RegistryUnavailableError("its list was not read to the end, because this process is stopping")
+        raise RegistryUnavailableError("the process is stopping before the list was read completely")
 
     def _page(self, marker: str | None) -> _Page:
         try:
@@ -99,26 +99,26 @@ class IronicSource:
                     preload_content=False,
                 )
                 body = answer.read(_MAX_PAGE + 1)
-                deadline.left()  # headers that were cut off by it look like an answer without a body
+                deadline.left()  # headers cut off by the deadline look like a response without a body
                 if len(body) <= _MAX_PAGE:
-                    answer.read()  # what was announced and did not come is noticed at the end
+                    answer.read()  # raises if the body is shorter than announced
                     answer.release_conn()
                 else:
                     answer.close()
         except (urllib3.exceptions.HTTPError, OSError, DeadlineError) as exc:
-            raise _PassingError(f"it cannot be read: {type(exc).__name__}") from exc
+            raise _PassingError(f"request failed: {type(exc).__name__}") from exc
         if answer.status in _AGAIN:
-            raise _PassingError(f"it answers HTTP {answer.status}")
+            raise _PassingError(f"HTTP {answer.status}")
         if answer.status in (401, 403):
-            raise RegistryUnavailableError(f"it answers HTTP {answer.status}: this service may not list its nodes")
+            raise RegistryUnavailableError(f"HTTP {answer.status}: this service is not allowed to list the nodes")
         if answer.status != 200:
-            raise RegistryUnavailableError(f"it answers HTTP {answer.status}")
+            raise RegistryUnavailableError(f"HTTP {answer.status}")
         if len(body) > _MAX_PAGE:
-            raise RegistryUnavailableError(f"a page of it is longer than {_MAX_PAGE} bytes")
+            raise RegistryUnavailableError(f"a page is longer than {_MAX_PAGE} bytes")
         try:
             return self._decoder.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-            raise RegistryUnavailableError("it answers with something that is no list of nodes") from exc
+            raise RegistryUnavailableError("the response is not a list of nodes") from exc
 
 
 def _marker(link: str | None) -> str | None:

@@ -1,9 +1,8 @@
-"""Host names to IP addresses, within a deadline: the system's resolver has none of its own.
+"""Resolves host names within a time limit; the system's resolver has none.
 
-A look-up that hangs is left to a thread of its own and its caller goes on; all who ask for the
-same name meanwhile share that one thread, so a dead name server costs a thread a name at the most.
-Nothing is cached beyond that: the system's resolver knows what may be. Which addresses may be spoken to is
-asked here, of what a name means at this moment: a name that was looked at before may mean another one by now.
+A lookup that hangs is left to its thread and the caller continues; concurrent callers for the same name share that
+thread, so a dead name server costs at most one thread per name. Nothing is cached beyond that; the system's resolver
+may cache. Allowed networks are checked here, at the time of use: an earlier check could have seen another address.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ MAX_LOOKUPS: Final = 64
 
 
 class UnresolvedError(Exception):
-    """The name has no address, or none was found in time; ``timed_out`` tells which."""
+    """The name has no address, or resolving it timed out (``timed_out``)."""
 
     def __init__(self, message: str, *, timed_out: bool) -> None:
         self.timed_out = timed_out
@@ -26,11 +25,11 @@ class UnresolvedError(Exception):
 
 
 class ForbiddenAddressError(Exception):
-    """The host has addresses, and none of them is in a network that is allowed."""
+    """The host has addresses, but none in an allowed network."""
 
 
 class Networks:
-    """Networks that may be spoken to; an empty one is every network. ``ValueError`` names what is none."""
+    """A set of allowed networks; empty: all networks. ``ValueError`` for an invalid network."""
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
         self._networks = tuple(ipaddress.ip_network(text) for text in texts)
@@ -53,7 +52,7 @@ ANYWHERE: Final = Networks()
 
 
 class _Lookup:
-    """One name being looked up, and whoever waits for it."""
+    """A lookup in progress, which several callers may wait for."""
 
     def __init__(self, host: str) -> None:
         self.host = host
@@ -80,12 +79,12 @@ _running: dict[str, _Lookup] = {}
 def resolve(host: str, seconds: float, allowed: Networks = ANYWHERE) -> tuple[str, ...]:
     """Return every allowed address of ``host``, v4 and v6, in the system's order.
 
-    ``UnresolvedError``; ``ForbiddenAddressError`` where it has addresses, but no allowed one.
+    ``UnresolvedError``; ``ForbiddenAddressError`` if it has addresses, but none is allowed.
     """
     found = _resolve(host, seconds)
     permitted = tuple(address for address in found if address in allowed)
     if not permitted:
-        raise ForbiddenAddressError(f"{host} is in none of the networks that are allowed")
+        raise ForbiddenAddressError(f"{host} is not in any allowed network")
     return permitted
 
 
@@ -96,9 +95,9 @@ def _resolve(host: str, seconds: float) -> tuple[str, ...]:
         pass
     lookup = _join(host)
     if not lookup.done.wait(max(seconds, 0.0)):
-        raise UnresolvedError(f"the name {host} was not resolved within {seconds:.1f} s", timed_out=True)
+        raise UnresolvedError(f"resolving {host} timed out after {seconds:.1f} s", timed_out=True)
     if not lookup.found:
-        raise UnresolvedError(f"the name {host} does not resolve: {lookup.error}", timed_out=False)
+        raise UnresolvedError(f"cannot resolve {host}: {lookup.error}", timed_out=False)
     return lookup.found
 
 
@@ -108,7 +107,7 @@ def _join(host: str) -> _Lookup:
         if lookup is not None:
             return lookup
         if len(_running) >= MAX_LOOKUPS:
-            raise UnresolvedError(f"{MAX_LOOKUPS} names are being looked up already; is DNS down?", timed_out=True)
+            raise UnresolvedError(f"too many DNS lookups in progress ({MAX_LOOKUPS}); is DNS down?", timed_out=True)
         lookup = _running[host] = _Lookup(host)
     threading.Thread(target=lookup.run, name=f"resolve {host}", daemon=True).start()
     return lookup

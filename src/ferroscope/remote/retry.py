@@ -1,7 +1,6 @@
-"""Trying again what may pass: how often and how long apart, while there is hope, until the process shall stop.
+"""Retries of transient errors: how often, with which delays, and until when.
 
-What is permanent (wrong credentials above all, where every further try brings the lock-out nearer)
-is raised at once.
+Permanent errors are raised at once, above all wrong credentials: every further try may lock the account.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ _PAUSE: Final = 0.25
 def until_it_works(
     attempt: Callable[[], T], *, pauses: Iterable[float], hope: Callable[[Exception, float], bool], stop: StopFlag
 ) -> T:
-    """Return what ``attempt`` returns, which is called once more after each of ``pauses`` (seconds).
+    """Return the result of ``attempt``, which is retried after each of ``pauses`` (seconds).
 
-    ``attempt`` must be harmless to repeat. Its error is raised where it is the last one, where ``hope`` says so of
-    it and of the pause that would follow, or where ``stop`` is set.
+    ``attempt`` must be idempotent. Its error is raised if it was the last try, if ``hope`` returns false for the error
+    and the next pause, or if ``stop`` is set.
     """
     for pause in pauses:
         try:
@@ -36,7 +35,7 @@ def until_it_works(
 
 
 def while_there_is_time(attempt: Callable[[], T], left: Callable[[], float], stop: StopFlag, tries: int = TRIES) -> T:
-    """Return what ``attempt`` returns, which asks a BMC, at most ``tries`` times; its last ``BmcError``.
+    """Return the result of ``attempt``, a call to a BMC, tried at most ``tries`` times; its last ``BmcError``.
 
     ``left`` returns the seconds until the deadline, 0 after it.
     """
@@ -48,5 +47,5 @@ def while_there_is_time(attempt: Callable[[], T], left: Callable[[], float], sto
 
 
 def doubled(first: float, times: int) -> list[float]:
-    """Return so many pauses, each twice as long as the one before."""
+    """Return ``times`` pauses, each twice as long as the one before."""
     return [first * 2**number for number in range(times)]

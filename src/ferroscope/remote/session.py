@@ -1,8 +1,8 @@
-"""HTTP to a server that cannot be trusted to behave, such as a BMC: bounded in time, in size, and to its own host.
+"""A requests session for a server that may misbehave, such as a BMC: limited in time, in size, and to its host.
 
-A requests session whose connections resolve names within the deadline and are watched by it, whose
-answers end at ``MAX_BODY``, and which follows no redirect to another host, where the session's
-token would go along. Nothing of the environment (proxies, netrc, CA bundles) is read.
+Connections resolve names within the deadline and are watched by it, responses are limited to ``MAX_BODY``, and
+redirects to another host are not followed, because the session's token would be sent there. Nothing in the environment
+(proxies, netrc, CA bundles) is used.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CHUNK: Final = 64 * 1024
 
 
 class TooLargeError(requests.exceptions.RequestException):
-    """The server sends more than it can have to say."""
+    """The response is larger than any valid one."""
 
 
 class _Adapter(HTTPAdapter):
@@ -44,15 +44,15 @@ class _Adapter(HTTPAdapter):
             body += chunk
             if len(body) > MAX_BODY:
                 response.close()
-                raise TooLargeError(f"its answer is longer than {MAX_BODY} bytes")
+                raise TooLargeError(f"the response is longer than {MAX_BODY} bytes")
         response._content = bytes(body)
         return response
 
 
 class BoundedSession(requests.Session):
-    """For one server. ``base``: its URL, the only place that it speaks to; ``tls``: versions and ciphers.
+    """A session for one server. ``base``: its URL, the only server it connects to; ``tls``: versions and ciphers.
 
-    ``allowed``: where it may be; ``ForbiddenAddressError`` where it turns out to be elsewhere.
+    ``allowed``: networks; ``ForbiddenAddressError`` if the server is in none of them.
     """
 
     def __init__(self, base: str, tls: ssl.SSLContext | None = None, allowed: Networks = ANYWHERE) -> None:
@@ -63,12 +63,12 @@ class BoundedSession(requests.Session):
         self.mount("https://", _Adapter(tls, allowed))
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
-        """Return where a redirect leads, None where that is another host."""
+        """Return the target of a redirect, None if that is another host."""
         target = super().get_redirect_target(resp)
         return target if target is not None and self.belongs(urljoin(str(resp.url), target)) else None
 
     def part(self) -> None:
-        """Close the connections that are kept; the next request opens one."""
+        """Close persistent connections; the next request opens one."""
         for adapter in self.adapters.values():
             adapter.close()
 

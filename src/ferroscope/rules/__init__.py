@@ -1,6 +1,6 @@
-"""Inspection rules: what an operator wants done with a node where its inspection data look so and so.
+"""Inspection rules: actions on a node if its inspection data matches conditions.
 
-It reads and changes the copies that it is given, and has no effect outside. Belongs here: what conditions,
-actions, placeholders and paths mean, in both dialects, and which rules are in force (``builtin``).
-Not here: HTTP, storage, the worker.
+Rules read and change the copies that they are given, and have no external effects. This package has the semantics of
+conditions, actions, placeholders and paths in both dialects, and the active rules (``builtin``); not HTTP, storage or
+the worker.
 """

@@ -1,7 +1,7 @@
-"""What rules can do: one table for both dialects; a new action is one entry in it.
+"""The actions of rules, in one table for both dialects.
 
-An action changes the copies of its ``RuleContext``; everything that rules did is committed together with the
-inspection's other results, or not at all.
+An action changes the copies in its ``RuleContext``; the changes of all rules are committed with the inspection's other
+results, or not at all.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ferroscope.rules.context import Acting, ApiCall, Logged
 from ferroscope.rules.data import RefusedError, RuleError
 from ferroscope.rules.template import Argument, Kind, Signature
 
-# The actions that tell or ask somebody else something: fail, log, approve, api-call.
+# Actions with an effect elsewhere: fail, log, approve, api-call.
 #
-# None of them does it here: a refusal is raised, messages and calls are handed to the worker.
+# None takes effect here: a refusal is raised, messages and calls are passed to the worker.
 
 LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 
@@ -47,9 +47,7 @@ def approve(acting: Acting, _args: Document) -> None:
     node = acting.rule_context.node
     if node.inbox:
         node.inbox = False
-        acting.rule_context.logged.append(
-            Logged(rule=acting.rule, level="info", message="taken out of the inbox by a rule")
-        )
+        acting.rule_context.logged.append(Logged(rule=acting.rule, level="info", message="approved by a rule"))
 
 
 def log_level(value: Any) -> str | None:
@@ -60,7 +58,7 @@ def api_call(acting: Acting, args: Document) -> None:
     rule_context = acting.rule_context
     rule_context.budget.calls -= 1
     if rule_context.budget.calls < 0:
-        raise RuleError("the rules asked for too many API calls for one inspection")
+        raise RuleError("too many API calls for one inspection")
     for name, check in (("url", url), ("timeout", timeout), ("retries", retries), ("backoff_factor", backoff)):
         problem = check(args[name])
         if problem is not None:
@@ -80,7 +78,7 @@ def api_call(acting: Acting, args: Document) -> None:
 
 
 def url(value: Any) -> str | None:
-    """Say what is wrong with the address of an API call."""
+    """Return what is wrong with the URL of an API call, or None."""
     text = str(value)
     try:
         parts = urlsplit(text)
@@ -88,9 +86,9 @@ def url(value: Any) -> str | None:
     except ValueError:
         known = False
     if not known or "@" in parts.netloc:
-        return "must be like https://host/path, without a user name"
+        return "must be a URL like https://host/path, without a user name"
     if not text.isascii() or not text.isprintable() or " " in text or "\\" in text:
-        return "holds characters that a URL cannot have; escape them"
+        return "contains characters that are invalid in a URL; escape them"
     return None
 
 
@@ -122,7 +120,7 @@ def _headers(given: Any) -> dict[str, str]:
     headers = {str(name): str(value) for name, value in given.items()}
     for name, value in headers.items():
         if not _HEADER.match(name) or not value.isascii() or not value.isprintable():
-            raise RuleError(f"the header {name[:64]!r} has a name or a value that HTTP does not allow")
+            raise RuleError(f"invalid name or value of the HTTP header {name[:64]!r}")
     return headers
 
 
@@ -150,9 +148,9 @@ _PORT: Final = Argument("port_id")
 
 
 class Action(msgspec.Struct, frozen=True):
-    """``introspection``: the names that the other dialect has for the arguments; None: it has no such action.
+    """``introspection``: the names of the arguments in the other dialect; None: it does not have this action.
 
-    ``check`` says what is wrong with the arguments together, as far as they are fixed.
+    ``check`` validates the arguments in combination, as far as they are constant.
     """
 
     run: Run
@@ -173,7 +171,7 @@ def _action(
 ACTIONS: Final[dict[str, Action]] = {
     "fail": _action(fail, Argument("msg", Kind.MESSAGE), introspection=("message",)),
     "log": _action(log, Argument("msg", Kind.MESSAGE), Argument("level", Kind.LITERAL, "info", log_level)),
-    # For discovered nodes; not an action of the Bare Metal service, but of this one alone.
+    # For discovered nodes; Ferroscope's own action, unknown to the Bare Metal service.
     "approve": _action(approve),
     "set-attribute": _action(
         writes.set_attribute,
@@ -214,5 +212,5 @@ INTROSPECTION_ACTIONS: Final = tuple(name for name, action in ACTIONS.items() if
 
 
 def named(name: Any, known: tuple[str, ...]) -> Action | None:
-    """Return the action of this name, if it is one of ``known``."""
+    """Return the action with this name if it is in ``known``."""
     return ACTIONS[name] if isinstance(name, str) and name in known else None

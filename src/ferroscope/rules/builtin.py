@@ -1,6 +1,6 @@
-"""Built-in rules: a YAML file with a list of rules in the Bare Metal API's form, read and checked at the start.
+"""Built-in rules: a YAML file with a list of rules in the Bare Metal API's form, validated at start.
 
-They run beside the stored ones, cannot be changed through an API, and may have any priority.
+They run together with the stored rules, cannot be changed through an API, and may have any priority.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ class _Written(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def load(path: str) -> tuple[CompiledRule, ...]:
-    """Return the rules of the file, none where ``path`` is empty; ``InvalidRuleError`` names every problem."""
+    """Return the rules of the file, none if ``path`` is empty; ``InvalidRuleError`` lists all problems."""
     if not path:
         return ()
     return read(path, _content(path))
 
 
 def read(path: str, content: bytes, *, one: bool = False) -> tuple[CompiledRule, ...]:
-    """Return the rules that ``content`` has; ``path`` is what messages call it. ``InvalidRuleError``.
+    """Return the rules in ``content``; ``path`` is its name in messages. ``InvalidRuleError``.
 
-    With ``one`` it may also be a rule by itself, as for ``ferroscope rule create``.
+    With ``one`` it may also be a single rule, as for ``ferroscope rule create``.
     """
     try:
         written = yaml.safe_load(content)
     except (yaml.YAMLError, RecursionError, ValueError) as exc:
-        raise InvalidRuleError([f"{path} is not YAML: {' '.join(str(exc).split())[:300]}"]) from None
+        raise InvalidRuleError([f"{path} is not valid YAML: {' '.join(str(exc).split())[:300]}"]) from None
     if one and isinstance(written, dict):
         written = [written]
     if not isinstance(written, list) or len(written) > MAX_RULES:
-        raise InvalidRuleError([f"{path} must hold a list of at most {MAX_RULES} rules"])
+        raise InvalidRuleError([f"{path} must contain a list of at most {MAX_RULES} rules"])
     rules: list[CompiledRule] = []
     problems: list[str] = []
     for number, item in enumerate(written):
@@ -63,7 +63,7 @@ def read(path: str, content: bytes, *, one: bool = False) -> tuple[CompiledRule,
             rules.append(_rule(number, item))
         except InvalidRuleError as exc:
             problems += [f"{path}: rule {number + 1}: {problem}" for problem in exc.problems]
-    problems += [f"{path}: two rules have the uuid {uuid}" for uuid in _twice([rule.rule.uuid for rule in rules])]
+    problems += [f"{path}: duplicate rule uuid {uuid}" for uuid in _twice([rule.rule.uuid for rule in rules])]
     if problems:
         raise InvalidRuleError(problems)
     return tuple(rules)
@@ -74,7 +74,7 @@ def _content(path: str) -> bytes:
         with Path(path).open("rb") as file:
             content = file.read(_MAX_SIZE + 1)
     except OSError as exc:
-        raise InvalidRuleError([f"{path} cannot be read: {exc.strerror}"]) from None
+        raise InvalidRuleError([f"cannot read {path}: {exc.strerror}"]) from None
     if len(content) > _MAX_SIZE:
         raise InvalidRuleError([f"{path} is larger than {_MAX_SIZE} bytes"])
     return content
@@ -93,7 +93,7 @@ def _rule(number: int, item: Any) -> CompiledRule:
         actions = msgspec.json.decode(msgspec.json.encode(given.actions))
         conditions = msgspec.json.decode(msgspec.json.encode(given.conditions or []))
     except (TypeError, ValueError, OverflowError, RecursionError) as exc:
-        raise InvalidRuleError([f"it holds what JSON cannot: {exc}"]) from None
+        raise InvalidRuleError([f"it contains a value that JSON cannot represent: {exc}"]) from None
     rule = Rule(
         uuid=given.uuid or f"00000000-0000-0000-0000-{number:012x}",
         description=given.description,
@@ -111,20 +111,20 @@ def _twice(names: list[str]) -> list[str]:
     return sorted({name for name in names if names.count(name) > 1})
 
 
-# The rules of a process: compiled once for each revision of what is stored, together with the built-in ones.
+# The rules of a process, compiled once per revision of the stored rules, together with the built-in ones.
 
 _log = structlog.get_logger(__name__)
 
 
 class RuleCache:
-    """One instance serves all threads: a rule set is replaced as a whole, never changed."""
+    """Shared by all threads: a rule set is replaced as a whole, never changed."""
 
     def __init__(self, built_in: Sequence[CompiledRule] = ()) -> None:
         self._built_in = tuple(built_in)
         self._current: RuleSet | None = None
 
     def current(self, tx: Transaction) -> RuleSet:
-        """Return the rules as this transaction sees them: one small query, unless they have changed."""
+        """Return the rules as this transaction sees them, with one small query unless they have changed."""
         revision = tx.rules.revision()
         known = self._current
         if known is not None and known.revision == revision:
@@ -135,26 +135,26 @@ class RuleCache:
 
 
 class _Broken:
-    """The only condition of a rule that was stored once and is not understood any more: it says so."""
+    """The only condition of a stored rule that can no longer be compiled; it raises the error."""
 
     def __init__(self, problem: str) -> None:
         self._problem = problem
 
     def holds(self, data: Data, seen: list[Seen] | None = None) -> bool:
-        raise RuleError(f"this version cannot read it: {self._problem}")
+        raise RuleError(f"it is invalid in this version: {self._problem}")
 
 
 def _compiled(rule: Rule) -> CompiledRule:
-    """A stored rule was valid when it was stored; should it not be any more, nobody may be inspected without it."""
+    """Compile a stored rule; if it is no longer valid, inspections fail rather than run without it."""
     try:
         return compile_rule(rule)
     except InvalidRuleError as exc:
-        _log.error("a stored rule is not valid any more", rule=rule.uuid)
+        _log.error("stored rule is no longer valid", rule=rule.uuid)
         broken: Condition = _Broken(str(exc))
         return CompiledRule(rule, (broken,), ())
 
 
-# Whom rules may call: URLs below which the configuration allows it. Without any, nobody.
+# Allowed targets of API calls: base URLs from the configuration. Without any, no calls are allowed.
 
 _PORTS = {"http": 80, "https": 443}
 
@@ -170,7 +170,7 @@ def check(targets: Sequence[str]) -> None:
 
 
 def allowed(url: str, targets: Sequence[str]) -> bool:
-    """Whether ``url`` lies at or below one of ``targets``: same scheme, host and port, path below theirs."""
+    """Whether ``url`` is at or below one of ``targets``: same scheme, host and port, path below theirs."""
     if wrong_with(url) is not None:
         return False
     asked = urlsplit(url)
@@ -180,7 +180,7 @@ def allowed(url: str, targets: Sequence[str]) -> bool:
 
 
 def _decoded(part: str) -> str:
-    """Return a part of a path as even a server that decodes twice may read it."""
+    """Return a part of a path decoded twice, as some servers do."""
     return unquote(unquote(part))
 
 

@@ -1,7 +1,7 @@
-"""How values of different types compare: numbers as numbers, wherever one of the two is one.
+"""Comparison of values with different types, and regular expressions with limits.
 
-Data keep their types, but rules are often written with numbers in quotes; so a text that reads as a
-number equals the number, and a text ``true`` equals true. Two texts compare as texts.
+Data keeps its types, but rules often have numbers in quotes. So a string that reads as a number equals that number, and
+the string ``true`` equals true. Two strings compare as strings.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LONGEST: Final = 64
 
 
 def equal(one: Any, other: Any) -> bool:
-    """Whether both mean the same."""
+    """Whether both have the same meaning."""
     one, other = _alike(one, other)
     if isinstance(one, bool) != isinstance(other, bool):
         return False
@@ -39,7 +39,7 @@ def equal(one: Any, other: Any) -> bool:
 
 
 def ordered(compare: Callable[[Any, Any], Any], one: Any, other: Any) -> bool:
-    """Return ``compare(one, other)``; ``RuleError`` where they have no order."""
+    """Return ``compare(one, other)``; ``RuleError`` if they cannot be ordered."""
     if one is None or other is None:
         raise MissingDataError("value to compare")
     one, other = _alike(one, other)
@@ -50,7 +50,7 @@ def ordered(compare: Callable[[Any, Any], Any], one: Any, other: Any) -> bool:
 
 
 def chain(name: str) -> Callable[[Any, Any], bool]:
-    """Return the comparison of two neighbours that an operator makes."""
+    """Return an operator's comparison of two neighbors."""
     if name == "eq":
         return equal
     if name == "ne":
@@ -68,7 +68,7 @@ def _alike(one: Any, other: Any) -> tuple[Any, Any]:
 
 
 def _as(text: str, like: Any) -> Any:
-    """Return what ``text`` says in the type of ``like``; the text itself where it does not say such a thing."""
+    """Return ``text`` converted to the type of ``like``; the text itself if it cannot be converted."""
     if isinstance(like, bool):
         return _WORDS.get(text.strip().lower(), text)
     if not isinstance(like, int | float) or len(text) > _LONGEST:
@@ -87,11 +87,10 @@ def _shown(value: Any) -> str:
     return f"{type(value).__name__} {str(value)[:40]!r}"
 
 
-# Regular expressions that end: patterns and subjects have a greatest length, compiled patterns a greatest size,
-# and matching a greatest time.
+# Regular expressions with limits: the length of pattern and subject, the size of the compiled pattern, and the time for
+# matching.
 #
-# A pattern of an operator may be slow on what a machine sends; with the standard library it would
-# hold a worker for hours.
+# An operator's pattern may be slow on data of a machine; with the standard library, it could block a worker for hours.
 
 
 @lru_cache(maxsize=512)
@@ -100,20 +99,20 @@ def compiled(pattern: str) -> Any:
     if len(pattern) > MAX_REGEX:
         raise InvalidRuleError([f"the regular expression is longer than {MAX_REGEX} characters"])
     if expansion(pattern) > MAX_EXPANSION:
-        raise InvalidRuleError([f"{pattern[:80]!r} repeats too much: more than {MAX_EXPANSION} steps written out"])
+        raise InvalidRuleError([f"{pattern[:80]!r} repeats too much: it expands to more than {MAX_EXPANSION} steps"])
     try:
         return regex.compile(pattern, cache_pattern=False)
     except (RecursionError, MemoryError):
         raise InvalidRuleError([f"{pattern[:80]!r} is nested too deeply, or too large"]) from None
     except (regex.error, OverflowError, ValueError) as exc:
-        raise InvalidRuleError([f"{pattern[:80]!r} is no regular expression: {exc}"]) from None
+        raise InvalidRuleError([f"invalid regular expression {pattern[:80]!r}: {exc}"]) from None
 
 
 def matches(pattern: Any, value: Any, budget: Budget, *, whole: bool) -> bool:
-    """Whether the pattern matches the value's text, or is found in it; ``RuleError`` where that takes too long."""
+    """Whether the pattern matches the value's text, wholly or in part; ``RuleError`` if that takes too long."""
     text = value if isinstance(value, str) else str(value)
     if len(text) > MAX_SUBJECT:
-        raise RuleError(f"a text of {len(text)} characters is too long for a regular expression")
+        raise RuleError(f"a string of {len(text)} characters is too long for a regular expression")
     try:
         expression = compiled(str(pattern))
     except InvalidRuleError as exc:
@@ -124,30 +123,34 @@ def matches(pattern: Any, value: Any, budget: Budget, *, whole: bool) -> bool:
         return match(text, timeout=min(REGEX_SECONDS, max(budget.regex, 0.001))) is not None
     except TimeoutError:
         raise RuleError(
-            f"the regular expression {str(pattern)[:80]!r} took too long on this data; make it simpler"
+            f"the regular expression {str(pattern)[:80]!r} took too long on this data; simplify it"
         ) from None
     finally:
         budget.regex -= time.monotonic() - began
 
 
-# The library skips blanks and comments also within a count where (?x) is set.
+# With (?x), the library also ignores blanks and comments within a count.
 _SKIP: Final = r"(?:\s|\#[^\n]*\n)*+"
 _NUMBER: Final = rf"((?:[0-9]{_SKIP})*+)"
 _COUNT: Final = rf"\{{{_SKIP}{_NUMBER}(?:(,){_SKIP}{_NUMBER})?\}}"
 _SET: Final = r"\[\^?\]?(?:\\.|\[:[^:\]]*:\]|[^\]\\])*\]?"
 _TOKEN: Final = re.compile(rf"\\.|\(\?\#[^)]*\)?|{_SET}|{_COUNT}|.", re.DOTALL)
 _TIMES: Final = re.compile(rf"\+|{_COUNT}")
-# With these the library reads blanks, comments and sets in another way than _TOKEN does.
+# With these flags the library reads blanks, comments and sets in another way than _TOKEN does.
 _OTHER_SYNTAX: Final = re.compile(r"\(\?[a-zA-Z0-9-]*(?:x|V1)")
 
 
 def expansion(pattern: str) -> int:
-    """Return an upper bound of the steps that the compiled pattern has."""
+    """Return an upper bound of the number of steps in the compiled pattern.
+
+    The library expands repetitions: ``a{1000}`` is a thousand steps, ``(a{1000}){1000}`` a million, and ``+`` doubles
+    what it repeats. Compiling holds the interpreter lock, so neither a time limit nor another thread could stop it.
+    """
     return _flat(pattern) if _OTHER_SYNTAX.search(pattern) else _nested(pattern)
 
 
 def _nested(pattern: str) -> int:
-    """Follow the groups: what is repeated counts as often as it must be there."""
+    """Follow the groups; a repeated part counts as often as its minimum."""
     groups: list[int] = []
     total = last = 0
     for token in _TOKEN.finditer(pattern):
@@ -165,7 +168,7 @@ def _nested(pattern: str) -> int:
 
 
 def _flat(pattern: str) -> int:
-    """Take each repetition for one of everything, which no reading of the pattern exceeds."""
+    """Multiply all repetitions, as if each applied to the whole pattern: an upper bound for any syntax."""
     size = len(pattern)
     for found in _TIMES.finditer(pattern):
         size *= _times(found)
@@ -173,7 +176,7 @@ def _flat(pattern: str) -> int:
 
 
 def _times(token: re.Match[str]) -> int:
-    """Return how often the token has what is before it written out; 1 where it is no repetition."""
+    """Return how often the token repeats the part before it; 1 if it is not a repetition."""
     if token.group() == "+":
         return 2
     if token.group(1) is None:

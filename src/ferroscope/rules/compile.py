@@ -1,7 +1,7 @@
-"""From a rule as it is stored to one that can run; whatever is wrong with it is found here.
+"""Compiles stored rules into executable ones, and finds all their errors.
 
-The same code validates what an API receives, checks built-in rules at the start, and prepares the rules
-of a worker, so that nothing is stored which could not run.
+The same code validates the input of the APIs, checks built-in rules at start, and prepares the rules of a worker, so
+no rule is stored that could not run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ferroscope.rules.template import Arguments
 
 
 class CompiledAction(msgspec.Struct, frozen=True):
-    """``op`` is its name, ``arguments`` renders what it gets."""
+    """``op`` is its name, ``arguments`` renders its arguments."""
 
     op: str
     action: Action
@@ -36,7 +36,7 @@ class CompiledAction(msgspec.Struct, frozen=True):
     loop: template.Render | None
 
     def each(self, data: Data) -> Iterable[Data]:
-        """Yield the data for every time that it is carried out."""
+        """Yield the data for each execution."""
         return (data,) if self.loop is None else template.each(self.loop, data)
 
     def run(self, acting: Acting, args: Document) -> None:
@@ -45,7 +45,7 @@ class CompiledAction(msgspec.Struct, frozen=True):
 
 
 class CompiledRule(msgspec.Struct, frozen=True):
-    """A rule that can run. ``built_in``: it comes from the configuration."""
+    """An executable rule. ``built_in``: it is from the configuration."""
 
     rule: Rule
     conditions: tuple[conditions.Condition, ...]
@@ -54,12 +54,12 @@ class CompiledRule(msgspec.Struct, frozen=True):
 
     @property
     def eager(self) -> bool:
-        """Whether its conditions are asked before any rule acts, as ironic-inspector does it."""
+        """Whether its conditions are evaluated before any rule acts, as in ironic-inspector."""
         return self.rule.dialect is RuleDialect.INTROSPECTION
 
 
 def compile_rule(rule: Rule, *, built_in: bool = False) -> CompiledRule:
-    """Return the rule, ready to run; ``InvalidRuleError`` with every problem and where it is."""
+    """Return the executable rule; ``InvalidRuleError`` with every problem and its place."""
     problems: list[str] = []
     bare_metal = rule.dialect is RuleDialect.BARE_METAL
     asked = _all(
@@ -81,7 +81,7 @@ def _all(
     where: str, items: Sequence[Document], most: int, make: Callable[[Document], Any], problems: list[str]
 ) -> list[Any]:
     if len(items) > most:
-        problems.append(f"{where}: {len(items)} are too many; at most {most}")
+        problems.append(f"{where}: too many items ({len(items)}); at most {most}")
         return []
     made = []
     for number, item in enumerate(items):
@@ -96,7 +96,7 @@ def _bare_metal(item: Document) -> CompiledAction:
     op = item.get("op")
     action = named(op, tuple(ACTIONS))
     if action is None:
-        raise InvalidRuleError([f"op {str(op)[:64]!r} is unknown; there are: {', '.join(ACTIONS)}"])
+        raise InvalidRuleError([f"unknown op {str(op)[:64]!r}; available: {', '.join(ACTIONS)}"])
     loop = template.compile_loop(item.get("loop"), BARE_METAL_ROOTS)
     roots = BARE_METAL_ROOTS if loop else BARE_METAL_ROOTS - {"item"}
     arguments = action.arguments.compile(item.get("args"), roots, looped=loop is not None)
@@ -108,15 +108,15 @@ def _introspection(item: Document) -> CompiledAction:
     op = item.get("op")
     action = named(op, INTROSPECTION_ACTIONS)
     if action is None or action.introspection is None:
-        raise InvalidRuleError([f"action {str(op)[:64]!r} is unknown; there are: {', '.join(INTROSPECTION_ACTIONS)}"])
+        raise InvalidRuleError([f"unknown action {str(op)[:64]!r}; available: {', '.join(INTROSPECTION_ACTIONS)}"])
     given = conditions.by_name(item)
     unknown = sorted(set(given) - set(action.introspection))
     if unknown:
         raise InvalidRuleError(
-            [f"{name[:64]} is unknown; it takes: {', '.join(action.introspection)}" for name in unknown]
+            [f"unknown argument {name[:64]!r}; available: {', '.join(action.introspection)}" for name in unknown]
         )
     if op == "fail" and "message" in given:
-        # A message is taken as it is written: this dialect has placeholders in values only.
+        # Messages are literal: in this dialect only values have placeholders.
         text = str(given["message"])[:MAX_TEXT]
         return CompiledAction(str(op), action, lambda _data: {"msg": text}, None)
     if op == "set-attribute" and str(given.get("path", "")).strip("/") == "driver":

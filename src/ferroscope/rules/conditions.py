@@ -1,4 +1,4 @@
-"""Conditions, ready to be asked: one form for each dialect over the same operators."""
+"""Conditions: the operators, and a compiled form for each dialect."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ferroscope.rules.data import BARE_METAL_ROOTS, Budget, Data, InvalidRuleErr
 from ferroscope.rules.jsonpath import JsonPath
 from ferroscope.rules.template import Argument, Arguments, Kind, Signature
 
-# What conditions can ask: one table for both dialects.
+# The operators, in one table for both dialects.
 #
-# An operator gets its arguments with the types that they have in the data. One that does not ``judge``
-# what is missing never holds on it, inverted or not: a rule about data that is not there is not applied.
+# An operator gets its arguments with the types of the data. Without ``judge``, it never matches missing data, inverted
+# or not: a rule about data that does not exist is not applied.
 
 Test = Callable[[Document, Budget], bool]
 
 
 class Operator(msgspec.Struct, frozen=True):
-    """``arguments`` are those of the Bare Metal API, ``literal`` the one that the other dialect calls ``value``."""
+    """``arguments`` are those of the Bare Metal API, ``literal`` is the one that the other dialect calls ``value``."""
 
     arguments: Signature
     test: Test
@@ -45,12 +45,12 @@ def _network(value: Any) -> str | None:
     try:
         ipaddress.ip_network(str(value), strict=False)
     except ValueError as exc:
-        return f"{str(value)[:64]!r} is no network like 192.0.2.0/24: {exc}"
+        return f"invalid network {str(value)[:64]!r}: expected, for example, 192.0.2.0/24 ({exc})"
     return None
 
 
 def _list(value: Any) -> str | None:
-    return None if isinstance(value, list) else f"must be a list, it was {type(value).__name__}"
+    return None if isinstance(value, list) else f"must be a list, not {type(value).__name__}"
 
 
 def _comparison(name: str) -> Operator:
@@ -59,7 +59,7 @@ def _comparison(name: str) -> Operator:
     def test(args: Document, _budget: Budget) -> bool:
         values = args["values"]
         if not isinstance(values, list):
-            raise RuleError(f"the values to compare must be a list, they were {type(values).__name__}")
+            raise RuleError(f"the values to compare must be a list, not {type(values).__name__}")
         if args["force_strings"] is True:
             values = [str(value) for value in values]
         return all(neighbours(one, other) for one, other in itertools.pairwise(values))
@@ -92,7 +92,7 @@ def _in_net(args: Document, _budget: Budget) -> bool:
 
 def _one_of(args: Document, _budget: Budget) -> bool:
     if not isinstance(args["values"], list):
-        raise RuleError(f"one-of needs a list, it was {type(args['values']).__name__}")
+        raise RuleError(f"one-of requires a list, not {type(args['values']).__name__}")
     return any(equal(args["value"], other) for other in args["values"])
 
 
@@ -135,7 +135,7 @@ _SCHEMES: Final = ("data", "node")
 
 
 class Seen(msgspec.Struct):
-    """What one check looked at, for the dry run; ``missing`` names what was not there."""
+    """What one check evaluated, for the dry run; ``missing`` names data that does not exist."""
 
     args: Document | None
     holds: bool
@@ -146,11 +146,11 @@ class Condition(Protocol):
     """One condition of a rule."""
 
     def holds(self, data: Data, seen: list[Seen] | None = None) -> bool:
-        """Whether it holds; ``RuleError`` where that cannot be said. ``seen`` receives every check."""
+        """Whether it matches; ``RuleError`` if that cannot be determined. ``seen`` receives every check."""
 
 
 class _Check(msgspec.Struct, frozen=True):
-    """One operator, perhaps inverted."""
+    """One operator, possibly inverted."""
 
     operator: Operator
     inverted: bool
@@ -170,7 +170,7 @@ def note(seen: list[Seen] | None, args: Document | None, *, holds: bool, missing
 
 
 class BareMetalCondition(msgspec.Struct, frozen=True):
-    """Arguments with placeholders, perhaps in a loop."""
+    """Arguments with placeholders, possibly in a loop."""
 
     check: _Check
     arguments: Arguments
@@ -235,7 +235,7 @@ class IntrospectionCondition(msgspec.Struct, frozen=True):
 
 
 def bare_metal(condition: Document) -> Condition:
-    """Return a condition of the Bare Metal API; ``InvalidRuleError`` names what is wrong."""
+    """Return a condition of the Bare Metal API; ``InvalidRuleError``."""
     check = _operator(condition.get("op"), tuple(OPERATORS))
     loop = template.compile_loop(condition.get("loop"), BARE_METAL_ROOTS)
     multiple = _multiple(condition.get("multiple"), MULTIPLE)
@@ -245,7 +245,7 @@ def bare_metal(condition: Document) -> Condition:
 
 
 def introspection(condition: Document) -> Condition:
-    """Return a condition of the Introspection API; ``InvalidRuleError`` names what is wrong."""
+    """Return a condition of the Introspection API; ``InvalidRuleError``."""
     check = _operator(condition.get("op"), INTROSPECTION_OPERATORS)
     args = by_name(condition)
     root, path = _field(args.pop("field", None))
@@ -254,7 +254,7 @@ def introspection(condition: Document) -> Condition:
         raise InvalidRuleError(["value is missing"])
     value = args.pop("value", None) if literal is not None else None
     if args:
-        raise InvalidRuleError([f"{name[:64]} is unknown" for name in sorted(args)])
+        raise InvalidRuleError([f"unknown argument {name[:64]!r}" for name in sorted(args)])
     _check_literal(check.operator, value)
     return IntrospectionCondition(
         check, root, path, value, _multiple(condition.get("multiple"), INTROSPECTION_MULTIPLE)
@@ -262,7 +262,7 @@ def introspection(condition: Document) -> Condition:
 
 
 def by_name(item: Document) -> Document:
-    """Return a copy of the arguments of the other dialect, which are always by name."""
+    """Return a copy of the other dialect's arguments, which are always named."""
     args = item.get("args")
     if not isinstance(args, dict):
         raise InvalidRuleError(["args must be an object"])
@@ -273,25 +273,25 @@ def _operator(op: Any, known: tuple[str, ...]) -> _Check:
     text = str(op).strip()
     name = text.removeprefix("!").strip()
     if name not in known:
-        raise InvalidRuleError([f"op {text[:64]!r} is unknown; there are: {', '.join(known)}; ! before one inverts it"])
+        raise InvalidRuleError([f"unknown op {text[:64]!r}; available: {', '.join(known)}; a leading ! inverts it"])
     return _Check(OPERATORS[name], text.startswith("!"))
 
 
 def _multiple(given: Any, known: tuple[str, ...]) -> str:
     multiple = given or "any"
     if multiple not in known:
-        raise InvalidRuleError([f"multiple must be one of {', '.join(known)}; it was {str(given)[:40]!r}"])
+        raise InvalidRuleError([f"invalid multiple {str(given)[:40]!r}; expected one of {', '.join(known)}"])
     return str(multiple)
 
 
 def _field(field: Any) -> tuple[str, JsonPath]:
     if not isinstance(field, str) or not field.strip():
-        raise InvalidRuleError(["field must be a path like inventory.memory.physical_mb or node://driver"])
+        raise InvalidRuleError(["field must be a path, for example inventory.memory.physical_mb or node://driver"])
     scheme, separator, path = field.partition("://")
     if not separator:
         scheme, path = "data", field
     if scheme not in _SCHEMES:
-        raise InvalidRuleError([f"field: the scheme must be data:// or node://; it was {scheme[:40]}://"])
+        raise InvalidRuleError([f"invalid scheme {scheme[:40]}:// in field; expected data:// or node://"])
     try:
         return scheme, JsonPath(path)
     except InvalidRuleError as exc:

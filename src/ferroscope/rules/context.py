@@ -1,7 +1,4 @@
-"""What actions work on: the task's copies of the node and its ports, the plugin data, and what is to follow.
-
-An action changes these or asks for an effect; it has none by itself.
-"""
+"""What actions work on: the task's copies of the node and its ports, the plugin data, and the requested effects."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ ready(Port)
 
 
 class ApiCall(msgspec.Struct, frozen=True, kw_only=True):
-    """An HTTP GET that a rule asks for, made before anything is committed; seconds, and how often to try again."""
+    """An HTTP GET requested by a rule, made before anything is committed; times are in seconds."""
 
     rule: str
     sensitive: bool
@@ -33,7 +30,7 @@ class ApiCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Logged(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that a rule wants to be told; ``level`` is one of Python's names."""
+    """A message logged by a rule; ``level`` is one of Python's level names."""
 
     rule: str
     level: str
@@ -41,14 +38,14 @@ class Logged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RuleTaskContext(HookContext, Protocol):
-    """What rules need from their caller, beside what hooks do."""
+    """What rules need from their caller, in addition to hooks."""
 
     def named(self, name: str) -> str | None:
-        """Return the UUID of the other node that has this name; None where none has."""
+        """Return the UUID of the other node with this name; None if there is none."""
 
 
 class RuleContext:
-    """One inspection's copies, shared by all rules. ``drivers``: those that a node may have."""
+    """One inspection's copies, shared by all rules. ``drivers``: the drivers that a node may have."""
 
     def __init__(
         self, context: RuleTaskContext, inventory: Document, plugin_data: Document, *, drivers: Collection[str]
@@ -66,23 +63,23 @@ class RuleContext:
         return self.context.node
 
     def ports(self) -> list[Port]:
-        """Return the ports as the hooks and rules so far want them."""
+        """Return the ports as changed by hooks and rules so far."""
         return list(helpers.current(self.context).values())
 
     def port(self, ident: Any) -> Port:
-        """Return a copy of the port with this UUID or MAC, to be changed and given to ``save_port``."""
+        """Return a copy of the port with this UUID or MAC, to be changed and passed to ``save_port``."""
         wanted = str(ident).strip().lower()
         for port in self.ports():
             if wanted in (port.uuid, port.address):
                 return msgspec.json.decode(msgspec.json.encode(port), type=Port)
-        raise RuleError(f"the node has no port {str(ident)[:64]!r}; name one by its UUID or its MAC address")
+        raise RuleError(f"the node has no port {str(ident)[:64]!r}; use its UUID or MAC address")
 
     def save_port(self, port: Port) -> None:
         helpers.save(self.context, port)
 
 
 class Acting(msgspec.Struct, frozen=True):
-    """In whose name an action acts."""
+    """The rule on whose behalf an action runs."""
 
     rule_context: RuleContext
     rule: str

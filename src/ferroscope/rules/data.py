@@ -1,7 +1,7 @@
-"""What rules can read: the node, its ports, the inventory, the plugin data, an item of a loop.
+"""The data that rules can read: the node, its ports, the inventory, the plugin data, a loop item.
 
-All of it is data of JSON's kinds; no attribute of a Python object can be reached from here. Secrets of
-the node are masked always, those in inspection data unless the configuration says otherwise.
+All of it is JSON data; no attribute of a Python object can be reached. Secrets of the node are always masked, those in
+inspection data unless the configuration disables that.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from ferroscope.core.model import Document, Node, Port
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import MASK, is_secret, without_user
 
-# What can be wrong with a rule: with its text, with the data that it meets, or by its own decision.
+# Errors: in the rule itself, on the data it is applied to, and refusals by a rule.
 
 
 class InvalidRuleError(Exception):
-    """The rule as written cannot be used; ``problems`` names each wrong field and says what is right."""
+    """The rule is invalid; ``problems`` has each invalid field and what is expected."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = tuple(problems)
@@ -27,18 +27,18 @@ class InvalidRuleError(Exception):
 
 
 class RuleError(Exception):
-    """The rule cannot be carried out on this data: the inspection fails."""
+    """The rule cannot be applied to this data: the inspection fails."""
 
 
 class NameTakenError(RuleError):
-    """The name that a rule gives the node is another node's."""
+    """The rule sets a node name that is already in use."""
 
     def __init__(self, name: str, owner: str) -> None:
-        super().__init__(f"the name {name!r} that it gives the node is that of node {owner} already")
+        super().__init__(f"node name {name!r} is already in use by node {owner}")
 
 
 class MissingDataError(RuleError):
-    """A placeholder or a path names something that is not there."""
+    """A placeholder or a path refers to data that does not exist."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -46,11 +46,11 @@ class MissingDataError(RuleError):
 
 
 class RefusedError(Exception):
-    """The rule's own action ``fail`` refused the machine; the message is the operator's."""
+    """The action ``fail`` refused the machine; the message is the operator's."""
 
 
 class RuleFailedError(Exception):
-    """A rule ended the inspection: which one, what of it may be told, and the kind of the failure."""
+    """A rule ended the inspection: the rule, a message that may be shown, and the reason."""
 
     def __init__(self, rule: str, message: str, reason: Reason = Reason.RULE_FAILED) -> None:
         self.rule = rule
@@ -59,10 +59,9 @@ class RuleFailedError(Exception):
         super().__init__(message)
 
 
-# How much a rule may ask for, and how much all rules together may do in one inspection.
+# Limits for a rule, and for all rules of one inspection together.
 #
-# Rules are written by operators, but what they meet comes from machines: neither may take a worker
-# away for long or fill its memory.
+# Operators write the rules, but machines supply the data: neither may block a worker or fill its memory.
 
 MAX_RULES: Final = 1000
 MAX_CONDITIONS: Final = 100
@@ -82,8 +81,8 @@ REGEX_SECONDS: Final = 0.1
 class Budget(msgspec.Struct):
     """What is left for the rules of one inspection.
 
-    ``steps``: checks and actions carried out, items of loops counted singly. ``size``: characters and
-    items handed to actions and comparisons. ``regex``: seconds spent in regular expressions.
+    ``steps``: checks and actions, each loop item counted. ``size``: characters and items passed to actions and
+    comparisons. ``regex``: seconds spent in regular expressions.
     """
 
     steps: int = 100_000
@@ -94,22 +93,22 @@ class Budget(msgspec.Struct):
     def step(self) -> None:
         self.steps -= 1
         if self.steps < 0:
-            raise RuleError("the rules did too much: more than 100000 checks and actions for one inspection")
+            raise RuleError("limit exceeded: more than 100000 checks and actions for one inspection")
 
     def take(self, size: int) -> None:
         self.size -= size
         if self.size < 0:
-            raise RuleError("the rules moved too much data: more than 16 MiB for one inspection")
+            raise RuleError("limit exceeded: more than 16 MiB of rule data for one inspection")
 
     def copy(self, value: Any, *, mask: bool, depth: int = MAX_DEPTH) -> Any:
-        """Return a copy that shares nothing; with ``mask`` what has a secret's name is masked."""
+        """Return a deep copy; with ``mask``, fields with a secret's name are masked."""
         if isinstance(value, str):
             self.take(len(value))
             return without_user(value) if mask else value
         if not isinstance(value, dict | list):
             return value
         if depth <= 0:
-            raise RuleError(f"the data is nested more than {MAX_DEPTH} deep")
+            raise RuleError(f"the data is nested more than {MAX_DEPTH} levels deep")
         self.take(len(value) + 1)
         if isinstance(value, list):
             return [self.copy(item, mask=mask, depth=depth - 1) for item in value]
@@ -124,7 +123,7 @@ Step = str | int
 BARE_METAL_ROOTS: Final = frozenset({"node", "ports", "inventory", "plugin_data", "item"})
 INTROSPECTION_ROOTS: Final = frozenset({"data"})
 
-# Not for rules: what drivers and the service note for themselves, tokens among it.
+# Not for rules: internal data of drivers and the service, which includes tokens.
 _NODE_FIELDS: Final = tuple(
     name for name in Node.__struct_fields__ if name not in ("internal", "attributes", "version", "state")
 )
@@ -132,7 +131,7 @@ _PORT_FIELDS: Final = tuple(name for name in Port.__struct_fields__ if name not 
 
 
 class Data:
-    """The roots that placeholders and paths begin with, always as they are at this moment."""
+    """The roots of placeholders and paths, always in their current state."""
 
     __slots__ = ("_item", "_mask", "_ports", "budget", "inventory", "node", "plugin_data")
 
@@ -156,7 +155,7 @@ class Data:
         self._item = item
 
     def masking(self, mask: bool) -> Data:
-        """Return the same data, with or without what inspection data hold of secrets."""
+        """Return the same data, with secrets in inspection data masked or not."""
         return Data(self.node, self._ports, self.inventory, self.plugin_data, self.budget, mask=mask, item=self._item)
 
     def with_item(self, item: Any) -> Data:
@@ -164,14 +163,14 @@ class Data:
         return Data(self.node, self._ports, self.inventory, self.plugin_data, self.budget, mask=self._mask, item=item)
 
     def root(self, name: str) -> tuple[Any, bool]:
-        """Return what ``name`` stands for, not to be changed, and whether it is to be masked."""
+        """Return the value of root ``name``, which must not be changed, and whether it is to be masked."""
         match name:
             case "inventory":
                 return self.inventory, self._mask
             case "plugin_data":
                 return self.plugin_data, self._mask
             case "item":
-                return self._item, False  # it was masked when the loop began
+                return self._item, False  # already masked at the start of the loop
             case "data":
                 return {**self.plugin_data, "inventory": self.inventory}, self._mask
             case "node":
@@ -180,7 +179,7 @@ class Data:
                 return [_port(port) for port in self._ports()], True
 
     def get(self, root: str, steps: Sequence[Step], name: str) -> Any:
-        """Return a copy of what lies at ``steps`` below ``root``; ``MissingDataError`` with ``name``."""
+        """Return a copy of the value at ``steps`` below ``root``; ``MissingDataError`` with ``name``."""
         value, mask = self.root(root)
         for step in steps:
             value = _child(value, step, name)

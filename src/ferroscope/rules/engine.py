@@ -1,7 +1,7 @@
-"""Runs rules on one inspection's copies: which apply, in which order, and what becomes of a failure.
+"""Runs rules on one inspection's copies: which apply, in which order, and how failures are handled.
 
-Greater priority first; at equal priority stored rules before built-in ones, older before newer. The
-conditions of introspection rules are all asked before any rule acts, those of the others when it is their turn.
+Higher priority first; with equal priority stored rules before built-in ones, older before newer. The conditions of
+introspection rules are all evaluated before any rule acts, those of other rules in their turn.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _MAX_MESSAGE: Final = 2000
 
 
 class RuleSet(msgspec.Struct, frozen=True):
-    """The rules of one revision in the order in which they run."""
+    """The rules of one revision, in the order of execution."""
 
     revision: int
     rules: tuple[CompiledRule, ...]
 
     @staticmethod
     def of(revision: int, rules: Iterable[CompiledRule]) -> RuleSet:
-        """Return ``rules`` in their order."""
+        """Return ``rules`` in order of execution."""
         order = sorted(rules, key=lambda one: (-one.rule.priority, one.built_in, one.rule.created_at, one.rule.uuid))
         return RuleSet(revision, tuple(order))
 
 
 class RuleTrace(Protocol):
-    """Sees what happens, for the dry run."""
+    """Observer of a run, for the dry run."""
 
     def scoped_out(self, rule: CompiledRule) -> None: ...
     def asked(self, rule: CompiledRule, number: int, holds: bool, seen: list[Seen]) -> None: ...
@@ -49,9 +49,9 @@ class RuleTrace(Protocol):
 def run(
     rules: RuleSet, rule_context: RuleContext, mask: MaskSecrets, trace: RuleTrace | None = None
 ) -> list[CompiledRule]:
-    """Apply the rules to the copies of this inspection; return those that applied.
+    """Apply the rules to this inspection's copies; return those that applied.
 
-    ``RuleFailedError`` names the one that failed.
+    ``RuleFailedError`` has the one that failed.
     """
     concerned = [rule for rule in rules.rules if _in_scope(rule, rule_context.node, trace)]
     eager = {rule.rule.uuid: _holds(rule, rule_context, mask, trace) for rule in concerned if rule.eager}
@@ -73,7 +73,7 @@ def masked(rule: CompiledRule, mask: MaskSecrets) -> bool:
 
 
 def title(rule: CompiledRule) -> str:
-    """Return how a rule is called where people read it; a sensitive one is its UUID alone."""
+    """Return a rule's name for messages; a sensitive one is only its UUID."""
     described = rule.rule.description if not rule.rule.sensitive else None
     return f"{rule.rule.uuid} ({described})" if described else rule.rule.uuid
 
@@ -87,15 +87,15 @@ def _in_scope(rule: CompiledRule, node: Node, trace: RuleTrace | None) -> bool:
 
 @contextlib.contextmanager
 def _blaming(rule: CompiledRule) -> Iterator[None]:
-    """Whatever ends a step of the rule becomes a ``RuleFailedError`` that names it."""
+    """Turn any error in a step of the rule into a ``RuleFailedError`` that names it."""
     try:
         yield
     except RefusedError as exc:
         raise _failed(rule, "refused the machine", exc, Reason.REFUSED_BY_RULE) from None
     except NameTakenError as exc:
-        raise _failed(rule, "cannot be carried out", exc, Reason.NAME_TAKEN) from None
+        raise _failed(rule, "cannot be applied", exc, Reason.NAME_TAKEN) from None
     except RuleError as exc:
-        raise _failed(rule, "cannot be carried out", exc, Reason.RULE_FAILED) from None
+        raise _failed(rule, "cannot be applied", exc, Reason.RULE_FAILED) from None
 
 
 def _holds(rule: CompiledRule, rule_context: RuleContext, mask: MaskSecrets, trace: RuleTrace | None) -> bool:
@@ -126,7 +126,7 @@ def _act(rule: CompiledRule, rule_context: RuleContext, mask: MaskSecrets, trace
 
 
 def _name_is_free(named_by: CompiledRule, rule_context: RuleContext) -> None:
-    """Look whose the name is that rules gave the node in the end; what is committed meanwhile, the store refuses."""
+    """Check that the name set by rules is free; if it is taken before the commit, the store rejects it."""
     with _blaming(named_by):
         name = rule_context.node.name
         owner = None if name is None else rule_context.context.named(name)
@@ -140,5 +140,5 @@ def _failed(rule: CompiledRule, what: str, exc: Exception, reason: Reason) -> Ru
 
 
 def titles(rules: Sequence[CompiledRule]) -> str:
-    """Return the rules as one sentence names them."""
+    """Return the rules' names for a message."""
     return ", ".join(title(rule) for rule in rules)

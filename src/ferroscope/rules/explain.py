@@ -1,7 +1,6 @@
-"""The dry run: the rules at work on copies of a node, with everything that they saw and would change.
+"""The dry run: runs the rules on copies of a node, and reports everything they check and would change.
 
-It runs the very engine of the worker; nothing is stored, logged or called. Of a sensitive rule only the
-result is told.
+It uses the worker's engine; nothing is stored, logged or called. Of a sensitive rule only the result is reported.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from ferroscope.rules.context import RuleContext
 from ferroscope.rules.data import RuleFailedError
 from ferroscope.rules.engine import MaskSecrets, RuleSet
 
-# What differs between two documents, as a list of paths that a person reads.
+# The difference between two documents, as a list of paths.
 
 MAX_CHANGES: Final = 1000
 
 
 class Change(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One value that is another one afterwards; what was or is not there is left out. Secrets are masked."""
+    """One changed value; a value that does not exist is omitted. Secrets are masked."""
 
     path: str
     before: Any | msgspec.UnsetType = msgspec.UNSET
@@ -79,7 +78,7 @@ Result = Literal["applied", "does not apply", "out of scope", "failed", "not rea
 
 
 class Asked(msgspec.Struct):
-    """One condition: whether it holds, and the first checks that it made (more than one in a loop)."""
+    """One condition: whether it matches, and its first checks (several in a loop)."""
 
     op: str
     holds: bool
@@ -88,7 +87,7 @@ class Asked(msgspec.Struct):
 
 
 class Acted(msgspec.Struct):
-    """One time that an action is carried out, with its arguments as they come out."""
+    """One execution of an action, with its rendered arguments."""
 
     op: str
     args: Document
@@ -111,14 +110,14 @@ class RuleExplained(msgspec.Struct, kw_only=True):
 
 
 class PortChange(msgspec.Struct, frozen=True):
-    """What would change on one port."""
+    """The changes to one port."""
 
     address: str
     changes: list[Change]
 
 
 class Explanation(msgspec.Struct, kw_only=True):
-    """``failed``: the inspection would end in error, and nothing of what follows would come to pass."""
+    """``failed``: the inspection would end in error, and none of the changes would be made."""
 
     failed: bool
     rules: list[RuleExplained]
@@ -129,10 +128,10 @@ class Explanation(msgspec.Struct, kw_only=True):
 
 
 class DryContext:
-    """``rules.context.RuleContext`` on copies.
+    """``rules.context.RuleTaskContext`` on copies.
 
-    ``elsewhere`` tells which MACs are ports of other nodes, ``named`` which other node has a name,
-    ``previous`` is the inventory before this one.
+    ``elsewhere`` returns which MACs are ports of other nodes, ``named`` which other node has a name, ``previous`` is
+    the previous inventory.
     """
 
     def __init__(
@@ -160,7 +159,7 @@ class DryContext:
         reason: str | None = None,
         detail: Document | None = None,
     ) -> None:
-        """A dry run leaves no trace."""
+        """Discard it; a dry run leaves no trace."""
 
     def ports_elsewhere(self, macs: Iterable[str]) -> dict[str, str]:
         return self._elsewhere(macs)
@@ -203,7 +202,7 @@ def explain(
     mask: MaskSecrets,
     drivers: Collection[str],
 ) -> Explanation:
-    """Run the rules on ``context``'s copies and on ``plugin_data``, both changed by it; tell all of it."""
+    """Run the rules on ``context``'s copies and on ``plugin_data``, and return a full report."""
     node, ports, data = _node(context.node), _ports(context), msgspec.json.decode(msgspec.json.encode(plugin_data))
     trace = _Witness(rules)
     rule_context = RuleContext(context, inventory, plugin_data, drivers=drivers)

@@ -1,6 +1,6 @@
-"""What rules may write on nodes and ports, and of which kind each field is.
+"""What rules may write on nodes and ports, and the type of each field.
 
-Never a state, a UUID, an address, or what the service notes for itself: these have rules of their own.
+Never a state, a UUID, an address or internal data: these are not for rules to change.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _text(longest: int, *, empty: bool = False) -> Check:
         if value is None and not empty:
             return None
         if not isinstance(value, str) or len(value) > longest:
-            return f"must be a text of at most {longest} characters"
+            return f"must be a string of at most {longest} characters"
         return None
 
     return check
@@ -33,7 +33,7 @@ def _name(value: Any) -> str | None:
 
 def _group(value: Any) -> str | None:
     fits = isinstance(value, str) and values.is_group(value)
-    return None if fits else "may hold only a-z, 0-9, '-', '.' and '_'"
+    return None if fits else "must contain only a-z, 0-9, '-', '.' and '_'"
 
 
 def _flag(value: Any) -> str | None:
@@ -82,40 +82,40 @@ _EMPTY: Final[dict[str, Any]] = {field.name: field.default for field in _OF_NODE
 def path(text: Any) -> list[str]:
     """Return the parts of ``/properties/a`` or ``properties.a``; ``InvalidRuleError``."""
     if not isinstance(text, str) or not text.strip("/."):
-        raise InvalidRuleError(["a path must be like properties/size or extra.rack"])
+        raise InvalidRuleError(["invalid path: expected, for example, properties/size or extra.rack"])
     if "/" in text:
         parts = [part.replace("~1", "/").replace("~0", "~") for part in text.strip("/").split("/")]
     else:
         parts = text.split(".")
     if not all(parts) or len(parts) > MAX_PATH:
-        raise InvalidRuleError([f"the path {text[:80]!r} has empty parts, or more than {MAX_PATH}"])
+        raise InvalidRuleError([f"invalid path {text[:80]!r}: empty parts, or more than {MAX_PATH} parts"])
     return parts
 
 
 def writable(parts: Sequence[str], known: dict[str, Check]) -> str | None:
-    """Return what is wrong with the target of a write; None where a rule may write there."""
+    """Return what is wrong with the target of a write; None if a rule may write there."""
     if parts[0] not in known:
-        return f"{parts[0][:64]!r} cannot be written by a rule; these can: {', '.join(sorted(known))}"
+        return f"rules cannot write {parts[0][:64]!r}; writable: {', '.join(sorted(known))}"
     if len(parts) > 1 and parts[0] not in _DOCUMENTS:
-        return f"{parts[0]} has no parts; write the whole of it"
+        return f"{parts[0]} has no parts; write it as a whole"
     return None
 
 
 def get_field(thing: Node | Port, name: str) -> Any:
-    """Return a field of the node or port, wherever it is kept."""
+    """Return a field of the node or port, whether it is a column or an attribute."""
     stored = getattr(thing, name) if name in type(thing).__struct_fields__ else thing.attributes.get(name)
     return {} if stored is None and name in _DOCUMENTS else stored
 
 
 def set_field(thing: Node | Port, name: str, value: Any, known: dict[str, Check]) -> None:
-    """Write a whole field; ``RuleError`` where the value is not of its kind."""
+    """Write a whole field; ``RuleError`` if the value has the wrong type."""
     check = known[name]
     if check in (_flag, _flag_or_none) and isinstance(value, str):
         flag = values.parse(value)
         value = value if flag is None else flag
     problem = check(value)
     if problem is not None:
-        raise RuleError(f"{name} {problem}; it was {type(value).__name__} {str(value)[:60]!r}")
+        raise RuleError(f"{name} {problem}; got {type(value).__name__} {str(value)[:60]!r}")
     if name in type(thing).__struct_fields__:
         setattr(thing, name, value)
     elif value in (None, {}):
@@ -125,17 +125,17 @@ def set_field(thing: Node | Port, name: str, value: Any, known: dict[str, Check]
 
 
 def empty(name: str) -> Any:
-    """Return what a field is when it was deleted."""
+    """Return the value of a deleted field."""
     return {} if name in _DOCUMENTS else _EMPTY.get(name)
 
 
 def put(document: Document, parts: Sequence[str], value: Any) -> None:
-    """Set a value below ``document``, making objects on the way; ``RuleError`` where something else is there."""
+    """Set a value in ``document``, creating missing objects; ``RuleError`` if a parent is not an object."""
     _descend(document, parts[:-1])[parts[-1]] = value
 
 
 def take_out(document: Document, parts: Sequence[str]) -> bool:
-    """Delete a value below ``document``; return whether there was one."""
+    """Delete a value in ``document``; return whether it existed."""
     current: Any = document
     for part in parts[:-1]:
         if not isinstance(current, dict) or part not in current:
@@ -148,19 +148,19 @@ def take_out(document: Document, parts: Sequence[str]) -> bool:
 
 
 def extend(document: Document, parts: Sequence[str], value: Any, *, unique: bool) -> None:
-    """Append to the list below ``document``, making it where there is none; ``RuleError``."""
+    """Append to a list in ``document``, which is created if missing; ``RuleError``."""
     items = _descend(document, parts[:-1]).setdefault(parts[-1], [])
     if not isinstance(items, list):
-        raise RuleError(f"{'/'.join(parts)} is no list, so it cannot be extended")
+        raise RuleError(f"{'/'.join(parts)} is not a list, so it cannot be extended")
     if not unique or value not in items:
         items.append(value)
 
 
 def _descend(document: Document, parts: Sequence[str]) -> Document:
-    """Return the object at this place, making objects on the way; ``RuleError`` where something else is there."""
+    """Return the object at this path, creating missing objects; ``RuleError`` if a parent is not an object."""
     current = document
     for part in parts:
         current = current.setdefault(part, {})
         if not isinstance(current, dict):
-            raise RuleError(f"{part!r} is no object, so nothing can be written below it")
+            raise RuleError(f"{part!r} is not an object, so nothing can be written below it")
     return current

@@ -1,7 +1,7 @@
-"""Paths into inspection data, as introspection rules have them: ``inventory.interfaces[*].name``, ``$..serial``.
+"""Paths into inspection data of introspection rules: ``inventory.interfaces[*].name``, ``$..serial``.
 
-A subset of JSONPath: names (quoted where need be), ``*``, ``[2]``, ``[1:3]``, ``[*]``, several names ``a,b``
-and ``..``. Filters, scripts and parents are not part of it: a path is looked up, never computed.
+A subset of JSONPath: names (quoted if necessary), ``*``, ``[2]``, ``[1:3]``, ``[*]``, several names ``a,b`` and ``..``.
+Filters, scripts and parents are not supported: a path is looked up, never evaluated.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ Step = Callable[[Any], Iterator[tuple[str | None, Any]]]
 
 
 class JsonPath:
-    """One path; ``text`` is how it was written."""
+    """One path; ``text`` is its source."""
 
     def __init__(self, text: str) -> None:
-        """Raise ``InvalidRuleError`` where the path cannot be read."""
+        """Raise ``InvalidRuleError`` if the path is invalid."""
         self.text = text
         self._steps = _parse(text)
 
     def find(self, root: Any, *, mask: bool) -> list[Any]:
-        """Return every value at the path, in the order of the data; with ``mask`` secrets are masked."""
+        """Return every value at the path, in the order of the data; with ``mask``, secrets are masked."""
         found: list[Match] = [(root, False)]
         visited = 0
         for step in self._steps:
@@ -65,7 +65,7 @@ def _parse(text: str) -> list[Step]:
         found = _STEP.match(rest, position)
         if found is None or (found["deep"] and rest.startswith("...", position)):
             raise InvalidRuleError(
-                [f"the path {text!r} cannot be read at {rest[position:][:40]!r}; use names, *, [2], [1:3], .."]
+                [f"invalid path {text!r} at {rest[position:][:40]!r}; supported: names, *, [2], [1:3], .."]
             )
         if found["deep"]:
             steps.append(_descend)
@@ -100,7 +100,7 @@ def _named(value: Any, names: list[str]) -> Iterator[tuple[str | None, Any]]:
 
 
 def _sliced(value: Any, part: slice) -> Iterator[tuple[str | None, Any]]:
-    # What is no list counts as a list of one, as ironic-inspector's paths have it.
+    # A value that is not a list counts as a list of one, as in ironic-inspector.
     for item in value[part] if isinstance(value, list) else [value][part]:
         yield None, item
 

@@ -1,8 +1,8 @@
 """Placeholders in the arguments of rules: ``{inventory[cpu][count]}``, ``{node.properties[x]}``, ``{item}``.
 
-The notation is that of ``str.format``, the meaning is not: every step looks something up in data, and
-none reaches an attribute of a Python object. An argument that is exactly one placeholder keeps the type
-of its value. Braces that cannot be a placeholder, as in ``a{2}``, are text.
+The syntax is that of ``str.format``, but every step is a lookup in data, and none reaches an attribute of a Python
+object. An argument that is exactly one placeholder keeps the type of its value. Braces that cannot be a placeholder, as
+in ``a{2}``, are literal.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _WIDTH: Final = re.compile(r"[0-9]{4,}")
 
 
 class Placeholder(msgspec.Struct, frozen=True):
-    """One placeholder; ``name`` is how it was written, without its braces."""
+    """One placeholder; ``name`` is its source, without the braces."""
 
     name: str
     root: str
@@ -54,30 +54,30 @@ class Placeholder(msgspec.Struct, frozen=True):
         return self.conversion is None and self.spec is None
 
     def value(self, data: Data) -> Any:
-        """Return a copy of what it stands for; ``MissingDataError``."""
+        """Return a copy of its value; ``MissingDataError``."""
         return data.get(self.root, self.steps, self.name)
 
     def text(self, data: Data) -> str:
-        """Return what it stands for as part of a text."""
+        """Return its value as part of a string."""
         value = self.value(data)
         if self.conversion == "r":
             value = repr(value)
         try:
             return format(value, self.spec) if self.spec else str(value)
         except (ValueError, TypeError) as exc:
-            raise RuleError(f"{{{self.name}}} cannot be written so: {exc}") from None
+            raise RuleError(f"invalid format of {{{self.name}}}: {exc}") from None
 
 
 Part = str | Placeholder
 
 
 def parse(text: str, roots: Collection[str], *, strict: bool = True) -> tuple[Part, ...]:
-    """Return ``text`` as its parts; ``InvalidRuleError`` for what looks like a placeholder and is none.
+    """Return ``text`` as its parts; ``InvalidRuleError`` for an invalid placeholder.
 
-    Not ``strict``, unknown names in braces are text, as in regular expressions.
+    If not ``strict``, unknown names in braces are literal, as in regular expressions.
     """
     if len(text) > MAX_TEXT:
-        raise InvalidRuleError([f"a text of {len(text)} characters is too long; at most {MAX_TEXT}"])
+        raise InvalidRuleError([f"a string of {len(text)} characters is too long; at most {MAX_TEXT}"])
     parts: list[Part] = []
     end = 0
     for found in _TOKEN.finditer(text):
@@ -91,15 +91,13 @@ def parse(text: str, roots: Collection[str], *, strict: bool = True) -> tuple[Pa
 def _part(found: re.Match[str], roots: Collection[str], strict: bool) -> Part:
     inner = found[1]
     if inner is None:
-        return found[0][0]  # a doubled brace is one
+        return found[0][0]  # a doubled brace is a literal one
     match = _PLACEHOLDER.match(inner)
     if match is None or (match["root"] not in roots and not strict):
         return found[0]
     if match["root"] not in roots:
         known = ", ".join(sorted(roots))
-        raise InvalidRuleError(
-            [f"{{{inner}}} begins with none of: {known}; write braces that are text twice: {{{{ }}}}"]
-        )
+        raise InvalidRuleError([f"{{{inner}}} does not begin with one of: {known}; double literal braces: {{{{ }}}}"])
     if match["spec"] and _WIDTH.search(match["spec"]):
         raise InvalidRuleError([f"{{{inner}}} is wider than 999 characters"])
     steps = tuple(_step(dotted or bracketed) for dotted, bracketed in _STEP.findall(match["steps"]))
@@ -121,9 +119,9 @@ def _joined(parts: list[Part]) -> tuple[Part, ...]:
 
 
 def plan(value: Any, roots: Collection[str], *, strict: bool = True, depth: int = MAX_DEPTH) -> Render:
-    """Return what renders ``value``, at any depth and in the keys of objects, too."""
+    """Return the renderer of ``value``, at any depth, including the keys of objects."""
     if depth <= 0:
-        raise InvalidRuleError([f"it is nested more than {MAX_DEPTH} deep"])
+        raise InvalidRuleError([f"it is nested more than {MAX_DEPTH} levels deep"])
     if isinstance(value, str):
         return _text_plan(parse(value, roots, strict=strict))
     if isinstance(value, list):
@@ -139,14 +137,14 @@ def plan(value: Any, roots: Collection[str], *, strict: bool = True, depth: int 
 
 
 def literal(value: Any) -> Render:
-    """Return what renders ``value`` as it is written."""
+    """Return the renderer of a literal ``value``."""
     if isinstance(value, dict | list):
         return lambda data: data.budget.copy(value, mask=False)
     return lambda _data: value
 
 
 def message(text: Any, roots: Collection[str]) -> Render:
-    """Return what renders a text for people, in which a placeholder without a value stays as written."""
+    """Return the renderer of a message, in which placeholders without a value are left unchanged."""
     parts = parse(str(text), roots, strict=False)
 
     def render(data: Data) -> str:
@@ -156,7 +154,7 @@ def message(text: Any, roots: Collection[str]) -> Render:
 
 
 def address(text: str, roots: Collection[str]) -> Render:
-    """Return what renders a URL: values within it are escaped, so that they stay within their place."""
+    """Return the renderer of a URL: values in it are escaped, so that they cannot change its structure."""
     parts = parse(text, roots)
 
     def render(data: Data) -> str:
@@ -194,14 +192,13 @@ def _shown(part: Placeholder, data: Data) -> str:
         return f"{{{part.name}}}"
 
 
-# The arguments of conditions and actions: by name, or, as older rules have them, by position.
+# The arguments of conditions and actions: by name, or, in older rules, by position.
 #
-# What an operation takes is declared once, in a ``Signature``; checking, rendering and the reference
-# all follow from it.
+# A ``Signature`` declares the arguments of an operation; validation, rendering and the reference derive from it.
 
 
 class Kind(StrEnum):
-    """How an argument is rendered: placeholders in it, as it is written, a text for people, or a URL."""
+    """How an argument is rendered: with placeholders, literally, as a message, or as a URL."""
 
     VALUE = "value"
     LITERAL = "literal"
@@ -210,7 +207,7 @@ class Kind(StrEnum):
 
 
 class Argument(msgspec.Struct, frozen=True):
-    """One argument; without a ``default`` it must be given. ``check`` says what is wrong with a fixed value."""
+    """One argument; without a ``default`` it is required. ``check`` validates a constant value."""
 
     name: str
     kind: Kind = Kind.VALUE
@@ -226,12 +223,12 @@ Arguments = Callable[[Data], Document]
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """What an operation takes, in the order of positional arguments."""
+    """The arguments of an operation, in positional order."""
 
     arguments: tuple[Argument, ...]
 
     def named(self, given: Any) -> Document:
-        """Return the arguments by name; ``InvalidRuleError`` for unknown, missing and too many ones."""
+        """Return the arguments by name; ``InvalidRuleError`` if one is unknown or missing, or if there are too many."""
         if isinstance(given, list):
             given = self._by_position(given)
         if not isinstance(given, dict):
@@ -239,7 +236,7 @@ class Signature(msgspec.Struct, frozen=True):
         known = [argument.name for argument in self.arguments]
         unknown = sorted(set(given) - set(known))
         missing = [argument.name for argument in self.arguments if argument.required and argument.name not in given]
-        problems = [f"args.{name[:64]} is unknown; it takes: {', '.join(known)}" for name in unknown]
+        problems = [f"unknown args.{name[:64]}; available: {', '.join(known)}" for name in unknown]
         problems += [f"args.{name} is missing" for name in missing]
         if problems:
             raise InvalidRuleError(problems)
@@ -249,13 +246,13 @@ class Signature(msgspec.Struct, frozen=True):
         if self.arguments and self.arguments[0].name == "values" and given and not isinstance(given[0], list):
             return {"values": given}
         if len(given) > len(self.arguments):
-            raise InvalidRuleError([f"args has {len(given)} items; at most {len(self.arguments)} are taken"])
+            raise InvalidRuleError([f"args has {len(given)} items; at most {len(self.arguments)} are allowed"])
         return {argument.name: value for argument, value in zip(self.arguments, given, strict=False)}
 
     def compile(self, given: Any, roots: Collection[str], *, looped: bool) -> Arguments:
-        """Return what renders the arguments; ``InvalidRuleError`` names the one that is wrong.
+        """Return the renderer of the arguments; ``InvalidRuleError`` names the invalid one.
 
-        In a loop what is otherwise taken as it is written may have placeholders, too.
+        In a loop, arguments that are otherwise literal may have placeholders too.
         """
         named = self.named(given)
         renders: list[tuple[str, template.Render]] = []
@@ -286,26 +283,26 @@ def _compile(argument: Argument, value: Any, roots: Collection[str], looped: boo
 
 
 def is_variable(value: Any, roots: Collection[str]) -> bool:
-    """Whether ``value`` is a text with a placeholder in it."""
+    """Whether ``value`` is a string with a placeholder."""
     if not isinstance(value, str):
         return False
     return any(isinstance(part, template.Placeholder) for part in template.parse(value, roots, strict=False))
 
 
-# Loops: a check or an action once for each item of a list that is written in the rule, or found in the data.
+# Loops: a check or an action for each item of a list, which is in the rule or in the data.
 #
-# An object is one item, as the Bare Metal API has it. Placeholders in written items are rendered; items
-# that come from data are data, whatever braces they hold.
+# An object is one item, as in the Bare Metal API. Placeholders in literal items are rendered; items from data are data,
+# even if they contain braces.
 
 
 def compile_loop(loop: Any, roots: Collection[str]) -> template.Render | None:
-    """Return what renders the items; None where there is no loop. ``InvalidRuleError``."""
+    """Return the renderer of the items; None without a loop. ``InvalidRuleError``."""
     if loop in (None, [], {}):
         return None
     if isinstance(loop, list) and len(loop) > MAX_LOOP:
         raise InvalidRuleError([f"loop has {len(loop)} items; at most {MAX_LOOP}"])
     if not isinstance(loop, list | dict) and not is_variable(loop, roots):
-        raise InvalidRuleError(["loop must be a list, an object, or a placeholder like {inventory[interfaces]}"])
+        raise InvalidRuleError(["loop must be a list, an object, or a placeholder such as {inventory[interfaces]}"])
     try:
         return template.plan(loop, set(roots) - {"item"})
     except InvalidRuleError as exc:
@@ -313,12 +310,12 @@ def compile_loop(loop: Any, roots: Collection[str]) -> template.Render | None:
 
 
 def each(loop: template.Render, data: Data) -> Iterator[Data]:
-    """Yield the data for each item; ``RuleError`` where the loop is over something else than a list."""
+    """Yield the data for each item; ``RuleError`` if the loop is not over a list."""
     items = loop(data)
     if isinstance(items, dict):
         items = [items]
     if not isinstance(items, list):
-        raise RuleError(f"the loop is over {type(items).__name__}, which is no list")
+        raise RuleError(f"loop must be over a list, not {type(items).__name__}")
     if len(items) > MAX_LOOP:
         raise RuleError(f"the loop has {len(items)} items; at most {MAX_LOOP}")
     for item in items:

@@ -50,12 +50,12 @@ def _parts(value: Any, known: dict[str, Check] | None) -> list[str]:
 def trait(value: Any) -> str | None:
     if isinstance(value, str) and _TRAIT.match(value):
         return None
-    return f"{str(value)[:64]!r} is no trait: use A-Z, 0-9 and _, as in CUSTOM_GOLD or HW_CPU_X86_VMX"
+    return f"invalid trait {str(value)[:64]!r}: expected A-Z, 0-9 and _, for example CUSTOM_GOLD"
 
 
 def reset_needs_driver(args: Document) -> str | None:
     if args.get("reset_interfaces") is not None and str(args.get("path", "")).strip("/") != "driver":
-        return "reset_interfaces goes with the path driver only"
+        return "reset_interfaces can be used only with the path driver"
     return None
 
 
@@ -76,14 +76,14 @@ def extend_attribute(acting: Acting, args: Document) -> None:
 def del_attribute(acting: Acting, args: Document) -> None:
     parts = _parts(args["path"], NODE_FIELDS)
     if parts == ["driver"]:
-        raise RuleError("a node cannot be without a driver; set another one")
+        raise RuleError("the driver of a node cannot be removed; set another one")
     _delete(acting.rule_context.node, parts, NODE_FIELDS)
 
 
 def set_capability(acting: Acting, args: Document) -> None:
     name, value = _capability(args["name"]), str(args["value"])
     if not helpers.is_value(value):
-        raise RuleError(f"{value[:60]!r} cannot be the value of a capability: it must be short, without ',' and ':'")
+        raise RuleError(f"invalid capability value {value[:60]!r}: it must be short, without ',' and ':'")
     _update_capabilities(acting, {name: value})
 
 
@@ -152,7 +152,7 @@ def _set(thing: Node | Port, parts: list[str], value: Any, known: dict[str, Chec
 
 def _extend(thing: Node | Port, parts: list[str], value: Any, *, unique: bool) -> None:
     if len(parts) == 1:
-        raise RuleError(f"{parts[0]} is no list, so it cannot be extended")
+        raise RuleError(f"{parts[0]} is not a list, so it cannot be extended")
     document = fields.get_field(thing, parts[0])
     fields.extend(document, parts[1:], value, unique=unique)
     fields.set_field(thing, parts[0], document, NODE_FIELDS if isinstance(thing, Node) else PORT_FIELDS)
@@ -173,7 +173,7 @@ def _check_driver(acting: Acting, value: Any) -> None:
 
 def _capability(name: Any) -> str:
     if not isinstance(name, str) or not _CAPABILITY.match(name):
-        raise RuleError(f"{str(name)[:64]!r} cannot be the name of a capability")
+        raise RuleError(f"invalid capability name {str(name)[:64]!r}")
     return name
 
 

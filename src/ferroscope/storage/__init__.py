@@ -1,5 +1,5 @@
-"""Inspection data wherever it is: read it, move it between the database and object stores.
+"""Inspection data, wherever it is stored: reading it, and moving it between the database and object stores.
 
-Used by every role; knows the ports ``store`` and ``objects``, and no adapter. What a callback
-brings is in the database, committed with its request; it moves once its inspection has ended.
+Used by every role. The data of a callback is first in the database, committed with its request; it is moved after its
+inspection has ended.
 """

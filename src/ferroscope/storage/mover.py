@@ -1,8 +1,8 @@
-"""Moves parts of inspection data, one by one, so that each is at one place whoever dies when.
+"""Moves parts of inspection data one by one, so that a crash at any point loses and duplicates nothing.
 
-The order is: note the object (``uploading``), upload it, and in one transaction let it be stored
-and drop what it replaces, provided that this is still the same. Whatever is interrupted stays
-where it was; the object that may have come into being is given up and deleted later.
+The order is: record the object (``uploading``), upload it, then in one transaction mark it as stored and delete what
+it replaces, provided that is unchanged. If interrupted, the data stays where it was, and the object that may exist is
+discarded later.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ferroscope.core.model import Entry, Severity
 from ferroscope.storage.reader import Archive, pack
 
 GIVEN_UP_AFTER: Final = 3600.0
-"""Seconds; no upload takes as long, and an object of an older one may be deleted."""
+"""Seconds; longer than any upload, so that an older object in ``uploading`` may be deleted."""
 
 
 class Job(msgspec.Struct, frozen=True):
-    """One part on its way to ``target``: from the database (``held``), or from another store (``source``)."""
+    """A part to be moved to ``target``: from the database (``held``), or from another store (``source``)."""
 
     target: StoredObject
     held: Held | None = None
@@ -34,7 +34,7 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class Carried(msgspec.Struct, frozen=True):
-    """What became of a job: its target as it is there now, or why it did not get there."""
+    """The result of a job: the target as stored, or why it failed."""
 
     job: Job
     error: str | None = None
@@ -42,11 +42,11 @@ class Carried(msgspec.Struct, frozen=True):
 
 
 def unfenced(_tx: Transaction) -> None:
-    """For whoever acts without a lease."""
+    """For callers without a lease."""
 
 
 class Mover:
-    """The steps of a move; ``process`` names us on timelines."""
+    """The steps of a move; ``process`` is our name on timelines."""
 
     def __init__(self, store: Store, archive: Archive, *, process: str) -> None:
         self._store = store
@@ -54,7 +54,7 @@ class Mover:
         self._process = process
 
     def plan(self, found: Sequence[Held | StoredObject], to: str, fence: Fence = unfenced) -> list[Job]:
-        """Note the objects that are about to come into being, and return what is to be carried there."""
+        """Record the objects about to be created, and return the jobs."""
         jobs = [self._job(one, to) for one in found]
 
         def work(tx: Transaction) -> None:
@@ -65,7 +65,8 @@ class Mover:
         return jobs
 
     def carry(self, job: Job) -> Carried:
-        """Upload one part; touches no row. Never raises what an object store or a database may do."""
+        """Upload one part, without changing the database. Returns errors of object store and database, never raises
+        them."""
         try:
             if job.source is not None:
                 content = self._archive.content(job.source)
@@ -80,14 +81,14 @@ class Mover:
             )
             return Carried(msgspec.structs.replace(job, target=there))
         except KeyError:
-            return Carried(job, error="it is gone already", lost=True)
+            return Carried(job, error="it was deleted meanwhile", lost=True)
         except ObjectMissingError as exc:
             return Carried(job, error=str(exc), lost=True)
         except (ObjectStoreError, StoreUnavailableError) as exc:
             return Carried(job, error=str(exc))
 
     def record_moves(self, carried: Sequence[Carried], fence: Fence = unfenced) -> int:
-        """Let what arrived be stored, instead of what it was made from; return how many these were."""
+        """Mark uploaded objects as stored, and delete what they replace; return how many they were."""
         arrived = [one for one in carried if one.error is None]
 
         def work(tx: Transaction) -> int:
@@ -97,7 +98,7 @@ class Mover:
         return self._store.write(work) if arrived else 0
 
     def bring_back(self, source: StoredObject, fence: Fence = unfenced) -> bool:
-        """Move one object into the database; errors as of ``Archive.content``."""
+        """Move one object into the database; errors as for ``Archive.content``."""
         content = self._archive.content(source)
 
         def work(tx: Transaction) -> bool:
@@ -115,14 +116,14 @@ class Mover:
         return self._store.write(work)
 
     def remove(self, one: StoredObject) -> None:
-        """Delete an object in its store, which may be done again; ``ObjectStoreError``."""
+        """Delete an object in its store; idempotent; ``ObjectStoreError``."""
         shelf = self._archive.shelves.get(one.backend)
         if shelf is None:
-            raise ObjectStoreError(f"an object is to be deleted in {one.backend}, which is not configured")
+            raise ObjectStoreError(f"cannot delete an object in {one.backend}: it is not configured")
         shelf.delete(one.key)
 
     def forget(self, keys: Sequence[str], fence: Fence = unfenced) -> None:
-        """Forget discarded objects that are deleted."""
+        """Delete the records of discarded objects that were deleted."""
 
         def work(tx: Transaction) -> None:
             fence(tx)
@@ -132,8 +133,8 @@ class Mover:
             self._store.write(work)
 
     def warn(self, job: Job, error: str, fence: Fence = unfenced) -> None:
-        """Note on the node's timeline that its data could not be moved yet."""
-        message = f"the {job.target.part} stays in the database for now, it will be tried again: {error}"
+        """Record on the node's timeline that its data could not be moved yet."""
+        message = f"the {job.target.part} stays in the database for now, and the move will be retried: {error}"
         entry = Entry(
             node=job.target.node,
             inspection=job.target.inspection,
@@ -155,7 +156,7 @@ class Mover:
         return Job(target, held=one) if isinstance(one, Held) else Job(target, source=one)
 
     def _arrived(self, tx: Transaction, carried: Carried) -> bool:
-        """Let the object be stored; False where there is newer data, or the node is gone: then it is given up."""
+        """Mark the object as stored; False if there is newer data or the node is gone: then it is discarded."""
         job, target = carried.job, carried.job.target
         before = [one.key for one in tx.objects.find(target.inspection, (target.part,))]
         if job.source is not None and job.source.key not in before:
@@ -163,7 +164,7 @@ class Mover:
         if not tx.objects.keep(target):
             return False
         if job.held is not None and not tx.data.drop(job.held):
-            tx.objects.discard_keys([target.key])  # and no other: one of them may be all that there is
+            tx.objects.discard_keys([target.key])  # only this one: another object may be the only copy
             return False
         tx.objects.discard_keys(before)
         return True

@@ -1,8 +1,8 @@
-"""HTTP for object stores: whole answers only, within a time, tried again where that may help.
+"""HTTP for object stores: complete responses only, with a time limit and retries.
 
-A try ends after ``timeout`` seconds, name look-up, TLS, every header and the last byte of the body
-included; there are ``retries`` more, after pauses that the stop flag ends. TLS certificates are always
-verified. Messages name the store and what happened, never a header or an address with a query.
+A try ends after ``timeout`` seconds, including DNS, TLS, headers and the last byte of the body; there are ``retries``,
+with delays that the stop flag interrupts. TLS certificates are always verified. Messages name the store and the error,
+never a header or a URL with a query.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _AGAIN: Final = frozenset({408, 429, 500, 502, 503, 504})
 
 
 class Patience(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds for one try, how many more there are, seconds before the first of these (doubled each time), and
-    what ends the pauses: the process shall stop."""
+    """Seconds per try, the number of retries, seconds before the first retry (doubled each time), and the stop flag,
+    which interrupts the delays."""
 
     timeout: float = 10.0
     retries: int = 2
@@ -37,7 +37,7 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
     stop: StopFlag = msgspec.field(default_factory=threading.Event)
 
     def until_it_works(self, attempt: Callable[[], T], hope: Callable[[Exception], bool]) -> T:
-        """Return what one of the tries returns; the last one's error, or one of which there is no ``hope``."""
+        """Return the result of the first successful try; raise the last error, or one that ``hope`` rejects."""
         pauses = doubled(self.pause, self.retries)
         return until_it_works(attempt, pauses=pauses, hope=lambda exc, _pause: hope(exc), stop=self.stop)
 
@@ -51,7 +51,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class _BusyError(Exception):
-    """It answered that it may do so later."""
+    """The store asked to retry later."""
 
     def __init__(self, answer: Answer) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class _BusyError(Exception):
 
 
 class Http:
-    """Requests to one store, by any number of threads; ``name`` is what messages call it."""
+    """Requests to one store, from any number of threads; ``name`` is used in messages."""
 
     def __init__(self, name: str, patience: Patience, *, ca_file: str = "") -> None:
         self.name = name
@@ -74,7 +74,7 @@ class Http:
         bound(self._pool)
 
     def send(self, method: str, url: str, sign: Callable[[], Mapping[str, str]], body: bytes | None = None) -> Answer:
-        """Return the last try's answer; ``sign`` makes the headers of each. ``ObjectStoreError`` where none came."""
+        """Return the response; ``sign`` creates the headers of each try. ``ObjectStoreError`` if there was none."""
 
         def attempt() -> Answer:
             answer = self._once(method, url, sign(), body)
@@ -88,11 +88,11 @@ class Http:
             return exc.answer
 
     def refusal(self, answer: Answer, what: str) -> ObjectStoreError:
-        """Return the error that an answer means which is none of those expected."""
-        return ObjectStoreError(f"{self.name} refused to {what}: it answered {answer.status}")
+        """Return the error for an unexpected response."""
+        return ObjectStoreError(f"{self.name} refused to {what}: HTTP {answer.status}")
 
     def close(self) -> None:
-        """Close all connections that are not in use."""
+        """Close all idle connections."""
         self._pool.clear()
 
     def _once(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
@@ -101,9 +101,9 @@ class Http:
                 return self._exchange(method, url, headers, body, deadline)
             except (urllib3.exceptions.HTTPError, OSError, DeadlineError) as exc:
                 if deadline.expired:
-                    message = f"{self.name} did not send its answer within {self._patience.timeout:g} s"
+                    message = f"{self.name} timed out after {self._patience.timeout:g} s"
                 else:
-                    message = f"{self.name} does not answer: {type(getattr(exc, 'reason', None) or exc).__name__}"
+                    message = f"cannot reach {self.name}: {type(getattr(exc, 'reason', None) or exc).__name__}"
                 raise ObjectStoreError(message) from exc
 
     def _exchange(
@@ -115,7 +115,7 @@ class Http:
         except BaseException:
             response.close()
             raise
-        deadline.left()  # headers that were cut off by it look like an answer without a body
+        deadline.left()  # headers cut off by the deadline look like a response without a body
         response.release_conn()
         return Answer(response.status, response.headers, content)
 
@@ -128,11 +128,11 @@ class Http:
             yield chunk
 
 
-# What a log-in to Swift gives, and whether the configuration has all that one needs.
+# The result of a Swift login, and validation of its configuration.
 
 
 class Access(msgspec.Struct, frozen=True):
-    """A token, and the account's address."""
+    """A token, and the account's URL."""
 
     token: str
     url: str
@@ -142,21 +142,21 @@ class Access(msgspec.Struct, frozen=True):
 
 
 def problem(swift: SwiftSettings) -> str | None:
-    """Return what ``[swift]`` lacks for a log-in, in a sentence, or None. Asks nobody."""
+    """Return what is missing in ``[swift]``, or None. Contacts no server."""
     if swift.application_credential_id or swift.application_credential_secret:
         return _problem_of_application_credential(swift)
     needed = {"username": swift.username, "password": swift.password}
     if swift.auth_version != "1":
         needed["project_name"] = swift.project_name
     missing = [name for name, value in needed.items() if not value]
-    return f"[swift] needs {' and '.join(missing)} too, or an application credential" if missing else None
+    return f"[swift] requires {' and '.join(missing)}, or an application credential" if missing else None
 
 
 def _problem_of_application_credential(swift: SwiftSettings) -> str | None:
     if swift.auth_version == "1":
-        return "[swift] application credentials are Keystone's; set auth_version to 3, or remove them"
+        return "[swift] application credentials require Keystone; set auth_version to 3, or remove them"
     if not (swift.application_credential_id and swift.application_credential_secret):
-        return "[swift] needs both application_credential_id and application_credential_secret"
+        return "[swift] requires both application_credential_id and application_credential_secret"
     if swift.username or swift.password:
-        return "[swift] has an application credential, so remove username and password: it stands for them"
+        return "[swift] has an application credential as well as username and password; remove the latter"
     return None

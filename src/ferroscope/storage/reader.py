@@ -1,7 +1,7 @@
-"""Reads inspection data from where it is: a place is found in a transaction, objects are fetched after it.
+"""Reads inspection data: its location is read in a transaction, objects are fetched after it.
 
-No transaction waits for an object store. What comes back from one is not trusted: it is unpacked to no more than
-was packed into it, and has to be the same.
+No transaction waits for an object store. Data from an object store is not trusted: the unpacked size is limited to
+the packed one's, and the digest must match.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from ferroscope.core.reasons import Reason
 from ferroscope.core.states import State
 
 _PAGE = 20
-_GZIP: Final = 31  # window and container, as zlib counts them
-# Objects of a release that did not keep the size of their content; the largest body that was ever taken by default
-# makes a fraction of it.
+_GZIP: Final = 31  # zlib's wbits for gzip
+# For objects of a release that did not store the size; the largest body accepted by default results in a fraction of
+# this.
 _OF_UNKNOWN_SIZE: Final = 64 * 1024 * 1024
 _DAMAGED: Final = 10_000
 
@@ -35,7 +35,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Found(msgspec.Struct, frozen=True):
-    """The parts of one inspection: those that are here, and where the others are."""
+    """The parts of one inspection: those in the database, and the locations of the others."""
 
     inspection: str
     here: dict[Part, bytes]
@@ -43,18 +43,17 @@ class Found(msgspec.Struct, frozen=True):
 
 
 def locate(tx: Transaction, inspection: str, parts: Sequence[Part]) -> Found:
-    """Return those of the parts that are stored, wherever."""
+    """Return the stored parts, wherever they are."""
     here = tx.data.load(inspection, parts)
     missing = [part for part in parts if part not in here]
     return Found(inspection, here, tx.objects.find(inspection, missing) if missing else ())
 
 
 def newest(tx: Transaction, node: Node, parts: Sequence[Part]) -> Found | None:
-    """Return the parts of the newest inspection that has all of them; None where none has.
+    """Return the parts of the newest inspection that has all of them; None if there is none.
 
-    Processed data (``plugin_data``) counts once its inspection has finished. An inspection that is
-    under way, or that failed, does not hide the data before it; nor does data that an operator gave
-    and that was refused hide what the machine itself has sent.
+    Processed data (``plugin_data``) counts only once its inspection has finished. An inspection that is in progress or
+    failed does not hide earlier data, and supplied data that was rejected does not hide what the machine itself sent.
     """
     if node.state is State.FINISHED and node.inspection is not None:
         found = locate(tx, node.inspection, parts)
@@ -74,12 +73,12 @@ def newest(tx: Transaction, node: Node, parts: Sequence[Part]) -> Found | None:
 
 
 def previous(tx: Transaction, node: str, inspection: Inspection | None, parts: Sequence[Part]) -> Found | None:
-    """Return the parts of the node's newest inspection that finished before this one; None where there is none.
+    """Return the parts of the node's newest inspection that finished before this one; None if there is none.
 
-    A reapply stands where the inspection stands whose data it processes.
+    A reapply counts as the inspection whose data it processes.
     """
     if inspection is not None and inspection.reapplies not in (None, GIVEN):
-        with contextlib.suppress(NotFoundError):  # it is too old to be kept
+        with contextlib.suppress(NotFoundError):  # deleted by retention
             inspection = tx.inspections.get(str(inspection.reapplies))
     query = Query(
         filters={"node": node, "state": State.FINISHED},
@@ -103,7 +102,7 @@ def _complete(found: Found, parts: Sequence[Part]) -> bool:
 
 
 class Archive:
-    """The database and the object stores that are configured, by name."""
+    """The database and the configured object stores, by name."""
 
     def __init__(self, store: Store, shelves: Mapping[str, ObjectStore]) -> None:
         self._store = store
@@ -111,32 +110,32 @@ class Archive:
         self._damaged: set[str] = set()
 
     def load(self, inspection: str, parts: Sequence[Part]) -> dict[Part, bytes]:
-        """Return those of the parts that are stored; ``ObjectStoreError``, ``ObjectMissingError``."""
+        """Return the stored parts; ``ObjectStoreError``, ``ObjectMissingError``."""
         return self.fetch(self._store.read(lambda tx: locate(tx, inspection, parts)))
 
     def fetch(self, found: Found) -> dict[Part, bytes]:
-        """Return what was found; errors as of ``load``."""
+        """Return the data of ``found``; errors as for ``load``."""
         return found.here | {one.part: self.content(one) for one in found.elsewhere}
 
     def content(self, one: StoredObject) -> bytes:
-        """Return the content of one object; errors as of ``load``, ``ObjectDamagedError`` among them."""
+        """Return the content of one object; errors as for ``load``, and ``ObjectDamagedError``."""
         shelf = self.shelves.get(one.backend)
         if shelf is None:
-            raise ObjectStoreError(f"the data is in {one.backend}, which is not configured: see [{one.backend}]")
+            raise ObjectStoreError(f"the data is in {one.backend}, which is not configured; see [{one.backend}]")
         packed = shelf.get(one.key)
         try:
             return unpack(packed, one)
         except ValueError as exc:
-            message = f"the object {one.key} in {one.backend} is not what was stored there: {exc}"
+            message = f"object {one.key} in {one.backend} is damaged: {exc}"
             self._note(one, message)
             raise ObjectDamagedError(message) from None
 
     def _note(self, one: StoredObject, message: str) -> None:
-        """Tell of a damaged object in the log and on its node's timeline, once in the life of this process."""
+        """Report a damaged object in the log and on its node's timeline, once per process."""
         if one.key in self._damaged:
             return
         self._damaged = {one.key} if len(self._damaged) >= _DAMAGED else {*self._damaged, one.key}
-        _log.error("an object is damaged", key=one.key, backend=one.backend, node=one.node, message=message)
+        _log.error("object damaged", key=one.key, backend=one.backend, node=one.node, message=message)
         entry = Entry(
             node=one.node,
             inspection=one.inspection,
@@ -155,24 +154,24 @@ class Archive:
 
 
 def pack(content: bytes) -> bytes:
-    """Return what an object contains: gzip, so that a person can read it with what every system has."""
+    """Return the content as stored in an object: gzip, so that standard tools can read it."""
     return gzip.compress(content, compresslevel=1, mtime=0)
 
 
 def unpack(packed: bytes, one: StoredObject) -> bytes:
-    """Return what ``pack`` was given for this object; ``ValueError`` where it cannot be that."""
+    """Return the content of this object; ``ValueError`` if it does not match."""
     most = _OF_UNKNOWN_SIZE if one.content_size is None else one.content_size
     stream = zlib.decompressobj(wbits=_GZIP)
     try:
         content = stream.decompress(packed, most + 1)
     except zlib.error:
-        raise ValueError("it cannot be unpacked") from None
+        raise ValueError("it is not valid gzip data") from None
     if len(content) > most:
-        raise ValueError(f"it has more than {most} bytes in it")
+        raise ValueError(f"it unpacks to more than {most} bytes")
     if not stream.eof:
         raise ValueError("it is truncated")
     if stream.unused_data:
-        raise ValueError("something was added to it")
+        raise ValueError("it has trailing data")
     if one.content_sha256 is not None and hashlib.sha256(content).hexdigest() != one.content_sha256:
-        raise ValueError("its SHA-256 is another one")
+        raise ValueError("its SHA-256 does not match")
     return content

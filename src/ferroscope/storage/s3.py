@@ -1,8 +1,7 @@
-"""S3 and what speaks like it: PUT, GET and DELETE of one object, signed.
+"""S3 and compatible object stores: signed PUT, GET and DELETE of one object.
 
-Three verbs and a signature are all that is needed, so there is no SDK. Addresses are path style
-(``ENDPOINT/BUCKET/KEY``), which every server understands. Source: the S3 API reference, and
-"Signature Version 4" in AWS's reference on signing requests.
+Three requests and a signature need no SDK. URLs are path-style (``ENDPOINT/BUCKET/KEY``), which every server supports.
+Source: the S3 API reference, and "Signature Version 4" in AWS's reference on signing requests.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _SIGNED: Final = "host;x-amz-content-sha256;x-amz-date"
 
 
 class S3Store:
-    """``contracts.remote.ObjectStore``; the bucket has to exist."""
+    """``contracts.remote.ObjectStore``; the bucket must exist."""
 
     name = "s3"
 
@@ -46,9 +45,9 @@ class S3Store:
     def get(self, key: str) -> bytes:
         answer = self._send("GET", key)
         if answer.status == 404:
-            raise ObjectMissingError(f"the object {key} is not in the bucket {self._settings.bucket}")
+            raise ObjectMissingError(f"object {key} is missing in bucket {self._settings.bucket}")
         if answer.status != 200:
-            raise self._http.refusal(answer, "give an object")
+            raise self._http.refusal(answer, "read an object")
         return answer.body
 
     def delete(self, key: str) -> None:

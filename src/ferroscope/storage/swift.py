@@ -1,7 +1,7 @@
-"""OpenStack Swift: PUT, GET and DELETE of one object with a token, which is fetched anew when it is refused.
+"""OpenStack Swift: PUT, GET and DELETE of one object with a token, which is renewed if it is rejected.
 
-Tokens are Keystone's (``auth_version`` 3, see ``keystone``) or of Swift's own authentication (1), which is one
-GET. The container is made when it is missing. Source: the Object Storage API reference.
+Tokens come from Keystone (``auth_version`` 3) or from Swift's own authentication (1), which is one GET. The container
+is created if it does not exist. Source: the Object Storage API reference.
 """
 
 from __future__ import annotations
@@ -22,13 +22,18 @@ from ferroscope.remote.session import BoundedSession
 from ferroscope.storage.object_http import Access, Answer, Http, Patience
 
 SERVICE: Final = "object-store"
-# What to look at where a log-in is refused: Keystone never says why.
+# What to check if a login is refused, because Keystone does not give the reason.
 _OF_A_USER: Final = "username, password, user_domain_name, project_name and project_domain_name, and the user's roles"
 _OF_AN_APPLICATION: Final = "application_credential_id and application_credential_secret, and whether it has expired"
 
 
 class Keystone:
-    """Thread-safe where one thread logs in at a time."""
+    """Keystone tokens, by password or application credential. Thread-safe if one thread logs in at a time.
+
+    keystoneauth1 talks to Keystone; this class limits each try in time and each response in size, allows no redirect to
+    another host, ignores the environment, and turns errors into messages without secrets. Source: the Identity API
+    reference, v3.
+    """
 
     def __init__(self, settings: SwiftSettings, patience: Patience) -> None:
         self._settings = settings
@@ -45,7 +50,7 @@ class Keystone:
         )
 
     def access(self) -> Access:
-        """Return a token that was not refused yet, and where the account is; ``ObjectStoreError``."""
+        """Return a token that was not rejected yet, and the account's URL; ``ObjectStoreError``."""
         given = self._log_in_again()
         return Access(given.auth_token, self._settings.endpoint or self._endpoint(given.service_catalog))
 
@@ -59,7 +64,7 @@ class Keystone:
                 return self._auth.get_access(self._session)
             except Exception as exc:  # noqa: BLE001  # the boundary: keystoneauth1 stumbles over what is no Keystone
                 if deadline.expired:
-                    raise _AwayError(f"Keystone at {self._url} did not answer within {self._timeout:g} s") from None
+                    raise _AwayError(f"Keystone at {self._url} timed out after {self._timeout:g} s") from None
                 raise self._judged(exc) from None
 
     def _endpoint(self, catalog: Any) -> str:
@@ -72,9 +77,9 @@ class Keystone:
             for one in catalog.get_endpoints_data(service_type=SERVICE).get(SERVICE, ())
         ]
         where = f" in the region {swift.region}" if swift.region else ""
-        known = f"it has: {', '.join(there)}" if there else f"it has no {SERVICE} at all for this project"
+        known = f"available: {', '.join(there)}" if there else f"it has no {SERVICE} for this project"
         raise ObjectStoreError(
-            f"Keystone's catalogue has no {swift.interface} {SERVICE}{where}; {known}; "
+            f"the Keystone catalog has no {swift.interface} {SERVICE} endpoint{where}; {known}; "
             "correct [swift] region or interface, or set endpoint"
         )
 
@@ -82,28 +87,28 @@ class Keystone:
         where = f"Keystone at {self._url}"
         if isinstance(error, exceptions.Unauthorized):
             what = _OF_AN_APPLICATION if self._settings.application_credential_id else _OF_A_USER
-            return ObjectStoreError(f"{where} refused the log-in; check [swift] {what}")
+            return ObjectStoreError(f"{where} refused the login; check [swift] {what}")
         if isinstance(error, exceptions.NotFound):
-            return ObjectStoreError(f"{where} is none: it answered 404; correct [swift] auth_url")
+            return ObjectStoreError(f"{where} was not found (HTTP 404); correct [swift] auth_url")
         if isinstance(error, exceptions.HttpError):
-            text = f"{where} answered {error.http_status}"
+            text = f"{where}: HTTP {error.http_status}"
             later = error.http_status >= 500 or error.http_status in (408, 429)
-            return _AwayError(text) if later else ObjectStoreError(f"{text} to the log-in; check [swift]")
+            return _AwayError(text) if later else ObjectStoreError(f"{text} at login; check [swift]")
         if isinstance(error, exceptions.SSLError):
-            return ObjectStoreError(f"{where} is not trusted; check its certificate and [swift] ca_file")
-        if isinstance(error, OSError):  # of a connection's, keystoneauth1 makes its own errors
-            return ObjectStoreError(f"[swift] ca_file cannot be used: {error}")
+            return ObjectStoreError(f"{where}: the certificate is not trusted; check it and [swift] ca_file")
+        if isinstance(error, OSError):  # connection errors are wrapped by keystoneauth1
+            return ObjectStoreError(f"cannot use [swift] ca_file: {error}")
         if isinstance(error, exceptions.ConnectionError):
-            return _AwayError(f"{where} does not answer; is it there, and is [swift] auth_url right?")
-        return ObjectStoreError(f"{where} does not answer like one ({type(error).__name__}); correct [swift] auth_url")
+            return _AwayError(f"cannot reach {where}; check the service and [swift] auth_url")
+        return ObjectStoreError(f"{where}: invalid response ({type(error).__name__}); correct [swift] auth_url")
 
 
 class _AwayError(ObjectStoreError):
-    """It may help to ask again."""
+    """A transient error."""
 
 
 def _versioned(url: str) -> str:
-    """Return where version 3 is: operators write it with and without."""
+    """Return the URL of version 3, which operators configure with or without ``/v3``."""
     base = url.rstrip("/")
     return base if base.endswith("/v3") else f"{base}/v3"
 
@@ -125,10 +130,10 @@ def _plugin(swift: SwiftSettings, url: str) -> Any:
     )
 
 
-# What Keystone's users meet, by Swift's answer.
+# Advice for Keystone users, by Swift's status code.
 _ADVICE: Final = {
-    401: "it does not take Keystone's tokens: look at authtoken in its proxy's pipeline",
-    403: "give the user a role in the project that Swift's operator_roles names, and look at the account's quota",
+    401: "it does not accept Keystone tokens; check authtoken in the pipeline of its proxy",
+    403: "give the user a role listed in Swift's operator_roles, and check the account's quota",
     413: "the account or the container is full; raise its quota",
 }
 
@@ -154,7 +159,7 @@ class SwiftStore:
         if answer.status == 404:
             made = self._send("PUT", None)
             if made.status not in (201, 202):
-                raise self._refusal(made, f"make the container {self._settings.container}")
+                raise self._refusal(made, f"create the container {self._settings.container}")
             answer = self._send("PUT", key, content)
         if answer.status != 201:
             raise self._refusal(answer, "store an object")
@@ -162,9 +167,9 @@ class SwiftStore:
     def get(self, key: str) -> bytes:
         answer = self._send("GET", key)
         if answer.status == 404:
-            raise ObjectMissingError(f"the object {key} is not in the container {self._settings.container}")
+            raise ObjectMissingError(f"object {key} is missing in container {self._settings.container}")
         if answer.status != 200:
-            raise self._refusal(answer, "give an object")
+            raise self._refusal(answer, "read an object")
         return answer.body
 
     def delete(self, key: str) -> None:
@@ -183,7 +188,7 @@ class SwiftStore:
         return answer
 
     def _refusal(self, answer: Answer, what: str) -> ObjectStoreError:
-        """Return the error, with what to do about what a configuration leads to."""
+        """Return the error, with advice if the configuration is the likely cause."""
         refused = self._http.refusal(answer, what)
         advice = _ADVICE.get(answer.status) if self._settings.auth_version != "1" else None
         return refused if advice is None else ObjectStoreError(f"{refused}; {advice}")
@@ -207,5 +212,5 @@ class SwiftStore:
         answer = self._http.send("GET", swift.auth_url, lambda: headers)
         token, url = answer.headers.get("X-Auth-Token"), answer.headers.get("X-Storage-Url")
         if answer.status not in (200, 204) or not token or not url:
-            raise self._http.refusal(answer, "let us in")
+            raise self._http.refusal(answer, "log in")
         return Access(token, swift.endpoint or url)

@@ -1,8 +1,8 @@
-"""Inventories of machines that do not exist, as the ramdisk of real ones would post them.
+"""Inventories of simulated machines, in the format of the ramdisk's callback.
 
-``generate`` gives the body of a callback for the machine with an index; the same index gives the
-same machine for ever. Its addresses are known beforehand (``macs``, ``bmc_address``), so that a
-fleet can be enrolled. Shapes and field names are ironic-python-agent's; the values are invented.
+``generate`` returns the callback body of the machine with an index; the same index always gives the same machine. Its
+addresses are known in advance (``macs``, ``bmc_address``), so that a fleet can be enrolled. Structure and field names
+are ironic-python-agent's; the values are invented.
 """
 
 from __future__ import annotations

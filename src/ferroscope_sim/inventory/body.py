@@ -1,7 +1,7 @@
-"""The whole callback body of a simulated machine, in a size of its own or in one that is asked for.
+"""The complete callback body of a simulated machine, including its NICs, in its own or a requested size.
 
-A size is met with what real bodies differ by: the bus, memory modules, and for small ones fewer
-disks and no LLDP beyond the NIC that booted.
+The size is adjusted as real bodies differ: by PCI devices, memory modules, and for small ones fewer disks and LLDP only
+on the boot NIC.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ferroscope_sim.inventory import hardware
 from ferroscope_sim.inventory.catalog import MODELS, SWITCHES, Model, Nic
 from ferroscope_sim.inventory.hardware import Dice, macs, pxe_mac
 
-# LLDP TLVs as the ramdisk records them: pairs of type and value, the value in hexadecimal.
+# LLDP TLVs as recorded by the ramdisk: pairs of type and value, the value in hexadecimal.
 #
 # Source: IEEE 802.1AB for the basic ones, its annexes for the 802.1 and 802.3 organizational ones.
 
@@ -30,7 +30,7 @@ _IEEE_802_3 = bytes.fromhex("00120f")
 
 
 class Neighbour(msgspec.Struct, frozen=True):
-    """The switch port that a NIC is plugged into."""
+    """The switch port that a NIC is connected to."""
 
     chassis_mac: str
     system_name: str
@@ -43,7 +43,7 @@ class Neighbour(msgspec.Struct, frozen=True):
 
 
 def tlvs(neighbour: Neighbour) -> list[Tlv]:
-    """Return everything that the neighbour announces, in the order of the frame."""
+    """Return everything that the neighbor announces, in the order of the frame."""
     return [
         _chassis(neighbour.chassis_mac),
         _tlv(2, b"\x05" + neighbour.port_name.encode()),
@@ -91,9 +91,9 @@ _RACK: Final = 40
 
 
 def nic_records(index: int, model: Model, *, lldp_everywhere: bool = True) -> list[Document]:
-    """Return the interface records, as unordered as the kernel finds them; the first MAC booted.
+    """Return the interface records, in the arbitrary order of a kernel; the first MAC booted.
 
-    Without ``lldp_everywhere`` only the NIC that booted is connected.
+    Without ``lldp_everywhere`` only the boot NIC is connected.
     """
     dice = Dice(index, topic=2)
     records = []
@@ -133,7 +133,7 @@ def _link_local(mac: str) -> str:
 
 
 def _lldp(index: int, number: int, nic: Nic) -> list[Tlv]:
-    """Return what the switch on this NIC says: two switches on top of each rack of 40 machines."""
+    """Return the LLDP data of this NIC's switch: two switches for each rack of 40 machines."""
     rack, unit = divmod(index, _RACK)
     pair = number % 2
     switch = SWITCHES[rack % len(SWITCHES)]
@@ -155,21 +155,21 @@ def _lldp(index: int, number: int, nic: Nic) -> list[Tlv]:
 
 MIN_SIZE: Final = 10_000
 MAX_SIZE: Final = 4_000_000
-"""Bytes of JSON that ``size`` may be, for a machine."""
+"""The range of ``size``, in bytes of JSON."""
 
 _DMI_FROM: Final = 24_000
 _DIMM_SIZE: Final = 800
 
 
 def generate(index: int, *, size: int | None = None, error: str | None = None) -> bytes:
-    """Return the JSON body that the ramdisk of machine ``index`` posts, 10 to 60 KB by its index.
+    """Return the JSON body that the ramdisk of machine ``index`` posts, 10 to 60 KB depending on the index.
 
-    With ``size`` it is that many bytes, give or take 150; ``error`` is what the ramdisk complains of.
+    With ``size`` it has that many bytes, within 150; ``error`` is the error that the ramdisk reports.
     """
     dice = Dice(index, topic=6)
     wanted = dice.between(11_000, 58_000) if size is None else size
     if not MIN_SIZE <= wanted <= MAX_SIZE:
-        raise ValueError(f"the size of a simulated inventory is between {MIN_SIZE} and {MAX_SIZE} bytes, not {wanted}")
+        raise ValueError(f"the size of an inventory must be between {MIN_SIZE} and {MAX_SIZE} bytes, not {wanted}")
     model = dice.pick(MODELS)
     body = _body(index, model, error, roomy=True)
     room = wanted - len(msgspec.json.encode(body))
@@ -185,13 +185,13 @@ def generate(index: int, *, size: int | None = None, error: str | None = None) -
 
 
 def document(index: int, *, size: int | None = None, error: str | None = None) -> Document:
-    """Return what ``generate`` encodes, as a document of the caller's own."""
+    """Return what ``generate`` encodes, as a new document."""
     body: Document = msgspec.json.decode(generate(index, size=size, error=error))
     return body
 
 
 def _body(index: int, model: Model, error: str | None, *, roomy: bool) -> Document:
-    """Return the body without what fills it up; not ``roomy``: as small as such a machine's can be."""
+    """Return the body without padding; not ``roomy``: as small as possible for this machine."""
     interfaces = nic_records(index, model, lldp_everywhere=roomy)
     disks = hardware.disks(index, model, most=24 if roomy else 3)
     mac = pxe_mac(index)
@@ -205,7 +205,7 @@ def _body(index: int, model: Model, error: str | None, *, roomy: bool) -> Docume
             "system_vendor": hardware.system_vendor(index, model),
             "boot": {
                 "current_boot_mode": model.boot_mode,
-                # pxelinux, which boots the BIOS machines, passes the MAC on in a form of its own.
+                # pxelinux, which boots BIOS machines, passes the MAC on in its own format.
                 "pxe_interface": mac if model.boot_mode == "uefi" else f"01-{mac.replace(':', '-')}",
             },
             "hostname": f"sim-{index}",

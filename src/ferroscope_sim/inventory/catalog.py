@@ -1,7 +1,6 @@
-"""What simulated machines are made of: models of several vendors, their CPUs, NICs, disks, switches.
+"""The hardware of simulated machines: models of several vendors, their CPUs, NICs, disks, switches.
 
-Data only. Names and identifiers are those that such hardware reports; nothing here is a
-statement about what a vendor sells in which combination.
+Data only. Names and identifiers are those that such hardware reports; the combinations are not necessarily sold.
 """
 
 from __future__ import annotations
@@ -261,7 +260,7 @@ SWITCHES: Final = (
     Switch("Juniper Networks, Inc. qfx5120-48y-8c Ethernet Switch, kernel JUNOS 21.4R3", "xe-0/0/{port}"),
 )
 
-# vendor, product, class, revision: what else sits on the bus, many times over.
+# vendor, product, class, revision: other PCI devices, which are repeated.
 PCI_DEVICES: Final = (
     ("8086", "09a2", "088000", "04"),
     ("8086", "09a4", "088000", "04"),

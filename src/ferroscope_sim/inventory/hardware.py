@@ -1,6 +1,6 @@
-"""Everything of a simulated machine but its NICs: CPU, memory, disks, firmware, bus and topology.
+"""The hardware of a simulated machine except its NICs: CPU, memory, disks, firmware, PCI devices and topology.
 
-What depends on the model alone is encoded once and shared as ``msgspec.Raw``.
+Data that depends only on the model is encoded once and shared as ``msgspec.Raw``.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ import msgspec
 from ferroscope.core.model import Document
 from ferroscope_sim.inventory.catalog import PCI_DEVICES, Disk, Model
 
-# What identifies a simulated machine: MAC and BMC addresses, unique by its index, and its dice.
+# The identity of a simulated machine: MAC and BMC addresses, unique by its index, and its random numbers.
 #
-# MACs are locally administered (02:fe:…) and BMC addresses private (10/8, fd00:fe20::/96), so that
-# no real machine can have them.
+# MACs are locally administered (02:fe:…) and BMC addresses private (10/8, fd00:fe20::/96), so no real machine has them.
 
 T = TypeVar("T")
 
@@ -31,10 +30,10 @@ _MASK: Final = (1 << 64) - 1
 
 
 class Dice:
-    """Numbers that depend on the machine's index and a topic only (splitmix64, the same everywhere)."""
+    """Random numbers that depend only on the machine's index and a topic (splitmix64, the same everywhere)."""
 
     def __init__(self, index: int, topic: int = 0) -> None:
-        # Mixed, because seeds that differ by the step would give the same numbers, one later.
+        # Mixed, because seeds that differ by the step size would give the same sequence, shifted by one.
         self._state = _mixed(_checked(index) << 8 | topic)
 
     def bits(self) -> int:
@@ -68,18 +67,18 @@ def _mixed(value: int) -> int:
 
 def _checked(index: int) -> int:
     if not 0 <= index <= MAX_INDEX:
-        raise ValueError(f"a simulated machine's index is between 0 and {MAX_INDEX}, not {index}")
+        raise ValueError(f"the index of a simulated machine must be between 0 and {MAX_INDEX}, not {index}")
     return index
 
 
 def macs(index: int) -> tuple[str, ...]:
-    """Return the MACs of all 2 to 8 NICs; the first is the one that boots."""
+    """Return the MACs of all 2 to 8 NICs; the first one boots."""
     count = Dice(index, topic=1).pick((2, 2, 3, 4, 4, 4, 6, 8))
     return tuple(_mac(index, port) for port in range(count))
 
 
 def pxe_mac(index: int) -> str:
-    """Return the MAC of the NIC that boots."""
+    """Return the MAC of the boot NIC."""
     return _mac(_checked(index), 0)
 
 
@@ -114,19 +113,19 @@ def cpu(model: Model) -> Document:
 
 
 def memory(model: Model) -> Document:
-    """Return ``inventory.memory``: what is plugged in, and the little less that the kernel sees."""
+    """Return ``inventory.memory``: the installed memory, and the slightly smaller total of the kernel."""
     physical_mb = model.dimms * model.dimm_gb * 1024
     return {"total": physical_mb * 1024 * 1024 - 0x2B5B0000, "physical_mb": physical_mb}
 
 
 def bmc(index: int, model: Model) -> Document:
-    """Return the three keys about the BMC; ``::/0`` is how ipmitool shows an address that is not set."""
+    """Return the three keys about the BMC; ipmitool shows ``::/0`` for an unset address."""
     v6 = {"address": bmc_address(index, 6), "unset": "::/0", "none": None}[model.bmc_v6]
     return {"bmc_address": bmc_address(index), "bmc_v6address": v6, "bmc_mac": bmc_mac(index)}
 
 
 def system_vendor(index: int, model: Model) -> Document:
-    """Return ``inventory.system_vendor``, with a serial number of the model's own form."""
+    """Return ``inventory.system_vendor``, with a serial number in the model's format."""
     return {
         "product_name": model.product,
         "serial_number": Dice(index, topic=3).text(*model.serial),
@@ -136,7 +135,7 @@ def system_vendor(index: int, model: Model) -> Document:
 
 
 def disks(index: int, model: Model, *, most: int = 24) -> list[Document]:
-    """Return ``inventory.disks``: one group of small ones to boot from, and up to ``most`` in all."""
+    """Return ``inventory.disks``: a group of small boot disks, and up to ``most`` in all."""
     dice = Dice(index, topic=4)
     kinds: list[Disk] = []
     for kind, limit in model.disks:
@@ -146,7 +145,7 @@ def disks(index: int, model: Model, *, most: int = 24) -> list[Document]:
 
 def _disk(dice: Dice, number: int, kind: Disk) -> Document:
     bits = dice.bits()
-    # Where naming authorities write their identifier: 5, then 24 bits of the maker and 36 of the device.
+    # World wide names: 5, then 24 bits of the vendor and 36 of the device.
     wwn = f"0x5002538{bits >> 28:09x}"
     if kind.transport == "nvme":
         name, hctl, path = f"/dev/nvme{number}n1", None, f"pci-0000:{0x81 + number:02x}:00.0-nvme-1"
@@ -199,7 +198,7 @@ def numa(model: Model, interfaces: list[Document]) -> Document:
 
 
 def pci_devices(model: Model, count: int) -> msgspec.Raw:
-    """Return ``pci_devices`` with so many entries, all of which have the same length as JSON."""
+    """Return ``pci_devices`` with ``count`` entries, all of the same length as JSON."""
     return msgspec.Raw(b"[" + b",".join([_pci_device(number, model.sockets) for number in range(count)]) + b"]")
 
 
@@ -222,11 +221,11 @@ def _pci_device(number: int, sockets: int) -> bytes:
 
 
 PCI_DEVICE_SIZE: Final = len(_pci_device(0, 1)) + 1
-"""Bytes that one more entry adds."""
+"""Bytes per additional entry."""
 
 
 def dmi(index: int, model: Model, *, dimms: int) -> Document:
-    """Return ``dmi`` as decoded by dmidecode, with this many of the memory modules."""
+    """Return ``dmi`` as decoded by dmidecode, with this many memory modules."""
     dice = Dice(index, topic=5)
     return {
         "bios": _bios(model),

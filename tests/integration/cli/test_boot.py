@@ -109,7 +109,7 @@ def test_without_a_directory_both_files_are_shown(site: Site) -> None:
         ({"hosts": ""}, "boot1", "name all of them in [boot] hosts"),
         ({"ranges": ""}, "boot1", "[boot] ranges is empty, so that no machine would get an address; set it, such as"),
         ({"callback_url": ""}, "boot1", "[boot] callback_url is not set"),
-        ({"ranges": "10.0.0.1-10.0.0.1"}, "boot1", "too few for 2 boot hosts"),
+        ({"ranges": "10.0.0.1-10.0.0.1"}, "boot1", "for 2 boot hosts"),
         ({"addresses": "boot1 ::1"}, "boot1", "[boot] addresses has no IPv6 address of boot2"),
     ],
 )

@@ -347,7 +347,7 @@ def test_it_is_shown_which_switch_port_a_nic_is_plugged_into(shell: Shell, servi
     row = next(line.split() for line in result.stdout.splitlines() if line.startswith("eth0"))
     assert row[2:4] == ["leaf", "Eth1/7"]
     assert row[-1] == "52:54:00:00:dd:01"
-    assert "eth0: TLV number 3 (type 4) has no value in hexadecimal" in result.stdout + result.stderr
+    assert "eth0: TLV number 3 (type 4)" in result.stdout + result.stderr
     first, second = shell.json("node", "lldp", "n1")
     assert first["lldp"]["switch_port_id"] == "Eth1/7"
     assert (second["name"], second["lldp"]) == ("eth1", {})

@@ -128,7 +128,7 @@ def test_bmcs_with_an_address_each_need_their_port_at_every_address(subnet: str,
                 process.send_signal(signal.SIGTERM)
             told = process.communicate(timeout=20)[1]
     assert process.returncode == (0 if starts else Exit.FAILURE)
-    assert (f"port {port} of all addresses" in told) is not starts
+    assert (f"port {port} on all addresses" in told) is not starts
     assert ("--subnet 0" in told) is not starts
 
 

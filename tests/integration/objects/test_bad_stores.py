@@ -36,7 +36,7 @@ def soon(seconds: float) -> Iterator[None]:
 
 
 def test_a_server_that_says_nothing_is_not_waited_for() -> None:
-    with a_server_that([]) as port, soon(2.0), pytest.raises(ObjectStoreError, match="did not send its answer within"):
+    with a_server_that([]) as port, soon(2.0), pytest.raises(ObjectStoreError, match="timed out"):
         client(port).get("k")
 
 
@@ -53,7 +53,7 @@ def test_a_server_that_says_nothing_is_not_waited_for() -> None:
 )
 def test_a_server_that_says_a_byte_now_and_then_is_not_waited_for(scheme: str, sends: bytes) -> None:
     # Any two bytes come within a time that each wait of the socket allows.
-    late = pytest.raises(ObjectStoreError, match=r"did not send its answer within 0\.8 s")
+    late = pytest.raises(ObjectStoreError, match=r"timed out after 0\.8 s")
     with a_server_that(one_by_one(sends), pause=0.01) as port, soon(3.0), late:
         client(port, timeout=0.8, scheme=scheme).get("k")
 
@@ -61,38 +61,39 @@ def test_a_server_that_says_a_byte_now_and_then_is_not_waited_for(scheme: str, s
 def test_every_try_has_the_same_time() -> None:
     with a_server_that(one_by_one(_OK + b"X: y\r\n" * 1000), pause=0.01) as port:
         began = time.monotonic()
-        with pytest.raises(ObjectStoreError, match=r"within 0\.5 s"):
+        with pytest.raises(ObjectStoreError, match=r"timed out after 0\.5 s"):
             client(port, timeout=0.5, retries=2).get("k")
         assert 1.4 < time.monotonic() - began < 4.0
 
 
 def test_a_server_that_takes_nothing_is_not_waited_for() -> None:
-    with a_server_that([], reads=False) as port, soon(3.0), pytest.raises(ObjectStoreError, match=r"within 0\.5 s"):
+    late = pytest.raises(ObjectStoreError, match=r"timed out after 0\.5 s")
+    with a_server_that([], reads=False) as port, soon(3.0), late:
         client(port, timeout=0.5).put("k", bytes(50_000_000))
 
 
 def test_a_keystone_that_says_a_byte_now_and_then_is_not_waited_for() -> None:
     with a_server_that(one_by_one(_OK + b"X: y\r\n" * 1000), pause=0.01) as port, soon(3.0):
         settings = SwiftSettings(auth_url=f"http://127.0.0.1:{port}/v3", username="u", password="p", project_name="p")
-        with pytest.raises(ObjectStoreError, match=r"Keystone at .* did not answer within 0\.8 s"):
+        with pytest.raises(ObjectStoreError, match=r"Keystone at .* timed out after 0\.8 s"):
             SwiftStore(settings, Patience(timeout=0.8, retries=0)).get("k")
 
 
 def test_whom_a_rule_calls_is_not_waited_for_either() -> None:
     with a_server_that(one_by_one(_OK + b"X: y\r\n" * 1000), pause=0.01) as port, soon(3.0):
         for proxy in (None, f"http://127.0.0.1:{port}"):
-            with pytest.raises(WebError, match=r"no answer within 0\.5 s"):
+            with pytest.raises(WebError, match=r"timed out after 0\.5 s"):
                 WebClient().get(f"http://127.0.0.1:{port}/", headers={}, timeout=0.5, proxy=proxy)
 
 
 def test_busy_is_tried_again_but_not_for_ever() -> None:
     busy = b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-    with a_server_that([busy]) as port, pytest.raises(ObjectStoreError, match="answered 503"):
+    with a_server_that([busy]) as port, pytest.raises(ObjectStoreError, match="503"):
         client(port, timeout=5.0, retries=1).put("k", b"1")
 
 
 def test_nobody_there() -> None:
-    with pytest.raises(ObjectStoreError, match="does not answer: NewConnectionError"):
+    with pytest.raises(ObjectStoreError, match="NewConnectionError"):
         client(_nobody()).put("k", b"1")
 
 

@@ -127,12 +127,12 @@ def somewhere(url: str) -> SwiftSettings:
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (b"HTTP/1.1 404 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", "it answered 404"),
-        (b"HTTP/1.1 503 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", "answered 503"),
-        (b"HTTP/1.1 201 Yes\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}", "does not answer like one"),
+        (b"HTTP/1.1 404 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", "404"),
+        (b"HTTP/1.1 503 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", "503"),
+        (b"HTTP/1.1 201 Yes\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}", "invalid response"),
         (
             b"HTTP/1.1 302 There\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n",
-            "does not answer like one",
+            "invalid response",
         ),
     ],
     ids=["404", "503", "no token", "a redirect"],
@@ -148,13 +148,13 @@ def test_what_is_no_keystone_is_told(shelf: Shelf, answer: bytes, said: str) -> 
 def test_a_keystone_that_does_not_finish_is_not_waited_for(shelf: Shelf, answer: bytes) -> None:
     with a_server_that(one_by_one(answer), pause=0.01) as port:
         began = time.monotonic()
-        with pytest.raises(ObjectStoreError, match="did not answer within 1 s"):
+        with pytest.raises(ObjectStoreError, match="timed out after 1 s"):
             shelf(somewhere(f"http://127.0.0.1:{port}"), timeout=1.0).get("k")
         assert time.monotonic() - began < 3.0
 
 
 def test_nobody_there_is_asked_again_and_then_told(shelf: Shelf) -> None:
     began = time.monotonic()
-    with pytest.raises(ObjectStoreError, match="is it there"):
+    with pytest.raises(ObjectStoreError, match="cannot reach Keystone"):
         shelf(somewhere("http://127.0.0.1:1/v3"), retries=1).get("k")
     assert time.monotonic() - began > 0.2

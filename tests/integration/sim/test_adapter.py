@@ -169,7 +169,7 @@ def test_a_frozen_server_ends_at_the_deadline_and_the_connection_is_not_used_aga
         bmc = make_bmc()
         error = fails(lambda: bmc.get_power(node_at(address)))
         assert error.transient
-        assert "did not answer in time" in str(error)
+        assert "timed out" in str(error)
         pxe_filter.set()
         assert bmc.get_power(node_at(address)) is Power.OFF
         assert connections == [1, 2]
@@ -227,7 +227,7 @@ def test_a_connection_closed_by_the_other_side_is_transient(beginning: bytes, ma
     with tcp_server(hang_up) as (address, connections):
         error = fails(lambda: make_bmc().get_power(node_at(address)))
         assert error.transient
-        assert "closed the connection" in str(error)
+        assert "connection closed" in str(error)
         assert connections == [1]
 
 

@@ -81,7 +81,7 @@ def test_a_mac_of_another_node_is_reported_and_the_others_go_on(api: Api) -> Non
             [Member("sim-two-1", 1300), Member("sim-three-1", 1301)], api_url=api.url, sim_address=fleet.address
         )
         assert done.created == ("sim-three-1",)
-        assert f"the MAC {pxe_mac(1300)} belongs to another node already" in done.failed["sim-two-1"]
+        assert pxe_mac(1300) in done.failed["sim-two-1"]
 
 
 def test_a_machine_whose_bmc_cannot_be_verified_is_reported(api: Api) -> None:
@@ -98,7 +98,7 @@ def test_what_the_api_refuses_is_reported_in_its_words(api: Api) -> None:
 
 
 def test_without_an_api_there_is_one_error() -> None:
-    with pytest.raises(BareMetalError, match=r"the Bare Metal API at http://127\.0\.0\.1:1 does not answer"):
+    with pytest.raises(BareMetalError, match=r"http://127\.0\.0\.1:1"):
         enroll([Member("sim-1", 1)], api_url="http://127.0.0.1:1/", sim_address="127.0.0.1:1")
 
 

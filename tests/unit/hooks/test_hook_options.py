@@ -30,8 +30,8 @@ def settings(tmp_path: Path, text: str) -> InspectorSettings:
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
-        ("192.0.2.0/24", "no name of a physical network"),
-        ("192.0.2.0/24:", "no name of a physical network"),
+        ("192.0.2.0/24", "no physical network after a colon"),
+        ("192.0.2.0/24:", "no physical network after a colon"),
         ("192.0.2.1/24:net", "host bits set"),
         ("rack:net", "IPv4 or IPv6"),
     ],
@@ -39,7 +39,7 @@ def settings(tmp_path: Path, text: str) -> InspectorSettings:
 def test_a_network_that_is_none_is_refused(entry: str, words: str) -> None:
     message = refusal("physical-network", physical_network_cidr_map=(entry,))
     assert words in message
-    assert "write it as 192.0.2.0/24:net_a" in message
+    assert "192.0.2.0/24:net_a" in message
 
 
 @pytest.mark.parametrize(
@@ -61,12 +61,12 @@ def test_an_alias_that_is_none_is_refused(alias: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("]", "cannot be read"),
+        ("]", "cannot read"),
         ("devices: []", "no list 'pci_devices'"),
         ("pci_devices: []", "no list 'pci_devices'"),
-        ("pci_devices: [{vendor_id: 10de}]", "device number 1 needs vendor_id and device_id"),
-        ("pci_devices: [{vendor_id: '10de', device_id: 1234}]", "device number 1 needs"),
-        ("pci_devices: [x]", "device number 1 needs"),
+        ("pci_devices: [{vendor_id: 10de}]", "device number 1"),
+        ("pci_devices: [{vendor_id: '10de', device_id: 1234}]", "device number 1"),
+        ("pci_devices: [x]", "device number 1"),
     ],
 )
 def test_a_file_of_accelerators_that_is_none_is_refused(text: str, words: str, tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_file_of_accelerators_that_is_none_is_refused(text: str, words: str, t
 
 
 def test_a_file_of_accelerators_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    assert "cannot be read" in refusal("accelerators", known_accelerators=str(tmp_path / "none.yaml"))
+    assert "cannot read" in refusal("accelerators", known_accelerators=str(tmp_path / "none.yaml"))
 
 
 def test_a_capability_that_could_set_others_is_refused() -> None:

@@ -99,7 +99,7 @@ def test_a_boot_interface_that_is_no_mac_counts_as_not_known_with_a_warning(valu
     result = run(HOOK, machine(boot={"pxe_interface": value}))
     assert sorted(result.plugin_data["valid_interfaces"]) == ["eth0", "eth1", "eth2"]
     (warning,) = warnings(result)
-    assert "boot.pxe_interface is no MAC address" in warning
+    assert "boot.pxe_interface" in warning
     assert len(warning) < 300
 
 
@@ -138,8 +138,8 @@ def test_an_interface_without_a_mac_is_passed_over_in_silence(mac: object) -> No
 @pytest.mark.parametrize(
     ("record", "complaint"),
     [
-        (nic(mac="aa:bb"), "eth9 (bad MAC address aa:bb)"),
-        (nic(mac=17), "eth9 (bad MAC address 17)"),
+        (nic(mac="aa:bb"), "eth9 (invalid MAC address aa:bb)"),
+        (nic(mac=17), "eth9 (invalid MAC address 17)"),
         (nic(name=None), "number 0 (no name)"),
         (nic(name=""), "number 0 (no name)"),
         (nic(name=["eth9"]), "number 0 (no name)"),
@@ -153,14 +153,14 @@ def test_an_interface_without_a_mac_is_passed_over_in_silence(mac: object) -> No
 def test_a_malformed_interface_is_left_out_with_a_warning(record: object, complaint: str) -> None:
     result = run(HOOK, machine(interfaces=[record, nic("eth0", ETH0)]), add_ports="all")
     assert list(result.plugin_data["all_interfaces"]) == ["eth0"]
-    assert warnings(result) == [f"interfaces ignored: {complaint}"]
+    assert warnings(result) == [f"ignored interfaces: {complaint}"]
     assert complaint in refusal("all", interfaces=[record]).message
 
 
 def test_of_two_interfaces_with_one_name_the_later_counts_with_a_warning() -> None:
     result = run(HOOK, machine(interfaces=[nic("eth0", ETH1), nic("eth0", ETH0)]), add_ports="all")
     assert result.plugin_data["macs"] == [ETH0]
-    assert "occurs twice" in warnings(result)[0]
+    assert "duplicate name" in warnings(result)[0]
 
 
 def test_a_mac_that_several_interfaces_share_is_listed_once() -> None:

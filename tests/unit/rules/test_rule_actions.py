@@ -90,17 +90,17 @@ def test_a_name_that_the_api_takes_a_rule_may_give(name: str) -> None:
     "path", ["uuid", "state", "internal/agent_secret_token", "provision_state", "__class__", "traits"]
 )
 def test_other_fields_cannot_be_written(path: str) -> None:
-    with pytest.raises(InvalidRuleError, match="cannot be written by a rule"):
+    with pytest.raises(InvalidRuleError, match="rules cannot write"):
         act("set-attribute", {"path": path, "value": "x"})
 
 
 def test_a_path_that_is_known_late_is_checked_late() -> None:
-    with pytest.raises(RuleFailedError, match="cannot be written by a rule"):
+    with pytest.raises(RuleFailedError, match="rules cannot write"):
         act("set-attribute", {"path": "{item}", "value": "x"}, loop=["internal/x"])
 
 
 def test_nothing_is_written_below_what_is_no_object() -> None:
-    with pytest.raises(RuleFailedError, match="no object"):
+    with pytest.raises(RuleFailedError, match="not an object"):
         act("set-attribute", {"path": "properties/a/b", "value": 1}, Site(properties={"a": 3}))
 
 
@@ -126,7 +126,7 @@ def test_lists_are_extended_once_or_always() -> None:
     assert act("extend-attribute", args | {"unique": True}, site).node.extra == {"tags": ["new"]}
     assert act("extend-attribute", args, site).node.extra == {"tags": ["new", "new"]}
     assert act("extend-attribute", args).node.extra == {"tags": ["new"]}
-    with pytest.raises(RuleFailedError, match="no list"):
+    with pytest.raises(RuleFailedError, match="not a list"):
         act("extend-attribute", args, Site(extra={"tags": 3}))
 
 
@@ -135,7 +135,7 @@ def test_attributes_are_deleted_and_absent_ones_ignored() -> None:
     assert act("del-attribute", {"path": "extra/x/y"}, site).node.extra == {"a": {"c": 2}}
     assert act("del-attribute", {"path": "resource_class"}, Site(resource_class="x")).node.resource_class is None
     assert act("del-attribute", {"path": "extra"}, site).node.extra == {}
-    with pytest.raises(RuleFailedError, match="without a driver"):
+    with pytest.raises(RuleFailedError, match="driver"):
         act("del-attribute", {"path": "driver"})
 
 
@@ -150,7 +150,7 @@ def test_capabilities_are_replaced_not_repeated() -> None:
 @pytest.mark.parametrize("value", ["a,b:c", "a:b", ""])
 def test_a_machine_cannot_smuggle_in_capabilities(value: str) -> None:
     site = Site({"value": value})
-    with pytest.raises(RuleFailedError, match="value of a capability"):
+    with pytest.raises(RuleFailedError, match="capability value"):
         act("set-capability", {"name": "size", "value": "{plugin_data[value]}"}, site)
 
 
@@ -161,7 +161,7 @@ def test_traits_come_and_go() -> None:
     assert site.node.attributes == {"traits": ["CUSTOM_A"]}
     assert act("remove-trait", {"name": "CUSTOM_A"}, site).node.attributes == {}
     act("remove-trait", {"name": "CUSTOM_A"}, site)
-    with pytest.raises(InvalidRuleError, match="is no trait"):
+    with pytest.raises(InvalidRuleError, match="invalid trait"):
         act("add-trait", {"name": "custom-a"})
 
 
@@ -191,7 +191,7 @@ def test_port_attributes_are_extended_and_deleted() -> None:
     assert site.port.pxe_enabled is False
     act("del-port-attribute", {"port_id": "p1", "path": "extra/x"}, site)
     assert site.port.extra == {}
-    with pytest.raises(InvalidRuleError, match="cannot be written"):
+    with pytest.raises(InvalidRuleError, match="cannot write"):
         act("set-port-attribute", {"port_id": "p1", "path": "address", "value": MAC})
     with pytest.raises(RuleFailedError, match="no port"):
         act("set-port-attribute", {"port_id": "p2", "path": "extra/x", "value": 1})
@@ -278,11 +278,11 @@ def test_introspection_rules_read_data_in_values() -> None:
 @pytest.mark.parametrize(
     ("op", "args", "problem"),
     [
-        ("log", {"msg": "x"}, "is unknown"),
+        ("log", {"msg": "x"}, "unknown action"),
         ("set-attribute", {"path": "/extra/x"}, "value is missing"),
-        ("set-attribute", {"path": "/extra/x", "value": 1, "unique": True}, "unique is unknown"),
-        ("set-attribute", {"path": "/extra/x", "value": 1, "reset_interfaces": True}, "path driver only"),
-        ("set-attribute", {"path": "/extra/x", "value": "{node.uuid}"}, "begins with none of: data"),
+        ("set-attribute", {"path": "/extra/x", "value": 1, "unique": True}, "unknown argument 'unique'"),
+        ("set-attribute", {"path": "/extra/x", "value": 1, "reset_interfaces": True}, "only with the path driver"),
+        ("set-attribute", {"path": "/extra/x", "value": "{node.uuid}"}, "one of: data"),
         ("fail", {}, "msg is missing"),
     ],
 )

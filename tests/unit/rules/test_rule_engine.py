@@ -171,14 +171,14 @@ def test_secrets_in_inspection_data_are_masked_as_configured() -> None:
 def test_data_cannot_be_made_to_grow_without_end() -> None:
     doubled = {"op": "extend-plugin-data", "args": {"path": "x", "value": "{plugin_data}"}, "loop": list(range(1000))}
     began = time.monotonic()
-    with pytest.raises(RuleFailedError, match=r"too much data|nested more than"):
+    with pytest.raises(RuleFailedError, match=r"rule data|nested more than"):
         Site({"seed": "x" * 1000}).run(rule(doubled))
     assert time.monotonic() - began < 5
 
 
 def test_the_work_of_all_rules_together_has_an_end() -> None:
     loop = [{"op": "set-plugin-data", "args": {"path": "x", "value": 1}, "loop": list(range(1000))}] * 100
-    with pytest.raises(RuleFailedError, match="did too much"):
+    with pytest.raises(RuleFailedError, match="100000 checks"):
         Site().run(rule(*loop, uuid="1"), rule(*loop, uuid="2"))
 
 
@@ -194,8 +194,8 @@ def test_every_problem_of_a_rule_is_told_with_its_place() -> None:
     for place in (
         "conditions[0]: args.regex: ",
         "conditions[1]: args must be",
-        "actions[0]: args.values is unknown",
-        "actions[1]: op 'explode' is unknown",
+        "actions[0]: unknown args.values",
+        "actions[1]: unknown op 'explode'",
     ):
         assert place in text
 
@@ -257,14 +257,14 @@ def test_built_in_rules_are_read_from_yaml_and_checked() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        (b"{", "is not YAML"),
-        (b"a: 1", "must hold a list"),
+        (b"{", "YAML"),
+        (b"a: 1", "a list of at most"),
         (b"- 3", "rule 1: Expected"),
         (b"- actions: []", "rule 1: actions: a rule needs at least one action"),
         (b"- actions: [{op: fail, args: {msg: x}}]\n  phase: late", "rule 1: phase must be one of main"),
-        (b"- actions: [{op: nope, args: {}}]", r"rule 1: actions\[0\]: op 'nope' is unknown"),
+        (b"- actions: [{op: nope, args: {}}]", r"rule 1: actions\[0\]: unknown op 'nope'"),
         (b"- actions: [{op: fail, args: {msg: x}}]\n  colour: red", "unknown field"),
-        (b"- {uuid: a, actions: [{op: fail, args: [x]}]}\n- {uuid: a, actions: [{op: fail, args: [x]}]}", "two rules"),
+        (b"- {uuid: a, actions: [{op: fail, args: [x]}]}\n- {uuid: a, actions: [{op: fail, args: [x]}]}", "uuid a"),
     ],
 )
 def test_a_wrong_file_of_built_in_rules_says_what_is_wrong(text: bytes, problem: str) -> None:

@@ -28,11 +28,11 @@ def test_what_is_enough(settings: dict[str, str]) -> None:
     ("settings", "said"),
     [
         ({}, "username and password and project_name"),
-        (USER, "needs project_name"),
-        ({"auth_version": "1", "username": "u"}, "needs password"),
+        (USER, "project_name"),
+        ({"auth_version": "1", "username": "u"}, "password"),
         ({"application_credential_id": "i"}, "application_credential_secret"),
         (APPLICATION | {"auth_version": "1"}, "auth_version"),
-        (APPLICATION | USER, "remove username and password"),
+        (APPLICATION | USER, "username and password"),
     ],
 )
 def test_what_is_missing_is_said_when_the_service_starts(settings: dict[str, str], said: str) -> None:

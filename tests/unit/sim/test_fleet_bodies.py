@@ -150,5 +150,5 @@ def test_outcomes_spoil_a_given_inventory_too(tmp_path: Path) -> None:
 def test_a_file_without_an_inventory_is_refused_by_name(tmp_path: Path, text: bytes) -> None:
     path = tmp_path / "bad.json"
     path.write_bytes(text)
-    with pytest.raises(ValueError, match=r"bad\.json holds no inventory"):
+    with pytest.raises(ValueError, match=r"bad\.json does not contain an inventory"):
         Bodies(FleetSettings(inventory_file=str(path)))

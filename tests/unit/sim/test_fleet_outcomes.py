@@ -26,7 +26,7 @@ def test_any_other_name_is_ok(name: str) -> None:
 def test_no_outcome_is_listed_twice_and_each_says_what_it_does() -> None:
     assert len(OUTCOMES) == len(TABLE)
     for outcome in TABLE:
-        assert outcome.sentence.endswith("."), outcome.name
+        assert outcome.description.endswith("."), outcome.name
         assert outcome.ends.startswith(("finished", "error: ")), outcome.name
 
 

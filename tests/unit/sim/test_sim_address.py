@@ -33,19 +33,19 @@ def test_an_address_is_an_ip_and_a_port(text: str, host: str, port: int) -> None
 )
 def test_anything_else_is_refused_for_good(text: object) -> None:
     driver_info: Document = {"sim_address": text, "sim_node": "sim-1"}
-    with pytest.raises(BmcError, match="driver_info needs sim_address") as caught:
+    with pytest.raises(BmcError, match="sim_address") as caught:
         locate(driver_info)
     assert (caught.value.transient, caught.value.reason) == (False, Reason.DRIVER_INFO_INVALID)
 
 
 def test_a_host_name_is_refused_because_resolving_it_has_no_deadline() -> None:
-    with pytest.raises(BmcError, match="as IP:PORT"):
+    with pytest.raises(BmcError, match="IP:PORT"):
         locate({"sim_address": "simulator.example:7623", "sim_node": "sim-1"})
 
 
 @pytest.mark.parametrize("name", [None, "", 5, "x" * 256])
 def test_the_machine_needs_a_name(name: object) -> None:
-    with pytest.raises(BmcError, match="driver_info needs sim_node") as caught:
+    with pytest.raises(BmcError, match="sim_node") as caught:
         locate({"sim_address": "127.0.0.1:80", "sim_node": name})
     assert (caught.value.transient, caught.value.reason) == (False, Reason.DRIVER_INFO_INVALID)
 

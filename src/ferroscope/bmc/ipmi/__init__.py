@@ -1,1 +1,1 @@
-"""The Bmc port over IPMI, with ipmitool."""
+"""The BMC driver for IPMI, based on ipmitool."""

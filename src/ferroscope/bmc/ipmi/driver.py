@@ -1,7 +1,7 @@
-"""The Bmc port over IPMI: power and boot device, through ipmitool.
+"""The BMC driver for IPMI: power and boot device, through ipmitool.
 
-It holds to the port's contract: each call ends by its deadline, retries included, and raises
-``BmcError`` alone, with no secret in it. It knows no sessions: ipmitool opens one for each command.
+As ``contracts.bmc`` requires, each call ends within its time limit, retries included, and raises only ``BmcError``,
+without secrets. There are no persistent sessions: ipmitool opens one for each command.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ferroscope.remote import command_fence
 from ferroscope.remote.resolver import ForbiddenAddressError, UnresolvedError, resolve
 from ferroscope.remote.retry import while_there_is_time
 
-# Best first; 17 is SHA-256, 3 the SHA-1 of older BMCs.
+# In order of preference; 17 is SHA-256, 3 the SHA-1 of older BMCs.
 _CIPHERS: Final = (17, 3)
 _DEVICES: Final = {
     BootDevice.PXE: "pxe",
@@ -34,7 +34,7 @@ _DEVICES: Final = {
     BootDevice.BIOS: "bios",
     BootDevice.SAFE: "safe",
 }
-# What ``bootparam get 5`` says -> device; the longer first where one begins like another.
+# Output of ``bootparam get 5`` -> device; of two with the same prefix the longer one is first.
 _SELECTORS: Final = (
     ("Force PXE", BootDevice.PXE),
     ("Force Boot from default Hard-Drive, request Safe-Mode", BootDevice.SAFE),
@@ -42,7 +42,7 @@ _SELECTORS: Final = (
     ("Force Boot from CD/DVD", BootDevice.CDROM),
     ("Force Boot into BIOS Setup", BootDevice.BIOS),
 )
-# Else the BMC forgets the boot device when the machine has not booted within 60 seconds.
+# Without this, the BMC forgets the boot device if the machine has not booted within 60 seconds.
 _KEEP_BOOT_DEVICE: Final = ("raw", "0x00", "0x08", "0x03", "0x08")
 _REMEMBERED: Final = 20_000
 
@@ -56,35 +56,37 @@ class IpmiBmc:
 
     def __init__(self, options: DriverOptions | None = None) -> None:
         self._options = options or DriverOptions()
-        self._ciphers: dict[tuple[str, int], int] = {}  # which one a BMC knows, where it is not the best
+        self._ciphers: dict[
+            tuple[str, int], int
+        ] = {}  # the cipher suites of BMCs that do not support the preferred one
 
     def validate(self, node: Node) -> str | None:
-        """Return what is wrong with ``driver_info``, in a sentence, or None. Asks no BMC."""
+        """Return what is wrong with ``driver_info``, or None. Does not contact the BMC."""
         return problem(self._read, node.driver_info)
 
     def get_power(self, node: Node) -> Power:
-        """Return the real power state."""
+        """Return the actual power state."""
         said = self._ask(node, "power state", "chassis", "power", "status")
         if "Chassis Power is on" in said:
             return Power.ON
         if "Chassis Power is off" in said:
             return Power.OFF
-        raise BmcError(f"the BMC of {node.uuid} did not say its power state", transient=True)
+        raise BmcError(f"the BMC of {node.uuid} did not report a power state", transient=True)
 
     def set_power(self, node: Node, power: Power) -> None:
-        """Command the power state; a BMC takes it too where it is so already."""
+        """Set the power state; a BMC also accepts the state it is in."""
         self._ask(node, str(power), "chassis", "power", "on" if power is Power.ON else "off")
 
     def reboot(self, node: Node) -> None:
-        """Reset the machine; a BMC refuses that where it is off, so then it is powered on."""
+        """Reset the machine; if it is off, the BMC refuses that, and it is powered on instead."""
         on = self.get_power(node) is Power.ON
         self._ask(node, "reboot", "chassis", "power", "reset" if on else "on")
 
     def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
-        """Boot from ``device`` the next time, or always, in the boot mode of the node's capabilities."""
+        """Boot from ``device`` once or always, in the boot mode of the node's capabilities."""
         if device not in _DEVICES:
             known = ", ".join(_DEVICES)
-            message = f"IPMI knows no boot device {device}; it knows {known}"
+            message = f"IPMI does not support boot device {device!r}; supported: {known}"
             raise BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
         options = ["persistent"] if persistent else []
         if wanted_boot_mode(node) == "uefi":
@@ -95,7 +97,7 @@ class IpmiBmc:
         self._ask(node, "boot device", *words)
 
     def _keep_boot_device(self, node: Node) -> None:
-        """Let the boot device outlive the 60 seconds; a BMC that does not know how goes without."""
+        """Disable the 60-second time-out of the boot device; BMCs that do not support that are left as they are."""
         try:
             self._ask(node, "boot device", *_KEEP_BOOT_DEVICE)
         except BmcError as exc:
@@ -103,7 +105,7 @@ class IpmiBmc:
                 raise
 
     def get_boot_device(self, node: Node) -> tuple[BootDevice | None, bool | None]:
-        """Return device and persistence; None where none is set."""
+        """Return device and persistence; None if none is set."""
         said = self._ask(node, "boot device", "chassis", "bootparam", "get", "5")
         device = next((device for words, device in _SELECTORS if words in said), None)
         return device, None if device is None else "Options apply to all future boots" in said
@@ -114,7 +116,7 @@ class IpmiBmc:
         return access
 
     def _at_allowed(self, access: Access, seconds: float) -> Access:
-        """Return where the BMC is at this moment, by its address; no name is looked up for a second time."""
+        """Return the access with the BMC's resolved address, so that no name is resolved a second time."""
         if not self._options.limits.networks and command_fence.limit() is None:
             return access
         try:
@@ -125,7 +127,7 @@ class IpmiBmc:
             raise BmcError(str(exc), transient=True, reason=Reason.BMC_UNREACHABLE) from None
 
     def _ask(self, node: Node, what: str, *words: str) -> str:
-        """Run one command; try again what is transient, while there is time."""
+        """Run one command; retry transient errors while there is time."""
         named = self._read(node.driver_info)
         end = time.monotonic() + self._options.command_timeout
 

@@ -1,6 +1,6 @@
-"""What ``driver_info`` says of a node's IPMI BMC: the names, their checks, what they mean.
+"""The IPMI fields of ``driver_info``: names, validation, meaning.
 
-The names are those of the Bare Metal service's ipmi driver. Pure; asks no BMC.
+The names are those of the Bare Metal service's ipmi driver. Pure; contacts no BMC.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from ferroscope.bmc.drivers import wrong
 from ferroscope.core import values
 from ferroscope.core.model import Document
 
-# Numbers in ``driver_info``: as JSON numbers, or as text, in decimal or like 0x20. Pure.
+# Numbers in ``driver_info``: JSON numbers, or strings in decimal or like 0x20. Pure.
 
 _NUMBER: Final = re.compile(r"(0x[0-9a-f]{1,8}|[0-9]{1,9})\Z", re.ASCII | re.IGNORECASE)
 
 
 def number(info: Document, name: str, least: int, most: int) -> int | None:
-    """Return a field's number, None where it is not set; ``BmcError`` (permanent) where it is none in the range."""
+    """Return the field's number, None if it is not set; ``BmcError`` (permanent) if it is invalid or out of range."""
     value = info.get(name)
     if value is None or value == "":
         return None
@@ -35,29 +35,29 @@ def _parsed(text: str) -> int:
     return int(text, 16) if text.lower().startswith("0x") else int(text)
 
 
-# How a request reaches a BMC behind another one: the options of ipmitool for ``ipmi_bridging``.
+# The options of ipmitool for ``ipmi_bridging``: requests to a BMC behind another one.
 #
-# A chassis' own controller passes requests on over its IPMB, over one channel (single) or two (dual).
-# Names and meaning are those of the Bare Metal service's ipmi driver. Pure.
+# A chassis controller forwards requests over its IPMB, over one channel (single) or two (dual). Names and meaning are
+# those of the Bare Metal service's ipmi driver. Pure.
 
 KINDS: Final = ("no", "single", "dual")
-# Field -> ipmitool's option and the greatest value; channels are 0 to 15, addresses a byte.
+# Field -> ipmitool's option and the maximum; channels are 0 to 15, addresses are bytes.
 _TARGET: Final = {"ipmi_target_channel": ("-b", 0x0F), "ipmi_target_address": ("-t", 0xFF)}
 _TRANSIT: Final = {"ipmi_transit_channel": ("-B", 0x0F), "ipmi_transit_address": ("-T", 0xFF)}
 _LOCAL: Final = {"ipmi_local_address": ("-m", 0xFF)}
 
 PROPERTIES_BRIDGING: Final[dict[str, str]] = {
-    "ipmi_bridging": f"One of {', '.join(KINDS)} (no unless set): the BMC is behind that of ipmi_address.",
-    "ipmi_target_channel": "Channel to the BMC, 0 to 15. Needed for single and dual bridging.",
-    "ipmi_target_address": "IPMB address of the BMC, such as 0x82. Needed for single and dual bridging.",
-    "ipmi_transit_channel": "Channel to the BMC in between. Needed for dual bridging.",
-    "ipmi_transit_address": "IPMB address of the BMC in between. Needed for dual bridging.",
+    "ipmi_bridging": f"One of {', '.join(KINDS)} (default: no): the BMC is behind the one at ipmi_address.",
+    "ipmi_target_channel": "Channel to the BMC, 0 to 15. Required for single and dual bridging.",
+    "ipmi_target_address": "IPMB address of the BMC, such as 0x82. Required for single and dual bridging.",
+    "ipmi_transit_channel": "Channel to the transit BMC. Required for dual bridging.",
+    "ipmi_transit_address": "IPMB address of the transit BMC. Required for dual bridging.",
     "ipmi_local_address": "Local IPMB address for bridging. Optional.",
 }
 
 
 def options(info: Document) -> tuple[str, ...]:
-    """Return ipmitool's options, none where there is no bridging; ``BmcError`` where something is missing."""
+    """Return ipmitool's options, none without bridging; ``BmcError`` if a field is missing."""
     kind = info.get("ipmi_bridging") or "no"
     if kind not in KINDS:
         raise wrong(f"ipmi_bridging must be one of {', '.join(KINDS)}")
@@ -66,7 +66,7 @@ def options(info: Document) -> tuple[str, ...]:
     needed = _TARGET if kind == "single" else _TRANSIT | _TARGET
     missing = [name for name in needed if info.get(name) in (None, "")]
     if missing:
-        raise wrong(f"ipmi_bridging {kind} needs {' and '.join(missing)} too")
+        raise wrong(f"ipmi_bridging {kind} requires {' and '.join(missing)}")
     words: list[str] = []
     for name, (option, most) in (_LOCAL | needed).items():
         value = number(info, name, 0, most)
@@ -76,30 +76,30 @@ def options(info: Document) -> tuple[str, ...]:
 
 
 LEVELS: Final = ("ADMINISTRATOR", "OPERATOR", "USER", "CALLBACK")
-# Interface of ipmitool for each version of the protocol.
+# ipmitool's interface for each protocol version.
 _INTERFACES: Final = {"2.0": "lanplus", "1.5": "lan"}
-# Bytes, for each version of the protocol; IPMI 2.0, section 22.30.
+# Maximum bytes for each protocol version; IPMI 2.0, section 22.30.
 _MAX_PASSWORD: Final = {"2.0": 20, "1.5": 16}
 _MAX_KEY: Final = 20
 _HOST: Final = re.compile(r"[A-Za-z0-9_.:%-]{1,255}\Z")
 
 PROPERTIES: Final[dict[str, str]] = {
     "ipmi_address": "IP address or host name of the BMC. Required.",
-    "ipmi_port": "UDP port; 623 unless set.",
-    "ipmi_username": "Account to log in with; the anonymous one unless set.",
-    "ipmi_password": "Its password, of at most 20 bytes (16 in IPMI 1.5).",
-    "ipmi_hex_kg_key": "The BMC's key Kg for IPMI 2.0, in hexadecimal, where it has one.",
-    "ipmi_priv_level": f"Privilege level of the session, one of {', '.join(LEVELS)}; ADMINISTRATOR unless set.",
-    "ipmi_cipher_suite": "Number of the cipher suite; unless set, 17, and 3 for a BMC that does not know 17.",
+    "ipmi_port": "UDP port. Default: 623.",
+    "ipmi_username": "User name. Default: the anonymous account.",
+    "ipmi_password": "Password, at most 20 bytes (16 in IPMI 1.5).",
+    "ipmi_hex_kg_key": "The BMC's key Kg for IPMI 2.0, in hexadecimal, if it has one.",
+    "ipmi_priv_level": f"Privilege level of the session, one of {', '.join(LEVELS)}. Default: ADMINISTRATOR.",
+    "ipmi_cipher_suite": "Number of the cipher suite. Default: 17, or 3 if the BMC does not support 17.",
     "ipmi_protocol_version": "2.0 (the default) or 1.5.",
-    "ipmi_disable_boot_timeout": "Whether a boot device outlives the 60 seconds that IPMI gives it; true unless set.",
-    "ipmi_force_boot_device": "Accepted, and without effect: the boot device is set before each boot into a ramdisk.",
+    "ipmi_disable_boot_timeout": "Whether to disable IPMI's 60-second time-out of the boot device. Default: true.",
+    "ipmi_force_boot_device": "Accepted without effect: the boot device is set before each boot of a ramdisk.",
     **PROPERTIES_BRIDGING,
 }
 
 
 class Access(msgspec.Struct, frozen=True):
-    """How to reach one BMC."""
+    """How to reach a BMC."""
 
     host: str
     port: int = 623
@@ -117,7 +117,7 @@ class Access(msgspec.Struct, frozen=True):
 
 
 def read(info: Document) -> Access:
-    """Return how to reach the BMC; ``BmcError`` (permanent) where it does not say so."""
+    """Return how to reach the BMC; ``BmcError`` (permanent) if a field is missing or invalid."""
     level = (_text(info, "ipmi_priv_level") or "ADMINISTRATOR").upper()
     if level not in LEVELS:
         raise wrong(f"ipmi_priv_level must be one of {', '.join(LEVELS)}")
@@ -126,7 +126,7 @@ def read(info: Document) -> Access:
         raise wrong(f"ipmi_protocol_version must be one of {', '.join(_INTERFACES)}")
     cipher = number(info, "ipmi_cipher_suite", 0, 255)
     if cipher is not None and version == "1.5":
-        raise wrong("ipmi_cipher_suite belongs to IPMI 2.0; remove it, or ipmi_protocol_version 1.5")
+        raise wrong("ipmi_cipher_suite requires IPMI 2.0; remove it, or ipmi_protocol_version 1.5")
     _flag(info, "ipmi_force_boot_device", default=False)
     username = _text(info, "ipmi_username")
     if username is not None and username.startswith("-"):
@@ -148,7 +148,7 @@ def read(info: Document) -> Access:
 def _password(info: Document, version: str) -> str:
     password, most = _text(info, "ipmi_password") or "", _MAX_PASSWORD[version]
     if len(password.encode()) > most or "\n" in password or "\0" in password:
-        raise wrong(f"ipmi_password must be one line of at most {most} bytes, as IPMI {version} has it")
+        raise wrong(f"ipmi_password must be one line of at most {most} bytes for IPMI {version}")
     return password
 
 
@@ -160,12 +160,10 @@ def _key(info: Document) -> bytes:
         raise wrong("ipmi_hex_kg_key must be an even number of hexadecimal digits") from None
     if len(key) > _MAX_KEY:
         raise wrong(f"ipmi_hex_kg_key must have at most {2 * _MAX_KEY} hexadecimal digits")
-    key = key.rstrip(b"\0")  # IPMI fills a shorter key up with these
+    key = key.rstrip(b"\0")  # IPMI pads shorter keys with zero bytes
     if b"\0" in key or b"\n" in key:
-        # ipmitool takes such a key on its command line alone, where everybody on the host can read it.
-        raise wrong(
-            "ipmi_hex_kg_key must have no byte 00 or 0a inside: ipmitool takes such a key only where others can read it"
-        )
+        # ipmitool accepts such a key only on its command line, where all users of the host can read it.
+        raise wrong("ipmi_hex_kg_key must not contain the bytes 00 or 0a: ipmitool would need it on its command line")
     return key
 
 
@@ -182,10 +180,10 @@ def _flag(info: Document, name: str, *, default: bool) -> bool:
 def _host(info: Document) -> str:
     address = _text(info, "ipmi_address")
     if address is None:
-        raise wrong("driver_info needs ipmi_address: the IP address or host name of the BMC")
+        raise wrong("ipmi_address is missing in driver_info; set it to the IP address or host name of the BMC")
     host = address.strip("[]")
     if not _HOST.match(host) or host.startswith("-"):
-        raise wrong("ipmi_address must be an IP address or a host name; a port goes into ipmi_port")
+        raise wrong("invalid ipmi_address: expected an IP address or a host name; set the port in ipmi_port")
     return host
 
 
@@ -194,7 +192,7 @@ def _text(info: Document, name: str) -> str | None:
     if value is None or value == "":
         return None
     if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)  # a password of digits, as YAML reads it
+        value = str(value)  # YAML reads a password of digits as a number
     if not isinstance(value, str) or len(value) > 255 or "\0" in value:
-        raise wrong(f"{name} must be a text of at most 255 characters")
+        raise wrong(f"{name} must be a string of at most 255 characters")
     return value

@@ -1,8 +1,8 @@
-"""ipmitool as a subprocess: one command, by a deadline, with the password in no process list.
+"""Runs ipmitool as a subprocess: one command, with a time limit, and without the password on its command line.
 
-The password goes through a pipe that only the child inherits, the key Kg through its standard
-input: they are in no argument, no environment and no file. What ipmitool says becomes the port's
-error; see the failure matrix in docs/explanation/bmc-failures.md, which states the same.
+The password is passed through a pipe that only the child inherits, the key Kg through its standard input; neither is
+in an argument, the environment or a file. Errors of ipmitool become ``BmcError``; docs/explanation/bmc-failures.md has
+the same failure matrix.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ferroscope.remote.command_fence import Left, TooLateError, limit
 
 PROGRAM: Final = "ipmitool"
 _MAX_MESSAGE: Final = 200
-# One packet a second, a lost one is sent three more times: ipmitool's own patience, below ours.
+# One packet a second, three retransmissions: below our own time limit.
 _PATIENCE: Final = ("-N", "1", "-R", "3")
 _ENVIRONMENT: Final = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"}
 
@@ -35,7 +35,7 @@ _REJECTED: Final = (
     "invalid user name",
     "password invalid",
 )
-# The user and the password are right, and yet the session's keys differ.
+# User and password are right, but the session keys differ.
 _OTHER_KEY: Final = "rakp 4 message has invalid integrity check value"
 _NO_SUCH_CIPHER: Final = (
     "invalid authentication algorithm",
@@ -55,11 +55,11 @@ _REFUSED: Final = (
 
 
 class CipherError(BmcError):
-    """The BMC does not know the cipher suite."""
+    """The BMC does not support the cipher suite."""
 
 
 def run(access: Access, cipher: int, words: tuple[str, ...], what: str, seconds: float) -> str:
-    """Return what ipmitool prints for the command ``words``; ``BmcError``, ``TooLateError``."""
+    """Return the output of ipmitool for the command ``words``; ``BmcError``, ``TooLateError``."""
     with relayed(access.host, access.port) as (host, port):
         return _run(access, host, port, cipher, words, what, seconds)
 
@@ -78,7 +78,7 @@ def _run(access: Access, host: str, port: int, cipher: int, words: tuple[str, ..
         done = subprocess.run(  # noqa: S603  # an argument list, each word checked by ``info``
             [*command, "-f", f"/dev/fd/{reading}", *_PATIENCE, *words],
             input=access.key + b"\n" if access.key else b"",
-            start_new_session=True,  # it would ask a terminal for the key, if it had one
+            start_new_session=True,  # otherwise it would prompt for the key on a terminal
             capture_output=True,
             timeout=seconds,
             pass_fds=[reading],
@@ -86,9 +86,9 @@ def _run(access: Access, host: str, port: int, cipher: int, words: tuple[str, ..
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise _failure(access, what, f"no answer within {seconds:.1f} s", Reason.BMC_UNREACHABLE) from None
+        raise _failure(access, what, f"timed out after {seconds:.1f} s", Reason.BMC_UNREACHABLE) from None
     except FileNotFoundError:
-        message = f"the ipmi driver needs the program {PROGRAM}; on Debian: apt-get install ipmitool"
+        message = f"{PROGRAM} is not installed, but the ipmi driver needs it; on Debian: apt-get install ipmitool"
         raise BmcError(message, transient=False, reason=Reason.DRIVER_INCOMPLETE) from None
     finally:
         os.close(reading)
@@ -102,12 +102,12 @@ def _judged(access: Access, what: str, said: str) -> BmcError:
     if any(words in lowered for words in _REJECTED):
         return _failure(access, what, "the credentials were rejected", Reason.BMC_CREDENTIALS)
     if _OTHER_KEY in lowered:
-        return _failure(access, what, "the BMC has another key Kg; correct ipmi_hex_kg_key", Reason.BMC_CREDENTIALS)
+        return _failure(access, what, "the key Kg is wrong; correct ipmi_hex_kg_key", Reason.BMC_CREDENTIALS)
     if any(words in lowered for words in _NO_SUCH_CIPHER):
-        message = f"{what} at {access.host}: the BMC does not know the cipher suite; set ipmi_cipher_suite"
+        message = f"{what} at {access.host}: the BMC does not support the cipher suite; set ipmi_cipher_suite"
         return CipherError(message, transient=False, reason=Reason.BMC_REFUSED)
     lines = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith("Loading IANA")]
-    last = lines[-1] if lines else "ipmitool failed without a word"
+    last = lines[-1] if lines else "ipmitool failed without an error message"
     if any(words in last.lower() for words in _REFUSED):
         return _failure(access, what, last, Reason.BMC_REFUSED)
     return _failure(access, what, last, Reason.BMC_UNREACHABLE)
@@ -128,7 +128,12 @@ _LARGEST: Final = 65535
 
 @contextlib.contextmanager
 def relayed(host: str, port: int) -> Iterator[tuple[str, int]]:
-    """Give the address and port that ipmitool is to speak to; ``TooLateError`` where its command did not all pass."""
+    """Yield the address and port for ipmitool; ``TooLateError`` if a part of its command was dropped.
+
+    ipmitool is a separate process: it continues, and retransmits lost packets, while the process that started it is
+    frozen or dead. So a fenced command (``remote.command_fence``) goes through a port of ours on the loopback
+    interface. Nothing passes while this process is stopped, and datagrams that waited are dropped once it is too late.
+    """
     left = limit()
     if left is None:
         yield host, port
@@ -145,12 +150,12 @@ def relayed(host: str, port: int) -> Iterator[tuple[str, int]]:
 
 
 class _Relay:
-    """Passes datagrams on in a thread of its own. ``host`` is an IP address."""
+    """Forwards datagrams from a separate thread. ``host`` is an IP address."""
 
     def __init__(self, host: str, port: int, left: Left) -> None:
         self._left = left
         self.too_late = False
-        # The kernel's own resolver of numeric addresses: it knows what the zone of a link-local one means.
+        # Numeric resolution by the system: it understands the zone of a link-local address.
         family, kind, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM, flags=socket.AI_NUMERICHOST)[
             0
         ]
@@ -168,13 +173,13 @@ class _Relay:
         self._thread.start()
 
     def close(self) -> None:
-        """Let nothing pass any more."""
+        """Stop forwarding."""
         with contextlib.suppress(OSError):
             self._end.send(b".")
         self._thread.join()
 
     def _run(self, told: socket.socket, opened: contextlib.ExitStack) -> None:
-        # Once the near port is closed, ipmitool is told so by the kernel and waits for nothing.
+        # When the near port is closed, the kernel reports that to ipmitool, which then stops waiting.
         with opened, contextlib.suppress(OSError), selectors.DefaultSelector() as selector:
             for one in (self._near, self._far, told):
                 selector.register(one, selectors.EVENT_READ)

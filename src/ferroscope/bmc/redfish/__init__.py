@@ -1,5 +1,5 @@
-"""The Bmc port over Redfish, with sushy.
+"""The BMC driver for Redfish, based on sushy.
 
-``info`` (what a node says of its BMC) and ``bmc`` (the port) are light and imported by the api
-too; everything that imports sushy or requests is imported with the first call to a BMC.
+``info`` (the fields of ``driver_info``) and ``driver`` import little, because the api imports them; everything that
+imports sushy or requests is imported with the first call to a BMC.
 """

@@ -1,7 +1,7 @@
-"""What is asked of a Redfish system, in sushy's terms; each function is harmless to repeat.
+"""Commands to a Redfish system, with sushy; each function is idempotent.
 
-They raise what sushy raises; ``faults`` makes port errors of that. They know nothing of
-deadlines, sessions or retries.
+They raise sushy's exceptions; ``session.translate`` turns those into ``BmcError``. Deadlines, sessions and retries are
+handled by the caller.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _DEVICES: Final = {
 }
 _NAMES: Final = {target: device for device, target in _DEVICES.items()}
 _MODES: Final = {"uefi": sushy.BOOT_SOURCE_MODE_UEFI, "bios": sushy.BOOT_SOURCE_MODE_BIOS}
-# What counts as on: a machine that is going down is on until it is off.
+# States that count as on; a machine that is powering off is on until it is off.
 _ON: Final = frozenset({sushy.SYSTEM_POWER_STATE_ON, sushy.SYSTEM_POWER_STATE_POWERING_OFF, sushy.PowerState.PAUSED})
 _CDS: Final = (sushy.VIRTUAL_MEDIA_CD, sushy.VIRTUAL_MEDIA_DVD)
 _DISKS: Final = (sushy.VIRTUAL_MEDIA_USBSTICK, sushy.VIRTUAL_MEDIA_FLOPPY)
 
 
 def system(root: Any, access: Access) -> Any:
-    """Return the system that the node means; the only one where it names none."""
+    """Return the node's system; the only one if the node names none."""
     return root.get_system(access.system)
 
 
@@ -40,7 +40,7 @@ def power(system: Any) -> Power:
 
 
 def set_power(system: Any, wanted: Power) -> None:
-    """Command it, unless it is so or on its way already."""
+    """Set the power state, unless the machine is in it or changing to it."""
     on_its_way = sushy.SYSTEM_POWER_STATE_POWERING_ON if wanted is Power.ON else sushy.SYSTEM_POWER_STATE_POWERING_OFF
     if power(system) is wanted and system.power_state is not sushy.SYSTEM_POWER_STATE_POWERING_OFF:
         return
@@ -52,7 +52,7 @@ def set_power(system: Any, wanted: Power) -> None:
 
 
 def reboot(system: Any) -> None:
-    """Restart a system that is on, in place; power on one that is off."""
+    """Restart a system that is on; power on one that is off."""
     if power(system) is Power.OFF:
         set_power(system, Power.ON)
         return
@@ -62,7 +62,7 @@ def reboot(system: Any) -> None:
 
 
 def set_boot_device(system: Any, device: BootDevice, *, persistent: bool, mode: str | None = None) -> None:
-    """Boot from it once or always; some services know optical drives as USB ones only."""
+    """Boot from ``device`` once or always; some services support optical drives only as USB devices."""
     target = _DEVICES.get(device)
     if target is None:
         raise sushy.exceptions.InvalidParameterValueError(
@@ -87,13 +87,13 @@ def boot_device(system: Any) -> tuple[BootDevice | None, bool | None]:
 
 
 def last_reset(system: Any) -> str | None:
-    """Return when the system was last reset, as its BMC words it."""
+    """Return the time of the system's last reset, in the BMC's format."""
     found = system.json.get("LastResetTime")
     return found if isinstance(found, str) and found else None
 
 
 def insert(system: Any, image: Image, mode: str | None) -> str | None:
-    """Insert the ramdisk's image, its parameters where there is a second drive, and boot from it once."""
+    """Insert the ramdisk's image, and its parameters if there is a second drive; boot from the image once."""
     drives = _drives(system)
     cd = _slot(drives, _CDS)
     if cd is None:
@@ -103,7 +103,7 @@ def insert(system: Any, image: Image, mode: str | None) -> str | None:
     if image.parameters:
         disk = _slot([drive for drive in drives if drive is not cd], _DISKS)
         if disk is None:
-            remark = "no virtual disk drive for the agent's parameters; the image must have its own"
+            remark = "no virtual drive for the ramdisk's parameters; the image must contain them"
         else:
             _put(disk, image.parameters)
     set_boot_device(system, BootDevice.CDROM, persistent=False, mode=mode)
@@ -111,7 +111,7 @@ def insert(system: Any, image: Image, mode: str | None) -> str | None:
 
 
 def eject(system: Any, image: Image) -> bool:
-    """Take out what ``insert`` put in: what was inserted by somebody else stays."""
+    """Eject what ``insert`` inserted; other media are left alone."""
     ours = {url for url in (image.iso, image.parameters) if url}
     inserted = [drive for drive in _drives(system) if drive.inserted and drive.image in ours]
     for drive in inserted:
@@ -128,7 +128,7 @@ def _put(drive: Any, url: str) -> None:
 
 
 def _take_out(drive: Any) -> None:
-    """Eject, and look whether it is out: sushy takes most refusals for success."""
+    """Eject, and verify that the drive is empty: sushy reports most refusals as success."""
     drive.eject_media()
     drive.refresh(force=True)
     if drive.inserted:
@@ -136,12 +136,12 @@ def _take_out(drive: Any) -> None:
 
 
 def _slot(drives: list[Any], kinds: tuple[Any, ...]) -> Any:
-    """Return the first drive of the kind that is preferred most."""
+    """Return the first drive of the most preferred kind."""
     return next((drive for kind in kinds for drive in drives if kind in drive.media_types), None)
 
 
 def _drives(system: Any) -> list[Any]:
-    """Return the virtual drives, of the system where it has them, else of its managers."""
+    """Return the virtual drives of the system, or of its managers if it has none."""
     try:
         return list(system.virtual_media.get_members())
     except (sushy.exceptions.MissingAttributeError, sushy.exceptions.ResourceNotFoundError):

@@ -1,8 +1,8 @@
-"""The Bmc port over Redfish: power, boot device, virtual media, and the hardware as the BMC knows it.
+"""The BMC driver for Redfish: power, boot device, virtual media, and the hardware inventory of the BMC.
 
-It holds to the port's contract: each call ends by its deadline, retries included, and raises
-``BmcError`` alone, with no secret in it. This module is light, because the api checks
-``driver_info`` with it; sushy is imported with the first call to a BMC.
+As ``contracts.bmc`` requires, each call ends within its time limit, retries included, and raises only ``BmcError``,
+without secrets. This module imports little, because the api validates ``driver_info`` with it; sushy is imported with
+the first call to a BMC.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from ferroscope.remote.resolver import ForbiddenAddressError
 from ferroscope.remote.retry import while_there_is_time
 
 if TYPE_CHECKING:
-    from ferroscope.bmc.redfish.session import is_rejected_login, translate
-from ferroscope.bmc.redfish.session import Clients
+    from ferroscope.bmc.redfish.session import Clients
 
 T = TypeVar("T")
 
@@ -48,12 +47,12 @@ class RedfishBmc:
         try:
             from ferroscope.bmc.redfish.session import Clients
         except ModuleNotFoundError as exc:
-            message = f"the redfish driver needs the Python package {exc.name}, which is not installed on this worker"
+            message = f"the Python package {exc.name}, which the redfish driver needs, is not installed on this worker"
             raise BmcError(message, transient=False, reason=Reason.DRIVER_INCOMPLETE) from None
         return Clients(allowed=self._options.limits.networks)
 
     def validate(self, node: Node) -> str | None:
-        """Return what is wrong with ``driver_info``, in a sentence, or None. Asks no BMC."""
+        """Return what is wrong with ``driver_info``, or None. Does not contact the BMC."""
         return problem(partial(info.read, limits=self._options.limits), node.driver_info)
 
     def driver_info(self, address: str) -> Document:
@@ -61,20 +60,20 @@ class RedfishBmc:
         return {"redfish_address": f"https://[{address}]" if ":" in address else f"https://{address}"}
 
     def get_power(self, node: Node) -> Power:
-        """Return the real power state; one that is changing counts as what it was."""
+        """Return the actual power state; during a change, the previous state."""
         power: Power = self._call(node, "power state", lambda commands, system: commands.power(system))
         return power
 
     def set_power(self, node: Node, power: Power) -> None:
-        """Command the power state, unless it is so already; it may follow later."""
+        """Set the power state if it differs; the machine may follow later."""
         self._call(node, str(power), lambda commands, system: commands.set_power(system, power))
 
     def reboot(self, node: Node) -> None:
-        """Reset the machine by ``ForceRestart``; another kind of restart is a power cycle, or may never come."""
+        """Reset the machine by ``ForceRestart``; other resets are power cycles, or may never happen."""
         self._call(node, "reboot", lambda commands, system: commands.reboot(system))
 
     def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
-        """Boot from ``device`` the next time, or always, in the boot mode of the node's capabilities."""
+        """Boot from ``device`` once or always, in the boot mode of the node's capabilities."""
         mode = wanted_boot_mode(node)
         self._call(
             node,
@@ -83,19 +82,19 @@ class RedfishBmc:
         )
 
     def get_boot_device(self, node: Node) -> tuple[BootDevice | None, bool | None]:
-        """Return device and persistence; None where the BMC does not say."""
+        """Return device and persistence; None if the BMC does not report them."""
         known: tuple[BootDevice | None, bool | None] = self._call(
             node, "boot device", lambda commands, system: commands.boot_device(system)
         )
         return known
 
     def last_reset(self, node: Node) -> str | None:
-        """Return the system's ``LastResetTime``; None where the BMC has none."""
+        """Return the system's ``LastResetTime``; None if the BMC has none."""
         known: str | None = self._call(node, "last reset", lambda commands, system: commands.last_reset(system))
         return known
 
     def insert_ramdisk(self, node: Node, image: Image) -> str | None:
-        """Insert the image and boot from it once; return a remark where the parameters found no place."""
+        """Insert the image and boot from it once; return a remark if there is no drive for the parameters."""
         mode = wanted_boot_mode(node)
         remark: str | None = self._call(
             node,
@@ -106,7 +105,7 @@ class RedfishBmc:
         return remark
 
     def eject_ramdisk(self, node: Node, image: Image) -> bool:
-        """Take the image out again, if it is in; return whether it was."""
+        """Eject the image if it is inserted; return whether it was."""
         was_in: bool = self._call(
             node,
             "virtual media",
@@ -116,13 +115,13 @@ class RedfishBmc:
         return was_in
 
     def nics(self, node: Node) -> Sequence[OutOfBandNic]:
-        """Return the NICs that the system's Ethernet interfaces name."""
+        """Return the NICs listed in the system's Ethernet interfaces."""
         return self._call(
             node, "NICs", lambda commands, system: commands.inventory.nics(system), self._options.inventory_timeout
         )
 
     def inventory(self, node: Node) -> Document:
-        """Return an inventory in the ramdisk's shape."""
+        """Return an inventory in the format of the ramdisk's."""
         return self._call(
             node,
             "inventory",
@@ -136,9 +135,9 @@ class RedfishBmc:
             self._clients.close()
 
     def _call(self, node: Node, what: str, work: Callable[[Any, Any], T], seconds: float | None = None) -> T:
-        """Do ``work`` on the node's system; try again what is transient, while there is time."""
+        """Call ``work`` for the node's system; retry transient errors while there is time."""
         access = info.read(node.driver_info, self._options.limits)
-        with self._opening:  # cached_property knows no threads
+        with self._opening:  # cached_property is not thread-safe
             clients = self._clients
         with Deadline(seconds or self._options.command_timeout) as deadline:
             attempt = partial(self._attempt, clients, access, what, work, deadline)
@@ -147,8 +146,9 @@ class RedfishBmc:
     def _attempt(
         self, clients: Clients, access: info.Access, what: str, work: Callable[[Any, Any], T], deadline: Deadline
     ) -> T:
-        """Try once; a session that the BMC has forgotten is replaced, and that is tried once too."""
+        """Try once; a session that the BMC no longer knows is replaced, and the call tried once more."""
         from ferroscope.bmc.redfish import commands
+        from ferroscope.bmc.redfish.session import is_rejected_login, translate
 
         while True:
             client = clients.get(access)

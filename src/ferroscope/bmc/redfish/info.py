@@ -1,6 +1,6 @@
-"""What ``driver_info`` says of a node's Redfish service: the names, their checks, what they mean.
+"""The Redfish fields of ``driver_info``: names, validation, meaning.
 
-The names are those of the Bare Metal service's redfish driver. Pure; asks no BMC and no file.
+The names are those of the Bare Metal service's redfish driver. Pure; accesses no BMC and no file.
 """
 
 from __future__ import annotations
@@ -23,20 +23,19 @@ TLS_VERSIONS: Final = {
 }
 
 PROPERTIES: Final[dict[str, str]] = {
-    "redfish_address": "URL of the Redfish service, such as https://192.0.2.10; https where it names no scheme. "
-    "Required.",
+    "redfish_address": "URL of the Redfish service, such as https://192.0.2.10; https if it has no scheme. Required.",
     "redfish_system_id": "Path of the system, such as /redfish/v1/Systems/1, or its last part. "
-    "Optional where the service has a single system.",
-    "redfish_username": "Account to log in with. Optional where the service asks for none.",
+    "Optional if the service has a single system.",
+    "redfish_username": "User name. Optional if the service requires none.",
     "redfish_password": "Its password.",
     "redfish_verify_ca": "True (the default): verify the certificate against the host's CAs; the name of a CA file "
     "or directory below [drivers] ca_directory on the workers: against these; False: do not verify.",
     "redfish_auth_type": f"One of {', '.join(AUTH_TYPES)}; auto (the default) prefers a session.",
-    "redfish_root_prefix": "Path of the service root; /redfish/v1/ unless set.",
-    "redfish_tls_minimum_version": "1.1, 1.2 or 1.3: the oldest TLS to speak with the BMC; that of the host's OpenSSL "
-    "unless set. 1.1 needs ciphers of its time too, such as DEFAULT@SECLEVEL=0.",
-    "redfish_tls_ciphers": "OpenSSL's list of ciphers for TLS up to 1.2, such as ECDHE+AESGCM.",
-    "deploy_iso": "URL of the ramdisk's ISO image, to be booted by virtual media; [inspector] ramdisk_iso unless set.",
+    "redfish_root_prefix": "Path of the service root. Default: /redfish/v1/.",
+    "redfish_tls_minimum_version": "1.1, 1.2 or 1.3: the minimum TLS version. Default: that of the host's "
+    "OpenSSL. 1.1 also needs old ciphers, such as DEFAULT@SECLEVEL=0.",
+    "redfish_tls_ciphers": "OpenSSL cipher list for TLS up to 1.2, such as ECDHE+AESGCM.",
+    "deploy_iso": "URL of the ramdisk's ISO image for virtual media. Default: [inspector] ramdisk_iso.",
 }
 
 
@@ -44,7 +43,7 @@ _STRICT: Final = Limits()
 
 
 class Access(msgspec.Struct, frozen=True):
-    """How to reach one system. ``verify``: as ``requests`` takes it. ``system``: a path, or None for the only one."""
+    """How to reach one system. ``verify``: as for ``requests``. ``system``: a path, or None for the only one."""
 
     url: str
     system: str | None
@@ -61,15 +60,15 @@ class Access(msgspec.Struct, frozen=True):
 
 
 def read(info: Document, limits: Limits = _STRICT) -> Access:
-    """Return how to reach the system; ``BmcError`` (permanent) where it does not say so."""
+    """Return how to reach the system; ``BmcError`` (permanent) if a field is missing or invalid."""
     username, password = _text(info, "redfish_username"), _text(info, "redfish_password")
     if password is not None and username is None:
         raise wrong("redfish_password is set, but redfish_username is not")
     auth_type = _text(info, "redfish_auth_type") or "auto"
     if auth_type not in AUTH_TYPES:
-        raise wrong(f"redfish_auth_type must be one of {', '.join(AUTH_TYPES)}; it is {auth_type[:40]!r}")
+        raise wrong(f"invalid redfish_auth_type {auth_type[:40]!r}: expected one of {', '.join(AUTH_TYPES)}")
     if auth_type == "session" and username is None:
-        raise wrong("redfish_auth_type session needs redfish_username and redfish_password")
+        raise wrong("redfish_auth_type session requires redfish_username and redfish_password")
     root = f"/{(_text(info, 'redfish_root_prefix') or '/redfish/v1/').strip('/')}/"
     return Access(
         url=_url(info, limits, secret=bool(password)),
@@ -85,7 +84,7 @@ def read(info: Document, limits: Limits = _STRICT) -> Access:
 
 
 def tls_context(access: Access) -> ssl.SSLContext | None:
-    """Return what TLS is to be like, None where it is as everywhere; certificates are ``verify``'s matter."""
+    """Return the TLS context, None for the default; ``verify`` controls the check of certificates."""
     if not access.tls_minimum and not access.tls_ciphers:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -109,31 +108,31 @@ def _tls_ciphers(info: Document) -> str:
         if value:
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).set_ciphers(value)
     except ssl.SSLError:
-        raise wrong("redfish_tls_ciphers names no cipher that OpenSSL has here; see: openssl ciphers -v") from None
+        raise wrong("redfish_tls_ciphers has no cipher that OpenSSL supports here; see: openssl ciphers -v") from None
     return value
 
 
 def _url(info: Document, limits: Limits, *, secret: bool) -> str:
     address = _text(info, "redfish_address")
     if address is None:
-        raise wrong("driver_info needs redfish_address: the URL of the Redfish service, such as https://192.0.2.10")
+        raise wrong("redfish_address is missing in driver_info; set it to the URL of the Redfish service")
     try:
         parts = urlsplit(address if "://" in address else f"https://{address}")
         host, _port = parts.hostname, parts.port
     except ValueError as exc:
-        raise wrong(f"redfish_address is no URL: {exc}") from None
+        raise wrong(f"invalid URL in redfish_address: {exc}") from None
     if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
-        raise wrong("redfish_address must be an http or https URL of a host, such as https://192.0.2.10")
+        raise wrong("invalid URL in redfish_address: expected https://HOST[:PORT] or http://HOST[:PORT]")
     if parts.username is not None or parts.password is not None:
         raise wrong("redfish_address must not contain credentials; use redfish_username and redfish_password")
     if parts.scheme == "http" and secret and not limits.http_passwords:
         raise wrong(
-            "redfish_address is http, and anybody on the way could read redfish_password; use https, "
+            "redfish_address uses http, which would send redfish_password unencrypted; use https, "
             "or set [drivers] allow_http_passwords = true"
         )
     check_place(host, limits)
     if parts.path.strip("/"):
-        raise wrong("redfish_address must end with the host or port; a path goes into redfish_root_prefix")
+        raise wrong("redfish_address must not have a path; set redfish_root_prefix instead")
     return f"{parts.scheme}://{parts.netloc}"
 
 
@@ -142,7 +141,7 @@ def _system(info: Document, root: str) -> str | None:
     if system is None:
         return None
     if "://" in system or system.startswith("//") or any(sign.isspace() for sign in system):
-        raise wrong("redfish_system_id must be a path such as /redfish/v1/Systems/1, or the system's own name")
+        raise wrong("invalid redfish_system_id: expected a path such as /redfish/v1/Systems/1, or its last part")
     return system if system.startswith("/") else f"{root}Systems/{system}"
 
 
@@ -160,5 +159,5 @@ def _text(info: Document, name: str) -> str | None:
     if value is None or value == "":
         return None
     if not isinstance(value, str) or len(value) > 1024:
-        raise wrong(f"{name} must be a text of at most 1024 characters")
+        raise wrong(f"{name} must be a string of at most 1024 characters")
     return value

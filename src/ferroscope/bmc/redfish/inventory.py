@@ -1,7 +1,7 @@
-"""The hardware as a Redfish service knows it, in the shape of ironic-python-agent's inventory.
+"""The hardware inventory of a Redfish service, in the format of ironic-python-agent's.
 
-What the service does not know is left out, never guessed: a part that is missing or refused
-(permanently) makes the inventory smaller, not wrong. What is transient is raised, and tried again.
+Unknown values are left out, never guessed: a missing or refused (permanently) resource makes the inventory smaller,
+not wrong. Transient errors are raised, and the call is retried.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ARCHITECTURES: Final = {
 }
 _GONE: Final = frozenset({sushy.STATE_ABSENT, sushy.STATE_DISABLED})
 _MODES: Final = {sushy.BOOT_SOURCE_MODE_UEFI: "uefi", sushy.BOOT_SOURCE_MODE_BIOS: "bios"}
-# More than any machine has; a service that names more is not believed.
+# More than any machine has; further entries are ignored.
 _MAX_PARTS: Final = 1024
 
 
@@ -46,7 +46,7 @@ def nics(system: Any) -> list[OutOfBandNic]:
 
 
 def collect(system: Any) -> Document:
-    """Return everything that the service tells of ``system``."""
+    """Return everything that the service reports about ``system``."""
     parts = {
         "interfaces": _interfaces(system),
         "cpu": _cpu(system),
@@ -73,7 +73,7 @@ def _interface(nic: OutOfBandNic) -> Document:
 
 
 def _bmc_mac(system: Any) -> str | None:
-    """Return the MAC of the BMC's own first NIC that is there."""
+    """Return the MAC of the first NIC of the BMC itself."""
     for manager in _members(lambda: system.managers):
         for member in _members(partial(lambda one: one.ethernet_interfaces.get_members(), manager)):
             mac = _mac(member)
@@ -83,7 +83,7 @@ def _bmc_mac(system: Any) -> str | None:
 
 
 def _mac(member: Any) -> str | None:
-    """Return the MAC of an Ethernet interface, in the stored form."""
+    """Return the MAC of an Ethernet interface, normalized."""
     return values.normalize(str(member.mac_address or member.permanent_mac_address or ""))
 
 
@@ -166,7 +166,7 @@ def _boot(system: Any) -> Document:
 
 
 def _bmc_address(system: Any) -> Document:
-    """Return the address by which we reach the BMC, where it is one and no name."""
+    """Return the address that we use for the BMC, if it is an IP address."""
     try:
         address = ipaddress.ip_address(urlsplit(system._conn._url).hostname or "")
     except ValueError:
@@ -175,7 +175,7 @@ def _bmc_address(system: Any) -> Document:
 
 
 def _members(read: Callable[[], Any]) -> list[Any]:
-    """Return the members of a part; none where the service does not have it, or keeps it to itself."""
+    """Return the members of a collection; none if the service does not have it, or refuses access."""
     try:
         return list(itertools.islice(read(), _MAX_PARTS))
     except (exceptions.MissingAttributeError, exceptions.ResourceNotFoundError):

@@ -1,7 +1,7 @@
-"""Connections to Redfish services, kept between calls: a session is opened once, not for each call.
+"""Persistent connections to Redfish services: a session is opened once, not for each call.
 
-At most ``limit`` are kept; the one that was used longest ago is closed first. A client is used by
-one thread at a time. sushy's own retries are off: they sleep without regard for any deadline.
+At most ``limit`` are kept; the least recently used one is closed first. A client is used by one thread at a time.
+sushy's own retries are disabled, because they sleep beyond any deadline.
 """
 
 from __future__ import annotations
@@ -32,12 +32,15 @@ from ferroscope.remote.resolver import ANYWHERE, Networks
 from ferroscope.remote.session import BoundedSession, TooLargeError
 
 _MAX_MESSAGE: Final = 300
-# Busy, locked, in the middle of something: the same call may succeed a moment later.
+# Busy or locked: the same call may succeed later.
 _TRANSIENT: Final = frozenset({408, 409, 412, 423, 425, 429, 500, 502, 503, 504})
 
 
 def translate(error: Exception, access: Access, what: str, seconds: float) -> BmcError:
-    """Return the port's error for ``error``, which ended ``what`` on the BMC of ``access``."""
+    """Return the ``BmcError`` for ``error``, which was raised by ``what`` on the BMC of ``access``.
+
+    docs/explanation/bmc-failures.md has the same failure matrix.
+    """
     message, transient, reason = _judged(error, seconds)
     if is_too_short(access.password):
         return BmcError(f"{what} at {access.url}: {reason} ({WITHHELD})", transient=transient, reason=reason)
@@ -45,7 +48,7 @@ def translate(error: Exception, access: Access, what: str, seconds: float) -> Bm
 
 
 def scrub(text: str, access: Access) -> str:
-    """Return ``text`` without the password in any form in which it travels, and not too long."""
+    """Return ``text`` without the password in any encoding, and not too long."""
     if access.password:
         pair = base64.b64encode(f"{access.username}:{access.password}".encode()).decode()
         for secret in (pair, access.password):
@@ -54,25 +57,25 @@ def scrub(text: str, access: Access) -> str:
 
 
 def is_rejected_login(error: Exception) -> bool:
-    """Whether the BMC says 401: a session that ended, or wrong credentials."""
+    """Whether the BMC responded with 401: the session has ended, or the credentials are wrong."""
     return isinstance(error, sushy.AccessError) and error.status_code == 401
 
 
 def _judged(error: Exception, seconds: float) -> tuple[str, bool, Reason]:
     if isinstance(error, DeadlineError):
-        return f"no answer within {seconds:g} s", True, Reason.BMC_UNREACHABLE
+        return f"timed out after {seconds:g} s", True, Reason.BMC_UNREACHABLE
     if isinstance(error, sushy.HTTPError):
         return _answered(error)
     if isinstance(error, sushy.ConnectionError | requests.exceptions.RequestException):
         return _unanswered(error)
     if isinstance(error, sushy.SushyError):
-        return f"the BMC lacks what is needed: {error}", False, Reason.BMC_REFUSED
+        return f"the BMC does not support this: {error}", False, Reason.BMC_REFUSED
     if isinstance(error, OSError):
-        return f"{error.strerror or error}", False, Reason.BMC_CERTIFICATE  # a CA file that is not there
-    if isinstance(error.__context__, sushy.SushyError):  # sushy stumbled over the refusal that it was looking at
+        return f"{error.strerror or error}", False, Reason.BMC_CERTIFICATE  # a missing CA file
+    if isinstance(error.__context__, sushy.SushyError):  # sushy failed while parsing an error response
         return _judged(error.__context__, seconds)
-    # Whatever sushy stumbles over in an answer that follows no standard.
-    return f"the answer makes no sense ({type(error).__name__})", False, Reason.BMC_REFUSED
+    # Any exception that sushy raises for a response that violates the standard.
+    return f"invalid response ({type(error).__name__})", False, Reason.BMC_REFUSED
 
 
 def _answered(error: sushy.HTTPError) -> tuple[str, bool, Reason]:
@@ -81,17 +84,17 @@ def _answered(error: sushy.HTTPError) -> tuple[str, bool, Reason]:
     if code == 401:
         return f"the credentials were rejected ({said})", False, Reason.BMC_CREDENTIALS
     if code == 403:
-        return f"the account may not do this ({said})", False, Reason.BMC_REFUSED
+        return f"the account lacks the privilege for this ({said})", False, Reason.BMC_REFUSED
     if code in _TRANSIENT:
         return f"the BMC is temporarily unavailable ({said})", True, Reason.BMC_UNREACHABLE
-    return f"it refused ({said})", False, Reason.BMC_REFUSED
+    return f"the BMC refused ({said})", False, Reason.BMC_REFUSED
 
 
 def _unanswered(error: Exception) -> tuple[str, bool, Reason]:
     chain = list(_chain(error))
     for cause in chain:
         if isinstance(cause, ssl.SSLCertVerificationError):
-            return f"its certificate is not trusted: {cause.verify_message}", False, Reason.BMC_CERTIFICATE
+            return f"the certificate is not trusted: {cause.verify_message}", False, Reason.BMC_CERTIFICATE
         if isinstance(cause, TooLargeError):
             return str(cause), False, Reason.BMC_REFUSED
         if isinstance(cause, ssl.SSLError) and _is_disagreement(cause):
@@ -99,19 +102,19 @@ def _unanswered(error: Exception) -> tuple[str, bool, Reason]:
             message = f"TLS handshake failed: no common version or cipher ({cause.reason}); see {options}"
             return message, True, Reason.BMC_UNREACHABLE
         if isinstance(cause, DeadlineError):
-            return "no answer in time", True, Reason.BMC_UNREACHABLE
+            return "timed out", True, Reason.BMC_UNREACHABLE
     if any(isinstance(cause, requests.exceptions.JSONDecodeError) for cause in chain):
-        return "the answer is no JSON; is this a Redfish service?", False, Reason.BMC_REFUSED
-    return f"it cannot be reached ({_innermost(chain)})", True, Reason.BMC_UNREACHABLE
+        return "the response is not JSON; is this a Redfish service?", False, Reason.BMC_REFUSED
+    return f"cannot connect ({_innermost(chain)})", True, Reason.BMC_UNREACHABLE
 
 
 def _is_disagreement(error: ssl.SSLError) -> bool:
-    """Whether both sides have spoken, and found no version or cipher; a handshake that was cut off is no such thing."""
+    """Whether version or cipher negotiation failed, as opposed to a handshake that was cut off."""
     return any(word in str(error.reason) for word in ("PROTOCOL_VERSION", "UNSUPPORTED", "HANDSHAKE_FAILURE"))
 
 
 def _chain(error: BaseException) -> list[BaseException]:
-    """Return the error and everything that it came from, outermost first."""
+    """Return the error and its causes, outermost first."""
     found: list[BaseException] = []
     pending: list[BaseException] = [error]
     while pending and len(found) < 30:
@@ -136,7 +139,7 @@ _FAREWELL: Final = 2.0  # seconds for closing a session
 
 
 class _Connector(sushy_connector.Connector):  # type: ignore[misc]
-    """sushy's connector over a bounded session, with what is left of the deadline as its time-out."""
+    """sushy's connector over a bounded session, with the remaining time as its time-out."""
 
     _session: Any
 
@@ -149,23 +152,23 @@ class _Connector(sushy_connector.Connector):  # type: ignore[misc]
     def _op(self, method: str, path: str = "", **kwargs: Any) -> Any:
         url = urljoin(self._url, path)
         if not self._session.belongs(url):
-            message = f"the BMC at {self._url} points to another host, which is not followed"
+            message = f"the BMC at {self._url} redirects to another host, which is not allowed"
             raise BmcError(message, transient=False, reason=Reason.BMC_REFUSED)
         if method != "GET":
-            # A BMC may be about to close a connection, and say so only by closing it. What is lost then may be asked
-            # for again, but not commanded: nobody knows whether the command has arrived.
+            # A BMC may close an idle connection at any time. A read that was lost by that is repeated, but not a
+            # command: it is unknown whether the command has arrived.
             self._session.part()
         try:
             return super()._op(method, path, **kwargs | {"timeout": current().left()})
         except sushy.ConnectionError as exc:
-            # A call asks for many things: one lost answer must not make it ask for all of them again.
+            # A call consists of many requests: one lost response must not repeat all of them.
             if method != "GET" or isinstance(exc.__context__, requests.exceptions.SSLError):
                 raise
             return super()._op(method, path, **kwargs | {"timeout": current().left()})
 
 
 class _NoAuth(sushy_auth.AuthBase):  # type: ignore[misc]
-    """A service that asks for no credentials."""
+    """For services without credentials."""
 
     def _do_authenticate(self) -> None:
         pass
@@ -175,7 +178,7 @@ class _NoAuth(sushy_auth.AuthBase):  # type: ignore[misc]
 
 
 class _SessionElseBasic(sushy_auth.SessionOrBasicAuth):  # type: ignore[misc]
-    """A session, and basic authentication where the service has none; a busy service is asked again."""
+    """Session authentication, or basic authentication if the service has no sessions; a busy service is retried."""
 
     def _do_authenticate(self) -> None:
         try:
@@ -196,7 +199,7 @@ _AUTH: Final = {
 
 
 class Client:
-    """One service. ``root`` is opened with the first use; ``fresh``: no call has succeeded by it yet."""
+    """One service. ``root`` is opened with the first use; ``fresh``: no call has succeeded with it yet."""
 
     def __init__(self, access: Access, allowed: Networks) -> None:
         self._access = access
@@ -207,7 +210,7 @@ class Client:
 
     @contextlib.contextmanager
     def use(self) -> Iterator[Any]:
-        """Yield the service root, to this thread alone; ``DeadlineError`` where others hold it too long."""
+        """Yield the service root for exclusive use; ``DeadlineError`` if other threads use it for too long."""
         if not self._lock.acquire(timeout=current().left()):
             raise DeadlineError
         try:
@@ -231,30 +234,30 @@ class Client:
         )
 
     def close(self) -> None:
-        """Log out, as far as the BMC lets us within two seconds, and forget the session."""
+        """Log out, within at most two seconds, and forget the session."""
         with self._lock:
             root, self._root = self._root, None
         if root is None:
             return
-        auth, root._auth = root._auth, None  # else its destructor would log out, at any time
+        auth, root._auth = root._auth, None  # otherwise its destructor would log out at any time
         with contextlib.suppress(Exception), Deadline(_FAREWELL):
             auth.close()
         root._conn.close()
 
 
 class Clients:
-    """The clients of a process, by who they speak to and as whom; ``allowed`` are the networks that BMCs may be in."""
+    """The clients of a process, by access; ``allowed`` are the networks in which BMCs may be."""
 
     def __init__(self, *, limit: int = 256, allowed: Networks = ANYWHERE) -> None:
         self._limit = limit
         self._allowed = allowed
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[Any, ...], Client] = OrderedDict()
-        # What sushy logs is in our errors already, without what a BMC echoes: a password, for one.
+        # sushy's log messages duplicate our errors, and may contain what a BMC echoes, such as a password.
         logging.getLogger("sushy").setLevel(logging.CRITICAL + 1)
 
     def get(self, access: Access) -> Client:
-        """Return the client for ``access``: the one that is kept, or a new one."""
+        """Return the existing client for ``access``, or a new one."""
         key = _key(access)
         with self._lock:
             client = self._kept.setdefault(key, Client(access, self._allowed))
@@ -264,14 +267,14 @@ class Clients:
         return client
 
     def drop(self, access: Access, client: Client) -> None:
-        """Forget ``client``: what it had is of no use any more."""
+        """Forget ``client``, whose session is invalid."""
         key = _key(access)
         with self._lock:
             if self._kept.get(key) is client:
                 del self._kept[key]
 
     def close(self) -> None:
-        """Log out everywhere."""
+        """Log out of all services."""
         with self._lock:
             kept = list(self._kept.values())
             self._kept.clear()
@@ -279,7 +282,7 @@ class Clients:
 
     @staticmethod
     def _part(clients: list[Client]) -> None:
-        # In a thread of their own: a farewell must not take the time of the call that caused it.
+        # In a separate thread: logging out must not take time from the call that caused it.
         for client in clients:
             threading.Thread(target=client.close, name="redfish log-out", daemon=True).start()
 

@@ -1,1 +1,1 @@
-"""The Bmc port for the machines of the simulated fleet, over the simulator's protocol."""
+"""The BMC driver for the machines of the simulated fleet."""

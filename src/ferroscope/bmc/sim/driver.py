@@ -1,8 +1,8 @@
-"""The Bmc port over the simulator's protocol: one JSON object per line, over TCP.
+"""The BMC driver for the simulated fleet: one JSON object per line, over TCP.
 
-It holds to the port's contract: each call ends within the time-out and raises ``BmcError``, or ``TooLateError``.
-All the commands are idempotent, so a stale connection is replaced and the command repeated once.
-The other side is ``ferroscope_sim``; the two share the protocol, not code, as with any BMC.
+As ``contracts.bmc`` requires, each call ends within its time limit and raises ``BmcError`` or ``TooLateError``. All
+commands are idempotent, so a command on a stale connection is repeated once on a new one. The server is
+``ferroscope_sim``; the two share the protocol, but no code.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Document, Node
 
-# The commands of the protocol, as messages name them.
+# The commands of the protocol, for messages.
 _DOES: Final = {
     "get_power": "reading the power state of",
     "set_power": "setting the power state of",
@@ -38,7 +38,7 @@ class Command(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A line from the simulator; ``power``, ``device`` and ``persistent`` as far as they were asked."""
+    """A line from the simulator; ``power``, ``device`` and ``persistent`` if they were requested."""
 
     ok: bool
     error: str = "no reason given"
@@ -49,7 +49,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class SimBmc:
-    """Thread-safe. ``idle``: connections kept for each address, ``most`` in all."""
+    """Thread-safe. ``idle``: connections kept per address, ``most`` in all."""
 
     properties: Mapping[str, str] = PROPERTIES
     simulated = True
@@ -61,18 +61,18 @@ class SimBmc:
         self._decoder = msgspec.json.Decoder(Answer)
 
     def validate(self, node: Node) -> str | None:
-        """Return what is wrong with ``driver_info``, in a sentence, or None. Asks no simulator."""
+        """Return what is wrong with ``driver_info``, or None. Does not contact the simulator."""
         return problem(self._locate, node.driver_info)
 
     def get_power(self, node: Node) -> Power:
-        """Return the real power state."""
+        """Return the actual power state."""
         power = self._call(node, "get_power").power
         if power is None:
-            raise BmcError(f"the simulated BMC of {_name(node)} did not say its power state", transient=False)
+            raise BmcError(f"the simulated BMC of {_name(node)} did not report a power state", transient=False)
         return power
 
     def set_power(self, node: Node, power: Power) -> None:
-        """Command the power state; it may follow later."""
+        """Set the power state; the machine may follow later."""
         self._call(node, "set_power", power=power)
 
     def reboot(self, node: Node) -> None:
@@ -80,7 +80,7 @@ class SimBmc:
         self._call(node, "set_power", power="rebooting")
 
     def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
-        """Boot from ``device`` the next time, or always."""
+        """Boot from ``device`` once or always."""
         self._call(node, "set_boot_device", device=device, persistent=persistent)
 
     def get_boot_device(self, node: Node) -> tuple[BootDevice | None, bool | None]:
@@ -89,7 +89,7 @@ class SimBmc:
         return answer.device, answer.persistent
 
     def close(self) -> None:
-        """Close the connections that wait to be used again."""
+        """Close idle connections."""
         self._pool.close()
 
     def _locate(self, driver_info: Document) -> tuple[Endpoint, str]:
@@ -111,9 +111,7 @@ class SimBmc:
         try:
             answer = self._pool.exchange(endpoint, line, self._decoder.decode, timeout=self._options.command_timeout)
         except (SilentError, BrokenError) as error:
-            raise BmcError(
-                f"{_DOES[op]} {name} failed, the simulator is at {endpoint.text}: {error}", transient=True
-            ) from error
+            raise BmcError(f"{_DOES[op]} {name} failed (simulator {endpoint.text}): {error}", transient=True) from error
         except (GarbledError, msgspec.DecodeError, UnicodeDecodeError) as error:
             message = f"{_DOES[op]} {name} failed: {endpoint.text} does not speak the simulator's protocol: {error}"
             raise BmcError(message, transient=False) from error

@@ -1,8 +1,8 @@
-"""Persistent connections to simulators, shared by threads: one line out, one line back.
+"""Persistent connections to simulators, shared by threads: one line each way per exchange.
 
-An exchange ends by its deadline, whatever the other side does: refuse, freeze, trickle half a
-line or close. A connection that misbehaved is closed and never used again, because an answer
-that comes late would be taken for the next one's. It knows nothing of what the lines mean.
+An exchange ends by its deadline, whatever the server does: refuse, hang, send half a line, or close. A connection
+with an error is closed and never used again, because a late answer would be taken for that of the next command. The
+meaning of the lines is unknown here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MAX_NAME: Final = 255
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """An IP address and a TCP port, with the text that gave them, for messages."""
+    """An IP address and a TCP port, and the original text for messages."""
 
     host: str
     port: int
@@ -39,14 +39,17 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 def locate(driver_info: Document) -> tuple[Endpoint, str]:
-    """Return the simulator's endpoint and the machine's name there; raise a permanent ``BmcError``."""
+    """Return the simulator's endpoint and the machine's name there; a permanent ``BmcError`` if one is invalid.
+
+    Only IP addresses and ``localhost`` are accepted, because resolving a host name has no time limit.
+    """
     name = driver_info.get(NODE_KEY)
     if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME:
-        raise wrong(f"driver_info needs {NODE_KEY}: the machine's name in the simulator")
+        raise wrong(f"{NODE_KEY} is missing in driver_info; set it to the machine's name in the simulator")
     address = driver_info.get(ADDRESS_KEY)
     endpoint = _parse(address) if isinstance(address, str) else None
     if endpoint is None:
-        raise wrong(f"driver_info needs {ADDRESS_KEY}: the simulator's address as IP:PORT, such as 127.0.0.1:7623")
+        raise wrong(f"{ADDRESS_KEY} is missing or invalid in driver_info; set it to the simulator's IP:PORT")
     return endpoint, name
 
 
@@ -74,11 +77,11 @@ T = TypeVar("T")
 
 
 class SilentError(Exception):
-    """No whole answer came in time."""
+    """No complete answer in time."""
 
 
 class BrokenError(Exception):
-    """The connection could not be made, or broke. ``stale``: before a single byte of the answer."""
+    """The connection failed. ``stale``: before the first byte of the answer."""
 
     def __init__(self, message: str, *, stale: bool) -> None:
         self.stale = stale
@@ -86,7 +89,7 @@ class BrokenError(Exception):
 
 
 class GarbledError(Exception):
-    """What came is far too long to be an answer."""
+    """The answer is too long."""
 
 
 class Connection:
@@ -96,13 +99,13 @@ class Connection:
         try:
             self._socket = socket.create_connection((endpoint.host, endpoint.port), _left(deadline))
         except TimeoutError:
-            raise SilentError("it did not accept the connection in time") from None
+            raise SilentError("connecting timed out") from None
         except OSError as error:
-            raise BrokenError(f"it cannot be reached: {error.strerror or error}", stale=False) from error
+            raise BrokenError(f"cannot connect: {error.strerror or error}", stale=False) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def ask(self, line: bytes, deadline: float) -> bytes:
-        """Send ``line`` and return what came back, ended by an end of line; what it says is not looked at."""
+        """Send ``line`` and return the answer, up to an end of line; its content is not checked."""
         heard = False
         try:
             self._socket.settimeout(_left(deadline))
@@ -113,20 +116,20 @@ class Connection:
                 heard = bool(answer)
                 answer += self._more(answer, deadline)
         except TimeoutError:
-            raise SilentError("it did not answer in time") from None
+            raise SilentError("timed out waiting for an answer") from None
         except OSError as error:
-            raise BrokenError(f"the connection broke: {error.strerror or error}", stale=not heard) from error
+            raise BrokenError(f"connection lost: {error.strerror or error}", stale=not heard) from error
         return answer
 
     def _more(self, answer: bytes, deadline: float) -> bytes:
         if not answer:
-            raise BrokenError("it closed the connection without an answer", stale=True)
+            raise BrokenError("connection closed without an answer", stale=True)
         if len(answer) > _MAX_LINE:
-            raise GarbledError(f"its answer is longer than {_MAX_LINE} bytes")
+            raise GarbledError(f"the answer is longer than {_MAX_LINE} bytes")
         self._socket.settimeout(_left(deadline))
         chunk = self._socket.recv(_CHUNK)
         if not chunk:
-            raise BrokenError("it closed the connection in the middle of its answer", stale=False)
+            raise BrokenError("connection closed during the answer", stale=False)
         return chunk
 
     def close(self) -> None:
@@ -135,10 +138,10 @@ class Connection:
 
 
 class Pool:
-    """Connections that wait to be used again, newest first; at most ``idle`` for each endpoint, ``most`` in all.
+    """Idle connections, newest first; at most ``idle`` per endpoint, ``most`` in all.
 
-    Where there would be more, the endpoint that was used least recently loses its own: a fleet has as many endpoints as
-    machines, and a process only so many file descriptors.
+    Above that, the connections of the least recently used endpoint are closed: a fleet has as many endpoints as
+    machines, but a process has a limited number of file descriptors.
     """
 
     def __init__(self, *, idle: int, most: int = 128) -> None:
@@ -149,11 +152,10 @@ class Pool:
         self._waiting: dict[Endpoint, list[Connection]] = {}
 
     def exchange(self, endpoint: Endpoint, line: bytes, parse: Callable[[bytes], T], *, timeout: float) -> T:
-        """Return what ``parse`` makes of the answer, within ``timeout`` seconds, reconnection included.
+        """Return the answer as parsed by ``parse``, within ``timeout`` seconds, reconnection included.
 
-        ``line`` must be harmless to repeat: where a waiting connection turns out to be closed by
-        the other side, it is sent once more on a new one. Raises ``SilentError``,
-        ``BrokenError``, ``GarbledError``, ``TooLateError`` or what ``parse`` raises.
+        ``line`` must be idempotent: if an idle connection turns out to be closed by the server, it is sent again on a
+        new one. Raises ``SilentError``, ``BrokenError``, ``GarbledError``, ``TooLateError``, or what ``parse`` raises.
         """
         deadline = time.monotonic() + timeout
         waiting = self._take(endpoint)
@@ -167,7 +169,7 @@ class Pool:
         return self._ask(endpoint, Connection(endpoint, deadline), line, parse, deadline)
 
     def close(self) -> None:
-        """Close what waits; connections in use are closed by whoever uses them, not kept."""
+        """Close idle connections; connections in use are closed after use."""
         self._idle = 0
         with self._lock:
             endpoints = list(self._waiting)
@@ -215,7 +217,7 @@ class Pool:
         return kept
 
     def _forget(self, endpoint: Endpoint) -> None:
-        """Close what waits for ``endpoint``: the server has restarted, so none of it is alive."""
+        """Close the idle connections to ``endpoint``: the server was restarted, so all of them are dead."""
         with self._lock:
             waiting = self._waiting.pop(endpoint, [])
             self._kept -= len(waiting)
@@ -224,7 +226,7 @@ class Pool:
 
 
 def _left(deadline: float) -> float:
-    """Return the seconds until ``deadline``, at least a millisecond: zero would mean not to block."""
+    """Return the seconds until ``deadline``, at least a millisecond: zero would mean non-blocking."""
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError
