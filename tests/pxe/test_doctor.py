@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ferroscope.config.options import BootSettings, PxeFilterSettings, Settings
-from ferroscope.doctor.pxe_filter import examine
+from ferroscope.doctor.boot_host import examine_pxe_filter as examine
 from ferroscope.pxe_filter.backends.build import build_pxe_filter, rules_of
 from ferroscope.pxe_filter.backends.nftables import ruleset
 from ferroscope.runtime.system import SystemClock

@@ -1,14 +1,19 @@
-"""The one table of everything that is served. The app, OpenAPI and policy names are made from it.
+"""The table of all routes, and the WSGI application made from it.
 
-A row: method and path, handler, policy, status, type of the answer; the types of query and body
-are the handler's. Below ``since`` (a minor microversion) a route does not exist for the caller.
-Policy names are those of the services whose APIs these are.
+A row: method and path, handler, policy, status, type of the response; the types of query and body are the
+handler's. Below ``since`` (a minor microversion) a route does not exist for the caller. Policy names are those of the
+services whose APIs these are. The OpenAPI document is generated from this table too.
+
+Any path works on either listener; only ``/``, ``/v1`` and unknown paths depend on it.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from functools import partial
 from typing import Any, Final
+
+import falcon
 
 from ferroscope.api.baremetal import (
     agent,
@@ -27,8 +32,9 @@ from ferroscope.api.baremetal import (
     rules,
     search,
 )
-from ferroscope.api.http import openapi
-from ferroscope.api.http.route import BINARY, TEXT, Route, Surface, make
+from ferroscope.api.http import errors, openapi
+from ferroscope.api.http.responder import Responder, responder, send_failure
+from ferroscope.api.http.route import BINARY, TEXT, ApiContext, Route, Surface, make
 from ferroscope.api.introspection import inspections, introspection_data, introspection_rules
 from ferroscope.api.service import leases, root, status
 from ferroscope.rules.explain import Explanation
@@ -187,3 +193,57 @@ ROUTES: Final[tuple[Route, ...]] = (
     _introspection("DELETE /v1/rules/{rule}", introspection_rules.delete_rule, "introspection:rule:delete", 204),
 )
 # fmt: on
+
+
+def create_app(context: ApiContext) -> falcon.App[falcon.Request, falcon.Response]:
+    """Return the application; it is stateless, and safe for any number of threads."""
+    app = falcon.App(middleware=[_NonEmptyIdentifier()])
+    app.req_options.strip_url_path_trailing_slash = True
+    # For empty answers: ironicclient complains about an empty "JSON" document.
+    app.resp_options.default_media_type = falcon.MEDIA_TEXT
+    by_path: dict[str, dict[str, Responder]] = defaultdict(dict)
+    for route in ROUTES:
+        by_path[route.template][f"on_{route.method.lower()}"] = responder(context, route)
+    for path, responders in by_path.items():
+        if "on_get" in responders:
+            responders["on_head"] = responders["on_get"]
+        app.add_route(path, type("Resource", (), {name: staticmethod(on) for name, on in responders.items()})())
+    _handle_errors(app, context)
+    return app
+
+
+class _NonEmptyIdentifier:
+    """Rejects a DELETE whose path ends with a slash: the client's identifier is probably empty.
+
+    Other requests may end with a slash, as those of some clients do; no known client does so with DELETE.
+    """
+
+    def process_request(self, req: falcon.Request, _resp: falcon.Response) -> None:
+        if req.method == "DELETE" and req.env["PATH_INFO"].endswith("/"):
+            raise errors.MissingError(f"{req.path[:200]}/ does not exist: the identifier after the slash is empty.")
+
+
+def _handle_errors(app: falcon.App[Any, Any], context: ApiContext) -> None:
+    def on_http_error(req: falcon.Request, resp: falcon.Response, exc: falcon.HTTPError, _params: Any) -> None:
+        send_failure(context, req, resp, _translate(req, exc))
+
+    def on_fault(req: falcon.Request, resp: falcon.Response, exc: Exception, _params: Any) -> None:
+        send_failure(context, req, resp, exc)
+
+    app.add_error_handler(Exception, on_fault)
+    app.add_error_handler(falcon.HTTPError, on_http_error)
+
+
+def _translate(req: falcon.Request, exc: falcon.HTTPError) -> errors.ApiError:
+    headers = {key: str(value) for key, value in dict(exc.headers or {}).items()}
+    answer = errors.ApiError(_message(req, exc, headers), headers)
+    answer.status = exc.status_code
+    return answer
+
+
+def _message(req: falcon.Request, exc: falcon.HTTPError, headers: dict[str, str]) -> str:
+    if isinstance(exc, falcon.HTTPRouteNotFound):
+        return f"{req.path[:200]} does not exist. GET /openapi.json lists all paths."
+    if isinstance(exc, falcon.HTTPMethodNotAllowed):
+        return f"{req.method} is not allowed for {req.path[:200]}; allowed: {headers.get('Allow', 'nothing')}."
+    return f"{exc.title or exc.status}. {exc.description or ''}".strip()

@@ -162,9 +162,9 @@ def _checked(url: str) -> str:
         known = False
     if not known:
         raise Failure(
-            f"{url!r} is not the address of an API",
+            f'invalid URL "{url}": expected http://HOST[:PORT]',
             exit_code=Exit.USAGE,
-            advice=f"it must look like {DEFAULT_URL}; it comes from --url or FERROSCOPE_URL",
+            advice=f"set --url or FERROSCOPE_URL, for example to {DEFAULT_URL}",
         )
     return url.rstrip("/").removesuffix("/v1")
 

@@ -1,1 +1,1 @@
-"""Configuration: each option is declared once in a frozen struct, and read once into it by ``load``."""
+"""Configuration: each option is declared once in a frozen struct; ``load`` reads files and environment into it."""

@@ -1,7 +1,7 @@
-"""How options are declared: as the fields of a section's struct, each annotated with its ``Opt``.
+"""Declaration of options: the fields of a section's struct, each annotated with its ``Opt``.
 
-The field gives the option's name, type and default; ``Opt`` gives the help and the limits. From these follow the
-options of oslo.config (``oslo_options``), which read and check values, and the reference page in docs/.
+The field gives the option's name, type and default; ``Opt`` gives the help and the limits. The options of oslo.config
+(``oslo_options``), which read and validate values, and the reference page in docs/ are derived from these.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from oslo_config import cfg, types
 
 
 class Opt(NamedTuple):
-    """What the field of an option does not say itself.
+    """The properties of an option that its field does not express.
 
-    ``ge`` and ``le`` limit a number, or each number of a list. ``type`` is a type of oslo.config, where the field's
-    own type does not tell how the option is written. ``repeated``: it may be given several times. ``default`` is what
-    a file would say for the field's default, where that differs.
+    ``ge`` and ``le`` limit a number, or each number in a list. ``type`` is a type of oslo.config, if the field's type
+    does not determine the syntax. ``repeated``: it may be given several times. ``default`` is the default as written
+    in a file, if that differs from the field's default.
     """
 
     help: str
@@ -31,7 +31,7 @@ class Opt(NamedTuple):
 
 
 class Gibibytes(types.Integer):
-    """A size in GiB; true and false, as the Bare Metal service has it, are 1 and 0."""
+    """A size in GiB; for compatibility with the Bare Metal service, true and false mean 1 and 0."""
 
     _WORDS: Final = {"true": 1, "yes": 1, "on": 1, "false": 0, "no": 0, "off": 0}
 
@@ -41,38 +41,38 @@ class Gibibytes(types.Integer):
 
 
 class Words(types.String):
-    """Words with spaces between them, as on a kernel's command line; commas belong to the words."""
+    """Words separated by spaces, as on a kernel's command line; commas are part of the words."""
 
     def __call__(self, value: Any) -> Any:
         words = str(super().__call__(value)).split()
         for word in words:
             name = word.partition("=")[0]
             if "," in name or word.endswith(",") or f",{name}=" in word:
-                raise ValueError(f"{word!r} is a list with commas; write a space between the words, and no comma")
+                raise ValueError(f"{word!r} is separated by commas; separate the words by spaces")
         return words
 
 
 class DnsmasqLines(types.String):
-    """Lines of dnsmasq's configuration, one or several; commas belong to them."""
+    """Lines of dnsmasq's configuration, one or several; commas are part of the lines."""
 
     def __call__(self, value: Any) -> Any:
         lines = [line.strip() for line in str(super().__call__(value)).splitlines() if line.strip()]
         for line in lines:
             if "," in line.partition("=")[0]:
-                raise ValueError(f"{line!r} is a list with commas; write each option on a line of its own")
-            if len(line) == 1:  # oslo.config takes an environment variable apart
-                raise ValueError(f"{line!r} is no line of dnsmasq's; an environment variable cannot hold this option")
+                raise ValueError(f"{line!r} is separated by commas; write each option on a separate line")
+            if len(line) == 1:  # oslo.config splits an environment variable into characters
+                raise ValueError(f"{line!r} is not a dnsmasq option; an environment variable cannot set this option")
         return "\n".join(lines)
 
 
 def oslo_options(section: type[msgspec.Struct]) -> tuple[cfg.Opt, ...]:
-    """Return the options that the fields of ``section`` declare, in their order."""
+    """Return the options that ``section`` declares, in the order of its fields."""
     return tuple(_oslo_option(field) for field in msgspec.structs.fields(section))
 
 
 def _oslo_option(field: msgspec.structs.FieldInfo) -> cfg.Opt:
     if get_origin(field.type) is not Annotated:
-        raise TypeError(f"the field {field.name} declares no option: it has no Opt")
+        raise TypeError(f"the field {field.name} has no Opt annotation")
     hint, opt = get_args(field.type)
     default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
     kind: types.ConfigType = opt.type or _oslo_type(get_args(hint)[0] if opt.repeated else hint, opt)
@@ -86,7 +86,7 @@ def _oslo_option(field: msgspec.structs.FieldInfo) -> cfg.Opt:
 
 
 def _oslo_type(hint: Any, opt: Opt) -> types.ConfigType:
-    """Return the type of oslo.config that reads a value for a field of the type ``hint``."""
+    """Return the type of oslo.config for a field of type ``hint``."""
     plain = get_origin(hint) or hint
     limits: dict[str, Any] = {"min": opt.ge, "max": opt.le}
     if plain is Literal:
@@ -103,4 +103,4 @@ def _oslo_type(hint: Any, opt: Opt) -> types.ConfigType:
         return types.Dict()
     if plain is bool:
         return types.Boolean()
-    raise TypeError(f"no option can have the type {hint}")
+    raise TypeError(f"unsupported option type {hint}")

@@ -1,4 +1,4 @@
-"""Reads the configuration into ``Settings``: files, environment, checks, and options that do not exist."""
+"""Read the configuration into ``Settings``: files, environment, validation, and unknown options."""
 
 from __future__ import annotations
 
@@ -18,46 +18,50 @@ from ferroscope.config.options import SECTIONS, Settings
 from ferroscope.config.service_options import LogLevel
 
 CONFIG_FILES: Final = ("/etc/ferroscope/ferroscope.conf",)
-# The state of the system's own service, and the name of SQLite's file there and in a user's own state directory.
+# The state directory of the system service, and the SQLite file's name there and in a user's state directory.
 STATE_DIRECTORY: Final = Path("/var/lib/ferroscope")
 DATABASE_NAME: Final = "ferroscope.db"
 
-# Each section's options, as oslo.config has them.
+# The options of each section for oslo.config.
 OPTIONS: Final = {section: oslo_options(struct) for section, struct in SECTIONS.items()}
 
-# What oslo.config and Python say of a value that is wrong.
+# Messages of oslo.config and Python about an invalid value.
 _DETAIL: Final = re.compile(r"detail='([^']*)'")
 _NO_NUMBER: Final = re.compile(r"(?:invalid literal for int\(\) with base \d+|could not convert string to float): (.*)")
 
-# What it quotes of a line that it cannot read may be the second half of a password.
+# The part of an unparsable line that oslo.config quotes may be the second half of a password.
 _UNPARSABLE_LINE: Final = re.compile(r": (['\"]).*\1\s*\Z", re.DOTALL)
-# Of a URL: who logs in, and the password.
+# User and password in a URL.
 _LOGIN: Final = re.compile(r"//[^/@\s]*:[^/@\s]*@")
 
 _VARIABLE: Final = re.compile(r"OS_([A-Z_]+?)__([A-Z0-9_]+)")
 
-# What one renewal may take, in seconds; a lease that leaves no room for it is lost as soon as it is taken.
-_ROOM: Final = 0.5
+# Seconds that one renewal may take; a lease too short for it would be lost as soon as it is acquired.
+_RENEWAL_SECONDS: Final = 0.5
 
 
 class ConfigurationError(Exception):
-    """The configuration cannot be used; the message says which option, why, and what is possible."""
+    """The configuration is invalid; the message names the option, the problem, and what is allowed."""
 
 
 class UnknownOption(NamedTuple):
-    """What does not exist, and what may have been meant."""
+    """An unknown section or option; ``closest`` is the known one with the most similar name, "" if there is none."""
 
     summary: str
-    advice: str
+    closest: str
+
+    @property
+    def advice(self) -> str:
+        return f"did you mean {self.closest}?" if self.closest else "see docs/reference/configuration.md"
 
     def __str__(self) -> str:
         return f"{self.summary}; {self.advice}"
 
 
 def load(files: Sequence[str] | None = None, overrides: dict[str, Any] | None = None) -> Settings:
-    """Read ``files`` (default: those of ``CONFIG_FILES`` that exist) and return the settings.
+    """Read ``files`` (default: the existing ones of ``CONFIG_FILES``) and return the settings.
 
-    ``overrides`` maps ``section.option`` to a value of the command line. ``ConfigurationError``.
+    ``overrides`` maps ``section.option`` to a value from the command line. ``ConfigurationError``.
     """
     wanted = _files(files)
     conf = cfg.ConfigOpts()
@@ -73,7 +77,7 @@ def load(files: Sequence[str] | None = None, overrides: dict[str, Any] | None = 
         raise ConfigurationError(f"no such configuration file: {', '.join(exc.config_files)}") from exc
     except (cfg.TemplateSubstitutionError, cfg.NoSuchOptError) as exc:
         raise ConfigurationError(
-            f"{exc}; a '$' in a value begins the name of another option: write '$$' for the character itself"
+            f"{exc}; '$' in a value refers to another option: write '$$' for a literal '$'"
         ) from exc
     except cfg.ConfigFileParseError as exc:
         raise ConfigurationError(_UNPARSABLE_LINE.sub("", str(exc))) from None
@@ -85,24 +89,24 @@ def load(files: Sequence[str] | None = None, overrides: dict[str, Any] | None = 
 
 
 def unknown_options(files: Sequence[str] | None = None) -> list[UnknownOption]:
-    """Return each section, option or variable of ours that does not exist: oslo.config ignores them without a word.
+    """Return each unknown section, option or environment variable: oslo.config ignores them silently.
 
-    A warning and no error: while a new release is rolled out, one configuration serves two releases.
+    These are warnings, not errors: during a rolling upgrade, one configuration serves two releases.
     """
     return [*_unknown_in_files(_files(files)), *_unknown_in_environment()]
 
 
 def files_with_secrets(files: Sequence[str] | None = None) -> list[Path]:
-    """Return those of the configuration files that hold a password or another secret."""
-    return [Path(file) for file in _files(files) if _holds_secret(_parsed(file))]
+    """Return the configuration files that contain a password or another secret."""
+    return [Path(file) for file in _files(files) if _has_secret(_parsed(file))]
 
 
 def default_database() -> Path:
-    """Return SQLite's file of this user: the same one in whatever directory a command is run."""
+    """Return this user's SQLite file; it does not depend on the working directory."""
     if os.geteuid() == 0 or os.access(STATE_DIRECTORY, os.W_OK):
         return STATE_DIRECTORY / DATABASE_NAME
-    told = Path(os.environ.get("XDG_STATE_HOME", ""))
-    state = told if told.is_absolute() else Path("~/.local/state").expanduser()
+    configured = Path(os.environ.get("XDG_STATE_HOME", ""))
+    state = configured if configured.is_absolute() else Path("~/.local/state").expanduser()
     return state / "ferroscope" / DATABASE_NAME
 
 
@@ -111,7 +115,7 @@ def _files(files: Sequence[str] | None) -> list[str]:
 
 
 def _parsed(file: str) -> dict[str, dict[str, Any]]:
-    """Return what a file says: section -> option -> its values as they are written; nothing where there is none."""
+    """Return the contents of a file: section -> option -> its values as written; empty if it does not exist."""
     if not Path(file).is_file():
         return {}
     sections: dict[str, dict[str, Any]] = {}
@@ -132,7 +136,7 @@ def _section(group: Any, section: str) -> Any:
 
 
 def _as_tuple(value: str | list[Any]) -> tuple[Any, ...]:
-    """Return a list as code receives it. One that is a text may have the name of another option in it: ``$hooks``."""
+    """Return a list option as a tuple. A list that is read as text may refer to another option: ``$hooks``."""
     return tuple(value) if isinstance(value, list) else tuple(filter(None, map(str.strip, value.split(","))))
 
 
@@ -142,19 +146,19 @@ def _value(group: Any, section: str, option: cfg.Opt) -> Any:
     except cfg.ConfigSourceValueError as exc:
         place, why = _place(section, option.dest, str(exc)), str(exc.__context__)
         if found := _NO_NUMBER.search(why):
-            why = f"{found[1]} is no number"
+            why = f"{found[1]} is not a number"
         raise ConfigurationError(f"[{section}] {option.dest}: {why} (from {place})") from exc
 
 
 def _place(section: str, option: str, message: str) -> str:
-    """Return where a value comes from: the environment goes before the files, whatever the message says."""
+    """Return where a value comes from: the environment overrides the files, whatever the message says."""
     variable = f"OS_{section}__{option}".upper()
     found = _DETAIL.search(message)
     return variable if variable in os.environ or found is None else found[1]
 
 
 def _resolved(settings: Settings) -> Settings:
-    """Return the settings with what one section leaves to another one."""
+    """Return the settings with the defaults that depend on other sections or on the user."""
     pxe_filter, database = settings.pxe_filter, settings.database
     if pxe_filter.unknown_hosts == "discovery":
         pxe_filter = msgspec.structs.replace(pxe_filter, unknown_hosts=settings.unknown_hosts_by_discovery)
@@ -163,31 +167,31 @@ def _resolved(settings: Settings) -> Settings:
     return msgspec.structs.replace(settings, pxe_filter=pxe_filter, database=database)
 
 
-# Checks of values that are right one by one
+# Validation across options
 
 
 def _problems(settings: Settings) -> Iterator[str]:
-    """Yield what is wrong: the inequality that does not hold, and the numbers that break it."""
+    """Yield each violated constraint, with the values that violate it."""
     lease, worker, api = settings.lease.numbers(), settings.worker, settings.api
-    least = lease.renew + lease.margin + _ROOM
+    least = lease.renew + lease.margin + _RENEWAL_SECONDS
     if lease.ttl < least:
         yield (
-            f"[lease] ttl must be at least renew + margin + {_ROOM:g} s, else nobody leads for long enough to do "
-            f"anything; it is {lease.ttl:g}, and they make {least:g}"
+            f"[lease] ttl is {lease.ttl:g}, but must be at least renew + margin + {_RENEWAL_SECONDS:g} = {least:g} s; "
+            "otherwise a leader loses its lease before it can renew it"
         )
     levels = get_args(LogLevel)
     for part, level in settings.log.levels.items():
         if level not in levels:
-            yield f"[log] levels: {level!r} of {part} is not a level; expected one of {', '.join(levels)}"
+            yield f"[log] levels: invalid level {level!r} for {part}; expected one of {', '.join(levels)}"
     if worker.member_ttl < 2 * worker.heartbeat_interval:
         yield (
-            "[worker] member_ttl must be at least 2 * heartbeat_interval, else a healthy process is considered dead; "
-            f"it is {worker.member_ttl:g}, and twice the interval is {2 * worker.heartbeat_interval:g}"
+            f"[worker] member_ttl is {worker.member_ttl:g}, but must be at least 2 * heartbeat_interval = "
+            f"{2 * worker.heartbeat_interval:g} s; otherwise a healthy process is considered dead"
         )
     if api.bare_metal_port and api.bare_metal_port == api.introspection_port:
         yield (
-            "[api] bare_metal_port and introspection_port must differ (0 disables one of them); "
-            f"both are {api.bare_metal_port}"
+            f"[api] bare_metal_port and introspection_port are both {api.bare_metal_port}; they must differ "
+            "(0 disables one of them)"
         )
     networks = {"[api] trusted_proxies": api.trusted_proxies, "[drivers] bmc_networks": settings.drivers.bmc_networks}
     for option, texts in networks.items():
@@ -197,17 +201,17 @@ def _problems(settings: Settings) -> Iterator[str]:
             except ValueError as exc:
                 yield f"{option}: {exc}; expected an address or a network, such as 192.0.2.10 or 10.0.0.0/24"
     if not settings.drivers.ca_directory.startswith("/"):
-        yield f"[drivers] ca_directory must be an absolute path; it is {settings.drivers.ca_directory!r}"
+        yield f"[drivers] ca_directory is {settings.drivers.ca_directory!r}, but must be an absolute path"
 
 
-# Options that do not exist, and secrets
+# Unknown options, and secrets
 
 
 def _unknown_in_files(files: Iterable[str]) -> Iterator[UnknownOption]:
     for file in files:
         for section, options in _parsed(file).items():
             if section not in SECTIONS:
-                yield UnknownOption(f"{file}: there is no section [{section}]", _closest(section, SECTIONS, "[{}]"))
+                yield UnknownOption(f"{file}: unknown section [{section}]", _closest(section, SECTIONS, "[{}]"))
                 continue
             for option in options:
                 if option not in _names(section):
@@ -227,21 +231,21 @@ def _names(section: str) -> list[str]:
 
 
 def _unknown(where: str, section: str, option: str) -> UnknownOption:
-    return UnknownOption(f"{where}: [{section}] has no option {option}", _closest(option, _names(section), "{}"))
+    return UnknownOption(f"{where}: unknown option {option} in [{section}]", _closest(option, _names(section), "{}"))
 
 
 def _closest(word: str, known: Iterable[str], form: str) -> str:
     found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f"did you mean {form.format(found[0])}?" if found else "see docs/reference/configuration.md"
+    return form.format(found[0]) if found else ""
 
 
-def _holds_secret(sections: dict[str, dict[str, Any]]) -> bool:
+def _has_secret(sections: dict[str, dict[str, Any]]) -> bool:
     secret = {(section, option.dest) for section, options in OPTIONS.items() for option in options if option.secret}
     for section, options in sections.items():
         for option, values in options.items():
             text = " ".join(map(str, values))
             if section == "database" and option == "connection":
-                if "@" in text:  # who logs in
+                if "@" in text:  # user and password
                     return True
             elif _LOGIN.search(text) or (text.strip() and (section, option) in secret):
                 return True

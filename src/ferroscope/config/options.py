@@ -1,8 +1,8 @@
 """All options: each section is a struct, each field an option (see ``declaration``).
 
-The settings that code receives are these structs, filled: frozen, typed, with no idea of where they came from. Only
-``load`` fills them and only ``runtime`` hands them out; nothing reads a global. What is written in a file has these
-names; an environment variable ``OS_<SECTION>__<OPTION>`` overrides the file, as oslo.config has it.
+Code receives its settings as these frozen structs. Only ``load`` creates them and only ``runtime`` passes them on;
+nothing reads a global. The names are those in the configuration file; an environment variable
+``OS_<SECTION>__<OPTION>`` overrides the file, as usual with oslo.config.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ __all__ = [
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that one process needs to know."""
+    """The settings of one process."""
 
     api: ApiSettings = ApiSettings()
     database: DatabaseSettings = DatabaseSettings()
@@ -80,18 +80,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def callback_base(self) -> str:
-        """The Bare Metal API's base URL as ramdisks and BMCs reach it; "" where nobody told us."""
+        """The Bare Metal API's base URL as ramdisks and BMCs reach it; "" if not configured."""
         return self.inspector.callback_endpoint_override or self.api.public_url
 
     @property
     def hidden_from_ramdisks(self) -> bool:
-        """Whether the API listens on loopback only, and no URL is set under which other machines would reach it."""
-        told = (self.inspector.callback_endpoint_override, self.api.public_url, self.boot.callback_url)
-        return self.api.loopback_only and not any(url and not is_loopback(urlsplit(url).hostname or "") for url in told)
+        """Whether the API listens on loopback only, and no URL is configured by which other machines reach it."""
+        urls = (self.inspector.callback_endpoint_override, self.api.public_url, self.boot.callback_url)
+        return self.api.loopback_only and not any(url and not is_loopback(urlsplit(url).hostname or "") for url in urls)
 
     @property
     def unknown_hosts_by_discovery(self) -> Literal["allow", "deny"]:
-        """What ``[pxe_filter] unknown_hosts = discovery`` comes to."""
+        """The meaning of ``[pxe_filter] unknown_hosts = discovery``."""
         return "allow" if self.auto_discovery.enabled else "deny"
 
 

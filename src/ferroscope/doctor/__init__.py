@@ -1,1 +1,1 @@
-"""``ferroscope doctor``: checks of the database, this host, its boot services and its PXE filter."""
+"""``ferroscope doctor``: checks of this host, its boot services, its PXE filter, and the database."""

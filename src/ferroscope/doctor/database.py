@@ -1,7 +1,7 @@
-"""What ``ferroscope doctor`` looks at: in order, and what to do where something is wrong.
+"""All checks of ``ferroscope doctor`` in order, and those of the database and the members.
 
-A check changes nothing that matters, gives up in time, and shows no secret. One that cannot be made
-because an earlier one failed is left out: the earlier one says why.
+A check changes nothing that matters, ends within a timeout, and shows no secret. A check that is impossible because an
+earlier one failed is skipped; the finding of the earlier one says why.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError, StoreUna
 from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import Member
 from ferroscope.db import migrate
-from ferroscope.doctor import boot, host, pxe_filter
+from ferroscope.doctor import host
+from ferroscope.doctor.boot_host import examine_boot, examine_pxe_filter
 from ferroscope.runtime import member as database_file
 from ferroscope.runtime.backend import Backend, open_backend, schema_problem
 from ferroscope.runtime.system import SetupError, SystemClock
@@ -33,18 +34,18 @@ _OLD_REQUEST: Final = 60.0
 
 
 def examine(settings: Settings) -> Iterator[Finding]:
-    """Yield one check after the other, as they are made."""
+    """Yield the findings as the checks run."""
     served = False
     for found in host.examine(settings):
         served = served or found.code == host.SERVED
         yield found
-    yield from boot.examine(settings.boot, settings.pxe_filter)
-    yield from pxe_filter.examine(settings)
+    yield from examine_boot(settings.boot, settings.pxe_filter)
+    yield from examine_pxe_filter(settings)
     backend = None
     if old := database_file.left_behind(settings.database):
-        said = f"{old} is the database of an earlier release, and is not used"
-        advice = f"to go on with it: --database sqlite:///{old}, or stop the service and move it"
-        yield Finding("database-left-behind", "note", said, advice)
+        summary = f"{old} is the database of an earlier release and is not used"
+        advice = f"to keep using it: --database sqlite:///{old}, or stop the service and move the file"
+        yield Finding("database-left-behind", "note", summary, advice)
     try:
         missing = _missing_file(settings, served=served)
         if missing is not None:
@@ -54,38 +55,42 @@ def examine(settings: Settings) -> Iterator[Finding]:
         backend = open_backend(settings, clock=SystemClock(), stop=threading.Event(), listen=False)
         yield from _database(settings, backend)
     except SetupError as exc:
-        yield Finding("database", "wrong", exc.summary, exc.advice or "correct it")
+        yield Finding("database", "wrong", exc.summary, exc.advice or "correct [database] connection")
     except SQLAlchemyError as exc:
-        yield Finding("database", "wrong", f"[database] connection cannot be used: {_told(exc)}", "correct it")
+        summary = f"invalid [database] connection: {_describe(exc)}"
+        yield Finding("database", "wrong", summary, "correct [database] connection")
     finally:
         if backend is not None:
             backend.close()
 
 
 def _missing_file(settings: Settings, *, served: bool) -> Finding | None:
-    """A SQLite file that is not there yet is no fault, and looking must not make it."""
+    """Check for a missing SQLite file: it may not exist yet, and a check must not create it."""
     file = database_file.missing(settings.database)
     if file is None:
         return None
     directory = file.absolute().parent
     if not os.access(directory, os.W_OK):
-        advice = "make it, or name another one in [database] connection"
-        return Finding("database", "wrong", f"the directory {directory} is not there or cannot be written to", advice)
+        advice = "create the directory, or set [database] connection to another one"
+        return Finding("database", "wrong", f"the directory {directory} does not exist or is not writable", advice)
     if served:
-        said = f"an api answers on this host, but the file {file} is not there"
-        advice = "it was deleted, and what that api writes is lost: stop it; or this is not that api's configuration"
-        return Finding("database", "wrong", said, advice)
-    advice = "ferroscope all makes it when it starts; or run: ferroscope db upgrade"
+        summary = f"an api is running on this host, but the file {file} does not exist"
+        advice = (
+            "if this is the configuration of that api, its database was deleted and everything that it writes is "
+            "lost: stop it"
+        )
+        return Finding("database", "wrong", summary, advice)
+    advice = "'ferroscope all' creates it when it starts; or run: ferroscope db upgrade"
     return Finding("database", "note", f"the file {file} does not exist yet", advice)
 
 
 def _readable_file(settings: Settings) -> Iterator[Finding]:
-    """A SQLite file holds the passwords of BMCs; others on this host must not read it."""
+    """Check the mode of a SQLite file: it contains the passwords of BMCs."""
     path = database_file.file_of(settings.database)
     if path is None or not path.is_file() or not path.stat().st_mode & 0o077:
         return
-    summary = f"the file {path} holds passwords of BMCs, and users other than its owner may read or write it"
-    yield Finding("database-file", "note", summary, f"unless that is wanted: chmod go= {path}*")
+    summary = f"the file {path} contains passwords of BMCs and is accessible to users other than its owner"
+    yield Finding("database-file", "note", summary, f"unless that is intended: chmod go= {path}*")
 
 
 def _database(settings: Settings, backend: Backend) -> Iterator[Finding]:
@@ -93,26 +98,26 @@ def _database(settings: Settings, backend: Backend) -> Iterator[Finding]:
     try:
         kind, schema, needed = backend.describe()
     except StoreUnavailableError as exc:
-        advice = "is it running, may this host reach it, do user and password fit? [database] connection says where"
-        yield Finding("database", "wrong", f"{where} does not answer: {_told(exc)}", advice)
+        advice = "check that it is running and reachable from this host, and user and password in [database] connection"
+        yield Finding("database", "wrong", f"cannot connect to {where}: {_describe(exc)}", advice)
         return
-    yield Finding("database", "ok", f"{where} answers ({kind})")
+    yield Finding("database", "ok", f"connected to {where} ({kind})")
     if schema != needed:
         yield Finding("schema", "wrong", *schema_problem(schema))
         return
-    yield Finding("schema", "ok", f"the schema is {migrate.HEAD}, which is this release's")
+    yield Finding("schema", "ok", f"the schema is up to date ({migrate.HEAD})")
     yield from _guarded("clock", lambda: [_clock(backend), *_steps(backend)])
     yield from _guarded("writing", lambda: [_writing(backend)])
     yield from _guarded("members", lambda: list(_members(settings, backend)))
 
 
 def _guarded(name: str, check: Callable[[], list[Finding]]) -> list[Finding]:
-    """Return what a check says; a database that fails in between is what it says then."""
+    """Return the findings of a check, or a finding if the database fails during it."""
     try:
         return check()
     except StoreUnavailableError as exc:
-        advice = "is the disk full, the database read-only, or somebody blocking it? Its own log says more"
-        return [Finding(name, "wrong", f"the database failed at this: {_told(exc)}", advice)]
+        advice = "check for a full disk, a read-only database, or a lock; see the database's log"
+        return [Finding(name, "wrong", f"database error: {_describe(exc)}", advice)]
 
 
 def _clock(backend: Backend) -> Finding:
@@ -135,7 +140,7 @@ def _writing(backend: Backend) -> Finding:
         backend.store.write(lambda tx: tx.leases.release(lease))
     except (LeaseHeldError, LeaseLostError):
         return Finding("writing", "ok", "write check skipped: another doctor is running")
-    return Finding("writing", "ok", "the database can be written to, durably")
+    return Finding("writing", "ok", "the database is writable")
 
 
 def _members(settings: Settings, backend: Backend) -> Iterator[Finding]:
@@ -152,31 +157,32 @@ def _members(settings: Settings, backend: Backend) -> Iterator[Finding]:
     if not working:
         yield Finding("no-worker", "note", "no worker is alive", "start one: ferroscope worker (or ferroscope all)")
     else:
-        yield Finding("members", "ok", f"processes alive: {len(alive)}; that carry out requests: {len(working)}")
+        yield Finding("members", "ok", f"members alive: {len(alive)}; of these, workers: {len(working)}")
         yield _leader(settings, held)
     if oldest > _OLD_REQUEST:
         yield Finding(
-            "queue-old", "note", f"the oldest request has waited for {oldest:.0f} s",
-            "see who does what: ferroscope status; start more workers, or see why they fail in their log",
+            "queue-old", "note", f"the oldest request in the queue is {oldest:.0f} s old",
+            "check the workers: ferroscope status; start more workers, or see their log for errors",
         )  # fmt: skip
-    told = about(settings, [], migrate.HEAD, skew=None, loops={})
-    me = Member(id="", host=socket.gethostname(), pid=0, role="this configuration", detail=told)
-    yield from finding.told(alive)
+    report = about(settings, [], migrate.HEAD, skew=None, loops={})
+    me = Member(id="", host=socket.gethostname(), pid=0, role="this configuration", detail=report)
+    yield from finding.reported(alive)
     problems = finding.drift([me, *alive]) + finding.skewed(alive)
     yield from problems
     if not problems and alive:
-        yield Finding("drift", "ok", "all processes that are alive have the settings of this configuration")
+        yield Finding("drift", "ok", "all members use this configuration")
 
 
 def _leader(settings: Settings, held: dict[str, bool]) -> Finding:
     if not settings.inspector.timeout_period:
-        return Finding("leases", "note", "nobody looks for overdue inspections", "set [inspector] timeout_period")
+        summary = "inspections never time out: [inspector] timeout_period is 0"
+        return Finding("leases", "note", summary, "set [inspector] timeout_period")
     if held.get("periodic/timeouts"):
-        return Finding("leases", "ok", "somebody leads the search for overdue inspections")
-    advice = "look again in a few seconds: one leads as soon as the lease of the one before has expired"
-    return Finding("leases", "note", "nobody leads the search for overdue inspections at this moment", advice)
+        return Finding("leases", "ok", "the lease periodic/timeouts is held")
+    summary = "the lease periodic/timeouts is not held: inspections do not time out at the moment"
+    return Finding("leases", "note", summary, "run the check again in a few seconds, when a worker has acquired it")
 
 
-def _told(exc: Exception) -> str:
-    """Return an error in a line; SQLAlchemy's own may quote anything, so of them only their kind is told."""
+def _describe(exc: Exception) -> str:
+    """Return an error in one line; for SQLAlchemy's errors only the type, because they may quote secrets."""
     return str(exc) if isinstance(exc, StoreUnavailableError) else type(exc).__name__

@@ -1,17 +1,20 @@
-"""What ``ferroscope doctor`` looks at on this host before it asks the database: files, drivers, hooks, rules, ports.
+"""Checks of this host that need no database: configuration files, drivers, hooks, rules, storage, ports, proxy.
 
-Like all checks: it changes nothing and gives up in time. It never shows a line of a configuration file.
+Checks change nothing and end within a timeout. Lines of configuration files are never shown.
 """
 
 from __future__ import annotations
 
 import http.client
 import importlib.util
+import ipaddress
 import shutil
+import socket
 import stat
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Final
+from urllib.parse import urlsplit
 
 from ferroscope.config.load import files_with_secrets
 from ferroscope.config.options import Settings
@@ -27,28 +30,30 @@ _ANSWER_SECONDS: Final = 3.0
 
 
 def examine(settings: Settings) -> Iterator[Finding]:
-    """Yield the findings, as they are made."""
+    """Yield the findings as the checks run."""
     yield from _drivers(settings)
     yield _hooks(settings)
     yield _rules(settings)
     yield from _storage(settings)
     yield from _ports(settings)
     yield from _ramdisks(settings)
+    yield from _proxy(settings)
 
 
 def readable_files(files: Sequence[str] | None) -> Iterator[Finding]:
-    """Yield a finding for each configuration file with a secret that others than its owner may read."""
+    """Yield a finding for each configuration file with a secret that other users can read."""
     for path in files_with_secrets(files):
         try:
             mode = path.stat().st_mode
         except OSError:
             continue
         if mode & stat.S_IROTH:
-            said = f"{path} holds a password, and every user of this host may read it"
-            yield Finding("configuration-file", "wrong", said, f"chmod o= {path}; then change the password")
+            summary = f"{path} contains a password and is readable by all users of this host"
+            yield Finding("configuration-file", "wrong", summary, f"chmod o= {path}; then change the password")
         elif mode & stat.S_IRGRP:
-            said = f"{path} holds a password, and its group may read it"
-            yield Finding("configuration-file", "note", said, f"unless the group is the service's own: chmod g= {path}")
+            summary = f"{path} contains a password and is readable by its group"
+            advice = f"unless the group is that of the service: chmod g= {path}"
+            yield Finding("configuration-file", "note", summary, advice)
 
 
 def _drivers(settings: Settings) -> Iterator[Finding]:
@@ -63,17 +68,17 @@ def _drivers(settings: Settings) -> Iterator[Finding]:
             continue
         packages = [one for one in driver.packages if importlib.util.find_spec(one) is None]
         programs = [one for one in driver.programs if shutil.which(one) is None]
-        advice = f"install it on all hosts with workers, or take {name} out of [drivers] enabled"
+        advice = f"install it on all hosts with workers, or remove {name} from [drivers] enabled"
         if packages:
-            said = f"the driver {name} needs the Python package {packages[0]}, which is not installed"
-            yield Finding("driver-incomplete", "wrong", said, advice)
-        elif programs:  # it is of no use to those who have no such BMC
-            said = f"the driver {name} needs the program {programs[0]}, which this host does not have"
-            yield Finding("driver-incomplete", "note", said, advice)
+            summary = f"the driver {name} requires the Python package {packages[0]}, which is not installed"
+            yield Finding("driver-incomplete", "wrong", summary, advice)
+        elif programs:  # a note: the driver is enabled by default, and there may be no such BMC
+            summary = f"the driver {name} requires the program {programs[0]}, which is not installed"
+            yield Finding("driver-incomplete", "note", summary, advice)
         if packages or programs:
             incomplete.add(name)
     if usable := [name for name in drivers if name not in incomplete]:
-        yield Finding("drivers", "ok", f"drivers that can be used: {', '.join(usable)}")
+        yield Finding("drivers", "ok", f"available drivers: {', '.join(usable)}")
 
 
 def _hooks(settings: Settings) -> Finding:
@@ -84,14 +89,14 @@ def _hooks(settings: Settings) -> Finding:
         from_settings(settings.inspector)
     except HookSetupError as exc:
         return Finding("hooks", "wrong", str(exc), "correct [inspector] hooks")
-    return Finding("hooks", "ok", f"hooks that can be used: {', '.join(settings.inspector.hooks)}")
+    return Finding("hooks", "ok", f"hooks: {', '.join(settings.inspector.hooks)}")
 
 
 def _rules(settings: Settings) -> Finding:
     try:
         found = wiring.built_in_rules(settings)
     except SetupError as exc:
-        advice = "correct [inspection_rules]; see also: ferroscope rule check FILE"
+        advice = "correct [inspection_rules]; to check a file: ferroscope rule check FILE"
         return Finding("rules", "wrong", exc.summary, exc.advice or advice)
     return Finding("rules", "ok", f"built-in rules: {len(found) or 'none'}")
 
@@ -111,38 +116,38 @@ def _ports(settings: Settings) -> Iterator[Finding]:
 
 
 def _port(hosts: Sequence[str], port: int, option: str) -> Finding:
-    """Take the port as the api would, on each address, and give it back."""
+    """Bind the port on each address as the api does, and close it again."""
     for host in hosts:
         try:
             bind(host, port).close()
         except PermissionError:
-            said = f"permission denied: this user cannot bind port {port}"
-            return Finding("port-taken", "wrong", said, f"choose another [api] {option}")
+            summary = f"permission denied: cannot bind port {port}"
+            return Finding("port-taken", "wrong", summary, f"choose another [api] {option}")
         except OSError as exc:
             return _taken(host, port, option, exc)
-    return Finding("port", "ok", f"port {port} is free on {', '.join(hosts)}: no api runs on this host, and one could")
+    return Finding("port", "ok", f"port {port} is free on {', '.join(hosts)}; no api is running on this host")
 
 
-def _taken(host: str, port: int, option: str, why: OSError) -> Finding:
-    """See who has it: on a wildcard address it may be anybody who listens on any one of them."""
+def _taken(host: str, port: int, option: str, error: OSError) -> Finding:
+    """Return what uses the port: for a wildcard address, that may be a listener on any one address."""
     every = {"::": ("::1", "127.0.0.1"), "0.0.0.0": ("127.0.0.1",)}  # noqa: S104  # compared, not listened on
-    answers = [answer for reach in every.get(host, (host,)) if (answer := _ask(reach, port)) is not None]
-    if (200, b'{"status":"ok"}') in answers:
-        return Finding(SERVED, "ok", f"port {port} is in use by an api that is healthy")
-    if answers:
-        said = f"what listens on port {port} answers {answers[0][0]} to a health check"
-        return Finding("port-taken", "wrong", said, "if it is Ferroscope, its log says why; else stop it")
-    advice = f"see who has it (ss -ltnp 'sport = :{port}'), or choose another [api] {option}"
-    said = f"port {port} cannot be opened on {host} ({why.strerror}), and no api answers there"
-    return Finding("port-taken", "wrong", said, advice)
+    responses = [found for reach in every.get(host, (host,)) if (found := _health(reach, port)) is not None]
+    if (200, b'{"status":"ok"}') in responses:
+        return Finding(SERVED, "ok", f"port {port} is in use by a healthy api")
+    if responses:
+        summary = f"the health check of the service on port {port} failed (HTTP {responses[0][0]})"
+        return Finding("port-taken", "wrong", summary, "if it is Ferroscope, see its log; otherwise stop it")
+    advice = f"find the process that uses it (ss -ltnp 'sport = :{port}'), or choose another [api] {option}"
+    summary = f"cannot bind port {port} on {host} ({error.strerror}), and no api responds there"
+    return Finding("port-taken", "wrong", summary, advice)
 
 
-def _ask(host: str, port: int) -> tuple[int, bytes] | None:
+def _health(host: str, port: int) -> tuple[int, bytes] | None:
     connection = http.client.HTTPConnection(host, port, timeout=_ANSWER_SECONDS)
     try:
         connection.request("GET", "/healthcheck")
-        answer = connection.getresponse()
-        return answer.status, answer.read(1000)
+        response = connection.getresponse()
+        return response.status, response.read(1000)
     except (OSError, http.client.HTTPException):
         return None
     finally:
@@ -152,3 +157,34 @@ def _ask(host: str, port: int) -> tuple[int, bytes] | None:
 def _ramdisks(settings: Settings) -> Iterator[Finding]:
     if settings.api.bare_metal_port and settings.hidden_from_ramdisks:
         yield API_ON_LOOPBACK
+
+
+def _proxy(settings: Settings) -> Iterator[Finding]:
+    """Report a proxy that is not trusted: limits by source address then count all clients behind it as one."""
+    api = settings.api
+    if not api.public_url or not api.bare_metal_port or api.trusted_proxies:
+        return
+    try:
+        url = urlsplit(api.public_url)
+        port = url.port or {"http": 80, "https": 443}.get(url.scheme)
+    except ValueError:  # an invalid URL is not what this check is about
+        return
+    # The api serves plain HTTP on its own port: anything else is a proxy. An address of another host may be one.
+    if url.scheme == "https" or port != api.bare_metal_port or _is_elsewhere(url.hostname or ""):
+        summary = f"the API is behind a proxy ({api.public_url}), but no proxy is trusted: limits by source address "
+        advice = "set [api] trusted_proxies to the addresses from which the proxy connects"
+        yield Finding("proxy-not-trusted", "note", f"{summary}count all clients behind it as one", advice)
+
+
+def _is_elsewhere(host: str) -> bool:
+    """Return whether this is an IP address that this host does not have."""
+    try:
+        family = socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
+    except ValueError:  # a name is not resolved: that could take long
+        return False
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((host, 0))
+    except OSError:
+        return True
+    return False

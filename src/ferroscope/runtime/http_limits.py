@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from ferroscope.api.http.callers import Trusted, group
+from ferroscope.api.http.rate_limit import TrustedProxies, group
 from ferroscope.config.options import ApiSettings
 
 # File descriptors needed for everything but client connections: the database, BMCs, logs.
@@ -74,7 +74,7 @@ class Member(Protocol):
 class Crowd:
     """All connections; ``waiting`` are those that wait for their client, the longest idle first."""
 
-    def __init__(self, limits: Limits, trusted: Trusted) -> None:
+    def __init__(self, limits: Limits, trusted: TrustedProxies) -> None:
         self.limits = limits
         self.members: dict[Member, None] = {}
         self.evicted = 0

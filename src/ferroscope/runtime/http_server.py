@@ -17,8 +17,7 @@ from typing import Any, Final
 
 import structlog
 
-from ferroscope.api.http.callers import Trusted
-from ferroscope.api.http.rate_limit import QuietLog
+from ferroscope.api.http.rate_limit import QuietLog, TrustedProxies
 from ferroscope.config.options import ApiSettings
 from ferroscope.runtime.http_connection import Connection, Host
 from ferroscope.runtime.http_limits import Crowd, limits
@@ -52,7 +51,7 @@ class HttpServer:
         self._sockets = list(sockets)
         self._executor = ThreadPoolExecutor(settings.threads, thread_name_prefix="http-call")
         self._draining = threading.Event()
-        crowd = Crowd(limits(settings), Trusted(settings.trusted_proxies))
+        crowd = Crowd(limits(settings), TrustedProxies(settings.trusted_proxies))
         self._host = Host(app, crowd, self._executor.submit, self._draining.is_set)
         self._grace = 0.0
         self._stopping = threading.Event()

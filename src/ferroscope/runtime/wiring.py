@@ -183,9 +183,9 @@ def build_app(
     can_write: Callable[[], bool] = lambda: True,
 ) -> Callable[..., Iterable[bytes]]:
     """Return the WSGI application of the api role; its health check fails once ``draining`` is set."""
-    from ferroscope.api.app import create_app
-    from ferroscope.api.http.callers import Callers
-    from ferroscope.api.http.route import ApiContext, DatabaseFacts
+    from ferroscope.api.http.rate_limit import Callers
+    from ferroscope.api.http.route import ApiContext, DatabaseInfo
+    from ferroscope.api.routes import create_app
     from ferroscope.hooks.pipeline import from_settings
     from ferroscope.rules.builtin import RuleCache
 
@@ -200,7 +200,7 @@ def build_app(
         log=structlog.get_logger("ferroscope.api"),
         draining=draining or threading.Event(),
         clock=SystemClock(),
-        describe=lambda: DatabaseFacts(*backend.describe()),
+        describe=lambda: DatabaseInfo(*backend.describe()),
         rules=RuleCache(built_in_rules(settings)),
         pipeline=lru_cache(maxsize=1)(lambda: from_settings(settings.inspector)),
         meter=meter or SILENT,

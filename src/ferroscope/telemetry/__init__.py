@@ -1,1 +1,1 @@
-"""What operators see of a running process: structured logs, metrics, what each member tells of itself."""
+"""What operators see of a running process: structured logs, metrics, findings, what each member reports."""

@@ -1,7 +1,7 @@
-"""What is found when somebody looks whether all is well: by the doctor, by the service's status.
+"""Findings: what ``ferroscope doctor`` and the service's status report.
 
-A finding is made where the matter is known, as a value: who reads it decides by its code, never by its words. Those
-here are about the members: members that differ, that died, clocks that are off. Pure functions.
+Programs decide by a finding's code, never by its text. The functions here find problems of members: dead members,
+different releases or settings, clock skew. Pure functions.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ferroscope.telemetry.members import name_of
 Verdict = Literal["ok", "note", "wrong"]
 
 MAX_SKEW: Final = 1.0
-_LATELY: Final = 86400.0
+_RECENT_SECONDS: Final = 86400.0
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """``code`` is for programs, ``advice`` is what to do. A note is worth knowing, not wrong."""
+    """A result of a check: ``code`` is for programs, ``advice`` says what to do. A note is not an error."""
 
     code: str
     verdict: Verdict
@@ -34,13 +34,13 @@ class Finding(msgspec.Struct, frozen=True):
 API_ON_LOOPBACK: Final = Finding(
     "api-on-loopback",
     "note",
-    "the api listens on loopback only: no ramdisk on another machine can call back",
-    "set [api] host to an address that the machines reach, or [api] public_url where a proxy passes it on",
+    "the API listens on loopback only: ramdisks on other machines cannot call back",
+    "set [api] host to an address that machines can reach, or, behind a proxy, [api] public_url",
 )
 
 
 def drift(members: Iterable[Member]) -> list[Finding]:
-    """Return a finding for each thing that ought to be the same in all these members and is not."""
+    """Return a finding for each difference between members that should be the same: release, settings."""
     versions: dict[str, list[str]] = defaultdict(list)
     sections: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for member in members:
@@ -55,14 +55,14 @@ def drift(members: Iterable[Member]) -> list[Finding]:
     for section, groups in sorted(sections.items()):
         if len(groups) > 1:
             odd = min(groups.values(), key=len)
-            summary = f"the settings in [{section}] are not the same everywhere: {_names(odd)} differs from the others"
-            advice = "give all processes the same configuration and restart those that have the wrong one"
+            summary = f"the settings in [{section}] differ between members: {_names(odd)} differs from the others"
+            advice = "use the same configuration for all processes, and restart those with the wrong one"
             found.append(Finding("settings-differ", "wrong", summary, advice))
     return found
 
 
-def told(members: Iterable[Member]) -> list[Finding]:
-    """Return what these members have found themselves; one of another release may tell anything."""
+def reported(members: Iterable[Member]) -> list[Finding]:
+    """Return the findings that these members reported; a member of another release may report anything."""
     found = []
     for member in members:
         problems = member.detail.get("problems")
@@ -73,17 +73,17 @@ def told(members: Iterable[Member]) -> list[Finding]:
 
 
 def clock_steps(steps: Iterable[ClockStep], now: float) -> list[Finding]:
-    """Return a finding where the database's clock was set within a day."""
-    lately = [step for step in steps if abs(now - step.at) < _LATELY]
-    if not lately:
+    """Return a finding if the database's clock was set within the last day."""
+    recent = [step for step in steps if abs(now - step.at) < _RECENT_SECONDS]
+    if not recent:
         return []
-    by = ", ".join(f"{step.seconds:+.0f} s" for step in lately[-3:])
-    summary = f"the database's clock stepped: {by}; leases, heartbeats and inspections were moved along"
-    return [Finding("clock-stepped", "wrong", summary, "synchronize the clock of the database's host (chrony, NTP)")]
+    by = ", ".join(f"{step.seconds:+.0f} s" for step in recent[-3:])
+    summary = f"the database's clock stepped by {by}; leases, heartbeats and inspections were adjusted"
+    return [Finding("clock-stepped", "wrong", summary, "synchronize the clock of the database host (chrony, NTP)")]
 
 
 def skewed(members: Iterable[Member]) -> list[Finding]:
-    """Return a finding for each host whose clock is far from the database's."""
+    """Return a finding for each host whose clock differs from the database's."""
     worst: dict[str, float] = {}
     for member in members:
         skew = member.detail.get("clock_skew")
@@ -93,20 +93,21 @@ def skewed(members: Iterable[Member]) -> list[Finding]:
 
 
 def skew_of(host: str, skew: float) -> Finding:
-    """Return what a clock that is ``skew`` seconds ahead of the database's means."""
+    """Return the finding for a clock that is ``skew`` seconds ahead of the database's."""
     side = "ahead of" if skew > 0 else "behind"
     return Finding(
         "clock-skew",
         "wrong",
-        f"the clock of {host} is {abs(skew):.1f} s {side} the database's; leases do not depend on it, logs do",
-        "synchronize it (chrony, NTP)",
+        f"the clock of {host} is {abs(skew):.1f} s {side} the database's; this affects logs, not leases",
+        "synchronize the clock (chrony, NTP)",
     )
 
 
 def missing(members: Sequence[Member], now: float) -> list[Member]:
-    """Return the dead members for which nobody was started: of the same host and role, after their last heartbeat.
+    """Return the dead members without a successor: a member of the same host and role, started after their last
+    heartbeat.
 
-    Each successor takes the place of one; it may be dead in its turn, and then needs one itself.
+    Each successor replaces one member; if it is dead too, it needs a successor itself.
     """
     found, free = [], sorted(members, key=lambda member: member.started_at)
     for one in sorted((one for one in members if not one.is_alive(now)), key=lambda one: one.expires_at):
@@ -125,13 +126,13 @@ def _succeeds(other: Member, one: Member) -> bool:
 
 
 def dead(member: Member, now: float) -> Finding:
-    """Return what it means that a member is dead, and has no successor."""
+    """Return the finding for a dead member without a successor."""
     return Finding(
         "member-dead",
         "wrong",
-        f"{name_of(member)} missed its heartbeats and is considered dead for {now - member.expires_at:.0f} s; "
+        f"{name_of(member)} missed its heartbeats and has been considered dead for {now - member.expires_at:.0f} s; "
         "its claims and leases were released",
-        "start it again, or leave it: it is forgotten after an hour",
+        "start it again; otherwise it is removed from this list after an hour",
     )
 
 

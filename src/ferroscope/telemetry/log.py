@@ -1,9 +1,9 @@
-"""Structured logging to standard error, for people or for machines; no secrets ever reach it.
+"""Structured logging to standard error, as console lines or JSON; without secrets.
 
-Standard library loggers (asyncio, Alembic) go the same way, and so do tracebacks of threads. A line
-that cannot be written is lost, and nothing else: no full disk, closed pipe or missing standard error
-ever reaches those who log. What machines say of themselves is logged too, so every value is cut and
-its control characters are written out, in one place, for all formats: nobody can forge a line.
+Standard library loggers (asyncio, Alembic) and tracebacks of threads use the same pipeline. A line that cannot be
+written is lost, without any other effect: a full disk, closed pipe or missing standard error never raises an exception
+in the code that logs. Since data from machines is logged too, every value is truncated and its control characters are
+escaped, in one place for all formats, so that no log line can be forged.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from ferroscope.core.values import clean, one_line
 
 MAX_VALUE: Final = 200
 MAX_EVENT: Final = 1000
-# What is our own: a traceback has lines, and they help only as long as they are whole.
+# Tracebacks are our own text, and useful only if complete.
 _MAX_TRACEBACK: Final = 20_000
 _MAX_ITEMS: Final = 32
 _MAX_DEPTH: Final = 3
 
 
 class LossyStream(io.TextIOWrapper):
-    """Text for a file descriptor, at once and unbuffered; what cannot be written is dropped."""
+    """Unbuffered text output to a file descriptor; text that cannot be written is dropped."""
 
     def __init__(self, descriptor: int) -> None:
         file = io.FileIO(descriptor, "w", closefd=False)
@@ -47,11 +47,11 @@ class LossyStream(io.TextIOWrapper):
             return len(text)
 
     def flush(self) -> None:
-        """Do nothing: everything is written at once."""
+        """Do nothing: output is unbuffered."""
 
 
 def configure(settings: LogSettings, *, process: str) -> None:
-    """Set up logging for this process; every line carries ``process``."""
+    """Configure logging for this process; every line has the field ``process``."""
     sys.stderr = stderr = _lossy(sys.stderr)
     level: int = logging.getLevelName(settings.level.upper())
     levels = {part: int(logging.getLevelName(name.upper())) for part, name in settings.levels.items()}
@@ -80,7 +80,7 @@ def configure(settings: LogSettings, *, process: str) -> None:
 
 
 class _Logger(structlog.PrintLogger):
-    """Writes lines; ``name`` is the part of the service whose they are."""
+    """Writes lines; ``name`` is the logger's name, such as ``ferroscope.worker``."""
 
     def __init__(self, file: TextIO, name: str = "") -> None:
         super().__init__(file)
@@ -88,7 +88,7 @@ class _Logger(structlog.PrintLogger):
 
 
 def _by_part(level: int, levels: Mapping[str, int]) -> structlog.typing.Processor:
-    """Return what drops the lines below their part's level; the longest name that fits decides."""
+    """Return a processor that drops lines below their logger's level; the longest matching name applies."""
     numbers = {"exception": logging.ERROR, "warn": logging.WARNING}
 
     @cache
@@ -106,14 +106,14 @@ def _by_part(level: int, levels: Mapping[str, int]) -> structlog.typing.Processo
 
 
 def bounded(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """Cut every value of a line at ``MAX_VALUE`` characters, the message at ``MAX_EVENT``; write controls out."""
+    """Truncate values to ``MAX_VALUE`` characters and the message to ``MAX_EVENT``; escape control characters."""
     return {name: _fit(name, value) for name, value in event.items()}
 
 
 def _fit(name: str, value: Any) -> Any:
     if name in ("_record", "_from_structlog"):
         return value
-    if name == "exception":  # indented, so that no line of it looks like one of the log's own
+    if name == "exception":  # indented, so that none of its lines looks like a log line
         return clean(str(value)[-_MAX_TRACEBACK:]).replace("\n", "\n  ")
     if name == "event":
         return one_line(str(value), MAX_EVENT)
@@ -134,17 +134,17 @@ def _bounded(value: Any, depth: int) -> Any:
 
 
 def _lossy(stderr: TextIO | None) -> TextIO:
-    """Return standard error as it may be logged to; where it is closed, nothing else shall ever get its number."""
+    """Return standard error for logging. If it is closed, reserve its descriptor so that no other file gets it."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the least number that is free
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free descriptor
     if stderr is None:
         return LossyStream(2)
     try:
         return LossyStream(stderr.fileno())
-    except (OSError, ValueError):  # no file: whoever put it there takes everything
+    except (OSError, ValueError):  # not a file: a replacement that accepts all text
         return stderr
 
 
@@ -154,37 +154,37 @@ def _plain(_logger: object, _method: str, event: structlog.typing.EventDict) -> 
     return event
 
 
-# The log's story of each inspection: a line when it begins, and one when it has ended, with how its time was spent.
+# Two log lines for each inspection: when it begins, and when it has ended, with the duration of its phases.
 #
-# Told after the commit by the process that made the change, so each is told once, unless that process dies
-# in between. Two lines for an inspection are what a log can take of 10,000 nodes; steps are on the timeline.
+# They are logged after the commit by the process that made the change: once, unless that process dies in between. More
+# would be too much with 10,000 nodes; the timeline has all steps.
 
 _log = structlog.get_logger(__name__)
 
-_BEGUN: Final = {state: holds.log for state, holds in STATES.items() if holds.log is not None}
+_BEGUN: Final = {state: flags.log for state, flags in STATES.items() if flags.log is not None}
 _ENDED_BY: Final[dict[str, str]] = {Reason.ABORTED: "inspection aborted", Reason.TIMEOUT: "inspection timed out"}
 
 
-def tell(moved: Moved) -> None:
-    """Log the transition where an inspection has begun or ended with it."""
+def log_transition(moved: Moved) -> None:
+    """Log the transition if an inspection has begun or ended with it."""
     one, node, target = moved.inspection, moved.node, moved.transition.target
     if one is None:
         return
-    who = {"node": node.uuid, "name": node.name, "inspection": one.uuid}
+    ids = {"node": node.uuid, "name": node.name, "inspection": one.uuid}
     if target in _BEGUN:
-        _log.info(_BEGUN[target], **who)
+        _log.info(_BEGUN[target], **ids)
     elif target is State.FINISHED:
-        _log.info("inspection finished", **who, **phases(one))
+        _log.info("inspection finished", **ids, **phases(one))
     elif target is State.ERROR:
         event = _ENDED_BY.get(one.reason or "", "inspection failed")
         level = _log.info if one.reason == Reason.ABORTED else _log.warning
-        level(event, **who, reason=one.reason, error=one.error, **phases(one))
+        level(event, **ids, reason=one.reason, error=one.error, **phases(one))
 
 
 def phases(one: Inspection) -> dict[str, float]:
-    """Return the seconds of each phase that an ended inspection came to, and in all.
+    """Return the duration in seconds of an ended inspection, and of each phase that it reached.
 
-    ``queue`` is what of them it has waited for a worker.
+    ``queue`` is the part of it during which it waited for a worker.
     """
     end = one.started_at if one.finished_at is None else one.finished_at
     marks = (("starting", one.started_at), ("waiting", one.waiting_since), ("processing", one.processing_since))

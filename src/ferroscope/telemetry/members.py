@@ -1,7 +1,7 @@
-"""What each member tells of itself with its heartbeat; what follows from it for the members is in ``finding``.
+"""What each member reports with its heartbeat; ``finding`` derives findings from it.
 
-Pure functions. A member of another release may tell less or more, so nothing here relies on any
-of it being there. Settings are compared by fingerprints; no value ever leaves its process.
+Pure functions. A member of another release may report less or more, so every field is optional here. Settings are
+compared by fingerprints; their values never leave the process.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from ferroscope import __version__
 from ferroscope.config.options import SIMULATED, Settings
 from ferroscope.core.model import Document, Member
 
-_SENTENCE: Final = 255
-_LOOPS: Final = 64
-# What may well differ from process to process, or must not be told.
+_MAX_STATUS: Final = 255
+_MAX_LOOPS: Final = 64
+# Options that may differ between processes, or must not be disclosed.
 _LOCAL: Final[Mapping[str, frozenset[str]]] = {
     "api": frozenset({"host", "bare_metal_port", "introspection_port", "threads", "drain_delay"}),
     "database": frozenset({"connection", "pool_size"}),
@@ -29,20 +29,20 @@ _LOCAL: Final[Mapping[str, frozenset[str]]] = {
     ),
 }
 _LOGIN: Final = re.compile(r"//[^/@]*@")
-_OWN_SECTIONS: Final = frozenset({"log", "metrics"})
+_LOCAL_SECTIONS: Final = frozenset({"log", "metrics"})
 
 
 def fingerprints(settings: Settings) -> dict[str, str]:
-    """Return a short digest of each section of the settings that ought to be the same everywhere."""
+    """Return a short digest of each section of the settings that should be the same in all processes."""
     found = {}
     for section in settings.__struct_fields__:
-        if section in _OWN_SECTIONS:
+        if section in _LOCAL_SECTIONS:
             continue
         values = msgspec.structs.asdict(getattr(settings, section))
         local = _LOCAL.get(section, frozenset())
         if section == "pxe_filter" and values["unknown_hosts"] == settings.unknown_hosts_by_discovery:
-            values["unknown_hosts"] = "discovery"  # it follows another section, which is compared for itself
-        if section == "drivers":  # ferroscope all --simulator has more of these, and that is no mistake
+            values["unknown_hosts"] = "discovery"  # derived from another section, which is compared too
+        if section == "drivers":  # ferroscope all --simulator enables additional ones
             values["enabled"] = [name for name in values["enabled"] if name not in SIMULATED]
         shared = {name: _public(value) for name, value in values.items() if name not in local and not _secret(name)}
         found[section] = hashlib.sha256(msgspec.json.encode(shared, order="sorted")).hexdigest()[:12]
@@ -54,16 +54,16 @@ def _secret(name: str) -> bool:
 
 
 def _public(value: Any) -> Any:
-    """Leave out who logs in to a URL, and how: a digest of few unknowns gives them away."""
+    """Remove user and password from a URL: a digest with few unknowns could be reversed."""
     return _LOGIN.sub("//", value) if isinstance(value, str) else value
 
 
 def about(
     settings: Settings, roles: Iterable[str], schema: str, *, skew: float | None, loops: Mapping[str, str]
 ) -> Document:
-    """Return what a member tells: ``loops`` maps the name of each of its loops to its last status.
+    """Return a member's report: ``loops`` maps the name of each of its loops to its last status.
 
-    ``skew`` is by how many seconds its clock is ahead of the database's.
+    ``skew`` is the number of seconds by which its clock is ahead of the database's.
     """
     return describer(settings, roles, schema)(skew, loops)
 
@@ -71,8 +71,8 @@ def about(
 def describer(
     settings: Settings, roles: Iterable[str], schema: str
 ) -> Callable[[float | None, Mapping[str, str]], Document]:
-    """Return ``about`` for each heartbeat of one process; what stays the same is looked at once."""
-    same = {
+    """Return a function that creates the report for each heartbeat of a process; the constant part is created once."""
+    constant = {
         "version": __version__,
         "schema": schema,
         "roles": list(roles),
@@ -80,22 +80,22 @@ def describer(
         "settings": fingerprints(settings),
     }
 
-    def tell(skew: float | None, loops: Mapping[str, str]) -> Document:
-        return same | {
+    def describe(skew: float | None, loops: Mapping[str, str]) -> Document:
+        return constant | {
             "clock_skew": None if skew is None else round(skew, 4),
-            "loops": {name: text[:_SENTENCE] for name, text in list(loops.items())[:_LOOPS]},
+            "loops": {name: text[:_MAX_STATUS] for name, text in list(loops.items())[:_MAX_LOOPS]},
         }
 
-    return tell
+    return describe
 
 
 def summary(loops: Mapping[str, str]) -> str:
-    """Return the loops' statuses as one, each once."""
-    return "; ".join(dict.fromkeys(loops.values()))[:_SENTENCE]
+    """Return the statuses of all loops in one line, without duplicates."""
+    return "; ".join(dict.fromkeys(loops.values()))[:_MAX_STATUS]
 
 
 def name_of(member: Member) -> str:
-    """Return how the member is called in logs and journals."""
+    """Return the member's name in logs and journals."""
     return f"{member.role}@{member.host}:{member.pid}"
 
 
@@ -105,7 +105,7 @@ def loops_of(member: Member) -> dict[str, str]:
 
 
 def lanes_of(member: Member) -> dict[str, dict[str, int]]:
-    """Return how full each lane of the member's worker is, in numbers."""
+    """Return the counters of each lane of the member's worker."""
     lanes = _dict(member.detail.get("lanes"))
     return {
         str(lane): {str(name): number for name, number in _dict(counts).items() if isinstance(number, int)}

@@ -1,7 +1,7 @@
-"""Prometheus metrics: what one process has done, and what the whole service looks like.
+"""Prometheus metrics of one process, and of the whole service.
 
-``Metrics`` is the ``Meter`` of a process, on a registry that it is given; ``Overview`` asks the
-store when it is scraped. Label values come from our own tables, so that nobody can make them grow.
+``Metrics`` is the ``Meter`` of a process; ``Overview`` queries the store when it is scraped. Label values come from
+fixed tables, so that callers cannot increase the cardinality.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ class Metrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
         self._transitions = Counter(
-            "ferroscope_transitions", "Transitions of nodes, by the rows of the state machine's table.",
+            "ferroscope_transitions", "Transitions of the nodes' state machine.",
             ("source", "event", "target"), registry=registry,
         )  # fmt: skip
         self._requests = Counter(
-            "ferroscope_requests", "Attempts of requests that this worker carried out; lost: its claim was taken over.",
+            "ferroscope_requests", "Attempts at requests by this worker; lost: another worker took over the claim.",
             ("event", "outcome"), registry=registry,
         )  # fmt: skip
         self._request_seconds = Histogram(
-            "ferroscope_request_seconds", "How long one attempt of a request took.",
+            "ferroscope_request_seconds", "Duration of one attempt at a request.",
             ("event",), buckets=_WORK_SECONDS, registry=registry,
         )  # fmt: skip
         self._http = Counter(
-            "ferroscope_http_requests", "Calls that this api process answered.",
+            "ferroscope_http_requests", "HTTP requests handled by this api process.",
             ("method", "route", "status"), registry=registry,
         )  # fmt: skip
         self._http_seconds = Histogram(
-            "ferroscope_http_request_seconds", "How long the answer to a call took.",
+            "ferroscope_http_request_seconds", "Duration of an HTTP request.",
             ("method", "route"), buckets=_HTTP_SECONDS, registry=registry,
         )  # fmt: skip
         self._db_errors = Counter(
-            "ferroscope_database_errors", "Transactions that were tried again (busy) or given up (unavailable).",
+            "ferroscope_database_errors", "Transactions that were retried (busy) or failed (unavailable).",
             ("kind",), registry=registry,
         )  # fmt: skip
         self._renewals = Counter(
-            "ferroscope_lease_renewal_failures", "Renewals that were refused or not answered.",
+            "ferroscope_lease_renewal_failures", "Lease renewals that were refused or failed.",
             ("lease",), registry=registry,
         )  # fmt: skip
         self._pxe_filter_open = Gauge(
@@ -63,16 +63,16 @@ class Metrics:
         )
         self._pxe_filter_macs = Gauge(
             "ferroscope_pxe_filter_macs",
-            "MACs in the sets of this host's PXE filter.",
+            "MAC addresses in the sets of this host's PXE filter.",
             ("network", "list"),
             registry=registry,
         )
         self._pxe_filter_seconds = Histogram(
-            "ferroscope_pxe_filter_change_seconds", "How long a change of the PXE filter's sets took to apply.",
+            "ferroscope_pxe_filter_change_seconds", "Time taken to apply a change to the PXE filter's sets.",
             buckets=_HTTP_SECONDS, registry=registry,
         )  # fmt: skip
         self._discoveries = Counter(
-            "ferroscope_discoveries", "Machines that no node fits: what became of their calls, where discovery is on.",
+            "ferroscope_discoveries", "Callbacks of unknown machines, by outcome, if discovery is enabled.",
             ("outcome",), registry=registry,
         )  # fmt: skip
         for row in TRANSITIONS:
@@ -83,7 +83,7 @@ class Metrics:
             self._discoveries.labels(outcome)
 
     def instruments(self) -> Iterator[tuple[str, str, tuple[str, ...], str]]:
-        """Yield name, type, labels and help of everything that is counted here."""
+        """Yield name, type, labels and help of all metrics."""
         for one in vars(self).values():
             if isinstance(one, Counter | Gauge | Histogram):
                 for family in one.describe():
@@ -93,7 +93,7 @@ class Metrics:
     def moved(self, moved: Moved) -> None:
         transition = moved.transition
         self._transitions.labels(transition.source, transition.event, transition.target).inc()
-        log.tell(moved)
+        log.log_transition(moved)
 
     def carried_out(self, event: Event, outcome: str, seconds: float) -> None:
         self._requests.labels(event, outcome).inc()
@@ -122,14 +122,14 @@ class Metrics:
 
 
 class Overview(Collector):
-    """Gauges of the whole service, the same from every api process; a scrape costs four queries."""
+    """Gauges of the whole service, the same from every api process; a scrape takes four queries."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
 
     def describe(self) -> Iterator[Metric]:
-        """Name what there is, without asking the store."""
+        """Yield the metrics' names without querying the store."""
         yield from (Metric(name, text, "gauge") for name, text in OVERVIEW.items())
 
     def collect(self) -> Iterator[Metric]:
@@ -157,17 +157,17 @@ class Overview(Collector):
         ]
 
 
-# What a scrape of the api shows of the whole service.
+# The metrics of the whole service, by name, with their help.
 OVERVIEW: Final = {
-    "ferroscope_database_up": "Whether the database answered this scrape.",
-    "ferroscope_clock_skew_seconds": "By how much this host's clock is ahead of the database's.",
-    "ferroscope_queue_requests": "Requests on the queue.",
-    "ferroscope_queue_oldest_seconds": "Age of the oldest request on the queue.",
+    "ferroscope_database_up": "Whether the database was reachable during this scrape.",
+    "ferroscope_clock_skew_seconds": "Seconds by which this host's clock is ahead of the database's.",
+    "ferroscope_queue_requests": "Requests in the queue.",
+    "ferroscope_queue_oldest_seconds": "Age of the oldest request in the queue.",
     "ferroscope_nodes": "Nodes by state.",
-    "ferroscope_members": "Processes that are alive, or dead and not forgotten yet.",
-    "ferroscope_lease_held": "Whether somebody holds the lease.",
-    "ferroscope_lease_epoch": "The lease's epoch: it grows with every new holder.",
-    "ferroscope_lease_remaining_seconds": "How much longer the lease lives without renewal.",
+    "ferroscope_members": "Processes that are alive, or dead and not yet removed.",
+    "ferroscope_lease_held": "Whether the lease is held.",
+    "ferroscope_lease_epoch": "The lease's epoch; it increases with every new holder.",
+    "ferroscope_lease_remaining_seconds": "Seconds until the lease expires without renewal.",
 }
 
 
@@ -183,7 +183,7 @@ LABELS: Final = {
 
 
 def render(registry: CollectorRegistry) -> bytes:
-    """Return everything in Prometheus's text format."""
+    """Return all metrics in Prometheus's text format."""
     return generate_latest(registry)
 
 
@@ -197,7 +197,7 @@ def _queue(rows: list[Backlog], now: float) -> list[Metric]:
         _gauge("ferroscope_queue_oldest_seconds"),
     )
     found = {row.event: row for row in rows}
-    for event in Event:  # an event of which there is nothing on the queue is 0, not absent
+    for event in Event:  # an event without requests is 0, not absent
         row = found.get(event)
         depth.add_metric((event, "waiting"), row.waiting if row else 0)
         depth.add_metric((event, "claimed"), row.claimed if row else 0)

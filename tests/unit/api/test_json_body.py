@@ -73,7 +73,7 @@ def test_refusal_names_the_place() -> None:
 
 
 def test_nesting_beyond_the_decoders_own_limit_is_refused_the_same() -> None:
-    with pytest.raises(BadRequestError, match="nested too deep"):
+    with pytest.raises(BadRequestError, match="nested"):
         decoding.decode(b"[" * 20_000 + b"]" * 20_000, Any, max_depth=25)
 
 

@@ -45,5 +45,4 @@ def test_a_key_press_ends_a_command_with_its_own_code() -> None:
 def test_an_address_that_is_none_is_a_usage_error() -> None:
     result = run("status", "--url", "localhost:6385")
     assert result.exit_code == Exit.USAGE
-    assert "'localhost:6385' is not the address of an API" in result.stderr
-    assert "http://127.0.0.1:6385" in result.stderr
+    assert '"localhost:6385"' in result.stderr

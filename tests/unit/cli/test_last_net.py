@@ -27,7 +27,7 @@ def test_an_argument_that_is_not_utf8_is_a_usage_error(arguments: tuple[str, ...
 def test_an_address_that_is_none_is_a_usage_error(url: str) -> None:
     result = run("node", "list", "--url", url)
     assert result.exit_code == Exit.USAGE
-    assert "is not the address of an API" in result.stderr
+    assert f'"{url}"' in result.stderr
 
 
 def test_a_mistake_of_ours_is_one_line_that_says_how_to_get_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

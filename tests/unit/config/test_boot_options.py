@@ -27,7 +27,7 @@ def test_kernel_options_are_words_that_keep_their_commas(tmp_path: Path) -> None
     "value", ["quiet,panic=1", "console=tty0,console=ttyS0,115200n8", "console=ttyS0, quiet", "console=ttyS0,"]
 )
 def test_kernel_options_that_are_a_list_with_commas_are_refused(tmp_path: Path, value: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"kernel_options.*write a space between the words"):
+    with pytest.raises(ConfigurationError, match="kernel_options"):
         _boot(tmp_path, f"kernel_options = {value}")
 
 
@@ -44,13 +44,13 @@ def test_lines_for_dnsmasq_keep_their_commas(tmp_path: Path, text: str) -> None:
 
 
 def test_lines_for_dnsmasq_that_are_a_list_with_commas_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"dnsmasq_options.*each option on a line of its own"):
+    with pytest.raises(ConfigurationError, match=r"dnsmasq_options.*'log-dhcp,quiet-tftp'"):
         _boot(tmp_path, "dnsmasq_options = log-dhcp,quiet-tftp")
 
 
 def test_an_environment_variable_cannot_hold_lines_for_dnsmasq(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OS_BOOT__DNSMASQ_OPTIONS", "log-dhcp")
-    with pytest.raises(ConfigurationError, match="an environment variable cannot hold this option"):
+    with pytest.raises(ConfigurationError, match=r"\[boot\] dnsmasq_options.*environment"):
         _boot(tmp_path, "")
 
 

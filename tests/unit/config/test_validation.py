@@ -1,4 +1,4 @@
-"""Settings that contradict each other are refused; what is wrong with a value says which, and where it is from."""
+"""Invalid values and contradictory settings are rejected, with the option and the place that it comes from."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ def _refusal(tmp_path: Path, text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "inequality"),
+    ("text", "named"),
     [
-        ("[lease]\nprofile = custom\nttl = 2\nmargin = 3\n", "[lease] ttl must be at least renew + margin + 0.5 s"),
-        ("[worker]\nheartbeat_interval = 20\n", "[worker] member_ttl must be at least 2 * heartbeat_interval"),
-        ("[log]\nlevels = ferroscope.worker:loud\n", "[log] levels: 'loud' of ferroscope.worker is not a level"),
-        ("[api]\nbare_metal_port = 5050\n", "[api] bare_metal_port and introspection_port must differ"),
+        ("[lease]\nprofile = custom\nttl = 2\nmargin = 3\n", ("[lease] ttl", "renew + margin + 0.5 = 5")),
+        ("[worker]\nheartbeat_interval = 20\n", ("[worker] member_ttl", "2 * heartbeat_interval = 40")),
+        ("[log]\nlevels = ferroscope.worker:loud\n", ("[log] levels", "'loud'", "ferroscope.worker")),
+        ("[api]\nbare_metal_port = 5050\n", ("[api] bare_metal_port", "introspection_port", "5050")),
     ],
 )
-def test_a_contradiction_is_refused_with_its_inequality(tmp_path: Path, text: str, inequality: str) -> None:
-    assert inequality in _refusal(tmp_path, text)
+def test_a_contradiction_names_the_options_and_their_values(tmp_path: Path, text: str, named: tuple[str, ...]) -> None:
+    message = _refusal(tmp_path, text)
+    assert [one for one in named if one not in message] == []
 
 
 @pytest.mark.parametrize(
@@ -45,21 +46,32 @@ def test_what_fits_together_is_taken(tmp_path: Path, text: str) -> None:
     load([str(file)])
 
 
-def test_a_wrong_value_is_told_with_its_section_and_file(tmp_path: Path) -> None:
-    said = _refusal(tmp_path, "[api]\nbare_metal_port = x\n")
-    assert said == f"[api] bare_metal_port: 'x' is no number (from {tmp_path}/f.conf)"
-    assert "Should be greater than or equal to 1 (from" in _refusal(tmp_path, "[api]\nthreads = 0\n")
-    assert "[lease] profile: Valid values are [default, fast, custom]" in _refusal(tmp_path, "[lease]\nprofile = q\n")
+@pytest.mark.parametrize(
+    ("text", "option", "value"),
+    [
+        ("[api]\nbare_metal_port = x\n", "[api] bare_metal_port: ", "'x'"),
+        ("[api]\nthreads = 0\n", "[api] threads: ", "1"),
+        ("[lease]\nprofile = q\n", "[lease] profile: ", "[default, fast, custom]"),
+    ],
+)
+def test_an_invalid_value_is_reported_with_its_option_and_file(
+    tmp_path: Path, text: str, option: str, value: str
+) -> None:
+    message = _refusal(tmp_path, text)
+    assert message.startswith(option)
+    assert value in message
+    assert message.endswith(f"(from {tmp_path}/f.conf)")
 
 
 def test_a_wrong_variable_is_not_blamed_on_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OS_API__BARE_METAL_PORT", "x")
-    said = _refusal(tmp_path, "[api]\nbare_metal_port = 6385\n")
-    assert said == "[api] bare_metal_port: 'x' is no number (from OS_API__BARE_METAL_PORT)"
+    message = _refusal(tmp_path, "[api]\nbare_metal_port = 6385\n")
+    assert message.startswith("[api] bare_metal_port: ")
+    assert message.endswith("(from OS_API__BARE_METAL_PORT)")
 
 
 @pytest.mark.parametrize("line", ["S3cret", "  S3cret\n", "=S3cret", "[x]\nconnection = a\nb'S3cret'", "[S3cret"])
-def test_a_line_that_cannot_be_read_is_told_by_its_number_alone(tmp_path: Path, line: str) -> None:
-    said = _refusal(tmp_path, f"[database]\nconnection =\n\n{line}")
-    assert "S3cret" not in said
-    assert "f.conf:" in said
+def test_an_unparsable_line_is_reported_by_its_number_only(tmp_path: Path, line: str) -> None:
+    message = _refusal(tmp_path, f"[database]\nconnection =\n\n{line}")
+    assert "S3cret" not in message
+    assert "f.conf:" in message

@@ -126,7 +126,7 @@ assert "burning" in json.dumps(schemas.IntrospectionState.__metadata__[0].extra_
 assert "| `burning` | active, may boot, takes a callback, times out | The machine is " in page.render()
 assert "burning --> processing: continue !" in page.render()
 with capture_logs() as logs:
-    log.tell(Moved(row, node, Inspection(uuid="i", node="u", state=new, started_at=1.0)))
+    log.log_transition(Moved(row, node, Inspection(uuid="i", node="u", state=new, started_at=1.0)))
 assert logs[0]["event"] == "burning in"
 """
 

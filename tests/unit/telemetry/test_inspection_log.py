@@ -20,7 +20,7 @@ def told(source: State, target: State, **fields: Any) -> list[Any]:
     inspection = Inspection(uuid="i-1", node=NODE.uuid, state=target, started_at=100.0, **fields)
     transition = Transition(source=source, event=Event.FINISH, target=target)
     with capture_logs() as lines:
-        log.tell(Moved(transition, NODE, inspection))
+        log.log_transition(Moved(transition, NODE, inspection))
     return lines
 
 
@@ -60,5 +60,5 @@ def test_a_reason_of_another_release_is_logged_too() -> None:
 
 def test_what_lies_in_between_is_on_the_timeline_only() -> None:
     with capture_logs() as lines:
-        log.tell(Moved(Transition(source=State.STARTING, event=Event.WAIT, target=State.WAITING), NODE))
+        log.log_transition(Moved(Transition(source=State.STARTING, event=Event.WAIT, target=State.WAITING), NODE))
     assert lines == []

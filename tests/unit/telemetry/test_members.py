@@ -39,33 +39,33 @@ def test_members_with_the_same_settings_do_not_drift() -> None:
 def test_the_simulators_drivers_are_no_difference() -> None:
     simulated = Settings(drivers=DriverSettings(enabled=("redfish", "ipmi", "sim", "fake-hardware")))
     assert finding.drift([_member("a"), _member("b", simulated)]) == []
-    (said,) = finding.drift([_member("a"), _member("b"), _member("c", Settings(drivers=DriverSettings(enabled=())))])
-    assert "[drivers]" in said.summary
+    (found,) = finding.drift([_member("a"), _member("b"), _member("c", Settings(drivers=DriverSettings(enabled=())))])
+    assert "[drivers]" in found.summary
 
 
 def test_a_member_with_other_settings_is_named_with_its_section() -> None:
     fast = Settings(lease=LeaseSettings(profile="fast"))
-    (said,) = finding.drift([_member("a"), _member("b"), _member("odd", fast)])
-    assert said.code == "settings-differ"
-    assert "[lease]" in said.summary
-    assert "worker@odd:7" in said.summary
-    assert "worker@a" not in said.summary
+    (found,) = finding.drift([_member("a"), _member("b"), _member("odd", fast)])
+    assert found.code == "settings-differ"
+    assert "[lease]" in found.summary
+    assert "worker@odd:7" in found.summary
+    assert "worker@a" not in found.summary
 
 
 def test_only_the_section_that_differs_is_named(tmp_path: Path) -> None:
     (tmp_path / "f.conf").write_text("[auto_discovery]\nenabled = true\n")
     discovers = load([str(tmp_path / "f.conf")])
-    (said,) = finding.drift([_member("a", load([])), _member("b", load([])), _member("c", discovers)])
-    assert "[auto_discovery]" in said.summary
+    (found,) = finding.drift([_member("a", load([])), _member("b", load([])), _member("c", discovers)])
+    assert "[auto_discovery]" in found.summary
     pxe_filter = Settings(pxe_filter=PxeFilterSettings(unknown_hosts="allow"))
-    (said,) = finding.drift([_member("a"), _member("b"), _member("c", pxe_filter)])
-    assert "[pxe_filter]" in said.summary
+    (found,) = finding.drift([_member("a"), _member("b"), _member("c", pxe_filter)])
+    assert "[pxe_filter]" in found.summary
 
 
 def test_members_of_different_releases_are_named() -> None:
-    (said,) = finding.drift([_member("a"), _member("b", version="0.0.1")])
-    assert said.code == "releases-differ"
-    assert "0.0.1 (worker@b:7)" in said.summary
+    (found,) = finding.drift([_member("a"), _member("b", version="0.0.1")])
+    assert found.code == "releases-differ"
+    assert "0.0.1 (worker@b:7)" in found.summary
 
 
 def test_no_secret_is_part_of_what_is_told() -> None:
@@ -78,9 +78,9 @@ def test_no_secret_is_part_of_what_is_told() -> None:
 
 def test_a_clock_that_is_far_off_is_named_once_per_host() -> None:
     members = [_member("a", clock_skew=0.4), _member("b", clock_skew=-7.25), _member("b", clock_skew=-7.5)]
-    (said,) = finding.skewed(members)
-    assert said.code == "clock-skew"
-    assert "clock of b is 7.5 s behind" in said.summary
+    (found,) = finding.skewed(members)
+    assert found.code == "clock-skew"
+    assert "b is 7.5 s" in found.summary
 
 
 def _lived(ident: str, started: float, until: float, host: str = "a") -> Member:

@@ -15,7 +15,7 @@ import msgspec
 from ferroscope import transition
 from ferroscope.api.baremetal import refusals
 from ferroscope.api.baremetal.callback_body import Parsed
-from ferroscope.api.http import callers
+from ferroscope.api.http import rate_limit
 from ferroscope.api.http.route import ApiContext
 from ferroscope.contracts.bmc import Discovers
 from ferroscope.contracts.data import Part
@@ -71,7 +71,7 @@ def make(context: ApiContext, tx: Transaction, parsed: Parsed, source: str) -> N
     if node.driver_info:
         bmc_access.confirm(node, by_operator=False)
     tx.nodes.add(node)
-    tx.discoveries.add(node.uuid, evidence.macs, callers.group(source))
+    tx.discoveries.add(node.uuid, evidence.macs, rate_limit.group(source))
     tx.addresses.set_bmc(node.uuid, evidence.bmc_addresses)
     tx.addresses.called(node.uuid, source)
     what = "an unknown machine called" + (", and waits in the inbox" if node.inbox else "")
@@ -171,7 +171,7 @@ def parts(node: Node, sent: dict[Part, bytes]) -> dict[Part, bytes]:
 
 def _limit(context: ApiContext, tx: Transaction, source: str, *, count_waiting: bool) -> lookup.Refused | None:
     now = context.clock.monotonic()
-    refusal = context.valve.refusal(now)
+    refusal = context.refusal_cache.get(now)
     if refusal is not None:
         return refusal
     settings = context.settings.auto_discovery
@@ -182,9 +182,9 @@ def _limit(context: ApiContext, tx: Transaction, source: str, *, count_waiting: 
     refusal = lookup.too_many(limits, made=made, unclaimed=unclaimed)
     if refusal is not None:
         left = (minute + 1) * lookup.PERIOD - tx.now if made >= limits.per_minute else _FULL_SECONDS
-        context.valve.close(refusal, now + left)
+        context.refusal_cache.put(refusal, now + left)
         return refusal
-    return _limit_of(context, tx, callers.group(source), minute, count_waiting=count_waiting)
+    return _limit_of(context, tx, rate_limit.group(source), minute, count_waiting=count_waiting)
 
 
 def _limit_of(

@@ -14,7 +14,7 @@ import msgspec
 from ferroscope import transition
 from ferroscope.api.baremetal import discovery
 from ferroscope.api.baremetal.nodes import check_unprotected
-from ferroscope.api.http import callers, decoding
+from ferroscope.api.http import decoding, rate_limit
 from ferroscope.api.http.decoding import node_ident
 from ferroscope.api.http.errors import BadRequestError, MissingError, StateConflictError
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
@@ -86,7 +86,7 @@ def reject(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 
 def reject_source(context: ApiContext, call: Call[NoQuery, RejectSource]) -> Reply:
     """Reject all nodes in the inbox that calls from one address have made."""
-    source = callers.group(call.body.source)
+    source = rate_limit.group(call.body.source)
     rejected: list[str] = []
     for ident in context.store.read(lambda tx: tx.discoveries.of_source(source)):
 

@@ -1,1 +1,1 @@
-"""A small HTTP framework: routes, decoding, errors, microversions, paging; it knows none of the APIs above it."""
+"""A small HTTP framework: routes, decoding, errors, microversions, paging. It is independent of the APIs above it."""

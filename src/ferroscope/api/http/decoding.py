@@ -1,8 +1,8 @@
-"""Bodies: JSON that every database, hook and client can carry, decoded into the route's type.
+"""Decoding of request bodies, single values and query strings into the route's types.
 
-Refused with 400: what is not JSON, has too many objects and arrays or nests them too deep, holds a NUL character
-(PostgreSQL has no such text) or half a surrogate pair, or does not fit the type. It looks at bytes as long as it can:
-an inventory of 40 KB is checked in some tens of microseconds.
+A body is rejected with 400 if it is not JSON, has too many or too deeply nested objects and arrays, contains a NUL
+character (PostgreSQL cannot store it) or an unpaired surrogate, or does not match the type. The checks work on bytes
+where possible: an inventory of 40 KB takes some tens of microseconds.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ MAX_DOCUMENT_SIZE: Final = 1024 * 1024
 
 
 def decode(raw: bytes, wanted: Any, *, max_depth: int) -> Any:
-    """Return ``raw`` as ``wanted``; raise ``BadRequestError`` with what is wrong and where."""
+    """Return ``raw`` decoded as ``wanted``; ``BadRequestError`` says what is wrong and where."""
     if not raw:
-        raise BadRequestError("The request needs a JSON body and has none.")
+        raise BadRequestError("The request has no body; a JSON body is required.")
     if containers_exceed(raw):
-        raise BadRequestError(f"The request body has more than {MAX_CONTAINERS} objects and arrays.")
+        raise BadRequestError(f"The request body contains more than {MAX_CONTAINERS} objects and arrays.")
     try:
         value = _decoder(wanted).decode(raw)
     except msgspec.ValidationError as exc:
-        raise BadRequestError(f"The request body does not fit: {exc}. GET /openapi.json has its schema.") from None
+        raise BadRequestError(f"Invalid request body: {exc}. GET /openapi.json returns its schema.") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         raise BadRequestError(f"The request body is not valid JSON in UTF-8: {exc}.") from None
     except RecursionError:
         raise _too_deep(max_depth) from None
     if _has_nul(raw):
-        raise BadRequestError("The request body holds a NUL character (\\u0000), which cannot be stored; remove it.")
+        raise BadRequestError("The request body contains a NUL character (\\u0000), which cannot be stored.")
     if depth_exceeds(raw, max_depth):
         raise _too_deep(max_depth)
     return value
@@ -49,7 +49,7 @@ def _has_nul(raw: bytes) -> bool:
 
 
 def _too_deep(limit: int) -> BadRequestError:
-    return BadRequestError(f"The request body is nested too deep: more than {limit} objects and arrays within another.")
+    return BadRequestError(f"The request body is nested too deeply: at most {limit} levels are allowed.")
 
 
 @lru_cache(maxsize=64)
@@ -57,9 +57,9 @@ def _decoder(wanted: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(wanted)
 
 
-# Single values from callers: booleans in their many spellings, UUIDs, names, MACs, numbers.
+# Single values: booleans in their many spellings, UUIDs, names, MAC addresses, numbers.
 #
-# Each function returns the one stored form or raises ``BadRequestError`` naming the field.
+# Each function returns the normalized value or raises ``BadRequestError`` with the field's name.
 # Source: the Bare Metal API reference.
 
 _INTEGER: Final = re.compile(r"[ \t\r\n]*-?[0-9]{1,18}[ \t\r\n]*\Z")
@@ -67,47 +67,47 @@ _SHOWN: Final = 80
 
 
 def shown(value: Any) -> str:
-    """Return ``value`` for a message: short, and on one line."""
+    """Return ``value`` for a message: truncated, and on one line."""
     text = repr(value)
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
 def boolean(field: str, value: bool | str) -> bool:
-    """Return what ``value`` means: JSON's booleans, or true/false, yes/no, on/off, 1/0."""
+    """Return the boolean: JSON's own, or true/false, yes/no, on/off, 1/0."""
     if isinstance(value, bool):
         return value
     meaning = values.parse(value)
     if meaning is None:
-        raise BadRequestError(f"{field} must be true or false; it was {shown(value)}.")
+        raise BadRequestError(f"Invalid {field} {shown(value)}: it must be true or false.")
     return meaning
 
 
 def integer(field: str, value: str) -> int:
-    """Return a whole number of at most 18 digits."""
+    """Return an integer of at most 18 digits."""
     if _INTEGER.match(value) is None:
-        raise BadRequestError(f"{field} must be a whole number; it was {shown(value)}.")
+        raise BadRequestError(f"Invalid {field} {shown(value)}: it must be an integer.")
     return int(value)
 
 
 def uuid(field: str, value: str) -> str:
     """Return the UUID in lower case with hyphens."""
     if not values.is_uuid(value):
-        raise BadRequestError(f"{field} must be a UUID; it was {shown(value)}.")
+        raise BadRequestError(f"Invalid {field} {shown(value)}: it must be a UUID.")
     return str(UUID(value))
 
 
 def name(field: str, value: str) -> str:
     """Return a logical name; see ``core.values``."""
     if not values.is_name(value):
-        raise BadRequestError(f"{field} {shown(value)} is not valid: use {values.NAME}.")
+        raise BadRequestError(f"Invalid {field} {shown(value)}: use {values.NAME}.")
     return value
 
 
 def group(field: str, value: str) -> str:
-    """Return the group's name in lower case; it may be empty."""
+    """Return the conductor group's name in lower case; it may be empty."""
     name_in_lower_case = value.lower()
     if not values.is_group(name_in_lower_case):
-        raise BadRequestError(f"{field} {shown(value)} may hold only letters, digits, '-', '.' and '_'.")
+        raise BadRequestError(f"Invalid {field} {shown(value)}: use only letters, digits, '-', '.' and '_'.")
     return name_in_lower_case
 
 
@@ -115,48 +115,48 @@ def mac(field: str, value: str) -> str:
     """Return the MAC address as ``aa:bb:cc:dd:ee:ff``."""
     address = values.normalize(value)
     if address is None:
-        raise BadRequestError(f"{field} must be a MAC address like 52:54:00:12:34:56; it was {shown(value)}.")
+        raise BadRequestError(f"Invalid {field} {shown(value)}: it must be a MAC address such as 52:54:00:12:34:56.")
     return address
 
 
 def ident(kind: str, value: str, *, named: bool = True) -> str:
-    """Return what a path or filter names: a UUID in its stored form, or a logical name.
+    """Return the identifier in a path or filter: a normalized UUID, or a logical name.
 
-    ``named`` false: the microversion knows UUIDs only, so that no name is ever found.
+    ``named`` false: the microversion supports UUIDs only, so a name is never found.
     """
     if values.is_uuid(value):
         return str(UUID(value))
     if not values.is_spelled_as_name(value):
-        raise BadRequestError(f"Expected a UUID or a name for {kind}; got {shown(value)}.")
+        raise BadRequestError(f"Invalid {kind} {shown(value)}: it must be a UUID or a name.")
     if not named:
-        raise MissingError(f"{kind.capitalize()} {value} could not be found; before version 1.5 only UUIDs name one.")
+        raise MissingError(f"{kind.capitalize()} {value} could not be found; before version 1.5, use the UUID.")
     return value
 
 
-# How a call names the node that it is about: by its UUID or its name, in the path or in a filter.
+# How a call identifies its node: by UUID or name, in the path or in a filter.
 
 _NAMES_SINCE: Final = 5
 
 
 def node_ident(call: Call[Any, Any]) -> str:
-    """Return the UUID or name that a path of the Bare Metal API gives for a node."""
+    """Return the node's UUID or name from a path of the Bare Metal API."""
     return named_node(call, call.node)
 
 
 def named_node(call: Call[Any, Any], given: str) -> str:
-    """Return the UUID or name that ``given`` is, as far as the call's microversion knows names."""
+    """Return ``given`` as a UUID or, if the call's microversion supports names, a name."""
     return ident("node", given, named=call.minor >= _NAMES_SINCE)
 
 
 def introspected_ident(call: Call[Any, Any]) -> str:
-    """Return the UUID or name that a path of the Introspection API gives for a node."""
+    """Return the node's UUID or name from a path of the Introspection API."""
     return ident("node", call.node)
 
 
-# Query strings into a route's query struct: each parameter once, known, and of the right type.
+# Query strings: each parameter must be known, of the right type, and given once.
 #
-# Lists come as ``a,b`` or as a repeated parameter. An unknown parameter is refused by its name,
-# because a filter that is silently ignored returns the wrong things.
+# Lists are written ``a,b`` or as a repeated parameter. An unknown parameter is an error, because a filter that is
+# silently ignored returns the wrong results.
 
 Q = TypeVar("Q", bound=msgspec.Struct)
 Kind = Literal["bool", "int", "list", "str"]
@@ -165,7 +165,7 @@ _MAX_LENGTH: Final = 4096
 
 
 def decode_query(params: Mapping[str, Any], wanted: type[Q]) -> Q:
-    """Return the parameters as ``wanted``; raise ``BadRequestError`` naming the one that is wrong."""
+    """Return the parameters as ``wanted``; ``BadRequestError`` names the invalid one."""
     known = kinds(wanted)
     if not params:
         return wanted()
@@ -173,7 +173,7 @@ def decode_query(params: Mapping[str, Any], wanted: type[Q]) -> Q:
     if unknown:
         offered = ", ".join(sorted(known)) or "none"
         names = ", ".join(shown(name) for name in unknown[:8])
-        raise BadRequestError(f"Unknown query parameter: {names}. This call takes: {offered}.")
+        raise BadRequestError(f"Unknown query parameter: {names}. Supported: {offered}.")
     return wanted(**{name: _convert(name, value, known[name]) for name, value in params.items()})
 
 
@@ -197,11 +197,11 @@ def _convert(name: str, value: Any, kind: Kind) -> Any:
     values = value if isinstance(value, list) else [value]
     for item in values:
         if len(item) > _MAX_LENGTH or not item.isprintable():
-            raise BadRequestError(f"The query parameter {name} is too long or holds characters that cannot be printed.")
+            raise BadRequestError(f"The query parameter {name} is too long or contains non-printable characters.")
     if kind == "list":
         return list(dict.fromkeys(part for item in values for part in (raw.strip() for raw in item.split(",")) if part))
     if len(values) > 1:
-        raise BadRequestError(f"The query parameter {name} may be given once only.")
+        raise BadRequestError(f"The query parameter {name} was given more than once.")
     if kind == "bool":
         return boolean(name, values[0])
     return integer(name, values[0]) if kind == "int" else values[0]

@@ -1,7 +1,7 @@
-"""Answers that are errors: what to raise, and the bodies that the clients of each API parse.
+"""API errors: the exceptions to raise, and the error bodies that the clients of each API parse.
 
-A message says what is wrong, why, and what to do. Nothing internal is ever part of one.
-Source: what ironicclient, openstacksdk and ironic-inspector-client read out of a failure.
+A message says what is wrong and what to do. It never contains internal details.
+Source: what ironicclient, openstacksdk and ironic-inspector-client read from an error response.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from ferroscope.contracts.remote import ObjectMissingError, ObjectStoreError
 from ferroscope.core.delivery import IllegalEventError, Refused
 from ferroscope.core.states import RESTING, Event
 
-INTERNAL_MESSAGE: Final = "Internal error; see the service log. Report it if it persists."
+INTERNAL_MESSAGE: Final = "Internal error; see the service log (request ID {request_id})."
 LOOKUP_FAILED: Final = "Resource could not be found."
 
 
 class ApiError(Exception):
-    """An answer of ``status`` with ``message``; ``headers`` are added to the answer."""
+    """An error response with ``status`` and ``message``; ``headers`` are added to the response."""
 
     status = 500
 
@@ -32,49 +32,49 @@ class ApiError(Exception):
 
 
 class BadRequestError(ApiError):
-    """The call itself is wrong, whatever the state of things."""
+    """The request is invalid, regardless of any state."""
 
     status = 400
 
 
 class ForbiddenError(ApiError):
-    """This installation, or a switch of the node, does not permit the call."""
+    """The configuration, or a setting of the node, forbids the request."""
 
     status = 403
 
 
 class MissingError(ApiError):
-    """There is no such thing, or not for this caller."""
+    """The resource does not exist, or not for this caller."""
 
     status = 404
 
 
 class NotAcceptableError(ApiError):
-    """The microversion does not go with the call."""
+    """The request needs another microversion."""
 
     status = 406
 
 
 class StateConflictError(ApiError):
-    """The call is right, but not in the present state."""
+    """The request is valid, but not in the current state."""
 
     status = 409
 
 
 class TooLargeError(ApiError):
-    """The body exceeds the limit."""
+    """The request body exceeds the limit."""
 
     status = 413
 
 
 class TooManyError(ApiError):
-    """This caller has failed too often of late; it may try again later."""
+    """This source has had too many failed requests; it may try again later."""
 
     status = 429
 
 
 class UnavailableError(ApiError):
-    """Not now; nothing was changed."""
+    """Temporarily unavailable; nothing was changed."""
 
     status = 503
 
@@ -105,17 +105,17 @@ class IntrospectionFailure(msgspec.Struct, frozen=True):
     error: Message
 
 
-_ALREADY: Final = {
-    "name": "the name is already in use; choose another one",
-    "uuid": "the UUID is already in use; leave it out to have one generated",
-    "address": "the MAC address is already in use by another port; delete that port first",
-    "instance_uuid": "the instance is already associated with another node; remove it there first",
+_IN_USE: Final = {
+    "name": 'The name "{value}" is already in use; choose another name.',
+    "uuid": "UUID {value} is already in use; omit it to have one generated.",
+    "address": "MAC address {value} is already in use by another port; delete that port first.",
+    "instance_uuid": "Instance {value} is already associated with another node; clear instance_uuid there first.",
 }
 
 
-# What callers ask for; the table's other events come about by themselves.
-_ASKED: Final = frozenset({Event.INSPECT, Event.ABORT})
-_ASKED_AT_REST: Final = frozenset({Event.INSPECT, Event.REAPPLY, Event.DELETE})
+# The events that a caller can request; all others follow from these automatically.
+_REQUESTABLE: Final = frozenset({Event.INSPECT, Event.ABORT})
+_REQUESTABLE_AT_REST: Final = frozenset({Event.INSPECT, Event.REAPPLY, Event.DELETE})
 _COMMANDS: Final = {
     Event.SET_POWER: "Setting the power state",
     Event.SET_BOOT_DEVICE: "Setting the boot device",
@@ -124,7 +124,7 @@ _COMMANDS: Final = {
 
 
 def bare_metal_body(status: int, message: str) -> bytes:
-    """Return the body as ironicclient and openstacksdk read it: JSON inside a JSON string."""
+    """Return the body in the form that ironicclient and openstacksdk read: JSON inside a JSON string."""
     return msgspec.json.encode(BareMetalFailure(error_message=bare_metal_message(status, message)))
 
 
@@ -135,46 +135,47 @@ def bare_metal_message(status: int, message: str) -> str:
 
 
 def introspection_body(_status: int, message: str) -> bytes:
-    """Return the body as ironic-inspector-client reads it."""
+    """Return the body in the form that ironic-inspector-client reads."""
     return msgspec.json.encode(IntrospectionFailure(error=Message(message=message)))
 
 
 def translate(exc: Exception) -> ApiError | None:
-    """Return the answer that an error of the domain or the store means; None where it means a fault."""
+    """Return the API error for an exception of the core or the store; None if it is an internal error."""
     match exc:
         case ApiError():
             return exc
         case NotFoundError():
             return MissingError(f"{exc.kind.capitalize()} {exc.ident} could not be found.")
         case ConflictError():
-            advice = _ALREADY.get(exc.field, "choose another one")
-            return StateConflictError(f"The {exc.field} {exc.value} is in use already: {advice}.")
+            template = _IN_USE.get(exc.field, f"{exc.field} {{value}} is already in use; choose another one.")
+            return StateConflictError(template.format(value=exc.value))
         case StaleError():
-            return StateConflictError("Somebody else changed the node at the same time; read it again and repeat.")
+            return StateConflictError("The node was modified concurrently; read it again and repeat the request.")
         case IllegalEventError():
             return StateConflictError(_illegal(exc))
         case Refused():
-            return StateConflictError(_sentence(str(exc)))
+            return StateConflictError(_capitalized(str(exc)))
         case ObjectMissingError():
-            return MissingError(_sentence(f"The data cannot be read: {exc}"))
+            return MissingError(_capitalized(f"The data cannot be read: {exc}"))
         case ObjectStoreError():
-            return UnavailableError(_sentence(f"The data cannot be read now: {exc}"), {"Retry-After": "5"})
+            message = _capitalized(f"The data is temporarily unavailable: {exc}")
+            return UnavailableError(message, {"Retry-After": "5"})
         case StoreUnavailableError():
             return UnavailableError(
-                "The database does not answer at present; nothing was changed. Try again in a second.",
-                {"Retry-After": "1"},
+                "The database is unavailable; nothing was changed. Try again in a second.", {"Retry-After": "1"}
             )
         case _:
             return None
 
 
 def _illegal(exc: IllegalEventError) -> str:
-    """Return what was asked for, the present state, and what a caller may ask for in it."""
-    options = [event for event in exc.allowed if event in (_ASKED_AT_REST if exc.state in RESTING else _ASKED)]
+    """Return a message with what was requested, the current state, and what can be requested in it."""
+    requestable = _REQUESTABLE_AT_REST if exc.state in RESTING else _REQUESTABLE
+    options = [event for event in exc.allowed if event in requestable]
     what = _COMMANDS.get(exc.event, str(exc.event).capitalize())
-    possible = ", ".join(options) or "nothing until this is over"
+    possible = ", ".join(options) or "nothing until it ends"
     return f"{what} is not possible while the inspection is {exc.state}; allowed now: {possible}."
 
 
-def _sentence(text: str) -> str:
+def _capitalized(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")

@@ -1,7 +1,7 @@
-"""JSON patch on the representation of a thing: add, replace and remove, at any depth.
+"""JSON Patch on a resource's representation: add, replace and remove, at any depth.
 
-Source: RFC 6902 and RFC 6901, narrowed to what the Bare Metal API reference takes. It works on
-a copy, so a patch that fails half way has changed nothing.
+Source: RFC 6902 and RFC 6901, restricted to the operations of the Bare Metal API reference. It works on a copy, so
+a patch that fails partway changes nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_TOKENS: Final = 64
 
 
 class Operation(msgspec.Struct, frozen=True):
-    """One operation; ``path`` begins with ``/`` and the name of a field."""
+    """One operation; ``path`` starts with ``/`` and the name of a field."""
 
     op: Literal["add", "replace", "remove"]
     path: str
@@ -32,12 +32,14 @@ class Operation(msgspec.Struct, frozen=True):
 
 def apply(document: Document, operations: Sequence[Operation], allowed: Collection[str], *, max_depth: int) -> Document:
     """Return the new values of the fields that the patch touches; raise ``BadRequestError``, or
-    ``TooLargeError`` where the whole document would grow beyond ``MAX_DOCUMENT_SIZE``.
+    ``TooLargeError`` if the whole document would grow beyond ``MAX_DOCUMENT_SIZE``.
 
-    Removing a field itself leaves None: what is settable always exists.
+    Removing a top-level field sets it to None: a settable field always exists.
     """
     if not 0 < len(operations) <= MAX_OPERATIONS:
-        raise BadRequestError(f"A patch needs 1 to {MAX_OPERATIONS} operations; it has {len(operations)}.")
+        raise BadRequestError(
+            f"The patch has {len(operations)} operations; between 1 and {MAX_OPERATIONS} are allowed."
+        )
     paths = [_pointer(operation, allowed) for operation in operations]
     patched = {name: copy.deepcopy(document[name]) for name in sorted({path[0] for path in paths})}
     for operation, path in zip(operations, paths, strict=True):
@@ -47,35 +49,35 @@ def apply(document: Document, operations: Sequence[Operation], allowed: Collecti
             _apply_one(patched, operation, path)
     _check_size(document, patched)
     if depth_exceeds(msgspec.json.encode(patched), max_depth + 1):
-        raise BadRequestError(f"The patch would nest more than {max_depth} objects and arrays within another.")
+        raise BadRequestError(f"The patched document is nested too deeply: at most {max_depth} levels are allowed.")
     return patched
 
 
 def _check_size(document: Document, patched: Document) -> None:
-    """Raise ``TooLargeError`` where the whole of it would be too large, and larger than it was."""
+    """Raise ``TooLargeError`` if the document would exceed the limit and be larger than before."""
     after = len(msgspec.json.encode(document | patched))
     if after <= MAX_DOCUMENT_SIZE or after <= len(msgspec.json.encode(document)):
         return
     sizes = {name: len(msgspec.json.encode(value)) for name, value in patched.items()}
     largest = max(sizes, key=lambda name: sizes[name])
     raise TooLargeError(
-        f"With this patch it would have {after} bytes, {largest} {sizes[largest]} of them; at most {MAX_DOCUMENT_SIZE} "
-        "are possible. Remove what is not needed any more."
+        f"The patched document is too large: {after} bytes ({largest}: {sizes[largest]}), at most {MAX_DOCUMENT_SIZE} "
+        "are allowed. Remove data that is no longer needed."
     )
 
 
 def _pointer(operation: Operation, allowed: Collection[str]) -> list[str]:
     if not operation.path.startswith("/"):
-        raise BadRequestError(f"The path {shown(operation.path)} must begin with a slash, like /name.")
+        raise BadRequestError(f"Invalid path {shown(operation.path)}: it must start with a slash, such as /name.")
     tokens = [token.replace("~1", "/").replace("~0", "~") for token in operation.path[1:].split("/")]
     if len(tokens) > MAX_TOKENS:
-        raise BadRequestError(f"The path {shown(operation.path)} has more than {MAX_TOKENS} parts.")
+        raise BadRequestError(f"Invalid path {shown(operation.path)}: it has more than {MAX_TOKENS} components.")
     if tokens[0] not in allowed:
         raise BadRequestError(
-            f"Cannot patch {shown(operation.path)}. Only these can be updated: {', '.join(sorted(allowed))}."
+            f"Cannot update {shown(operation.path)}. These fields can be updated: {', '.join(sorted(allowed))}."
         )
     if operation.op != "remove" and operation.value is UNSET:
-        raise BadRequestError(f"The operation {operation.op} on {shown(operation.path)} needs a value.")
+        raise BadRequestError(f"The operation {operation.op} on {shown(operation.path)} requires a value.")
     return tokens
 
 
@@ -124,9 +126,11 @@ def _child(parent: Any, token: str, operation: Operation) -> Any:
 def _index(parent: list[Any], token: str, operation: Operation, *, limit: int) -> int:
     plain = token.isascii() and token.isdigit() and len(token) <= 9 and str(int(token)) == token
     if not plain or int(token) >= limit:
-        raise BadRequestError(f"{shown(token)} in {shown(operation.path)} is no index of a list of {len(parent)}.")
+        raise BadRequestError(
+            f"Invalid index {shown(token)} in {shown(operation.path)}: the list has {len(parent)} items."
+        )
     return int(token)
 
 
 def _missing(operation: Operation) -> BadRequestError:
-    return BadRequestError(f"Cannot {operation.op} {shown(operation.path)}: there is nothing at this path.")
+    return BadRequestError(f"Cannot {operation.op} {shown(operation.path)}: the path does not exist.")

@@ -1,6 +1,6 @@
-"""The OpenAPI 3.1 document, made from the routes table and the structs that it names.
+"""The OpenAPI 3.1 document, generated from the routes table and its types.
 
-It says what is served and nothing else does: the tests run it against the application.
+The tests run it against the application.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, Dialect
 _REFERENCE: Final = "#/components/schemas/{name}"
 _PARAMETER: Final = re.compile(r"{(\w+)}")
 _MEANINGS: Final = {
-    200: "Here it is.",
-    201: "It was created.",
-    202: "It was accepted; the work follows.",
-    204: "It is done.",
-    400: "The call is wrong; the message says what.",
-    403: "This installation does not permit it.",
-    404: "There is no such thing, or not in this microversion.",
-    406: "The microversion does not go with the call.",
-    409: "Not in the present state; the message says what is allowed.",
-    413: "The body is too large.",
-    429: "This address has failed too often of late; Retry-After says when to try again.",
-    503: "The database does not answer at present; try again after Retry-After seconds.",
+    200: "Success.",
+    201: "Created.",
+    202: "Accepted; a worker carries it out.",
+    204: "Success; no content.",
+    400: "Invalid request; the message says what is wrong.",
+    403: "Forbidden by the configuration or by a setting of the node.",
+    404: "Not found, or not available in this microversion.",
+    406: "The request needs another microversion.",
+    409: "Not possible in the current state; the message says what is allowed.",
+    413: "The request body is too large.",
+    429: "Too many failed requests from this address; try again after Retry-After seconds.",
+    503: "The database is unavailable; try again after Retry-After seconds.",
 }
 
 Document = dict[str, Any]
 
 
 def serve(routes: Callable[[], Sequence[Route]]) -> Callable[[ApiContext, Call[NoQuery, None]], Reply]:
-    """Return the handler of the document of ``routes``: called later, because that table has a row for the handler."""
+    """Return the handler that serves the document of ``routes``, a callable because that table contains the handler."""
 
     @lru_cache(maxsize=1)
     def encoded() -> bytes:
@@ -70,7 +70,7 @@ def document(routes: Sequence[Route]) -> Document:
 
 
 class _Schemas:
-    """The schema of every type that the routes name, generated together so that references meet."""
+    """The schemas of all types in the routes, generated together so that they can reference each other."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
         named = [
@@ -153,6 +153,6 @@ def _json(schema: Document) -> Document:
 
 
 def _without_null(schema: Document) -> Document:
-    """A query parameter is given or not; it is never null."""
+    """Remove null from the schema of a query parameter: a parameter may be missing, but it is never null."""
     options = [option for option in schema.get("anyOf", []) if option != {"type": "null"}]
     return options[0] if len(options) == 1 else {name: value for name, value in schema.items() if name != "default"}

@@ -1,7 +1,7 @@
-"""Pages of lists: how many, from where, and the link to the next page.
+"""Pagination: page size, marker, and the link to the next page.
 
-One item more than the page holds is read, so that there is a next link only where there is a next
-page. A filter that no index knows is applied here, page by page; the store applies the others.
+One item more than the page size is read, so that a next link appears only if there is a next page. Filters without an
+index are applied here, page by page; the store applies the others.
 """
 
 from __future__ import annotations
@@ -30,37 +30,37 @@ _CHUNK: Final = 500
 
 
 def page_size(limit: int | None, maximum: int) -> int:
-    """Return how many items a page holds: at least 1, at most the configured maximum."""
+    """Return the page size: at least 1, at most the configured maximum."""
     if limit is None:
         return maximum
     if limit <= 0:
-        raise BadRequestError(f"limit must be positive; it was {limit}. Leave it out for {maximum}.")
+        raise BadRequestError(f"Invalid limit {limit}: it must be positive. Omit it for {maximum}.")
     return min(limit, maximum)
 
 
 def marker(given: str | None) -> str | None:
-    """Return the UUID after which a page begins; None for the first page."""
+    """Return the UUID after which the page starts; None for the first page."""
     return None if given is None else decoding.uuid("marker", given)
 
 
 def descending(sort_dir: str) -> bool:
     """Return whether the order is ``desc``."""
     if sort_dir not in ("asc", "desc"):
-        raise BadRequestError(f"sort_dir must be asc or desc; it was {sort_dir[:40]!r}.")
+        raise BadRequestError(f"Invalid sort_dir {sort_dir[:40]!r}: it must be asc or desc.")
     return sort_dir == "desc"
 
 
 def sort_field(key: str, allowed: dict[str, str]) -> str:
-    """Return the stored field that ``key`` orders by; ``allowed`` maps the API's names to fields."""
+    """Return the stored field that ``key`` sorts by; ``allowed`` maps the API's names to fields."""
     if key not in allowed:
-        raise BadRequestError(f"sort_key {key[:40]!r} cannot be sorted by; use one of: {', '.join(sorted(allowed))}.")
+        raise BadRequestError(f"Invalid sort_key {key[:40]!r}: it must be one of {', '.join(sorted(allowed))}.")
     return allowed[key]
 
 
 def read(
     items: Callable[[Query], Sequence[T]], query: Query, size: int, keep: Callable[[T], bool] | None = None
 ) -> tuple[list[T], bool]:
-    """Return up to ``size`` items that ``keep`` agrees to, and whether there are more."""
+    """Return up to ``size`` items for which ``keep`` is true, and whether there are more."""
     wanted = size + 1
     chunk = wanted
     found: list[T] = []
@@ -74,7 +74,7 @@ def read(
 
 
 def next_link(url: str, path: str, query: msgspec.Struct, size: int, last: str) -> str:
-    """Return the address of the page after ``last``, with every parameter of this one."""
+    """Return the URL of the page after ``last``, with the parameters of this one."""
     given: dict[str, Any] = {}
     for name in query.__struct_fields__:
         value = getattr(query, name)

@@ -1,17 +1,124 @@
-"""What keeps anonymous callers from filling the log, and from making the store count what is known.
+"""Limits on anonymous callers: where a call comes from, how often one source may fail, and how much may be logged.
 
-One of each serves all threads of the process; times are those of the host's monotonic clock.
+Ramdisks call without credentials, so guessing is limited by source address: behind a trusted proxy that is
+the address that the proxy reports, otherwise the connection's. One instance of each class serves all threads of a
+process; times are those of the host's monotonic clock.
 """
 
 from __future__ import annotations
 
+import ipaddress
+import math
 import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
+from ferroscope.config.options import ApiSettings
 from ferroscope.core.lookup import Refused
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+# Sources that are remembered; the one that failed longest ago is dropped first.
+_REMEMBERED: Final = 20_000
+# One subscriber usually has a whole IPv6 /64.
+_IPV6_PREFIX: Final = 64
+_LONGEST: Final = 64
+
+
+def parse(text: str) -> Address | None:
+    """Return the IP address in ``text``, as IPv4 if it is an IPv4-mapped one; None if it is not an address."""
+    if len(text) > _LONGEST:
+        return None
+    try:
+        address = ipaddress.ip_address(text.strip().partition("%")[0])
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def networks(texts: Iterable[str]) -> tuple[Network, ...]:
+    """Return the networks; ``ValueError`` names the first invalid one."""
+    return tuple(ipaddress.ip_network(text) for text in texts)
+
+
+def group(source: str) -> str:
+    """Return the key under which limits count a source: the address, or the /64 of an IPv6 address."""
+    address = parse(source)
+    if not isinstance(address, ipaddress.IPv6Address):
+        return source if address is None else str(address)
+    return str(ipaddress.ip_network((address, _IPV6_PREFIX), strict=False))
+
+
+class TrustedProxies:
+    """The proxies whose X-Forwarded-For is trusted; none by default."""
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self._networks = networks(texts)
+
+    def __contains__(self, source: str) -> bool:
+        if not self._networks:
+            return False
+        address = parse(source)
+        return address is not None and any(address in network for network in self._networks)
+
+
+class Callers:
+    """Determines the source of each call, and keeps a token bucket of failures for each source."""
+
+    def __init__(self, settings: ApiSettings | None = None) -> None:
+        settings = settings or ApiSettings()
+        self._trusted = TrustedProxies(settings.trusted_proxies)
+        self._rate, self._burst = settings.failure_rate, float(settings.failure_burst)
+        self._lock = threading.Lock()
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def source(self, env: Mapping[str, Any]) -> str:
+        """Return the caller's address: the last one in X-Forwarded-For that is not a trusted proxy; "" if unknown."""
+        peer = str(env.get("REMOTE_ADDR", ""))
+        if peer not in self._trusted:
+            address = parse(peer)
+            return "" if address is None else str(address)
+        source = peer
+        for text in reversed(str(env.get("HTTP_X_FORWARDED_FOR", "")).split(",")):
+            address = parse(text)
+            if address is None:
+                break
+            source = str(address)
+            if source not in self._trusted:
+                break
+        return source
+
+    def wait(self, source: str, now: float) -> int:
+        """Return the seconds that this source has to wait before its next attempt; 0: none."""
+        if not self._rate or not source:
+            return 0
+        with self._lock:
+            tokens = self._tokens(group(source), now)
+        return 0 if tokens >= 1.0 else math.ceil((1.0 - tokens) / self._rate)
+
+    def failed(self, source: str, now: float) -> int:
+        """Count a failure; return the seconds that the source should have waited before it, 0 if within the limit."""
+        if not self._rate or not source:
+            return 0
+        key = group(source)
+        with self._lock:
+            tokens = self._tokens(key, now)
+            free = tokens >= 1.0
+            self._buckets[key] = (tokens - 1.0 if free else tokens, now)
+            self._buckets.move_to_end(key)
+            if len(self._buckets) > _REMEMBERED:
+                self._buckets.popitem(last=False)
+        return 0 if free else math.ceil((1.0 - tokens) / self._rate)
+
+    def _tokens(self, key: str, now: float) -> float:
+        tokens, at = self._buckets.get(key, (self._burst, now))
+        return min(self._burst, tokens + (now - at) * self._rate)
 
 
 class QuietLog:
-    """Admits ``burst`` lines in ``period`` seconds; the first one after that says how many were left out."""
+    """Allows ``burst`` log lines in ``period`` seconds; the next line after that says how many were suppressed."""
 
     def __init__(self, burst: int = 100, period: float = 10.0) -> None:
         self._burst = burst
@@ -22,7 +129,7 @@ class QuietLog:
         self._left_out = 0
 
     def admit(self, now: float) -> int | None:
-        """Return how many lines were left out before this one; None where this one is to be left out too."""
+        """Return how many lines were suppressed before this one; None if this one must be suppressed too."""
         with self._lock:
             if now - self._began >= self._period:
                 self._began, self._lines = now, 0
@@ -34,24 +141,24 @@ class QuietLog:
             return left_out
 
 
-class Valve:
-    """Remembers for a moment that nothing more is let in, so that a flood need not ask the store each time."""
+class RefusalCache:
+    """Caches that a limit is reached, so that a flood of calls does not query the store each time."""
 
     def __init__(self) -> None:
-        self._closed: tuple[float, Refused] | None = None
+        self._cached: tuple[float, Refused] | None = None
 
-    def refusal(self, now: float) -> Refused | None:
-        """Return why it is closed, None where it is not."""
-        closed = self._closed
-        return closed[1] if closed is not None and now < closed[0] else None
+    def get(self, now: float) -> Refused | None:
+        """Return the cached refusal, None if there is none or it has expired."""
+        cached = self._cached
+        return cached[1] if cached is not None and now < cached[0] else None
 
-    def close(self, refusal: Refused, until: float) -> None:
-        """Let nobody in before ``until``."""
-        self._closed = (until, refusal)
+    def put(self, refusal: Refused, until: float) -> None:
+        """Refuse all calls until ``until``."""
+        self._cached = (until, refusal)
 
 
 class PerMinute:
-    """Counts by source, within the present minute; those of another minute are forgotten."""
+    """Counts calls by source within the current minute."""
 
     def __init__(self, remembered: int = 20_000) -> None:
         self._lock = threading.Lock()
@@ -60,7 +167,7 @@ class PerMinute:
         self._made: dict[str, int] = {}
 
     def made(self, source: str, minute: int) -> int:
-        """Count one more of this source; return how many these are in this minute. Past its memory it counts nobody."""
+        """Count one more call; return this source's total in this minute. Sources beyond ``remembered`` count as 1."""
         with self._lock:
             if minute != self._minute:
                 self._minute, self._made = minute, {}

@@ -1,7 +1,7 @@
 """From a WSGI request to a handler and back: versions, limits, decoding, errors.
 
-This is the one boundary where any exception turns into an answer, so that no input and no fault
-shows more than a generic message. It knows nothing of what a route does.
+This is the only place where an exception becomes a response, so that neither bad input nor an internal error ever
+reveals more than a generic message. It is independent of what a route does.
 """
 
 from __future__ import annotations
@@ -21,32 +21,34 @@ from ferroscope.api.http.route import ApiContext, Body, Call, NoQuery, Reply, Ro
 from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, Dialect, Version
 from ferroscope.contracts.errors import StoreUnavailableError
 
-# Refuses what web pages make browsers send: without authentication, a page could else reboot machines.
+# Protection against cross-site request forgery: the API has no authentication, so any web page could otherwise make
+# an operator's browser reboot machines.
 #
-# Browsers say where a call comes from in headers that no page can forge, and that no client, ramdisk or
-# BMC sends. Whoever follows a link to a document comes through. Source: the Fetch standard, Fetch Metadata.
+# Browsers say where a request comes from in headers that no page can forge, and that no client, ramdisk or BMC
+# sends. Following a link to a document is allowed. Source: the Fetch standard, Fetch Metadata.
 
 _SAFE: Final = ("GET", "HEAD", "OPTIONS")
-_ELSEWHERE: Final = ("cross-site", "same-site")
+_CROSS_ORIGIN: Final = ("cross-site", "same-site")
 
 
-def refuse_pages(req: falcon.Request) -> None:
-    """Raise ``ForbiddenError`` where a browser sent this on behalf of a page."""
+def reject_cross_site(req: falcon.Request) -> None:
+    """Raise ``ForbiddenError`` if a browser sent this request on behalf of a web page."""
     environ, safe = req.env, req.method in _SAFE
     follows_link = safe and environ.get("HTTP_SEC_FETCH_MODE") == "navigate"
-    elsewhere = environ.get("HTTP_SEC_FETCH_SITE") in _ELSEWHERE and not follows_link
-    if elsewhere or (not safe and "HTTP_ORIGIN" in environ):
-        raise ForbiddenError("A web page sent this (Origin, Sec-Fetch-Site); this API is not for pages of browsers.")
+    cross_origin = environ.get("HTTP_SEC_FETCH_SITE") in _CROSS_ORIGIN and not follows_link
+    if cross_origin or (not safe and "HTTP_ORIGIN" in environ):
+        raise ForbiddenError("Cross-site requests from web pages are not allowed (Origin, Sec-Fetch-Site).")
 
 
 Responder = Callable[..., None]
 
-# It goes into every link. Names with an underscore exist, whatever the RFCs say. HTTP/1.0 has no such header.
+# The Host header is copied into every link. Host names with an underscore exist, whatever the RFCs say. HTTP/1.0 has
+# no Host header.
 _HOST: Final = re.compile(
     r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}(?:%25[A-Za-z0-9._-]{1,64})?\])?(?::[0-9]{0,5})?"
 )
 
-# Of a body that is too large, so much is looked at to find out whose it is.
+# Bytes of a body over the limit that are searched for the machine that sent it.
 _TRACES: Final = 256 * 1024
 _access = structlog.get_logger("ferroscope.access")
 
@@ -66,22 +68,22 @@ def responder(context: ApiContext, route: Route) -> Responder:
             call = _call(context, route, req, path, version, introspection)
             reply = route.handler(context, call)
         except falcon.HTTPError:
-            raise  # Falcon's own refusals, of headers that make no sense, are answered by the application
-        except Exception as exc:  # noqa: BLE001  # the boundary: a fault becomes a generic answer
+            raise  # Falcon's own errors, such as invalid headers, are handled by the application
+        except Exception as exc:  # noqa: BLE001  # the boundary: an internal error becomes a generic response
             if isinstance(exc, errors.TooLargeError) and route.refused is not None:
                 route.refused(context, req.bounded_stream.read(_TRACES), context.callers.source(req.env), exc)
             reply = failure(context, req, exc, dialect)
         _send(resp, reply, route.media if reply.status < 300 else falcon.MEDIA_JSON)
         resp.set_headers(versions.headers(dialect, version))
-        _told(context, req, resp, req.method, route.path, perf_counter() - began)
+        _record(context, req, resp, req.method, route.path, perf_counter() - began)
 
     return respond
 
 
-def _told(
+def _record(
     context: ApiContext, req: falcon.Request, resp: falcon.Response, method: str, route: str, seconds: float
 ) -> None:
-    """Count the call, and log it where that is wanted: without its query, which may hold what proves a lease."""
+    """Count the call, and log it if configured: without its query string, which may contain a lease's token."""
     status = int(resp.status_code)
     context.meter.answered(method, route, status, seconds)
     if context.settings.log.access:
@@ -97,21 +99,23 @@ def _told(
 
 
 def by_introspection_listener(context: ApiContext, req: falcon.Request) -> bool:
-    """Whether the call came in by the Introspection API's port."""
+    """Return whether the call arrived on the Introspection API's port."""
     port = context.settings.api.introspection_port
     return port != 0 and req.env.get("SERVER_PORT") == str(port)
 
 
 def failure(context: ApiContext, req: falcon.Request, exc: Exception, dialect: Dialect) -> Reply:
-    """Return the answer to an error; faults of our own are logged in full and told in general."""
+    """Return the response for an exception; an internal error is logged in full and reported by its request ID."""
     known = errors.translate(exc)
     if known is None:
-        context.log.error("request failed", method=req.method, path=req.path, exc_info=exc)
-        known = errors.ApiError(errors.INTERNAL_MESSAGE)
+        request_id = f"req-{context.new_uuid()}"
+        context.log.error("request failed", method=req.method, path=req.path, request_id=request_id, exc_info=exc)
+        message = errors.INTERNAL_MESSAGE.format(request_id=request_id)
+        known = errors.ApiError(message, {"Openstack-Request-Id": request_id})
     if isinstance(exc, StoreUnavailableError):
         _log_outage(context, req, exc)
     body = errors.introspection_body if dialect is INTROSPECTION else errors.bare_metal_body
-    return Reply(known.status, body(known.status, known.message), _bearable(req, known.headers))
+    return Reply(known.status, body(known.status, known.message), _compatible(req, known.headers))
 
 
 def _log_outage(context: ApiContext, req: falcon.Request, exc: StoreUnavailableError) -> None:
@@ -120,10 +124,10 @@ def _log_outage(context: ApiContext, req: falcon.Request, exc: StoreUnavailableE
         context.log.warning("request not answered", method=req.method, path=req.path, why=str(exc), left_out=left_out)
 
 
-def _bearable(req: falcon.Request, headers: dict[str, str]) -> dict[str, str]:
-    """Return the headers of an error without what the caller is known to break on.
+def _compatible(req: falcon.Request, headers: dict[str, str]) -> dict[str, str]:
+    """Return the headers of an error without those that this client is known to break on.
 
-    python-ironicclient (6.3.0 at least) dies of any Retry-After; without it, it tries again by itself.
+    python-ironicclient (at least 6.3.0) crashes on any Retry-After; without it, it retries on its own.
     """
     if (req.user_agent or "").startswith("python-ironicclient"):
         return {name: value for name, value in headers.items() if name != "Retry-After"}
@@ -131,13 +135,13 @@ def _bearable(req: falcon.Request, headers: dict[str, str]) -> dict[str, str]:
 
 
 def send_failure(context: ApiContext, req: falcon.Request, resp: falcon.Response, exc: Exception) -> None:
-    """Answer an error that no route has produced: an unknown path, a method that is not allowed."""
+    """Send the response for an error outside any route: an unknown path, a method that is not allowed."""
     introspection = by_introspection_listener(context, req) or req.path.startswith("/v1/introspection")
     dialect = INTROSPECTION if introspection else BARE_METAL
     reply = failure(context, req, exc, dialect)
     _send(resp, reply)
     resp.set_headers(versions.headers(dialect, None))
-    _told(context, req, resp, req.method if req.method in falcon.HTTP_METHODS else "other", "none", 0.0)
+    _record(context, req, resp, req.method if req.method in falcon.HTTP_METHODS else "other", "none", 0.0)
 
 
 def _dialect(route: Route, introspection: bool) -> Dialect:
@@ -154,12 +158,12 @@ def _call(
     version: Version,
     introspection: bool,
 ) -> Call[Any, Any]:
-    refuse_pages(req)
+    reject_cross_site(req)
     if route.ramdisk and not context.settings.api.enable_ramdisk_endpoints:
-        raise errors.ForbiddenError("The ramdisk's endpoints are switched off ([api] enable_ramdisk_endpoints).")
+        raise errors.ForbiddenError("The ramdisk endpoints are disabled ([api] enable_ramdisk_endpoints).")
     if version[1] < route.since:
         raise errors.MissingError(
-            f"{req.path} exists from API version 1.{route.since} on; the request asked for {versions.text(version)}."
+            f"{req.path} requires API version 1.{route.since} or newer; the request uses {versions.text(version)}."
         )
     raw = b"" if route.body_kind is Body.NONE else _read(context, route, req)
     return Call(
@@ -188,7 +192,7 @@ def _read(context: ApiContext, route: Route, req: falcon.Request) -> bytes:
     declared = req.content_length or 0
     raw = b"" if declared > limit else req.bounded_stream.read(limit + 1)
     if declared > limit or len(raw) > limit:
-        raise errors.TooLargeError(f"The request body is larger than the {limit} bytes that are allowed here.")
+        raise errors.TooLargeError(f"The request body is too large: at most {limit} bytes are allowed.")
     return raw
 
 
@@ -203,7 +207,7 @@ def _url(context: ApiContext, req: falcon.Request, route: Route, introspection: 
     if public and not introspection and route.surface is not Surface.INTROSPECTION:
         return public.rstrip("/")
     if _HOST.fullmatch(req.env.get("HTTP_HOST", "")) is None:
-        raise errors.BadRequestError("The Host header must be a host name or an IP address, with a port or without.")
+        raise errors.BadRequestError("Invalid Host header: expected HOST[:PORT].")
     return req.prefix
 
 

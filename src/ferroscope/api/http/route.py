@@ -1,6 +1,6 @@
-"""One row of the routes table: what is served, to whom, and what goes in and out.
+"""One row of the routes table: method and path, handler, types of query, body and response.
 
-The Falcon app, the OpenAPI document and the policy names are all made from these rows.
+The Falcon app, the OpenAPI document and the policy names are all derived from these rows.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from typing import Any, Final, Generic, TypeVar, get_args, get_origin, get_type_
 
 import msgspec
 
-from ferroscope.api.http.callers import Callers
 from ferroscope.api.http.errors import ApiError
-from ferroscope.api.http.rate_limit import PerMinute, QuietLog, Valve
+from ferroscope.api.http.rate_limit import Callers, PerMinute, QuietLog, RefusalCache
 from ferroscope.api.http.versions import Version
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc
@@ -26,10 +25,10 @@ from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.rules.builtin import RuleCache
 from ferroscope.storage.reader import Archive
 
-# A call as a handler sees it, and the answer that it returns.
+# A call as a handler receives it, and the reply that it returns.
 #
-# Everything in a call has been checked against the route's types already; what a handler still
-# checks is meaning. A reply's body is a struct, a dict, or JSON bytes that are sent as they are.
+# A call has already been validated against the route's types; handlers check semantics. A reply's body is a struct, a
+# dict, or JSON bytes that are sent unchanged.
 
 Q = TypeVar("Q")
 B = TypeVar("B")
@@ -42,10 +41,9 @@ class NoQuery(msgspec.Struct, frozen=True):
 class Call(msgspec.Struct, Generic[Q, B], frozen=True, kw_only=True):
     """One call of a route.
 
-    ``path``: the path's parameters. ``version``: the microversion, of which ``minor`` is the part
-    that matters. ``url``: how the caller reaches this API, without a slash at its end. ``raw``: the
-    body's bytes. ``introspection``: whether it came in by that API's listener. ``source``: the caller's
-    address, "" where it is unknown.
+    ``path``: the path's parameters. ``version``: the microversion; only ``minor`` ever differs. ``url``: the base URL
+    by which the caller reaches this API, without a trailing slash. ``raw``: the body's bytes. ``introspection``:
+    whether it arrived on that API's port. ``source``: the caller's address, "" if unknown.
     """
 
     path: dict[str, str]
@@ -67,20 +65,20 @@ class Call(msgspec.Struct, Generic[Q, B], frozen=True, kw_only=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """The answer; ``body`` None is an answer without one."""
+    """The response; ``body`` None: no body."""
 
     status: int
     body: Any = None
     headers: dict[str, str] = {}
 
 
-# What every handler receives: the store, the settings and the few sources of the outside world.
+# What every handler receives: the store, the settings, and its other dependencies.
 #
-# It holds no state of a call; one context serves every thread of the process.
+# It has no state of a call; one context serves all threads of the process.
 
 
-class DatabaseFacts(msgspec.Struct, frozen=True):
-    """What the status tells of the database: its kind, its schema's version, and the one that this release needs."""
+class DatabaseInfo(msgspec.Struct, frozen=True):
+    """The database in the status: its kind, its schema's version, and the version that this release needs."""
 
     kind: str
     schema: str | None
@@ -88,21 +86,19 @@ class DatabaseFacts(msgspec.Struct, frozen=True):
 
 
 class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
-    """``archive`` reads inspection data wherever it is.
+    """The dependencies of the handlers.
 
-    ``drivers`` by name, for listing and validation only; ``process`` names this process in the journal.
-
-    ``new_uuid`` and ``new_token`` are random and unguessable; ``log`` is a structlog logger.
-    ``describe`` asks the database about itself; ``clock`` is this host's.
+    ``archive`` reads inspection data wherever it is stored. ``drivers`` by name, for listing and validation only.
+    ``process`` is the name of this process in the journal. ``new_uuid`` and ``new_token`` are random and unguessable.
+    ``log`` is a structlog logger. ``describe`` queries the database's kind and schema; ``clock`` is the host's.
     ``rules`` and ``pipeline`` are for dry runs; the latter raises ``HookSetupError``.
-    ``metrics`` renders all metrics, None where they are switched off.
-    ``refusals`` bounds what is logged of refused callbacks, ``limits`` what is logged of a flood of
-    unknown machines, ``outages`` what is logged while the database is away, and ``valve`` what a
-    flood asks of the store.
-    ``sources`` counts what each source has had discovered.
-    ``callers`` tells where calls come from, and bounds how often one source may guess.
-    ``can_write`` says whether this process has written its heartbeat of late.
-    ``draining`` is set once the process shall get no new callers from a load balancer.
+    ``metrics`` renders all metrics, None if they are disabled.
+    ``refusals`` limits the logging of refused callbacks, ``limits`` that of a flood of unknown machines, ``outages``
+    that of a database outage. ``refusal_cache`` limits the queries that a flood causes.
+    ``sources`` counts the machines that each source has had discovered.
+    ``callers`` determines where calls come from, and limits failures by source.
+    ``can_write`` returns whether this process has recently written its heartbeat.
+    ``draining`` is set when the process is about to stop and a load balancer must send it no new calls.
     """
 
     store: Store
@@ -114,7 +110,7 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     new_token: Callable[[], str]
     log: Any
     clock: Clock
-    describe: Callable[[], DatabaseFacts]
+    describe: Callable[[], DatabaseInfo]
     rules: RuleCache
     pipeline: Callable[[], Pipeline]
     meter: Meter = SILENT
@@ -124,7 +120,7 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     outages: QuietLog = msgspec.field(default_factory=lambda: QuietLog(burst=1))
     callers: Callers = msgspec.field(default_factory=Callers)
     sources: PerMinute = msgspec.field(default_factory=PerMinute)
-    valve: Valve = msgspec.field(default_factory=Valve)
+    refusal_cache: RefusalCache = msgspec.field(default_factory=RefusalCache)
     can_write: Callable[[], bool] = lambda: True
     draining: StopFlag = msgspec.field(default_factory=threading.Event)
 
@@ -138,7 +134,7 @@ Refused = Callable[[ApiContext, bytes, str, ApiError], None]
 
 
 class Surface(StrEnum):
-    """Which API a route belongs to; ``shared`` speaks the language of the listener it came in by."""
+    """Which API a route belongs to; ``shared`` behaves like the API on whose port the call arrived."""
 
     BARE_METAL = "bare-metal"
     INTROSPECTION = "introspection"
@@ -147,7 +143,7 @@ class Surface(StrEnum):
 
 
 class Body(StrEnum):
-    """``decoded`` into the route's struct before the handler; ``raw`` is left to the handler."""
+    """``decoded`` into the route's struct before the handler runs; ``raw``: decoded by the handler."""
 
     NONE = "none"
     DECODED = "decoded"
@@ -155,13 +151,13 @@ class Body(StrEnum):
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """``since``: the minor microversion below which the route does not exist.
+    """A route. ``since``: the minor microversion in which it appeared.
 
-    ``also``: another status of success, with the same body. ``response``: type of the body, a tuple for one of
-    several. ``conflict``: type of the body of a 409 that says more than an error does. ``ramdisk``: called by ramdisks,
-    without authentication; can be switched off.
-    ``refused`` hears of bodies that are too large: context, their beginning, the caller's address and the error.
-    ``template`` is ``path`` as the router wants it: the parameter of ``{name:path}`` may hold slashes.
+    ``also``: another success status, with the same body. ``response``: type of the body, a tuple if it is one of
+    several. ``conflict``: type of the body of a 409 that has more fields than an error. ``ramdisk``: called by
+    ramdisks, without authentication; can be disabled.
+    ``refused`` is called for bodies over the limit: context, their beginning, the caller's address and the error.
+    ``template`` is ``path`` in the router's syntax: the parameter of ``{name:path}`` may contain slashes.
     """
 
     method: str
@@ -185,18 +181,18 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def summary(self) -> str:
-        """What the handler says of itself, in a line."""
+        """The first line of the handler's docstring."""
         return (self.handler.__doc__ or self.operation).strip().splitlines()[0]
 
     @property
     def operation(self) -> str:
-        """A name that is unique over all routes, for generated clients."""
+        """A name that is unique among all routes, for generated clients."""
         words = [word.strip("{}") for word in self.path.split("/") if word] or ["root"]
         return "_".join([self.method.lower(), *(words[1:] or words)]).replace(".", "_")
 
     @property
     def errors(self) -> tuple[int, ...]:
-        """The statuses of the errors that it may answer, 5xx of our own faults apart."""
+        """The error statuses that it may return, except 500."""
         possible = {
             400: True,
             403: self.ramdisk or self.conflict is not None,
@@ -228,8 +224,7 @@ def make(
 ) -> Route:
     """Return the route of ``endpoint`` (method and path); query and body come from the handler's types.
 
-    ``raw`` is the type of a body that the handler takes apart by itself. A union with None is a
-    body that may be left out.
+    ``raw`` is the type of a body that the handler decodes itself. A union with None means an optional body.
     """
     method, template = endpoint.split()
     query, body = _call_types(handler)
@@ -259,13 +254,13 @@ def make(
 
 
 def _without_none(body: Any) -> tuple[Any, bool]:
-    """Return the type that a body has when there is one, and whether there must be one."""
+    """Return the body's type without None, and whether a body is required."""
     options = [part for part in get_args(body) if part is not type(None)]
     return (options[0], False) if len(options) == 1 and len(get_args(body)) == 2 else (body, True)
 
 
 def _call_types(handler: Handler) -> tuple[type[msgspec.Struct], Any]:
-    """Return Q and B of the handler's ``Call[Q, B]``; None for a B of None."""
+    """Return Q and B of the handler's ``Call[Q, B]``; None if B is None."""
     call = next(hint for hint in get_type_hints(handler).values() if get_origin(hint) is Call)
     query, body = get_args(call)
     return query, None if body is type(None) else body

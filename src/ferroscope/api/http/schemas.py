@@ -1,6 +1,7 @@
-"""Types that say more in the OpenAPI document than the decoder checks.
+"""Types, links and times that all representations share.
 
-What they say is checked by handlers, whose messages tell what to do; a decoder's do not.
+The types document more in the OpenAPI document than the decoder checks: handlers check the rest, because their error
+messages can say what to do.
 """
 
 from __future__ import annotations
@@ -14,21 +15,21 @@ from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.core.states import INSPECTED, Provision
 
 
-def _says(**schema: Any) -> msgspec.Meta:
+def _documented(**schema: Any) -> msgspec.Meta:
     return msgspec.Meta(extra_json_schema=schema)
 
 
 def one_of(*values: str) -> msgspec.Meta:
-    """Document the values that are understood."""
-    return _says(enum=list(values))
+    """Document the allowed values."""
+    return _documented(enum=list(values))
 
 
 REBOOT: Final = "rebooting"
 
-Uuid = Annotated[str, _says(format="uuid")]
-Mac = Annotated[str, _says(pattern="^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$")]
-Limit = Annotated[int, _says(minimum=1)]
-LimitOrZero = Annotated[int, _says(minimum=0)]
+Uuid = Annotated[str, _documented(format="uuid")]
+Mac = Annotated[str, _documented(pattern="^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}$")]
+Limit = Annotated[int, _documented(minimum=1)]
+LimitOrZero = Annotated[int, _documented(minimum=0)]
 SortDir = Annotated[str, one_of("asc", "desc")]
 ProvisionState = Annotated[str, one_of(*map(str, Provision))]
 IntrospectionState = Annotated[str, one_of(*map(str, INSPECTED))]
@@ -38,11 +39,11 @@ Device = Annotated[str, one_of(*map(str, BootDevice))]
 DriverType = Annotated[str, one_of("classic", "dynamic")]
 
 
-# The links in answers: where a thing is to be found, with and without the API's version.
+# Links to a resource, with and without the API's version.
 
 
 class Link(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A link; ``type`` is the media type where it is not this API's own."""
+    """A link; ``type`` is the media type if it is not this API's own."""
 
     href: str
     rel: str
@@ -50,7 +51,7 @@ class Link(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def pair(url: str, path: str) -> list[Link]:
-    """Return the ``self`` and the ``bookmark`` link of ``path``, which is relative to ``/v1``."""
+    """Return the ``self`` and the ``bookmark`` link of ``path``, relative to ``/v1``."""
     return [Link(href=f"{url}/v1/{path}", rel="self"), Link(href=f"{url}/{path}", rel="bookmark")]
 
 
@@ -59,14 +60,14 @@ def own(url: str, path: str) -> list[Link]:
     return [Link(href=f"{url}/v1/{path}", rel="self")]
 
 
-# Times in answers: ISO 8601, UTC. Inside they are seconds since the epoch.
+# Times in responses: ISO 8601, UTC. Internally they are seconds since the epoch.
 
 
 def iso(seconds: float | None) -> str | None:
-    """Return the time to the second, as both published APIs give it."""
+    """Return the time with a resolution of a second, as both published APIs do."""
     return None if seconds is None else datetime.fromtimestamp(int(seconds), UTC).isoformat()
 
 
 def iso_exact(seconds: float | None) -> str | None:
-    """Return the time to the millisecond, for timelines."""
+    """Return the time with a resolution of a millisecond, for timelines."""
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")

@@ -1,7 +1,7 @@
-"""Which microversion a call asks for, and the headers that every answer carries.
+"""Microversion negotiation: the version that a request asks for, and the version headers of every response.
 
-Versions are (major, minor) pairs. Source: the version negotiation of the Bare Metal API reference
-and of the Introspection API reference, as keystoneauth and the clients perform it.
+Versions are (major, minor) pairs. Source: version negotiation in the Bare Metal API reference and the Introspection
+API reference, and how keystoneauth and the clients do it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STANDARD: Final = "HTTP_OPENSTACK_API_VERSION"
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
-    """How one API negotiates: its header, its range, its default, and its word for nonsense."""
+    """How one API negotiates: its header, range, default, and the error for a malformed version."""
 
     service: str
     header: str
@@ -59,18 +59,18 @@ INTROSPECTION: Final = Dialect(
 
 
 def text(version: Version) -> str:
-    """Return the version as it is written in headers."""
+    """Return the version in the form used in headers."""
     return f"{version[0]}.{version[1]}"
 
 
 def requested(environ: Mapping[str, Any], dialect: Dialect) -> Version:
-    """Return the version that the call asks for; raise the dialect's error where it cannot be had."""
+    """Return the requested version; raise the dialect's error if it is malformed or not supported."""
     return _parse(environ.get(_STANDARD), environ.get(dialect.environ_key), dialect)
 
 
 @lru_cache(maxsize=32)
 def headers(dialect: Dialect, version: Version | None) -> dict[str, str]:
-    """Return the headers of an answer; ``version`` is None where none could be agreed on."""
+    """Return the version headers of a response; ``version`` is None if negotiation failed."""
     minimum, maximum = dialect.range
     stem = dialect.header.removesuffix("-Version")
     named = {f"{stem}-Minimum-Version": minimum, f"{stem}-Maximum-Version": maximum}
@@ -89,7 +89,8 @@ def _parse(standard: str | None, own: str | None, dialect: Dialect) -> Version:
     match = _NUMBER.match(wanted.strip())
     if match is None:
         raise dialect.malformed(
-            f"The header {dialect.header} must be like {text(dialect.maximum)}, or latest; it was {wanted[:40]!r}."
+            f"Invalid {dialect.header} header {wanted[:40]!r}: expected a version such as {text(dialect.maximum)}, "
+            "or latest."
         )
     version = int(match[1]), int(match[2])
     if not dialect.minimum <= version <= dialect.maximum:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ferroscope.api.http import callers, errors
+from ferroscope.api.http import errors, rate_limit
 from ferroscope.api.http.decoding import shown
 from ferroscope.api.http.errors import BadRequestError, ForbiddenError
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
@@ -174,7 +174,7 @@ def acquire_lease(context: ApiContext, call: Call[NoQuery, Acquisition]) -> Repl
     """Take a lease that is free or has expired; 409 with its holder where somebody has it."""
     name, asked = foreign(name_of(call.path)), call.body
 
-    source = callers.group(call.source)
+    source = rate_limit.group(call.source)
 
     def work(tx: Transaction) -> Lease:
         new = not any(lease.name == name for lease in tx.leases.list(name, brief=True))

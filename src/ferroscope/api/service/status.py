@@ -180,7 +180,7 @@ def problems(seen: Seen, process: str) -> list[Finding]:
     found += [_closed(lease) for lease in seen.leases if _is_closed(lease)]
     found += (
         finding.clock_steps(seen.clock_steps, seen.now)
-        + finding.told(alive)
+        + finding.reported(alive)
         + finding.skewed(alive)
         + finding.drift(alive)
     )

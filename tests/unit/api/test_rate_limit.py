@@ -1,11 +1,13 @@
-"""Whose call it is, whom to believe about it, and how often one source may fail."""
+"""Where a call comes from, which proxies are trusted, how often a source may fail, and how much is logged."""
 
 from __future__ import annotations
 
 import pytest
 
-from ferroscope.api.http.callers import Callers, group
+from ferroscope.api.http.rate_limit import Callers, QuietLog, RefusalCache, group
 from ferroscope.config.options import ApiSettings
+from ferroscope.core.lookup import Refused
+from ferroscope.core.reasons import Reason
 
 
 @pytest.mark.parametrize(
@@ -61,3 +63,18 @@ def test_sources_without_number_do_not_fill_the_memory() -> None:
     assert len(callers._buckets) == 20_000
     assert callers.wait("10.0.0.0", 0.0) == 0
     assert callers.wait("10.0.82.7", 0.0) == 1
+
+
+def test_a_burst_is_logged_and_the_rest_is_counted_in_the_next_line() -> None:
+    quiet = QuietLog(burst=2, period=10.0)
+    assert [quiet.admit(now) for now in (0.0, 1.0, 2.0, 9.9)] == [0, 0, None, None]
+    assert [quiet.admit(now) for now in (10.0, 10.1, 10.2)] == [2, 0, None]
+    assert quiet.admit(100.0) == 1
+
+
+def test_a_cached_refusal_expires() -> None:
+    cache, refusal = RefusalCache(), Refused(Reason.DISCOVERY_LIMITED, "too many")
+    assert cache.get(0.0) is None
+    cache.put(refusal, 5.0)
+    assert cache.get(4.9) is refusal
+    assert cache.get(5.0) is None

@@ -1,0 +1,362 @@
+"""Checks of a boot host: address ranges, dnsmasq's configuration, boot files, callback URL, and the PXE filter.
+
+Checks change nothing and end within a timeout. Checks that need root are skipped for other users, with a note.
+"""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import shutil
+import socket
+import stat
+import subprocess
+import urllib.parse
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from ferroscope.boot_config import dnsmasq
+from ferroscope.boot_config.dnsmasq import HOST, Address, AddressError, PoolError, Range, overlap, own, own_name, parse
+from ferroscope.config.options import BootSettings, PxeFilterSettings, Settings
+from ferroscope.contracts.pxe_filter import PxeFilterError
+from ferroscope.core.boot import CALLBACK_PATH
+from ferroscope.pxe_filter.backends.base import Command, FilterRules
+from ferroscope.pxe_filter.backends.build import rules_of
+from ferroscope.pxe_filter.backends.iptables import FAMILIES, Chains
+from ferroscope.pxe_filter.backends.nftables import Tables, ruleset
+from ferroscope.runtime.pxe_filter import check, stale_tables
+from ferroscope.runtime.system import StartError
+from ferroscope.telemetry.finding import Finding
+
+_SECONDS: Final = 5.0
+# This directory exists if systemd is the host's init; the unit was installed by a package or an operator.
+_SYSTEMD: Final = Path("/run/systemd/system")
+_UNITS: Final = tuple(
+    Path(place, "dnsmasq.service")
+    for place in ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
+)
+_REGENERATE: Final = "run: ferroscope pxe config --install, then restart dnsmasq"
+
+
+def examine_boot(settings: BootSettings, pxe_filter: PxeFilterSettings, host: str | None = None) -> Iterator[Finding]:
+    """Yield the findings about what this host serves; none if no boot hosts are configured."""
+    if not settings.hosts:
+        return
+    yield _callback(settings)
+    try:
+        others = {name: dnsmasq.pools(settings, name) for name in settings.hosts}
+    except PoolError as exc:
+        yield Finding("boot-ranges", "wrong", str(exc), "correct [boot] ranges")
+        return
+    if not settings.ranges:
+        yield Finding("boot-ranges", "wrong", "no DHCP address ranges are configured", "set [boot] ranges")
+        return
+    name = host or own_name(settings.hosts)
+    try:
+        mine = own(settings, name)
+    except AddressError as exc:
+        yield Finding("boot-addresses", "wrong", str(exc), "correct [boot] addresses on all boot hosts")
+        return
+    parts = "; ".join(f"{one}: {', '.join(map(str, ranges))}" for one, ranges in others.items())
+    yield Finding("boot-ranges", "ok", f"each boot host has separate address ranges ({parts})")
+    if name not in settings.hosts:
+        summary = f"this host ({name}) is not a boot host; boot hosts: {', '.join(settings.hosts)}"
+        yield Finding("boot-host", "note", summary, "to make it one, add it to [boot] hosts on all hosts")
+        return
+    del others[name]
+    yield from _addresses(mine)
+    yield from _web(settings, pxe_filter)
+    yield from _service()
+    yield from _interfaces(pxe_filter)
+    yield from _configuration(settings, pxe_filter, name, others)
+    yield from _files(settings)
+
+
+def _addresses(mine: Mapping[int, Address]) -> Iterator[Finding]:
+    wrong = ", ".join(str(address) for address in mine.values() if not _is_ours(address))
+    if wrong:
+        summary = f"[boot] addresses lists {wrong} for this host, which does not have that address"
+        advice = "correct [boot] addresses on all boot hosts; 'ip address' shows this host's addresses"
+        yield Finding("boot-addresses", "wrong", summary, advice)
+
+
+def _web(settings: BootSettings, pxe_filter: PxeFilterSettings) -> Iterator[Finding]:
+    if HOST not in settings.http_url:
+        return
+    url = urllib.parse.urlsplit(settings.http_url)
+    port = url.port or {"http": 80, "https": 443}[url.scheme]
+    if port not in pxe_filter.http_ports:
+        summary = f"port {port} of [boot] http_url is not filtered: every boot host serves every machine on it"
+        yield Finding("boot-files", "note", summary, f"add {port} to [pxe_filter] http_ports on all boot hosts")
+
+
+def _service() -> Iterator[Finding]:
+    if _SYSTEMD.is_dir() and not any(unit.exists() for unit in _UNITS):
+        summary = "dnsmasq.service does not exist: dnsmasq is not started at boot, after the PXE filter"
+        advice = "install the package dnsmasq; on Debian, dnsmasq-base contains only the program"
+        yield Finding("dnsmasq", "note", summary, advice)
+
+
+def _is_ours(address: Address) -> bool:
+    family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((str(address), 0))
+    except OSError:
+        return False
+    return True
+
+
+def _interfaces(pxe_filter: PxeFilterSettings) -> Iterator[Finding]:
+    """Yield a finding if a configured interface is missing, or none is configured."""
+    existing = {name for _, name in socket.if_nameindex()}
+    missing = [name for name in pxe_filter.interfaces if name not in existing]
+    if missing or not pxe_filter.interfaces:
+        what = f"interface {', '.join(missing)} does not exist" if missing else "no boot interfaces are configured"
+        advice = "correct [pxe_filter] interfaces; 'ip link' shows this host's interfaces"
+        yield Finding("boot-host", "wrong", what, advice)
+
+
+def _configuration(
+    settings: BootSettings, pxe_filter: PxeFilterSettings, host: str, others: dict[str, tuple[Range, ...]]
+) -> Iterator[Finding]:
+    path = Path(settings.dnsmasq_config)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        summary = f"cannot read {path}: {getattr(exc, 'strerror', None) or exc}"
+        yield Finding("dnsmasq", "wrong", summary, _REGENERATE)
+        return
+    yield _pools(path, text, others)
+    yield _syntax(path)
+    if text == dnsmasq.configuration(settings, pxe_filter, host):
+        yield Finding("dnsmasq", "ok", f"{path} matches this configuration")
+    else:
+        yield Finding("dnsmasq", "note", f"{path} does not match this configuration", _REGENERATE)
+
+
+def _pools(path: Path, text: str, others: dict[str, tuple[Range, ...]]) -> Finding:
+    """Compare the ranges that dnsmasq is configured with to those of the other hosts: they must not overlap."""
+    for found in _configured_ranges(text):
+        for name, ranges in others.items():
+            for one in ranges:
+                if overlap(found, one):
+                    summary = f"{path} allocates {found}, which overlaps with {one} of {name}: duplicate addresses"
+                    return Finding("boot-pools", "wrong", summary, _REGENERATE)
+    return Finding("boot-pools", "ok", f"{path} allocates no addresses of other boot hosts")
+
+
+def _configured_ranges(text: str) -> Iterator[Range]:
+    """Yield the ranges of dnsmasq's ``dhcp-range`` lines: the first two words that are addresses."""
+    for line in text.splitlines():
+        option, _, value = line.strip().partition("=")
+        if option.removeprefix("--").strip() != "dhcp-range":
+            continue
+        addresses = [word for word in map(str.strip, value.split(",")) if _is_address(word)][:2]
+        if len(addresses) == 2:
+            with suppress(PoolError):  # dnsmasq --test reports what is wrong with it
+                yield parse("-".join(addresses), hosts=1)
+
+
+def _is_address(word: str) -> bool:
+    try:
+        ipaddress.ip_address(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _syntax(path: Path) -> Finding:
+    program = shutil.which("dnsmasq", path="/usr/sbin:/usr/bin:/usr/local/sbin:/sbin:/bin")
+    if program is None:
+        return Finding("dnsmasq", "wrong", "dnsmasq is not installed", "install the package dnsmasq")
+    command = [program, "--test", f"--conf-file={path}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired) as exc:
+        return Finding("dnsmasq", "wrong", f"cannot run {program}: {exc}", f"run it manually: {' '.join(command)}")
+    if done.returncode:
+        error = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        return Finding("dnsmasq", "wrong", f"dnsmasq rejects {path}: {error}", _REGENERATE)
+    return Finding("dnsmasq", "ok", f"dnsmasq accepts {path}")
+
+
+def _files(settings: BootSettings) -> Iterator[Finding]:
+    root = Path(settings.tftp_root)
+    needed = [settings.script, *(name for name in (settings.kernel, settings.ramdisk) if "://" not in name)]
+    missing = [name for name in needed if not (root / name).is_file()]
+    if missing:
+        advice = f"'ferroscope pxe config --install' creates the script; copy kernel and ramdisk to {root}"
+        yield Finding("boot-files", "wrong", f"missing in {root}: {', '.join(missing)}; machines cannot boot", advice)
+    else:
+        yield Finding("boot-files", "ok", f"boot files found in {root}: {', '.join(needed)}")
+    loaders = [settings.loader_bios, settings.loader_x64, settings.loader_arm64]
+    lacking = [name for name in loaders if not (root / name).is_file()]
+    if lacking:
+        summary = f"missing in {root}: {', '.join(lacking)}; machines of these types without iPXE firmware cannot boot"
+        yield Finding("boot-files", "note", summary, "copy them from /usr/lib/ipxe (Debian package ipxe)")
+
+
+def _callback(settings: BootSettings) -> Finding:
+    url = urllib.parse.urlsplit(settings.callback_url)
+    if url.scheme not in ("http", "https") or not url.hostname or not url.path.endswith(CALLBACK_PATH):
+        summary = f'invalid [boot] callback_url "{settings.callback_url}"'
+        return Finding("callback", "wrong", summary, f"set it to http://HOST:6385{CALLBACK_PATH}")
+    kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
+    connection = kind(url.hostname, url.port, timeout=_SECONDS)
+    path = url.path.removesuffix(CALLBACK_PATH) + "/healthcheck"
+    try:
+        connection.request("GET", path)
+        status = connection.getresponse().status
+    except (OSError, http.client.HTTPException) as exc:
+        advice = "check that the API is running and can be reached from this host and from the boot network"
+        return Finding("callback", "wrong", f"cannot connect to the API at {url.netloc}: {exc}", advice)
+    finally:
+        connection.close()
+    if status != 200:
+        summary = f"the health check of {url.netloc} failed (HTTP {status}); callbacks of ramdisks may fail"
+        return Finding("callback", "wrong", summary, "see the log of the api, or correct [boot] callback_url")
+    return Finding("callback", "ok", f"the API is reachable at {settings.callback_url}")
+
+
+# The PXE filter
+
+# The directory in which the shipped systemd units expect the rulesets that close the host while it boots.
+RULESETS: Final = Path("/etc/ferroscope")
+
+_BITS_OF_OTHERS: Final = stat.S_IROTH | stat.S_IXOTH
+
+
+def examine_pxe_filter(settings: Settings, host: str | None = None, rulesets: Path = RULESETS) -> Iterator[Finding]:
+    """Yield the findings about this host's PXE filter; none if it has no filter."""
+    boot, pxe_filter = settings.boot, settings.pxe_filter
+    if (host or own_name(boot.hosts)) not in boot.hosts if boot.hosts else not pxe_filter.interfaces:
+        return
+    try:
+        check(settings)
+    except StartError as exc:
+        yield Finding("pxe-filter", "wrong", f"the PXE filter cannot start: {exc}", "correct [pxe_filter]")
+        return
+    if not boot.hosts:  # otherwise, ``examine_boot`` checks them
+        yield from _interfaces(pxe_filter)
+    for name in pxe_filter.backends:
+        yield from _BACKENDS[name](pxe_filter)
+    yield from _stale_tables(pxe_filter)
+    yield from _closed_ruleset(pxe_filter, rulesets)
+
+
+def _nftables(pxe_filter: PxeFilterSettings) -> Iterator[Finding]:
+    tables, rules = Tables(timeout=pxe_filter.command_timeout), rules_of(pxe_filter)
+    if not tables.present():
+        yield _missing_programs(["nft"], "nftables")
+        return
+    try:
+        yield _installed(rules.table in tables.names(), f"table inet {rules.table}")
+    except PxeFilterError as exc:
+        yield _unknown(exc)
+
+
+def _iptables(pxe_filter: PxeFilterSettings) -> Iterator[Finding]:
+    chains = Chains(rules_of(pxe_filter), timeout=pxe_filter.command_timeout)
+    if missing := chains.missing():
+        yield _missing_programs(missing, "iptables")
+        return
+    if not Command("ipset", package="ipset", timeout=pxe_filter.command_timeout).present():
+        summary = "ipset is not installed: a watchdog process closes the filter instead of the kernel"
+        yield Finding("pxe-programs", "note", summary, "install the package ipset")
+    try:
+        yield _installed(all(chains.jumps(name) for name in FAMILIES), f"iptables chain {chains.pxe_filter}")
+    except PxeFilterError as exc:
+        yield _unknown(exc)
+
+
+def _dnsmasq(pxe_filter: PxeFilterSettings) -> Iterator[Finding]:
+    if not Command("dnsmasq", package="dnsmasq", timeout=pxe_filter.command_timeout).present():
+        yield _missing_programs(["dnsmasq"], "dnsmasq")
+    path = Path(pxe_filter.dhcp_hostsdir)
+    unreadable = [
+        one for one in (path, *path.absolute().parents) if one.is_dir() and not _others_can_read(one, one == path)
+    ]
+    if not path.is_dir():
+        advice = (
+            f"create it, writable by the filter's user and readable by dnsmasq: install -d -o ferroscope -m 0755 {path}"
+        )
+        summary = f"the directory {path} does not exist; dnsmasq cannot start without it"
+        yield Finding("host-files", "wrong", summary, advice)
+    elif unreadable:
+        summary = f"permission denied: dnsmasq's user cannot read {path}, so the filter has no effect"
+        bits = "a+rx" if unreadable[0] == path else "a+x"
+        yield Finding("host-files", "wrong", summary, f"chmod {bits} {unreadable[0]}; then restart dnsmasq")
+    else:
+        yield Finding("host-files", "ok", f"{path} exists and is readable by dnsmasq")
+
+
+def _others_can_read(path: Path, files: bool) -> bool:
+    required = _BITS_OF_OTHERS if files else stat.S_IXOTH
+    return path.stat().st_mode & required == required
+
+
+def _noop(pxe_filter: PxeFilterSettings) -> Iterator[Finding]:
+    if pxe_filter.backends == ("noop",):
+        summary = "[pxe_filter] backends is noop: this host holds the lease, but filters nothing"
+        yield Finding("pxe-filter", "note", summary, "configure another backend, such as nftables")
+
+
+_BACKENDS: Final = {"nftables": _nftables, "iptables": _iptables, "dnsmasq": _dnsmasq, "noop": _noop}
+
+
+def _installed(installed: bool, what: str) -> Finding:
+    if installed:
+        return Finding("pxe-filter", "ok", f"the PXE filter is installed ({what})")
+    summary = f"the PXE filter is not installed ({what} does not exist): DHCP on this host serves every machine"
+    return Finding("pxe-filter", "note", summary, "start ferroscope-pxe-closed.service and pxe-filter before dnsmasq")
+
+
+def _missing_programs(programs: list[str], package: str) -> Finding:
+    summary = f"the PXE filter cannot start: {', '.join(programs)} not found"
+    return Finding("pxe-programs", "wrong", summary, f"install the package {package}")
+
+
+def _unknown(exc: PxeFilterError) -> Finding:
+    return Finding("pxe-filter", "note", f"cannot determine whether the PXE filter is installed: {exc}", "run as root")
+
+
+def _stale_tables(pxe_filter: PxeFilterSettings) -> Iterator[Finding]:
+    try:
+        for one in stale_tables(pxe_filter):
+            yield Finding("pxe-filter", "wrong" if one.interfaces else "note", one.summary, one.advice)
+    except PxeFilterError as exc:
+        if "nftables" not in pxe_filter.backends:  # otherwise ``_nftables`` has reported it
+            yield _unknown(exc)
+
+
+def _closed_ruleset(pxe_filter: PxeFilterSettings, rulesets: Path) -> Iterator[Finding]:
+    """Check the ruleset that closes this network's filter while the host boots."""
+    own = rulesets / f"pxe-closed-{pxe_filter.network}.nft"
+    path, rules = own if own.exists() else rulesets / "pxe-closed.nft", rules_of(pxe_filter)
+    generate = f"run: ferroscope pxe ruleset -o {path}"
+    try:
+        text = path.read_text(encoding="utf-8") if path.exists() else None
+    except (OSError, UnicodeDecodeError) as exc:
+        summary = f"cannot read {path}: {getattr(exc, 'strerror', None) or exc}"
+        yield Finding("pxe-ruleset", "note", summary, generate)
+        return
+    if "nftables" not in pxe_filter.backends:
+        if text is not None and _belongs_to(text, rules):
+            summary = f"{path} closes a PXE filter that is never opened: nftables is not in [pxe_filter] backends"
+            yield Finding("pxe-ruleset", "wrong", summary, "disable ferroscope-pxe-closed.service and delete the file")
+    elif text is None:
+        yield Finding("pxe-ruleset", "note", f"{path} does not exist: this host is not closed while it boots", generate)
+    elif text == ruleset(rules):
+        yield Finding("pxe-ruleset", "ok", f"{path} matches this configuration")
+    elif _belongs_to(text, rules):
+        yield Finding("pxe-ruleset", "note", f"{path} does not match this configuration", generate)
+    else:
+        summary = f"{path} does not close the PXE filter of the network {pxe_filter.network}"
+        yield Finding("pxe-ruleset", "wrong", summary, generate)
+
+
+def _belongs_to(text: str, rules: FilterRules) -> bool:
+    return f"table inet {rules.table} {{" in text
