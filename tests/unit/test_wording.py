@@ -129,7 +129,7 @@ API: Final[tuple[tuple[str, Callable[[Service], str], str], ...]] = (
     (
         "verb in the wrong state",
         _call("PUT", f"/v1/nodes/{UUID}/states/provision", {"target": "provide"}),
-        f"Node {UUID} cannot provide while it is enroll (inspection: none); allowed now: inspect, manage.",
+        f"Node {UUID} is enroll (inspection: none): provide is not possible; allowed now: inspect, manage.",
     ),
 )
 

@@ -87,12 +87,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def hidden_from_ramdisks(self) -> bool:
         """Whether the API listens on loopback only, and no URL is configured by which other machines reach it."""
         urls = (self.inspector.callback_endpoint_override, self.api.public_url, self.boot.callback_url)
-        return self.api.loopback_only and not any(url and not is_loopback(urlsplit(url).hostname or "") for url in urls)
+        return self.api.loopback_only and not any(url and not is_loopback(_host(url)) for url in urls)
 
     @property
     def unknown_hosts_by_discovery(self) -> Literal["allow", "deny"]:
         """The meaning of ``[pxe_filter] unknown_hosts = discovery``."""
         return "allow" if self.auto_discovery.enabled else "deny"
+
+
+def _host(url: str) -> str:
+    """Return the host of a URL, "" if it is invalid."""
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
 
 
 # Each section's name, and its struct.

@@ -170,10 +170,10 @@ def test_unknown_machines_are_limited_by_the_minute_over_all_processes(make: Mak
         answers = list(pool.map(lambda pair: call(services[pair[0] % 2], pair[1]), enumerate(bodies)))
     assert {answer.status_code for answer in answers} == {202, 404}
     assert 5 <= len(nodes(services[0])) <= 10  # the minute may have ended meanwhile
-    said = [line for line in logs if line["event"] == "discovery refused"]
-    assert len(said) <= 2 * 2
-    assert {line["reason"] for line in said} == {"discovery-limited"}
-    assert "max_per_minute" in said[0]["message"]
+    refusals = [line for line in logs if line["event"] == "discovery refused"]
+    assert len(refusals) <= 2 * 2
+    assert {line["reason"] for line in refusals} == {"discovery-limited"}
+    assert "max_per_minute" in refusals[0]["message"]
 
 
 def test_unknown_machines_are_limited_by_number_and_let_in_when_somebody_took_some_over(make: Make) -> None:
@@ -203,7 +203,7 @@ def test_nodes_in_the_inbox_take_no_verb_until_they_are_approved(make: Make) -> 
     for verb in ("manage", "inspect", "provide"):
         answer = service.bare_metal.put(f"/v1/nodes/{ident}/states/provision", {"target": verb})
         assert answer.status_code == 409
-        assert "approve it first" in fault(answer)
+        assert f"POST /v1/nodes/{ident}/approve" in fault(answer)
     assert service.introspection.post(f"/v1/introspection/{ident}").status_code == 409
     assert [node["uuid"] for node in service.bare_metal.get("/v1/nodes?inbox=true").json["nodes"]] == [ident]
     for _ in range(2):

@@ -36,7 +36,7 @@ def test_a_held_lease_is_refused_with_its_holder_and_what_remains(everywhere: Se
     _take(everywhere.bare_metal)
     answer = everywhere.bare_metal.post(NAME, {"holder": "other", "duration": 5})
     assert answer.status_code == 409
-    assert "me holds it in epoch 1 for another" in fault_of(answer)
+    assert "me in epoch 1" in fault_of(answer)
     assert (answer.json["lease"]["holder"], answer.json["lease"]["epoch"]) == ("me", 1)
     assert 50 < answer.json["lease"]["remaining"] <= 60
     assert 50 < int(answer.headers["Retry-After"]) <= 60
@@ -119,7 +119,7 @@ def test_the_services_own_leases_are_read_but_not_taken(service: Service) -> Non
     for own in ("periodic/timeouts", "periodic/new", "pxe/net", "reboot-throttle", "failover/x"):
         answer = client.post(f"/v1/leases/{own}", taking)
         assert answer.status_code == 403
-        assert "two would lead" in fault(answer)
+        assert own in fault(answer)
         assert client.put(f"/v1/leases/{own}", mine).status_code == 403
         assert client.call("DELETE", f"/v1/leases/{own}", mine).status_code == 403
     assert leadership.renew()

@@ -88,11 +88,11 @@ def test_address_and_name_are_unique_over_all_nodes(service: Service) -> None:
     [
         ({"address": "52:54:00"}, "MAC"),
         ({"address": None}, "address"),
-        ({"node_uuid": str(uuid.UUID(int=7))}, "does not exist"),
+        ({"node_uuid": str(uuid.UUID(int=7))}, str(uuid.UUID(int=7))),
         ({"node_uuid": "abc"}, "node_uuid"),
         ({"node_uuid": 5}, "node_uuid"),
         ({"colour": "red"}, "colour"),
-        ({"portgroup_uuid": str(uuid.UUID(int=7))}, "port groups"),
+        ({"portgroup_uuid": str(uuid.UUID(int=7))}, "portgroup_uuid"),
         ({"physical_network": "x" * 65}, "physical_network"),
         ({"physical_network": ""}, "physical_network"),
         ({"pxe_enabled": "perhaps"}, "pxe_enabled"),
@@ -101,7 +101,7 @@ def test_address_and_name_are_unique_over_all_nodes(service: Service) -> None:
         ({"local_link_connection": {"network_type": "wild"}}, "network_type"),
         ({"extra": []}, "extra"),
         ({"name": "a b"}, "name"),
-        ({"node_ident": "n"}, "either"),
+        ({"node_ident": "n"}, "node_ident"),
     ],
 )
 def test_bad_body_is_400_and_says_what(service: Service, fields: dict[str, Any], named: str) -> None:

@@ -110,12 +110,12 @@ def test_a_rule_is_patched(bare_metal: Client) -> None:
 @pytest.mark.parametrize(
     ("operation", "problem"),
     [
-        ({"op": "replace", "path": "/actions", "value": []}, "at least one action"),
-        ({"op": "replace", "path": "/actions/0/op", "value": "explode"}, "actions[0]: op 'explode' is unknown"),
-        ({"op": "replace", "path": "/priority", "value": 10000}, "between 0 and 9999"),
-        ({"op": "replace", "path": "/phase", "value": "late"}, "phase must be one of main"),
-        ({"op": "replace", "path": "/uuid", "value": "x"}, "Cannot patch"),
-        ({"op": "remove", "path": "/actions"}, "does not fit"),
+        ({"op": "replace", "path": "/actions", "value": []}, "actions"),
+        ({"op": "replace", "path": "/actions/0/op", "value": "explode"}, "actions[0]: op 'explode'"),
+        ({"op": "replace", "path": "/priority", "value": 10000}, "priority"),
+        ({"op": "replace", "path": "/phase", "value": "late"}, "phase"),
+        ({"op": "replace", "path": "/uuid", "value": "x"}, "/uuid"),
+        ({"op": "remove", "path": "/actions"}, "actions"),
     ],
 )
 def test_a_patch_to_an_invalid_rule_changes_nothing(bare_metal: Client, operation: Any, problem: str) -> None:
@@ -129,22 +129,22 @@ def test_a_patch_to_an_invalid_rule_changes_nothing(bare_metal: Client, operatio
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"actions": []}, "actions: a rule needs at least one action"),
-        ({"actions": [{"op": "fail"}]}, "actions[0] needs args"),
-        ({"actions": [{"op": "fail", "args": {"msg": "x", "message": "y"}}]}, "actions[0]: args.message is unknown"),
-        ({"actions": [{"op": "fail", "args": {"msg": "x"}, "lop": []}]}, "unknown field 'lop'"),
+        ({"actions": []}, "actions: "),
+        ({"actions": [{"op": "fail"}]}, "actions[0]"),
+        ({"actions": [{"op": "fail", "args": {"msg": "x", "message": "y"}}]}, "actions[0]: args.message"),
+        ({"actions": [{"op": "fail", "args": {"msg": "x"}, "lop": []}]}, "'lop'"),
         (
             {"actions": [{"op": "set-attribute", "args": {"path": "uuid", "value": 1}}]},
-            "actions[0]: args.path: rules cannot write 'uuid'",
+            "actions[0]: args.path: 'uuid'",
         ),
-        ({"conditions": [{"op": "like", "args": {}}]}, "conditions[0]: unknown op 'like'"),
+        ({"conditions": [{"op": "like", "args": {}}]}, "conditions[0]: op 'like'"),
         ({"conditions": [{"op": "matches", "args": {"value": "x", "regex": "("}}]}, "conditions[0]: args.regex: "),
-        ({"conditions": [{"op": "eq", "args": ["{nod.x}", 1]}]}, "{nod.x}"),
-        ({"conditions": [{"op": "eq", "args": [1], "multiple": "some"}]}, "invalid multiple"),
-        ({"priority": -1}, "between 0 and 9999"),
-        ({"description": "x" * 256}, "does not fit"),
-        ({"colour": "red"}, "does not fit"),
-        ({"uuid": "x"}, "uuid must be a UUID"),
+        ({"conditions": [{"op": "eq", "args": ["{nod.x}", 1]}]}, "nod.x"),
+        ({"conditions": [{"op": "eq", "args": [1], "multiple": "some"}]}, "multiple"),
+        ({"priority": -1}, "priority"),
+        ({"description": "x" * 256}, "$.description"),
+        ({"colour": "red"}, "`colour`"),
+        ({"uuid": "x"}, "uuid 'x'"),
     ],
 )
 def test_an_invalid_rule_is_refused_by_the_name_of_the_field(bare_metal: Client, fields: Any, problem: str) -> None:
@@ -216,17 +216,17 @@ def test_each_api_deletes_its_own_and_the_newer_one_sees_all(introspection: Clie
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"actions": []}, "at least one action"),
-        ({"actions": [{"name": "x"}]}, "actions[0] needs the field action"),
-        ({"actions": [{"action": "log", "msg": "x"}]}, "actions[0]: unknown action 'log'"),
-        ({"actions": [{"action": "set-attribute", "path": "/extra/x"}]}, "actions[0]: value is missing"),
+        ({"actions": []}, "action"),
+        ({"actions": [{"name": "x"}]}, "actions[0]"),
+        ({"actions": [{"action": "log", "msg": "x"}]}, "actions[0]: action 'log'"),
+        ({"actions": [{"action": "set-attribute", "path": "/extra/x"}]}, "actions[0]: value"),
         ({"conditions": [{"op": "eq", "field": "a[", "value": 1}]}, "conditions[0]: field: "),
-        ({"conditions": [{"op": "eq", "field": "http://x", "value": 1}]}, "http://"),
-        ({"conditions": [{"op": "eq", "field": "a"}]}, "conditions[0]: value is missing"),
-        ({"conditions": [{"op": "in-net", "field": "a", "value": "x"}]}, "conditions[0]: value: invalid network 'x'"),
-        ({"conditions": [{"op": "eq", "field": "a", "value": 1, "multiple": "last"}]}, "invalid multiple"),
-        ({"scope": "x" * 256}, "does not fit"),
-        ({"uuid": "x"}, "uuid must be a UUID"),
+        ({"conditions": [{"op": "eq", "field": "http://x", "value": 1}]}, "data://"),
+        ({"conditions": [{"op": "eq", "field": "a"}]}, "conditions[0]: value"),
+        ({"conditions": [{"op": "in-net", "field": "a", "value": "x"}]}, "conditions[0]: value: 'x'"),
+        ({"conditions": [{"op": "eq", "field": "a", "value": 1, "multiple": "last"}]}, "multiple"),
+        ({"scope": "x" * 256}, "$.scope"),
+        ({"uuid": "x"}, "uuid 'x'"),
     ],
 )
 def test_an_invalid_introspection_rule_is_refused(introspection: Client, fields: Any, problem: str) -> None:

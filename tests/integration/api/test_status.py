@@ -93,7 +93,7 @@ def test_what_is_wrong_has_a_code_and_what_to_do(service: Service, what: str) ->
     code, words = {
         "dead": ("member-dead", "worker@bad-host:42"),
         "drift": ("settings-differ", "[lease]"),
-        "skew": ("clock-skew", "90.0 s ahead"),
+        "skew": ("clock-skew", "90.0 s"),
     }[what]
     assert (found["code"], found["verdict"]) == (code, "wrong")
     assert words in found["summary"]

@@ -87,15 +87,15 @@ def test_introspection_refuses_versions_it_has_not(introspection: Client, versio
 
 
 def test_unknown_paths_speak_the_language_of_their_listener(service: Service) -> None:
-    assert "nothing at /v1/rulez" in message(service.introspection.get("/v1/rulez"))
-    assert "nothing at /v1/rulez" in fault(service.bare_metal.get("/v1/rulez"))
+    assert "/v1/rulez" in message(service.introspection.get("/v1/rulez"))
+    assert "/v1/rulez" in fault(service.bare_metal.get("/v1/rulez"))
 
 
 def test_method_that_is_not_allowed_is_405_in_json(bare_metal: Client) -> None:
     answer = bare_metal.put("/v1/nodes", {})
     assert answer.status_code == 405
     assert "GET" in answer.headers["Allow"]
-    assert "allowed: " in fault(answer)
+    assert "POST" in fault(answer)
 
 
 def test_trailing_slash_and_head(service: Service) -> None:
@@ -110,9 +110,9 @@ def test_a_delete_that_names_nothing_does_not_delete_the_collection(service: Ser
     rule = {"actions": [{"op": "fail", "args": {"msg": "no"}}]}
     service.bare_metal.post("/v1/inspection_rules", rule)
     answer = service.bare_metal.delete(f"/v1/{path}")
-    assert (answer.status_code, "ends with a slash" in fault(answer)) == (404, True)
+    assert (answer.status_code, "inspection_rules/" in fault(answer)) == (404, True)
     answer = service.introspection.delete(f"/v1/{path.replace('inspection_', '')}")
-    assert (answer.status_code, "ends with a slash" in message(answer)) == (404, True)
+    assert (answer.status_code, "rules/" in message(answer)) == (404, True)
     assert len(service.bare_metal.get("/v1/inspection_rules/").json["inspection_rules"]) == 1
     assert service.bare_metal.delete("/v1/inspection_rules").status_code == 204
 

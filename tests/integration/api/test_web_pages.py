@@ -17,10 +17,10 @@ def test_a_page_cannot_change_anything(service: Service, headers: dict[str, str]
     before = service.node(uuid)
     answer = service.bare_metal.post("/v1/nodes", {"driver": "fake-hardware"}, headers=headers)
     assert answer.status_code == 403
-    assert "web page" in fault(answer)
+    assert "Sec-Fetch-Site" in fault(answer)
     answer = service.introspection.post(f"/v1/introspection/{uuid}", headers=headers)
     assert answer.status_code == 403
-    assert "web page" in message(answer)
+    assert "Sec-Fetch-Site" in message(answer)
     assert service.bare_metal.delete(f"/v1/nodes/{uuid}", headers=headers).status_code == 403
     assert service.node(uuid) == before
 

@@ -129,18 +129,17 @@ def test_without_boot_hosts_nothing_is_checked(site: Site) -> None:
 
 def test_addresses_that_this_host_has_not_or_that_are_missing_are_found(ready: Site) -> None:
     ready.options["addresses"] = "boot1 192.0.2.1 fd00::1, boot2 fd00::2"
-    assert ready.examine()["boot-addresses"].summary.startswith("this host has no address 192.0.2.1, fd00::1")
+    assert "192.0.2.1, fd00::1" in ready.examine()["boot-addresses"].summary
     ready.options["addresses"] = "boot1 ::1"
-    assert "no IPv6 address of boot2" in ready.examine()["boot-addresses"].summary
+    assert "boot2" in ready.examine()["boot-addresses"].summary
 
 
 def test_a_web_server_on_boot_hosts_whose_port_is_not_guarded_is_noted(ready: Site) -> None:
     ready.options["http_url"] = "http://{host}:8080/"
     ready.config("--host", "boot1", "--install")
-    assert (ready.examine()["boot-files"].verdict, ready.examine()["boot-files"].advice) == (
-        "note",
-        "add 8080 to [pxe_filter] http_ports, on all boot hosts",
-    )
+    found = ready.examine()["boot-files"]
+    assert (found.verdict, "8080" in found.summary) == ("note", True)
+    assert "[pxe_filter] http_ports" in found.advice
     ready.interfaces = "lo\nhttp_ports = 8080"
     assert ready.examine() == {}
 
@@ -162,13 +161,13 @@ def test_addresses_of_another_host_in_the_file_of_this_one_are_found(ready: Site
     ready.config("--host", "boot2", "--directory", str(ready.dnsmasq.parent))
     found = ready.examine()
     assert found["boot-pools"].verdict == "wrong"
-    assert "127.0.0.15-127.0.0.19 is the part of boot2" in found["boot-pools"].summary
+    assert "127.0.0.15-127.0.0.19 of boot2" in found["boot-pools"].summary
 
 
 def test_a_file_that_dnsmasq_does_not_take_is_found_with_its_words(ready: Site) -> None:
     ready.dnsmasq.write_text(ready.dnsmasq.read_text() + "dhcp-rage=1\n")
-    wrong = [check.summary for check in _examine(ready.write(), "boot1")]
-    assert any("dnsmasq does not take" in sentence and "bad option" in sentence for sentence in wrong)
+    wrong = [check for check in _examine(ready.write(), "boot1") if (check.code, check.verdict) == ("dnsmasq", "wrong")]
+    assert any("bad option" in check.summary for check in wrong)
 
 
 def test_a_file_of_an_older_configuration_is_noted(ready: Site) -> None:
@@ -178,25 +177,25 @@ def test_a_file_of_an_older_configuration_is_noted(ready: Site) -> None:
 
 def test_files_that_machines_would_ask_for_in_vain_are_found(ready: Site) -> None:
     (ready.root / "ipa.kernel").unlink()
-    assert "lacks ipa.kernel" in ready.examine()["boot-files"].summary
+    found = ready.examine()["boot-files"]
+    assert (found.verdict, "ipa.kernel" in found.summary) == ("wrong", True)
     (ready.root / "ipa.kernel").touch()
     (ready.root / "ipxe.efi").unlink()
-    assert (ready.examine()["boot-files"].verdict, ready.examine()["boot-files"].summary[-40:]) == (
-        "note",
-        "kind whose firmware is not iPXE cannot boot"[-40:],
-    )
+    found = ready.examine()["boot-files"]
+    assert (found.verdict, "ipxe.efi" in found.summary) == ("note", True)
 
 
 @pytest.mark.parametrize(
-    ("url", "why"),
+    ("url", "named"),
     [
-        ("http://127.0.0.1:1/v1/continue_inspection", "cannot be reached"),
-        ("http://127.0.0.1:6385/", "no ramdisk could post"),
+        ("http://127.0.0.1:1/v1/continue_inspection", "127.0.0.1:1"),
+        ("http://127.0.0.1:6385/", '"http://127.0.0.1:6385/"'),
     ],
 )
-def test_a_callback_that_cannot_arrive_is_found(ready: Site, url: str, why: str) -> None:
+def test_a_callback_that_cannot_arrive_is_found(ready: Site, url: str, named: str) -> None:
     ready.options["callback_url"] = url
-    assert why in ready.examine()["callback"].summary
+    found = ready.examine()["callback"]
+    assert (found.verdict, named in found.summary) == ("wrong", True)
 
 
 def test_a_host_that_is_no_boot_host_is_told_so_and_no_more(ready: Site) -> None:
@@ -206,7 +205,7 @@ def test_a_host_that_is_no_boot_host_is_told_so_and_no_more(ready: Site) -> None
 
 def test_an_interface_that_is_not_there_is_found(ready: Site) -> None:
     ready.interfaces = "lo,nowhere0"
-    assert "no interface nowhere0" in ready.examine()["boot-host"].summary
+    assert "nowhere0" in ready.examine()["boot-host"].summary
 
 
 @pytest.mark.parametrize(

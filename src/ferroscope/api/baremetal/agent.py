@@ -1,7 +1,7 @@
-"""The agent in a ramdisk: the token that it gets once, and what it is told of itself.
+"""The agent in a ramdisk: its token, which it gets once, and the response to its lookup.
 
-Only the token's SHA-256 is stored, bound to the inspection, so it ends with the inspection.
-Source: lookup and heartbeat of the Bare Metal API reference, as ironic-python-agent uses them.
+Only the token's SHA-256 is stored, bound to the inspection, so it becomes invalid with the end of the inspection.
+Source: lookup and heartbeat in the Bare Metal API reference, as ironic-python-agent uses them.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from ferroscope.core.model import Document, Node
 from ferroscope.core.values import MASK, mask
 
 _KEY: Final = "agent"
-# What ironic-python-agent (11.0) reads of the node: hints of the root device and boot capabilities. Whoever guesses
-# an address gets this answer, so it has nothing else.
+# The properties that ironic-python-agent (11.0) reads: root device hints and boot capabilities. Anyone who guesses a
+# MAC address gets this response, so it contains nothing else.
 _NEEDED: Final = ("root_device", "capabilities")
 
 
 class AgentNode(msgspec.Struct, frozen=True):
-    """The node as its own ramdisk sees it: of its documents no more than a ramdisk reads."""
+    """The node as its own ramdisk sees it: only what a ramdisk needs."""
 
     uuid: str
     properties: Document
@@ -34,7 +34,7 @@ class AgentNode(msgspec.Struct, frozen=True):
 
 
 class AgentConfig(msgspec.Struct, frozen=True):
-    """``agent_token`` is six asterisks once it has been given out, None below its microversion."""
+    """``agent_token`` is six asterisks after it has been issued, None below its microversion."""
 
     heartbeat_timeout: int
     agent_token: str | None
@@ -44,17 +44,17 @@ class AgentConfig(msgspec.Struct, frozen=True):
 
 
 class AgentAnswer(msgspec.Struct, frozen=True):
-    """The answer to a lookup, and to a callback from version 1.84 on."""
+    """The response to a lookup, and to a callback since version 1.84."""
 
     node: AgentNode
     config: AgentConfig
 
 
 def issue(context: ApiContext, node: Node, callback: str | None) -> tuple[Node, str]:
-    """Return the node to be saved and its token; the mask where the token was given out before.
+    """Return the node to save and its token; the mask if the token has been issued before.
 
-    Only the very same ``callback`` (its digest), repeated because its answer got lost, gets a new
-    token in place of the old one.
+    Only the same ``callback`` (its digest), repeated because the response was lost, gets a new token that replaces the
+    old one.
     """
     known = _known(node)
     if known and (callback is None or known.get("callback") != callback):
@@ -65,17 +65,17 @@ def issue(context: ApiContext, node: Node, callback: str | None) -> tuple[Node, 
 
 
 def owns(node: Node, token: str) -> bool:
-    """Whether this is the token of the node's present inspection."""
+    """Return whether this is the token of the node's current inspection."""
     return hmac.compare_digest(str(_known(node).get("token_sha256", "")), _digest(token))
 
 
 def heard(node: Node, *, url: str, version: str | None, at: float) -> Node:
-    """Return the node with what a heartbeat says."""
+    """Return the node with the data of a heartbeat."""
     return _with(node, _known(node) | {"url": url, "version": version, "last_heartbeat": at})
 
 
 def answer(context: ApiContext, node: Node, token: str | None, url: str) -> AgentAnswer:
-    """Return what the ramdisk is told."""
+    """Return the response for the ramdisk."""
     return AgentAnswer(
         node=AgentNode(
             uuid=node.uuid,

@@ -1,8 +1,7 @@
-"""What a ramdisk sends: taken apart as bytes, and reduced to the evidence of who it is.
+"""The body of a callback: split into its parts as bytes, with the evidence that identifies the machine.
 
-What is stored are the bytes that came; they are decoded once here, so that whatever a worker
-will have to read can be read. Source: the Bare Metal API reference (continue inspection) and the
-inventory of ironic-python-agent.
+The bytes are stored unchanged; they are decoded once here, to make sure that a worker can read them. Source: the Bare
+Metal API reference (continue inspection) and the inventory of ironic-python-agent.
 """
 
 from __future__ import annotations
@@ -22,25 +21,25 @@ from ferroscope.contracts.data import Part
 from ferroscope.core import values
 from ferroscope.core.lookup import Evidence
 
-# No machine has as many; a database's limit on parameters must not be the one that is hit.
+# No machine has more; the limit keeps queries below the databases' limits on parameters.
 MAX_ADDRESSES: Final = 512
 MAX_INTERFACES: Final = 2048
-# The longest text of an IPv6 address has 45 characters; a scope may be as long as its sender likes.
+# The longest text of an IPv6 address has 45 characters; a scope may have any length.
 _MAX_ADDRESS: Final = 64
 _MAC: Final = re.compile(rb'"mac_address"\s{0,9}:\s{0,9}"([0-9A-Fa-f:-]{17})"')
 _BMC: Final = re.compile(rb'"bmc_(?:v6)?address"\s{0,9}:\s{0,9}"([0-9A-Fa-f:./]{3,50})"')
-_LOOKED_AT: Final = 256 * 1024
-_MOST_TRACES: Final = 64
+_SEARCHED: Final = 256 * 1024
+_MAX_TRACES: Final = 64
 
 
 class CallbackInterface(msgspec.Struct, frozen=True):
-    """A NIC; everything else that is said of it is kept, not looked at."""
+    """A NIC; its other fields are stored, but not checked."""
 
     mac_address: Mac
 
 
 class CallbackInventory(msgspec.Struct, frozen=True):
-    """The part of an inventory that the lookup needs."""
+    """The fields of an inventory that the lookup needs."""
 
     interfaces: Annotated[list[CallbackInterface], msgspec.Meta(max_length=MAX_INTERFACES)]
     bmc_address: str | None = None
@@ -49,21 +48,21 @@ class CallbackInventory(msgspec.Struct, frozen=True):
 
 
 class Callback(msgspec.Struct, frozen=True):
-    """The body of a callback; any other key is kept as plugin data."""
+    """The body of a callback; all other keys are stored as plugin data."""
 
     inventory: CallbackInventory
 
 
-class Beside(msgspec.Struct, frozen=True):
-    """What is beside the inventory, as far as it is looked at: BOOTIF, as a boot loader has written it."""
+class _PluginData(msgspec.Struct, frozen=True):
+    """The only checked field outside the inventory: BOOTIF, as written by a boot loader."""
 
     boot_interface: Any = None
 
 
 class Parsed(msgspec.Struct, frozen=True):
-    """``digest`` identifies the callback, ``parts`` is what is stored of it.
+    """``digest`` identifies the callback, ``parts`` are stored.
 
-    ``boot_mac`` is the MAC that the machine says it has booted from, if it is one of its own.
+    ``boot_mac`` is the MAC address that the machine reports to have booted from, if it is one of its own.
     """
 
     evidence: Evidence
@@ -74,12 +73,12 @@ class Parsed(msgspec.Struct, frozen=True):
 
 _encode = msgspec.json.Encoder().encode
 _decode_parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_decode_beside = msgspec.json.Decoder(Beside).decode
+_decode_plugin_data = msgspec.json.Decoder(_PluginData).decode
 _decode_inventory = msgspec.json.Decoder(CallbackInventory).decode
 
 
 def parse(raw: bytes, node_uuid: str | None, *, max_depth: int) -> Parsed:
-    """Return the callback in parts; raise ``BadRequestError`` where it is none, or says of no machine."""
+    """Return the parsed callback; raise ``BadRequestError`` if it is invalid or does not identify a machine."""
     parts, inventory = split(raw, max_depth=max_depth)
     addresses = dict.fromkeys(filter(None, (values.telling(nic.mac_address) for nic in inventory.interfaces)))
     if len(addresses) > MAX_ADDRESSES:
@@ -92,27 +91,27 @@ def parse(raw: bytes, node_uuid: str | None, *, max_depth: int) -> Parsed:
 
 
 def split(raw: bytes, *, max_depth: int) -> tuple[dict[Part, bytes], CallbackInventory]:
-    """Return the inventory and everything beside it, as JSON bytes, and what the inventory says of the machine.
+    """Return the inventory and the remaining data as JSON bytes, and the decoded fields of the inventory.
 
-    ``BadRequestError`` where it is no inventory of a machine.
+    ``BadRequestError`` if the inventory is invalid.
     """
     decoding.decode(raw, dict[str, Any], max_depth=max_depth)
     document: dict[str, Any] = _decode_parts(raw)
     inventory, logs = document.pop("inventory", None), _logs(document.pop("logs", None))
     if inventory is None:
-        raise BadRequestError("The body has no inventory. It must be an object with at least the key inventory.")
+        raise BadRequestError("The request body has no inventory: it must be an object with the key inventory.")
     try:
         decoded = _decode_inventory(inventory)
     except msgspec.ValidationError as exc:
-        raise BadRequestError(f"The inventory does not fit: {exc}. GET /openapi.json has its schema.") from None
+        raise BadRequestError(f"Invalid inventory: {exc}. GET /openapi.json returns its schema.") from None
     if not decoded.interfaces:
-        raise BadRequestError("The inventory has no interfaces; a machine needs at least one.")
+        raise BadRequestError("The inventory has no interfaces; at least one is required.")
     parts: dict[Part, bytes] = {"inventory": bytes(inventory), "unprocessed": _encode(document)}
     return parts | ({"logs": logs} if logs else {}), decoded
 
 
 def _logs(sent: bytes | None) -> bytes:
-    """Return what the ramdisk logged: an archive, in base64 as it comes; anything else as it is."""
+    """Return the ramdisk's log: an archive, decoded from base64; anything else unchanged."""
     text = msgspec.json.decode(sent) if sent is not None else None
     if not isinstance(text, str):
         return b"" if text is None else bytes(sent or b"")
@@ -123,9 +122,9 @@ def _logs(sent: bytes | None) -> bytes:
 
 
 def traces(raw: bytes, node_uuid: str | None) -> Evidence:
-    """Return what a body that is no callback, or only the beginning of one, says of its machine."""
-    begins = raw[:_LOOKED_AT]
-    found = (values.telling(text.decode()) for text in _MAC.findall(begins)[:_MOST_TRACES])
+    """Return the evidence in a body that is invalid, or that is only the beginning of a callback."""
+    begins = raw[:_SEARCHED]
+    found = (values.telling(text.decode()) for text in _MAC.findall(begins)[:_MAX_TRACES])
     bmcs = (_address(text.decode()) for text in _BMC.findall(begins)[:2])
     return Evidence(
         uuid=node_uuid,
@@ -136,8 +135,8 @@ def traces(raw: bytes, node_uuid: str | None) -> Evidence:
 
 def _boot_mac(parts: dict[Part, bytes], inventory: CallbackInventory, evidence: Evidence) -> str | None:
     boot = inventory.boot if isinstance(inventory.boot, dict) else {}
-    said = (boot.get("pxe_interface"), _decode_beside(parts["unprocessed"]).boot_interface)
-    return next((mac for text in said if (mac := values.normalize(text)) in evidence.macs), None)
+    reported = (boot.get("pxe_interface"), _decode_plugin_data(parts["unprocessed"]).boot_interface)
+    return next((mac for text in reported if (mac := values.normalize(text)) in evidence.macs), None)
 
 
 def _bmc_addresses(inventory: CallbackInventory) -> tuple[str, ...]:
@@ -146,7 +145,7 @@ def _bmc_addresses(inventory: CallbackInventory) -> tuple[str, ...]:
 
 
 def _address(text: str | None) -> str | None:
-    """Return the address as it is stored, without a scope; None for no address, 0.0.0.0 and loopbacks included."""
+    """Return the normalized address without a scope; None if it is invalid, unspecified or a loopback address."""
     if text is None or len(text) > _MAX_ADDRESS:
         return None
     try:

@@ -1,9 +1,9 @@
-"""Accepting a callback: look the machine up, store its data, queue its ``continue``; in one transaction.
+"""Handling a callback: look up the machine, store its data, and queue ``continue``, in one transaction.
 
-An unknown machine becomes a node first, where that is wanted (see ``discovery``). A repeated callback
-is answered as the first was and starts nothing. A different one while the first is being dealt with is
-queued without its data: the worker ends that inspection in error. Every refusal looks the same from
-outside; the reason goes to the log and to the journal.
+An unknown machine is enrolled first, if discovery is enabled (see ``discovery``). A repeated callback gets the same
+response as the first and starts nothing. A different callback while the first is being processed is queued without its
+data: the worker ends that inspection in error. All refusals look the same to the caller; the reason is logged and
+recorded in the journal.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ T = TypeVar("T")
 _CALLED: Final = "callback"
 _REPEATED: Final = "callback-repeated"
 _CONTRADICTED: Final = "callback-contradicted"
-# One callback and a different one end the inspection in error: a third, or a thousandth, need not be queued.
+# Two different callbacks already end the inspection in error: further ones need not be queued.
 _CONTRADICTION: Final = 2
-# Several first calls of one machine at once: all but one look again, and find its node.
+# If a new machine calls several times at once, all calls but one conflict; they retry and find the new node.
 _TRIES: Final = 5
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """The node, and the token for its ramdisk where one was asked for; ``discovered``: the node is new."""
+    """The node, and the token for its ramdisk if requested; ``discovered``: the node is new."""
 
     node: Node
     token: str | None = None
@@ -45,7 +45,7 @@ class Accepted(msgspec.Struct, frozen=True):
 
 
 def handle_callback(context: ApiContext, parsed: Parsed, *, with_token: bool, source: str = "") -> Accepted:
-    """Accept the callback that ``source`` sent; raise the one ``MissingError`` for whatever reason it is refused."""
+    """Handle the callback that ``source`` sent; every refusal raises the same ``MissingError``."""
 
     def work(tx: Transaction) -> Accepted | lookup.Refused:
         verdict = look_up(tx, parsed.evidence)
@@ -63,7 +63,7 @@ def handle_callback(context: ApiContext, parsed: Parsed, *, with_token: bool, so
         return msgspec.structs.replace(taken, discovered=new is not None)
 
     try:
-        outcome = _until_alone(context, work)
+        outcome = _retry_conflicts(context, work)
     except NotFoundError:
         raise MissingError(LOOKUP_FAILED) from None
     if isinstance(outcome, lookup.Refused):
@@ -75,18 +75,20 @@ def handle_callback(context: ApiContext, parsed: Parsed, *, with_token: bool, so
     return outcome
 
 
-def _until_alone(context: ApiContext, work: Callable[[Transaction], T]) -> T:
-    """Run ``work``, again where another process made a node of the same machine at the same moment."""
+def _retry_conflicts(context: ApiContext, work: Callable[[Transaction], T]) -> T:
+    """Run ``work``; retry it if another process enrolled the same machine at the same time."""
     for _ in range(_TRIES):
         try:
             return context.store.write(work)
         except ConflictError as exc:
-            context.log.debug("another call was at the same machine", error=str(exc))
-    raise UnavailableError("Too many callbacks of one machine at once. Try again in a second.", {"Retry-After": "1"})
+            context.log.debug("concurrent callback of the same machine", error=str(exc))
+    raise UnavailableError(
+        "Too many concurrent callbacks of the same machine. Try again in a second.", {"Retry-After": "1"}
+    )
 
 
 def _discover(context: ApiContext, tx: Transaction, parsed: Parsed, source: str) -> tuple[lookup.Verdict, Node | None]:
-    """Return the node of an unknown machine: a new one, or the one that was made a moment ago; or why there is none."""
+    """Return the node of an unknown machine, new or just created by another call; or the refusal."""
     evidence = parsed.evidence
     refusal = discovery.admit(context, tx, evidence, source)
     if refusal is not None:
@@ -104,7 +106,7 @@ def _discover(context: ApiContext, tx: Transaction, parsed: Parsed, source: str)
 
 
 def look_up(tx: Transaction, evidence: lookup.Evidence) -> lookup.Verdict:
-    """Return the one node that the evidence means, read anew and locked; or why there is none."""
+    """Return the node that matches the evidence, locked and read again; or the refusal."""
     verdict = lookup.decide(evidence, tx.addresses.candidates(evidence))
     if isinstance(verdict, lookup.Found) and verdict.bmc_alone:
         verdict = lookup.by_bmc_alone(verdict, evidence, known_macs=has_macs(tx, verdict.node))
@@ -114,11 +116,11 @@ def look_up(tx: Transaction, evidence: lookup.Evidence) -> lookup.Verdict:
         node, inspection = tx.nodes.locked(verdict.node.uuid)
         return lookup.Found(node, inspection=inspection)
     except NotFoundError:
-        return lookup.Refused(Reason.LOOKUP_UNKNOWN, f"node {verdict.node.uuid} was deleted just now")
+        return lookup.Refused(Reason.LOOKUP_UNKNOWN, f"node {verdict.node.uuid} was deleted concurrently")
 
 
 def has_macs(tx: Transaction, node: Node) -> bool:
-    """Whether any MAC address of the node is known: a port's, or one that it was discovered with."""
+    """Return whether any MAC address of the node is known: of a port, or from its discovery."""
     return bool(tx.ports.list(Query(filters={"node": node.uuid}, limit=1)) or tx.discoveries.macs(node.uuid))
 
 
@@ -126,7 +128,7 @@ def _take(
     context: ApiContext, tx: Transaction, found: lookup.Found, parsed: Parsed, source: str, *, with_token: bool
 ) -> Accepted | lookup.Refused:
     node, inspection = found.node, found.inspection
-    if inspection is None and node.inspection is not None:  # the node has just been made
+    if inspection is None and node.inspection is not None:  # the node has just been created
         inspection = tx.inspections.get(node.inspection)
     if inspection is None or inspection.digest != parsed.digest:
         node = discovery.contest(context, tx, node, parsed, source)
@@ -142,7 +144,8 @@ def _take(
         if refusal is not None:
             return refusal
     else:
-        refusals.tell(context, tx, node.uuid, _REPEATED, f"the same callback came again{_from(source)}", source=source)
+        message = f"the same callback was received again{_from(source)}"
+        refusals.add_entry(context, tx, node.uuid, _REPEATED, message, source=source)
     if not with_token:
         return Accepted(node)
     changed, token = agent.issue(context, node, parsed.digest)
@@ -152,7 +155,7 @@ def _take(
 def _submit(
     context: ApiContext, tx: Transaction, node: Node, inspection: Inspection, parsed: Parsed, source: str
 ) -> lookup.Refused | None:
-    """Queue the ``continue`` of a callback that is not known yet, or say why not."""
+    """Queue ``continue`` for a new callback, or return the refusal."""
     if node.state not in MAY_CALL:
         return refusals.not_waiting(node)
     queued = _continues(tx, node) if inspection.digest is not None else []
@@ -169,11 +172,11 @@ def _submit(
 
 
 def _note_call(context: ApiContext, tx: Transaction, node: Node, source: str, *, first: bool) -> None:
-    """Note from where the callback came; a different one, after the first, is worth a warning."""
+    """Record the source of the callback; a different callback after the first one is a warning."""
     entry = transition.step(
         node,
         _CALLED if first else _CONTRADICTED,
-        f"the machine called back{_from(source)}" if first else f"a different callback came{_from(source)}",
+        f"callback received{_from(source)}" if first else f"a different callback was received{_from(source)}",
         process=context.process,
         severity=Severity.INFO if first else Severity.WARNING,
         reason=None if first else str(Reason.CONFLICTING_CALLBACK),

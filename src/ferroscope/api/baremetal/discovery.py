@@ -1,7 +1,7 @@
-"""Machines that call without having been asked: unknown ones become nodes, known ones in use are looked at.
+"""Callbacks of machines whose inspection was not requested: unknown machines are enrolled, known ones inspected.
 
-All of it happens in the transaction that accepts the callback, so a machine is a node with its data or it
-is nothing. Callers are anonymous: both are off by default, and both are counted against one limit.
+Everything happens in the transaction that handles the callback, so a node is created with its data or not at all.
+Callers are anonymous: both are disabled by default, and the same limits apply to both.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import ACTIVE, Provision, State
 
-# For so long a full inbox is not looked into again.
+# Seconds for which a full inbox is not counted again.
 _FULL_SECONDS: Final = 1.0
-# What a discovered node notes of the call that made it, in its internal data.
+# The key in a discovered node's internal data for the call by which it was discovered.
 _KEY: Final = "discovery"
 _SEEN: Final = "seen-elsewhere"
 _CLAIMED: Final = "claimed-twice"
@@ -40,7 +40,7 @@ _decode_parts = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def wanted(context: ApiContext, refusal: lookup.Refused, evidence: lookup.Evidence) -> bool:
-    """Whether this machine, for which there is no node, may become one."""
+    """Return whether this machine, which has no node, may be enrolled."""
     return (
         context.settings.auto_discovery.enabled
         and refusal.reason is Reason.LOOKUP_UNKNOWN
@@ -49,7 +49,7 @@ def wanted(context: ApiContext, refusal: lookup.Refused, evidence: lookup.Eviden
 
 
 def admit(context: ApiContext, tx: Transaction, evidence: lookup.Evidence, source: str) -> lookup.Refused | None:
-    """Return why the machine must not become a node; None where it may, and then nobody else can make one now."""
+    """Return why the machine must not be enrolled; None if it may, and then no other transaction can enroll it."""
     settings = context.settings.auto_discovery
     since = tx.now - settings.remember_rejected if settings.remember_rejected else 0.0
     refusal = lookup.rejected(tx.rejections.find(evidence.macs), since)
@@ -57,7 +57,7 @@ def admit(context: ApiContext, tx: Transaction, evidence: lookup.Evidence, sourc
 
 
 def make(context: ApiContext, tx: Transaction, parsed: Parsed, source: str) -> Node:
-    """Return the machine's new node, ``enrolling``; ``ConflictError`` where one was made at this moment."""
+    """Return the machine's new node, ``enrolling``; ``ConflictError`` if one was created concurrently."""
     settings, evidence = context.settings.auto_discovery, parsed.evidence
     node = Node(
         uuid=context.new_uuid(),
@@ -74,12 +74,12 @@ def make(context: ApiContext, tx: Transaction, parsed: Parsed, source: str) -> N
     tx.discoveries.add(node.uuid, evidence.macs, rate_limit.group(source))
     tx.addresses.set_bmc(node.uuid, evidence.bmc_addresses)
     tx.addresses.called(node.uuid, source)
-    what = "an unknown machine called" + (", and waits in the inbox" if node.inbox else "")
+    what = "callback of an unknown machine" + ("; the node waits in the inbox" if node.inbox else "")
     return transition.enroll(tx, node, what, inspection=context.new_uuid(), process=context.process)
 
 
 def _driver_info(context: ApiContext, name: str, bmc_addresses: Sequence[str]) -> Document:
-    """Return what the machine says of its BMC, as its driver wants it; the first address wins."""
+    """Return the driver_info for the BMC address that the machine reports; the first address is used."""
     if not bmc_addresses:
         return {}
     driver, address = context.drivers[name], bmc_addresses[0]
@@ -87,25 +87,25 @@ def _driver_info(context: ApiContext, name: str, bmc_addresses: Sequence[str]) -
 
 
 def connect(context: ApiContext, tx: Transaction, node: Node, owners: Sequence[Node], source: str) -> None:
-    """Note on both sides that the new node's machine may be one that is known by its BMC, or by where it calls from."""
+    """Record on both nodes that the new machine may be a known one: by its BMC address, or by its source address."""
     for other in owners[:_CONNECTED]:
         what = f"a machine with this node's BMC address and other MAC addresses was discovered as node {node.uuid}"
-        _connect(context, tx, node, other, what, "its BMC address is that of", source)
+        _connect(context, tx, node, other, what, "same BMC address as", source)
     waiting = [one for one in tx.addresses.callers(source) if one.uuid != node.uuid]
     if len(waiting) == 1 and not owners:
-        what = f"a machine that called from {source}, as this one did before, was discovered as node {node.uuid}"
-        _connect(context, tx, node, waiting[0], what, "it called from the address of", source)
+        what = f"a machine with this node's source address ({source}) was discovered as node {node.uuid}"
+        _connect(context, tx, node, waiting[0], what, "same source address as", source)
 
 
 def _connect(context: ApiContext, tx: Transaction, node: Node, other: Node, there: str, here: str, source: str) -> None:
-    said = {"nodes": [node.uuid, other.uuid]}
+    detail = {"nodes": [node.uuid, other.uuid]}
     message = f"{here} node {other.uuid}, which is {other.provision_state}"
-    refusals.tell(context, tx, other.uuid, _SEEN, there, source=source, reason=Reason.LOOKUP_CONFLICT, detail=said)
-    refusals.tell(context, tx, node.uuid, _SEEN, message, source=source, reason=Reason.LOOKUP_CONFLICT, detail=said)
+    for uuid, text in ((other.uuid, there), (node.uuid, message)):
+        refusals.add_entry(context, tx, uuid, _SEEN, text, source=source, reason=Reason.LOOKUP_CONFLICT, detail=detail)
 
 
 def contest(context: ApiContext, tx: Transaction, node: Node, parsed: Parsed, source: str) -> Node:
-    """Return a discovered node with a mark where somebody else says to be it, or to have some of its MACs."""
+    """Return a discovered node, with a claim if another source calls as this machine or with some of its MACs."""
     known = origin(node)
     if not node.inbox or not known or known.get("source") == source:
         return node
@@ -115,22 +115,22 @@ def contest(context: ApiContext, tx: Transaction, node: Node, parsed: Parsed, so
     shared = sorted(set(tx.discoveries.macs(node.uuid)).intersection(parsed.evidence.macs))
     claims.append({"source": source, "macs": shared[:_CLAIMED_MACS], "at": tx.now})
     message = f"a machine at {source} claims MAC addresses of this one, which called from {known.get('source')}"
-    refusals.tell(context, tx, node.uuid, _CLAIMED, message, source=source, reason=Reason.LOOKUP_CONFLICT)
+    refusals.add_entry(context, tx, node.uuid, _CLAIMED, message, source=source, reason=Reason.LOOKUP_CONFLICT)
     changed = msgspec.structs.replace(node, internal=node.internal | {_KEY: known | {"claims": claims}})
     return tx.nodes.update(changed)
 
 
 def origin(node: Node) -> Document:
-    """Return what is known of the call by which a node was discovered: ``source``, ``mac`` and others' ``claims``."""
+    """Return the data of the call by which a node was discovered: ``source``, ``mac`` and ``claims`` of others."""
     found = node.internal.get(_KEY)
     return found if isinstance(found, dict) else {}
 
 
 def banned(tx: Transaction, node: Node) -> set[str]:
-    """Return the MACs by which a rejected machine is known again: the one that it booted from.
+    """Return the MAC addresses by which a rejected machine is recognized: the one that it booted from.
 
-    Whoever calls may list other machines' MACs, so these are left alone, and so is one that another caller has too.
-    A machine that does not say how it booted is known by its first.
+    A caller may list MAC addresses of other machines, so its others are not banned, nor is one that another source
+    claims. If the machine does not report from which NIC it booted, its first MAC address is used.
     """
     ports = tx.ports.list(Query(filters={"node": node.uuid}))
     own = {*tx.discoveries.macs(node.uuid), *(port.address for port in ports)}
@@ -142,9 +142,9 @@ def banned(tx: Transaction, node: Node) -> set[str]:
 
 
 def take_unasked(context: ApiContext, tx: Transaction, node: Node, source: str) -> Node | lookup.Refused | None:
-    """Return the node, ``enrolling``, where its machine may call unasked; None where it may not.
+    """Return the node, ``enrolling``, if its machine may call without a requested inspection; None if not.
 
-    That are machines in use, if ``[inspector] permit_active``, and discovered ones whose data was no good.
+    These are machines in use, if ``[inspector] permit_active``, and discovered ones whose inspection failed.
     """
     if node.state in ACTIVE:
         return None
@@ -156,12 +156,12 @@ def take_unasked(context: ApiContext, tx: Transaction, node: Node, source: str) 
     if refusal is not None:
         return msgspec.structs.replace(refusal, nodes=(node.uuid,))
     tx.discoveries.add(node.uuid, ())
-    what = "the machine called while in use" if in_use else "the discovered machine called again"
+    what = "callback of a machine in use" if in_use else "the discovered machine called back again"
     return transition.enroll(tx, node, what, inspection=context.new_uuid(), process=context.process)
 
 
 def parts(node: Node, sent: dict[Part, bytes]) -> dict[Part, bytes]:
-    """Return what is stored of the callback; data of a machine that is being discovered says so."""
+    """Return the parts to store; data of a machine that is being discovered gets the key ``auto_discovered``."""
     if node.state is not State.ENROLLING or not node.auto_discovered:
         return sent
     unprocessed: dict[str, Any] = _decode_parts(sent["unprocessed"])
@@ -190,18 +190,14 @@ def _limit(context: ApiContext, tx: Transaction, source: str, *, count_waiting: 
 def _limit_of(
     context: ApiContext, tx: Transaction, source: str, minute: int, *, count_waiting: bool
 ) -> lookup.Refused | None:
-    """Return the refusal where this source has had its share; the others have not to suffer for it."""
+    """Return the refusal if this source has reached its limits; other sources are not affected."""
     settings = context.settings.auto_discovery
     most = settings.max_waiting_per_source
     if count_waiting and source and most and tx.discoveries.unclaimed(source) >= most:
-        message = f"{most} nodes in enroll were discovered by calls from {source}, and "
-        return lookup.Refused(
-            Reason.DISCOVERY_LIMITED, f"{message}[auto_discovery] max_waiting_per_source permits no more"
-        )
+        message = f"{source} has reached [auto_discovery] max_waiting_per_source ({most} discovered nodes in enroll)"
+        return lookup.Refused(Reason.DISCOVERY_LIMITED, message)
     most = settings.max_per_minute_per_source
     if source and most and context.sources.made(source, minute) > most:
-        message = f"{most} machines were discovered in this minute by calls from {source}, and "
-        return lookup.Refused(
-            Reason.DISCOVERY_LIMITED, f"{message}[auto_discovery] max_per_minute_per_source permits no more"
-        )
+        message = f"{source} has reached [auto_discovery] max_per_minute_per_source ({most} machines)"
+        return lookup.Refused(Reason.DISCOVERY_LIMITED, message)
     return None

@@ -20,7 +20,7 @@ from ferroscope.contracts.store import Transaction
 _LINKS_SINCE: Final = 14
 _INTERFACES_SINCE: Final = 30
 _FIELDS_SINCE: Final = 77
-# Interface type -> since which microversion drivers show it.
+# Interface type -> microversion since which drivers show it.
 _INTERFACES: Final = {
     "bios": 40,
     "boot": 30,
@@ -66,7 +66,7 @@ DriverView = msgspec.defstruct(
             *((f"enabled_{name}_interfaces", list[str]) for name in _INTERFACES),
         )
     ],
-    namespace={"__doc__": "A driver, as far as the microversion and the asked-for fields go."},
+    namespace={"__doc__": "A driver, with the requested fields that the microversion supports."},
     module=__name__,
 )
 
@@ -81,11 +81,11 @@ def list_drivers(context: ApiContext, call: Call[DriverListQuery, None]) -> Repl
     """List the enabled drivers."""
     asked = call.query
     if (asked.detail is not None or asked.type is not None) and call.minor < _INTERFACES_SINCE:
-        raise NotAcceptableError(f"detail and type need API version 1.{_INTERFACES_SINCE}.")
+        raise NotAcceptableError(f"detail and type require API version 1.{_INTERFACES_SINCE}.")
     if asked.detail and asked.fields is not None:
-        raise BadRequestError("detail and fields exclude each other; use one of them.")
+        raise BadRequestError("detail and fields are mutually exclusive.")
     if asked.type not in (None, "classic", "dynamic"):
-        raise BadRequestError(f"type must be classic or dynamic; it was {shown(asked.type)}.")
+        raise BadRequestError(f"Invalid type {shown(asked.type)}: it must be classic or dynamic.")
     names = [] if asked.type == "classic" else sorted(context.drivers)
     hosts = context.store.read(_hosts)
     detail = bool(asked.detail) or asked.fields is not None
@@ -104,14 +104,14 @@ def get_driver(context: ApiContext, call: Call[DriverQuery, None]) -> Reply:
 
 
 def get_driver_properties(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
-    """Describe what a driver reads in ``driver_info``: the name of each property and what it means."""
+    """Describe the properties that a driver reads from ``driver_info``: name and meaning."""
     return Reply(200, dict(context.drivers[_known(context, call)].properties))
 
 
 def _known(context: ApiContext, call: Call[Any, None]) -> str:
     name = call.path["driver"]
     if name not in context.drivers:
-        raise MissingError(f"The driver {shown(name)} is not enabled here; GET /v1/drivers lists those that are.")
+        raise MissingError(f"Driver {shown(name)} is not enabled; GET /v1/drivers lists the enabled ones.")
     return name
 
 
@@ -147,8 +147,8 @@ def _chosen(view: dict[str, Any], fields: Sequence[str] | None, minor: int) -> d
     if fields is None:
         return view
     if minor < _FIELDS_SINCE:
-        raise NotAcceptableError(f"fields needs API version 1.{_FIELDS_SINCE}.")
+        raise NotAcceptableError(f"fields requires API version 1.{_FIELDS_SINCE}.")
     unknown = sorted(set(fields) - set(view))
     if unknown:
-        raise BadRequestError(f"Field(s) {', '.join(name[:80] for name in unknown[:8])} are not valid for a driver.")
+        raise BadRequestError(f"Unknown field(s) of a driver: {', '.join(name[:80] for name in unknown[:8])}.")
     return {name: value for name, value in view.items() if name in fields or name == "links"}

@@ -1,6 +1,6 @@
-"""The event journal of a node as the Bare Metal API has it: a list of events, and each event.
+"""The history of a node: its journal as the Bare Metal API's node history, inspections, and the timeline.
 
-``timeline`` is the fuller view of the same. Source: the Bare Metal API reference (node history).
+Source: the Bare Metal API reference (node history). Inspections and timeline are Ferroscope's additions.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class HistoryQuery(msgspec.Struct, frozen=True):
 
 
 class HistoryEvent(msgspec.Struct, frozen=True):
-    """An event; the last three fields are shown in detail only."""
+    """An event; the last three fields are present with ``detail`` only."""
 
     uuid: str
     created_at: str | None
@@ -49,14 +49,14 @@ class HistoryEvent(msgspec.Struct, frozen=True):
 
 
 class History(msgspec.Struct, frozen=True):
-    """A page of events; ``next`` is the address of the page after it."""
+    """A page of events; ``next`` is the URL of the next page."""
 
     history: list[HistoryEvent]
     next: str | UnsetType = UNSET
 
 
 def list_history(context: ApiContext, call: Call[HistoryQuery, None]) -> Reply:
-    """List what happened to a node, oldest first."""
+    """List the events of a node, oldest first."""
     ident, asked = node_ident(call), call.query
     size = paging.page_size(asked.limit, context.settings.api.max_limit)
     sort = paging.sort_field(asked.sort_key, _SORT_FIELDS)
@@ -84,12 +84,12 @@ def get_history_event(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 
     entries = context.store.read(work)
     if not entries:
-        raise MissingError(f"Node {ident} has no event {event} in its history.")
+        raise MissingError(f"Event {event} of node {ident} could not be found.")
     return Reply(200, _event(entries[0], call.url, detail=True))
 
 
 def hint_of(reason: str | None) -> str | None:
-    """Return the advice for a reason code; None for none, or for one of a newer version."""
+    """Return the hint for a reason code; None if there is no code, or it is of a newer release."""
     return HINTS[Reason(reason)] if reason in HINTS else None
 
 
@@ -107,22 +107,20 @@ def _event(entry: Entry, url: str, *, detail: bool) -> HistoryEvent:
     )
 
 
-# Why is it stuck? Every step of every inspection of a node, with reasons and hints.
-#
-# Ferroscope's own addition to the Bare Metal API.
+# The timeline: every step of every inspection of a node, with reasons and hints. It answers "why is it stuck?".
 
 _CHUNK: Final = 1000
 
 
 class PageQuery(msgspec.Struct, frozen=True):
-    """Which inspections, newest first."""
+    """Pagination of inspections, newest first."""
 
     limit: Limit | None = None
     marker: Uuid | None = None
 
 
 class TimelineEntry(msgspec.Struct, frozen=True):
-    """One step; ``hint`` is advice that goes with ``reason``."""
+    """One step; ``hint`` is the advice for ``reason``."""
 
     uuid: str
     at: str | None
@@ -136,7 +134,7 @@ class TimelineEntry(msgspec.Struct, frozen=True):
 
 
 class InspectionView(msgspec.Struct, frozen=True):
-    """An inspection; ``entries`` are its steps, in a timeline only."""
+    """An inspection; ``entries`` are its steps, present in a timeline only."""
 
     uuid: str
     node: str
@@ -159,7 +157,7 @@ class Inspections(msgspec.Struct, frozen=True):
 
 
 class Timeline(msgspec.Struct, frozen=True):
-    """A page of inspections with their steps; ``entries`` are the newest 1000 steps that belong to none."""
+    """A page of inspections with their steps; ``entries`` are the newest 1000 steps outside inspections."""
 
     node: str
     provision_state: str
@@ -183,7 +181,7 @@ def list_inspections(context: ApiContext, call: Call[PageQuery, None]) -> Reply:
 
 
 def get_timeline(context: ApiContext, call: Call[PageQuery, None]) -> Reply:
-    """Show every step, grouped by inspection."""
+    """Show all steps of a node, grouped by inspection."""
     ident = node_ident(call)
     size = paging.page_size(call.query.limit, context.settings.api.max_limit)
 
@@ -213,7 +211,7 @@ def _next(call: Call[PageQuery, None], path: str, size: int, found: list[Inspect
 
 
 def _others(tx: Transaction, node: str) -> list[TimelineEntry]:
-    """Return the newest of the steps that belong to no inspection, oldest first."""
+    """Return the newest steps outside inspections, oldest first."""
     query = Query(filters={"node": node, "inspection": None}, sort_key="id", descending=True, limit=_CHUNK)
     return _in_order(reversed(tx.journal.list(query)))
 
@@ -232,9 +230,10 @@ def _grouped(tx: Transaction, node: str, inspections: list[str]) -> dict[str | N
 
 
 def _in_order(entries: Iterable[Entry], since: float = 0.0) -> list[TimelineEntry]:
-    """Return the steps with times that never go back: one that waited for a lock was begun before it was written.
+    """Return the steps with times that never decrease.
 
-    So were those before a clock of the database's was set back.
+    The time of a step is that of its transaction's start, which may have waited for a lock; and the database's clock
+    may have been set back.
     """
     steps = []
     for entry in entries:

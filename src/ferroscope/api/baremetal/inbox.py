@@ -1,7 +1,7 @@
-"""The inbox: discovered nodes wait here until somebody approves or rejects them.
+"""The inbox: discovered nodes wait here until an operator approves or rejects them.
 
-A rejected machine is forgotten but for its MACs, so that it does not come back at once. Ferroscope's own
-addition to the Bare Metal API; the nodes themselves are listed by ``GET /v1/nodes?inbox=true``.
+A rejected node is deleted except for its machine's MAC address, so that it is not discovered again immediately. This is
+Ferroscope's addition to the Bare Metal API; ``GET /v1/nodes?inbox=true`` lists the nodes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ferroscope.core.states import Provision
 
 
 class RejectionView(msgspec.Struct, frozen=True):
-    """A MAC whose machine is not discovered again; ``node`` is what it was."""
+    """A MAC address whose machine is not discovered again; ``node`` is the UUID of its former node."""
 
     address: Mac
     node: str
@@ -36,25 +36,25 @@ class RejectionView(msgspec.Struct, frozen=True):
 
 
 class RejectSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Body of POST /v1/rejections: the address that the machines called from; of IPv6 its /64 is meant."""
+    """Body of POST /v1/rejections: the source address of the machines; an IPv6 address means its /64."""
 
     source: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 
 
 class Rejected(msgspec.Struct, frozen=True):
-    """The nodes that were rejected."""
+    """The UUIDs of the rejected nodes."""
 
     nodes: list[str]
 
 
 class RejectionList(msgspec.Struct, frozen=True):
-    """GET /v1/rejections, the newest first."""
+    """GET /v1/rejections, newest first."""
 
     rejections: list[RejectionView]
 
 
 def approve(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
-    """Take a discovered node out of the inbox; from then on it is like one that was enrolled."""
+    """Approve a discovered node; from then on it is like an enrolled one."""
     ident = node_ident(call)
 
     def work(tx: Transaction) -> None:
@@ -63,20 +63,20 @@ def approve(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
             return
         bmc_access.confirm(node, by_operator=True)
         node = tx.nodes.update(msgspec.structs.replace(node, inbox=False))
-        tx.journal.append([transition.step(node, "approved", "taken out of the inbox", process=context.process)])
+        tx.journal.append([transition.step(node, "approved", "approved by an operator", process=context.process)])
 
     context.store.write(work)
     return Reply(204)
 
 
 def reject(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
-    """Delete a discovered node that nobody has taken over, and do not discover its machine again."""
+    """Delete a discovered node that is still in enroll, and do not discover its machine again."""
     ident = node_ident(call)
 
     def work(tx: Transaction) -> None:
         node = _discovered(tx, ident)
         if node.provision_state is not Provision.ENROLL:
-            raise StateConflictError(f"Node {node.uuid} is {node.provision_state} by now; delete it instead.")
+            raise StateConflictError(f"Node {node.uuid} is {node.provision_state}, not enroll; delete it instead.")
         check_unprotected(node)
         _reject(context, tx, node)
 
@@ -85,7 +85,7 @@ def reject(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 
 
 def reject_source(context: ApiContext, call: Call[NoQuery, RejectSource]) -> Reply:
-    """Reject all nodes in the inbox that calls from one address have made."""
+    """Reject all nodes in the inbox that were discovered from one source address."""
     source = rate_limit.group(call.body.source)
     rejected: list[str] = []
     for ident in context.store.read(lambda tx: tx.discoveries.of_source(source)):
@@ -97,14 +97,14 @@ def reject_source(context: ApiContext, call: Call[NoQuery, RejectSource]) -> Rep
                 _reject(context, tx, node)
             return waits
 
-        with contextlib.suppress(NotFoundError):  # somebody else has just rejected it
+        with contextlib.suppress(NotFoundError):  # rejected or deleted concurrently
             if context.store.write(work):
                 rejected.append(ident)
     return Reply(200, Rejected(rejected))
 
 
 def _reject(context: ApiContext, tx: Transaction, node: Node) -> None:
-    """Delete the node; remember the MAC by which its machine is known again."""
+    """Delete the node, and store the MAC address by which its machine is recognized."""
     remember = context.settings.auto_discovery.remember_rejected
     tx.rejections.add(node.uuid, discovery.banned(tx, node), str(discovery.origin(node).get("source") or ""))
     if remember:
@@ -113,7 +113,7 @@ def _reject(context: ApiContext, tx: Transaction, node: Node) -> None:
 
 
 def list_rejections(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
-    """List the MACs of rejected machines."""
+    """List the MAC addresses of rejected machines."""
     found = context.store.read(lambda tx: tx.rejections.list())
     views = [
         RejectionView(address=one.address, node=one.node, rejected_at=iso(one.rejected_at), source=one.source)
@@ -123,16 +123,16 @@ def list_rejections(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
 
 
 def readmit(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
-    """Let a rejected machine be discovered again."""
+    """Allow a rejected machine to be discovered again."""
     text = call.path["address"]
     address = values.normalize(text)
     if address is None:
-        raise BadRequestError(f"{decoding.shown(text)} is not a MAC address.")
+        raise BadRequestError(f"Invalid MAC address {decoding.shown(text)}.")
 
     def work(tx: Transaction) -> None:
         given = next(iter(tx.rejections.find([address])), None)
         if given is None:
-            raise MissingError(f"No machine with the MAC address {address} was rejected.")
+            raise MissingError(f"Rejection {address} could not be found.")
         for one in tx.rejections.list():
             if one.node == given.node:
                 tx.rejections.remove(one.address)
@@ -144,5 +144,5 @@ def readmit(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 def _discovered(tx: Transaction, ident: str) -> Node:
     node = tx.nodes.get(ident, lock=True)
     if not node.auto_discovered:
-        raise StateConflictError(f"Node {node.uuid} was enrolled, not discovered: there is nothing to decide about it.")
+        raise StateConflictError(f"Node {node.uuid} was enrolled, not discovered; it cannot be approved or rejected.")
     return node

@@ -1,7 +1,7 @@
-"""GET /v1/nodes/{node}/inventory: what the ramdisk found, and what hooks made of it.
+"""GET /v1/nodes/{node}/inventory: the inventory from the ramdisk, and the plugin data of hooks; with its revisions.
 
-This is read by provisioners for every node, so it costs two indexed queries and a copy.
-Source: the Bare Metal API reference.
+Provisioners read it for every node, so it takes only two indexed queries and a copy. Source: the Bare Metal API
+reference.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from ferroscope.core.model import Inspection
 from ferroscope.hardware import diff
 from ferroscope.storage.reader import Found, locate
 
-# The inventories of a node over time: one revision for each inspection, and what differs between two.
+# The inventories of a node over time: one revision for each inspection, and the differences between two.
 #
-# A revision is named by its inspection's UUID, or by its number: 1 is the oldest that is kept, -1 the
-# newest, -2 the one before.
+# A revision is identified by its inspection's UUID or by its number: 1 is the oldest that is kept, -1 the newest, -2
+# the second newest.
 
-_REVISION: Final = "A revision: the inspection's UUID, or its number: 1 is the oldest, -1 the newest."
+_REVISION: Final = "A revision: the inspection's UUID, or a number: 1 is the oldest, -1 the newest."
 
 _NUMBER: Final = re.compile(r"-?[0-9]{1,30}\Z", re.ASCII)
 
@@ -37,9 +37,9 @@ Revision = Annotated[str, msgspec.Meta(description=_REVISION)]
 
 
 class DiffQuery(msgspec.Struct, frozen=True):
-    """Query of GET /v1/nodes/{node}/inventory/diff; by default the newest revision and the one before.
+    """Query of GET /v1/nodes/{node}/inventory/diff; by default the two newest revisions.
 
-    With ``other``, ``after`` is a revision of that node, and both are by default the newest.
+    With ``other``, ``after`` is a revision of that node, and both default to the newest.
     """
 
     before: Revision | None = None
@@ -48,7 +48,7 @@ class DiffQuery(msgspec.Struct, frozen=True):
 
 
 class RevisionView(msgspec.Struct, frozen=True):
-    """One inspection whose inventory is kept; ``stored_in`` says where."""
+    """An inspection whose inventory is kept; ``stored_in`` is the storage backend."""
 
     number: int
     inspection: str
@@ -66,7 +66,7 @@ class RevisionList(msgspec.Struct, frozen=True):
 
 
 class DiffView(msgspec.Struct, frozen=True):
-    """What differs between two revisions; of two nodes where ``other`` is set. ``changes`` may be empty."""
+    """The differences between two revisions; of two nodes if ``other`` is set. ``changes`` may be empty."""
 
     node: str
     before: RevisionView
@@ -82,7 +82,7 @@ def list_revisions(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 
 
 def get_diff(context: ApiContext, call: Call[DiffQuery, None]) -> Reply:
-    """Compare two inventories of a node, or those of two nodes."""
+    """Compare two inventories of a node, or the inventories of two nodes."""
     ident, asked = node_ident(call), call.query
     node, known = context.store.read(lambda tx: _known(tx, ident))
     other, others = node, known
@@ -100,24 +100,24 @@ def get_diff(context: ApiContext, call: Call[DiffQuery, None]) -> Reply:
 
 
 def load(context: ApiContext, ident: str, revision: str) -> dict[Part, bytes]:
-    """Return inventory and plugin data of one revision; no plugin data where its processing failed."""
+    """Return inventory and plugin data of one revision; the latter is empty if processing failed."""
     _, known = context.store.read(lambda tx: _known(tx, ident))
     one = pick(known, revision)
     parts = context.archive.load(one.inspection, stored_data.PROCESSED)
     if "inventory" not in parts:
-        raise MissingError(f"The inventory of inspection {one.inspection} was removed just now.")
+        raise MissingError(f"The inventory of inspection {one.inspection} was deleted concurrently.")
     parts.setdefault("plugin_data", b"{}")
     return parts
 
 
 class LogQuery(msgspec.Struct, frozen=True):
-    """Query of GET /v1/nodes/{node}/log; by default of the newest inspection that has one."""
+    """Query of GET /v1/nodes/{node}/log; by default the newest inspection that has a log."""
 
     inspection: schemas.Uuid | None = None
 
 
 def get_log(context: ApiContext, call: Call[LogQuery, None]) -> Reply:
-    """Return what the ramdisk of an inspection logged, as it sent it: a tar archive, as a rule."""
+    """Return the ramdisk's log of an inspection as it was sent: usually a tar archive."""
     ident, wanted = node_ident(call), call.query.inspection
     if wanted is not None:
         wanted = decoding.uuid("inspection", wanted)
@@ -133,24 +133,25 @@ def get_log(context: ApiContext, call: Call[LogQuery, None]) -> Reply:
 
     found = context.store.read(find)
     if found is None:
-        raise MissingError(f"No ramdisk's log of node {ident} is kept. [inspector] logs_retention says for how long.")
+        raise MissingError(
+            f"Node {ident} has no ramdisk log: none was sent, or it was deleted after [inspector] logs_retention."
+        )
     return Reply(200, context.archive.fetch(found)["logs"])
 
 
 def pick(known: list[RevisionView], text: str) -> RevisionView:
-    """Return the revision that ``text`` names; ``BadRequestError``, ``MissingError``."""
+    """Return the revision that ``text`` identifies; ``BadRequestError``, ``MissingError``."""
     if not _NUMBER.match(text):
         uuid = decoding.uuid("revision", text)
         found = [one for one in known if one.inspection == uuid]
         if not found:
-            raise MissingError(f"Inspection {uuid} is none of this node whose inventory is kept.")
+            raise MissingError(f"The node has no inventory of inspection {uuid}.")
         return found[0]
     number = int(text)
     if number == 0 or abs(number) > 1_000_000:
-        raise BadRequestError("Revisions are numbered from 1, the oldest; -1 is the newest.")
+        raise BadRequestError(f"Invalid revision {text[:20]}: 1 is the oldest, -1 the newest.")
     if abs(number) > len(known):
-        kept = "one revision is" if len(known) == 1 else f"{len(known)} revisions are"
-        raise MissingError(f"There is no revision {number}: {kept} kept. [inspector] retention says for how long.")
+        raise MissingError(f"Revision {number} could not be found; revisions that are kept: {len(known)}.")
     return known[number - 1 if number > 0 else number]
 
 
@@ -186,29 +187,29 @@ def _view(number: int, one: Inspection, place: str, size: int | None) -> Revisio
 
 def _documents(parts: Any) -> tuple[Any, Any]:
     if "inventory" not in parts:
-        raise MissingError("One of the two inventories was removed just now.")
+        raise MissingError("One of the two inventories was deleted concurrently.")
     beside = parts.get("plugin_data") or parts.get("unprocessed") or b"{}"
     try:
         return json_safety.decode(parts["inventory"]), json_safety.decode(beside, json_safety.MAX_DERIVED)
     except json_safety.TooManyContainersError as exc:
-        raise BadRequestError(f"One of the two inventories is too large to be compared: {exc}.") from None
+        raise BadRequestError(f"One of the two inventories is too large to compare: {exc}.") from None
 
 
 class NodeInventory(msgspec.Struct, frozen=True):
-    """The inventory as ironic-python-agent defines it, and everything that came with it or was added."""
+    """The inventory as defined by ironic-python-agent, and all other data from the ramdisk and hooks."""
 
     inventory: dict[str, Any]
     plugin_data: dict[str, Any]
 
 
 class InventoryQuery(msgspec.Struct, frozen=True):
-    """Query of GET /v1/nodes/{node}/inventory; without it, the newest that was processed."""
+    """Query of GET /v1/nodes/{node}/inventory; by default the newest processed inventory."""
 
     revision: Revision | None = None
 
 
 def get_inventory(context: ApiContext, call: Call[InventoryQuery, None]) -> Reply:
-    """Return the data of the newest inspection that was processed, or of the revision that is asked for."""
+    """Return the data of the newest processed inspection, or of the requested revision."""
     ident = node_ident(call)
     if call.query.revision is not None:
         chosen = load(context, ident, call.query.revision)
@@ -216,11 +217,11 @@ def get_inventory(context: ApiContext, call: Call[InventoryQuery, None]) -> Repl
 
     _, parts = stored_data.of_node(context, lambda tx: tx.nodes.get(ident), stored_data.PROCESSED)
     if parts is None:
-        raise MissingError(f"Node {ident} has no inventory yet: no inspection of it has finished. Inspect it first.")
+        raise MissingError(f"Node {ident} has no inventory: no inspection has finished. Inspect it first.")
     return Reply(200, stored_data.side_by_side(parts))
 
 
 def reapply(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
-    """Run the hooks once more over the stored data, or over the data that is given."""
+    """Run hooks and rules again on the stored data, or on the given data."""
     stored_data.submit(context, node_ident(call), call.raw)
     return Reply(202)

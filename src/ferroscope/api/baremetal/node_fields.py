@@ -1,9 +1,9 @@
-"""Every field of a node's representation: since which microversion, its type, where it comes from.
+"""The fields of a node's representation: microversion, type, and how the value is derived.
 
-What is stored of a node is declared in ``core.node``; here is what the Bare Metal API shows beside it, and how a
-stored value looks to callers. Source: the Bare Metal API reference; ``auto_discovered`` is from the specification
-that merged the inspector into the Bare Metal service; ``inbox``, ``orphaned_at`` and ``hardware``, a summary of the
-last inventory, are Ferroscope's own.
+Stored fields are declared in ``core.node``; this adds the other fields of the Bare Metal API, and how stored values are
+represented. Source: the Bare Metal API reference; ``auto_discovered`` is from the specification that merged the
+inspector into the Bare Metal service; ``inbox``, ``orphaned_at`` and ``hardware``, a summary of the last inventory, are
+Ferroscope's own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Getter = Callable[[Node, str], Any]
 
 
 class Field(msgspec.Struct, frozen=True):
-    """``get`` takes the node and the API's address; ``full_only``: shown in full representations alone."""
+    """``get`` takes the node and the API's base URL; ``full_only``: shown in full representations only."""
 
     name: str
     since: int
@@ -35,7 +35,7 @@ class Field(msgspec.Struct, frozen=True):
     full_only: bool = False
 
 
-# The interfaces by which this service itself speaks to a machine: the driver, unless set.
+# The interfaces by which this service controls a machine: the driver's name, unless set.
 _DRIVEN: Final = frozenset({"management_interface", "power_interface"})
 
 
@@ -97,14 +97,14 @@ FIELDS: Final[tuple[Field, ...]] = tuple(
 BY_NAME: Final[dict[str, Field]] = {field.name: field for field in FIELDS}
 FieldName = Annotated[str, one_of(*(field.name for field in FIELDS if not field.full_only))]
 
-# What may be ordered by, as the store calls it; "id" is the order of creation.
+# Sort keys and the stored fields; "id" is the order of creation.
 SORT_FIELDS: Final[dict[str, str]] = {"id": "created_at"} | {
     name: name for name in sorted(field.name for field in STORED if field.sorts)
 }
 NodeSortKey = Annotated[str, one_of(*SORT_FIELDS)]
 
 
-# How a node looks to a caller of a given microversion: which fields, in whose words.
+# The representation of a node for a given microversion.
 
 DEFAULT_FIELDS: Final = ("instance_uuid", "maintenance", "power_state", "provision_state", "uuid", "name")
 
@@ -116,13 +116,13 @@ _INSPECT_WAIT_SINCE: Final = 39
 NodeView = msgspec.defstruct(
     "NodeView",
     [(field.name, field.type | msgspec.UnsetType, msgspec.UNSET) for field in FIELDS],
-    namespace={"__doc__": "A node, as far as the microversion and the asked-for fields go."},
+    namespace={"__doc__": "A node, with the requested fields that the microversion supports."},
     module=__name__,
 )
 
 
 class NodeList(msgspec.Struct, frozen=True):
-    """A page of nodes; ``next`` is the address of the page after it."""
+    """A page of nodes; ``next`` is the URL of the next page."""
 
     nodes: list[NodeView]  # type: ignore[valid-type]  # made from the table above
     next: str | msgspec.UnsetType = msgspec.UNSET
@@ -147,13 +147,13 @@ class NodeStates(msgspec.Struct, frozen=True):
 def chosen_fields(
     minor: int, fields: Sequence[str] | None, detail: bool | None, default: Sequence[str] | None
 ) -> Sequence[str] | None:
-    """Return the fields that a call asks for, None for all; refuse what its version or the two forbid."""
+    """Return the requested fields, None for all; check the microversion."""
     if fields is not None and minor < _FIELDS_SINCE:
-        raise NotAcceptableError(f"fields needs API version 1.{_FIELDS_SINCE}.")
+        raise NotAcceptableError(f"fields requires API version 1.{_FIELDS_SINCE}.")
     if detail is not None and minor < _DETAIL_SINCE:
-        raise BadRequestError(f"detail needs API version 1.{_DETAIL_SINCE}; use /v1/nodes/detail before it.")
+        raise BadRequestError(f"detail requires API version 1.{_DETAIL_SINCE}; before it, use /v1/nodes/detail.")
     if fields is not None and detail:
-        raise BadRequestError("detail and fields exclude each other; use one of them.")
+        raise BadRequestError("detail and fields are mutually exclusive.")
     if fields is None:
         return None if detail else default
     return fields
@@ -168,7 +168,7 @@ def render(node: Node, fields: tuple[Field, ...], minor: int, url: str) -> dict[
 
 
 def select(minor: int, names: Sequence[str] | None) -> tuple[Field, ...]:
-    """Return the fields to show, None for all; refuse unknown ones with 400, newer ones with 406."""
+    """Return the fields to show, None for all; 400 for unknown fields, 406 for newer ones."""
     return _select(minor, None if names is None else tuple(names))
 
 
@@ -178,7 +178,7 @@ def _select(minor: int, names: tuple[str, ...] | None) -> tuple[Field, ...]:
         return tuple(field for field in FIELDS if field.since <= minor)
     unknown = sorted({name for name in names if name not in BY_NAME or BY_NAME[name].full_only})
     if unknown:
-        raise BadRequestError(f"Field(s) {', '.join(name[:80] for name in unknown[:8])} are not valid for a node.")
+        raise BadRequestError(f"Unknown field(s) of a node: {', '.join(name[:80] for name in unknown[:8])}.")
     if names != DEFAULT_FIELDS:
         check_known(names, minor)
     wanted = {*names, "links"}
@@ -186,10 +186,10 @@ def _select(minor: int, names: tuple[str, ...] | None) -> tuple[Field, ...]:
 
 
 def check_known(names: Sequence[str], minor: int) -> None:
-    """Refuse with 406 whatever is newer than the call's version."""
+    """Raise 406 for fields that are newer than the microversion."""
     for name in names:
         if name in BY_NAME and BY_NAME[name].since > minor:
-            raise NotAcceptableError(f"The field {name} needs API version 1.{BY_NAME[name].since}.")
+            raise NotAcceptableError(f"The field {name} requires API version 1.{BY_NAME[name].since}.")
 
 
 def old_provision_state(state: Provision, minor: int) -> str | None:

@@ -1,7 +1,7 @@
-"""What callers may set on a node: the body of POST, and what JSON patches may touch.
+"""The settable fields of a node: the body of POST, and validation of JSON patches.
 
-Types and lengths are checked here, so that nothing reaches a database that it cannot hold.
-Fields that nothing interprets are kept in the node's ``attributes``, under their own names.
+Types and lengths are checked here, so that nothing reaches a database that it cannot store. Fields that the service
+does not interpret are stored in the node's ``attributes``, under their own names.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ferroscope.core.values import MASK, mask, unmask
 
 
 def _kind(field: NodeField) -> Any:
-    """Return what the decoder takes for a field; words for true and false, and spellings, are looked at below."""
+    """Return the type that the decoder accepts for a field; booleans in words and spellings are handled below."""
     if field.required:
         return Annotated[str, Meta(min_length=1, max_length=field.length)]
     if field.plain is bool:
@@ -41,20 +41,20 @@ def _fields() -> Iterator[tuple[str, Any] | tuple[str, Any, Any]]:
             if field.stored is stored:
                 yield (field.name, _kind(field)) if field.required else (field.name, _kind(field), UNSET)
         if stored:
-            yield "chassis_uuid", str | UnsetType | None, UNSET  # only to be told that there is none
+            yield "chassis_uuid", str | UnsetType | None, UNSET  # accepted for a specific error message
 
 
 if TYPE_CHECKING:
 
     class _Fields(msgspec.Struct, kw_only=True):
-        """What is made below; type checkers cannot follow."""
+        """A stand-in for type checkers: the struct is created dynamically below."""
 
 else:
     _Fields = msgspec.defstruct("_Fields", _fields(), kw_only=True)
 
 
 class NodeSettable(_Fields, kw_only=True, forbid_unknown_fields=True):
-    """Every field of a node that a caller may set; ``driver`` is the only one that is needed."""
+    """The settable fields of a node; only ``driver`` is required."""
 
 
 class NodeCreate(NodeSettable, kw_only=True, forbid_unknown_fields=True):
@@ -71,7 +71,7 @@ _REASONED: Final = tuple(name for name in SETTABLE if f"{name}_reason" in BY_NAM
 
 
 def settable(node: Node) -> Document:
-    """Return the node as a JSON patch sees it: every settable field, with nothing masked."""
+    """Return the document that a JSON patch is applied to: every settable field, nothing masked."""
     values: Document = dict.fromkeys(PATCHABLE)
     for name, field in SETTABLE.items():
         missing = field.default if field.plain is Document else None
@@ -80,16 +80,16 @@ def settable(node: Node) -> Document:
 
 
 def changes(body: NodeSettable, node: Node | None, drivers: Collection[str]) -> dict[str, Any]:
-    """Return the fields of ``Node`` that ``body`` sets; raise ``BadRequestError`` for what cannot be."""
+    """Return the fields of ``Node`` that ``body`` sets; ``BadRequestError`` for invalid values."""
     given = {name: value for name in PATCHABLE if (value := getattr(body, name)) is not UNSET}
     if given.pop("chassis_uuid", None) is not None:
-        raise BadRequestError("chassis_uuid cannot be set: this service manages no chassis.")
+        raise BadRequestError("chassis_uuid cannot be set: chassis are not supported.")
     _check_driver(given, node, drivers)
     values = {name: _value(SETTABLE[name], value, node) for name, value in given.items()}
     changed = {name: value for name, value in values.items() if SETTABLE[name].stored}
     attributes = dict(node.attributes) if node is not None else {}
     attributes.update({name: value for name, value in values.items() if not SETTABLE[name].stored})
-    # What ends takes its reason along, as in the reference's service.
+    # Clearing a flag clears its reason, as in Ironic.
     for flag in _REASONED:
         if flag in given and not values[flag]:
             attributes.pop(f"{flag}_reason", None)
@@ -98,7 +98,7 @@ def changes(body: NodeSettable, node: Node | None, drivers: Collection[str]) -> 
 
 
 def _value(field: NodeField, given: Any, node: Node | None) -> Any:
-    """Return what is stored where a caller gives this; ``BadRequestError``."""
+    """Return the value to store; ``BadRequestError``."""
     value = given if field.nullable else given or field.default
     if value is None:
         return None
@@ -117,34 +117,34 @@ def _value(field: NodeField, given: Any, node: Node | None) -> Any:
 
 
 def _unmasked(name: str, given: Document, node: Node | None) -> Document:
-    """Return the document with the secrets that are stored where the caller gives back their masks."""
+    """Return the document with stored secrets in place of masks that the caller sends back."""
     try:
         return unmask(given, getattr(node, name) if node is not None else {})
     except KeyError as exc:
         raise BadRequestError(
-            f"{name}/{exc.args[0]} is {MASK}, which stands for a stored secret, and none is stored; give it."
+            f"{name}/{exc.args[0]} is {MASK}, the mask of a stored secret, but no secret is stored; set its value."
         ) from None
 
 
 def check_secrets(before: Node, after: Node, operations: Iterable[Operation]) -> None:
-    """Refuse a change that would send a stored secret to another BMC; what the caller gives in the same call may go.
+    """Reject a change that would send stored secrets to another BMC, unless the caller sets them in the same call.
 
-    An operator who says where the BMC is, or gives its secrets, vouches for it.
+    An operator who sets the BMC's address or its secrets confirms it.
     """
     given = _given(before, operations)
     changed, kept = bmc_access.exposed(before, after, given)
     if kept:
         names, places = ", ".join(kept), ", ".join(changed)
         raise BadRequestError(
-            f"With another {places}, the stored {names} would go to whoever is there. "
-            f"Give {names} in the same call, or remove what the new BMC does not need."
+            f"Changing {places} would send the stored {names} to another BMC. "
+            f"Set {names} in the same request, or remove what the new BMC does not need."
         )
     if bmc_access.unconfirmed(after) and (changed or given):
         bmc_access.confirm(after, by_operator=True)
 
 
 def _given(before: Node, operations: Iterable[Operation]) -> set[str]:
-    """Return the fields of driver_info whose secrets are in the call itself, not as what masks stand for."""
+    """Return the fields of driver_info whose secrets are in the request itself, not as masks of stored ones."""
     found: set[str] = set()
     for one in operations:
         field, _, rest = one.path.lstrip("/").partition("/")
@@ -159,16 +159,16 @@ def _given(before: Node, operations: Iterable[Operation]) -> set[str]:
 
 
 def check_versions(names: Collection[str], body: NodeSettable, minor: int) -> None:
-    """Refuse with 406 what is set but newer than the call's microversion."""
+    """Raise 406 for fields that are set but newer than the microversion."""
     for name in names:
         empty = {None, "", UNSET} if name == "conductor_group" else {None, UNSET}
         value = getattr(body, name)
         if BY_NAME[name].since > minor and (isinstance(value, dict) or value not in empty):
-            raise NotAcceptableError(f"The field {name} needs API version 1.{BY_NAME[name].since}.")
+            raise NotAcceptableError(f"The field {name} requires API version 1.{BY_NAME[name].since}.")
 
 
 def _check_driver(given: dict[str, Any], node: Node | None, drivers: Collection[str]) -> None:
     driver = given.get("driver")
     if driver not in drivers and (node is None or driver != node.driver):
         offered = ", ".join(sorted(drivers)) or "none"
-        raise BadRequestError(f"The driver {decoding.shown(driver)} is not enabled here; enabled: {offered}.")
+        raise BadRequestError(f"Driver {decoding.shown(driver)} is not enabled; enabled drivers: {offered}.")

@@ -1,4 +1,4 @@
-"""What hangs on a node: its states, maintenance, validation and traits.
+"""Subresources of a node: states, provision, power, boot device, maintenance, validation and traits.
 
 Source: the Bare Metal API reference.
 """
@@ -29,13 +29,13 @@ _BOOT_MODE_SINCE = 75
 
 
 class Maintenance(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """PUT /v1/nodes/{node}/maintenance; the body may be left out."""
+    """PUT /v1/nodes/{node}/maintenance; the body is optional."""
 
     reason: str | None = None
 
 
 class InterfaceCheck(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``result`` None: there is no such interface here; ``reason`` says what is wrong."""
+    """``result`` None: the interface is not supported; ``reason`` says what is wrong."""
 
     result: bool | None
     reason: str | None = None
@@ -65,7 +65,7 @@ class Traits(msgspec.Struct, frozen=True):
 
 
 def get_states(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
-    """Show the states of a node, and nothing else of it."""
+    """Show the states of a node only."""
     node = _get(context, call)
     raid: dict[str, Any] | UnsetType = {} if call.minor >= _RAID_SINCE else UNSET
     boot = None if call.minor >= _BOOT_MODE_SINCE else UNSET
@@ -111,10 +111,10 @@ def _maintain(context: ApiContext, call: Call[NoQuery, Any], *, maintenance: boo
 
 
 def validate_node(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
-    """Say whether the driver could work with what the node says of itself; asks no BMC."""
+    """Validate the node's driver_info; does not connect to the BMC."""
     node = _get(context, call)
     driver = context.drivers.get(node.driver)
-    problem = driver.validate(node) if driver is not None else f"the driver {node.driver} is not enabled here"
+    problem = driver.validate(node) if driver is not None else f"driver {node.driver} is not enabled"
     ours = InterfaceCheck(result=problem is None, reason=problem)
     absent = InterfaceCheck(result=None, reason="not supported")
     checks = dict.fromkeys(NodeValidation.__struct_fields__, absent)
@@ -131,10 +131,9 @@ def _get(context: ApiContext, call: Call[NoQuery, None]) -> Node:
     return context.store.read(lambda tx: tx.nodes.get(ident))
 
 
-# The boot device of a node: queue the command, and answer from what was asked for last.
+# The boot device of a node: PUT queues the command, GET returns the last requested device.
 #
-# The api never speaks to a BMC, so the stored wish is the answer. Source: the Bare Metal API
-# reference.
+# The api never connects to a BMC, so the stored request is the response. Source: the Bare Metal API reference.
 
 _DEVICES: Final = [str(device) for device in BootDevice]
 
@@ -147,7 +146,7 @@ class BootDeviceTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BootDeviceView(msgspec.Struct, frozen=True):
-    """None where nothing was ever asked for."""
+    """None if no boot device was ever requested."""
 
     boot_device: str | None
     persistent: bool | None
@@ -160,42 +159,42 @@ class SupportedBootDevices(msgspec.Struct, frozen=True):
 
 
 def set_boot_device(context: ApiContext, call: Call[NoQuery, BootDeviceTarget]) -> Reply:
-    """Ask the machine to boot from a device, the next time or always."""
+    """Set the boot device, for the next boot or persistently."""
     device = call.body.boot_device
     if device not in _DEVICES:
-        raise BadRequestError(f"The boot device {shown(device)} is not known; known: {', '.join(_DEVICES)}.")
+        raise BadRequestError(f"Invalid boot device {shown(device)}: it must be one of {', '.join(_DEVICES)}.")
     persistent = boolean("persistent", call.body.persistent or False)
     ident = node_ident(call)
 
     def work(tx: Transaction) -> None:
         node = tx.nodes.get(ident, lock=True)
-        wish = {"boot_device": device, "persistent": persistent}
-        transition.submit(tx, node, Event.SET_BOOT_DEVICE, process=context.process, payload=wish)
-        tx.nodes.update(msgspec.structs.replace(node, internal=node.internal | {"boot_device": wish}))
+        target = {"boot_device": device, "persistent": persistent}
+        transition.submit(tx, node, Event.SET_BOOT_DEVICE, process=context.process, payload=target)
+        tx.nodes.update(msgspec.structs.replace(node, internal=node.internal | {"boot_device": target}))
 
     context.store.write(work)
     return Reply(204)
 
 
 def get_boot_device(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
-    """Show the boot device that was asked for last."""
+    """Show the last requested boot device."""
     ident = node_ident(call)
     node = context.store.read(lambda tx: tx.nodes.get(ident))
-    wish = node.internal.get("boot_device") or {}
-    return Reply(200, BootDeviceView(boot_device=wish.get("boot_device"), persistent=wish.get("persistent")))
+    target = node.internal.get("boot_device") or {}
+    return Reply(200, BootDeviceView(boot_device=target.get("boot_device"), persistent=target.get("persistent")))
 
 
 def get_supported_boot_devices(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
-    """List the boot devices that may be asked for."""
+    """List the supported boot devices."""
     ident = node_ident(call)
     context.store.read(lambda tx: tx.nodes.get(ident))
     return Reply(200, SupportedBootDevices(supported_boot_devices=_DEVICES))
 
 
-# PUT states/power: queue a power command; a worker carries it out and notes the result.
+# PUT states/power: queue a power command; a worker carries it out and stores the result.
 #
-# Source: the Bare Metal API reference. Soft power off and soft reboot need an agent or ACPI
-# support that no driver here has, so they are refused rather than quietly made hard.
+# Source: the Bare Metal API reference. Soft power off and soft reboot need an agent or ACPI support that no driver here
+# has, so they are rejected instead of being silently replaced by hard ones.
 
 _RESULTS: Final = {str(Power.ON): Power.ON, str(Power.OFF): Power.OFF, REBOOT: Power.ON}
 _SOFT: Final = frozenset({"soft power off", "soft rebooting"})
@@ -203,21 +202,21 @@ _SOFT_SINCE: Final = 27
 
 
 class PowerTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``timeout`` is accepted for compatibility; the driver's own time-out applies."""
+    """``timeout`` is accepted for compatibility; the driver's own timeout applies."""
 
     target: PowerState
     timeout: Limit | None = None
 
 
 def set_power_state(context: ApiContext, call: Call[NoQuery, PowerTarget]) -> Reply:
-    """Ask for a power state; follow ``power_state`` and ``target_power_state`` to see it come."""
+    """Request a power state; ``power_state`` and ``target_power_state`` show the progress."""
     target = _target(call.body, call.minor)
     ident = node_ident(call)
 
     def work(tx: Transaction) -> None:
         node = tx.nodes.get(ident, lock=True)
         if target == Power.OFF and node.attributes.get("disable_power_off"):
-            raise StateConflictError(f"Node {node.uuid} must not be powered off: disable_power_off is set on it.")
+            raise StateConflictError(f"Node {node.uuid} cannot be powered off: disable_power_off is set.")
         transition.submit(tx, node, Event.SET_POWER, process=context.process, payload={"target": target})
         tx.nodes.update(msgspec.structs.replace(node, target_power_state=str(_RESULTS[target])))
 
@@ -227,23 +226,23 @@ def set_power_state(context: ApiContext, call: Call[NoQuery, PowerTarget]) -> Re
 
 def _target(body: PowerTarget, minor: int) -> str:
     if (body.target in _SOFT or body.timeout) and minor < _SOFT_SINCE:
-        raise NotAcceptableError(f"Soft power states and timeout need API version 1.{_SOFT_SINCE}.")
+        raise NotAcceptableError(f"Soft power states and timeout require API version 1.{_SOFT_SINCE}.")
     if body.timeout is not None and body.timeout < 1:
-        raise BadRequestError(f"timeout must be a positive number of seconds; it was {body.timeout}.")
+        raise BadRequestError(f"Invalid timeout {body.timeout}: it must be a positive number of seconds.")
     if body.target not in _RESULTS:
         known = ", ".join(sorted(_RESULTS))
-        raise BadRequestError(f"The power state {shown(body.target)} cannot be asked for here; known: {known}.")
+        raise BadRequestError(f"Unsupported power state {shown(body.target)}: it must be one of {known}.")
     return body.target
 
 
 # PUT states/provision: manage, provide, inspect, abort.
 #
-# Each verb changes the state and queues its request in one transaction. Source: the Bare Metal API
-# reference; what is illegal now is 409, with the present state and what is allowed.
+# Each verb changes the state and queues its request in one transaction. An illegal verb gets 409, with the current
+# state and the allowed verbs. Source: the Bare Metal API reference.
 
 
 class ProvisionTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The verb; this service knows manage, provide, inspect and abort."""
+    """The verb: manage, provide, inspect or abort."""
 
     target: schemas.Verb
 
@@ -255,19 +254,19 @@ _ABORT_WAIT_SINCE: Final = 41
 
 
 def set_provision_state(context: ApiContext, call: Call[NoQuery, ProvisionTarget]) -> Reply:
-    """Ask for a provision state; follow the node's ``provision_state`` to see it come."""
+    """Request a provision state; the node's ``provision_state`` shows the progress."""
     target = call.body.target
     verb = _VERBS.get(target)
     if verb is None:
-        raise BadRequestError(f"The target {shown(target)} is not known here; known: {', '.join(sorted(_VERBS))}.")
+        raise BadRequestError(f"Unsupported target {shown(target)}: it must be one of {', '.join(sorted(_VERBS))}.")
     if call.minor < _SINCE[target]:
-        raise NotAcceptableError(f"The target {target} needs API version 1.{_SINCE[target]}.")
+        raise NotAcceptableError(f"The target {target} requires API version 1.{_SINCE[target]}.")
     ident = node_ident(call)
 
     def work(tx: Transaction) -> None:
         node = tx.nodes.get(ident, lock=True)
         if target == "abort" and node.state is State.WAITING and call.minor < _ABORT_WAIT_SINCE:
-            raise NotAcceptableError(f"Aborting an inspection needs API version 1.{_ABORT_WAIT_SINCE}.")
+            raise NotAcceptableError(f"Aborting an inspection requires API version 1.{_ABORT_WAIT_SINCE}.")
         verb(context, tx, node)
 
     context.store.write(work)
@@ -275,7 +274,7 @@ def set_provision_state(context: ApiContext, call: Call[NoQuery, ProvisionTarget
 
 
 def allowed_verbs(node: Node) -> list[str]:
-    """Return the verbs that the node's state takes."""
+    """Return the verbs that are allowed in the node's state."""
     if node.inbox:
         return ["abort"] if node.state in ACTIVE else []
     verbs = [verb for verb, moves in RESTING_VERBS.items() if node.provision_state in moves]
@@ -314,9 +313,9 @@ def _inspect(context: ApiContext, tx: Transaction, node: Node) -> None:
 
 
 def check_power(context: ApiContext, node: Node) -> None:
-    """Raise ``BadRequestError`` where the driver could not switch the power; no BMC is asked.
+    """Raise ``BadRequestError`` if the node's driver_info is invalid; does not connect to the BMC.
 
-    A driver that is not enabled in this process is the workers' matter.
+    A driver that is not enabled in this process may be enabled in workers, which check it themselves.
     """
     driver = context.drivers.get(node.driver)
     problem = driver.validate(node) if driver is not None and node.state is not State.STARTING else None
@@ -325,9 +324,9 @@ def check_power(context: ApiContext, node: Node) -> None:
 
 
 def abort(context: ApiContext, tx: Transaction, node: Node) -> None:
-    """Queue an abort; ``StateConflictError`` where no inspection is under way.
+    """Queue an abort; ``StateConflictError`` if no inspection is in progress.
 
-    The table takes one in ``finished`` too: of an abort that was accepted before the inspection had ended.
+    The state table also allows it in ``finished``, for an abort that was accepted before the inspection ended.
     """
     if node.state not in ACTIVE:
         raise _refusal(node, "abort")
@@ -337,13 +336,13 @@ def abort(context: ApiContext, tx: Transaction, node: Node) -> None:
 def _refusal(node: Node, verb: str) -> StateConflictError:
     if node.inbox:
         return StateConflictError(
-            f"Node {node.uuid} cannot {verb} while it waits in the inbox; approve it first: "
+            f"Node {node.uuid} is in the inbox: {verb} is not possible; approve it first: "
             f"POST /v1/nodes/{node.uuid}/approve."
         )
-    options = ", ".join(allowed_verbs(node)) or "nothing until this is over"
+    options = ", ".join(allowed_verbs(node)) or "nothing until it ends"
     return StateConflictError(
-        f"Node {node.uuid} cannot {verb} while it is {node.provision_state!s} "
-        f"(inspection: {node.state}); allowed now: {options}."
+        f"Node {node.uuid} is {node.provision_state!s} (inspection: {node.state}): {verb} is not possible; "
+        f"allowed now: {options}."
     )
 
 

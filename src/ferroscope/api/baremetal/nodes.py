@@ -1,7 +1,4 @@
-"""The nodes themselves: enrol, list, show, change, delete.
-
-Every write is one transaction. Source: the Bare Metal API reference.
-"""
+"""Nodes: create, list, show, update, delete. Every write is one transaction. Source: the Bare Metal API reference."""
 
 from __future__ import annotations
 
@@ -37,12 +34,11 @@ from ferroscope.core.model import Node
 from ferroscope.core.node import NODE_FIELDS, Form, NodeField
 from ferroscope.core.states import ACTIVE, Provision
 
-# What a list of nodes may be narrowed by, and who does it: the store's indexes, or this.
+# Filters of a list of nodes, applied by the store's indexes or here.
 #
-# Source: the Bare Metal API reference; parameters newer than the call's microversion are refused
-# with 406.
+# Source: the Bare Metal API reference; parameters that are newer than the microversion get 406.
 
-# Parameters that are no field of a node, or no plain comparison with one: type, and microversion where not any.
+# Parameters that are not a plain comparison with a field of a node: type and microversion.
 _OTHERS: Final[dict[str, tuple[Any, int]]] = {
     "associated": (bool, 1),
     "conductor": (str, 49),
@@ -62,7 +58,7 @@ _FILTERS: Final = {field.name: field for field in NODE_FIELDS if field.filters i
 
 
 def _kind(field: NodeField) -> Any:
-    """Return the type of the parameter that narrows a list by this field."""
+    """Return the type of the parameter that filters by this field."""
     if field.plain is Provision:
         return ProvisionState
     return Uuid if field.form is Form.UUID else field.plain
@@ -77,7 +73,7 @@ _PARAMETERS: Final = sorted(
 if TYPE_CHECKING:
 
     class _Parameters(msgspec.Struct, frozen=True):
-        """What is made below; type checkers cannot follow."""
+        """A stand-in for type checkers: the struct is created dynamically below."""
 
         def __getattr__(self, name: str) -> Any: ...
 
@@ -101,10 +97,10 @@ Keep = Callable[[Node], bool]
 
 
 def check_versions(query: NodeListQuery, minor: int) -> None:
-    """Refuse parameters that the call's microversion does not know."""
+    """Raise 406 for parameters that are newer than the microversion."""
     for name, _, since in _PARAMETERS:
         if minor < since and getattr(query, name) is not None:
-            raise NotAcceptableError(f"The parameter {name} needs API version 1.{since}.")
+            raise NotAcceptableError(f"The parameter {name} requires API version 1.{since}.")
 
 
 def stored(query: NodeListQuery) -> dict[str, Any]:
@@ -125,7 +121,7 @@ def _as_stored(field: NodeField, value: Any) -> Any:
 
 
 def kept(query: NodeListQuery) -> Keep:
-    """Return the test for everything else; nodes with a parent are shown on request only."""
+    """Return a predicate for all other filters; nodes with a parent are listed on request only."""
     tests: list[Keep] = [
         _equals(name, value)
         for name, field in _FILTERS.items()
@@ -136,7 +132,7 @@ def kept(query: NodeListQuery) -> Keep:
     if query.associated is not None:
         tests.append(lambda node: (node.instance_uuid is not None) == query.associated)
     if query.conductor is not None or query.fault is not None:
-        tests.append(lambda _node: False)  # no node here ever has either
+        tests.append(lambda _node: False)  # no node ever has these fields set
     if query.description_contains is not None:
         wanted = query.description_contains.lower()
         tests.append(lambda node: wanted in str(node.attributes.get("description") or "").lower())
@@ -161,7 +157,7 @@ def _equals(attribute: str, value: bool | str) -> Keep:
 def _provision_state(value: str) -> str:
     known = [str(state) for state in Provision]
     if value not in known:
-        raise BadRequestError(f"Provision state {decoding.shown(value)} is not valid here; valid: {', '.join(known)}.")
+        raise BadRequestError(f"Invalid provision_state {decoding.shown(value)}: it must be one of {', '.join(known)}.")
     return value
 
 
@@ -181,7 +177,7 @@ class NodePatchQuery(msgspec.Struct, frozen=True):
 
 
 def list_nodes(context: ApiContext, call: Call[NodeListQuery, None]) -> Reply:
-    """List nodes, with the basic fields unless others are asked for."""
+    """List nodes, by default with the basic fields."""
     names = chosen_fields(call.minor, call.query.fields, call.query.detail, DEFAULT_FIELDS)
     return _list(context, call, select(call.minor, names), "nodes")
 
@@ -189,7 +185,7 @@ def list_nodes(context: ApiContext, call: Call[NodeListQuery, None]) -> Reply:
 def list_nodes_detail(context: ApiContext, call: Call[NodeListQuery, None]) -> Reply:
     """List nodes with all fields."""
     if call.query.fields is not None:
-        raise BadRequestError("fields cannot be chosen for /v1/nodes/detail; use /v1/nodes.")
+        raise BadRequestError("fields is not supported by /v1/nodes/detail; use /v1/nodes.")
     return _list(context, call, select(call.minor, None), "nodes/detail")
 
 
@@ -242,16 +238,16 @@ def create_node(context: ApiContext, call: Call[NoQuery, NodeCreate]) -> Reply:
 
 
 def update_node(context: ApiContext, call: Call[NodePatchQuery, list[Operation]]) -> Reply:
-    """Change a node by a JSON patch; possible at any time, an inspection under way included."""
+    """Update a node by a JSON patch; possible at any time, also during an inspection."""
     if call.query.reset_interfaces is not None and call.minor < 45:
-        raise NotAcceptableError("reset_interfaces needs API version 1.45.")
+        raise NotAcceptableError("reset_interfaces requires API version 1.45.")
     ident = node_ident(call)
 
     def work(tx: Transaction) -> Node:
         node = tx.nodes.get(ident, lock=True)
         changed = _patched(context, call, node)
         _check_parent(tx, changed)
-        if bmc_access.moved(node.driver_info, changed.driver_info):  # what names mean, a worker finds out
+        if bmc_access.moved(node.driver_info, changed.driver_info):  # a worker resolves host names
             tx.addresses.set_bmc(node.uuid, bmc_access.literal(changed.driver_info))
         return tx.nodes.update(changed)
 
@@ -263,12 +259,12 @@ def _patched(context: ApiContext, call: Call[NodePatchQuery, list[Operation]], n
     values = json_patch.apply(node_input.settable(node), call.body, node_input.PATCHABLE, max_depth=max_depth)
     if call.query.reset_interfaces:
         if "driver" not in values:
-            raise BadRequestError("reset_interfaces is only possible together with a new driver.")
+            raise BadRequestError("reset_interfaces requires a change of the driver in the same request.")
         values = {name: None for name in BY_NAME if name.endswith("_interface")} | values
     try:
         body = msgspec.convert({"driver": node.driver} | values, NodeSettable)
     except msgspec.ValidationError as exc:
-        raise BadRequestError(f"The patched node does not fit: {exc}. GET /openapi.json has its schema.") from None
+        raise BadRequestError(f"Invalid node after the patch: {exc}. GET /openapi.json returns its schema.") from None
     node_input.check_versions(list(values), body, call.minor)
     changed = msgspec.structs.replace(node, **node_input.changes(body, node, context.drivers))
     node_input.check_secrets(node, changed, call.body)
@@ -276,32 +272,32 @@ def _patched(context: ApiContext, call: Call[NodePatchQuery, list[Operation]], n
 
 
 def _check_parent(tx: Transaction, node: Node) -> None:
-    """Store the parent by its UUID; it must exist and be another node."""
+    """Replace the parent's name by its UUID; it must exist and be another node."""
     parent = node.attributes.get("parent_node")
     if parent is None:
         return
     try:
         found = tx.nodes.get(decoding.ident("parent_node", parent)).uuid
     except NotFoundError:
-        raise BadRequestError(f"parent_node {parent} does not exist.") from None
+        raise BadRequestError(f"Invalid parent_node: node {parent} does not exist.") from None
     if found == node.uuid:
         raise BadRequestError("A node cannot be its own parent.")
     node.attributes["parent_node"] = found
 
 
 def check_unprotected(node: Node) -> None:
-    """Raise ``ForbiddenError`` where the node is protected from being deleted."""
+    """Raise ``ForbiddenError`` if the node is protected against deletion."""
     if not node.attributes.get("protected"):
         return
     reason = node.attributes.get("protected_reason")
     raise ForbiddenError(
-        f"Node {node.uuid} is protected from being deleted{f' ({reason})' if reason else ''}; "
+        f"Node {node.uuid} is protected against deletion{f' ({reason})' if reason else ''}; "
         "set protected to false first."
     )
 
 
 def delete_node(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
-    """Delete a node with its ports, inspections and data, unless it is in use."""
+    """Delete a node with its ports, inspections and data; not while it is in use."""
     ident = node_ident(call)
 
     def work(tx: Transaction) -> None:
@@ -314,8 +310,8 @@ def delete_node(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
             )
         if node.instance_uuid is not None and not node.maintenance:
             raise StateConflictError(
-                f"Node {node.uuid} belongs to the instance {node.instance_uuid}; remove instance_uuid, "
-                "or set the node to maintenance first."
+                f"Node {node.uuid} is associated with instance {node.instance_uuid}; remove instance_uuid or set "
+                "maintenance first."
             )
         tx.nodes.remove(node.uuid)
 

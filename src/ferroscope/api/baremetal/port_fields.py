@@ -1,4 +1,4 @@
-"""How a port looks to a caller of a given microversion. Source: the Bare Metal API reference."""
+"""The representation of a port, and its settable fields. Source: the Bare Metal API reference."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ PortSortKey = Annotated[str, one_of(*SORT_FIELDS)]
 PortView = msgspec.defstruct(
     "PortView",
     [(field.name, field.type | msgspec.UnsetType, msgspec.UNSET) for field in FIELDS],
-    namespace={"__doc__": "A port, as far as the microversion and the asked-for fields go."},
+    namespace={"__doc__": "A port, with the requested fields that the microversion supports."},
     module=__name__,
 )
 
 
 class PortList(msgspec.Struct, frozen=True):
-    """A page of ports; ``next`` is the address of the page after it."""
+    """A page of ports; ``next`` is the URL of the next page."""
 
     ports: list[PortView]  # type: ignore[valid-type]  # made from the table above
     next: str | msgspec.UnsetType = msgspec.UNSET
@@ -77,7 +77,7 @@ def render(port: Port, fields: tuple[PortField, ...], url: str) -> dict[str, Any
 
 
 def select(minor: int, names: Sequence[str] | None) -> tuple[PortField, ...]:
-    """Return the fields to show, None for all; refuse unknown ones with 400, newer ones with 406."""
+    """Return the fields to show, None for all; 400 for unknown fields, 406 for newer ones."""
     return _select(minor, None if names is None else tuple(names))
 
 
@@ -87,21 +87,19 @@ def _select(minor: int, names: tuple[str, ...] | None) -> tuple[PortField, ...]:
         return tuple(field for field in FIELDS if field.since <= minor)
     unknown = sorted(set(names) - set(BY_NAME))
     if unknown:
-        raise BadRequestError(f"Field(s) {', '.join(name[:80] for name in unknown[:8])} are not valid for a port.")
+        raise BadRequestError(f"Unknown field(s) of a port: {', '.join(name[:80] for name in unknown[:8])}.")
     check_known(names, minor)
     return tuple(field for field in FIELDS if field.name in {*names, "links"})
 
 
 def check_known(names: Sequence[str], minor: int) -> None:
-    """Refuse with 406 whatever is newer than the call's version."""
+    """Raise 406 for fields that are newer than the microversion."""
     for name in names:
         if name in BY_NAME and BY_NAME[name].since > minor:
-            raise NotAcceptableError(f"The field {name} needs API version 1.{BY_NAME[name].since}.")
+            raise NotAcceptableError(f"The field {name} requires API version 1.{BY_NAME[name].since}.")
 
 
-# What callers may set on a port: the body of POST, and what JSON patches may touch.
-#
-# Source: the Bare Metal API reference.
+# The settable fields of a port: the body of POST, and validation of JSON patches.
 
 Flag = bool | str | None | UnsetType
 
@@ -112,7 +110,7 @@ class LocalLink(
     omit_defaults=True,
     rename={"vtep_logical_switch": "vtep-logical-switch", "vtep_physical_switch": "vtep-physical-switch"},
 ):
-    """Where the port is plugged in."""
+    """The switch port that the NIC is connected to."""
 
     port_id: str | UnsetType = UNSET
     switch_id: str | UnsetType = UNSET
@@ -124,7 +122,7 @@ class LocalLink(
 
 
 class PortSettable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Every field of a port that a caller may set."""
+    """The settable fields of a port."""
 
     address: Mac
     node_uuid: Uuid | UnsetType = UNSET
@@ -139,7 +137,7 @@ class PortSettable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class PortCreate(PortSettable, kw_only=True, forbid_unknown_fields=True):
-    """POST /v1/ports; the node is named by ``node_uuid``, or by ``node_ident`` (UUID or name)."""
+    """POST /v1/ports; the node is given by ``node_uuid``, or by ``node_ident`` (UUID or name)."""
 
     uuid: Uuid | UnsetType | None = UNSET
 
@@ -152,7 +150,7 @@ _VTEP_SINCE: Final = 90
 
 
 def settable(port: Port) -> Document:
-    """Return the port as a JSON patch sees it."""
+    """Return the document that a JSON patch is applied to."""
     return {
         "address": port.address,
         "node_uuid": port.node,
@@ -168,9 +166,9 @@ def settable(port: Port) -> Document:
 
 
 def changes(body: PortSettable, port: Port | None) -> dict[str, Any]:
-    """Return the fields of ``Port`` that ``body`` sets, all but its node."""
+    """Return the fields of ``Port`` that ``body`` sets, except its node."""
     if body.portgroup_uuid is not UNSET and body.portgroup_uuid is not None:
-        raise BadRequestError("portgroup_uuid cannot be set: this service manages no port groups.")
+        raise BadRequestError("portgroup_uuid cannot be set: port groups are not supported.")
     changed: dict[str, Any] = {"address": decoding.mac("address", body.address)}
     if body.extra is not UNSET:
         changed["extra"] = body.extra or {}
@@ -189,11 +187,11 @@ def changes(body: PortSettable, port: Port | None) -> dict[str, Any]:
 
 
 def check_versions(names: Collection[str], body: PortSettable, minor: int) -> None:
-    """Refuse with 406 what is set but newer than the call's microversion."""
+    """Raise 406 for fields that are set but newer than the microversion."""
     for name in names:
         since = _NODE_IDENT_SINCE if name == "node_ident" else BY_NAME[name].since
         if since > minor and getattr(body, name) is not UNSET:
-            raise NotAcceptableError(f"The field {name} needs API version 1.{since}.")
+            raise NotAcceptableError(f"The field {name} requires API version 1.{since}.")
     link = body.local_link_connection
     if isinstance(link, LocalLink):
         _check_link(link, minor)
@@ -201,10 +199,10 @@ def check_versions(names: Collection[str], body: PortSettable, minor: int) -> No
 
 def _check_link(link: LocalLink, minor: int) -> None:
     if link.network_type is not UNSET and minor < _NETWORK_TYPE_SINCE:
-        raise NotAcceptableError(f"network_type needs API version 1.{_NETWORK_TYPE_SINCE}.")
+        raise NotAcceptableError(f"network_type requires API version 1.{_NETWORK_TYPE_SINCE}.")
     virtual = (link.vtep_logical_switch, link.vtep_physical_switch)
     if virtual != (UNSET, UNSET) and minor < _VTEP_SINCE:
-        raise NotAcceptableError(f"VTEP switches need API version 1.{_VTEP_SINCE}.")
+        raise NotAcceptableError(f"VTEP switches require API version 1.{_VTEP_SINCE}.")
     given = {name for name in LocalLink.__struct_fields__ if getattr(link, name) is not UNSET}
     complete = (
         not given
@@ -215,6 +213,6 @@ def _check_link(link: LocalLink, minor: int) -> None:
     )
     if not complete:
         raise BadRequestError(
-            "local_link_connection needs port_id with switch_id (or with hostname, for a smart NIC), "
-            "or network_type unmanaged."
+            "Incomplete local_link_connection: it requires port_id and switch_id (for a smart NIC, port_id and "
+            "hostname), or network_type unmanaged."
         )

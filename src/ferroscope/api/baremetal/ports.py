@@ -1,6 +1,6 @@
-"""The NICs of all nodes: create, list, show, change, delete.
+"""Ports, the NICs of nodes: create, list, show, update, delete.
 
-Source: the Bare Metal API reference. Besides its UUID, a port can be named by its MAC address.
+Source: the Bare Metal API reference. A port can be identified by its UUID, its name or its MAC address.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class PortListQuery(msgspec.Struct, frozen=True):
 
 
 def list_ports(context: ApiContext, call: Call[PortListQuery, None]) -> Reply:
-    """List ports, with UUID and address unless other fields are asked for."""
+    """List ports, by default with UUID and address."""
     fields = select(call.minor, chosen_fields(call.minor, call.query.fields, call.query.detail, DEFAULT_FIELDS))
     return _list(context, call, fields, "ports")
 
@@ -89,7 +89,7 @@ def _list(
 ) -> Reply:
     asked = call.query
     if node is not None and (asked.node or asked.node_uuid):
-        raise BadRequestError("The path names the node already; leave node and node_uuid out.")
+        raise BadRequestError("node and node_uuid are not supported here: the path contains the node.")
     check_known([asked.sort_key], call.minor)
     node = node or asked.node_uuid or asked.node
     owner = named_node(call, node) if node is not None else None
@@ -140,7 +140,7 @@ def create_port(context: ApiContext, call: Call[NoQuery, PortCreate]) -> Reply:
 
 
 def update_port(context: ApiContext, call: Call[NoQuery, list[Operation]]) -> Reply:
-    """Change a port by a JSON patch."""
+    """Update a port by a JSON patch."""
 
     def work(tx: Transaction) -> Port:
         port = _find(tx, call)
@@ -149,7 +149,8 @@ def update_port(context: ApiContext, call: Call[NoQuery, list[Operation]]) -> Re
         try:
             body = msgspec.convert({"address": port.address} | values, PortSettable)
         except msgspec.ValidationError as exc:
-            raise BadRequestError(f"The patched port does not fit: {exc}. GET /openapi.json has its schema.") from None
+            message = f"Invalid port after the patch: {exc}. GET /openapi.json returns its schema."
+            raise BadRequestError(message) from None
         port_fields.check_versions(list(values), body, call.minor)
         changed = msgspec.structs.replace(port, **port_fields.changes(body, port))
         if "node_uuid" in values or "node_ident" in values:
@@ -166,13 +167,13 @@ def delete_port(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 
 
 def _take_from_inbox(context: ApiContext, tx: Transaction, port: Port) -> None:
-    """Let an operator have a MAC that only a machine in the inbox claims: nobody has said yet that it is one."""
+    """Remove the MAC address from a node in the inbox: an operator's port has priority over an unapproved claim."""
     for claimed in tx.ports.list(Query(filters={"address": port.address})):
         owner = tx.nodes.get(claimed.node, lock=True)
         if not owner.inbox or owner.uuid == port.node:
             continue
         tx.ports.remove([claimed.uuid])
-        message = f"{port.address} was enrolled as a port of node {port.node}; it is taken from this node in the inbox"
+        message = f"{port.address} was enrolled as a port of node {port.node} and removed from this node in the inbox"
         entry = transition.step(
             owner, "port taken", message, process=context.process, severity=Severity.WARNING, reason="port-conflict"
         )
@@ -182,10 +183,10 @@ def _take_from_inbox(context: ApiContext, tx: Transaction, port: Port) -> None:
 def _node_of(tx: Transaction, body: PortSettable) -> str:
     given = [ident for ident in (body.node_uuid, body.node_ident) if isinstance(ident, str)]
     if len(given) != 1:
-        raise BadRequestError("A port needs its node: give either node_uuid or node_ident.")
+        raise BadRequestError("The port has no node: set either node_uuid or node_ident.")
     ident = decoding.ident("node", given[0]) if body.node_ident else decoding.uuid("node_uuid", given[0])
     try:
-        # Locked, so that the node cannot be deleted while its port is being added.
+        # Lock the node, so that it cannot be deleted concurrently.
         return tx.nodes.get(ident, lock=True).uuid
     except NotFoundError:
         raise BadRequestError(f"Node {ident} does not exist; enrol it first.") from None
@@ -200,7 +201,7 @@ def _find(tx: Transaction, call: Call[Any, Any]) -> Port:
     if is_uuid(ident):
         return tx.ports.get(ident)
     if call.minor < _NAMES_SINCE:
-        raise NotAcceptableError(f"Ports have names from API version 1.{_NAMES_SINCE} on; use the port's UUID.")
+        raise NotAcceptableError(f"Port names require API version 1.{_NAMES_SINCE}; use the port's UUID.")
     named = tx.ports.list(Query(filters={"name": ident}, limit=1))
     if not named:
         raise MissingError(f"Port {ident} could not be found.")

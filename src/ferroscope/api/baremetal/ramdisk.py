@@ -1,7 +1,7 @@
-"""What ramdisks call, without authentication: continue an inspection, look themselves up, heartbeat.
+"""The unauthenticated endpoints for ramdisks: continue an inspection, lookup, heartbeat, and boot parameters.
 
-They learn nothing from a failure but that there was one. Source: the Bare Metal API reference and
-the Introspection API reference, as ironic-python-agent uses them.
+Errors do not reveal their reason. Source: the Bare Metal API reference and the Introspection API reference, as
+ironic-python-agent uses them.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from ferroscope.core.model import Node
 from ferroscope.core.states import AWAITED, RAMDISK
 
 CALLBACK_SINCE: Final = 84
-# Machines have fewer NICs than that. Callers are anonymous, and each address is a guess.
+# Machines have fewer NICs. Callers are anonymous, and each address may be a guess.
 MAX_GUESSES: Final = 64
 _COMPATIBLE: Final = 1
 _TOKEN_SINCE: Final = 62
-# Fields of a heartbeat -> since which microversion.
+# Fields of a heartbeat -> microversion in which they appeared.
 _HEARTBEAT_SINCE: Final = {
     "agent_version": 36,
     "agent_verify_ca": 68,
@@ -40,7 +40,7 @@ _STATUSES: Final = ("start", "end", "error")
 
 
 class CallbackQuery(msgspec.Struct, frozen=True):
-    """Query of POST /v1/continue_inspection; needs version 1.84."""
+    """Query of POST /v1/continue_inspection; requires version 1.84."""
 
     node_uuid: Uuid | None = None
 
@@ -53,7 +53,7 @@ class LookupQuery(msgspec.Struct, frozen=True):
 
 
 class CallbackAnswer(msgspec.Struct, frozen=True):
-    """The answer that ironic-inspector's callers know."""
+    """The response in the form of ironic-inspector."""
 
     uuid: str
 
@@ -70,7 +70,7 @@ class Heartbeat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def continue_inspection(context: ApiContext, call: Call[CallbackQuery, None]) -> Reply:
-    """Take a ramdisk's inspection data, and queue its processing."""
+    """Accept a ramdisk's inspection data and queue its processing."""
     new = call.minor >= CALLBACK_SINCE
     node_uuid = call.query.node_uuid
     if not new and (call.minor != _COMPATIBLE or node_uuid is not None):
@@ -84,7 +84,7 @@ def continue_inspection(context: ApiContext, call: Call[CallbackQuery, None]) ->
 
 
 def continue_introspection(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
-    """Take a ramdisk's inspection data by the Introspection API."""
+    """Accept a ramdisk's inspection data by the Introspection API."""
     accepted = _accept(context, call, None, with_token=False)
     return Reply(202, CallbackAnswer(uuid=accepted.node.uuid))
 
@@ -92,16 +92,16 @@ def continue_introspection(context: ApiContext, call: Call[NoQuery, None]) -> Re
 def _accept(
     context: ApiContext, call: Call[Any, None], node_uuid: str | None, *, with_token: bool
 ) -> callbacks.Accepted:
-    """Accept the callback; count it against its source where it is refused.
+    """Handle the callback; if it is refused, count a failure for its source.
 
-    A machine that is waited for is never refused because of what others behind its address have done.
+    A callback that matches a waiting node is never refused because of failures of others with the same source address.
     """
     try:
         parsed = callback_body.parse(call.raw, node_uuid, max_depth=context.settings.api.max_json_depth)
     except ApiError as exc:
         refusals.unusable(context, call.raw, node_uuid, call.source, exc)
         raise
-    if len(parsed.evidence.macs) > MAX_GUESSES:  # more than machines have: many guesses in one call
+    if len(parsed.evidence.macs) > MAX_GUESSES:  # more than machines have: probably guesses
         _refuse_guessing(context, call)
     try:
         return callbacks.handle_callback(context, parsed, with_token=with_token, source=call.source)
@@ -111,37 +111,37 @@ def _accept(
 
 
 def too_large(context: ApiContext, begins: bytes, source: str, why: ApiError) -> None:
-    """Tell of a callback whose body is larger than what is taken."""
+    """Record a callback whose body exceeds the limit."""
     refusals.unusable(context, begins, None, source, why)
 
 
 def _refuse_guessing(context: ApiContext, call: Call[Any, None]) -> None:
-    """Raise ``TooManyError`` where this source has failed too often of late."""
+    """Raise ``TooManyError`` if this source has had too many failures."""
     if seconds := context.callers.wait(call.source, context.clock.monotonic()):
         raise _too_many(seconds)
 
 
 def _count_failure(context: ApiContext, call: Call[Any, None]) -> None:
-    """Count a failure against its source; raise ``TooManyError`` where there have been too many."""
+    """Count a failure of this source; raise ``TooManyError`` if it has had too many."""
     if seconds := context.callers.failed(call.source, context.clock.monotonic()):
         raise _too_many(seconds)
 
 
 def _too_many(seconds: int) -> TooManyError:
     return TooManyError(
-        f"Too many failed calls from this address. Try again in {seconds} s.", {"Retry-After": str(seconds)}
+        f"Too many failed requests from this address. Try again in {seconds} s.", {"Retry-After": str(seconds)}
     )
 
 
 def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
-    """Tell a ramdisk which node it runs on; the agent's token goes out with the first answer only."""
+    """Return the node that a ramdisk runs on; only the first response contains the agent's token."""
     found = dict.fromkeys(filter(None, map(values.telling, call.query.addresses or [])))
     uuid = decoding.uuid("node_uuid", call.query.node_uuid) if call.query.node_uuid is not None else None
     if len(found) > MAX_GUESSES:
-        raise BadRequestError(f"At most {MAX_GUESSES} addresses can be looked up at once; there are {len(found)}.")
+        raise BadRequestError(f"Too many addresses: {len(found)}; at most {MAX_GUESSES} are allowed.")
     evidence = lookup.Evidence(uuid=uuid, macs=tuple(found))
     if not evidence:
-        raise BadRequestError("Give at least one valid MAC address in addresses, or node_uuid.")
+        raise BadRequestError("No lookup information provided: set node_uuid, or a valid MAC address in addresses.")
     _refuse_guessing(context, call)
 
     def work(tx: Transaction) -> tuple[Node, str | None] | lookup.Refused:
@@ -166,7 +166,7 @@ def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
 
 
 def heartbeat(context: ApiContext, call: Call[NoQuery, Heartbeat]) -> Reply:
-    """Note that a ramdisk is alive, and where; it proves itself by its token."""
+    """Record a ramdisk's heartbeat; its token authenticates it."""
     body = call.body
     _check_heartbeat(body, call.minor)
     ident = decoding.ident("node", call.node)
@@ -187,11 +187,11 @@ def heartbeat(context: ApiContext, call: Call[NoQuery, Heartbeat]) -> Reply:
 def _check_heartbeat(body: Heartbeat, minor: int) -> None:
     for name, since in _HEARTBEAT_SINCE.items():
         if minor < since and getattr(body, name) is not None:
-            raise BadRequestError(f"The field {name} needs API version 1.{since}.")
+            raise BadRequestError(f"The field {name} requires API version 1.{since}.")
     if body.callback_url and not _is_http(body.callback_url):
-        raise BadRequestError("callback_url must be an http or https address.")
+        raise BadRequestError("Invalid callback_url: it must be an http or https URL.")
     if body.agent_token is None:
-        raise BadRequestError("agent_token is required: it came with the answer to the lookup.")
+        raise BadRequestError("agent_token is required: the response to the lookup contains it.")
     if body.agent_status is not None and body.agent_status not in _STATUSES:
         raise BadRequestError(f"agent_status must be one of {', '.join(_STATUSES)}.")
 
@@ -203,14 +203,14 @@ def _is_http(url: str) -> bool:
         return False
 
 
-# What a BMC fetches for virtual media: a small disk with the parameters of the ramdisk that is about to boot.
+# The virtual floppy that a BMC fetches for virtual media: the kernel parameters of the ramdisk that is about to boot.
 #
-# Without authentication, as BMCs have none to give; there is no secret on it. It is made anew for each
-# call, so any api process serves it, and only for a node whose ramdisk is expected.
+# Without authentication, because BMCs cannot authenticate; it contains no secret. It is generated for each request, so
+# any api process serves it, and only while the node's ramdisk is expected.
 
 
 def get_disk(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
-    """Return the disk with the parameters of a node's ramdisk."""
+    """Return the disk image with the kernel parameters of a node's ramdisk."""
     uuid = decoding.uuid("node", call.node)
     try:
         node = context.store.read(lambda tx: tx.nodes.get(uuid))

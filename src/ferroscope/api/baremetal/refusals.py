@@ -1,9 +1,8 @@
-"""Callbacks that are refused: one answer for all of them, the reason in the log and on timelines.
+"""Refused callbacks: the same response for all of them, and the reason in the log and on timelines.
 
-Whoever calls is anonymous, so nothing of it is told to the caller, and nothing here may be filled by one: log
-and timelines take a line now and then, whatever comes. But an operator who waits for a machine has to hear
-that it called: so a call that says too little of itself is told to the node whose machine has called from the
-same address before, if one alone of those waits.
+Callers are anonymous, so they do not learn the reason, and cannot fill the log or timelines: both are rate limited.
+But an operator who waits for a machine must see that it called. So a call that does not identify its machine is
+recorded for the waiting node whose machine has called from the same address before, if there is exactly one.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ from ferroscope.core.reasons import Reason
 from ferroscope.core.states import ACTIVE, MACHINE
 
 STEP: Final = "callback-refused"
-# Callers may add to a node's journal this often, to so many nodes.
-_QUIET_SECONDS: Final = 60.0
-_NOTED_NODES: Final = 8
-_MESSAGE: Final = 300
+# One call may add an entry to the journals of this many nodes, with this interval between entries.
+_ENTRY_INTERVAL: Final = 60.0
+_MAX_NODES: Final = 8
+_MAX_MESSAGE: Final = 300
 _DISCOVERY: Final = frozenset({Reason.DISCOVERY_LIMITED, Reason.DISCOVERY_REJECTED})
-# Nobody knows the machine: whom it concerns may be told by where it calls from.
-_NAMELESS: Final = frozenset({Reason.LOOKUP_UNKNOWN, *_DISCOVERY})
+# The machine is unknown: the source address may identify the node.
+_UNKNOWN: Final = frozenset({Reason.LOOKUP_UNKNOWN, *_DISCOVERY})
 
 
 def refused(context: ApiContext, refusal: lookup.Refused, evidence: lookup.Evidence, source: str) -> MissingError:
-    """Log why, unless that was said often enough of late; return the answer that does not tell."""
+    """Log the reason, subject to the rate limit; return the error, which does not contain it."""
     quiet = context.refusals
     if refusal.reason in _DISCOVERY:
         context.meter.discovered("limited" if refusal.reason is Reason.DISCOVERY_LIMITED else "rejected")
@@ -48,7 +47,7 @@ def refused(context: ApiContext, refusal: lookup.Refused, evidence: lookup.Evide
         reason=str(refusal.reason),
         message=refusal.message,
         source=source,
-        nodes=list(refusal.nodes[:_NOTED_NODES]),
+        nodes=list(refusal.nodes[:_MAX_NODES]),
         macs=list(evidence.macs[:16]),
         bmc_addresses=list(evidence.bmc_addresses),
         node_uuid=evidence.uuid,
@@ -57,30 +56,30 @@ def refused(context: ApiContext, refusal: lookup.Refused, evidence: lookup.Evide
 
 
 def not_waiting(node: Node) -> lookup.Refused:
-    """Return the refusal of a machine whose node expects nothing from it."""
-    message = f"the machine called, but its inspection is {node.state}, not waiting for it"
+    """Return the refusal of a machine whose node does not expect a callback."""
+    message = f"unexpected callback: the inspection is {node.state}"
     return lookup.Refused(Reason.LOOKUP_NOT_WAITING, message, (node.uuid,))
 
 
 def note(context: ApiContext, tx: Transaction, refusal: lookup.Refused, source: str) -> None:
-    """Put the refusal into the journals of the nodes concerned, unless one has just been noted there."""
-    if not refusal.nodes and refusal.reason in _NAMELESS:
+    """Add the refusal to the journals of the nodes concerned, subject to the rate limit."""
+    if not refusal.nodes and refusal.reason in _UNKNOWN:
         refusal = by_source(tx, refusal, source)
-    for uuid in refusal.nodes[:_NOTED_NODES]:
-        tell(context, tx, uuid, STEP, refusal.message, source=source, reason=refusal.reason)
+    for uuid in refusal.nodes[:_MAX_NODES]:
+        add_entry(context, tx, uuid, STEP, refusal.message, source=source, reason=refusal.reason)
 
 
 def by_source(tx: Transaction, refusal: lookup.Refused, source: str) -> lookup.Refused:
-    """Return the refusal with the one node that waits, and whose machine has called from this address before."""
+    """Return the refusal with the waiting node whose machine has called from this address before, if there is one."""
     waiting = tx.addresses.callers(source)
     if len(waiting) != 1:
         return refusal
-    message = f"a call from {source}, from where this machine has called before: {refusal.message}"
+    message = f"callback from {source}, the last known source address of this machine: {refusal.message}"
     return lookup.Refused(refusal.reason, message, (waiting[0].uuid,))
 
 
 def unusable(context: ApiContext, raw: bytes, node_uuid: str | None, source: str, why: ApiError) -> None:
-    """Tell of a callback that nothing could be made of: in the log, and on the timeline of whom it concerns."""
+    """Record an invalid callback: in the log, and on the timeline of the node concerned."""
     now = context.clock.monotonic()
     left_out = context.refusals.admit(now)
     if left_out is not None:
@@ -94,9 +93,9 @@ def unusable(context: ApiContext, raw: bytes, node_uuid: str | None, source: str
             node_uuid=node_uuid,
         )
     if context.callers.failed(source, now):
-        return  # it has called in vain so often that it need not be looked for once more
+        return  # after too many failures, do not search for the node again
     evidence = callback_body.traces(raw, node_uuid)
-    refusal = lookup.Refused(Reason.CALLBACK_INVALID, f"HTTP {why.status}: {why.message[:_MESSAGE]}")
+    refusal = lookup.Refused(Reason.CALLBACK_INVALID, f"HTTP {why.status}: {why.message[:_MAX_MESSAGE]}")
 
     def work(tx: Transaction) -> None:
         verdict = lookup.decide(evidence, tx.addresses.candidates(evidence)) if evidence else refusal
@@ -105,11 +104,11 @@ def unusable(context: ApiContext, raw: bytes, node_uuid: str | None, source: str
         else:
             note(context, tx, by_source(tx, refusal, source), source)
 
-    with contextlib.suppress(StoreUnavailableError):  # the caller is told what is wrong with its call all the same
+    with contextlib.suppress(StoreUnavailableError):  # the caller gets the error about its body in any case
         context.store.write(work)
 
 
-def tell(
+def add_entry(
     context: ApiContext,
     tx: Transaction,
     uuid: str,
@@ -120,15 +119,15 @@ def tell(
     reason: Reason | None = None,
     detail: Document | None = None,
 ) -> None:
-    """Note on the node's timeline what a caller did, unless the same has just been noted there."""
+    """Add an entry to the node's timeline, unless its latest entry is of the same step and recent."""
     try:
         node = tx.nodes.get(uuid)
     except NotFoundError:
         return
     latest = tx.journal.list(Query(filters={"node": uuid}, sort_key="id", descending=True, limit=1))
-    if latest and latest[0].step == step and tx.now - latest[0].at < _QUIET_SECONDS:
+    if latest and latest[0].step == step and tx.now - latest[0].at < _ENTRY_INTERVAL:
         return
-    said: dict[str, Any] = {"source": source} if source else {}
+    details: dict[str, Any] = {"source": source} if source else {}
     entry = Entry(
         node=uuid,
         inspection=node.inspection if node.state in MACHINE else None,
@@ -137,6 +136,6 @@ def tell(
         process=context.process,
         severity=Severity.INFO if reason is None else Severity.WARNING,
         reason=None if reason is None else str(reason),
-        detail=said | (detail or {}),
+        detail=details | (detail or {}),
     )
     tx.journal.append([entry])

@@ -1,6 +1,6 @@
-"""What callers may say of rules, in either API, and how it becomes a rule that is known to run.
+"""The representations of rules in both APIs, and their validation.
 
-A rule is compiled before it is stored, so whatever is wrong with it is told now, all of it at once.
+A rule is compiled before it is stored, so the response reports all of its errors at once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Phase = Annotated[str, one_of(*PHASES)]
 
 
 class RuleSettable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Every field of a rule that a caller may set in the Bare Metal API; ``actions`` must be there."""
+    """The settable fields of a rule in the Bare Metal API; ``actions`` is required."""
 
     actions: list[Document]
     conditions: list[Document] | None = None
@@ -45,7 +45,7 @@ class RuleCreate(RuleSettable, kw_only=True, forbid_unknown_fields=True):
 
 
 class IntrospectionRuleCreate(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """POST /v1/rules. ``links`` is taken, so that what was shown can be given back, and ignored."""
+    """POST /v1/rules. ``links`` is accepted and ignored, so that a representation can be sent back."""
 
     actions: list[Document]
     conditions: list[Document] | None = None
@@ -63,7 +63,7 @@ _ACTION_KEYS: Final = frozenset({"op", "args", "loop"})
 
 
 def fields_of(body: RuleSettable, dialect: RuleDialect) -> dict[str, Any]:
-    """Return the fields of ``Rule`` that ``body`` means; ``BadRequestError``."""
+    """Return the fields of ``Rule`` from ``body``; ``BadRequestError``."""
     return {
         "dialect": dialect,
         "description": body.description,
@@ -77,7 +77,7 @@ def fields_of(body: RuleSettable, dialect: RuleDialect) -> dict[str, Any]:
 
 
 def from_introspection(body: IntrospectionRuleCreate) -> dict[str, Any]:
-    """Return the fields of ``Rule`` that ``body`` means, in their stored form; ``BadRequestError``."""
+    """Return the fields of ``Rule`` from ``body``, in their stored form; ``BadRequestError``."""
     return {
         "dialect": RuleDialect.INTROSPECTION,
         "description": body.description,
@@ -88,25 +88,25 @@ def from_introspection(body: IntrospectionRuleCreate) -> dict[str, Any]:
 
 
 def checked(rule: Rule) -> CompiledRule:
-    """Return the rule compiled; ``BadRequestError`` with everything that is wrong with it."""
+    """Return the compiled rule; ``BadRequestError`` with all of its errors."""
     try:
         return compile_rule(rule)
     except InvalidRuleError as exc:
         problems = exc.problems[:20]
-        raise BadRequestError(f"The rule cannot be used: {'; '.join(problems)}.") from None
+        raise BadRequestError(f"Invalid rule: {'; '.join(problems)}.") from None
 
 
 def _priority(given: int | str | None) -> int:
     priority = decoding.integer("priority", given) if isinstance(given, str) else given or 0
     if not 0 <= priority <= MAX_PRIORITY:
-        raise BadRequestError(f"priority must be between 0 and {MAX_PRIORITY}; it was {priority}.")
+        raise BadRequestError(f"Invalid priority {priority}: it must be between 0 and {MAX_PRIORITY}.")
     return priority
 
 
 def _phase(given: str | None) -> str:
     phase = given or PHASES[0]
     if phase not in PHASES:
-        raise BadRequestError(f"phase must be one of {', '.join(PHASES)}; it was {decoding.shown(phase)}.")
+        raise BadRequestError(f"Invalid phase {decoding.shown(phase)}: it must be one of {', '.join(PHASES)}.")
     return phase
 
 
@@ -114,18 +114,18 @@ def _known(where: str, item: Document, keys: frozenset[str]) -> Document:
     unknown = sorted(set(item) - keys)
     if unknown:
         raise BadRequestError(
-            f"{where} has the unknown field {decoding.shown(unknown[0])}; known: {', '.join(sorted(keys))}."
+            f"Unknown field {decoding.shown(unknown[0])} in {where}; supported: {', '.join(sorted(keys))}."
         )
     missing = [name for name in ("op", "args") if name not in item]
     if missing:
-        raise BadRequestError(f"{where} needs {' and '.join(missing)}.")
+        raise BadRequestError(f"{where} requires {' and '.join(missing)}.")
     return item
 
 
 def _condition(number: int, item: Document) -> Document:
     op, invert = item.get("op"), item.get("invert", False)
     if not isinstance(op, str) or op.startswith("!"):
-        raise BadRequestError(f"conditions[{number}].op must be an operator; to invert one say invert: true.")
+        raise BadRequestError(f"conditions[{number}].op must be an operator; to invert it, set invert to true.")
     if not isinstance(invert, bool):
         raise BadRequestError(f"conditions[{number}].invert must be true or false.")
     stored: Document = {"op": f"!{op}" if invert else op}
@@ -137,13 +137,13 @@ def _condition(number: int, item: Document) -> Document:
 
 def _action(number: int, item: Document) -> Document:
     if not isinstance(item.get("action"), str):
-        raise BadRequestError(f"actions[{number}] needs the field action, the name of one.")
+        raise BadRequestError(f"actions[{number}] requires the field action, the name of an action.")
     return {"op": item["action"], "args": {name: value for name, value in item.items() if name != "action"}}
 
 
-# A rule as each of the two APIs shows it; both are views of the same stored rule.
+# The representation of a stored rule in each of the two APIs.
 #
-# The conditions and actions of a sensitive rule are null in either.
+# The conditions and actions of a sensitive rule are null in both.
 
 FIELDS: Final = (
     "uuid",
@@ -169,7 +169,7 @@ RuleSortKey = Annotated[str, one_of(*SORT_FIELDS)]
 
 
 class InspectionRule(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A rule in the Bare Metal API, or those of its fields that were asked for."""
+    """A rule in the Bare Metal API, with the requested fields."""
 
     uuid: str | msgspec.UnsetType = msgspec.UNSET
     description: str | msgspec.UnsetType | None = msgspec.UNSET
@@ -186,14 +186,14 @@ class InspectionRule(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class InspectionRuleList(msgspec.Struct, frozen=True):
-    """A page; ``next`` is where the following one is."""
+    """A page of rules; ``next`` is the URL of the next page."""
 
     inspection_rules: list[InspectionRule]
     next: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class IntrospectionRule(msgspec.Struct, frozen=True):
-    """A rule in the Introspection API; in a list without conditions and actions."""
+    """A rule in the Introspection API; lists omit conditions and actions."""
 
     uuid: str
     description: str | None
@@ -204,24 +204,24 @@ class IntrospectionRule(msgspec.Struct, frozen=True):
 
 
 class IntrospectionRuleList(msgspec.Struct, frozen=True):
-    """All rules that were made through this API, oldest first."""
+    """All rules that were created through this API, oldest first."""
 
     rules: list[IntrospectionRule]
 
 
 def chosen(fields: Sequence[str] | None, detail: bool | None, default: Sequence[str]) -> Sequence[str]:
-    """Return the fields that a caller wants to see."""
+    """Return the fields to show."""
     unknown = sorted(set(fields or ()) - {*FIELDS, "links"})
     if unknown:
         names = ", ".join(shown(name) for name in unknown[:8])
-        raise BadRequestError(f"A rule has no field {names}; it has: {', '.join(FIELDS)}.")
+        raise BadRequestError(f"Unknown field(s) of a rule: {names}; supported: {', '.join(FIELDS)}.")
     if fields and detail:
-        raise BadRequestError("Give either fields or detail, not both.")
+        raise BadRequestError("detail and fields are mutually exclusive.")
     return fields or (FIELDS if detail else default)
 
 
 def bare_metal(rule: Rule, fields: Sequence[str], url: str) -> InspectionRule:
-    """Return the rule as the Bare Metal API shows it."""
+    """Return the rule's representation in the Bare Metal API."""
     values: dict[str, Any] = {name: getattr(rule, name) for name in fields if name != "links"}
     for name in ("created_at", "updated_at"):
         if name in values:
@@ -233,7 +233,7 @@ def bare_metal(rule: Rule, fields: Sequence[str], url: str) -> InspectionRule:
 
 
 def introspection(rule: Rule, url: str, *, short: bool) -> IntrospectionRule:
-    """Return the rule as the Introspection API shows it."""
+    """Return the rule's representation in the Introspection API."""
     view = IntrospectionRule(rule.uuid, rule.description, rule.scope, own(url, f"rules/{rule.uuid}"))
     if short:
         return view

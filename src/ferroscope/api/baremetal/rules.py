@@ -1,6 +1,6 @@
-"""Inspection rules in the Bare Metal API: list, show, create, change, delete.
+"""Inspection rules in the Bare Metal API: list, show, create, update, delete, explain.
 
-It shows every stored rule, those of the Introspection API too. Source: the Bare Metal API reference.
+All stored rules are visible here, also those of the Introspection API. Source: the Bare Metal API reference.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ferroscope.rules.engine import RuleSet
 from ferroscope.rules.explain import DryContext
 from ferroscope.storage.reader import Found, newest, previous
 
-# python-ironicclient's "unset" says these of single items.
+# python-ironicclient's "unset" uses these paths for single items.
 _ALIASES: Final = {"/condition/": "/conditions/", "/action/": "/actions/"}
 
 
@@ -50,7 +50,7 @@ class RuleListQuery(msgspec.Struct, frozen=True):
 
 
 def list_rules(context: ApiContext, call: Call[RuleListQuery, None]) -> Reply:
-    """List inspection rules, in the order of their creation unless another one is asked for."""
+    """List inspection rules, by default in the order of their creation."""
     asked = call.query
     fields = rule_schema.chosen(asked.fields, asked.detail, rule_schema.DEFAULT_FIELDS)
     size = paging.page_size(asked.limit, context.settings.api.max_limit)
@@ -83,7 +83,7 @@ def create_rule(context: ApiContext, call: Call[NoQuery, RuleCreate]) -> Reply:
 
 
 def update_rule(context: ApiContext, call: Call[NoQuery, list[Operation]]) -> Reply:
-    """Change an inspection rule by a JSON patch."""
+    """Update an inspection rule by a JSON patch."""
     uuid = rule_uuid(call)
     operations = [_spelt_out(operation) for operation in call.body]
 
@@ -95,11 +95,13 @@ def update_rule(context: ApiContext, call: Call[NoQuery, list[Operation]]) -> Re
         try:
             body = msgspec.convert(document | values, RuleSettable)
         except msgspec.ValidationError as exc:
-            raise BadRequestError(f"The patched rule does not fit: {exc}. GET /openapi.json has its schema.") from None
+            message = f"Invalid rule after the patch: {exc}. GET /openapi.json returns its schema."
+            raise BadRequestError(message) from None
         changed = msgspec.structs.replace(rule, **rule_schema.fields_of(body, rule.dialect))
         if rule.sensitive and not changed.sensitive:
             raise BadRequestError(
-                "A sensitive rule stays so: what it hides would be shown. Delete it and make another."
+                "sensitive cannot be unset: that would reveal the rule's conditions and actions. Delete the rule and "
+                "create another one."
             )
         rule_schema.checked(changed)
         return tx.rules.update(changed)
@@ -115,18 +117,18 @@ def delete_rule(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 
 
 def delete_rules(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
-    """Delete all inspection rules, those of the Introspection API too."""
+    """Delete all inspection rules, including those of the Introspection API."""
     context.store.write(lambda tx: tx.rules.remove_all())
     return Reply(204)
 
 
 def store_new(context: ApiContext, rule: Rule) -> Rule:
-    """Check and store a new rule; return it as it is stored."""
+    """Validate and store a new rule; return the stored rule."""
     rule_schema.checked(rule)
 
     def work(tx: Transaction) -> Rule:
         if len(tx.rules.list(Query(limit=MAX_RULES))) >= MAX_RULES:
-            raise StateConflictError(f"There are {MAX_RULES} rules already; delete some that are not needed any more.")
+            raise StateConflictError(f"The limit of {MAX_RULES} rules is reached; delete some first.")
         tx.rules.add(rule)
         return tx.rules.get(rule.uuid)
 
@@ -134,10 +136,10 @@ def store_new(context: ApiContext, rule: Rule) -> Rule:
 
 
 def rule_uuid(call: Call[Any, Any]) -> str:
-    """Return the UUID of the rule that the path names."""
+    """Return the UUID of the rule in the path."""
     given = call.path["rule"]
     if not is_uuid(given):
-        raise MissingError(f"Rule {decoding.shown(given)} could not be found: a rule is named by its UUID.")
+        raise MissingError(f"Rule {decoding.shown(given)} could not be found: use the rule's UUID.")
     return decoding.uuid("rule", given)
 
 
@@ -150,7 +152,7 @@ def _spelt_out(operation: Operation) -> Operation:
 
 # POST /v1/inspection_rules/explain: what rules would do with a node, and why; nothing is stored.
 #
-# It does what reapply would do, on copies: the configured hooks on the newest stored raw data, then the rules.
+# Like reapply, but on copies: it runs the configured hooks on the newest stored raw data, then the rules.
 
 _DRAFT: Final = "00000000-0000-0000-0000-000000000000"
 
@@ -171,12 +173,12 @@ class _Found(msgspec.Struct, frozen=True):
 
 
 def explain_rules(context: ApiContext, call: Call[NoQuery, ExplainRequest]) -> Reply:
-    """Show what rules would change on a node with its stored data, and which condition gave what."""
+    """Show what rules would change on a node with its stored data, and the result of each condition."""
     asked = call.body
     ident = decoding.ident("node", asked.node)
     draft = None if asked.draft is None else _draft(asked.draft)
     if draft is not None and asked.rule is not None:
-        raise BadRequestError("Give either rule or draft, not both.")
+        raise BadRequestError("rule and draft are mutually exclusive.")
     found = context.store.read(lambda tx: _find(context, tx, ident))
     rules = draft or _chosen(found.rules, asked.rule)
     dry = DryContext(
@@ -191,14 +193,12 @@ def explain_rules(context: ApiContext, call: Call[NoQuery, ExplainRequest]) -> R
         inventory, unprocessed = json_safety.decode(parts["inventory"]), json_safety.decode(parts["unprocessed"])
         plugin_data = context.pipeline().run(dry, inventory, unprocessed, owned=True)
     except json_safety.TooManyContainersError as exc:
-        raise StateConflictError(f"The node's data is too large to be processed: {exc}.") from None
+        raise StateConflictError(f"The node's data is too large to process: {exc}.") from None
     except HookError as exc:
-        raise StateConflictError(
-            f"The hooks refuse the node's data, so no rule would be asked: {exc.message}"
-        ) from None
+        raise StateConflictError(f"A hook fails on the node's data, so no rule would run: {exc.message}") from None
     except HookSetupError as exc:
-        raise StateConflictError(f"This api process cannot run the configured hooks: {exc}") from None
-    told = explain.explain(
+        raise StateConflictError(f"This api process cannot load the configured hooks: {exc}") from None
+    explanation = explain.explain(
         rules,
         dry,
         inventory,
@@ -206,7 +206,7 @@ def explain_rules(context: ApiContext, call: Call[NoQuery, ExplainRequest]) -> R
         mask=context.settings.inspection_rules.mask_secrets,
         drivers=context.settings.drivers.enabled,
     )
-    return Reply(200, told)
+    return Reply(200, explanation)
 
 
 def _draft(body: RuleCreate) -> RuleSet:
@@ -247,7 +247,7 @@ def _named(context: ApiContext, node: Node, name: str) -> str | None:
 
 
 def _previous(context: ApiContext, inspection: str) -> Document | None:
-    """Return the inventory that a reapply of this inspection would find to be the previous one."""
+    """Return the inventory that a reapply of this inspection would use as the previous one."""
 
     def find(tx: Transaction) -> Found | None:
         one = tx.inspections.get(inspection)

@@ -1,4 +1,4 @@
-"""GET /v1/search?q=: the nodes whose last inventory fits a query; see ``hardware.query`` for the language."""
+"""GET /v1/search?q=: the nodes whose last inventory matches a query; ``hardware.query`` defines the language."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _GIB: Final = 2**30
 class SearchQuery(msgspec.Struct, frozen=True):
     """Query of GET /v1/search."""
 
-    q: Annotated[str, msgspec.Meta(description="A query, such as: memory_gb >= 512 and nic.speed >= 25G")] = ""
+    q: Annotated[str, msgspec.Meta(description="The query, for example: memory_gb >= 512 and nic.speed >= 25G")] = ""
     limit: Limit | None = None
     marker: Uuid | None = None
 
 
 class FoundNode(msgspec.Struct, frozen=True):
-    """A node that fits, and what it is in short; texts are as the machine spells them."""
+    """A matching node with a summary of its hardware; texts are as reported by the machine."""
 
     uuid: str
     name: str | None
@@ -46,19 +46,19 @@ class FoundNode(msgspec.Struct, frozen=True):
 
 
 class SearchResult(msgspec.Struct, frozen=True):
-    """A page of nodes, by UUID; ``next`` is the address of the page after it."""
+    """A page of nodes, ordered by UUID; ``next`` is the URL of the next page."""
 
     nodes: list[FoundNode]
     next: str | UnsetType = UNSET
 
 
 def search(context: ApiContext, call: Call[SearchQuery, None]) -> Reply:
-    """Find the nodes whose last inventory fits the query."""
+    """Find the nodes whose last inventory matches the query."""
     asked = call.query
     try:
         query = parse(asked.q)
     except QueryError as exc:
-        raise BadRequestError(f"The query cannot be understood: {exc}.") from None
+        raise BadRequestError(f"Invalid query: {exc}.") from None
     size = paging.page_size(asked.limit, context.settings.api.max_limit)
     after = paging.marker(asked.marker) or ""
 
@@ -88,7 +88,7 @@ def _view(match: Match, rows: list[IndexRow]) -> FoundNode:
 
 
 def _older(rows: list[IndexRow]) -> dict[str, Any]:
-    """Return the summary of a node that was inspected before there were any; its texts are in lower case."""
+    """Return the summary of a node that was inspected before summaries existed; its texts are in lower case."""
     node = next((row for row in rows if row.kind == "node"), IndexRow("node", 0))
     cpu = next((row for row in rows if row.kind == "cpu"), IndexRow("cpu", 0))
     known: dict[str, Any] = {name: text(node, name) for name in ("vendor", "product", "serial", "firmware")}

@@ -1,6 +1,6 @@
-"""The inspection data of a node as the APIs give it: which inspection has it, and its parts put together.
+"""The inspection data of a node in both APIs: find the inspection, combine its parts, and process it again.
 
-The parts are JSON bytes and stay so: an answer is spliced, never decoded.
+The parts are JSON bytes: a response is concatenated, never decoded.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ UNPROCESSED: Final[tuple[Part, ...]] = ("inventory", "unprocessed")
 def of_node(
     context: ApiContext, find: Callable[[Transaction], Node], parts: tuple[Part, ...]
 ) -> tuple[Node, dict[Part, bytes] | None]:
-    """Return the node that ``find`` finds, and the parts of its newest inspection that has all of them."""
+    """Return the node from ``find``, and the parts of its newest inspection that has all of them."""
 
     def work(tx: Transaction) -> tuple[Node, Found | None]:
         node = find(tx)
@@ -39,28 +39,27 @@ def of_node(
 
 
 def side_by_side(parts: dict[Part, bytes]) -> bytes:
-    """Return ``{"inventory": …, "plugin_data": …}``, as the Bare Metal API gives it."""
+    """Return ``{"inventory": …, "plugin_data": …}``, the form of the Bare Metal API."""
     return b"".join((b'{"inventory":', parts["inventory"], b',"plugin_data":', parts["plugin_data"], b"}"))
 
 
 def merged(parts: dict[Part, bytes], beside: Part) -> bytes:
-    """Return the inventory as one more key of the other part, as the Introspection API gives it."""
+    """Return the other part with the inventory as an additional key, the form of the Introspection API."""
     rest = parts[beside].strip()[1:]
     comma = b"" if rest.lstrip().startswith(b"}") else b","
     return b"".join((b'{"inventory":', parts["inventory"], comma, rest))
 
 
-# Process data once more, stored or given; the same for both APIs.
+# Reapply: process stored or given data again; the same for both APIs.
 #
-# A reapply is an inspection of its own: what is processed is stored with it, in the transaction that
-# queues the request, and nothing that is stored already is replaced. So it can fail, as an inspection
-# can, and what was known before stays.
+# A reapply is a separate inspection: its data is stored with it, in the transaction that queues the request, and does
+# not replace existing data. So if it fails, the previous data is unchanged.
 
 
 def submit(context: ApiContext, ident: str, raw: bytes) -> None:
-    """Queue a reapply; ``raw`` is the body of a callback, or nothing for what is stored.
+    """Queue a reapply; ``raw`` is the body of a callback, or empty for the stored data.
 
-    One of stored data that nobody has begun yet is the same one.
+    If a reapply of stored data is already queued and has not begun, nothing is added.
     """
     if raw.strip():
         parts, _inventory = callback_body.split(raw, max_depth=context.settings.api.max_json_depth)
@@ -84,14 +83,14 @@ def submit(context: ApiContext, ident: str, raw: bytes) -> None:
 
 
 def there(node: Node, found: dict[Part, bytes] | None) -> dict[Part, bytes]:
-    """Return the data that was found; ``MissingError`` where there is none."""
+    """Return the data; ``MissingError`` if there is none."""
     if found is None:
         raise _nothing(node)
     return found
 
 
 def _stored(tx: Transaction, ident: str) -> tuple[Node, Found | None]:
-    """Return the node and what is stored; None where it is queued already. A wrong state is refused at once."""
+    """Return the node and its stored data; None if already queued. Raises an error at once in a wrong state."""
     node = introspected(tx, ident)[0]
     if _is_queued(tx, node):
         return node, None
@@ -103,7 +102,7 @@ def _stored(tx: Transaction, ident: str) -> tuple[Node, Found | None]:
 
 
 def _nothing(node: Node) -> MissingError:
-    return MissingError(f"There is no such introspection data of node {node.uuid}; introspect it first.")
+    return MissingError(f"Node {node.uuid} has no such introspection data; introspect it first.")
 
 
 def _is_queued(tx: Transaction, node: Node) -> bool:
@@ -113,11 +112,11 @@ def _is_queued(tx: Transaction, node: Node) -> bool:
 
 
 def _begin(context: ApiContext, tx: Transaction, node: Node, of: str, parts: dict[Part, bytes]) -> None:
-    """Begin an inspection of this data: that of the inspection ``of``, or ``GIVEN``."""
+    """Start an inspection of this data: that of the inspection ``of``, or ``GIVEN``."""
     digest = None
     if of != GIVEN:
         source = tx.inspections.get(of)
-        # Its machine may repeat its callback, for the answer to the first may have got lost.
+        # The machine may repeat its callback if the response to the first one was lost.
         digest = source.digest
         if source.reapplies not in (None, GIVEN):
             of = str(source.reapplies)

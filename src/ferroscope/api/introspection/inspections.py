@@ -1,7 +1,7 @@
-"""The Introspection API: start, status, list, abort. Another view of the same nodes.
+"""The Introspection API: start, status, list, abort, and the data of introspections.
 
-Each node has one introspection here, its newest inspection. Source: the Introspection API
-reference of ironic-inspector and what its clients do.
+It is another view of the same nodes: the introspection of a node is its newest inspection. Source: the Introspection
+API reference of ironic-inspector, and its clients.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class StartQuery(msgspec.Struct, frozen=True):
 
 
 class IntrospectionListQuery(msgspec.Struct, frozen=True):
-    """Query of GET /v1/introspection; a limit of 0 is the greatest one."""
+    """Query of GET /v1/introspection; a limit of 0 means the maximum."""
 
     limit: LimitOrZero | None = None
     marker: Uuid | None = None
@@ -39,7 +39,7 @@ class IntrospectionListQuery(msgspec.Struct, frozen=True):
 
 
 class IntrospectionStatus(msgspec.Struct, frozen=True):
-    """How the newest inspection of a node stands; ``uuid`` is the node's."""
+    """The status of the newest inspection of a node; ``uuid`` is the node's."""
 
     uuid: str
     finished: bool
@@ -57,7 +57,7 @@ class IntrospectionList(msgspec.Struct, frozen=True):
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """An empty object: the call was accepted, its status tells the rest."""
+    """An empty object: the request was accepted."""
 
 
 def introspected(tx: Transaction, ident: str, *, lock: bool = False) -> tuple[Node, str]:
@@ -69,7 +69,7 @@ def introspected(tx: Transaction, ident: str, *, lock: bool = False) -> tuple[No
 
 
 def start_introspection(context: ApiContext, call: Call[StartQuery, None]) -> Reply:
-    """Start an introspection; any number of starts at once are one."""
+    """Start an introspection; concurrent starts are one."""
     ident = introspected_ident(call)
 
     def work(tx: Transaction) -> None:
@@ -89,7 +89,7 @@ def start_introspection(context: ApiContext, call: Call[StartQuery, None]) -> Re
 
 
 def get_introspection(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
-    """Show how the newest introspection of a node stands."""
+    """Show the status of the newest introspection of a node."""
     ident = introspected_ident(call)
     return Reply(200, _status(context.store.read(lambda tx: introspected(tx, ident)[0]), call.url))
 
@@ -132,13 +132,13 @@ def _states(asked: list[str] | None) -> tuple[str, ...]:
     unknown = sorted(set(asked or ()) - set(_INTROSPECTED))
     if unknown:
         raise BadRequestError(
-            f"State(s) {', '.join(decoding.shown(state) for state in unknown[:8])} are not valid; "
-            f"valid: {', '.join(_INTROSPECTED)}."
+            f"Invalid state(s) {', '.join(decoding.shown(state) for state in unknown[:8])}; "
+            f"supported: {', '.join(_INTROSPECTED)}."
         )
     return tuple(asked) if asked else _INTROSPECTED
 
 
 def _limit(limit: int | None, maximum: int) -> int:
     if limit is not None and not 0 <= limit <= maximum:
-        raise BadRequestError(f"limit must be between 0 and {maximum}; it was {limit}.")
+        raise BadRequestError(f"Invalid limit {limit}: it must be between 0 and {maximum}.")
     return limit or maximum

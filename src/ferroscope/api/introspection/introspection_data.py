@@ -18,32 +18,32 @@ from ferroscope.contracts.data import Part
 
 
 class IntrospectionData(msgspec.Struct, frozen=True):
-    """The inventory, and beside it whatever else came with it or was added by hooks."""
+    """The inventory, with all other data from the ramdisk and hooks as additional keys."""
 
     inventory: dict[str, Any]
 
 
 def get_data(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
-    """Return the processed data of the newest introspection that has any."""
+    """Return the processed data of the newest introspection that has data."""
     return _data(context, call, stored_data.PROCESSED, "plugin_data", named)
 
 
 def get_unprocessed_data(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
-    """Return the data of the newest introspection that has any, as the ramdisk sent it."""
+    """Return the data of the newest introspection that has data, as the ramdisk sent it."""
     return _data(context, call, stored_data.UNPROCESSED, "unprocessed")
 
 
 def reapply(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
-    """Process the stored data again, or the data that is given."""
+    """Process the stored data, or the given data, again."""
     stored_data.submit(context, introspected_ident(call), call.raw)
     return Reply(202, Accepted())
 
 
 def named(plugin_data: bytes) -> bytes:
-    """Return the plugin data with the names of ironic-inspector beside ours, which its client reads.
+    """Return the plugin data with additional keys under the names of ironic-inspector, which its client reads.
 
-    In each of ``all_interfaces``: ``mac``, ``ip``, ``pxe``, and ``lldp_processed``, what ``parsed_lldp`` has of it;
-    and ``interfaces`` is ``valid_interfaces``. What is there under these names already stays.
+    In each of ``all_interfaces``: ``mac``, ``ip``, ``pxe``, and ``lldp_processed`` from ``parsed_lldp``; and
+    ``interfaces`` from ``valid_interfaces``. Existing keys are not replaced.
     """
     extra = msgspec.json.decode(plugin_data, type=dict[str, msgspec.Raw])
     switches = _object(extra.get("parsed_lldp"))

@@ -1,7 +1,7 @@
-"""Introspection rules, as ironic-inspector's clients know them: made, listed, shown and deleted.
+"""Introspection rules of ironic-inspector's API: create, list, show, delete.
 
-This API sees and deletes its own rules only; the Bare Metal API shows them beside its own. Source: the
-Introspection API reference.
+This API lists and deletes its own rules only; the Bare Metal API shows all rules. Source: the Introspection API
+reference.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ def create_rule(context: ApiContext, call: Call[NoQuery, IntrospectionRuleCreate
 
 
 def put_rule(context: ApiContext, call: Call[NoQuery, IntrospectionRuleCreate]) -> Reply:
-    """Create an introspection rule under its UUID, or replace it: as often as it is sent, there is one.
+    """Create or replace the introspection rule with this UUID.
 
-    PUT and POST are the same: openstacksdk sends one or the other, as its version has it.
+    PUT and POST are the same: openstacksdk sends one or the other, depending on its version.
     """
     uuid = rule_uuid(call)
     if call.body.uuid is not None and decoding.uuid("uuid", call.body.uuid) != uuid:
-        raise BadRequestError("The uuid in the body is not the one in the path.")
+        raise BadRequestError("The uuid in the request body differs from the one in the path.")
     rule = Rule(uuid=uuid, **rule_schema.from_introspection(call.body))
     known = context.store.write(lambda tx: _replaced(tx, rule))
     stored = store_new(context, rule) if known is None else known
@@ -67,7 +67,7 @@ def delete_rule(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 
 
 def delete_rules(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
-    """Delete all introspection rules; those of the Bare Metal API stay."""
+    """Delete all introspection rules, but none of the Bare Metal API."""
     context.store.write(lambda tx: tx.rules.remove_all(RuleDialect.INTROSPECTION))
     return Reply(204)
 
@@ -80,13 +80,13 @@ def _mine(tx: Transaction, uuid: str) -> Rule:
 
 
 def _replaced(tx: Transaction, rule: Rule) -> Rule | None:
-    """Replace the rule if there is one, keeping what this API cannot say of it."""
+    """Replace an existing rule; keep the fields that this API does not have."""
     try:
         present = tx.rules.get(rule.uuid)
     except NotFoundError:
         return None
     if present.dialect is not RuleDialect.INTROSPECTION:
-        raise StateConflictError(f"The rule {rule.uuid} belongs to the Bare Metal API; change it there.")
+        raise StateConflictError(f"Rule {rule.uuid} belongs to the Bare Metal API; update it there.")
     rule_schema.checked(rule)
     kept = {"priority": present.priority, "sensitive": present.sensitive, "created_at": present.created_at}
     return tx.rules.update(msgspec.structs.replace(rule, **kept))

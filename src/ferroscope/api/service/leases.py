@@ -1,8 +1,8 @@
-"""Leases for everybody: whoever can speak HTTP can let one of many lead, on no more than this.
+"""Leases over HTTP: leader election for any program.
 
-It knows nothing of what is led. The token is told to nobody but the holder, so that only the holder
-renews and releases. The epoch grows with each new holder: hand it to whatever you write to.
-Source: the proposal for leases of highly available components in Kubernetes.
+Only the holder receives the token, so that only the holder can renew and release the lease. The epoch increases with
+each new holder: use it as a fencing token. Source: the proposal for leases of highly available components in
+Kubernetes.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError
 from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import Lease
 
-# What callers may ask of a lease: names, durations, and which leases are the service's own.
+# Limits on names and durations, and the leases of the service itself.
 #
-# The bounds keep a caller from filling the database, and from taking what Ferroscope leads by.
+# They keep a caller from filling the database, and from taking the leases that Ferroscope itself uses.
 
 MAX_DURATION: Final = 86400
 MAX_NAMES: Final = 1000
 MAX_NAMES_PER_SOURCE: Final = 250
-# A name that nobody has held for so long goes where room is needed, and one for so long in any case.
+# Seconds without a holder after which a name may be deleted if the limit is reached, and after which it is deleted.
 IDLE: Final = 3600.0
 FORGOTTEN: Final = 7 * 86400.0
 
 _MAX_NAME: Final = 200
 _NAME: Final = re.compile(r"[A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*\Z", re.ASCII)
-# Clients take these for steps of a path, and ask for another lease.
+# HTTP clients normalize these path segments, and would request another lease.
 _STEPS: Final = frozenset({".", ".."})
 _OWN_FIELDS: Final = frozenset({"periodic", "pxe", "failover", "ferroscope", "reboot-throttle"})
 
 Duration = Annotated[float, msgspec.Meta(ge=1, le=MAX_DURATION, description="Seconds without renewal.")]
 Epoch = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 Token = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
-Holder = Annotated[str, msgspec.Meta(min_length=1, max_length=255, description="Who takes it.")]
-Data = Annotated[str, msgspec.Meta(max_length=4096, description="Whatever the holder wants to be known.")]
+Holder = Annotated[str, msgspec.Meta(min_length=1, max_length=255, description="Name of the holder.")]
+Data = Annotated[str, msgspec.Meta(max_length=4096, description="Arbitrary data that the holder publishes.")]
 
 
 class Acquisition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,7 +56,7 @@ class Acquisition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Renewal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Body of PUT /v1/leases/{name}; without ``duration`` and ``data`` they stay as they are."""
+    """Body of PUT /v1/leases/{name}; without ``duration`` and ``data``, these do not change."""
 
     epoch: Epoch
     token: Token
@@ -65,14 +65,14 @@ class Renewal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Body of DELETE /v1/leases/{name}; the same may be in its query."""
+    """Body of DELETE /v1/leases/{name}; its query may contain the same."""
 
     epoch: Epoch
     token: Token
 
 
 class ReleaseQuery(msgspec.Struct, frozen=True):
-    """Query of DELETE /v1/leases/{name}, for those who cannot send a body with it."""
+    """Query of DELETE /v1/leases/{name}, for clients that cannot send a body with it."""
 
     epoch: Annotated[int, msgspec.Meta(extra_json_schema={"minimum": 1})] | None = None
     token: str | None = None
@@ -85,41 +85,41 @@ class LeaseListQuery(msgspec.Struct, frozen=True):
 
 
 def name_of(path: dict[str, str]) -> str:
-    """Return the lease's name; ``BadRequestError`` where none can be called so."""
+    """Return the lease's name; ``BadRequestError`` if it is invalid."""
     name = path["name"]
     if len(name) > _MAX_NAME or _NAME.match(name) is None or not _STEPS.isdisjoint(name.split("/")):
         raise BadRequestError(
-            f"A lease cannot be called {shown(name)}: use 1 to {_MAX_NAME} letters, digits, '-', '.', '_', '~', "
-            "with single slashes between them, and no part that is '.' or '..'."
+            f"Invalid lease name {shown(name)}: use 1 to {_MAX_NAME} letters, digits, '-', '.', '_' and '~', in "
+            "components separated by '/'; '.' and '..' are not allowed as components."
         )
     return name
 
 
 def foreign(name: str) -> str:
-    """Return the name of a lease that callers may take; ``ForbiddenError`` for the service's own."""
+    """Return the name of a lease that callers may acquire; ``ForbiddenError`` for the service's own."""
     if is_own(name):
         raise ForbiddenError(
-            f"{name} is a lease of Ferroscope itself: it can be read, not taken, because two would lead then. "
-            "Choose another name, such as one that begins with that of your program."
+            f"Lease {name} is reserved for Ferroscope itself and read-only. Choose another name, for example with the "
+            "name of your program as a prefix."
         )
     return name
 
 
 def is_own(name: str) -> bool:
-    """Whether Ferroscope itself leads by this lease."""
+    """Return whether Ferroscope itself uses this lease."""
     return name.partition("/")[0] in _OWN_FIELDS
 
 
 def released(query: ReleaseQuery, body: Any) -> Release:
-    """Return what a DELETE names, in its body or in its query."""
+    """Return epoch and token of a DELETE, from its body or its query."""
     if isinstance(body, Release):
         return body
     if query.epoch is None or query.token is None or not 1 <= query.epoch < 2**63:
-        raise BadRequestError("To release a lease takes its epoch and its token, both in the query or in the body.")
+        raise BadRequestError("epoch and token of the lease are required, in the query or in the body.")
     return Release(epoch=query.epoch, token=query.token[:64])
 
 
-# Names that go at once, and our own among those that are looked at, which never go.
+# Names that are deleted at once, and the number of the service's own among the candidates, which are never deleted.
 _FORGET: Final = 100
 _OWN: Final = 32
 
@@ -127,7 +127,7 @@ _OWN: Final = 32
 class LeaseView(msgspec.Struct, frozen=True):
     """A lease; ``holder`` null: free. ``duration`` and ``remaining`` are in seconds.
 
-    ``token`` is there for its holder only: in the answer to an acquisition or a renewal.
+    Only the holder gets ``token``: in the response to an acquisition or a renewal.
     """
 
     name: str
@@ -150,28 +150,28 @@ class LeaseList(msgspec.Struct, frozen=True):
 
 
 class LeaseConflict(msgspec.Struct, frozen=True):
-    """A Bare Metal API error that also shows the lease as it is."""
+    """A Bare Metal API error with the current state of the lease."""
 
     error_message: str
     lease: LeaseView | None
 
 
 def list_leases(context: ApiContext, call: Call[LeaseListQuery, None]) -> Reply:
-    """List the leases, free ones too, by name."""
+    """List the leases by name, including free ones."""
     prefix = call.query.prefix
     found = context.store.read(lambda tx: tx.leases.list(prefix))
-    # SQLite compares a prefix without regard to case.
+    # SQLite compares a prefix case-insensitively.
     return Reply(200, LeaseList(leases=[view(lease) for lease in found if lease.name.startswith(prefix)]))
 
 
 def get_lease(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
-    """Show who holds a lease, in which epoch and for how long."""
+    """Show a lease: its holder, epoch and remaining time."""
     name = name_of(call.path)
     return Reply(200, view(context.store.read(lambda tx: _stored(tx, name))))
 
 
 def acquire_lease(context: ApiContext, call: Call[NoQuery, Acquisition]) -> Reply:
-    """Take a lease that is free or has expired; 409 with its holder where somebody has it."""
+    """Acquire a lease that is free or has expired; 409 with its holder if it is held."""
     name, asked = foreign(name_of(call.path)), call.body
 
     source = rate_limit.group(call.source)
@@ -180,18 +180,18 @@ def acquire_lease(context: ApiContext, call: Call[NoQuery, Acquisition]) -> Repl
         new = not any(lease.name == name for lease in tx.leases.list(name, brief=True))
         lease = tx.leases.acquire(name, asked.holder, asked.duration, data=asked.data, source=source)
         if new:
-            _bound(tx, source)
+            _check_limits(tx, source)
         return lease
 
     try:
         lease = context.store.write(work)
     except (LeaseHeldError, LeaseLostError):
-        return _refused(context, name, f"the lease {name} is taken")
-    return Reply(201, view(lease, told=True))
+        return _refused(context, name, f"lease {name} is not free")
+    return Reply(201, view(lease, with_token=True))
 
 
 def renew_lease(context: ApiContext, call: Call[NoQuery, Renewal]) -> Reply:
-    """Extend a lease from now on; 409 unless epoch and token are those of the present holder."""
+    """Renew a lease; 409 unless epoch and token are those of the current holder."""
     name, asked = foreign(name_of(call.path)), call.body
 
     def work(tx: Transaction) -> Lease:
@@ -202,12 +202,12 @@ def renew_lease(context: ApiContext, call: Call[NoQuery, Renewal]) -> Reply:
     try:
         lease = context.store.write(work)
     except LeaseLostError:
-        return _refused(context, name, f"epoch {asked.epoch} of {name} is over, or that is not its token")
-    return Reply(200, view(lease, told=True))
+        return _refused(context, name, f"epoch {asked.epoch} of lease {name} has ended, or the token is wrong")
+    return Reply(200, view(lease, with_token=True))
 
 
 def release_lease(context: ApiContext, call: Call[ReleaseQuery, Release | None]) -> Reply:
-    """Hand a lease back, so that a successor need not wait for its end; 409 as in a renewal."""
+    """Release a lease, so that a successor need not wait until it expires; 409 as for a renewal."""
     name = foreign(name_of(call.path))
     asked = released(call.query, call.body)
 
@@ -220,21 +220,21 @@ def release_lease(context: ApiContext, call: Call[ReleaseQuery, Release | None])
     try:
         context.store.write(work)
     except LeaseLostError:
-        return _refused(context, name, f"epoch {asked.epoch} of {name} is over, or that is not its token")
+        return _refused(context, name, f"epoch {asked.epoch} of lease {name} has ended, or the token is wrong")
     return Reply(204)
 
 
 def forget_lease(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
-    """Delete the name of a lease that nobody holds; 409 where somebody does. Its epochs are not given out again."""
+    """Delete the name of a free lease; 409 if it is held. Its epochs are not used again."""
     name = foreign(name_of(call.path))
     if not context.store.write(lambda tx: tx.leases.forget(_stored(tx, name))):
-        return _refused(context, name, f"{name} is held, and only what is free can be deleted")
+        return _refused(context, name, f"lease {name} is held; only a free lease can be deleted")
     context.log.info("lease name deleted", name=name, source=call.source)
     return Reply(204)
 
 
-def view(lease: Lease, *, told: bool = False) -> LeaseView:
-    """Return the lease as callers see it; ``told``: with its token."""
+def view(lease: Lease, *, with_token: bool = False) -> LeaseView:
+    """Return the representation of a lease."""
     return LeaseView(
         name=lease.name,
         holder=lease.holder if lease.held else None,
@@ -246,7 +246,7 @@ def view(lease: Lease, *, told: bool = False) -> LeaseView:
         expires_at=iso_exact(lease.expires_at),
         data=lease.data,
         own=is_own(lease.name),
-        token=lease.token if told else UNSET,
+        token=lease.token if with_token else UNSET,
     )
 
 
@@ -254,26 +254,25 @@ def _stored(tx: Transaction, name: str) -> Lease:
     for lease in tx.leases.list(name):
         if lease.name == name:
             return lease
-    raise errors.MissingError(f"Nobody has ever taken the lease {name}; POST to it to be the first.")
+    raise errors.MissingError(f"Lease {name} could not be found; POST acquires it.")
 
 
-def _bound(tx: Transaction, source: str) -> None:
-    """Refuse one name too many, of all and of this source; names that were not used for long make room first."""
+def _check_limits(tx: Transaction, source: str) -> None:
+    """Check the limits on names, of all sources and of this one; delete unused names first."""
     _make_room(tx, FORGOTTEN, _FORGET)
     foreign = _foreign(tx)
     if len(foreign) > MAX_NAMES and _make_room(tx, IDLE, 1):
         foreign = _foreign(tx)
     if len(foreign) > MAX_NAMES:
         raise errors.ForbiddenError(
-            f"There are {MAX_NAMES} leases already, and no more are kept: use one of those names, or "
-            "delete one that nobody needs: DELETE /v1/lease_names/NAME. "
-            "A lease is for a role that is taken again and again, not for a single task."
+            f"The limit of {MAX_NAMES} lease names is reached: use an existing name, or delete an unused one: "
+            "DELETE /v1/lease_names/NAME. A lease is meant for a permanent role, not for a single task."
         )
     mine = sum(lease.source == source for lease in foreign) if source else 0
     if mine > MAX_NAMES_PER_SOURCE:
         raise errors.ForbiddenError(
-            f"{source} has {MAX_NAMES_PER_SOURCE} leases already, and no more are kept for one address: "
-            "use one of those names, or delete one that nobody needs: DELETE /v1/lease_names/NAME."
+            f"The limit of {MAX_NAMES_PER_SOURCE} lease names for {source} is reached: use an existing name, or delete "
+            "an unused one: DELETE /v1/lease_names/NAME."
         )
 
 
@@ -282,28 +281,27 @@ def _foreign(tx: Transaction) -> list[Lease]:
 
 
 def _make_room(tx: Transaction, seconds: float, names: int) -> int:
-    """Forget names that nobody has held for so long; return how many went. Epochs that they had are not used again."""
+    """Delete names without a holder for ``seconds``; return their number. Their epochs are not used again."""
     unused = (lease for lease in tx.leases.unused(seconds, names + _OWN) if not is_own(lease.name))
     return sum(tx.leases.forget(lease) for lease in list(unused)[:names])
 
 
 def _refused(context: ApiContext, name: str, why: str) -> Reply:
-    """Return the 409: who has the lease now, and when asking again makes sense."""
+    """Return the 409 response: the current holder, and when to try again."""
 
     def read(tx: Transaction) -> Lease | None:
         return next((lease for lease in tx.leases.list(name) if lease.name == name), None)
 
     lease = context.store.read(read)
     present = None if lease is None else view(lease)
-    now = _said(present)
-    message = errors.bare_metal_message(409, f"{why[:1].upper()}{why[1:]}: {now}.")
+    message = errors.bare_metal_message(409, f"{why[:1].upper()}{why[1:]}: {_holder(present)}.")
     headers: dict[str, Any] = {}
     if present is not None and present.holder is not None:
         headers["Retry-After"] = str(math.ceil(present.remaining))
     return Reply(409, LeaseConflict(error_message=message, lease=present), headers)
 
 
-def _said(present: LeaseView | None) -> str:
+def _holder(present: LeaseView | None) -> str:
     if present is None or present.holder is None:
-        return "it is free now, acquire it anew"
-    return f"{present.holder} holds it in epoch {present.epoch} for another {present.remaining:.1f} s"
+        return "it is free now; acquire it again"
+    return f"held by {present.holder} in epoch {present.epoch} for another {present.remaining:.1f} s"

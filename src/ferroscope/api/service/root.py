@@ -1,6 +1,6 @@
-"""The version documents by which clients discover both APIs.
+"""The version documents of both APIs, the health check, and the metrics.
 
-``/`` and ``/v1`` exist in both, so the listener decides which document is given. Source: what
+``/`` and ``/v1`` exist in both APIs, so the port on which a request arrives determines the document. Source: what
 keystoneauth's discovery, ironic-python-agent and the clients read.
 """
 
@@ -36,14 +36,14 @@ class BareMetalRoot(msgspec.Struct, frozen=True):
 
 
 class MediaTypes(msgspec.Struct, frozen=True):
-    """What the API speaks."""
+    """The media types of the API."""
 
     base: str
     type: str
 
 
 class BareMetalV1(msgspec.Struct, frozen=True, omit_defaults=True):
-    """GET /v1: where the resources are, as far as the microversion knows them."""
+    """GET /v1: links to the resources that the microversion supports."""
 
     id: str
     links: list[Link]
@@ -91,7 +91,7 @@ _RULES_SINCE: Final = 96
 
 
 def get_root(_context: ApiContext, call: Call[NoQuery, None]) -> Reply:
-    """Return the versions of the API whose listener was asked."""
+    """Return the versions of the API on this port."""
     if call.introspection:
         link = Link(href=f"{call.url}/v1", rel="self")
         version = IntrospectionVersion(status="CURRENT", id=text(INTROSPECTION.maximum), links=[link])
@@ -101,7 +101,7 @@ def get_root(_context: ApiContext, call: Call[NoQuery, None]) -> Reply:
         200,
         BareMetalRoot(
             name="Ferroscope Bare Metal API",
-            description="Inspects bare-metal machines, and speaks the Bare Metal API for it.",
+            description="Bare-metal inspection with the Bare Metal API.",
             default_version=version_one,
             versions=[version_one],
         ),
@@ -109,7 +109,7 @@ def get_root(_context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 
 
 def get_v1(_context: ApiContext, call: Call[NoQuery, None]) -> Reply:
-    """Return the resources of the API whose listener was asked."""
+    """Return the resources of the API on this port."""
     if call.introspection:
         names = ("introspection", "continue", "rules")
         return Reply(200, IntrospectionV1(resources=[Resource(name=name, links=own(call.url, name)) for name in names]))
@@ -137,30 +137,30 @@ def _version_one(url: str) -> ApiVersion:
     return ApiVersion(id="v1", links=[link], status="CURRENT", min_version=minimum, version=maximum)
 
 
-# Is this process able to serve? It is when its store answers, has taken its
-# latest heartbeat, and it is not about to stop.
+# The health check: the process is healthy if its store responds, its last heartbeat was written, and it is not about to
+# stop.
 #
-# A process that stops says so here first, and goes on serving for a while: load balancers send
-# new callers elsewhere before anything is closed.
+# Before a process stops, its health check fails while it still serves requests, so that load balancers send new
+# requests elsewhere before anything is closed.
 
 
 class Health(msgspec.Struct, frozen=True):
-    """``status`` is always ``ok``: anything else is answered with 503."""
+    """``status`` is always ``ok``; an unhealthy process returns 503."""
 
     status: str
 
 
 def get_healthcheck(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
-    """Answer 200 when the store answers a query and takes writes, and the process is not about to stop; else 503."""
+    """Return 200 if the database can be read and written and the process is not about to stop; else 503."""
     if context.draining.is_set():
-        raise UnavailableError("This process is about to stop; others go on.", {"Retry-After": "1"})
+        raise UnavailableError("This process is shutting down.", {"Retry-After": "1"})
     if not context.can_write():
-        raise UnavailableError("Nothing can be written to the database.", {"Retry-After": "1"})
+        raise UnavailableError("The database is not writable.", {"Retry-After": "1"})
     try:
         context.store.read(lambda tx: tx.members.list())
-    except Exception as exc:  # noqa: BLE001  # whatever it is, a load balancer shall go elsewhere
+    except Exception as exc:  # noqa: BLE001  # whatever it is, a load balancer must send requests elsewhere
         context.log.warning("health check failed", error=type(exc).__name__)
-        raise UnavailableError("The service cannot reach its database.", {"Retry-After": "1"}) from None
+        raise UnavailableError("The database is unavailable.", {"Retry-After": "1"}) from None
     return Reply(200, Health(status="ok"))
 
 
@@ -170,5 +170,5 @@ def get_healthcheck(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
 def get_metrics(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
     """Return the metrics in Prometheus's text format."""
     if context.metrics is None:
-        raise MissingError("Metrics are switched off here ([api] enable_metrics).")
+        raise MissingError("Metrics are disabled ([api] enable_metrics).")
     return Reply(200, context.metrics())

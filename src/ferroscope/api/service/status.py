@@ -1,7 +1,7 @@
-"""How is the service doing? Members, leases, queue, nodes, and what somebody should look into.
+"""The status of the service: members, leases, queue, nodes, and problems.
 
-Everything is read in one transaction; what it says of clocks and the schema is as this process
-sees it. Summaries and sentences are for people, everything else for programs.
+Everything is read in one transaction; clock skew and schema are those that this process sees. Summaries are for people,
+all other fields for programs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ferroscope.telemetry.members import lanes_of, loops_of, name_of
 
 
 class DatabaseView(msgspec.Struct, frozen=True):
-    """``kind``: sqlite, postgresql, mysql or mariadb. ``clock_skew``: seconds that our clock is ahead of its."""
+    """``kind``: sqlite, postgresql, mysql or mariadb. ``clock_skew``: seconds by which this process is ahead of it."""
 
     kind: str
     schema: str | None
@@ -35,7 +35,7 @@ class DatabaseView(msgspec.Struct, frozen=True):
 
 
 class MemberView(msgspec.Struct, frozen=True):
-    """A running process; ages in seconds. ``silent_for``: since its last heartbeat."""
+    """A member; ages in seconds. ``silent_for``: seconds since its last heartbeat."""
 
     id: str
     name: str
@@ -54,7 +54,7 @@ class MemberView(msgspec.Struct, frozen=True):
 
 
 class QueueView(msgspec.Struct, frozen=True):
-    """The requests of one event; ``oldest`` is how many seconds ago the first was put on the queue."""
+    """The requests of one event; ``oldest`` is the age in seconds of the oldest one in the queue."""
 
     event: str
     waiting: int
@@ -63,10 +63,10 @@ class QueueView(msgspec.Struct, frozen=True):
 
 
 class StatusView(msgspec.Struct, frozen=True):
-    """``problems``: each with a code, what it is and what to do; none of verdict ``wrong`` where all is well.
+    """``problems``: findings with code, summary and advice; none has the verdict ``wrong`` if the service is healthy.
 
-    Members that died and have a successor are left out. ``leases`` are Ferroscope's own, and a few of others, without
-    their data; ``leases_total`` counts all.
+    Dead members with a successor are omitted. ``leases`` are Ferroscope's own and some others, without their data;
+    ``leases_total`` is the number of all leases.
     """
 
     at: str | None
@@ -83,7 +83,7 @@ class StatusView(msgspec.Struct, frozen=True):
 
 
 class PxeFilterView(msgspec.Struct, frozen=True):
-    """The PXE filter of a network: on which host it is open, until when if nobody renews, what it has applied."""
+    """The PXE filter of a network: the host on which it is open, seconds until its lease expires, applied changes."""
 
     network: str
     open: bool
@@ -103,12 +103,12 @@ _INBOX: Final = Query(filters={"inbox": True}, limit=1)
 _ORPHANS: Final = Query(before={"orphaned_at": 1e15}, limit=1)
 
 
-# Seconds after which a request is old; a burst of starts takes a few minutes.
+# Age in seconds from which a request is reported; a burst of starts takes a few minutes.
 _OLD_REQUEST: Final = 300.0
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """What one transaction saw; ``skew`` as in ``DatabaseView``. ``unreached``: no ramdisk finds us."""
+    """The data of one transaction; ``skew`` as in ``DatabaseView``. ``unreached``: ramdisks cannot reach the API."""
 
     now: float
     skew: float
@@ -123,7 +123,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
-    """Show members, leases, queue and nodes, and what somebody should look into."""
+    """Show members, leases, queue, nodes and problems."""
 
     def work(tx: Transaction) -> Seen:
         skew = context.clock.time() - tx.now
@@ -146,8 +146,8 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
     for row in seen.nodes:
         counts[str(row.provision_state)] += row.nodes
     names = {member.id: name_of(member) for member in seen.members}
-    lacking = finding.missing(seen.members, seen.now)
-    shown = [member for member in seen.members if member.is_alive(seen.now) or member in lacking]
+    missing = finding.missing(seen.members, seen.now)
+    shown = [member for member in seen.members if member.is_alive(seen.now) or member in missing]
     return Reply(
         200,
         StatusView(
@@ -167,13 +167,13 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
 
 
 def problems(seen: Seen, process: str) -> list[Finding]:
-    """Return what somebody should look into: what is wrong first, then what is worth knowing."""
+    """Return the findings: errors first, then notes."""
     alive = [member for member in seen.members if member.is_alive(seen.now)]
     found = [finding.dead(member, seen.now) for member in finding.missing(seen.members, seen.now)]
     if not any(member.works for member in alive):
         waiting = sum(row.waiting for row in seen.backlog)
-        said = f"no worker is alive; requests that wait: {waiting}" if waiting else "no worker is alive"
-        found.insert(0, Finding("no-worker", "wrong", said, "start one: ferroscope worker"))
+        summary = f"no worker is alive; waiting requests: {waiting}" if waiting else "no worker is alive"
+        found.insert(0, Finding("no-worker", "wrong", summary, "start one: ferroscope worker"))
     found += [_old(row, seen.now) for row in seen.backlog if row.waiting and seen.now - row.oldest > _OLD_REQUEST]
     if abs(seen.skew) > finding.MAX_SKEW:
         found.append(finding.skew_of(process, seen.skew))
@@ -185,32 +185,32 @@ def problems(seen: Seen, process: str) -> list[Finding]:
         + finding.drift(alive)
     )
     if seen.inbox:
-        said, advice = "discovered nodes wait in the inbox", "approve or reject them: ferroscope node inbox"
-        found.append(Finding("inbox", "note", said, advice))
+        advice = "list them with 'ferroscope node inbox', and approve or reject them"
+        found.append(Finding("inbox", "note", "discovered nodes are waiting in the inbox", advice))
     if seen.orphans:
-        said, advice = "the registry no longer tracks some nodes", "see them: ferroscope node list --orphaned"
-        found.append(Finding("orphans", "note", said, advice))
+        summary, advice = "some nodes no longer exist in the registry", "list them: ferroscope node list --orphaned"
+        found.append(Finding("orphans", "note", summary, advice))
     if seen.unreached:
         found.append(finding.API_ON_LOOPBACK)
     return found
 
 
 def _leases(tx: Transaction) -> list[Lease]:
-    """Return all leases; only those of PXE filters with their data, for the others may hold a great deal."""
+    """Return all leases; only those of PXE filters with their data, because that of others may be large."""
     pxe_filters = {lease.name: lease for lease in tx.leases.list(LEASE_PREFIX)}
     return [pxe_filters.get(lease.name, lease) for lease in tx.leases.list(brief=True)]
 
 
 def _shown(leases: Sequence[Lease]) -> list[Lease]:
-    """Return our own leases and some of others: who leads here is the question."""
+    """Return the service's own leases, and a limited number of others."""
     foreign = [lease.name for lease in sorted(leases, key=lambda one: not one.held) if not is_own(lease.name)]
     left_out = set(foreign[_FOREIGN_LEASES:])
     return [lease for lease in leases if lease.name not in left_out]
 
 
 def _member(member: Member, now: float) -> MemberView:
-    told = member.detail
-    ttl, skew = told.get("heartbeat"), told.get("clock_skew")
+    report = member.detail
+    ttl, skew = report.get("heartbeat"), report.get("clock_skew")
     silent = None if not isinstance(ttl, int | float) else max(0.0, round(now - member.expires_at + ttl, 3))
     return MemberView(
         id=member.id,
@@ -222,7 +222,7 @@ def _member(member: Member, now: float) -> MemberView:
         age=max(0.0, round(now - member.started_at, 3)),
         silent_for=silent,
         started_at=iso_exact(member.started_at),
-        version=str(told["version"]) if "version" in told else None,
+        version=str(report["version"]) if "version" in report else None,
         clock_skew=float(skew) if isinstance(skew, int | float) else None,
         status=member.status,
         loops=loops_of(member),
@@ -231,7 +231,7 @@ def _member(member: Member, now: float) -> MemberView:
 
 
 def _lease(lease: Lease, names: dict[str, str]) -> LeaseView:
-    """Our own leases are held by members, which people know by other names."""
+    """Return a lease with its holder's readable name, if the holder is a member."""
     shown = view(lease)
     return msgspec.structs.replace(shown, holder=names.get(shown.holder or "", shown.holder))
 
@@ -254,7 +254,7 @@ def _pxe_filter(lease: Lease, names: dict[str, str]) -> PxeFilterView:
 
 
 def _is_closed(lease: Lease) -> bool:
-    """Whether a network's filter is in use, but open nowhere; one that was stopped in good order is not in use."""
+    """Return whether a network's filter is in use, but not open on any host; a cleanly stopped filter is not in use."""
     if not lease.name.startswith(LEASE_PREFIX) or lease.holder is None:
         return False
     return not lease.held or not decode_record(lease.data).open
@@ -262,19 +262,19 @@ def _is_closed(lease: Lease) -> bool:
 
 def _closed(lease: Lease) -> Finding:
     network = lease.name.removeprefix(LEASE_PREFIX)
-    said = f"the PXE filter of the network {network} is open nowhere, so no machine can boot"
-    return Finding("pxe-filter-closed", "wrong", said, "look at the log of ferroscope pxe-filter on its boot hosts")
+    summary = f"the PXE filter of the network {network} is not open on any host: machines cannot boot"
+    return Finding("pxe-filter-closed", "wrong", summary, "check the log of ferroscope pxe-filter on the boot hosts")
 
 
 def _has_machines(context: ApiContext, tx: Transaction) -> bool:
-    """Whether there is a node with a BMC of its own, which boots elsewhere than on this host."""
+    """Return whether there are nodes with real BMCs, whose ramdisks boot on other machines."""
     real = [name for name, driver in context.drivers.items() if not isinstance(driver, Simulated)]
     return any(tx.nodes.list(Query(filters={"driver": name}, limit=1)) for name in real)
 
 
 def _old(row: Backlog, now: float) -> Finding:
-    said = f"{row.event} requests that wait: {row.waiting}; the oldest is {now - row.oldest:.0f} s old"
-    return Finding("queue-old", "note", said, "see how busy the workers' slots are; start more workers")
+    summary = f"waiting {row.event} requests: {row.waiting}; the oldest is {now - row.oldest:.0f} s old"
+    return Finding("queue-old", "note", summary, "check the utilization of the workers; start more workers")
 
 
 def _queue(row: Backlog, now: float) -> QueueView:
