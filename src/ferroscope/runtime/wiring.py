@@ -100,7 +100,7 @@ def build_archiving(
 
 
 _IMPORTED_BY: Final[Mapping[str, tuple[str, ...]]] = {
-    "api": ("ferroscope.api.app",),
+    "api": ("ferroscope.api.routes",),
     "worker": (
         "ferroscope.hooks.pipeline",
         "ferroscope.worker.loop",
