@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Run a command on one of many hosts: as long as this holder has the lease, and not a moment longer.
+"""Run a command on one of many hosts, only while this host holds the lease.
 
     lead.py [options] NAME -- COMMAND [ARGUMENT...]
 
-Start the same line on every host. One runs the command, the others wait. The command finds
-its epoch in LEASE_EPOCH: a number that grows with every new leader, to be handed to whatever it
-writes to, so that a write of an older leader can be told and refused.
+Start the same command line on every host. One host runs the command, the others wait. The command
+finds its epoch in LEASE_EPOCH: a number that grows with every new leader. Pass it to the systems
+that the command writes to, so that they can reject writes of an earlier leader.
 
-Exit codes: that of the command (128 + signal where it was killed by one); 75 where the lease was
-lost and the command was killed; 0 after SIGTERM. Needs Linux, Python 3.8 or newer, and nothing else.
+Exit codes: that of the command (128 + signal if a signal killed it); 75 if the lease was lost and
+the command was killed; 0 after SIGTERM. Needs only Linux and Python 3.8 or newer.
 """
 
 import argparse
@@ -27,11 +27,11 @@ import urllib.request
 from urllib.parse import quote, urlencode
 
 LOST = 75
-MARGIN = 0.2  # the part of the lease's life for which it is not trusted: to stop the command in
+MARGIN = 0.2  # the fraction of the lease's duration that is reserved for stopping the command
 
 
 class Service:
-    """The lease API; every answer is (status, document)."""
+    """The lease API; every call returns (status, document), with status 0 if there was no response."""
 
     def __init__(self, url, name, timeout):
         self._url = url.rstrip("/") + "/v1/leases/" + quote(name)
@@ -64,7 +64,7 @@ class Service:
 
 
 def boottime():
-    """Return seconds that also pass while the host is suspended."""
+    """Return a monotonic time in seconds that also advances while the host is suspended."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
@@ -72,8 +72,8 @@ def say(text):
     print(f"lead: {text}", file=sys.stderr, flush=True)
 
 
-def win(service, options, stop):
-    """Ask until the lease is ours; return it and until when it may be trusted. (None, 0) when stopped."""
+def acquire(service, options, stop):
+    """Retry until the lease is acquired; return it and the end of its trusted time. (None, 0) if stopped."""
     said = None
     while not stop.is_set():
         asked = boottime()
@@ -81,9 +81,11 @@ def win(service, options, stop):
         if status == 201:
             return answer, asked + options.duration * (1 - MARGIN)
         if status in (400, 403, 404):
-            raise SystemExit(f"lead: the service refuses: {json.loads(answer['error_message'])['faultstring']}")
+            raise SystemExit(
+                f"lead: the service rejected the request: {json.loads(answer['error_message'])['faultstring']}"
+            )
         lease = answer.get("lease") or {}
-        why = f"waits for {lease.get('holder')}" if status == 409 else f"has no answer: {status or answer['error']}"
+        why = f"held by {lease.get('holder')}" if status == 409 else f"no response: {status or answer['error']}"
         if why != said:
             say(why)
             said = why
@@ -92,8 +94,8 @@ def win(service, options, stop):
     return None, 0.0
 
 
-class Keeper(threading.Thread):
-    """Renews the lease on a thread of its own, so that an answer that does not come delays nothing."""
+class Renewer(threading.Thread):
+    """Renews the lease in a separate thread, so that a missing response does not delay anything else."""
 
     def __init__(self, service, lease, trusted, duration):
         super().__init__(daemon=True)
@@ -109,20 +111,20 @@ class Keeper(threading.Thread):
             if status == 200:
                 self.trusted = asked + self._duration * (1 - MARGIN)
             elif status in (404, 409):
-                self.lost = "the lease is somebody else's"
+                self.lost = "the lease has another holder"
 
     def why_not(self):
-        """Return why the lease must not be trusted any more; empty while it may be."""
+        """Return why the lease can no longer be trusted; empty if it can."""
         return self.lost or ("" if boottime() < self.trusted else "the lease could not be renewed in time")
 
 
 def die_with_parent():
-    """Let the kernel kill the command when this process is killed, which no code here could do."""
+    """Let the kernel kill the command if this process is killed, because no code runs here then."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 def kill(command, number):
-    """Send a signal to the command and to everything that it has started."""
+    """Send a signal to the command and all its child processes."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(command.pid, number)
 
@@ -134,24 +136,24 @@ def wait(command, seconds):
 
 def lead(service, options, lease, trusted, stop):
     """Run the command under the lease; return the exit code."""
-    say(f"leads {options.name} in epoch {lease['epoch']}")
+    say(f"leading {options.name} in epoch {lease['epoch']}")
     environment = dict(os.environ, LEASE_NAME=options.name, LEASE_EPOCH=str(lease["epoch"]))
-    keeper = Keeper(service, lease, trusted, options.duration)
+    renewer = Renewer(service, lease, trusted, options.duration)
     command = subprocess.Popen(options.command, env=environment, start_new_session=True, preexec_fn=die_with_parent)
-    keeper.start()
+    renewer.start()
     try:
         while command.poll() is None and not stop.is_set():
-            if keeper.why_not():
-                say(f"{keeper.why_not()}; the command is killed")
-                return LOST  # without a farewell: whatever it still did must not be done
+            if renewer.why_not():
+                say(f"{renewer.why_not()}; killing the command")
+                return LOST  # no SIGTERM: the command must not do anything else
             wait(command, 0.1)
         if command.poll() is None:
             kill(command, signal.SIGTERM)
-            wait(command, max(0.0, min(options.grace, keeper.trusted - boottime())))
+            wait(command, max(0.0, min(options.grace, renewer.trusted - boottime())))
     finally:
         kill(command, signal.SIGKILL)
         command.wait()
-    keeper.lost = "over"
+    renewer.lost = "over"
     service.release(lease)
     if stop.is_set():
         return 0
@@ -161,18 +163,22 @@ def lead(service, options, lease, trusted, stop):
 def main():
     parser = argparse.ArgumentParser(description="Run a command on one of many hosts.")
     parser.add_argument("--url", default=os.environ.get("FERROSCOPE_URL", "http://127.0.0.1:6385"))
-    parser.add_argument("--holder", default=f"{socket.gethostname()}:{os.getpid()}", help="who we are")
-    parser.add_argument("--duration", type=float, default=6.0, help="seconds that the lease lives without renewal")
-    parser.add_argument("--poll", type=float, default=0.5, help="seconds between two tries while another one leads")
-    parser.add_argument("--grace", type=float, default=5.0, help="seconds for the command to end after SIGTERM")
-    parser.add_argument("name", help="the lease, such as backup/nightly")
-    parser.add_argument("command", nargs="+", help="what to run; write -- before it")
+    parser.add_argument("--holder", default=f"{socket.gethostname()}:{os.getpid()}", help="name of this holder")
+    parser.add_argument("--duration", type=float, default=6.0, help="lifetime of the lease without renewal, in seconds")
+    parser.add_argument(
+        "--poll", type=float, default=0.5, help="seconds between two attempts while another holder leads"
+    )
+    parser.add_argument(
+        "--grace", type=float, default=5.0, help="seconds to wait for the command to exit after SIGTERM"
+    )
+    parser.add_argument("name", help="name of the lease, such as backup/nightly")
+    parser.add_argument("command", nargs="+", help="the command to run, after --")
     options = parser.parse_args()
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     service = Service(options.url, options.name, timeout=max(0.5, options.duration / 4.0))
-    lease, trusted = win(service, options, stop)
+    lease, trusted = acquire(service, options, stop)
     return 0 if lease is None else lead(service, options, lease, trusted, stop)
 
 
