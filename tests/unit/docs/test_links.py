@@ -9,12 +9,19 @@ import pytest
 from tests.unit.docs.pages import ROOT, Page, page, pages
 
 PAGES = pages()
+FRAGMENTS = [page(f"changes/{path.name}") for path in sorted((ROOT / "changes").glob("*.*.md"))]
 
 
 @pytest.mark.parametrize("source", PAGES, ids=lambda source: source.name)
 def test_links_lead_somewhere(source: Page) -> None:
     broken = [link for link in source.links if not _resolves(source, link)]
     assert not broken, f"{source.name} links to what is not there"
+
+
+@pytest.mark.parametrize("source", FRAGMENTS, ids=lambda source: source.name)
+def test_links_of_news_fragments_are_those_of_the_changelog_that_they_go_to(source: Page) -> None:
+    changelog = Page("CHANGELOG.md", source.text)
+    assert not [link for link in source.links if not _resolves(changelog, link)]
 
 
 @pytest.mark.parametrize("source", PAGES, ids=lambda source: source.name)
