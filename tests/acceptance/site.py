@@ -39,7 +39,6 @@ retry_delay = 0.2
 command_timeout = 0.5
 enabled = sim,fake-hardware,redfish,ipmi
 """
-_STATE_SECONDS: Final = 20.0
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -169,7 +168,7 @@ class Site:
     def await_state(self, ident: str, state: str) -> None:
         """Wait until the node's provision state is ``state``."""
         path = f"/v1/nodes/{ident}?fields=provision_state,last_error"
-        reached = until(lambda: self.get(path)["provision_state"] == state, seconds=_STATE_SECONDS)
+        reached = until(lambda: self.get(path)["provision_state"] == state)
         assert reached, f"{ident} did not become {state}: {self.get(path)}\n{self.logs()}"
 
     def power_of(self, machine: Machine) -> str:
@@ -187,7 +186,7 @@ class Site:
     def workers_stopped(self) -> Iterator[None]:
         """Freeze the worker, so that requests stay where they are; keep it short."""
         try:
-            assert until(self._freeze_worker, seconds=10), "the worker always holds the database"
+            assert until(self._freeze_worker), "the worker always holds the database"
             yield
         finally:
             os.kill(self._service.roles["worker"].pid, signal.SIGCONT)

@@ -34,7 +34,7 @@ def test_while_the_machine_is_started(site: Site, abort: Abort) -> None:
         site.baremetal("node", "inspect", node)
         abort(site, node)
     _aborted(site, node)
-    assert until(lambda: site.power_of(machine) == "power off", seconds=10)
+    assert until(lambda: site.power_of(machine) == "power off")
 
 
 @both

@@ -131,7 +131,7 @@ def test_an_aborted_inspection_fails_and_can_be_started_again(site: Site) -> Non
     site.baremetal("node", "abort", uuid)
     site.await_state(uuid, "inspect failed")
     assert "aborted" in site.node(uuid)["last_error"]
-    assert until(lambda: site.power_of(machine) == "power off", seconds=10)
+    assert until(lambda: site.power_of(machine) == "power off")
     site.baremetal("node", "inspect", uuid)
     site.await_state(uuid, "inspect wait")
     assert site.node(uuid)["last_error"] is None

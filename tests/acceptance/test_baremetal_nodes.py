@@ -153,13 +153,13 @@ def test_the_power_of_the_machine_follows_the_command(site: Site) -> None:
     machine = site.machine()
     uuid = site.enroll(machine)
     site.baremetal("node", "power", "on", uuid)
-    assert until(lambda: site.power_of(machine) == "power on", seconds=10)
-    assert until(lambda: site.node(uuid)["power_state"] == "power on", seconds=10)
+    assert until(lambda: site.power_of(machine) == "power on")
+    assert until(lambda: site.node(uuid)["power_state"] == "power on")
     site.baremetal("node", "reboot", uuid)
-    assert until(lambda: site.count(machine, "boots") == 2, seconds=10)
+    assert until(lambda: site.count(machine, "boots") == 2)
     site.baremetal("node", "power", "off", uuid)
-    assert until(lambda: site.power_of(machine) == "power off", seconds=10)
-    assert until(lambda: site.node(uuid)["power_state"] == "power off", seconds=10)
+    assert until(lambda: site.power_of(machine) == "power off")
+    assert until(lambda: site.node(uuid)["power_state"] == "power off")
     assert site.node(uuid)["target_power_state"] is None
 
 
@@ -167,7 +167,7 @@ def test_the_boot_device_reaches_the_machine_and_is_shown(site: Site) -> None:
     machine = site.machine()
     uuid = site.enroll(machine)
     site.baremetal("node", "boot", "device", "set", uuid, "pxe", "--persistent")
-    assert until(lambda: site.count(machine, "boot_device_sets") == 1, seconds=10)
+    assert until(lambda: site.count(machine, "boot_device_sets") == 1)
     assert site.fleet.fleet.machines[machine.name].boot_device == ("pxe", True)
     shown = site.baremetal("node", "boot", "device", "show", uuid, "-f", "json").json()
     assert shown == {"boot_device": "pxe", "persistent": True}

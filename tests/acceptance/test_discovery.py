@@ -30,7 +30,7 @@ def ferroscope(place: Site, *words: str) -> Any:
 def ended(place: Site, node: str) -> Any:
     """Return the newest inspection of the node, once it has ended."""
     path = f"/v1/nodes/{node}/inspections"
-    assert until(lambda: place.get(path)["inspections"][0]["finished_at"] is not None, seconds=20)
+    assert until(lambda: place.get(path)["inspections"][0]["finished_at"] is not None)
     return place.get(path)["inspections"][0]
 
 

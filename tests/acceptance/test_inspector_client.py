@@ -69,7 +69,7 @@ def test_a_running_introspection_is_shown_and_waited_for_in_vain_and_aborted(sit
     status = site.call("inspector.wait", node=node)
     assert status["state"] == "error"
     assert "aborted" in status["error"]
-    assert until(lambda: site.power_of(machine) == "power off", seconds=10)
+    assert until(lambda: site.power_of(machine) == "power off")
 
 
 def test_the_operator_may_boot_the_ramdisk_on_his_own(site: Site) -> None:
@@ -114,8 +114,8 @@ def test_stored_data_is_processed_again(site: Site) -> None:
     (port,) = site.get(f"/v1/nodes/{node}/ports")["ports"]
     site.request("DELETE", f"/v1/ports/{port['uuid']}")
     assert site.call("inspector.reprocess", node=node) == 202
-    assert until(lambda: site.get(f"/v1/ports?address={machine.mac}")["ports"] != [], seconds=10)
-    assert until(lambda: site.call("inspector.get_status", node=node)["state"] == "finished", seconds=10)
+    assert until(lambda: site.get(f"/v1/ports?address={machine.mac}")["ports"] != [])
+    assert until(lambda: site.call("inspector.get_status", node=node)["state"] == "finished")
     assert site.node(node)["provision_state"] == "manageable"
     assert site.count(machine, "boots") == 1
 
@@ -127,7 +127,7 @@ def test_given_data_is_processed_in_place_of_the_stored(site: Site) -> None:
     data = machine.sends()
     data["inventory"]["cpu"]["architecture"] = "riscv64"
     assert site.call("inspector.reprocess_with", node=node, data=data) == 202
-    assert until(lambda: site.node(node)["properties"]["cpu_arch"] == "riscv64", seconds=10)
+    assert until(lambda: site.node(node)["properties"]["cpu_arch"] == "riscv64")
     assert site.call("inspector.wait", node=node)["state"] == "finished"
     assert site.call("inspector.get_data", node=node, processed=False) == data
 

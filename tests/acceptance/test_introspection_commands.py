@@ -59,7 +59,7 @@ def test_the_data_is_saved_and_processed_again(site: Site) -> None:
     (port,) = site.get(f"/v1/nodes/{node}/ports")["ports"]
     site.request("DELETE", f"/v1/ports/{port['uuid']}")
     site.openstack(*COMMAND, "reprocess", node)
-    assert until(lambda: site.get(f"/v1/ports?address={machine.mac}")["ports"] != [], seconds=10)
+    assert until(lambda: site.get(f"/v1/ports?address={machine.mac}")["ports"] != [])
 
 
 def test_the_interfaces_are_listed_with_their_mac_addresses(site: Site) -> None:

@@ -47,7 +47,7 @@ class Balancer:
 
     def wait_ready(self) -> None:
         """Return when it takes connections."""
-        if not until(lambda: self.process.poll() is not None or _listens(self.bare_metal), seconds=10):
+        if not until(lambda: self.process.poll() is not None or _listens(self.bare_metal)):
             raise RuntimeError("HAProxy does not listen")
         if self.process.poll() is not None:
             raise RuntimeError(f"HAProxy ended: {self.log.read_text()}")

@@ -93,7 +93,7 @@ def storm(
     injector = FaultInjector(cluster, seed=seed, silence=SILENCE)
     began = time.monotonic()
     operator.start()
-    until(lambda: operator.ended >= 5, seconds=30)
+    until(lambda: operator.ended >= 5)
     for fault in injector.shuffled(kinds) if seconds is None else injector.endless(kinds):
         if seconds is not None and time.monotonic() - began >= seconds:
             break

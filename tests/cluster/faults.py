@@ -63,7 +63,7 @@ class FaultInjector:
         """SIGKILL an api process, but only while all others are ready."""
         api = self._random.choice(self._cluster.apis)
         others = [other for other in self._cluster.apis if other is not api]
-        if not until(lambda: all(other.alive and other.ready() for other in others), seconds=30):
+        if not until(lambda: all(other.alive and other.ready() for other in others)):
             raise RuntimeError("the other api processes did not become ready again")
         time.sleep(_FOUND_AGAIN)
         api.kill()

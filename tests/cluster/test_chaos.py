@@ -51,4 +51,4 @@ def test_what_a_killed_child_held_is_carried_out_again_at_once(mariadb_url: str,
         slowest = max(flight.ended - flight.accepted for flight in operator.flights)
     # Without the supervisor's word it would have been member_ttl, a minute.
     assert operator.ended == 120
-    assert slowest < 20
+    assert slowest < 50

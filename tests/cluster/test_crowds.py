@@ -66,7 +66,7 @@ class Crowd:
 
     def await_end(self, node: str, state: str) -> Any:
         """Return the newest inspection once it has ended in ``state``."""
-        assert until(lambda: self.inspections(node)[0]["finished_at"] is not None, seconds=30), self.inspections(node)
+        assert until(lambda: self.inspections(node)[0]["finished_at"] is not None), self.inspections(node)
         newest = self.inspections(node)[0]
         assert newest["state"] == state, newest
         return newest
@@ -76,7 +76,7 @@ class Crowd:
         uuid = str(self.call("POST", "/v1/nodes", b'{"driver":"fake-hardware"}')[1]["uuid"])
         self.call("POST", "/v1/ports", msgspec.json.encode({"node_uuid": uuid, "address": pxe_mac(index)}))
         self.start(uuid)
-        assert until(lambda: self.inspections(uuid)[0]["state"] == "waiting", seconds=30)
+        assert until(lambda: self.inspections(uuid)[0]["state"] == "waiting")
         return uuid
 
     def start(self, ident: str) -> tuple[int, Any]:

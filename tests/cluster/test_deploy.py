@@ -59,14 +59,14 @@ def test_haproxy_tells_who_called_and_gives_one_address_a_part_of_its_connection
 
     try:
         balancer.wait_ready()
-        assert until(lambda: get("127.0.0.1") == 200, seconds=10)
-        assert until(lambda: get("127.0.0.3") == 200, seconds=10)
+        assert until(lambda: get("127.0.0.1") == 200)
+        assert until(lambda: get("127.0.0.3") == 200)
         assert "127.0.0.3" in seen
         assert "192.0.2.99" not in "".join(seen)
         for _ in range(600):
             with contextlib.suppress(ConnectionError):
                 greedy.append(socket.create_connection(("127.0.0.1", balancer.bare_metal), 5))
-        assert until(lambda: get("127.0.0.1") == 0, seconds=10)
+        assert until(lambda: get("127.0.0.1") == 0)
         assert get("127.0.0.3") == 200
     finally:
         for one in greedy:
@@ -148,7 +148,7 @@ def test_the_main_process_tells_systemd_when_it_is_ready_and_when_it_stops(
         process = spawn(command, user=None, directory=tmp_path, log=tmp_path / "log")
         try:
             assert _heard(manager) == ("READY=1", process.pid)
-            assert until(lambda: "ready" in (tmp_path / "log").read_text(), seconds=30)
+            assert until(lambda: "ready" in (tmp_path / "log").read_text())
             process.send_signal(signal.SIGTERM)
             assert _heard(manager) == ("STOPPING=1", process.pid)
             assert process.wait(40) == 0

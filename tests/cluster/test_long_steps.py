@@ -18,7 +18,7 @@ from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.errors import LeaseLostError
 from ferroscope.contracts.store import Query, StepLeadership, Store, Transaction
-from ferroscope.core.model import FAST, Entry, LeaseProfile
+from ferroscope.core.model import DEFAULT, Entry, LeaseProfile
 from ferroscope.core.states import State
 from ferroscope.leadership import Election, LeaseRenewer
 from ferroscope.periodic.singleton import Singleton
@@ -37,7 +37,7 @@ host = 127.0.0.1
 bare_metal_port = {port}
 introspection_port = 0
 [lease]
-profile = fast
+profile = {profile}
 [inspector]
 timeout_period = 1
 [worker]
@@ -46,8 +46,10 @@ threads = 1
 """
 
 
-def play(directory: Path, *arguments: str, more: str = "") -> Played:
-    (directory / "f.conf").write_text(_SETTINGS.format(directory=directory, port=free_port(), more=more))
+def play(directory: Path, *arguments: str, profile: str = "fast", more: str = "") -> Played:
+    (directory / "f.conf").write_text(
+        _SETTINGS.format(directory=directory, port=free_port(), profile=profile, more=more)
+    )
     return Played("f", directory, [sys.executable, "-m", "ferroscope", *arguments, "-c", "f.conf"])
 
 
@@ -62,26 +64,29 @@ def ask(directory: Path, statement: str) -> list[tuple[object, ...]]:
 
 
 def upgraded(directory: Path) -> None:
-    (directory / "f.conf").write_text(_SETTINGS.format(directory=directory, port=0, more=""))
+    (directory / "f.conf").write_text(_SETTINGS.format(directory=directory, port=0, profile="fast", more=""))
     done = Played("upgrade", directory, [sys.executable, "-m", "ferroscope", "db", "upgrade", "-c", "f.conf"])
     assert done.process.wait(60) == 0
 
 
 @pytest.mark.parametrize("arguments", [("all",), ("worker", "--processes", "3")], ids=lambda words: words[0])
 def test_a_registry_that_never_answers_ends_no_process(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    """Its answer is waited for twice as long as a lease lives, and the leader is in its first epoch after it."""
+    """The leader waits for its answer for longer than a lease lives, and keeps its first epoch.
+
+    With the fast profile, a busy machine can delay the renewal for longer than the lease lives.
+    """
     upgraded(tmp_path)
     more = "[registry]\nurl = http://127.0.0.1:{}\ntimeout = {}\nretries = 0\nsync_period = 1\n"
     with a_server_that([]) as silent:
-        service = play(tmp_path, *arguments, more=more.format(silent, FAST.ttl * 2))
+        service = play(tmp_path, *arguments, profile="default", more=more.format(silent, DEFAULT.ttl * 2))
         try:
             leads = "SELECT epoch FROM leases WHERE name = 'periodic/registry-sync'"
-            assert until(lambda: bool(ask(tmp_path, leads)), seconds=60)
+            assert until(lambda: bool(ask(tmp_path, leads)))
             began, children = time.monotonic(), service.children()
             told = "SELECT detail FROM members WHERE detail LIKE '%registry-unavailable%'"
-            assert until(lambda: bool(ask(tmp_path, told)) or not service.alive, seconds=40)
+            assert until(lambda: bool(ask(tmp_path, told)) or not service.alive)
             assert service.alive
-            assert time.monotonic() - began > FAST.ttl
+            assert time.monotonic() - began > DEFAULT.ttl
             assert service.children() == children
             assert ask(tmp_path, leads) == [(1,)]
             assert service.stop() == 0
@@ -170,7 +175,7 @@ def test_a_step_that_hangs_loses_its_lease_and_what_it_writes_later_is_refused(t
     one.start()
     try:
         assert tasks[0].began.wait(20)
-        assert until(lambda: wrote() == {"task 1"}, seconds=20)
+        assert until(lambda: wrote() == {"task 1"})
         assert "1 steps of it hung" in one.status
         tasks[0].released.set()
         assert tasks[0].refused.wait(20)

@@ -48,13 +48,13 @@ def _contradict(cluster: Cluster, apis: list[str], name: str) -> str:
     node = f"{cluster.url}/v1/nodes/{name}"
     version = {"X-OpenStack-Ironic-API-Version": "1.95"}
     assert http.request("PUT", f"{node}/states/provision", json={"target": "inspect"}, headers=version).status == 202
-    assert until(lambda: _get(http, node)["provision_state"] == "inspect wait", seconds=30)
+    assert until(lambda: _get(http, node)["provision_state"] == "inspect wait")
     (mac,) = [port["address"] for port in _get(http, f"{node}/ports")["ports"]][:1]
     ramdisk = {"X-OpenStack-Ironic-API-Version": "1.1"}
     first = http.request("POST", f"{apis[0]}/v1/continue_inspection", json=_body(mac, 8), headers=ramdisk)
     time.sleep(_APART)
     second = http.request("POST", f"{apis[1]}/v1/continue_inspection", json=_body(mac, 9), headers=ramdisk)
-    if not until(lambda: _get(http, node)["provision_state"] in ("manageable", "inspect failed"), seconds=30):
+    if not until(lambda: _get(http, node)["provision_state"] in ("manageable", "inspect failed")):
         return (
             f"{name}: {first.status} {first.data!r}, {second.status} {second.data!r}, {_get(http, node + '/timeline')}"
         )

@@ -63,7 +63,7 @@ def test_a_rolling_restart_of_all_processes_under_load_fails_no_request(postgres
         readers.append(Reader(f"http://127.0.0.1:{cluster.balancer.introspection}", "/v1/introspection?limit=5"))
         for thread in (operator, *readers):
             thread.start()
-        assert until(lambda: operator.ended > 0 and all(reader.answered for reader in readers), seconds=30)
+        assert until(lambda: operator.ended > 0 and all(reader.answered for reader in readers))
         codes: Counter[int] = Counter()
         for played in (*cluster.apis, *cluster.workers, *cluster.apis):
             codes[_restart(played)] += 1
@@ -96,16 +96,16 @@ def test_reloading_the_balancer_is_not_needed_when_an_api_dies(postgresql_url: s
         for reader in readers:
             reader.start()
         answered = lambda: sum(reader.answered for reader in readers)  # noqa: E731
-        assert until(lambda: answered() > 50, seconds=30)
+        assert until(lambda: answered() > 50)
         victim = cluster.apis[0]
         victim.process.send_signal(signal.SIGKILL)
         victim.process.wait()
         before = answered()
-        assert until(lambda: answered() > before + 100, seconds=30), "nobody answers while it is dead"
+        assert until(lambda: answered() > before + 100), "nobody answers while it is dead"
         victim.start()
         victim.wait_ready()
         before = answered()
-        assert until(lambda: answered() > before + 50, seconds=30)
+        assert until(lambda: answered() > before + 50)
         for reader in readers:
             reader.end()
     assert [failure for reader in readers for failure in reader.failed] == []

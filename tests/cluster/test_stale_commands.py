@@ -107,7 +107,7 @@ def test_a_power_off_that_a_frozen_worker_was_about_to_send_does_not_come_after_
         def state() -> Any:
             return http.request("GET", node, headers=_VERSION).json()["provision_state"]
 
-        assert until(lambda: state() == "inspect wait", seconds=30), "nobody took over"
+        assert until(lambda: state() == "inspect wait"), "nobody took over"
         assert between.frozen
         assert len(between.commands) == 1
         os.kill(between.frozen, signal.SIGCONT)
@@ -163,7 +163,7 @@ def test_a_command_that_a_cut_network_held_back_is_not_delivered_when_it_heals(p
     ]
     fleet = spawn([*command, "--subnet", "0"], user=None, directory=place, log=place / "fleet.log")
     try:
-        assert until(lambda: "machines at" in (place / "fleet.log").read_text(), seconds=30)
+        assert until(lambda: "machines at" in (place / "fleet.log").read_text())
         from ferroscope_sim.client import FleetClient
 
         with FleetClient(f"127.0.0.1:{port}", timeout=30) as machines:

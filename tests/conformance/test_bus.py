@@ -10,6 +10,7 @@ import pytest
 
 from ferroscope.bus.local import LocalBus
 from ferroscope.contracts.queue import Bus
+from tests.support.processes import SLACK
 
 
 @pytest.fixture
@@ -24,7 +25,7 @@ def test_a_message_that_came_before_the_wait_ends_it_at_once(bus: Bus) -> None:
     bus.publish("requests")
     start = time.monotonic()
     assert bus.wait("requests", seen, 30.0) > seen
-    assert time.monotonic() - start < 5.0
+    assert time.monotonic() - start < SLACK
 
 
 def test_a_message_ends_every_wait_for_its_channel(bus: Bus) -> None:
@@ -63,7 +64,7 @@ def test_closing_ends_every_wait(bus: Bus) -> None:
     timer.start()
     start = time.monotonic()
     bus.wait("requests", 0, 30.0)
-    assert time.monotonic() - start < 5.0
+    assert time.monotonic() - start < SLACK
     timer.join()
 
 

@@ -14,6 +14,7 @@ from ferroscope.core.model import REQUEST_VERSION, Claim, Request
 from ferroscope.core.states import Event
 from tests.conformance.conftest import Adapter, Open
 from tests.support import examples
+from tests.support.processes import SLACK
 
 pytestmark = pytest.mark.every_database
 
@@ -47,7 +48,7 @@ def test_an_empty_queue_gives_nothing_when_the_time_is_over(adapter: Adapter) ->
     start = time.monotonic()
     assert adapter.claim("worker", 0.0) is None
     assert adapter.claim("worker", 0.2) is None
-    assert 0.2 <= time.monotonic() - start < 5.0
+    assert 0.2 <= time.monotonic() - start < SLACK
 
 
 def test_requests_of_different_nodes_come_oldest_first(adapter: Adapter) -> None:
@@ -95,7 +96,7 @@ def test_a_retry_is_delivered_when_its_time_has_come_and_not_before(adapter: Ada
     adapter.write(lambda tx: tx.requests.retry(claim, 0.4))
     assert adapter.claim("worker") is None
     again = adapter.must_claim("worker", 10.0)
-    assert 0.39 <= time.monotonic() - start < 5.0
+    assert 0.39 <= time.monotonic() - start < SLACK
     assert again.request.id == claim.request.id
 
 
@@ -164,7 +165,7 @@ def test_what_a_member_held_that_left_is_free_at_once(open_adapter: Open) -> Non
     leaving.write(lambda tx: tx.members.leave("leaves"))
     start = time.monotonic()
     assert {other.must_claim("other").request.node for _ in nodes} == {node.uuid for node in nodes}
-    assert time.monotonic() - start < 2.0
+    assert time.monotonic() - start < SLACK
 
 
 def test_a_waiting_worker_is_woken_by_a_request(open_adapter: Open) -> None:
@@ -173,7 +174,7 @@ def test_a_waiting_worker_is_woken_by_a_request(open_adapter: Open) -> None:
     node = adapter.node()
     waited = _claim_soon(adapter, 30.0)
     adapter.put(examples.request(node))
-    assert waited[0] < 5.0
+    assert waited[0] < SLACK
 
 
 def test_a_node_that_became_free_is_found_at_the_next_poll(open_adapter: Open) -> None:
@@ -185,13 +186,13 @@ def test_a_node_that_became_free_is_found_at_the_next_poll(open_adapter: Open) -
     claim = adapter.must_claim("worker")
     waited = _claim_soon(adapter, 30.0)
     adapter.write(lambda tx: tx.requests.consume(claim))
-    assert waited[0] < 5.0
+    assert waited[0] < SLACK
 
 
 def test_a_waiting_worker_gives_up_when_the_process_shall_stop(adapter: Adapter) -> None:
     waited = _claim_soon(adapter, 30.0)
     adapter.stop.set()
-    assert waited[0] < 5.0
+    assert waited[0] < SLACK
 
 
 def test_nothing_is_claimed_once_the_process_shall_stop(adapter: Adapter) -> None:

@@ -27,7 +27,7 @@ def pair(request: pytest.FixtureRequest) -> Iterator[tuple[Backend, Backend]]:
     stop = threading.Event()
     backends = [open_backend(settings, clock=SystemClock(), stop=stop, listen=listen) for listen in (True, False)]
     before = threading.active_count()
-    assert until(lambda: backends[0].bus.hears, seconds=10)
+    assert until(lambda: backends[0].bus.hears)
     yield backends[0], backends[1]
     stop.set()
     until(lambda: threading.active_count() < before, seconds=10)

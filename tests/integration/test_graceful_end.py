@@ -62,7 +62,7 @@ class Site:
             command = [sys.executable, "-m", "ferroscope", role, "-c", "f.conf"]
             process = subprocess.Popen(command, cwd=self.directory, stdout=output, stderr=output)
         self._started.append(process)
-        assert until(lambda: "ready " in log.read_text(), seconds=30), log.read_text()
+        assert until(lambda: "ready " in log.read_text()), log.read_text()
         return process
 
     def ask(self, bmcs: int) -> None:
@@ -71,7 +71,7 @@ class Site:
             name, address = f"n{number}", f"http://127.0.{number}.9:{self._silent.getsockname()[1]}"
             self._call("POST", "/v1/nodes", name=name, driver="redfish", driver_info={"redfish_address": address})
             self._call("PUT", f"/v1/nodes/{name}/states/provision", target="manage")
-        assert until(lambda: [holder is None for holder, _ in self.requests()] == [False] * bmcs, seconds=20)
+        assert until(lambda: [holder is None for holder, _ in self.requests()] == [False] * bmcs)
 
     def _call(self, method: str, path: str, **body: Any) -> None:
         headers = {"X-OpenStack-Ironic-API-Version": "1.95", "Content-Type": "application/json"}

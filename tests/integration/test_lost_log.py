@@ -95,8 +95,8 @@ def serve() -> Iterator[Start]:
 @pytest.mark.parametrize("stderr", ["2>/dev/full", "2>&-", ""], ids=["full", "closed", "broken pipe"])
 def test_a_service_whose_log_cannot_be_written_works_and_ends_well(serve: Start, tmp_path: Path, stderr: str) -> None:
     service = serve(tmp_path, stderr)
-    assert until(service.healthy, seconds=20)
-    assert until(service.works, seconds=10)
+    assert until(service.healthy)
+    assert until(service.works)
     # A refused lookup is logged.
     assert service.get("/v1/lookup?addresses=52:54:00:00:00:01")[0] == 404
     assert service.end() == 0
@@ -123,13 +123,13 @@ def test_a_full_disk_with_database_and_log_on_it_is_recovered_from(
 ) -> None:
     service = serve(tmp_path, f"2>>{tmp_path}/log", small_disk)
     disk = Path(f"/proc/{small_disk}/root{tmp_path}")
-    assert until(service.healthy, seconds=20)
-    assert until(service.works, seconds=10)
+    assert until(service.healthy)
+    assert until(service.works)
     for name in ("fill", "log"):  # the log's last block, too
         with (disk / name).open("ab", buffering=0) as file, pytest.raises(OSError, match="No space"):
             file.writelines(itertools.repeat(bytes(512)))
-    assert until(lambda: not service.works(), seconds=15)
+    assert until(lambda: not service.works())
     assert service.process.poll() is None
     (disk / "fill").unlink()
-    assert until(service.works, seconds=15)
+    assert until(service.works)
     assert service.end() == 0

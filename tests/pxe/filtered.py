@@ -119,10 +119,10 @@ class FilteredLab:
         assert until(looked, seconds=seconds), f"no filter opened within {seconds} s: {self.lease()}"
         return found[0]
 
-    def wait_applied(self, *, seconds: float = 5.0) -> None:
+    def wait_applied(self) -> None:
         """Wait until the open filter has applied everything that was committed so far."""
         newest = self._backend.store.read(lambda tx: tx.macs.newest())
-        assert until(lambda: self.record().has_applied(newest), seconds=seconds), self.lease()
+        assert until(lambda: self.record().has_applied(newest)), self.lease()
 
 
 def is_open(host: BootHost) -> bool:

@@ -20,7 +20,6 @@ import msgspec
 from tests.support.processes import until
 
 _ROOT: Final = Path(__file__).parents[2]
-_READY: Final = 20.0
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -61,7 +60,7 @@ class Prober:
         log = file.with_suffix(".log")
         with log.open("wb") as output:
             self._process = subprocess.Popen(command, cwd=_ROOT, stdin=subprocess.PIPE, stderr=output, bufsize=0)
-        if not until(lambda: "ready" in log.read_text() or self._process.poll() is not None, seconds=_READY):
+        if not until(lambda: "ready" in log.read_text() or self._process.poll() is not None):
             raise RuntimeError("the prober did not start")
         if self._process.poll() is not None:
             raise RuntimeError(f"the prober ended: {log.read_text()}")

@@ -22,9 +22,8 @@ from tests.pxe.host import BootHost
 from tests.pxe.lab import Lab
 from tests.pxe.prober import Prober
 from tests.support.installation import Installation, Played
-from tests.support.processes import free_port, until
+from tests.support.processes import PATIENCE, free_port, until
 
-_READY: Final = 30.0
 NETWORK: Final = "lab"
 
 _SERVICE: Final = """\
@@ -77,7 +76,7 @@ class Site(Installation):
         )
         return path
 
-    def open_host(self, prober: Prober, mac: str, *, seconds: float = 20.0) -> BootHost:
+    def open_host(self, prober: Prober, mac: str, *, seconds: float = PATIENCE) -> BootHost:
         """Return the boot host that answers ``mac``, which the prober asks for; an error where none does, in time."""
         answer = prober.wait(mac, seconds=seconds)
         if answer is None:
@@ -135,7 +134,7 @@ class Site(Installation):
     def node(self, name: str) -> Json:
         return self.api.get(node_path(name))
 
-    def until_state(self, name: str, *states: str, seconds: float = 30.0) -> str:
+    def until_state(self, name: str, *states: str, seconds: float = PATIENCE) -> str:
         """Return when the node is in one of the states; an error when it is not, in time."""
         if not until(lambda: self.state(name) in states, seconds=seconds):
             node = self.node(name)
@@ -169,10 +168,10 @@ class Site(Installation):
             self.start_pxe_filter(host)
         for played in self.processes:
             played.wait_ready()
-        if not until(self._answers, seconds=_READY):
+        if not until(self._answers):
             raise RuntimeError(f"the api does not answer: {self.processes[0].said()[-2000:]}")
         # Before there is an open filter, power-ons wait for none.
-        if not until(self._open, seconds=_READY):
+        if not until(self._open):
             raise RuntimeError("no filter opens: " + "; ".join(host.last_words() for host in self.hosts))
 
     def _open(self) -> bool:

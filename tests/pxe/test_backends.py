@@ -70,7 +70,7 @@ def test_it_lets_pass_whom_it_should_and_closes_when_its_process_is_killed(
         options = guarded(host, backends.split()[0])
         filtered.start_pxe_filter(host, options=options, path=path)
         host.start_dnsmasq()
-    assert until(lambda: filtered.record().open, seconds=8)
+    assert until(lambda: filtered.record().open)
     prober = lab.prober()
     prober.add(IDLE, BUSY, UNKNOWN)
     answer = prober.wait(UNKNOWN, seconds=3)
@@ -108,7 +108,7 @@ def test_iptables_waits_for_whoever_else_changes_the_tables(
         shown = []
         for step in steps:
             with subprocess.Popen(["flock", str(tmp_path / "lock"), "sleep", "0.3"]):
-                assert until(lambda: _locked(tmp_path / "lock"), seconds=5)
+                assert until(lambda: _locked(tmp_path / "lock"))
                 step()
             shown.append("fspxe-lab" in listed())
     assert shown == [True, True, False]

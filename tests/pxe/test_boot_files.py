@@ -75,5 +75,5 @@ def _file4(client: Client, arch: int, user_class: str = "") -> str:
 def test_a_boot_host_tells_the_networks_prefix_and_is_nobodys_router(host: BootHost, client: Client) -> None:
     host.start_dnsmasq()
     routes = lambda: client.space.ip("-6", "route")  # noqa: E731
-    assert until(lambda: "fd77::/64" in routes(), seconds=10), "no advertisement came"
+    assert until(lambda: "fd77::/64" in routes()), "no advertisement came"
     assert "default" not in routes()

@@ -38,7 +38,7 @@ def test_a_running_download_outlives_the_closing_and_no_new_one_begins(lab: Lab,
         server = socket.create_server((address, PORT), family=family)
         pxe_filter = filter_of(backend)
         pxe_filter.install()
-        assert until(lambda: hold(pxe_filter), seconds=3)
+        assert until(lambda: hold(pxe_filter))
     with server, lab.wire.entered(), socket.create_connection((address, PORT), timeout=3) as client:
         running, _ = server.accept()
         with running, space.entered():

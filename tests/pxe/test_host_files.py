@@ -197,7 +197,7 @@ def test_whatever_a_file_says_the_watchdog_closes_and_the_pxe_filter_starts(
     assert answered(prober) == {BUSY, UNKNOWN, LATER}
     (hostsdir / "ferroscope-525400bb0004").write_bytes(content)
     (hostsdir / "ferroscope-525400bb0001").write_bytes(content)
-    assert until(lambda: b"ignore" in (hostsdir / "ferroscope-unknown").read_bytes(), seconds=5)
+    assert until(lambda: b"ignore" in (hostsdir / "ferroscope-unknown").read_bytes())
     assert answered(prober) == set()
     assert (hostsdir / "ferroscope-foreign").read_bytes() == content
 

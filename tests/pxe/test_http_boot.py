@@ -44,7 +44,7 @@ def test_a_machine_loads_from_the_open_host_over_both_families_and_from_no_other
     assert first.pxe_filter is not None
     first.pxe_filter.kill()
     second = filtered.wait_open(but=first)
-    assert until(lambda: client.dhcp() is not None, seconds=10)
+    assert until(lambda: client.dhcp() is not None)
     _loads(client, second)
     assert _get(client, _kernel(first)) == ""
 

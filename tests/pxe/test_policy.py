@@ -44,7 +44,7 @@ def test_a_machine_gets_answers_exactly_while_it_is_inspected(site: Site) -> Non
     site.enroll("busy", BUSY)
     assert client.dhcp() is None
     site.provision("busy", "inspect")
-    assert until(lambda: switch.on, seconds=20)
+    assert until(lambda: switch.on)
     # The power-on waited for the filter, so the machine need not ask twice.
     lease, lease6 = client.dhcp(), client.dhcp6()
     assert lease is not None, site.timeline("busy")
@@ -104,7 +104,7 @@ def test_an_unknown_machine_gets_an_answer_where_unknown_ones_are_let_in(tmp_pat
     )
     with Site(tmp_path, postgresql_url, plan) as site:
         client = site.lab.client(UNKNOWN)
-        assert until(lambda: client.dhcp() is not None, seconds=10)
+        assert until(lambda: client.dhcp() is not None)
 
 
 def test_behind_a_relay_the_machine_counts_and_not_the_relay(tmp_path: Path, postgresql_url: str) -> None:
@@ -119,5 +119,5 @@ def test_behind_a_relay_the_machine_counts_and_not_the_relay(tmp_path: Path, pos
         client = site.lab.relayed_client(BUSY, host)
         assert client.dhcp() is None
         site.provision("far", "inspect")
-        assert until(lambda: site.machines["far"].on, seconds=20)
+        assert until(lambda: site.machines["far"].on)
         assert client.dhcp(seconds=5) is not None

@@ -29,7 +29,7 @@ def a_server_that(sends: Iterable[bytes], *, pause: float = 0.0, reads: bool = T
                             if pause and over.wait(pause):
                                 return
                         if not pieces:
-                            over.wait(5.0)
+                            over.wait(60.0)
                         elif reads:
                             _see_off(connection)
 

@@ -17,11 +17,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from tests.support.processes import signal_tree, spawn, tree, until
+from tests.support.processes import PATIENCE, signal_tree, spawn, tree, until
 
 # Where processes run whose program is a module of the tests.
 ROOT: Final = Path(__file__).parents[2]
-_READY: Final = 60.0
 
 
 class Played:
@@ -52,7 +51,7 @@ class Played:
 
     def wait_ready(self, word: str = "ready") -> None:
         """Return when it has logged this."""
-        until(lambda: not self.alive or self.ready(word), seconds=_READY)
+        until(lambda: not self.alive or self.ready(word))
         if not self.ready(word):
             raise RuntimeError(f"{self.name} did not become ready:\n{self.said()[-3000:]}")
 
@@ -72,10 +71,13 @@ class Played:
     def children(self) -> list[int]:
         return tree(self.pid)[1:]
 
-    def stop(self, seconds: float = 60.0) -> int:
+    def stop(self, seconds: float = PATIENCE) -> int:
         """SIGTERM; return the exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(seconds)
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise RuntimeError(f"{self.name} did not stop within {seconds:g} s:\n{self.said()[-3000:]}") from None
 
     def freeze(self) -> None:
         signal_tree(self.pid, signal.SIGSTOP)

@@ -137,7 +137,7 @@ def simulator(directory: Path, *, address: str = "127.0.0.1", key: str = "") -> 
     )
     running = Simulator(directory, port, address, key)
     try:
-        assert until(lambda: process.poll() is not None or running.answers(), seconds=20), log.read_text()
+        assert until(lambda: process.poll() is not None or running.answers()), log.read_text()
         assert process.poll() is None, log.read_text()
         yield running
     finally:

@@ -84,8 +84,17 @@ def free_port() -> int:
     raise RuntimeError("no free port between 20000 and 32000 on 127.0.0.1")
 
 
-def until(condition: Callable[[], bool], *, seconds: float) -> bool:
-    """Wait until the condition holds; False when the time is over. A look that takes long is taken less often."""
+# Seconds for which tests wait for what must happen: only a failure takes longer, however busy the machine.
+PATIENCE: Final = 60.0
+# Seconds by which a busy machine may delay what has a deadline. Without its deadline it would take much longer.
+SLACK: Final = 10.0
+
+
+def until(condition: Callable[[], bool], *, seconds: float = PATIENCE) -> bool:
+    """Wait until the condition holds; return False on timeout. An expensive condition is checked less often.
+
+    Give ``seconds`` only if the time is what the test is about.
+    """
     deadline = time.monotonic() + seconds
     while True:
         began = time.monotonic()

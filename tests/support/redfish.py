@@ -25,7 +25,6 @@ USER: Final = "operator"
 PASSWORD: Final = "pa55-of-the-BMC"
 # bcrypt of PASSWORD, with the least work that it knows: a hash that protects nothing.
 _HTPASSWD: Final = "operator:$2b$04$Jmkka0JBn/scNi0/j4GlXeLFxUdWPke/43J..vxFQ20owuN5t0Xzm\n"
-_START_SECONDS: Final = 30.0
 _AUTHORIZATION: Final = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
 
 
@@ -151,7 +150,7 @@ def emulator(
     running = Emulator(url, directory / "state.resets")
     try:
         ready = running.answers if certificate is None else lambda: " * Running on" in log.read_text()
-        assert until(lambda: process.poll() is not None or ready(), seconds=_START_SECONDS), log.read_text()
+        assert until(lambda: process.poll() is not None or ready()), log.read_text()
         assert process.poll() is None, log.read_text()
         yield running
     finally:

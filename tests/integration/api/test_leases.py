@@ -86,7 +86,7 @@ def test_a_released_lease_is_free_and_its_next_epoch_is_greater(service: Service
 def test_an_expired_lease_is_free_and_may_be_taken_in_a_new_epoch(service: Service) -> None:
     client = service.bare_metal
     lease = _take(client, duration=1)
-    assert until(lambda: client.get(NAME).json["holder"] is None, seconds=10)
+    assert until(lambda: client.get(NAME).json["holder"] is None)
     assert _take(client, holder="other")["epoch"] == 2
     answer = client.put(NAME, {"epoch": 1, "token": lease["token"]})
     assert answer.status_code == 409

@@ -93,7 +93,7 @@ def test_workers_of_one_host_serve_their_metrics_on_ports_side_by_side(sqlite_ur
             return ""
 
     try:
-        assert until(lambda: all("ferroscope_transitions_total" in scraped(port + i) for i in (0, 1)), seconds=30)
+        assert until(lambda: all("ferroscope_transitions_total" in scraped(port + i) for i in (0, 1)))
         silent = [socket.create_connection(("127.0.0.1", port), 5) for _ in range(300)]
         assert "ferroscope_transitions_total" in scraped(port)
         for child in tree(process.pid)[1:]:

@@ -194,7 +194,7 @@ def test_ipmitool_does_not_go_on_without_the_process_that_started_it(
             assert path.passed == 1
             os.kill(process.pid, signal.SIGCONT)
             process.wait(20)
-            assert until(lambda: number is signal.SIGKILL or said.read_text() == "too late\n", seconds=5)
+            assert until(lambda: number is signal.SIGKILL or said.read_text() == "too late\n")
             assert bmc_at.commands == before
         finally:
             process.kill()

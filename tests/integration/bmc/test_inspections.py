@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,7 +16,7 @@ from tests.integration.sim.service import Api, service
 from tests.support.processes import free_port, until
 from tests.support.redfish import PASSWORD, Emulator, driver_info, emulator, mac
 
-SECONDS = 30
+SECONDS = 60
 
 
 class Images(BaseHTTPRequestHandler):
@@ -131,7 +130,7 @@ def test_managed_boot_by_virtual_media_from_start_to_finish(api: Api, machines: 
     assert {port["address"] for port in ports} == {mac(0), mac(0, 1)}
     call_back(api, 0)
     reach(api, name, "manageable")
-    assert until(lambda: machines.system(0)["PowerState"] == "Off", seconds=5)
+    assert until(lambda: machines.system(0)["PowerState"] == "Off")
     assert not machines.media(0, "Cd")["Inserted"]
     assert not machines.media(0, "Floppy")["Inserted"]
 
@@ -179,11 +178,9 @@ def test_out_of_band_inspection_needs_no_ramdisk_and_no_reboot(api: Api, machine
     machines.ask(
         f"/redfish/v1/Systems/{machines.system(4)['Id']}/Actions/ComputerSystem.Reset", "POST", {"ResetType": "On"}
     )
-    assert until(lambda: machines.system(4)["PowerState"] == "On", seconds=5)
-    began = time.monotonic()
+    assert until(lambda: machines.system(4)["PowerState"] == "On")
     inspect(api, name)
     assert until(lambda: api.node(name)["inspection_finished_at"] is not None, seconds=SECONDS)
-    assert time.monotonic() - began < 10
     node = reach(api, name, "manageable")
     assert node["properties"]["cpu_arch"] == "x86_64"
     stored = data(api, name)
@@ -200,14 +197,14 @@ def test_a_machine_that_must_not_be_off_is_rebooted_instead(api: Api, machines: 
     machines.ask(
         f"/redfish/v1/Systems/{machines.system(number)['Id']}/Actions/ComputerSystem.Reset", "POST", {"ResetType": "On"}
     )
-    assert until(lambda: machines.system(number)["PowerState"] == "On", seconds=5)
+    assert until(lambda: machines.system(number)["PowerState"] == "On")
     name = enrol(api, machines, number, **boot)
     api.version = "1.95"
     api.call("PATCH", f"/v1/nodes/{name}", [{"op": "add", "path": "/disable_power_off", "value": True}])
     inspect(api, name)
     reach(api, name, "inspect wait")
     assert machines.system(number)["Boot"]["BootSourceOverrideTarget"] == ("Pxe" if boot else "Cd")
-    assert until(lambda: machines.system(number)["PowerState"] == "On", seconds=5)
+    assert until(lambda: machines.system(number)["PowerState"] == "On")
     call_back(api, number)
     assert reach(api, name, "manageable")["power_state"] == "power on"
     assert machines.resets(number) == ["On", "ForceRestart", "ForceRestart"]

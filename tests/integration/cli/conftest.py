@@ -95,7 +95,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     process = _ferroscope(directory, "all", "-c", str(file))
     shell = Shell(f"http://127.0.0.1:{port}")
     try:
-        assert until(lambda: process.poll() is not None or _answers(shell.url), seconds=30)
+        assert until(lambda: process.poll() is not None or _answers(shell.url))
         assert process.poll() is None, (directory / "all.log").read_text()
         yield shell
         process.send_signal(signal.SIGTERM)

@@ -240,7 +240,7 @@ def test_no_process_outlives_a_demo_that_is_killed(programs: list[Program], tmp_
     players = demo.children()
     demo.process.kill()
     demo.process.wait()
-    assert until(lambda: not [pid for pid in players if _runs(pid)], seconds=10)
+    assert until(lambda: not [pid for pid in players if _runs(pid)])
 
 
 def test_a_watch_survives_a_service_that_is_killed_and_started_again(programs: list[Program], tmp_path: Path) -> None:

@@ -82,9 +82,9 @@ def _dead(running: Shell) -> str:
 def test_all_nodes_are_asked_before_any_is_waited_for(running: Shell, node: str) -> None:
     dead = [_dead(running) for _ in range(3)]
     began = time.monotonic()
-    results = running.json("node", "manage", *dead, "none", node, "--wait", "--timeout", "0.5", check=Exit.FAILURE)
-    assert time.monotonic() - began < 1.4
-    assert [result["error"] for result in results[:3]] == [f"{name} is still verifying after 0.5 s" for name in dead]
+    results = running.json("node", "manage", *dead, "none", node, "--wait", "--timeout", "3", check=Exit.FAILURE)
+    assert time.monotonic() - began < 8  # one after the other: 9
+    assert [result["error"] for result in results[:3]] == [f"{name} is still verifying after 3 s" for name in dead]
     assert [result["result"] for result in results[3:]] == ["failed", "manageable"]
     running("node", "delete", *dead, check=0)
 

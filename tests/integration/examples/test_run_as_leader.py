@@ -16,7 +16,7 @@ import pytest
 from ferroscope.config.options import ApiSettings
 from ferroscope.runtime.http_server import HttpServer, bind
 from tests.integration.api.service import Service
-from tests.support.processes import until
+from tests.support.processes import PATIENCE, until
 
 _LEAD = Path(__file__).parents[3] / "examples" / "01-run-a-script-as-leader" / "lead.py"
 _NAME = "test/leader"
@@ -84,32 +84,32 @@ def _alive(pid: int) -> bool:
 
 
 def test_one_of_several_runs_the_command_and_the_next_one_follows_a_clean_stop(scene: Scene) -> None:
-    first = scene.lead("sh", "-c", _COMMAND)
-    assert until(lambda: len(scene.led()) == 1, seconds=10)
-    scene.lead("sh", "-c", _COMMAND)
-    assert not until(lambda: len(scene.led()) > 1, seconds=3), "longer than the lease lives without renewal"
+    first = scene.lead("sh", "-c", _COMMAND, duration=4.0)
+    assert until(lambda: len(scene.led()) == 1)
+    scene.lead("sh", "-c", _COMMAND, duration=4.0)
+    assert not until(lambda: len(scene.led()) > 1, seconds=5), "longer than the lease lives without renewal"
     first.send_signal(signal.SIGTERM)
-    assert first.wait(10) == 0
+    assert first.wait(PATIENCE) == 0
     assert not _alive(scene.led()[0][1])
-    assert until(lambda: len(scene.led()) == 2, seconds=1.5), "it need not wait for the lease's end"
+    assert until(lambda: len(scene.led()) == 2, seconds=3), "it need not wait for the lease's end"
     assert [epoch for epoch, _ in scene.led()] == [1, 2]
 
 
 def test_the_command_is_killed_when_the_lease_is_lost(scene: Scene) -> None:
     leader = scene.lead("sh", "-c", _COMMAND)
-    assert until(lambda: len(scene.led()) == 1, seconds=10)
+    assert until(lambda: len(scene.led()) == 1)
     (lease,) = scene.service.store.read(lambda tx: tx.leases.list(_NAME))
     scene.service.store.write(lambda tx: tx.leases.release(lease))
-    assert leader.wait(10) == 75
+    assert leader.wait(PATIENCE) == 75
     assert not _alive(scene.led()[0][1])
 
 
 def test_the_command_is_killed_in_time_when_nobody_answers(scene: Scene) -> None:
     # It stops when a fifth of the lease's life is left; that has to be more than what a busy machine keeps it waiting.
     leader = scene.lead("sh", "-c", _COMMAND, duration=8.0)
-    assert until(lambda: len(scene.led()) == 1, seconds=10)
+    assert until(lambda: len(scene.led()) == 1)
     scene.server.stop(5)
-    code, ended = leader.wait(20), time.time()
+    code, ended = leader.wait(PATIENCE), time.time()
     (lease,) = scene.service.store.read(lambda tx: tx.leases.list(_NAME))
     assert code == 75
     assert ended < lease.expires_at, "it has stopped before the lease's end"
@@ -118,12 +118,12 @@ def test_the_command_is_killed_in_time_when_nobody_answers(scene: Scene) -> None
 
 def test_the_command_dies_with_a_leader_that_is_killed(scene: Scene) -> None:
     leader = scene.lead("sh", "-c", _COMMAND)
-    assert until(lambda: len(scene.led()) == 1, seconds=10)
+    assert until(lambda: len(scene.led()) == 1)
     leader.kill()
-    assert until(lambda: not _alive(scene.led()[0][1]), seconds=5)
+    assert until(lambda: not _alive(scene.led()[0][1]))
 
 
 @pytest.mark.parametrize(("command", "code"), [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", 137)])
 def test_the_exit_code_is_the_commands_and_the_lease_is_free(scene: Scene, command: str, code: int) -> None:
-    assert scene.lead("sh", "-c", command).wait(15) == code
+    assert scene.lead("sh", "-c", command).wait(PATIENCE) == code
     assert scene.lease()["holder"] is None

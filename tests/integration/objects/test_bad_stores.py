@@ -18,6 +18,7 @@ from ferroscope.storage.object_http import Patience
 from ferroscope.storage.s3 import S3Store
 from ferroscope.storage.swift import SwiftStore
 from tests.support.bad_server import a_server_that, one_by_one
+from tests.support.processes import SLACK
 
 _OK: Final = b"HTTP/1.1 200 OK\r\n"
 _TLS_RECORD: Final = b"\x16\x03\x03\x40\x00"  # announces 16 KiB of handshake
@@ -32,7 +33,7 @@ def client(port: int, *, timeout: float = 0.3, retries: int = 0, scheme: str = "
 def soon(seconds: float) -> Iterator[None]:
     began = time.monotonic()
     yield
-    assert time.monotonic() - began < seconds
+    assert time.monotonic() - began < seconds + SLACK
 
 
 def test_a_server_that_says_nothing_is_not_waited_for() -> None:
@@ -63,7 +64,7 @@ def test_every_try_has_the_same_time() -> None:
         began = time.monotonic()
         with pytest.raises(ObjectStoreError, match=r"timed out after 0\.5 s"):
             client(port, timeout=0.5, retries=2).get("k")
-        assert 1.4 < time.monotonic() - began < 4.0
+        assert 1.4 < time.monotonic() - began < 1.5 + SLACK
 
 
 def test_a_server_that_takes_nothing_is_not_waited_for() -> None:

@@ -74,7 +74,7 @@ def service(directory: Path, more: str = "", *, port: int = 0) -> Iterator[Api]:
     process = spawn(command, user=None, directory=directory, log=log)
     api = Api(f"http://127.0.0.1:{port}")
     try:
-        assert until(lambda: process.poll() is not None or api.answers(), seconds=30), log.read_text()
+        assert until(lambda: process.poll() is not None or api.answers()), log.read_text()
         assert process.poll() is None, log.read_text()
         yield api
     finally:

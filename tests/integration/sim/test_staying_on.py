@@ -32,8 +32,8 @@ def test_machines_that_must_not_be_off_are_inspected_without_being_off(tmp_path:
             api.call("PATCH", f"/v1/nodes/{name}", [{"op": "add", "path": "/disable_power_off", "value": True}])
             api.call("PUT", f"/v1/nodes/{name}/states/provision", {"target": "inspect"})
         done = lambda: all(api.node(name)["inspection_finished_at"] for name in names)  # noqa: E731
-        assert until(done, seconds=30), [api.node(name)["last_error"] for name in names]
-        assert until(lambda: client.status().totals.reboots == 12, seconds=10), client.status()
+        assert until(done), [api.node(name)["last_error"] for name in names]
+        assert until(lambda: client.status().totals.reboots == 12), client.status()
         totals = client.status().totals
         assert (totals.power_offs, totals.power_ons, totals.pxe_boots) == (0, 6, 6)
         assert {api.node(name)["power_state"] for name in names} == {"power on"}

@@ -26,7 +26,7 @@ from ferroscope.worker.process import ProcessTask, RuleStep
 from tests.support.processes import until
 from tests.unit.worker.conftest import INVENTORY, NODE, Machine, Service, settings
 
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 class Stuck(InspectionHook):
