@@ -30,6 +30,8 @@ T = TypeVar("T")
 
 # From the kill of the leader to an open successor: the time to live, a poll, the guard, and loading.
 FAILOVER = 8.0
+# For every wait that is not itself measured: on a busy machine, a process alone may take several seconds to start.
+READY = 30.0
 
 FAST = "[lease]\nprofile = fast\n[worker]\nmember_ttl = 3\nheartbeat_interval = 1\n"
 
@@ -108,7 +110,7 @@ class FilteredLab:
         lease = self.lease()
         return decode_record(lease.data) if lease is not None and lease.remaining > 0 else FilterRecord()
 
-    def wait_open(self, *, seconds: float = FAILOVER, but: BootHost | None = None) -> BootHost:
+    def wait_open(self, *, seconds: float = READY, but: BootHost | None = None) -> BootHost:
         """Return the host whose filter is open, by the firewall's own word; ``but`` does not count."""
         found: list[BootHost] = []
 

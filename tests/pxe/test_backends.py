@@ -15,7 +15,7 @@ import pytest
 from ferroscope.pxe_filter.backends.base import FilterRules
 from ferroscope.pxe_filter.backends.iptables import IptablesFilter
 from ferroscope.runtime.system import SystemClock
-from tests.pxe.filtered import FAST, FilteredLab
+from tests.pxe.filtered import FAST, READY, FilteredLab
 from tests.pxe.host import BootHost
 from tests.pxe.lab import Lab
 from tests.pxe.prober import doubles
@@ -73,19 +73,19 @@ def test_it_lets_pass_whom_it_should_and_closes_when_its_process_is_killed(
     assert until(lambda: filtered.record().open)
     prober = lab.prober()
     prober.add(IDLE, BUSY, UNKNOWN)
-    answer = prober.wait(UNKNOWN, seconds=3)
+    answer = prober.wait(UNKNOWN, seconds=READY)
     assert answer is not None
     if backends == "noop":  # it guards nothing, and says so
-        assert prober.wait(IDLE, seconds=2) is not None
+        assert prober.wait(IDLE, seconds=READY) is not None
         return
     filtered.inspect(busy)
-    assert prober.wait(BUSY, seconds=2) is not None
+    assert prober.wait(BUSY, seconds=READY) is not None
     assert prober.quiet(IDLE, seconds=0.3) == []
     (leader,) = [host for host in filtered.hosts if host.address == answer.server]
     assert leader.pxe_filter is not None
     leader.pxe_filter.process.send_signal(signal.SIGKILL)
     struck = time.monotonic()
-    follower = prober.wait(BUSY, seconds=8, server=lambda server: server != leader.address)
+    follower = prober.wait(BUSY, seconds=READY, server=lambda server: server != leader.address)
     assert follower is not None
     assert max(one.asked for one in prober.answers if one.server == leader.address) - struck < 3.5
     filtered.finish(busy)
@@ -125,13 +125,13 @@ def test_a_frozen_pxe_filter_of_host_files_is_closed_by_its_watchdog(lab: Lab, p
         filtered.start(host, options=guarded(host, "dnsmasq"))
     prober = lab.prober()
     prober.add(BUSY)
-    answer = prober.wait(BUSY, seconds=8)
+    answer = prober.wait(BUSY, seconds=READY)
     assert answer is not None
     (leader,) = [host for host in filtered.hosts if host.address == answer.server]
     assert leader.pxe_filter is not None
     leader.pxe_filter.process.send_signal(signal.SIGSTOP)
     struck = time.monotonic()
-    assert prober.wait(BUSY, seconds=8, server=lambda server: server != leader.address) is not None
+    assert prober.wait(BUSY, seconds=READY, server=lambda server: server != leader.address) is not None
     leader.pxe_filter.process.send_signal(signal.SIGCONT)
     time.sleep(1.5)
     prober.look()
@@ -152,12 +152,12 @@ def test_a_full_disk_closes_the_host_and_another_one_opens(lab: Lab, postgresql_
     filtered.start(host, options=options)
     prober = lab.prober()
     prober.add(BUSY)
-    assert prober.wait(BUSY, seconds=8) is not None
+    assert prober.wait(BUSY, seconds=READY) is not None
     with contextlib.suppress(OSError):
         (hosts / ".full").write_bytes(b"x" * 1024 * 1024)
     filtered.start(filtered.hosts[1], options="unknown_hosts = deny")
     filtered.node(*(f"52:54:00:bc:00:{number:02x}" for number in range(64)), booting=True)
-    successor = prober.wait(BUSY, seconds=12, server=lambda server: server != host.address)
+    successor = prober.wait(BUSY, seconds=READY, server=lambda server: server != host.address)
     assert successor is not None, "a host that cannot do it lets another one"
     time.sleep(0.5)
     prober.look()
@@ -179,12 +179,12 @@ def test_host_files_are_forgotten_with_a_dnsmasq_that_is_told_so_and_survive_its
     filtered.start_pxe_filter(host, options=options)
     prober = lab.prober()
     prober.add(BUSY, IDLE)
-    assert prober.wait(BUSY, seconds=8) is not None
+    assert prober.wait(BUSY, seconds=READY) is not None
     assert not stale.exists(), "what a crashed process left is gone"
     host.kill_dnsmasq()
     host.start_dnsmasq()
-    assert prober.wait(BUSY, seconds=3) is not None
+    assert prober.wait(BUSY, seconds=READY) is not None
     filtered.delete_ports(busy)
     filtered.wait_applied()
-    assert prober.wait(BUSY, seconds=2) is not None, "it is an unknown host now, and those may boot"
+    assert prober.wait(BUSY, seconds=READY) is not None, "it is an unknown host now, and those may boot"
     assert prober.quiet(IDLE, seconds=0.3) == []

@@ -13,7 +13,7 @@ from ferroscope.core.boot_macs import SetChange
 from ferroscope.pxe_filter.backends.base import FilterRules
 from ferroscope.pxe_filter.backends.iptables import IptablesFilter
 from ferroscope.runtime.system import SystemClock
-from tests.pxe.filtered import FAST, FilteredLab
+from tests.pxe.filtered import FAST, READY, FilteredLab
 from tests.pxe.lab import Lab
 from tests.pxe.netns import Netns
 from tests.pxe.test_backends import without_ipset
@@ -42,10 +42,10 @@ def test_a_leader_whose_firewall_is_flushed_leaves_its_lease_and_is_closed_again
     for host in filtered.hosts[:2]:
         filtered.start_pxe_filter(host, options="backends = iptables", path=with_ipset)
         host.start_dnsmasq()
-    assert until(lambda: filtered.record().open, seconds=8)
+    assert until(lambda: filtered.record().open)
     prober = lab.prober()
     prober.add(IDLE, UNKNOWN)
-    answer = prober.wait(UNKNOWN, seconds=3)
+    answer = prober.wait(UNKNOWN, seconds=READY)
     assert answer is not None
     (leader,) = [host for host in filtered.hosts if host.address == answer.server]
     leader.space.run(tool, "-F")
@@ -56,8 +56,8 @@ def test_a_leader_whose_firewall_is_flushed_leaves_its_lease_and_is_closed_again
     assert f"rules in {tool}" in leader.pxe_filter.said()
     prober.look()
     again = time.monotonic()
-    assert until(lambda: filtered.record().open, seconds=8)
-    assert prober.wait(UNKNOWN, seconds=3) is not None
+    assert until(lambda: filtered.record().open)
+    assert prober.wait(UNKNOWN, seconds=READY) is not None
     assert prober.since(again + 0.2, IDLE) == []
 
 
@@ -74,13 +74,13 @@ def test_whatever_part_of_it_is_gone_a_filter_that_is_held_open_notices(space: N
     with space.entered():
         pxe_filter = IptablesFilter(_rules("boot", "mgmt"), clock=SystemClock(), timeout=5)
         pxe_filter.install()
-        assert until(lambda: _held(pxe_filter), seconds=3)
+        assert until(lambda: _held(pxe_filter))
         assert space.run(*command).returncode == 0
         time.sleep(0.6)
         with pytest.raises(PxeFilterError, match="iptables"):
             _held(pxe_filter)
         pxe_filter.close()
-        assert until(lambda: _held(pxe_filter), seconds=3)
+        assert until(lambda: _held(pxe_filter))
         pxe_filter.remove()
 
 
@@ -106,7 +106,7 @@ def test_networks_with_similar_and_with_the_longest_names_have_pxe_filters_of_th
         for pxe_filter in pxe_filters.values():
             pxe_filter.install()
             pxe_filter.apply(SetChange(deny=(1,)), fresh=True)
-            assert until(lambda pxe_filter=pxe_filter: _held(pxe_filter), seconds=3)  # type: ignore[misc]
+            assert until(lambda pxe_filter=pxe_filter: _held(pxe_filter))  # type: ignore[misc]
         pxe_filters["lab"].remove()
         time.sleep(0.6)
         for name in names[1:]:

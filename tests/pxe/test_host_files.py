@@ -19,7 +19,7 @@ from ferroscope.pxe_filter.backends.build import SeveralFilters
 from ferroscope.pxe_filter.backends.dnsmasq import DnsmasqFilter
 from ferroscope.pxe_filter.backends.nftables import NftablesFilter
 from ferroscope.runtime.system import SystemClock
-from tests.pxe.filtered import FAST, FilteredLab
+from tests.pxe.filtered import FAST, READY, FilteredLab
 from tests.pxe.host import BootHost
 from tests.pxe.lab import Lab
 from tests.pxe.prober import Prober
@@ -223,8 +223,8 @@ def test_a_whole_fleet_is_loaded_within_a_moment_and_a_change_does_not_wait_for_
         loaded = time.monotonic()
         pxe_filter.apply(SetChange(allow=macs(BUSY), no_longer_deny=macs(BUSY)), fresh=False, progress=progress)
         changed = time.monotonic()
-        assert prober.wait(UNKNOWN, seconds=5) is not None
-        assert prober.wait(BUSY, seconds=5) is not None
+        assert prober.wait(UNKNOWN, seconds=READY) is not None
+        assert prober.wait(BUSY, seconds=READY) is not None
         assert prober.quiet(IDLE, seconds=0.3) == []
         pxe_filter.hold(soon())
         pxe_filter.remove()
@@ -244,14 +244,14 @@ def test_ten_thousand_ports_at_once_are_denied_by_an_open_pxe_filter(
     filtered.start(host, options=f"backends = {backends}\ndhcp_hostsdir = {hostsdir}")
     prober = lab.prober()
     prober.add(IDLE, BUSY, UNKNOWN)
-    assert prober.wait(IDLE, seconds=8) is not None, "nobody knows it yet"
+    assert prober.wait(IDLE, seconds=READY) is not None, "nobody knows it yet"
     filtered.node(IDLE, *((_MANY + count).to_bytes(6, "big").hex(":") for count in range(10_000)))
-    filtered.wait_applied(seconds=20)
+    filtered.wait_applied()
     assert filtered.record().denied == 10_002
     assert len(list(hostsdir.iterdir())) < 20
     assert answered(prober) == {UNKNOWN}
     filtered.inspect(busy)
-    assert prober.wait(BUSY, seconds=2) is not None
+    assert prober.wait(BUSY, seconds=READY) is not None
     assert filtered.lease().epoch == 1  # type: ignore[union-attr]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.pxe import netns
+from tests.pxe.filtered import READY
 from tests.pxe.host import boot_settings
 from tests.pxe.lab import Lab
 from tests.pxe.prober import closings, doubles
@@ -21,7 +22,7 @@ def test_the_prober_sees_two_servers_that_answer_at_the_same_instant(lab: Lab) -
         host.start_dnsmasq()
     prober = lab.prober()
     prober.add(MAC)
-    assert prober.wait(MAC, seconds=5)
+    assert prober.wait(MAC, seconds=READY)
     time.sleep(0.5)
     prober.remove(MAC)
     prober.look()
@@ -34,11 +35,11 @@ def test_the_prober_sees_how_long_nobody_answered_and_who_came_next(lab: Lab) ->
     first.start_dnsmasq()
     prober = lab.prober()
     prober.add(MAC)
-    assert prober.wait(MAC, seconds=5)
+    assert prober.wait(MAC, seconds=READY)
     first.kill_dnsmasq()
     time.sleep(0.5)
     second.start_dnsmasq()
-    assert prober.wait(MAC, seconds=5, server=lambda server: server == second.address)
+    assert prober.wait(MAC, seconds=READY, server=lambda server: server == second.address)
     (closed,) = closings(prober.answers, MAC, longer=0.4)
     assert 0.5 <= closed.seconds < 3
     assert (closed.before, closed.after) == (first.address, second.address)

@@ -12,7 +12,7 @@ from ferroscope.pxe_filter.backends.base import FilterRules
 from ferroscope.pxe_filter.backends.nftables import NftablesFilter, ruleset
 from ferroscope.runtime.pxe_filter import instance_lock, remove_stale_tables, stale_tables
 from ferroscope.runtime.system import SystemClock
-from tests.pxe.filtered import FAST, FilteredLab
+from tests.pxe.filtered import FAST, READY, FilteredLab
 from tests.pxe.lab import Lab
 from tests.pxe.netns import Netns
 from tests.support.processes import until
@@ -83,14 +83,14 @@ def test_after_an_upgrade_machines_boot_and_after_a_change_of_name_the_log_says_
     host = lab.hosts[0]
     host.boot_closed(ruleset(FilterRules(network="rack_a", interfaces=("boot",))).encode())
     filtered.start(host, options="network = rack-a")
-    assert until(lambda: filtered.record().open, seconds=8)
+    assert until(lambda: filtered.record().open)
     prober = lab.prober()
     prober.add(UNKNOWN)
-    assert prober.wait(UNKNOWN, seconds=3) is not None
+    assert prober.wait(UNKNOWN, seconds=READY) is not None
     assert host.pxe_filter is not None
     host.pxe_filter.end()
     filtered.start_pxe_filter(host, options="network = rack-b")
-    assert until(lambda: "ferroscope_pxe_rack-a guards boot too" in host.pxe_filter.said(), seconds=3)  # type: ignore[union-attr]
+    assert until(lambda: "ferroscope_pxe_rack-a" in host.pxe_filter.said())  # type: ignore[union-attr]
 
 
 def _pxe_filter(network: str, *interfaces: str) -> NftablesFilter:

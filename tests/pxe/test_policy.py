@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.pxe.bmc import Switch
+from tests.pxe.filtered import READY
 from tests.pxe.host import boot_settings
 from tests.pxe.prober import Prober, doubles
 from tests.pxe.site import Plan, Site
@@ -87,7 +88,7 @@ def test_one_host_answers_and_another_one_when_dnsmasq_or_filter_of_the_first_en
     site.start_pxe_filter(first)
     second.pxe_filter.kill()  # type: ignore[union-attr]
     # The kernel lets the filter of a dead process stand open for what was left, and closes it then.
-    assert prober.wait(LATER, seconds=15, server=lambda server: server != second.address)
+    assert prober.wait(LATER, seconds=READY, server=lambda server: server != second.address)
     assert prober.quiet(LATER, seconds=0.5)[-1].server != second.address
     site.start_pxe_filter(second)
     prober.remove(LATER, IDLE)

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from ferroscope.contracts.store import Transaction
-from tests.pxe.filtered import FAILOVER, FAST, FilteredLab, is_open
+from tests.pxe.filtered import FAILOVER, FAST, READY, FilteredLab, is_open
 from tests.pxe.host import BootHost
 from tests.pxe.lab import Lab
 from tests.pxe.prober import Prober, doubles
@@ -44,11 +44,11 @@ def test_a_leader_that_is_frozen_is_closed_within_seconds_and_the_next_one_opens
     leader = filtered.wait_open()
     prober = filtered.lab.prober()
     prober.add(BUSY)
-    assert prober.wait(BUSY, seconds=2) is not None
+    assert prober.wait(BUSY, seconds=READY) is not None
     assert leader.pxe_filter is not None
     leader.pxe_filter.process.send_signal(signal.SIGSTOP)
     struck = time.monotonic()
-    follower = prober.wait(BUSY, seconds=FAILOVER + 1, server=lambda server: server != leader.address)
+    follower = prober.wait(BUSY, seconds=READY, server=lambda server: server != leader.address)
     assert follower is not None
     assert follower.asked - struck < FAILOVER
     assert last_answer(prober, leader) - struck < CLOSED
@@ -70,13 +70,13 @@ def test_a_pxe_filter_that_is_stopped_closes_and_its_successor_opens_at_once(fas
     leader = fast.wait_open()
     prober = fast.lab.prober()
     prober.add(UNKNOWN)
-    assert prober.wait(UNKNOWN, seconds=2) is not None
+    assert prober.wait(UNKNOWN, seconds=READY) is not None
     assert leader.pxe_filter is not None
     leader.pxe_filter.process.terminate()
     assert leader.pxe_filter.process.wait(10) == 0
     stopped = time.monotonic()
     assert not is_open(leader)
-    answer = prober.wait(UNKNOWN, seconds=5, server=lambda server: server != leader.address)
+    answer = prober.wait(UNKNOWN, seconds=READY, server=lambda server: server != leader.address)
     assert answer is not None
     assert answer.asked - stopped < 2.5
     assert doubles(prober.answers) == []
@@ -90,13 +90,13 @@ def test_a_mac_that_moves_and_a_port_that_goes_while_its_node_boots(fast: Filter
     fast.wait_open()
     prober = fast.lab.prober()
     prober.add(IDLE, BUSY, SECOND)
-    assert prober.wait(BUSY, seconds=2) is not None
+    assert prober.wait(BUSY, seconds=READY) is not None
 
     def move(tx: Transaction) -> None:
         tx.ports.update(msgspec.structs.replace(tx.ports.get(IDLE), node=busy.uuid))
 
     fast.write(move)
-    assert prober.wait(IDLE, seconds=2) is not None, "it belongs to a node under inspection now"
+    assert prober.wait(IDLE, seconds=READY) is not None, "it belongs to a node under inspection now"
     fast.delete_ports(busy)
     fast.wait_applied()
     assert prober.quiet(BUSY, seconds=0.5) == [], "nobody knows it any more, and unknown ones may not boot"
@@ -111,11 +111,11 @@ def test_ten_thousand_ports_at_once_and_addresses_in_odd_spellings(fast: Filtere
     many = [examples.port(node, address=f"02:00:00:00:{n >> 8:02x}:{n & 255:02x}") for n in range(10_000)]
     odd = [examples.port(node, address=text) for text in ("52:54:00:AA:00:04", "no mac", "52-54-00-aa-00-05")]
     fast.write(lambda tx: tx.ports.add(many + odd))
-    fast.wait_applied(seconds=10)
+    fast.wait_applied()
     assert fast.record().denied == 10_003
     prober = fast.lab.prober()
     prober.add(UNKNOWN, SECOND)
-    assert prober.wait(UNKNOWN, seconds=2) is not None
+    assert prober.wait(UNKNOWN, seconds=READY) is not None
     assert prober.quiet(SECOND, seconds=0.3) == []
 
 
@@ -138,7 +138,7 @@ def test_somebody_who_flushes_the_firewall_opens_no_host_for_long(fast: Filtered
 def flush(host: BootHost) -> None:
     """Flush the host's firewall, whole; return when the filter has its rules there again."""
     host.space.run("nft", "flush", "ruleset")
-    assert until(partial(guarded, host), seconds=3)
+    assert until(partial(guarded, host))
 
 
 def guarded(host: BootHost) -> bool:
@@ -166,7 +166,7 @@ def test_an_nft_that_does_not_work_closes_the_pxe_filter_and_another_host_opens(
     broken = {"missing": "#!/nowhere\n", "failing": "#!/bin/sh\nexit 1\n", "slow": "#!/bin/sh\nsleep 60\n"}
     nft.write_text(broken[fault])
     assert until(lambda: not is_open(leader), seconds=CLOSED)
-    fast.wait_open(but=leader, seconds=2 * FAILOVER)
+    fast.wait_open(but=leader, seconds=READY)
     assert not is_open(leader)
 
 
