@@ -24,7 +24,7 @@ from ferroscope_sim.enroll import enroll
 from ferroscope_sim.fleet import Fleet
 from ferroscope_sim.model import FleetSettings, roster
 from ferroscope_sim.run import serve
-from ferroscope_sim.server import Places
+from ferroscope_sim.server import Addresses
 
 # One BMC's answer in a hundred takes 3.2 times the median, one in a thousand 4.7 times.
 _SIGMA: Final = 0.5
@@ -70,7 +70,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 class Field:
     """The fleet and its operator."""
 
-    def __init__(self, plan: Plan, fleet: Fleet, places: Places) -> None:
+    def __init__(self, plan: Plan, fleet: Fleet, places: Addresses) -> None:
         self._plan = plan
         self._fleet = fleet
         self._places = places
@@ -144,7 +144,7 @@ async def main() -> None:
     read = _lines()
     plan = msgspec.json.decode(await read(), type=Plan)
     stop = asyncio.Event()
-    ready: asyncio.Future[tuple[Fleet, Places]] = asyncio.get_running_loop().create_future()
+    ready: asyncio.Future[tuple[Fleet, Addresses]] = asyncio.get_running_loop().create_future()
     settings = FleetSettings(
         nodes=plan.nodes,
         first=plan.first,

@@ -52,7 +52,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 _REFUSED: Final = "error: callback-refused"
 # If the BMC's address identifies the node, the refusal ends the inspection; otherwise it times out.
-_NOBODYS: Final = "error: callback-refused, or error: timeout if the node cannot be identified"
+_UNIDENTIFIED: Final = "error: callback-refused, or error: timeout if the node cannot be identified"
 
 TABLE: Final = (
     Outcome(name="ok", description="Everything works.", ends="finished"),
@@ -103,7 +103,7 @@ TABLE: Final = (
     Outcome(
         name="no-nics",
         description="The inventory has no network interface.",
-        ends=_NOBODYS,
+        ends=_UNIDENTIFIED,
         body="no-nics",
     ),
     Outcome(
@@ -127,7 +127,7 @@ TABLE: Final = (
     Outcome(
         name="unknown-macs",
         description="The machine has none of the enrolled MACs and BMC addresses.",
-        ends=_NOBODYS,
+        ends=_UNIDENTIFIED,
         body="unknown-macs",
     ),
     Outcome(

@@ -14,12 +14,12 @@ from types import TracebackType
 from ferroscope_sim.fleet import Fleet
 from ferroscope_sim.model import FleetSettings
 from ferroscope_sim.outcomes import Counters
-from ferroscope_sim.server import BmcServer, Places
+from ferroscope_sim.server import Addresses, BmcServer
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def run(settings: FleetSettings, *, ready: Callable[[Places], None] | None = None) -> Counters:
+def run(settings: FleetSettings, *, ready: Callable[[Addresses], None] | None = None) -> Counters:
     """Run the fleet until SIGTERM or SIGINT; return its counters.
 
     Call it from the main thread, which receives signals. ``ValueError`` for invalid settings, ``OSError`` if a port is
@@ -28,7 +28,7 @@ def run(settings: FleetSettings, *, ready: Callable[[Places], None] | None = Non
     return asyncio.run(_until_signal(settings, ready))
 
 
-async def _until_signal(settings: FleetSettings, ready: Callable[[Places], None] | None) -> Counters:
+async def _until_signal(settings: FleetSettings, ready: Callable[[Addresses], None] | None) -> Counters:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in _SIGNALS:
@@ -36,7 +36,7 @@ async def _until_signal(settings: FleetSettings, ready: Callable[[Places], None]
     return await serve(settings, stop, lambda _, places: ready(places) if ready else None)
 
 
-async def serve(settings: FleetSettings, stop: asyncio.Event, ready: Callable[[Fleet, Places], None]) -> Counters:
+async def serve(settings: FleetSettings, stop: asyncio.Event, ready: Callable[[Fleet, Addresses], None]) -> Counters:
     """Run the fleet in the current event loop until ``stop`` is set; return its counters."""
     fleet = Fleet(settings)
     server = BmcServer(fleet)
@@ -98,6 +98,6 @@ class FleetThread:
         self._stop = asyncio.Event()
         await serve(self._settings, self._stop, self._ready)
 
-    def _ready(self, fleet: Fleet, places: Places) -> None:
+    def _ready(self, fleet: Fleet, places: Addresses) -> None:
         self.fleet, self.address, self.bmcs = fleet, places.control, places.bmcs
         self._up.set()

@@ -94,7 +94,7 @@ class Control:
 
 # How the simulated BMCs answer: correctly, late, wrongly or not at all, according to their outcomes.
 #
-# Every call must get a reply with a message, never raise. BMCs that cannot be connected to are handled by ``Door``;
+# Every call must get a reply with a message, never raise. BMCs that cannot be connected to are handled by ``BmcPort``;
 # here they would work.
 
 _POWERS: Final = frozenset({*Power, RESET})
@@ -216,7 +216,7 @@ _ACCEPTING: Final = 4
 _FULL: Final = 2
 
 
-class Door:
+class BmcPort:
     """A port of ``host`` (0: any free port), held until ``close``; ``OSError`` if it is in use."""
 
     def __init__(self, host: str, port: int, answer: Answerer, *, spread: bool) -> None:
@@ -297,7 +297,7 @@ def _bound(host: str, port: int, *, spread: bool) -> socket.socket:
 _UNREACHABLE: Final[tuple[Bmc, ...]] = ("refused", "black-hole")
 
 
-class Places(msgspec.Struct, frozen=True):
+class Addresses(msgspec.Struct, frozen=True):
     """The addresses of a fleet, as ``IP:PORT``: ``control`` answers for all, ``bmcs`` has each machine's by its
     name."""
 
@@ -312,22 +312,22 @@ class BmcServer:
         self._fleet = fleet
         self._bmcs = Bmcs(fleet.machines, fleet.settings)
         self._control = Control(fleet, self._fail)
-        self._doors: dict[Bmc, Door] = {}
+        self._doors: dict[Bmc, BmcPort] = {}
         self._log = structlog.get_logger(__name__)
 
-    async def start(self) -> Places:
+    async def start(self) -> Addresses:
         """Listen; return the addresses. ``OSError`` if the port is in use."""
         settings, machines = self._fleet.settings, self._fleet.machines.values()
         spread = settings.subnet > 0 and settings.host == SPREAD_HOST
         kinds = {machine.member.outcome.bmc for machine in machines}
-        self._doors["well"] = Door(settings.host, settings.port, self._answer, spread=spread)
+        self._doors["well"] = BmcPort(settings.host, settings.port, self._answer, spread=spread)
         for kind in kinds.intersection(_UNREACHABLE):
-            self._doors[kind] = Door(settings.host, 0, self._answer, spread=spread)
+            self._doors[kind] = BmcPort(settings.host, 0, self._answer, spread=spread)
         for door in self._doors.values():
             await door.open()
         if settings.bmc_faults:
             await self._fail(on=True)
-        places = Places(
+        places = Addresses(
             self._place(settings.host, "well"),
             {
                 one.member.name: self._place(bmc_host(settings, one.member.number), one.member.outcome.bmc)

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from ferroscope.contracts.errors import BmcError
-from ferroscope.remote.retry import while_there_is_time
+from ferroscope.remote.retry import retry_bmc_call
 
 
 class Bmc:
@@ -38,7 +38,7 @@ def test_it_is_not_tried_again_without_hope_or_time_or_a_process(
 ) -> None:
     bmc = Bmc(transient=transient)
     with pytest.raises(BmcError):
-        while_there_is_time(bmc, lambda: left, stop)
+        retry_bmc_call(bmc, lambda: left, stop)
     assert bmc.asked == 1
 
 
@@ -46,5 +46,5 @@ def test_it_is_not_tried_again_without_hope_or_time_or_a_process(
 def test_it_is_tried_as_often_as_is_configured(tries: int) -> None:
     bmc = Bmc(transient=True)
     with pytest.raises(BmcError):
-        while_there_is_time(bmc, lambda: 60.0, threading.Event(), tries)
+        retry_bmc_call(bmc, lambda: 60.0, threading.Event(), tries)
     assert bmc.asked == tries

@@ -16,7 +16,7 @@ from ferroscope.cli.output import Output, key_values, output_option
 
 if TYPE_CHECKING:
     from ferroscope_sim.model import FleetSettings
-    from ferroscope_sim.server import Places
+    from ferroscope_sim.server import Addresses
 
 _PORT: Final = 6390
 _API_STARTS: Final = 60.0
@@ -111,7 +111,7 @@ def sim(
         **options,
     )
 
-    def ready(places: Places) -> None:
+    def ready(places: Addresses) -> None:
         machines = settings.nodes + len(settings.special)
         out.say(f"{machines} machines at {places.control}, calling back to {settings.callback_url}; end with Ctrl-C")
         if enroll:
@@ -132,7 +132,7 @@ def sim(
     out.show(counted, lambda screen: screen.print(key_values(counted)))
 
 
-def _enroll(settings: FleetSettings, api_url: str, places: Places) -> None:
+def _enroll(settings: FleetSettings, api_url: str, places: Addresses) -> None:
     from ferroscope_sim.client import ControlError, FleetClient
     from ferroscope_sim.enroll import BareMetalError, enroll
     from ferroscope_sim.model import roster

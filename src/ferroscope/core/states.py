@@ -79,7 +79,7 @@ class Event(StrEnum):
     SET_BOOT_DEVICE = "set-boot-device"
 
 
-class Holds(msgspec.Struct, frozen=True, kw_only=True):
+class StateFlags(msgspec.Struct, frozen=True, kw_only=True):
     """The properties of a state.
 
     ``provision``: its provision state in the Bare Metal API; None: the provision state is unchanged. ``active``: an
@@ -101,9 +101,9 @@ class Holds(msgspec.Struct, frozen=True, kw_only=True):
     log: str | None = None
 
 
-STATES: Final[dict[State, Holds]] = {
-    State.NONE: Holds(meaning="The node has never been inspected."),
-    State.STARTING: Holds(
+STATES: Final[dict[State, StateFlags]] = {
+    State.NONE: StateFlags(meaning="The node has never been inspected."),
+    State.STARTING: StateFlags(
         meaning="The inspection was accepted; the machine is being powered on to boot the ramdisk.",
         provision=Provision.INSPECTING,
         initial=True,
@@ -114,7 +114,7 @@ STATES: Final[dict[State, Holds]] = {
         clears_error=True,
         log="inspection started",
     ),
-    State.WAITING: Holds(
+    State.WAITING: StateFlags(
         meaning="The machine is booting; waiting for the ramdisk's callback.",
         provision=Provision.INSPECT_WAIT,
         active=True,
@@ -122,7 +122,7 @@ STATES: Final[dict[State, Holds]] = {
         may_boot=True,
         ramdisk=True,
     ),
-    State.PROCESSING: Holds(
+    State.PROCESSING: StateFlags(
         meaning="The callback was received; hooks are processing its data.",
         provision=Provision.INSPECTING,
         active=True,
@@ -130,13 +130,13 @@ STATES: Final[dict[State, Holds]] = {
         may_boot=True,
         ramdisk=True,
     ),
-    State.REAPPLYING: Holds(
+    State.REAPPLYING: StateFlags(
         meaning="Hooks are processing stored or supplied data; the machine is not touched.",
         provision=Provision.INSPECTING,
         active=True,
         log="reapplying stored data",
     ),
-    State.ENROLLING: Holds(
+    State.ENROLLING: StateFlags(
         meaning="An unknown machine called back and is being enrolled as a node.",
         provision=Provision.INSPECTING,
         active=True,
@@ -144,13 +144,13 @@ STATES: Final[dict[State, Holds]] = {
         may_boot=True,
         log="unsolicited inspection started",
     ),
-    State.FINISHED: Holds(
+    State.FINISHED: StateFlags(
         meaning="The inspection succeeded; its results are stored.",
         provision=Provision.MANAGEABLE,
         terminal=True,
         clears_error=True,
     ),
-    State.ERROR: Holds(
+    State.ERROR: StateFlags(
         meaning="The inspection failed; the node and its timeline show the reason.",
         provision=Provision.INSPECT_FAILED,
         terminal=True,

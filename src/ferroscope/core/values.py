@@ -67,7 +67,7 @@ def parse(text: str) -> bool | None:
 # Source: the spellings seen in ramdisk inventories, and pxelinux's ``01-aa-bb-…`` form.
 
 _MAC: Final = re.compile(r"[0-9a-f]{2}(?:[:-][0-9a-f]{2}){5}\Z")
-NOBODYS: Final = frozenset({"00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff"})
+PLACEHOLDER_MACS: Final = frozenset({"00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff"})
 """Placeholders that firmware reports for an unknown address; many machines share them, so they identify none."""
 
 _PXELINUX: Final = re.compile(r"01-(?P<mac>[0-9a-f]{2}(?:-[0-9a-f]{2}){5})\Z")
@@ -84,10 +84,10 @@ def normalize(value: object) -> str | None:
     return text.replace("-", ":") if _MAC.match(text) else None
 
 
-def telling(value: object) -> str | None:
+def identifying_mac(value: object) -> str | None:
     """Return the normalized MAC, or None if it is invalid or a placeholder."""
     address = normalize(value)
-    return None if address in NOBODYS else address
+    return None if address in PLACEHOLDER_MACS else address
 
 
 # Secrets, which must never be shown once stored: passwords, tokens, keys.

@@ -103,7 +103,7 @@ def _rules(settings: Settings) -> Finding:
 
 def _storage(settings: Settings) -> Iterator[Finding]:
     try:
-        wiring.build_shelves(settings, threading.Event())
+        wiring.build_object_stores(settings, threading.Event())
     except SetupError as exc:
         yield Finding("storage", "wrong", exc.summary, exc.advice or "correct [storage]")
 

@@ -76,7 +76,7 @@ def _all_interfaces(inventory: Document, boot_mac: str | None) -> tuple[Interfac
             continue
         raw_mac = record.get("mac_address")
         mac = values.normalize(raw_mac)
-        if not raw_mac or mac in values.NOBODYS:
+        if not raw_mac or mac in values.PLACEHOLDER_MACS:
             continue  # a device without a link layer, such as "lo"
         name = record["name"]
         if mac is None:

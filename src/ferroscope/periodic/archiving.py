@@ -15,13 +15,13 @@ from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.remote import ObjectStoreError
 from ferroscope.contracts.store import Fence, Query, StepLeadership, Store, Transaction
 from ferroscope.core.states import State
-from ferroscope.storage.mover import GIVEN_UP_AFTER, Carried, Mover
+from ferroscope.storage.mover import UPLOAD_TIMEOUT, Mover, MoveResult
 
 _THREADS: Final = 4
 _BATCH: Final = 32
 _STEP: Final = 1.0  # seconds, the maximum of one step
 _PAUSE: Final = 2.0  # seconds, the first delay
-_Result = Carried | StoredObject | str
+_Result = MoveResult | StoredObject | str
 
 
 def nothing(_tx: Transaction, _held: Held) -> bool:
@@ -99,7 +99,7 @@ class Archiving:
 
     def _give_up(self, tx: Transaction, fence: Fence) -> int:
         fence(tx)
-        return tx.objects.give_up(tx.now - GIVEN_UP_AFTER)
+        return tx.objects.give_up(tx.now - UPLOAD_TIMEOUT)
 
     def _send(self, fence: Fence) -> int:
         """Give the pool more work if it has little; while the store is unavailable, one item at a time."""
@@ -135,7 +135,7 @@ class Archiving:
         return one
 
     def _settle(self, results: Sequence[_Result], fence: Fence) -> tuple[int, int]:
-        carried = [one for one in results if isinstance(one, Carried)]
+        carried = [one for one in results if isinstance(one, MoveResult)]
         gone = [one.key for one in results if isinstance(one, StoredObject)]
         self._under_way.difference_update(f"{one.job.target.inspection}/{one.job.target.part}" for one in carried)
         self._under_way.difference_update(gone)

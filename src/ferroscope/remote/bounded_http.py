@@ -107,102 +107,79 @@ def current() -> Deadline:
 
 
 def bound(manager: PoolManager, allowed: Networks = ANYWHERE) -> None:
-    """Limit all connections of ``manager`` to the deadline of the thread that uses them, and to ``allowed``
-    networks."""
-    plain = type("_Plain", (_Plain,), {"allowed": allowed})
-    secure = type("_Secure", (_Secure,), {"allowed": allowed})
+    """Limit all connections of ``manager`` to the deadline of the thread that uses them and to ``allowed`` networks."""
+    http = type("_HttpConnection", (_HttpConnection,), {"allowed": allowed})
+    https = type("_HttpsConnection", (_HttpsConnection,), {"allowed": allowed})
     manager.pool_classes_by_scheme = {
-        "http": type("_PlainPool", (_PlainPool,), {"ConnectionCls": plain}),
-        "https": type("_SecurePool", (_SecurePool,), {"ConnectionCls": secure}),
+        "http": type("_HttpPool", (_HttpPool,), {"ConnectionCls": http}),
+        "https": type("_HttpsPool", (_HttpsPool,), {"ConnectionCls": https}),
     }
 
 
-def _connect(connection: Any) -> socket.socket:
-    """Connect to the first address that accepts, dividing the remaining time among the addresses; watch the
-    connection."""
-    deadline = current()
-    try:
-        addresses = resolve(connection._dns_host, deadline.left(), connection.allowed)
-    except UnresolvedError as exc:
-        raise NewConnectionError(connection, str(exc)) from None
-    for number, address in enumerate(addresses):
+class _BoundedConnection:
+    """Mixin for urllib3's connections: deadline, allowed networks, command fence."""
+
+    allowed = ANYWHERE
+    host: str
+    port: int
+    sock: Any
+    _dns_host: str
+
+    def __repr__(self) -> str:
+        return f"{self.host}:{self.port}"  # used in error messages
+
+    def _new_conn(self) -> socket.socket:
+        """Connect to the first address that accepts, each with its share of the remaining time."""
+        deadline = current()
         try:
-            share = deadline.left() / (len(addresses) - number)
-            opened = socket.create_connection((address, connection.port), share)
-        except TimeoutError:
-            failure: Exception = ConnectTimeoutError("connecting timed out")
-            continue
-        except OSError as exc:
-            failure = NewConnectionError(connection, f"cannot connect: {exc.strerror or exc}")
-            failure.__cause__ = exc
-            continue
-        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        deadline.watch(opened)
-        return opened
-    raise failure
-
-
-class _Plain(HTTPConnection):
-    allowed = ANYWHERE
-
-    def __repr__(self) -> str:
-        return _place(self)
-
-    def _new_conn(self) -> socket.socket:
-        return _connect(self)
+            addresses = resolve(self._dns_host, deadline.left(), self.allowed)
+        except UnresolvedError as exc:
+            raise NewConnectionError(self, str(exc)) from None  # type: ignore[arg-type]
+        for number, address in enumerate(addresses):
+            try:
+                share = deadline.left() / (len(addresses) - number)
+                opened = socket.create_connection((address, self.port), share)
+            except TimeoutError:
+                failure: Exception = ConnectTimeoutError("connecting timed out")
+                continue
+            except OSError as exc:
+                failure = NewConnectionError(self, f"cannot connect: {exc.strerror or exc}")  # type: ignore[arg-type]
+                failure.__cause__ = exc
+                continue
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            deadline.watch(opened)
+            return opened
+        raise failure
 
     def send(self, data: Any) -> None:
-        _guard(self)
-        super().send(data)
+        # Check the fence last, after everything that takes time: connecting, the TLS handshake, building the request.
+        if self.sock is None:
+            self.connect()  # type: ignore[attr-defined]
+        command_fence.guard(self.sock)
+        super().send(data)  # type: ignore[misc]
 
     def request(self, *args: Any, **kwargs: Any) -> None:
-        _watch_again(self)
-        super().request(*args, **kwargs)
+        # A persistent connection was watched by an earlier call's deadline; now it belongs to this call.
+        if self.sock is not None:
+            with contextlib.suppress(OSError):  # closed meanwhile: the request itself will fail
+                current().watch(self.sock)
+        super().request(*args, **kwargs)  # type: ignore[misc]
 
 
-class _Secure(HTTPSConnection):
-    allowed = ANYWHERE
-
-    def __repr__(self) -> str:
-        return _place(self)
-
-    def _new_conn(self) -> socket.socket:
-        return _connect(self)
-
-    def send(self, data: Any) -> None:
-        _guard(self)
-        super().send(data)
-
-    def request(self, *args: Any, **kwargs: Any) -> None:
-        _watch_again(self)
-        super().request(*args, **kwargs)
+class _HttpConnection(_BoundedConnection, HTTPConnection):
+    """HTTP without TLS."""
 
 
-def _place(connection: HTTPConnection) -> str:
-    """Return how messages name the connection."""
-    return f"{connection.host}:{connection.port}"
+class _HttpsConnection(_BoundedConnection, HTTPSConnection):
+    """HTTP over TLS."""
 
 
-def _guard(connection: HTTPConnection) -> None:
-    """Look at the fence when all that takes time is done: the connection and its handshake, the request's head."""
-    if connection.sock is None:
-        connection.connect()
-    command_fence.guard(connection.sock)
+class _HttpPool(HTTPConnectionPool):
+    ConnectionCls = _HttpConnection
 
 
-def _watch_again(connection: HTTPConnection) -> None:
-    """A connection that was kept alive belongs to the call that uses it now."""
-    if connection.sock is not None:
-        with contextlib.suppress(OSError):  # closed meanwhile: the request will say so itself
-            current().watch(connection.sock)
-
-
-class _PlainPool(HTTPConnectionPool):
-    ConnectionCls = _Plain
-
-
-class _SecurePool(HTTPSConnectionPool):
-    ConnectionCls = _Secure
+class _HttpsPool(HTTPSConnectionPool):
+    ConnectionCls = _HttpsConnection
 
 
 class WebClient:

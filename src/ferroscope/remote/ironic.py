@@ -16,12 +16,12 @@ import urllib3
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.remote import RegistryUnavailableError
 from ferroscope.remote.bounded_http import Deadline, DeadlineError, bound
-from ferroscope.remote.retry import doubled, until_it_works
+from ferroscope.remote.retry import backoff, call_with_retries
 
 _PAGE: Final = 1000
 _MAX_PAGE: Final = 8 * 1024 * 1024  # bytes; a thousand nodes take 300 KB
 _MAX_NODES: Final = 1_000_000
-_PAUSE: Final = 0.2  # seconds before the first retry; doubled each time
+_PAUSE: Final = 0.2  # seconds before the first retry; backoff each time
 _AGAIN: Final = frozenset({429, 502, 503, 504})
 _HEADERS: Final = {"X-OpenStack-Ironic-API-Version": "1.31", "Accept": "application/json"}
 
@@ -35,12 +35,12 @@ class _Page(msgspec.Struct):
     next: str | None = None
 
 
-class _PassingError(Exception):
+class _TransientError(Exception):
     """A transient error."""
 
 
-def _may_pass(error: Exception, _pause: float) -> bool:
-    return isinstance(error, _PassingError)
+def _is_transient(error: Exception, _pause: float) -> bool:
+    return isinstance(error, _TransientError)
 
 
 class IronicSource:
@@ -78,10 +78,13 @@ class IronicSource:
 
     def _page(self, marker: str | None) -> _Page:
         try:
-            return until_it_works(
-                lambda: self._once(marker), pauses=doubled(_PAUSE, self._retries), hope=_may_pass, stop=self._stop
+            return call_with_retries(
+                lambda: self._once(marker),
+                pauses=backoff(_PAUSE, self._retries),
+                is_retryable=_is_transient,
+                stop=self._stop,
             )
-        except _PassingError as exc:
+        except _TransientError as exc:
             raise RegistryUnavailableError(str(exc)) from exc
 
     def _once(self, marker: str | None) -> _Page:
@@ -106,9 +109,9 @@ class IronicSource:
                 else:
                     answer.close()
         except (urllib3.exceptions.HTTPError, OSError, DeadlineError) as exc:
-            raise _PassingError(f"request failed: {type(exc).__name__}") from exc
+            raise _TransientError(f"request failed: {type(exc).__name__}") from exc
         if answer.status in _AGAIN:
-            raise _PassingError(f"HTTP {answer.status}")
+            raise _TransientError(f"HTTP {answer.status}")
         if answer.status in (401, 403):
             raise RegistryUnavailableError(f"HTTP {answer.status}: this service is not allowed to list the nodes")
         if answer.status != 200:

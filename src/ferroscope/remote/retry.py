@@ -17,35 +17,39 @@ TRIES: Final = 4
 _PAUSE: Final = 0.25
 
 
-def until_it_works(
-    attempt: Callable[[], T], *, pauses: Iterable[float], hope: Callable[[Exception, float], bool], stop: StopFlag
+def call_with_retries(
+    attempt: Callable[[], T],
+    *,
+    pauses: Iterable[float],
+    is_retryable: Callable[[Exception, float], bool],
+    stop: StopFlag,
 ) -> T:
     """Return the result of ``attempt``, which is retried after each of ``pauses`` (seconds).
 
-    ``attempt`` must be idempotent. Its error is raised if it was the last try, if ``hope`` returns false for the error
-    and the next pause, or if ``stop`` is set.
+    ``attempt`` must be idempotent. Its error is raised if it was the last try, if ``is_retryable`` returns false for
+    the error and the next pause, or if ``stop`` is set.
     """
     for pause in pauses:
         try:
             return attempt()
         except Exception as exc:
-            if not hope(exc, pause) or stop.wait(pause):
+            if not is_retryable(exc, pause) or stop.wait(pause):
                 raise
     return attempt()
 
 
-def while_there_is_time(attempt: Callable[[], T], left: Callable[[], float], stop: StopFlag, tries: int = TRIES) -> T:
+def retry_bmc_call(attempt: Callable[[], T], left: Callable[[], float], stop: StopFlag, tries: int = TRIES) -> T:
     """Return the result of ``attempt``, a call to a BMC, tried at most ``tries`` times; its last ``BmcError``.
 
     ``left`` returns the seconds until the deadline, 0 after it.
     """
 
-    def hope(error: Exception, pause: float) -> bool:
+    def is_retryable(error: Exception, pause: float) -> bool:
         return isinstance(error, BmcError) and error.transient and left() > pause
 
-    return until_it_works(attempt, pauses=doubled(_PAUSE, tries - 1), hope=hope, stop=stop)
+    return call_with_retries(attempt, pauses=backoff(_PAUSE, tries - 1), is_retryable=is_retryable, stop=stop)
 
 
-def doubled(first: float, times: int) -> list[float]:
+def backoff(first: float, times: int) -> list[float]:
     """Return ``times`` pauses, each twice as long as the one before."""
     return [first * 2**number for number in range(times)]

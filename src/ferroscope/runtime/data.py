@@ -22,7 +22,7 @@ from ferroscope.hardware import search_index
 from ferroscope.runtime.backend import ensure_schema, open_backend
 from ferroscope.runtime.system import SetupError, SystemClock
 from ferroscope.runtime.wiring import build_archive
-from ferroscope.storage.mover import Carried, Mover
+from ferroscope.storage.mover import Mover, MoveResult
 from ferroscope.storage.reader import Archive, newest
 
 _BATCH: Final = 32
@@ -50,7 +50,7 @@ def move(settings: Settings, source: str, target: str, tell: Tell) -> Moved:
     """Move all data of ended inspections; ``SetupError`` if a store is not configured."""
     with _opened(settings) as (store, archive):
         for name in {source, target} - {"database"}:
-            if name not in archive.shelves:
+            if name not in archive.object_stores:
                 option = "endpoint" if name == "s3" else "auth_url"
                 raise SetupError(f"{name} is not configured: set [{name}] {option}")
         mover = Mover(store, archive, process="move-data")
@@ -85,7 +85,7 @@ def _move(mover: Mover, batch: Sequence[Held | StoredObject], target: str, done:
     if target == "database":
         for one in batch:
             try:
-                back = mover.bring_back(one) if isinstance(one, StoredObject) else False
+                back = mover.move_to_database(one) if isinstance(one, StoredObject) else False
                 done.moved, done.skipped = done.moved + int(back), done.skipped + int(not back)
             except ObjectMissingError:
                 done.skipped += 1
@@ -93,7 +93,7 @@ def _move(mover: Mover, batch: Sequence[Held | StoredObject], target: str, done:
                 done.error = str(exc)
                 return
         return
-    carried: list[Carried] = []
+    carried: list[MoveResult] = []
     for job in mover.plan(batch, target):
         carried.append(mover.carry(job))
         if carried[-1].error and not carried[-1].lost:

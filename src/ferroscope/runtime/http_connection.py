@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 import httptools
 import structlog
 
-from ferroscope.runtime.http_limits import Crowd
+from ferroscope.runtime.http_limits import Connections
 from ferroscope.runtime.wsgi import Application, Request, environ_of, run
 
 Submit = Callable[[Callable[[], None]], object]
@@ -52,9 +52,11 @@ class Phase(Enum):
 class Host:
     """What connections share: the application, its threads, the limits, and whether responses are the last ones."""
 
-    def __init__(self, app: Application, crowd: Crowd, submit: Submit, is_draining: Callable[[], bool]) -> None:
+    def __init__(
+        self, app: Application, connections: Connections, submit: Submit, is_draining: Callable[[], bool]
+    ) -> None:
         self.app = app
-        self.crowd = crowd
+        self.connections = connections
         self.submit = submit
         self.is_draining = is_draining
 
@@ -64,7 +66,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, host: Host, loop: asyncio.AbstractEventLoop, environ: dict[str, Any]) -> None:
         self._host = host
-        self._crowd = host.crowd
+        self._connections = host.connections
         self._loop = loop
         self._base = environ
         self._transport: asyncio.Transport = None  # type: ignore[assignment]  # from connection_made on
@@ -84,25 +86,25 @@ class Connection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         address = str(peer[0]) if peer else ""
         self._base = self._base | {"REMOTE_ADDR": address, "REMOTE_PORT": str(peer[1]) if peer else ""}
-        self.source = self._crowd.count_for(address)
+        self.source = self._connections.count_for(address)
         self._transport.set_write_buffer_limits(high=0)
-        self._enter(Phase.HEAD, self._crowd.limits.header_timeout)
-        self._crowd.join(self)
+        self._enter(Phase.HEAD, self._connections.limits.header_timeout)
+        self._connections.join(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._complete.clear()
         self._request.body.clear()
-        self._crowd.leave(self)
+        self._connections.leave(self)
 
     def data_received(self, data: bytes) -> None:
         if self.phase is Phase.ANSWERING or self.phase is Phase.SENDING:
             self._stash += data
             self._transport.pause_reading()
             return
-        self._crowd.heard(self)
-        if self._crowd.is_busy():
+        self._connections.heard(self)
+        if self._connections.is_busy():
             self._transport.pause_reading()
-            self._crowd.pause(self, self._loop.time())
+            self._connections.pause(self, self._loop.time())
         if self.phase is Phase.LINGERING:
             self._came += len(data)
             if self._came > _DISCARDED_BYTES:
@@ -146,7 +148,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         self._request = Request()
-        self._enter(Phase.HEAD, self._crowd.limits.header_timeout)
+        self._enter(Phase.HEAD, self._connections.limits.header_timeout)
 
     def on_url(self, part: bytes) -> None:
         self._request.target += part
@@ -160,14 +162,14 @@ class Connection(asyncio.Protocol):
         request.method = parser.get_method().decode("latin-1")
         request.version = parser.get_http_version()
         request.keep = parser.should_keep_alive()
-        self._enter(Phase.BODY, self._crowd.limits.body_timeout)
+        self._enter(Phase.BODY, self._connections.limits.body_timeout)
         self._came = 1
         for name, value in request.headers:
             if name == b"content-length":
                 request.length = int(value) if value.isdigit() and len(value) < 20 else sys.maxsize
             elif name == b"expect" and value.lower() == b"100-continue" and request.version == "1.1":
                 request.refused = 100
-        if request.length is not None and request.length > self._crowd.limits.body_size:
+        if request.length is not None and request.length > self._connections.limits.body_size:
             request.asks, request.refused = request.refused == 100, 413
         if request.refused == 100:
             request.refused = 0
@@ -182,14 +184,14 @@ class Connection(asyncio.Protocol):
                 request.body.append(data)
             return
         request.body.append(data)
-        if request.size > self._crowd.limits.body_size:
+        if request.size > self._connections.limits.body_size:
             request.refused, request.length = 413, request.size
             request.body = [b"".join(request.body)[:_BEGINNING]]
 
     def on_message_complete(self) -> None:
         self._complete.append(self._request)
         self._request = Request()
-        self._enter(Phase.IDLE, self._crowd.limits.idle_timeout)
+        self._enter(Phase.IDLE, self._connections.limits.idle_timeout)
         self._came = 0
 
     # Handling of parsed requests.
@@ -215,16 +217,16 @@ class Connection(asyncio.Protocol):
         elif self.phase is Phase.HEAD and self._came > _HEAD_BYTES:
             self._refuse(431)
         elif self.phase is Phase.BODY:
-            if self._came > _HEAD_BYTES + 8 * self._crowd.limits.body_size:
+            if self._came > _HEAD_BYTES + 8 * self._connections.limits.body_size:
                 self._refuse(413)
             else:
-                self._crowd.hold(self, min(request.size, self._crowd.limits.body_size))
+                self._connections.hold(self, min(request.size, self._connections.limits.body_size))
 
     def _too_large(self, request: Request) -> None:
         """Let the application reject it; discard the rest of the body meanwhile."""
-        self._crowd.hold(self, 0)
+        self._connections.hold(self, 0)
         request.keep = self._keep = False
-        self._enter(Phase.LINGERING, self._crowd.limits.body_timeout)
+        self._enter(Phase.LINGERING, self._connections.limits.body_timeout)
         self._came = 0
         self._hand_over(request, b"".join(request.body))
 
@@ -234,9 +236,9 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
             return
         request = self._complete.popleft()
-        self._crowd.hold(self, 0)
+        self._connections.hold(self, 0)
         self._enter(Phase.ANSWERING, _NEVER)
-        self._crowd.answering(self)
+        self._connections.answering(self)
         self._hand_over(request, b"".join(request.body))
 
     def _hand_over(self, request: Request, body: bytes) -> None:
@@ -245,7 +247,7 @@ class Connection(asyncio.Protocol):
         except (ValueError, httptools.HttpParserError):
             self._refuse(400)
             return
-        self._crowd.queued(len(body))
+        self._connections.queued(len(body))
         keep = request.keep and self._keep
 
         def serve() -> None:
@@ -269,7 +271,7 @@ class Connection(asyncio.Protocol):
             return
 
     def _answered(self, head: bytes, body: bytes, keep: bool, size: int) -> None:
-        self._crowd.answered(size, self._loop.time())
+        self._connections.answered(size, self._loop.time())
         if self._transport.is_closing():
             return
         self._keep = self._keep and keep
@@ -279,19 +281,19 @@ class Connection(asyncio.Protocol):
             self._transport.write(head)
             self._transport.write(body)
         if self.phase is Phase.LINGERING:
-            self._linger(self._crowd.limits.body_timeout)
+            self._linger(self._connections.limits.body_timeout)
             return
-        self._crowd.heard(self)
+        self._connections.heard(self)
         left = self._transport.get_write_buffer_size()
         if left:
-            self._enter(Phase.SENDING, self._crowd.limits.body_timeout + left / _LEAST_RATE)
-            self._crowd.hold(self, left)
+            self._enter(Phase.SENDING, self._connections.limits.body_timeout + left / _LEAST_RATE)
+            self._connections.hold(self, left)
         else:
             self._sent()
 
     def _sent(self) -> None:
         """Continue with input received meanwhile, or wait for the next request."""
-        self._crowd.hold(self, 0)
+        self._connections.hold(self, 0)
         if not self._keep:
             self._transport.close()
             return
@@ -299,11 +301,11 @@ class Connection(asyncio.Protocol):
             self._next()
             return
         if self._request.method:  # the next request has begun
-            self._enter(Phase.BODY, self._crowd.limits.body_timeout)
+            self._enter(Phase.BODY, self._connections.limits.body_timeout)
         elif self._request.target:
-            self._enter(Phase.HEAD, self._crowd.limits.header_timeout)
+            self._enter(Phase.HEAD, self._connections.limits.header_timeout)
         else:
-            self._enter(Phase.IDLE, self._crowd.limits.idle_timeout)
+            self._enter(Phase.IDLE, self._connections.limits.idle_timeout)
         data, self._stash = self._stash, b""
         if data:
             self._transport.resume_reading()
@@ -311,10 +313,10 @@ class Connection(asyncio.Protocol):
 
     def _refuse(self, status: int) -> None:
         """Respond to a request that cannot be passed to the application."""
-        self._crowd.hold(self, 0)
+        self._connections.hold(self, 0)
         self._complete.clear()
         self._request.body.clear()
-        self._crowd.heard(self)
+        self._connections.heard(self)
         text = f"{status} {HTTPStatus(status).phrase}"
         head = (
             f"HTTP/1.1 {text}\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: {len(text) + 1}\r\n"

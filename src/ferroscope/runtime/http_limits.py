@@ -71,7 +71,7 @@ class Member(Protocol):
         """Resume reading; ``paused``: for how many seconds it was paused."""
 
 
-class Crowd:
+class Connections:
     """All connections; ``waiting`` are those that wait for their client, the longest idle first."""
 
     def __init__(self, limits: Limits, trusted: TrustedProxies) -> None:

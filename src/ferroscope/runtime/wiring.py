@@ -41,22 +41,22 @@ if TYPE_CHECKING:
 
 def build_archive(settings: Settings, backend: Backend, stop: StopFlag) -> Archive:
     """Return the reader of inspection data; ``stop`` interrupts its waits."""
-    return Archive(backend.store, build_shelves(settings, stop))
+    return Archive(backend.store, build_object_stores(settings, stop))
 
 
-def build_shelves(settings: Settings, stop: StopFlag) -> Mapping[str, ObjectStore]:
+def build_object_stores(settings: Settings, stop: StopFlag) -> Mapping[str, ObjectStore]:
     """Return the configured object stores by name; ``SetupError`` if the selected one is not configured."""
-    shelves: dict[str, ObjectStore] = {}
+    object_stores: dict[str, ObjectStore] = {}
     storage = settings.storage
     if not (settings.s3.endpoint or settings.swift.auth_url or storage.backend in ("s3", "swift")):
-        return shelves
-    from ferroscope.storage.object_http import Patience
+        return object_stores
+    from ferroscope.storage.object_http import RetryPolicy
 
-    patience = Patience(timeout=storage.timeout, retries=storage.retries, pause=storage.retry_pause, stop=stop)
+    patience = RetryPolicy(timeout=storage.timeout, retries=storage.retries, pause=storage.retry_pause, stop=stop)
     if settings.s3.endpoint:
         from ferroscope.storage.s3 import S3Store
 
-        shelves["s3"] = S3Store(settings.s3, patience)
+        object_stores["s3"] = S3Store(settings.s3, patience)
     if settings.swift.auth_url:
         from ferroscope.storage.object_http import problem
         from ferroscope.storage.swift import SwiftStore
@@ -64,20 +64,20 @@ def build_shelves(settings: Settings, stop: StopFlag) -> Mapping[str, ObjectStor
         if wrong := problem(settings.swift):
             raise SetupError(wrong)
         try:
-            shelves["swift"] = SwiftStore(settings.swift, patience)
+            object_stores["swift"] = SwiftStore(settings.swift, patience)
         except ImportError as exc:
             raise SetupError(
                 f"[swift] needs the Python package {exc.name}, which is not installed",
                 "install Ferroscope with [swift], for example: pip install '.[swift]'",
             ) from exc
-    if storage.backend in ("s3", "swift") and storage.backend not in shelves:
+    if storage.backend in ("s3", "swift") and storage.backend not in object_stores:
         option = "endpoint" if storage.backend == "s3" else "auth_url"
         raise SetupError(f"[storage] backend is {storage.backend}, but [{storage.backend}] {option} is not set")
-    return shelves
+    return object_stores
 
 
 def build_archiving(
-    settings: Settings, backend: Backend, shelves: Mapping[str, ObjectStore], *, clock: Clock, process: str
+    settings: Settings, backend: Backend, object_stores: Mapping[str, ObjectStore], *, clock: Clock, process: str
 ) -> PeriodicTask:
     """Return the task that moves data to the object store, or deletes it if none is to be kept."""
     from ferroscope.periodic.archiving import Archiving, newest_inventory, nothing
@@ -86,7 +86,7 @@ def build_archiving(
     raid = any(name.lstrip("?").replace("_", "-") == "raid-device" for name in settings.inspector.hooks)
     return Archiving(
         backend.store,
-        Mover(backend.store, Archive(backend.store, shelves), process=process),
+        Mover(backend.store, Archive(backend.store, object_stores), process=process),
         keep=settings.storage.backend,
         period=settings.storage.period,
         clock=clock,
@@ -334,9 +334,9 @@ def build_singletons(
         ),
     ]
 
-    shelves = build_shelves(settings, stop)
-    if shelves or settings.storage.backend == "none":
-        tasks.append(lambda: build_archiving(settings, backend, shelves, clock=clock, process=process))
+    object_stores = build_object_stores(settings, stop)
+    if object_stores or settings.storage.backend == "none":
+        tasks.append(lambda: build_archiving(settings, backend, object_stores, clock=clock, process=process))
 
     def single(build: Callable[[], PeriodicTask]) -> Singleton:
         election = Election(build().name, member, store=backend.lease_store, clock=clock, profile=profile)

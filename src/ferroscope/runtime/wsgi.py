@@ -1,4 +1,4 @@
-"""WSGI: what the application is told of a request, and its answer as bytes. It knows nothing of connections."""
+"""WSGI: builds the environ of a request, and the bytes of the response. Connections are handled elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ Application = Callable[..., Iterable[bytes]]
 
 
 class Request:
-    """What has come of a request; ``refused``: 413 where it is too large; ``asks``: its client waits for that."""
+    """A request as far as received; ``refused``: 413 if it is too large; ``asks``: its client waits for 100
+    Continue."""
 
     __slots__ = ("asks", "body", "headers", "keep", "length", "method", "refused", "size", "target", "version")
 
@@ -32,7 +33,7 @@ class Request:
 
 
 def base_environ(host: str, port: int) -> dict[str, Any]:
-    """Return what is the same for all requests that come in by one listener."""
+    """Return the environ that all requests of one listener share."""
     return {
         "SERVER_NAME": host,
         "SERVER_PORT": str(port),
@@ -49,7 +50,7 @@ def base_environ(host: str, port: int) -> dict[str, Any]:
 
 
 def environ_of(request: Request, body: bytes) -> dict[str, Any]:
-    """Return what WSGI says of a request; ``ValueError`` where it makes no sense."""
+    """Return the environ of a request; ``ValueError`` if the request is invalid."""
     path, query = _target(request)
     environ: dict[str, Any] = {
         "REQUEST_METHOD": request.method,
@@ -59,7 +60,7 @@ def environ_of(request: Request, body: bytes) -> dict[str, Any]:
         "wsgi.input": io.BytesIO(body),
     }
     for raw, value in request.headers:
-        if b"_" in raw:  # it would pass for the one with a hyphen
+        if b"_" in raw:  # in an environ it would look like the header with a hyphen
             continue
         name = "HTTP_" + raw.decode("latin-1").upper().replace("-", "_")
         text = value.decode("latin-1").strip()
@@ -79,19 +80,19 @@ def environ_of(request: Request, body: bytes) -> dict[str, Any]:
 
 
 def _target(request: Request) -> tuple[bytes, bytes]:
-    """Return path and query of what the request line asks for; ``ValueError``, ``HttpParserError``."""
+    """Return path and query of the request target; ``ValueError``, ``HttpParserError``."""
     target = request.target
     if target[:1] != b"/" and target != b"*":
         url = httptools.parse_url(target)
         if url.schema not in (b"http", b"https"):
-            raise ValueError("no URL of ours")
+            raise ValueError("not a URL of this server")
         return url.path or b"/", url.query or b""
     path, _, query = target.partition(b"#")[0].partition(b"?")
     return path, query
 
 
 def run(app: Application, environ: dict[str, Any], *, keep: bool, version: str) -> tuple[bytes, bytes]:
-    """Return head and body of the application's answer."""
+    """Return head and body of the application's response."""
     status, headers = "", [("Content-Length", "0")]
 
     def start_response(line: str, fields: list[tuple[str, str]], _exc_info: Any = None) -> None:
@@ -107,7 +108,7 @@ def run(app: Application, environ: dict[str, Any], *, keep: bool, version: str) 
             close()
     lines = [f"HTTP/1.1 {status}", *(f"{name}: {value}" for name, value in headers)]
     if "\r" in (all_lines := "\x00".join(lines)) or "\n" in all_lines:
-        raise ValueError("a header of an answer has a line end")
+        raise ValueError("a response header contains a line break")
     names = {name.lower() for name, _ in headers}
     if "content-length" not in names and status[:3] not in ("204", "304"):
         lines.append(f"Content-Length: {len(body)}")

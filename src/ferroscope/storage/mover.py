@@ -21,7 +21,7 @@ from ferroscope.contracts.store import Fence, Store, Transaction
 from ferroscope.core.model import Entry, Severity
 from ferroscope.storage.reader import Archive, pack
 
-GIVEN_UP_AFTER: Final = 3600.0
+UPLOAD_TIMEOUT: Final = 3600.0
 """Seconds; longer than any upload, so that an older object in ``uploading`` may be deleted."""
 
 
@@ -33,7 +33,7 @@ class Job(msgspec.Struct, frozen=True):
     source: StoredObject | None = None
 
 
-class Carried(msgspec.Struct, frozen=True):
+class MoveResult(msgspec.Struct, frozen=True):
     """The result of a job: the target as stored, or why it failed."""
 
     job: Job
@@ -64,7 +64,7 @@ class Mover:
         self._store.write(work)
         return jobs
 
-    def carry(self, job: Job) -> Carried:
+    def carry(self, job: Job) -> MoveResult:
         """Upload one part, without changing the database. Returns errors of object store and database, never raises
         them."""
         try:
@@ -74,20 +74,20 @@ class Mover:
                 target = job.target
                 content = self._store.read(lambda tx: tx.data.load(target.inspection, (target.part,)))[target.part]
             packed = pack(content)
-            self._archive.shelves[job.target.backend].put(job.target.key, packed)
+            self._archive.object_stores[job.target.backend].put(job.target.key, packed)
             digest = hashlib.sha256(content).hexdigest()
             there = msgspec.structs.replace(
                 job.target, size=len(packed), content_size=len(content), content_sha256=digest
             )
-            return Carried(msgspec.structs.replace(job, target=there))
+            return MoveResult(msgspec.structs.replace(job, target=there))
         except KeyError:
-            return Carried(job, error="it was deleted meanwhile", lost=True)
+            return MoveResult(job, error="it was deleted meanwhile", lost=True)
         except ObjectMissingError as exc:
-            return Carried(job, error=str(exc), lost=True)
+            return MoveResult(job, error=str(exc), lost=True)
         except (ObjectStoreError, StoreUnavailableError) as exc:
-            return Carried(job, error=str(exc))
+            return MoveResult(job, error=str(exc))
 
-    def record_moves(self, carried: Sequence[Carried], fence: Fence = unfenced) -> int:
+    def record_moves(self, carried: Sequence[MoveResult], fence: Fence = unfenced) -> int:
         """Mark uploaded objects as stored, and delete what they replace; return how many they were."""
         arrived = [one for one in carried if one.error is None]
 
@@ -97,7 +97,7 @@ class Mover:
 
         return self._store.write(work) if arrived else 0
 
-    def bring_back(self, source: StoredObject, fence: Fence = unfenced) -> bool:
+    def move_to_database(self, source: StoredObject, fence: Fence = unfenced) -> bool:
         """Move one object into the database; errors as for ``Archive.content``."""
         content = self._archive.content(source)
 
@@ -117,7 +117,7 @@ class Mover:
 
     def remove(self, one: StoredObject) -> None:
         """Delete an object in its store; idempotent; ``ObjectStoreError``."""
-        shelf = self._archive.shelves.get(one.backend)
+        shelf = self._archive.object_stores.get(one.backend)
         if shelf is None:
             raise ObjectStoreError(f"cannot delete an object in {one.backend}: it is not configured")
         shelf.delete(one.key)
@@ -155,7 +155,7 @@ class Mover:
         target = StoredObject(key=key, backend=to, inspection=one.inspection, node=one.node, part=one.part)
         return Job(target, held=one) if isinstance(one, Held) else Job(target, source=one)
 
-    def _arrived(self, tx: Transaction, carried: Carried) -> bool:
+    def _arrived(self, tx: Transaction, carried: MoveResult) -> bool:
         """Mark the object as stored; False if there is newer data or the node is gone: then it is discarded."""
         job, target = carried.job, carried.job.target
         before = [one.key for one in tx.objects.find(target.inspection, (target.part,))]

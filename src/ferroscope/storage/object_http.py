@@ -18,7 +18,7 @@ from ferroscope.config.options import SwiftSettings
 from ferroscope.contracts.queue import StopFlag
 from ferroscope.contracts.remote import ObjectStoreError
 from ferroscope.remote.bounded_http import Deadline, DeadlineError, bound
-from ferroscope.remote.retry import doubled, until_it_works
+from ferroscope.remote.retry import backoff, call_with_retries
 
 T = TypeVar("T")
 
@@ -27,8 +27,8 @@ _CHUNK: Final = 1 << 16
 _AGAIN: Final = frozenset({408, 429, 500, 502, 503, 504})
 
 
-class Patience(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds per try, the number of retries, seconds before the first retry (doubled each time), and the stop flag,
+class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds per try, the number of retries, seconds before the first retry (backoff each time), and the stop flag,
     which interrupts the delays."""
 
     timeout: float = 10.0
@@ -36,10 +36,12 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
     pause: float = 0.2
     stop: StopFlag = msgspec.field(default_factory=threading.Event)
 
-    def until_it_works(self, attempt: Callable[[], T], hope: Callable[[Exception], bool]) -> T:
-        """Return the result of the first successful try; raise the last error, or one that ``hope`` rejects."""
-        pauses = doubled(self.pause, self.retries)
-        return until_it_works(attempt, pauses=pauses, hope=lambda exc, _pause: hope(exc), stop=self.stop)
+    def call_with_retries(self, attempt: Callable[[], T], is_retryable: Callable[[Exception], bool]) -> T:
+        """Return the result of the first successful try; raise the last error, or one that ``is_retryable`` rejects."""
+        pauses = backoff(self.pause, self.retries)
+        return call_with_retries(
+            attempt, pauses=pauses, is_retryable=lambda exc, _pause: is_retryable(exc), stop=self.stop
+        )
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -61,7 +63,7 @@ class _BusyError(Exception):
 class Http:
     """Requests to one store, from any number of threads; ``name`` is used in messages."""
 
-    def __init__(self, name: str, patience: Patience, *, ca_file: str = "") -> None:
+    def __init__(self, name: str, patience: RetryPolicy, *, ca_file: str = "") -> None:
         self.name = name
         self._patience = patience
         self._pool = urllib3.PoolManager(
@@ -83,7 +85,7 @@ class Http:
             return answer
 
         try:
-            return self._patience.until_it_works(attempt, lambda exc: isinstance(exc, ObjectStoreError | _BusyError))
+            return self._patience.call_with_retries(attempt, lambda exc: isinstance(exc, ObjectStoreError | _BusyError))
         except _BusyError as exc:
             return exc.answer
 

@@ -104,9 +104,9 @@ def _complete(found: Found, parts: Sequence[Part]) -> bool:
 class Archive:
     """The database and the configured object stores, by name."""
 
-    def __init__(self, store: Store, shelves: Mapping[str, ObjectStore]) -> None:
+    def __init__(self, store: Store, object_stores: Mapping[str, ObjectStore]) -> None:
         self._store = store
-        self.shelves = shelves
+        self.object_stores = object_stores
         self._damaged: set[str] = set()
 
     def load(self, inspection: str, parts: Sequence[Part]) -> dict[Part, bytes]:
@@ -119,7 +119,7 @@ class Archive:
 
     def content(self, one: StoredObject) -> bytes:
         """Return the content of one object; errors as for ``load``, and ``ObjectDamagedError``."""
-        shelf = self.shelves.get(one.backend)
+        shelf = self.object_stores.get(one.backend)
         if shelf is None:
             raise ObjectStoreError(f"the data is in {one.backend}, which is not configured; see [{one.backend}]")
         packed = shelf.get(one.key)

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 
 from ferroscope.config.options import S3Settings
 from ferroscope.contracts.remote import ObjectMissingError
-from ferroscope.storage.object_http import Answer, Http, Patience
+from ferroscope.storage.object_http import Answer, Http, RetryPolicy
 
 _ALGORITHM: Final = "AWS4-HMAC-SHA256"
 _SIGNED: Final = "host;x-amz-content-sha256;x-amz-date"
@@ -29,7 +29,7 @@ class S3Store:
     def __init__(
         self,
         settings: S3Settings,
-        patience: Patience,
+        patience: RetryPolicy,
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:

@@ -19,7 +19,7 @@ from ferroscope.config.options import SwiftSettings
 from ferroscope.contracts.remote import ObjectMissingError, ObjectStoreError
 from ferroscope.remote.bounded_http import Deadline
 from ferroscope.remote.session import BoundedSession
-from ferroscope.storage.object_http import Access, Answer, Http, Patience
+from ferroscope.storage.object_http import Access, Answer, Http, RetryPolicy
 
 SERVICE: Final = "object-store"
 # What to check if a login is refused, because Keystone does not give the reason.
@@ -35,7 +35,7 @@ class Keystone:
     reference, v3.
     """
 
-    def __init__(self, settings: SwiftSettings, patience: Patience) -> None:
+    def __init__(self, settings: SwiftSettings, patience: RetryPolicy) -> None:
         self._settings = settings
         self._timeout = timeout = patience.timeout
         self._patience = patience
@@ -55,7 +55,7 @@ class Keystone:
         return Access(given.auth_token, self._settings.endpoint or self._endpoint(given.service_catalog))
 
     def _log_in_again(self) -> Any:
-        return self._patience.until_it_works(self._log_in, lambda exc: isinstance(exc, _AwayError))
+        return self._patience.call_with_retries(self._log_in, lambda exc: isinstance(exc, _TransientError))
 
     def _log_in(self) -> Any:
         with Deadline(self._timeout) as deadline:
@@ -64,8 +64,8 @@ class Keystone:
                 return self._auth.get_access(self._session)
             except Exception as exc:  # noqa: BLE001  # the boundary: keystoneauth1 stumbles over what is no Keystone
                 if deadline.expired:
-                    raise _AwayError(f"Keystone at {self._url} timed out after {self._timeout:g} s") from None
-                raise self._judged(exc) from None
+                    raise _TransientError(f"Keystone at {self._url} timed out after {self._timeout:g} s") from None
+                raise self._classify(exc) from None
 
     def _endpoint(self, catalog: Any) -> str:
         swift = self._settings
@@ -83,7 +83,7 @@ class Keystone:
             "correct [swift] region or interface, or set endpoint"
         )
 
-    def _judged(self, error: Exception) -> ObjectStoreError:
+    def _classify(self, error: Exception) -> ObjectStoreError:
         where = f"Keystone at {self._url}"
         if isinstance(error, exceptions.Unauthorized):
             what = _OF_AN_APPLICATION if self._settings.application_credential_id else _OF_A_USER
@@ -93,17 +93,17 @@ class Keystone:
         if isinstance(error, exceptions.HttpError):
             text = f"{where}: HTTP {error.http_status}"
             later = error.http_status >= 500 or error.http_status in (408, 429)
-            return _AwayError(text) if later else ObjectStoreError(f"{text} at login; check [swift]")
+            return _TransientError(text) if later else ObjectStoreError(f"{text} at login; check [swift]")
         if isinstance(error, exceptions.SSLError):
             return ObjectStoreError(f"{where}: the certificate is not trusted; check it and [swift] ca_file")
         if isinstance(error, OSError):  # connection errors are wrapped by keystoneauth1
             return ObjectStoreError(f"cannot use [swift] ca_file: {error}")
         if isinstance(error, exceptions.ConnectionError):
-            return _AwayError(f"cannot reach {where}; check the service and [swift] auth_url")
+            return _TransientError(f"cannot reach {where}; check the service and [swift] auth_url")
         return ObjectStoreError(f"{where}: invalid response ({type(error).__name__}); correct [swift] auth_url")
 
 
-class _AwayError(ObjectStoreError):
+class _TransientError(ObjectStoreError):
     """A transient error."""
 
 
@@ -143,7 +143,7 @@ class SwiftStore:
 
     name = "swift"
 
-    def __init__(self, settings: SwiftSettings, patience: Patience) -> None:
+    def __init__(self, settings: SwiftSettings, patience: RetryPolicy) -> None:
         self._settings = settings
         self._http = Http("the object store swift", patience, ca_file=settings.ca_file)
         self._log_in: Callable[[], Access] = self._tempauth

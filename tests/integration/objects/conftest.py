@@ -11,13 +11,13 @@ import pytest
 
 from ferroscope.config.options import S3Settings, SwiftSettings
 from ferroscope.contracts.remote import ObjectStore
-from ferroscope.storage.object_http import Patience
+from ferroscope.storage.object_http import RetryPolicy
 from ferroscope.storage.s3 import S3Store
 from ferroscope.storage.swift import SwiftStore
 from tests.support.servers import Server
 
 BACKENDS: Final = ("s3", "swift")
-_PATIENT: Final = Patience(timeout=20.0, retries=3)
+_PATIENT: Final = RetryPolicy(timeout=20.0, retries=3)
 _numbers = itertools.count(1)
 
 
@@ -37,7 +37,7 @@ def swift_settings(server: Server, **changes: str) -> SwiftSettings:
 
 def make_bucket(settings: S3Settings) -> None:
     """Make the bucket, as an operator does."""
-    maker = S3Store(S3Settings(**{**_fields(settings), "prefix": ""}), Patience(timeout=20.0, retries=5))
+    maker = S3Store(S3Settings(**{**_fields(settings), "prefix": ""}), RetryPolicy(timeout=20.0, retries=5))
     answer = maker._send("PUT", "", b"")
     assert answer.status == 200, answer
     maker.close()
@@ -47,7 +47,7 @@ def _fields(settings: S3Settings) -> dict[str, str]:
     return {name: getattr(settings, name) for name in settings.__struct_fields__}
 
 
-def shelf(kind: str, server: Server, patience: Patience = _PATIENT) -> ObjectStore:
+def shelf(kind: str, server: Server, patience: RetryPolicy = _PATIENT) -> ObjectStore:
     """Return a client of the server, with a place of its own there."""
     if kind == "swift":
         return SwiftStore(swift_settings(server), patience)

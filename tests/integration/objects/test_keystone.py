@@ -12,7 +12,7 @@ import pytest
 
 from ferroscope.config.options import SwiftSettings
 from ferroscope.contracts.remote import ObjectStoreError
-from ferroscope.storage.object_http import Patience
+from ferroscope.storage.object_http import RetryPolicy
 from ferroscope.storage.swift import SwiftStore
 from tests.support.bad_server import a_server_that, one_by_one
 from tests.support.keystone import DOMAIN, LIFETIME, PASSWORD, PROJECT, USER, Cloud, cloud
@@ -36,7 +36,7 @@ def shelf() -> Iterator[Shelf]:
     with ExitStack() as stack:
 
         def make(settings: SwiftSettings, *, timeout: float = 20.0, retries: int = 0) -> SwiftStore:
-            return stack.enter_context(closing(SwiftStore(settings, Patience(timeout=timeout, retries=retries))))
+            return stack.enter_context(closing(SwiftStore(settings, RetryPolicy(timeout=timeout, retries=retries))))
 
         yield make
 

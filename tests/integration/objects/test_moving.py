@@ -26,7 +26,7 @@ from ferroscope.runtime import data
 from ferroscope.runtime.backend import Backend, open_backend
 from ferroscope.runtime.system import SystemClock
 from ferroscope.storage.mover import Mover
-from ferroscope.storage.object_http import Patience
+from ferroscope.storage.object_http import RetryPolicy
 from ferroscope.storage.reader import Archive, locate
 from ferroscope.storage.s3 import S3Store
 from ferroscope.storage.swift import SwiftStore
@@ -41,11 +41,11 @@ ALL = ("inventory", "plugin_data", "unprocessed")
 class Site:
     """A database with inspections, and what moves their data."""
 
-    def __init__(self, url: str, shelves: dict[str, ObjectStore]) -> None:
+    def __init__(self, url: str, object_stores: dict[str, ObjectStore]) -> None:
         self.settings = Settings(database=DatabaseSettings(connection=url))
         self.backend: Backend = open_backend(self.settings, clock=SystemClock(), stop=threading.Event(), listen=False)
         self.store = self.backend.store
-        self.archive = Archive(self.store, shelves)
+        self.archive = Archive(self.store, object_stores)
         self.mover = Mover(self.store, self.archive, process="test")
         self.nodes: list[Node] = []
 
@@ -113,7 +113,7 @@ def site(sqlite_url: str) -> Iterator[Site]:
 @pytest.fixture
 def stocked(site: Site, object_store: ObjectStore) -> tuple[Site, str]:
     """Return a database with an object store beside it, by each API, and the store's name."""
-    site.archive.shelves = {object_store.name: object_store}
+    site.archive.object_stores = {object_store.name: object_store}
     return site, object_store.name
 
 
@@ -138,7 +138,7 @@ def test_the_objects_of_a_deleted_node_are_deleted(stocked: tuple[Site, str]) ->
     run(task, lambda: not site.discarded())
     for one in objects:
         with pytest.raises(ObjectMissingError):
-            site.archive.shelves[kind].get(one.key)
+            site.archive.object_stores[kind].get(one.key)
     site.check([kept])
 
 
@@ -217,7 +217,7 @@ def test_an_object_that_is_another_one_is_refused_and_noted_once(
     site: Site, exchange: Callable[[bytes], bytes]
 ) -> None:
     there = Shelf()
-    site.archive.shelves = {"s3": there}
+    site.archive.object_stores = {"s3": there}
     (one,) = site.inspected(1)
     run(site.task("s3"), lambda: not site.here(one))
     site.check([one])
@@ -237,7 +237,7 @@ def test_an_object_that_is_another_one_is_refused_and_noted_once(
 
 def test_an_object_of_the_release_before_is_read_and_no_bomb(site: Site) -> None:
     there = Shelf()
-    site.archive.shelves = {"s3": there}
+    site.archive.object_stores = {"s3": there}
     old = StoredObject(key="k", backend="s3", inspection="i", node="n", part="inventory")
     there.put("k", gzip.compress(b"[1]"))
     assert site.archive.content(old) == b"[1]"
@@ -259,10 +259,10 @@ def test_none_keeps_nothing_but_what_raid_device_compares_with(site: Site) -> No
 
 @pytest.mark.parametrize("kind", ["s3", "swift"])
 def test_a_store_that_is_killed_in_the_middle_loses_nothing(site: Site, swift_server: Server, kind: str) -> None:
-    site.archive.shelves = {kind: shelf(kind, swift_server)}
-    site.archive.shelves[kind].close()
-    impatient = _impatient(site.archive.shelves[kind])
-    site.archive.shelves = {kind: impatient}
+    site.archive.object_stores = {kind: shelf(kind, swift_server)}
+    site.archive.object_stores[kind].close()
+    impatient = _impatient(site.archive.object_stores[kind])
+    site.archive.object_stores = {kind: impatient}
     all_of_them = site.inspected(60)
     task = site.task(kind)
     with _killed_once(swift_server, lambda: any(not site.here(one) for one in all_of_them)):
@@ -292,7 +292,7 @@ def _killed_once(server: Server, so: Callable[[], bool]) -> Iterator[None]:
 
 
 def test_a_step_is_short_though_the_store_is_frozen(site: Site, swift_server: Server) -> None:
-    site.archive.shelves = {"s3": shelf("s3", swift_server)}
+    site.archive.object_stores = {"s3": shelf("s3", swift_server)}
     (one,) = site.inspected(1)
     swift_server.freeze()
     began = time.monotonic()
@@ -305,9 +305,9 @@ def test_a_step_is_short_though_the_store_is_frozen(site: Site, swift_server: Se
 def _impatient(store: ObjectStore) -> ObjectStore:
     """Return the same store, whose failures are known soon."""
     if isinstance(store, S3Store):
-        return S3Store(store._settings, Patience(timeout=5.0, retries=0))
+        return S3Store(store._settings, RetryPolicy(timeout=5.0, retries=0))
     assert isinstance(store, SwiftStore)
-    return SwiftStore(store._settings, Patience(timeout=5.0, retries=0))
+    return SwiftStore(store._settings, RetryPolicy(timeout=5.0, retries=0))
 
 
 def configured(url: str, server: Server) -> Settings:
@@ -335,7 +335,7 @@ class Busy:
 
 def test_a_process_that_stops_begins_no_other_upload(site: Site) -> None:
     busy: Any = Busy()
-    site.archive.shelves = {"s3": busy}
+    site.archive.object_stores = {"s3": busy}
     ended = site.inspected(6)
     task = site.task("s3")
     task.step(examples.UNLED)
@@ -353,7 +353,7 @@ def test_what_no_object_store_raises_ends_the_task(site: Site) -> None:
             raise RuntimeError("a bug")
 
     broken: Any = Broken()
-    site.archive.shelves = {"s3": broken}
+    site.archive.object_stores = {"s3": broken}
     site.inspected(1)
     with pytest.raises(RuntimeError, match="a bug"):
         run(site.task("s3"), lambda: False)
@@ -361,7 +361,7 @@ def test_what_no_object_store_raises_ends_the_task(site: Site) -> None:
 
 def test_data_goes_from_store_to_store_and_back(site: Site, shared_swift: Server, sqlite_url: str) -> None:
     settings = configured(sqlite_url, shared_swift)
-    site.archive.shelves = _shelves(settings)
+    site.archive.object_stores = _shelves(settings)
     inspections = site.inspected(12)
     for source, target in (("database", "s3"), ("s3", "swift"), ("swift", "database")):
         done = data.move(settings, source, target, lambda _text: None)
@@ -375,7 +375,7 @@ def test_a_move_that_ended_early_goes_on(site: Site, swift_server: Server, sqlit
     settings = msgspec.structs.replace(
         configured(sqlite_url, swift_server), storage=StorageSettings(timeout=5.0, retries=0)
     )
-    site.archive.shelves = _shelves(settings)
+    site.archive.object_stores = _shelves(settings)
     inspections = site.inspected(15)
     done = data.move(settings, "database", "s3", lambda _text: swift_server.kill() if swift_server.pid else None)
     assert done.error
@@ -388,8 +388,8 @@ def test_a_move_that_ended_early_goes_on(site: Site, swift_server: Server, sqlit
 
 def _shelves(settings: Settings) -> dict[str, ObjectStore]:
     return {
-        "s3": S3Store(settings.s3, Patience(timeout=20.0)),
-        "swift": SwiftStore(settings.swift, Patience(timeout=20.0)),
+        "s3": S3Store(settings.s3, RetryPolicy(timeout=20.0)),
+        "swift": SwiftStore(settings.swift, RetryPolicy(timeout=20.0)),
     }
 
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from ferroscope.contracts.remote import ObjectMissingError, ObjectStore, ObjectStoreError
-from ferroscope.storage.object_http import Patience
+from ferroscope.storage.object_http import RetryPolicy
 from ferroscope.storage.s3 import S3Store
 from ferroscope.storage.swift import SwiftStore
 from tests.integration.objects.conftest import s3_settings, swift_settings
@@ -50,8 +50,8 @@ def test_wrong_credentials_are_refused_and_never_shown(shared_swift: Server, cap
     caplog.set_level(logging.DEBUG)
     secret = "not-the-secret"
     stores = (
-        S3Store(s3_settings(shared_swift, secret_key=secret), Patience(timeout=20.0, retries=0)),
-        SwiftStore(swift_settings(shared_swift, password=secret), Patience(timeout=20.0, retries=0)),
+        S3Store(s3_settings(shared_swift, secret_key=secret), RetryPolicy(timeout=20.0, retries=0)),
+        SwiftStore(swift_settings(shared_swift, password=secret), RetryPolicy(timeout=20.0, retries=0)),
     )
     for store in stores:
         with pytest.raises(ObjectStoreError) as caught:
@@ -63,7 +63,7 @@ def test_wrong_credentials_are_refused_and_never_shown(shared_swift: Server, cap
 
 
 def test_a_token_that_is_refused_is_fetched_anew(shared_swift: Server) -> None:
-    store = SwiftStore(swift_settings(shared_swift), Patience(timeout=20.0, retries=3))
+    store = SwiftStore(swift_settings(shared_swift), RetryPolicy(timeout=20.0, retries=3))
     store.put("k", b"1")
     access = store._access
     assert access is not None

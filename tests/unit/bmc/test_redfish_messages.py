@@ -33,7 +33,7 @@ def hang(*_args: object) -> None:
 
 def unanswered() -> Exception:
     """Return the error of a connection that is not made, as requests has it."""
-    pool = bounded_http._SecurePool("192.0.2.1", 443)
+    pool = bounded_http._HttpsPool("192.0.2.1", 443)
     connection = pool.ConnectionCls("192.0.2.1", 443)
     try:
         with Deadline(5.0):
@@ -54,7 +54,7 @@ def test_a_bmc_that_is_not_there_is_told_without_our_own_names(
     text = str(translate(unanswered(), Access(URL, None, "u", "a long password"), "power on", 5.0))
     assert text.startswith(f"power on at {URL}: ")
     assert said in text
-    assert "_Secure" not in text
+    assert "_Https" not in text
 
 
 class Refusal(sushy.exceptions.HTTPError):
@@ -82,4 +82,4 @@ def test_the_same_holds_for_ipmi() -> None:
     info = {"ipmi_address": "192.0.2.1", "ipmi_username": "u"}
     for password, said in (("hush1", "no ****** here"), ("no", WITHHELD)):
         access = read_ipmi(info | {"ipmi_password": password})
-        assert said in str(ipmitool._judged(access, "power on", "no hush1 here"))
+        assert said in str(ipmitool._classify(access, "power on", "no hush1 here"))

@@ -81,14 +81,14 @@ def test_every_state_is_in_the_table() -> None:
 NEW_STATE = (
     ('    ENROLLING = "enrolling"\n', '    ENROLLING = "enrolling"\n    BURNING = "burning"\n'),
     (
-        "    State.FINISHED: Holds(\n",
-        "    State.BURNING: Holds(\n"
+        "    State.FINISHED: StateFlags(\n",
+        "    State.BURNING: StateFlags(\n"
         '        meaning="The machine is under full load.",\n'
         "        provision=Provision.INSPECT_WAIT,\n"
         "        active=True,\n        machine=True,\n        may_boot=True,\n        ramdisk=True,\n"
         '        log="burning in",\n'
         "    ),\n"
-        "    State.FINISHED: Holds(\n",
+        "    State.FINISHED: StateFlags(\n",
     ),
     (
         "none       | enroll          | enrolling\n",

@@ -8,7 +8,7 @@ import pytest
 
 from ferroscope.config.options import Settings, SwiftSettings
 from ferroscope.runtime.system import SetupError
-from ferroscope.runtime.wiring import build_shelves
+from ferroscope.runtime.wiring import build_object_stores
 from ferroscope.storage.object_http import Access, problem
 
 USER = {"username": "u", "password": "hush"}
@@ -38,7 +38,7 @@ def test_what_is_enough(settings: dict[str, str]) -> None:
 def test_what_is_missing_is_said_when_the_service_starts(settings: dict[str, str], said: str) -> None:
     swift = SwiftSettings(auth_url="http://127.0.0.1:1/v3", **settings)  # type: ignore[arg-type]
     with pytest.raises(SetupError) as caught:
-        build_shelves(Settings(swift=swift), threading.Event())
+        build_object_stores(Settings(swift=swift), threading.Event())
     assert said in str(caught.value)
     assert "hush" not in str(caught.value)
 

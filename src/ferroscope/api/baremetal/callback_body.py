@@ -80,7 +80,7 @@ _decode_inventory = msgspec.json.Decoder(CallbackInventory).decode
 def parse(raw: bytes, node_uuid: str | None, *, max_depth: int) -> Parsed:
     """Return the parsed callback; raise ``BadRequestError`` if it is invalid or does not identify a machine."""
     parts, inventory = split(raw, max_depth=max_depth)
-    addresses = dict.fromkeys(filter(None, (values.telling(nic.mac_address) for nic in inventory.interfaces)))
+    addresses = dict.fromkeys(filter(None, (values.identifying_mac(nic.mac_address) for nic in inventory.interfaces)))
     if len(addresses) > MAX_ADDRESSES:
         raise BadRequestError(f"The inventory has more than {MAX_ADDRESSES} MAC addresses.")
     evidence = Evidence(uuid=node_uuid, macs=tuple(addresses), bmc_addresses=_bmc_addresses(inventory))
@@ -124,7 +124,7 @@ def _logs(sent: bytes | None) -> bytes:
 def traces(raw: bytes, node_uuid: str | None) -> Evidence:
     """Return the evidence in a body that is invalid, or that is only the beginning of a callback."""
     begins = raw[:_SEARCHED]
-    found = (values.telling(text.decode()) for text in _MAC.findall(begins)[:_MAX_TRACES])
+    found = (values.identifying_mac(text.decode()) for text in _MAC.findall(begins)[:_MAX_TRACES])
     bmcs = (_address(text.decode()) for text in _BMC.findall(begins)[:2])
     return Evidence(
         uuid=node_uuid,

@@ -135,7 +135,7 @@ def _too_many(seconds: int) -> TooManyError:
 
 def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
     """Return the node that a ramdisk runs on; only the first response contains the agent's token."""
-    found = dict.fromkeys(filter(None, map(values.telling, call.query.addresses or [])))
+    found = dict.fromkeys(filter(None, map(values.identifying_mac, call.query.addresses or [])))
     uuid = decoding.uuid("node_uuid", call.query.node_uuid) if call.query.node_uuid is not None else None
     if len(found) > MAX_GUESSES:
         raise BadRequestError(f"Too many addresses: {len(found)}; at most {MAX_GUESSES} are allowed.")

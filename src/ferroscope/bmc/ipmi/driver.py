@@ -23,7 +23,7 @@ from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
 from ferroscope.remote import command_fence
 from ferroscope.remote.resolver import ForbiddenAddressError, UnresolvedError, resolve
-from ferroscope.remote.retry import while_there_is_time
+from ferroscope.remote.retry import retry_bmc_call
 
 # In order of preference; 17 is SHA-256, 3 the SHA-1 of older BMCs.
 _CIPHERS: Final = (17, 3)
@@ -138,7 +138,7 @@ class IpmiBmc:
             access = self._at_allowed(named, left())
             return self._attempt(access, words, what, left())
 
-        return while_there_is_time(attempt, left, self._options.stop, self._options.command_tries)
+        return retry_bmc_call(attempt, left, self._options.stop, self._options.command_tries)
 
     def _attempt(self, access: Access, words: tuple[str, ...], what: str, seconds: float) -> str:
         if access.cipher is not None:

@@ -93,11 +93,11 @@ def _run(access: Access, host: str, port: int, cipher: int, words: tuple[str, ..
     finally:
         os.close(reading)
     if done.returncode != 0:
-        raise _judged(access, what, done.stderr.decode(errors="replace"))
+        raise _classify(access, what, done.stderr.decode(errors="replace"))
     return done.stdout.decode(errors="replace")
 
 
-def _judged(access: Access, what: str, said: str) -> BmcError:
+def _classify(access: Access, what: str, said: str) -> BmcError:
     lowered = said.lower()
     if any(words in lowered for words in _REJECTED):
         return _failure(access, what, "the credentials were rejected", Reason.BMC_CREDENTIALS)

@@ -23,7 +23,7 @@ from ferroscope.core.reasons import Reason
 from ferroscope.remote.bounded_http import Deadline, DeadlineError
 from ferroscope.remote.command_fence import TooLateError
 from ferroscope.remote.resolver import ForbiddenAddressError
-from ferroscope.remote.retry import while_there_is_time
+from ferroscope.remote.retry import retry_bmc_call
 
 if TYPE_CHECKING:
     from ferroscope.bmc.redfish.session import Clients
@@ -141,7 +141,7 @@ class RedfishBmc:
             clients = self._clients
         with Deadline(seconds or self._options.command_timeout) as deadline:
             attempt = partial(self._attempt, clients, access, what, work, deadline)
-            return while_there_is_time(attempt, deadline.remaining, self._options.stop, self._options.command_tries)
+            return retry_bmc_call(attempt, deadline.remaining, self._options.stop, self._options.command_tries)
 
     def _attempt(
         self, clients: Clients, access: info.Access, what: str, work: Callable[[Any, Any], T], deadline: Deadline

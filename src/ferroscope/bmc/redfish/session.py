@@ -41,7 +41,7 @@ def translate(error: Exception, access: Access, what: str, seconds: float) -> Bm
 
     docs/explanation/bmc-failures.md has the same failure matrix.
     """
-    message, transient, reason = _judged(error, seconds)
+    message, transient, reason = _classify(error, seconds)
     if is_too_short(access.password):
         return BmcError(f"{what} at {access.url}: {reason} ({WITHHELD})", transient=transient, reason=reason)
     return BmcError(scrub(f"{what} at {access.url}: {message}", access), transient=transient, reason=reason)
@@ -61,7 +61,7 @@ def is_rejected_login(error: Exception) -> bool:
     return isinstance(error, sushy.AccessError) and error.status_code == 401
 
 
-def _judged(error: Exception, seconds: float) -> tuple[str, bool, Reason]:
+def _classify(error: Exception, seconds: float) -> tuple[str, bool, Reason]:
     if isinstance(error, DeadlineError):
         return f"timed out after {seconds:g} s", True, Reason.BMC_UNREACHABLE
     if isinstance(error, sushy.HTTPError):
@@ -73,7 +73,7 @@ def _judged(error: Exception, seconds: float) -> tuple[str, bool, Reason]:
     if isinstance(error, OSError):
         return f"{error.strerror or error}", False, Reason.BMC_CERTIFICATE  # a missing CA file
     if isinstance(error.__context__, sushy.SushyError):  # sushy failed while parsing an error response
-        return _judged(error.__context__, seconds)
+        return _classify(error.__context__, seconds)
     # Any exception that sushy raises for a response that violates the standard.
     return f"invalid response ({type(error).__name__})", False, Reason.BMC_REFUSED
 
@@ -135,7 +135,7 @@ def _innermost(chain: list[BaseException]) -> str:
     return named[0] if named else str(chain[-1])[:120]
 
 
-_FAREWELL: Final = 2.0  # seconds for closing a session
+_LOGOUT_TIMEOUT: Final = 2.0  # seconds for closing a session
 
 
 class _Connector(sushy_connector.Connector):  # type: ignore[misc]
@@ -240,7 +240,7 @@ class Client:
         if root is None:
             return
         auth, root._auth = root._auth, None  # otherwise its destructor would log out at any time
-        with contextlib.suppress(Exception), Deadline(_FAREWELL):
+        with contextlib.suppress(Exception), Deadline(_LOGOUT_TIMEOUT):
             auth.close()
         root._conn.close()
 
