@@ -275,7 +275,7 @@ def test_the_application_sees_the_beginning_of_what_is_too_large(start: Start, s
 
 def test_of_too_many_connections_of_a_source_the_most_silent_is_closed(start: Start) -> None:
     running = start(max_connections_per_source=20)
-    members = running.server._host.crowd.members
+    members = running.server._host.connections.members
     other = running.connect(source="127.0.0.2")
     half_sent = []
     for number in range(20):
@@ -315,15 +315,15 @@ def test_half_sent_bodies_share_a_budget_and_the_oldest_make_room(start: Start) 
     last.setblocking(True)
     last.sendall(b"x" * 100_000)
     assert last.recv(12) == b"HTTP/1.1 200"
-    assert running.server._host.crowd._held <= 4 * 1024 * 1024
+    assert running.server._host.connections._held <= 4 * 1024 * 1024
 
 
 def test_answers_that_nobody_reads_share_the_budget_too(start: Start) -> None:
     running = start(max_buffered=16 * 1024 * 1024)
     unread = [running.connect(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n") for _ in range(6)]
     assert until(lambda: len(running.app.seen) == 6)
-    assert until(lambda: running.server._host.crowd._held <= 16 * 1024 * 1024)
-    assert until(lambda: len(running.server._host.crowd.members) < 6)
+    assert until(lambda: running.server._host.connections._held <= 16 * 1024 * 1024)
+    assert until(lambda: len(running.server._host.connections.members) < 6)
     assert running.get() == 200
     assert unread
 

@@ -87,6 +87,7 @@ class Connection(asyncio.Protocol):
         address = str(peer[0]) if peer else ""
         self._base = self._base | {"REMOTE_ADDR": address, "REMOTE_PORT": str(peer[1]) if peer else ""}
         self.source = self._connections.count_for(address)
+        # With a limit of 0, ``resume_writing`` is called exactly when the whole response was sent to the kernel.
         self._transport.set_write_buffer_limits(high=0)
         self._enter(Phase.HEAD, self._connections.limits.header_timeout)
         self._connections.join(self)
@@ -98,6 +99,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self.phase is Phase.ANSWERING or self.phase is Phase.SENDING:
+            # A pipelined request must wait for this response. Stop reading, so that TCP slows the client down.
             self._stash += data
             self._transport.pause_reading()
             return
@@ -129,7 +131,7 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def resume(self, paused: float) -> None:
-        self.deadline += paused
+        self.deadline += paused  # the client could not send while we did not read
         if not self._stash and not self._transport.is_closing():
             self._transport.resume_reading()
 
@@ -205,6 +207,7 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserUpgrade:
             self._keep = False  # no upgrade is supported; ignore what follows the request
         except httptools.HttpParserError:
+            # If complete requests came before the malformed one, they are answered first, then the connection ends.
             if not self._complete:
                 self._refuse(400)
                 return
@@ -257,7 +260,7 @@ class Connection(asyncio.Protocol):
 
     def _serve(self, environ: dict[str, Any], keep: bool, version: str) -> None:
         """Run the application; called in a worker thread."""
-        keep = keep and not self._host.is_draining()
+        keep = keep and not self._host.is_draining()  # decided when the request begins, so the response can say so
         try:
             head, body = run(self._host.app, environ, keep=keep, version=version)
         except Exception:  # noqa: BLE001  # the boundary: the application answers its own faults, so this is one of ours
@@ -272,7 +275,7 @@ class Connection(asyncio.Protocol):
 
     def _answered(self, head: bytes, body: bytes, keep: bool, size: int) -> None:
         self._connections.answered(size, self._loop.time())
-        if self._transport.is_closing():
+        if self._transport.is_closing():  # the client left, or was evicted, while the application ran
             return
         self._keep = self._keep and keep
         if len(body) < _LEAST_RATE:

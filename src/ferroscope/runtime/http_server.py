@@ -20,7 +20,7 @@ import structlog
 from ferroscope.api.http.rate_limit import QuietLog, TrustedProxies
 from ferroscope.config.options import ApiSettings
 from ferroscope.runtime.http_connection import Connection, Host
-from ferroscope.runtime.http_limits import Crowd, limits
+from ferroscope.runtime.http_limits import Connections, limits
 from ferroscope.runtime.system import SetupError
 from ferroscope.runtime.wsgi import Application, base_environ
 
@@ -51,8 +51,8 @@ class HttpServer:
         self._sockets = list(sockets)
         self._executor = ThreadPoolExecutor(settings.threads, thread_name_prefix="http-call")
         self._draining = threading.Event()
-        crowd = Crowd(limits(settings), TrustedProxies(settings.trusted_proxies))
-        self._host = Host(app, crowd, self._executor.submit, self._draining.is_set)
+        connections = Connections(limits(settings), TrustedProxies(settings.trusted_proxies))
+        self._host = Host(app, connections, self._executor.submit, self._draining.is_set)
         self._grace = 0.0
         self._stopping = threading.Event()
         self._interrupt: Callable[[], object] = lambda: None
@@ -102,6 +102,7 @@ class HttpServer:
                 await stopped.wait()
         finally:
             reception.close()
+        # The listeners are closed, so no request can be lost by waiting: those that were begun are still answered.
         end = loop.time() + self._grace
         while reception.connections(unfinished=True) and loop.time() < end:
             await asyncio.sleep(_MOMENT)
@@ -115,7 +116,7 @@ class _Reception:
 
     def __init__(self, host: Host, loop: asyncio.AbstractEventLoop) -> None:
         self._host = host
-        self._crowd = host.crowd
+        self._connections = host.connections
         self._loop = loop
         self._listeners: list[socket.socket] = []
         self._adopting: set[asyncio.Task[None]] = set()
@@ -140,7 +141,7 @@ class _Reception:
 
     def connections(self, *, unfinished: bool = False) -> list[Connection]:
         """Return all connections, or those with an unanswered request."""
-        members = [member for member in self._crowd.members if isinstance(member, Connection)]
+        members = [member for member in self._connections.members if isinstance(member, Connection)]
         return [member for member in members if member.is_unfinished()] if unfinished else members
 
     def _take_from(self, listener: socket.socket) -> None:
@@ -150,7 +151,7 @@ class _Reception:
 
     def _accept(self, listener: socket.socket, environ: dict[str, Any]) -> None:
         for _ in range(_AT_ONCE):
-            if self._crowd.is_full():
+            if self._connections.is_full():
                 self._pause(listener, "too many requests at once")
                 return
             try:
@@ -160,10 +161,13 @@ class _Reception:
             except OSError as exc:
                 if exc.errno not in _NO_ROOM:
                     raise
-                self._crowd.make_room(_AT_ONCE)
+                # Out of file descriptors. The connection stays in the backlog and the listener stays readable, so
+                # without a pause the loop would spin.
+                self._connections.make_room(_AT_ONCE)
                 self._pause(listener, str(exc))
                 return
             accepted.setblocking(False)
+            # asyncio keeps only weak references to tasks, so ``_adopting`` holds it until it is done.
             task = self._loop.create_task(self._adopt(accepted, environ))
             self._adopting.add(task)
             task.add_done_callback(self._adopting.discard)
@@ -186,17 +190,17 @@ class _Reception:
         for connection in self.connections():
             if connection.deadline < now:
                 connection.time_out()
-        if self._crowd.evicted and self._log_limited(
-            "too many connections; closed the idle ones", closed=self._crowd.evicted
+        if self._connections.evicted and self._log_limited(
+            "too many connections; closed the idle ones", closed=self._connections.evicted
         ):
-            self._crowd.evicted = 0
+            self._connections.evicted = 0
         self._loop.call_later(_TICK, self._check_deadlines)
 
     def _log_limited(self, what: str, **more: object) -> bool:
         """Log it, unless something was logged just before."""
         if self._quiet.admit(self._loop.time()) is None:
             return False
-        _log.warning(what, connections=len(self._crowd.members), **more)
+        _log.warning(what, connections=len(self._connections.members), **more)
         return True
 
     def _fault(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -55,6 +55,7 @@ class Mover:
 
     def plan(self, found: Sequence[Held | StoredObject], to: str, fence: Fence = unfenced) -> list[Job]:
         """Record the objects about to be created, and return the jobs."""
+        # Recorded before the upload: if this process dies in between, the record leads to the orphaned object.
         jobs = [self._job(one, to) for one in found]
 
         def work(tx: Transaction) -> None:
@@ -65,8 +66,7 @@ class Mover:
         return jobs
 
     def carry(self, job: Job) -> MoveResult:
-        """Upload one part, without changing the database. Returns errors of object store and database, never raises
-        them."""
+        """Upload one part, without changing the database. Errors of the stores are returned, not raised."""
         try:
             if job.source is not None:
                 content = self._archive.content(job.source)
@@ -103,6 +103,7 @@ class Mover:
 
         def work(tx: Transaction) -> bool:
             fence(tx)
+            # Nothing was locked during the download: the node may be deleted, or the object replaced by now.
             try:
                 tx.nodes.get(source.node, lock=True)
             except NotFoundError:
@@ -117,10 +118,10 @@ class Mover:
 
     def remove(self, one: StoredObject) -> None:
         """Delete an object in its store; idempotent; ``ObjectStoreError``."""
-        shelf = self._archive.object_stores.get(one.backend)
-        if shelf is None:
+        object_store = self._archive.object_stores.get(one.backend)
+        if object_store is None:
             raise ObjectStoreError(f"cannot delete an object in {one.backend}: it is not configured")
-        shelf.delete(one.key)
+        object_store.delete(one.key)
 
     def forget(self, keys: Sequence[str], fence: Fence = unfenced) -> None:
         """Delete the records of discarded objects that were deleted."""
@@ -157,6 +158,7 @@ class Mover:
 
     def _arrived(self, tx: Transaction, carried: MoveResult) -> bool:
         """Mark the object as stored; False if there is newer data or the node is gone: then it is discarded."""
+        # Nothing was locked during the upload, so check that the part is still the one that was uploaded.
         job, target = carried.job, carried.job.target
         before = [one.key for one in tx.objects.find(target.inspection, (target.part,))]
         if job.source is not None and job.source.key not in before:
