@@ -21,6 +21,7 @@ _PLACES: Final = ("src", "tests", "tools", "bench", "deploy", "docs", "examples"
 _PATH: Final = re.compile(r"\.?[\w-]+(?:/[\w.@-]+)*/?(?:\.\w+)?")
 _DOTTED: Final = re.compile(r"[a-z_]+(?:\.\w+)+")
 _CAMEL: Final = re.compile(r"(?:[A-Z][a-z]+){2,}")
+_MEMBER: Final = re.compile(r"[A-Z]\w*[a-z]\w*\.[a-z_]+")
 _MODULE: Final = re.compile(r"python -m ([\w.]+)")
 _CODE_LINK: Final = re.compile(r"\[`([\w.]+)(?:\(\))?`\]\(([^)\s#]+\.py)\)")
 # Files that the pages let readers create.
@@ -52,6 +53,12 @@ def test_classes_and_functions_that_are_named_occur_in_the_source(source: Page) 
 
 
 @pytest.mark.parametrize("source", PAGES, ids=lambda source: source.name)
+def test_members_of_classes_that_are_named_exist(source: Page) -> None:
+    named = [span.removesuffix("()") for span in source.spans]
+    assert not [name for name in named if _MEMBER.fullmatch(name) and not _is_member(*name.split("."))]
+
+
+@pytest.mark.parametrize("source", PAGES, ids=lambda source: source.name)
 def test_a_link_to_a_function_is_to_the_file_that_has_it(source: Page) -> None:
     found = _CODE_LINK.findall(source.prose)
     assert not [(name, target) for name, target in found if not _defines((source.path.parent / target).resolve(), name)]
@@ -70,6 +77,8 @@ def test_names_that_do_not_exist_are_found() -> None:
     assert not _is_missing_path("core/states.py")
     assert not _is_missing_path("/etc/ferroscope/")
     assert _is_missing_name("ferroscope.core.states.NoSuch")
+    assert not _is_member("Store", "no_such")
+    assert _is_member("Store", "write")
     assert _is_missing_name("transition.no_such")
     assert not _is_missing_name("transition.start")
     assert _defines(_PACKAGE / "transition.py", "transition.start")
@@ -143,6 +152,25 @@ def _names(statement: ast.stmt) -> set[str]:
         return {statement.name}
     targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
     return {target.id for target in targets if isinstance(target, ast.Name)}
+
+
+def _is_member(name: str, member: str) -> bool:
+    """Return whether a class of this name has this member; true for classes of others."""
+    found = _classes().get(name)
+    return found is None or member in found
+
+
+@cache
+def _classes() -> dict[str, set[str]]:
+    """Return the members of each class of the source: what its body defines, and what methods set on ``self``."""
+    classes: dict[str, set[str]] = {}
+    for file in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                members = classes.setdefault(node.name, set())
+                members.update(name for statement in node.body for name in _names(statement))
+                members.update(one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute))
+    return classes
 
 
 @cache
