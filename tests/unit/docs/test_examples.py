@@ -100,7 +100,8 @@ def test_decisions_have_one_form_and_the_index_has_their_titles(source: Page) ->
     number, _, title = headings[0].removeprefix("# ").partition(": ")
     assert number == source.path.name[:3]
     assert headings[1:] == ["## Context", "## Decision", "## Consequences"]
-    assert f"\n{int(number)}. [{title}](adr/{source.path.name})" in page("docs/index.md").text
+    index = " ".join(page("docs/index.md").text.split())
+    assert f" {int(number)}. [{title}](adr/{source.path.name})" in index
 
 
 def _pattern(route: str) -> re.Pattern[str]:
