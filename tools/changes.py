@@ -28,7 +28,7 @@ _VERSION: Final = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+([a-z]+[0-9]+)?\Z")
 
 
 class FragmentError(Exception):
-    """A file in changes/ is no fragment; the message says why."""
+    """A file in changes/ is not a valid fragment; the message says why."""
 
 
 def fragments(directory: Path) -> dict[str, list[Path]]:
@@ -41,7 +41,7 @@ def fragments(directory: Path) -> dict[str, list[Path]]:
         if match is None or match["kind"] not in KINDS:
             raise FragmentError(f"{path.name}: must be named WORDS.KIND.md, with a kind of {', '.join(KINDS)}")
         if not path.read_text(encoding="utf-8").strip():
-            raise FragmentError(f"{path.name}: is empty; say what changes for an operator")
+            raise FragmentError(f"{path.name}: is empty; describe the change for operators")
         found[match["kind"]].append(path)
     return found
 
@@ -63,13 +63,13 @@ def _item(path: Path) -> str:
 def release(version: str, changelog: Path, directory: Path, today: datetime.date) -> None:
     """Write the notes below the mark in ``changelog`` and delete the fragments."""
     if _VERSION.match(version) is None:
-        raise FragmentError(f"{version!r} is not a version such as 1.2.0")
+        raise FragmentError(f"invalid version {version!r}: expected a version such as 1.2.0")
     found = fragments(directory)
     if not any(found.values()):
-        raise FragmentError("there are no fragments, so nothing to release")
+        raise FragmentError("no fragments to release")
     head, mark, rest = changelog.read_text(encoding="utf-8").partition(MARK)
     if not mark:
-        raise FragmentError(f"{changelog.name} has no line that says where releases begin")
+        raise FragmentError(f"{changelog.name} does not contain the line {MARK.strip()!r}")
     text = f"{head}{mark}\n## {version} ({today.isoformat()})\n\n{notes(found)}{rest}"
     changelog.write_text(text, encoding="utf-8")
     for paths in found.values():
@@ -78,7 +78,7 @@ def release(version: str, changelog: Path, directory: Path, today: datetime.date
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Show the notes of the next release, or make them final.")
+    parser = argparse.ArgumentParser(description="Show the notes of the next release, or publish them.")
     parser.add_argument("--release", metavar="VERSION", help="move the fragments into CHANGELOG.md")
     version = parser.parse_args().release
     try:

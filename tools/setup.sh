@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# Brings a fresh Debian 12 that has python3.11, git and make to where this tree runs and is tested.
+# Prepares a Debian 12 host with python3.11, git and make for running and testing Ferroscope.
 #
-#   tools/setup.sh venv      .venv with Ferroscope and the drivers of all databases, as constraints.txt pins them
-#   tools/setup.sh dev       the same, and with what checks and tests it
-#   tools/setup.sh clients   .clients-venv with the published clients that the acceptance tests drive
+#   tools/setup.sh venv      .venv with Ferroscope and all database drivers, in the versions of constraints.txt
+#   tools/setup.sh dev       the same, with the tools for checks and tests
+#   tools/setup.sh clients   .clients-venv with the OpenStack clients for the acceptance tests
 #   tools/setup.sh emulators .emulators-venv with the BMC emulators, and ipmi_sim, ipmitool, openssl, mtools
-#   tools/setup.sh swift     .swift-venv with OpenStack Swift and Keystone, for the tests of object stores
-#   tools/setup.sh servers   PostgreSQL, MariaDB and HAProxy, for the tests' private instances
-#   tools/setup.sh pxe       for boot hosts in namespaces: nftables, dnsmasq, DHCP clients, QEMU, libfaketime; a kernel to boot
+#   tools/setup.sh swift     .swift-venv with OpenStack Swift and Keystone, for the object store tests
+#   tools/setup.sh servers   PostgreSQL, MariaDB and HAProxy, for private instances of the tests
+#   tools/setup.sh pxe       nftables, dnsmasq, DHCP clients, QEMU, libfaketime and a kernel, for boot hosts in network namespaces
 #
-# Any number of them, in any order. What is there already is left alone, so running it again takes no
-# time. It starts no service, and asks for root only where a Debian package is missing.
+# Several names may be given, in any order. Existing parts are not changed, so running it again takes no time.
+# It starts no service, and needs root only to install missing Debian packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
 
-# Two of these at once take turns.
+# Only one instance runs at a time; others wait.
 exec 9<tools/setup.sh
 flock 9
 
@@ -32,13 +32,13 @@ as_root() {
     elif command -v sudo >/dev/null; then
         sudo "$@"
     else
-        fail "this needs root, and there is no sudo; run as root: $*"
+        fail "root privileges are required and sudo is not installed; run as root: $*"
     fi
 }
 
-# Installs Debian packages without letting them start their services.
+# Installs Debian packages without starting their services.
 debian_packages() {
-    command -v apt-get >/dev/null || fail "please install what Debian calls $*, then run this again"
+    command -v apt-get >/dev/null || fail "apt-get not found: install the equivalents of the Debian packages $*, then run this again"
     say "Installing the Debian packages $* ..."
     local policy=/usr/sbin/policy-rc.d
     if [ ! -e "$policy" ]; then
@@ -50,7 +50,7 @@ debian_packages() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get -qy install --no-install-recommends "$@" >&2
 }
 
-# Prints the interpreter to use; python3 may be a shim that finds nothing.
+# Prints the interpreter to use; python3 may be a shim without an interpreter behind it.
 find_python() {
     local name found
     for name in ${PYTHON:+"$PYTHON"} python3.11 python3 /usr/bin/python3.11 /usr/bin/python3; do
@@ -60,12 +60,12 @@ find_python() {
             return
         fi
     done
-    fail "Python 3.11 or newer is needed; on Debian: apt-get install python3 python3-venv"
+    fail "Python 3.11 or newer is required; on Debian: apt-get install python3 python3-venv"
 }
 
 has_venv() { "$1" -c 'import ensurepip, venv' 2>/dev/null; }
 
-# Makes the environment $1, unless a working one is there that was made in this very place.
+# Creates the environment $1, unless a working one exists that was created at this path.
 make_venv() {
     local environment=$1 python
     if [ -x "$environment/bin/python" ] && "$environment/bin/python" -m pip --version >/dev/null 2>&1 &&
@@ -75,9 +75,9 @@ make_venv() {
     python=$(find_python)
     if ! has_venv "$python"; then
         debian_packages "python$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')-venv"
-        has_venv "$python" || fail "$python cannot make virtual environments; set PYTHON to one that can"
+        has_venv "$python" || fail "$python cannot create virtual environments; set PYTHON to an interpreter that can"
     fi
-    say "Making $environment with $python ..."
+    say "Creating $environment with $python ..."
     rm -rf "$environment"
     "$python" -m venv "$environment"
 }
@@ -97,7 +97,7 @@ install() {
     [ -e "$stamp" ] && return
     say "Installing into $environment; the first time takes a minute or two ..."
     "$environment/bin/python" -m pip install -qq --disable-pip-version-check "$@" >&2 ||
-        fail "pip could not install into $environment; its message is above"
+        fail "pip failed to install into $environment; see its output above"
     rm -f "$environment"/.installed-*
     touch "$stamp"
 }
@@ -149,7 +149,7 @@ setup_servers() {
     PATH=$PATH:/usr/sbin command -v haproxy >/dev/null || missing+=(haproxy)
     PATH=$PATH:/usr/sbin command -v ip >/dev/null || missing+=(iproute2)
     command -v systemd-analyze >/dev/null || missing+=(systemd)
-    # With these ironic-python-agent finds out what this machine is.
+    # ironic-python-agent uses these to inspect this machine.
     command -v lshw >/dev/null || missing+=(lshw)
     PATH=$PATH:/usr/sbin command -v dmidecode >/dev/null || missing+=(dmidecode)
     command -v lspci >/dev/null || missing+=(pciutils)
@@ -160,7 +160,7 @@ setup_servers() {
 
 setup_pxe() {
     local missing=() pair
-    # Debian's package for each program or file that is not there.
+    # The Debian package of each missing program or file.
     for pair in nft:nftables dnsmasq:dnsmasq-base busybox:busybox-static dhclient:isc-dhcp-client iptables:iptables \
         ipset:ipset ip:iproute2 nsenter:util-linux qemu-system-x86_64:qemu-system-x86 cpio:cpio; do
         PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
@@ -181,7 +181,7 @@ fetch_kernel() {
         as_root apt-get -q update >&2
         package=$(find_kernel)
     fi
-    [ -n "$package" ] || fail "apt knows no $meta, whose kernel the virtual machines of the tests boot"
+    [ -n "$package" ] || fail "package $meta not found by apt; the virtual machines of the tests boot its kernel"
     say "Fetching the kernel of $package ..."
     rm -rf .boot-kernel
     work=$(mktemp -d)
@@ -199,10 +199,10 @@ fetch_kernel() {
     touch .boot-kernel/complete
 }
 
-[ $# -gt 0 ] || fail "what shall be set up? venv, dev, clients, emulators, swift, servers, pxe"
+[ $# -gt 0 ] || fail "missing argument: expected one or more of venv, dev, clients, emulators, swift, servers, pxe"
 for what in "$@"; do
     case $what in
         venv | dev | clients | emulators | swift | servers | pxe) "setup_$what" ;;
-        *) fail "there is nothing called $what; there are venv, dev, clients, emulators, swift, servers, pxe" ;;
+        *) fail "unknown argument $what: expected one or more of venv, dev, clients, emulators, swift, servers, pxe" ;;
     esac
 done

@@ -68,5 +68,5 @@ def test_a_release_needs_a_version_fragments_and_a_place(directory: Path, change
     with pytest.raises(changes.FragmentError, match="version"):
         changes.release("next", changelog, directory, TODAY)
     changelog.write_text("# Changes\n")
-    with pytest.raises(changes.FragmentError, match="where releases begin"):
+    with pytest.raises(changes.FragmentError, match="does not contain the line"):
         changes.release("1.1.0", changelog, directory, TODAY)
