@@ -14,11 +14,28 @@ from typing import Any, Final
 import pytest
 
 from ferroscope.api.http import errors
+from ferroscope.bmc.drivers import DriverOptions, DriverSetupError, Limits, load_drivers
+from ferroscope.bmc.ipmi.info import read as read_ipmi
+from ferroscope.bmc.redfish.info import read as read_redfish
+from ferroscope.boot_config.dnsmasq import PoolError, parse
 from ferroscope.config.load import ConfigurationError, load, unknown_options
-from ferroscope.config.options import ApiSettings, Settings
-from ferroscope.contracts.errors import ConflictError, StaleError, StoreUnavailableError
-from ferroscope.core.model import Member
+from ferroscope.config.options import ApiSettings, InspectorSettings, PxeFilterSettings, Settings
+from ferroscope.contracts.errors import BmcError, ConflictError, StaleError, StoreUnavailableError
+from ferroscope.core.boot import callback_url
+from ferroscope.core.delivery import IllegalEventError, advance
+from ferroscope.core.model import Member, Rule
+from ferroscope.core.states import Event, State
 from ferroscope.doctor import host
+from ferroscope.hardware.query import QueryError
+from ferroscope.hardware.query import parse as parse_query
+from ferroscope.hooks.base import HookSetupError
+from ferroscope.hooks.loader import load as load_hooks
+from ferroscope.hooks.root_hints import HintError, Hints
+from ferroscope.remote.resolver import Networks
+from ferroscope.rules.compile import compile_rule
+from ferroscope.rules.data import InvalidRuleError
+from ferroscope.runtime import pxe_filter
+from ferroscope.runtime.system import StartError
 from ferroscope.telemetry import finding
 from ferroscope.telemetry.finding import Finding
 from tests.integration.api.service import Service
@@ -267,4 +284,123 @@ def _of_host(code: str, api: ApiSettings) -> str:
 
 @pytest.mark.parametrize(("provoke", "text"), [row[1:] for row in FINDINGS], ids=[row[0] for row in FINDINGS])
 def test_findings(provoke: Callable[[], str], text: str) -> None:
+    assert provoke() == text
+
+
+# Errors of drivers, boot configuration, PXE filter, hooks, rules and searches: the exception's message.
+
+
+def _raised(call: Callable[[], object]) -> Callable[[], str]:
+    def provoke() -> str:
+        with pytest.raises(
+            (
+                BmcError, DriverSetupError, HintError, HookSetupError, IllegalEventError, InvalidRuleError, PoolError,
+                QueryError, StartError, ValueError,
+            )
+        ) as caught:  # fmt: skip
+            call()
+        return str(caught.value)
+
+    return provoke
+
+
+def _pxe_filter(**options: Any) -> Callable[[], str]:
+    return _raised(lambda: pxe_filter.check(Settings(pxe_filter=PxeFilterSettings(**options))))
+
+
+ERRORS: Final[tuple[tuple[str, Callable[[], str], str], ...]] = (
+    (
+        "invalid callback URL",
+        _raised(lambda: callback_url("192.0.2.1:6385")),
+        "invalid URL '192.0.2.1:6385': expected http://HOST[:PORT] or https://HOST[:PORT]",
+    ),
+    (
+        "illegal event",
+        _raised(lambda: advance(State.WAITING, Event.INSPECT)),
+        "cannot inspect while the inspection is waiting; allowed: continue, timeout, abort, fail, delete",
+    ),
+    (
+        "unknown driver",
+        _raised(lambda: load_drivers(["nope"], DriverOptions(), [])),
+        "[drivers] enabled has the unknown driver 'nope'",
+    ),
+    (
+        "Redfish address missing",
+        _raised(lambda: read_redfish({})),
+        "redfish_address is missing in driver_info; set it to the URL of the Redfish service",
+    ),
+    (
+        "Redfish address without a scheme that is supported",
+        _raised(lambda: read_redfish({"redfish_address": "ftp://192.0.2.1"})),
+        "invalid URL in redfish_address: expected https://HOST[:PORT] or http://HOST[:PORT]",
+    ),
+    (
+        "Redfish password over HTTP",
+        _raised(
+            lambda: read_redfish(
+                {"redfish_address": "http://192.0.2.1", "redfish_username": "u", "redfish_password": "long enough"}
+            )
+        ),
+        "redfish_address uses http, which would send redfish_password unencrypted; use https, or set [drivers] "
+        "allow_http_passwords = true",
+    ),
+    (
+        "BMC in a network that is not allowed",
+        _raised(
+            lambda: read_redfish({"redfish_address": "https://192.0.2.1"}, Limits(networks=Networks(["10.0.0.0/8"])))
+        ),
+        "BMC 192.0.2.1 is not in any of the networks in [drivers] bmc_networks",
+    ),
+    (
+        "IPMI address missing",
+        _raised(lambda: read_ipmi({})),
+        "ipmi_address is missing in driver_info; set it to the IP address or host name of the BMC",
+    ),
+    (
+        "range of addresses",
+        _raised(lambda: parse("10.0.0.50", hosts=1)),
+        "invalid range '10.0.0.50': expected FIRST-LAST, such as 10.0.0.50-10.0.0.229 "
+        "('' does not appear to be an IPv4 or IPv6 address)",
+    ),
+    (
+        "no interfaces for the PXE filter",
+        _pxe_filter(),
+        "[pxe_filter] interfaces is empty; set it to the interfaces on which machines boot",
+    ),
+    (
+        "unknown backend of the PXE filter",
+        _pxe_filter(interfaces=("eth1",), backends=("nftable",)),
+        "[pxe_filter] backends has the unknown backend 'nftable'; available: nftables, iptables, dnsmasq, noop",
+    ),
+    (
+        "order of hooks",
+        _raised(lambda: load_hooks(InspectorSettings(hooks=("ports", "validate-interfaces")))),
+        "[inspector] hooks = ports,validate-interfaces: ports depends on validate-interfaces: move "
+        "validate-interfaces before ports",
+    ),
+    (
+        "size in a root device hint",
+        _raised(lambda: Hints({"size": "large"})),
+        "the hint size must be a whole number of GiB greater than 0, not large",
+    ),
+    (
+        "missing argument of an action",
+        _raised(lambda: compile_rule(Rule(uuid="r1", actions=[{"op": "fail", "args": {}}]))),
+        "actions[0]: args.msg is missing",
+    ),
+    (
+        "unknown field in a search",
+        _raised(lambda: parse_query("memry > 3")),
+        "unknown field memry; did you mean memory, memory_mb, memory_gb? (at character 1)",
+    ),
+    (
+        "unit in a search",
+        _raised(lambda: parse_query("memory >= 3i")),
+        "unknown unit in 3i (at character 11)",
+    ),
+)
+
+
+@pytest.mark.parametrize(("provoke", "text"), [row[1:] for row in ERRORS], ids=[row[0] for row in ERRORS])
+def test_errors(provoke: Callable[[], str], text: str) -> None:
     assert provoke() == text
