@@ -14,9 +14,8 @@ from ferroscope.config.options import InspectorSettings
 from ferroscope.core.model import Document, Node, Rule
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.rules import engine
-from ferroscope.rules.compile import compile_rule
-from ferroscope.rules.context import RuleContext
-from ferroscope.rules.engine import RuleSet
+from ferroscope.rules.data import RuleContext
+from ferroscope.rules.engine import RuleSet, compile_rule
 from ferroscope.rules.explain import DryContext
 from ferroscope_sim.inventory import document
 

@@ -149,7 +149,7 @@ class Election:
             self._remaining = 0.0
             return None
         self.status = f"leads {self.name} in epoch {lease.epoch}"
-        _log.info("leads", lease=self.name, epoch=lease.epoch)
+        _log.info("leadership acquired", lease=self.name, epoch=lease.epoch)
         return Leadership(
             lease,
             asked_at=asked_at,

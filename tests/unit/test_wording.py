@@ -32,8 +32,8 @@ from ferroscope.hooks.base import HookSetupError
 from ferroscope.hooks.loader import load as load_hooks
 from ferroscope.hooks.root_hints import HintError, Hints
 from ferroscope.remote.resolver import Networks
-from ferroscope.rules.compile import compile_rule
 from ferroscope.rules.data import InvalidRuleError
+from ferroscope.rules.engine import compile_rule
 from ferroscope.runtime import pxe_filter
 from ferroscope.runtime.system import StartError
 from ferroscope.telemetry import finding

@@ -167,12 +167,12 @@ class NodeAttributes(msgspec.Struct, kw_only=True):
 def _declared(struct: type[msgspec.Struct], *, stored: bool) -> tuple[NodeField, ...]:
     found = []
     for field in msgspec.structs.fields(struct):
-        hint, said = get_args(field.type)
+        hint, declared = get_args(field.type)
         made = field.default_factory is not msgspec.NODEFAULT
         default = field.default_factory() if made else None if field.required else field.default
         found.append(
             msgspec.structs.replace(
-                said, name=field.name, type=hint, default=default, required=field.required, stored=stored
+                declared, name=field.name, type=hint, default=default, required=field.required, stored=stored
             )
         )
     return tuple(found)

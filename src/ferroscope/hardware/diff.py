@@ -162,8 +162,8 @@ def _changed(before: Part, after: Part) -> list[Change]:
             continue
         where = _where(after)
         name = field.replace("_", " ")
-        told = f"{shown(before.kind, field, old)} -> {shown(before.kind, field, new)}"
-        text = f"{where}: {name} {told}"
+        change = f"{shown(before.kind, field, old)} -> {shown(before.kind, field, new)}"
+        text = f"{where}: {name} {change}"
         found.append(Change("changed", before.kind, where, text, field, old, new))
     return found
 
@@ -189,12 +189,12 @@ def _where(part: Part) -> str:
 
 
 def _described(part: Part) -> str:
-    told = []
+    texts = []
     for field in _SHOWN[part.kind]:
         if field in part.fields:
             text = shown(part.kind, field, part.fields[field])
-            told.append(f"serial {text}" if field == "serial" else text)
-    return ", ".join(told)
+            texts.append(f"serial {text}" if field == "serial" else text)
+    return ", ".join(texts)
 
 
 def shown(kind: Kind, field: str, value: Value | None) -> str:

@@ -149,8 +149,8 @@ def _recorded(inventory: dict[str, Any], extra: dict[str, Any]) -> dict[str, dic
         name = text(nic.get("name"))
         recorded = raw.get(name) or nic.get("lldp") if name else None
         if name and recorded:
-            told, _ = lldp.values(tlv for tlv in lldp.frame(recorded)[0] if tlv.kind in _PLUGGED)
-            found[name] = told
+            values, _ = lldp.values(tlv for tlv in lldp.frame(recorded)[0] if tlv.kind in _PLUGGED)
+            found[name] = values
     return found
 
 

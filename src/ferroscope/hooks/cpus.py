@@ -15,12 +15,12 @@ class CpusHook(InspectionHook):
     """Sets `properties.cpus`, the number of logical CPUs."""
 
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
-        told = part(inventory, "cpu").get("count")
-        count = _count(told)
+        reported = part(inventory, "cpu").get("count")
+        count = _count(reported)
         if count is not None:
             task.node.properties["cpus"] = count
             return
-        warn(task, "cpus", f"the inventory has no number of CPUs (cpu.count is {shown(told)})")
+        warn(task, "cpus", f"the inventory has no number of CPUs (cpu.count is {shown(reported)})")
 
 
 def _count(value: object) -> int | None:

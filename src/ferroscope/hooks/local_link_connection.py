@@ -31,9 +31,9 @@ class LocalLinkConnectionHook(InspectionHook):
             tlvs, unreadable = lldp.frame(recorded)
             link, malformed = lldp.link(tlvs)
             bad += [f"{shown(nic.name)}: {problem}" for problem in (*unreadable, *malformed)]
-            told = msgspec.structs.asdict(link)
+            fields = msgspec.structs.asdict(link)
             known = port.local_link_connection
-            new = {name: value for name, value in told.items() if value is not None and name not in known}
+            new = {name: value for name, value in fields.items() if value is not None and name not in known}
             if new:
                 ports[nic.mac] = msgspec.structs.replace(port, local_link_connection={**known, **new})
                 helpers.save(task, ports[nic.mac])

@@ -241,11 +241,11 @@ def values(tlvs: Iterable[Tlv]) -> tuple[Found, list[str]]:
         if read is None:
             continue
         try:
-            told = read(value)
+            parsed = read(value)
         except FieldError as exc:
             problems.append(f"the TLV of type {kind} {exc}")
             continue
-        for name, item in told.items():
+        for name, item in parsed.items():
             if name in _REPEATED:
                 found.setdefault(name, []).extend(item)
             else:

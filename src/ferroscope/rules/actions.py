@@ -15,8 +15,7 @@ import msgspec
 
 from ferroscope.core.model import Document
 from ferroscope.rules import writes
-from ferroscope.rules.context import Acting, ApiCall, Logged
-from ferroscope.rules.data import RefusedError, RuleError
+from ferroscope.rules.data import Acting, ApiCall, Logged, RefusedError, RuleError
 from ferroscope.rules.template import Argument, Kind, Signature
 
 # Actions with an effect elsewhere: fail, log, approve, api-call.

@@ -17,10 +17,9 @@ import yaml
 from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core.model import PHASES, Rule
 from ferroscope.rules.actions import url as wrong_with
-from ferroscope.rules.compile import CompiledRule, compile_rule
 from ferroscope.rules.conditions import Condition, Seen
 from ferroscope.rules.data import MAX_RULES, Data, InvalidRuleError, RuleError
-from ferroscope.rules.engine import RuleSet
+from ferroscope.rules.engine import CompiledRule, RuleSet, compile_rule
 
 _MAX_SIZE: Final = 4 * 1024 * 1024
 

@@ -1,4 +1,4 @@
-"""The data that rules can read: the node, its ports, the inventory, the plugin data, a loop item.
+"""The data that rules can read (the node, its ports, inventory, plugin data, a loop item), and what actions work on.
 
 All of it is JSON data; no attribute of a Python object can be reached. Secrets of the node are always masked, those in
 inspection data unless the configuration disables that.
@@ -6,14 +6,17 @@ inspection data unless the configuration disables that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, Protocol
 
 import msgspec
 
+from ferroscope.core.json_safety import ready
 from ferroscope.core.model import Document, Node, Port
 from ferroscope.core.reasons import Reason
 from ferroscope.core.values import MASK, is_secret, without_user
+from ferroscope.hooks import helpers
+from ferroscope.hooks.base import HookContext
 
 # Errors: in the rule itself, on the data it is applied to, and refusals by a rule.
 
@@ -204,3 +207,76 @@ def _node(node: Node) -> Document:
 
 def _port(port: Port) -> Document:
     return {**port.attributes, **{name: getattr(port, name) for name in _PORT_FIELDS}}
+
+
+ready(Port)
+
+
+class ApiCall(msgspec.Struct, frozen=True, kw_only=True):
+    """An HTTP GET requested by a rule, made before anything is committed; times are in seconds."""
+
+    rule: str
+    sensitive: bool
+    url: str
+    headers: dict[str, str]
+    proxy: str | None
+    timeout: float
+    retries: int
+    backoff: float
+
+
+class Logged(msgspec.Struct, frozen=True, kw_only=True):
+    """A message logged by a rule; ``level`` is one of Python's level names."""
+
+    rule: str
+    level: str
+    message: str
+
+
+class RuleTaskContext(HookContext, Protocol):
+    """What rules need from their caller, in addition to hooks."""
+
+    def named(self, name: str) -> str | None:
+        """Return the UUID of the other node with this name; None if there is none."""
+
+
+class RuleContext:
+    """One inspection's copies, shared by all rules. ``drivers``: the drivers that a node may have."""
+
+    def __init__(
+        self, context: RuleTaskContext, inventory: Document, plugin_data: Document, *, drivers: Collection[str]
+    ) -> None:
+        self.context = context
+        self.plugin_data = plugin_data
+        self.drivers = drivers
+        self.budget = Budget()
+        self.calls: list[ApiCall] = []
+        self.logged: list[Logged] = []
+        self.data = Data(context.node, self.ports, inventory, plugin_data, self.budget, mask=True)
+
+    @property
+    def node(self) -> Node:
+        return self.context.node
+
+    def ports(self) -> list[Port]:
+        """Return the ports as changed by hooks and rules so far."""
+        return list(helpers.current(self.context).values())
+
+    def port(self, ident: Any) -> Port:
+        """Return a copy of the port with this UUID or MAC, to be changed and passed to ``save_port``."""
+        wanted = str(ident).strip().lower()
+        for port in self.ports():
+            if wanted in (port.uuid, port.address):
+                return msgspec.json.decode(msgspec.json.encode(port), type=Port)
+        raise RuleError(f"the node has no port {str(ident)[:64]!r}; use its UUID or MAC address")
+
+    def save_port(self, port: Port) -> None:
+        helpers.save(self.context, port)
+
+
+class Acting(msgspec.Struct, frozen=True):
+    """The rule on whose behalf an action runs."""
+
+    rule_context: RuleContext
+    rule: str
+    sensitive: bool

@@ -16,11 +16,9 @@ from ferroscope.core.values import MASK, is_secret
 from ferroscope.hooks import helpers
 from ferroscope.hooks.base import PortChanges
 from ferroscope.rules import engine
-from ferroscope.rules.compile import CompiledRule
 from ferroscope.rules.conditions import Seen
-from ferroscope.rules.context import RuleContext
-from ferroscope.rules.data import RuleFailedError
-from ferroscope.rules.engine import MaskSecrets, RuleSet
+from ferroscope.rules.data import RuleContext, RuleFailedError
+from ferroscope.rules.engine import CompiledRule, MaskSecrets, RuleSet
 
 # The difference between two documents, as a list of paths.
 
@@ -173,24 +171,24 @@ class DryContext:
 
 class _Witness:
     def __init__(self, rules: RuleSet) -> None:
-        self.told = {rule.rule.uuid: _told(rule) for rule in rules.rules}
+        self.reports = {rule.rule.uuid: _report(rule) for rule in rules.rules}
 
     def scoped_out(self, rule: CompiledRule) -> None:
-        self.told[rule.rule.uuid].result = "out of scope"
+        self.reports[rule.rule.uuid].result = "out of scope"
 
     def asked(self, rule: CompiledRule, number: int, holds: bool, seen: list[Seen]) -> None:
-        told = self.told[rule.rule.uuid]
+        report = self.reports[rule.rule.uuid]
         if not holds:
-            told.result = "does not apply"
-        if told.conditions is not None:
+            report.result = "does not apply"
+        if report.conditions is not None:
             op = str(rule.rule.conditions[number].get("op"))
-            told.conditions.append(Asked(op, holds, seen[:_MAX_SEEN], max(0, len(seen) - _MAX_SEEN)))
+            report.conditions.append(Asked(op, holds, seen[:_MAX_SEEN], max(0, len(seen) - _MAX_SEEN)))
 
     def acts(self, rule: CompiledRule, number: int, args: Document) -> None:
-        told = self.told[rule.rule.uuid]
-        told.result = "applied"
-        if told.actions is not None and len(told.actions) < _MAX_SEEN:
-            told.actions.append(Acted(rule.actions[number].op, _printable(args)))
+        report = self.reports[rule.rule.uuid]
+        report.result = "applied"
+        if report.actions is not None and len(report.actions) < _MAX_SEEN:
+            report.actions.append(Acted(rule.actions[number].op, _printable(args)))
 
 
 def explain(
@@ -209,14 +207,14 @@ def explain(
     failed = False
     try:
         for rule in engine.run(rules, rule_context, mask, trace):
-            trace.told[rule.rule.uuid].result = "applied"
+            trace.reports[rule.rule.uuid].result = "applied"
     except RuleFailedError as exc:
         failed = True
-        trace.told[exc.rule].result = "failed"
-        trace.told[exc.rule].error = exc.message
+        trace.reports[exc.rule].result = "failed"
+        trace.reports[exc.rule].error = exc.message
     return Explanation(
         failed=failed,
-        rules=list(trace.told.values()),
+        rules=list(trace.reports.values()),
         node=[] if failed else changes(node, _node(context.node)),
         ports=[] if failed else _port_changes(ports, _ports(context)),
         plugin_data=[] if failed else changes(data, plugin_data),
@@ -224,7 +222,7 @@ def explain(
     )
 
 
-def _told(rule: CompiledRule) -> RuleExplained:
+def _report(rule: CompiledRule) -> RuleExplained:
     hidden = rule.rule.sensitive
     return RuleExplained(
         uuid=rule.rule.uuid,

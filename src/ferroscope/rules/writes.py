@@ -9,8 +9,7 @@ from ferroscope.core.model import Document, Node, Port
 from ferroscope.hooks import helpers
 from ferroscope.hooks.base import HookError
 from ferroscope.rules import fields
-from ferroscope.rules.context import Acting
-from ferroscope.rules.data import InvalidRuleError, RuleError
+from ferroscope.rules.data import Acting, InvalidRuleError, RuleError
 from ferroscope.rules.fields import NODE_FIELDS, PORT_FIELDS, Check
 
 MAX_TRAITS: Final = 50

@@ -27,7 +27,7 @@ from ferroscope.storage.reader import Archive, newest
 
 _BATCH: Final = 32
 _PROCESSED: Final[tuple[Part, ...]] = ("inventory", "plugin_data")
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 class Moved(msgspec.Struct):
@@ -46,7 +46,7 @@ class Rebuilt(msgspec.Struct):
     errors: int = 0
 
 
-def move(settings: Settings, source: str, target: str, tell: Tell) -> Moved:
+def move(settings: Settings, source: str, target: str, report: Report) -> Moved:
     """Move all data of ended inspections; ``SetupError`` if a store is not configured."""
     with _opened(settings) as (store, archive):
         for name in {source, target} - {"database"}:
@@ -59,11 +59,11 @@ def move(settings: Settings, source: str, target: str, tell: Tell) -> Moved:
             _move(mover, batch, target, done)
             if done.error:
                 break
-            tell(f"{done.moved} parts moved")
+            report(f"{done.moved} parts moved")
         return done
 
 
-def rebuild(settings: Settings, tell: Tell) -> Rebuilt:
+def rebuild(settings: Settings, report: Report) -> Rebuilt:
     """Rebuild the search index of every node from its newest inventory."""
     done = Rebuilt()
     with _opened(settings) as (store, archive):
@@ -75,9 +75,9 @@ def rebuild(settings: Settings, tell: Tell) -> Rebuilt:
                 continue  # deleted or inspected meanwhile
             except ObjectStoreError as exc:
                 done.errors += 1
-                tell(f"{node.name or node.uuid}: {exc}")
+                report(f"{node.name or node.uuid}: {exc}")
             if done.nodes % 1000 == 0:
-                tell(f"{done.nodes} nodes checked")
+                report(f"{done.nodes} nodes checked")
     return done
 
 

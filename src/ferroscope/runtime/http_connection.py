@@ -103,7 +103,7 @@ class Connection(asyncio.Protocol):
             self._stash += data
             self._transport.pause_reading()
             return
-        self._connections.heard(self)
+        self._connections.client_active(self)
         if self._connections.is_busy():
             self._transport.pause_reading()
             self._connections.pause(self, self._loop.time())
@@ -286,7 +286,7 @@ class Connection(asyncio.Protocol):
         if self.phase is Phase.LINGERING:
             self._linger(self._connections.limits.body_timeout)
             return
-        self._connections.heard(self)
+        self._connections.client_active(self)
         left = self._transport.get_write_buffer_size()
         if left:
             self._enter(Phase.SENDING, self._connections.limits.body_timeout + left / _LEAST_RATE)
@@ -319,7 +319,7 @@ class Connection(asyncio.Protocol):
         self._connections.hold(self, 0)
         self._complete.clear()
         self._request.body.clear()
-        self._connections.heard(self)
+        self._connections.client_active(self)
         text = f"{status} {HTTPStatus(status).phrase}"
         head = (
             f"HTTP/1.1 {text}\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: {len(text) + 1}\r\n"

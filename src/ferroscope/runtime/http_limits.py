@@ -93,7 +93,7 @@ class Connections:
     def join(self, member: Member) -> None:
         """Add a new connection, and close those that exceed the limits."""
         self.members[member] = None
-        self.heard(member)
+        self.client_active(member)
         if len(self.members) > self.limits.connections:
             self._evict_first(self._waiting, member)
         if member.source and len(self._sources[member.source]) > self.limits.per_source:
@@ -103,7 +103,7 @@ class Connections:
         """Whether the limit is reached and no connection may be closed."""
         return len(self.members) >= self.limits.connections and not self._waiting
 
-    def heard(self, member: Member) -> None:
+    def client_active(self, member: Member) -> None:
         """Note that the client was active; from now on we wait for the client."""
         self._waiting.pop(member, None)
         self._waiting[member] = None

@@ -55,7 +55,7 @@ class Membership:
     """Join with ``start``; ``leave`` when nothing is running any more. ``left`` is set before that, and ends the
     thread.
 
-    ``tell(skew, loops)`` returns more data to publish (``Member.detail``). After ``retries`` consecutive failed
+    ``describe(skew, loops)`` returns more data to publish (``Member.detail``). After ``retries`` consecutive failed
     heartbeats (0: never) the process is stopped and ``cut_off`` is true: its claims have expired by then, and a new
     process shows whether the fault was in this one. The same happens if ``lost`` reports, at a heartbeat, that the
     database is not the one that was opened.
@@ -70,7 +70,7 @@ class Membership:
         stop: StopFlag,
         clock: Clock,
         ident: str = "",
-        tell: Callable[[float | None, Mapping[str, str]], Document] | None = None,
+        describe: Callable[[float | None, Mapping[str, str]], Document] | None = None,
         retries: int = 0,
         lost: Callable[[], str] = lambda: "",
         left: StopFlag | None = None,
@@ -80,7 +80,7 @@ class Membership:
         self._stop = stop
         self._left = left or threading.Event()
         self._clock = clock
-        self._tell = tell
+        self._describe = describe
         self._retries = retries
         self._lost = lost
         self._missed = 0
@@ -102,7 +102,7 @@ class Membership:
         self._loops = self._loops | {loop: status}
         self._problems = self._problems | {loop: problem}
 
-    def tell(self, name: str, value: Callable[[], Any]) -> None:
+    def publish(self, name: str, value: Callable[[], Any]) -> None:
         """Publish this value as part of the member's detail, from the next heartbeat on."""
         self._values = self._values | {name: value}
 
@@ -133,13 +133,13 @@ class Membership:
             _log.warning("cannot leave; the heartbeat will expire", error=str(exc))
 
     def _beat(self) -> None:
-        said = {name: status() for name, status in self._loops.items()}
-        detail = {} if self._tell is None else self._tell(self._skew, said)
+        statuses = {name: status() for name, status in self._loops.items()}
+        detail = {} if self._describe is None else self._describe(self._skew, statuses)
         if self._values:
             detail = detail | {name: value() for name, value in self._values.items()}
         if problems := [found for problem in self._problems.values() if (found := problem()) is not None]:
             detail = detail | {"problems": [msgspec.to_builtins(found) for found in problems]}
-        member = msgspec.structs.replace(self.member, status=members.summary(said), detail=detail)
+        member = msgspec.structs.replace(self.member, status=members.summary(statuses), detail=detail)
 
         def work(tx: Transaction) -> tuple[float, float]:
             ahead = self._clock.time() - tx.now  # too large by at most one round trip

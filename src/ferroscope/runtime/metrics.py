@@ -39,7 +39,7 @@ def serve(settings: MetricsSettings, metrics: Metrics) -> HttpServer:
     listener = _listener(settings)
     server = HttpServer(make_wsgi_app(metrics.registry), _LIMITS, [listener])
     server.start()
-    _log.info("serves metrics", host=settings.host, port=listener.getsockname()[1])
+    _log.info("serving metrics", host=settings.host, port=listener.getsockname()[1])
     return server
 
 

@@ -148,7 +148,7 @@ class Process:
             stop=self._stop,
             clock=clock,
             ident=self._member,
-            tell=members.describer(self._settings, self._roles, schema),
+            describe=members.describer(self._settings, self._roles, schema),
             retries=self._settings.database.outage_retries,
             lost=database_file.watched(self._settings.database),
         )
@@ -175,7 +175,7 @@ class Process:
         pool.start()
         for name, status in pool.loops().items():
             membership.watch(name, status, pool.problems()[name])
-        membership.tell("lanes", pool.lanes)
+        membership.publish("lanes", pool.lanes)
         self._ending.append(lambda: pool.join(self._grace()))
 
     def _play_periodic(self, backend: Backend, membership: Membership, clock: Clock, meter: Meter) -> None:

@@ -248,7 +248,7 @@ class PxeFilterProcess:
                 role=ROLE,
                 stop=self._stop,
                 clock=self._clock,
-                tell=members.describer(settings, (ROLE,), schema),
+                describe=members.describer(settings, (ROLE,), schema),
                 retries=settings.database.outage_retries,
                 lost=watched(settings.database),
             )

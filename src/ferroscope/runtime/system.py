@@ -21,8 +21,8 @@ def stopping() -> tuple[signal.Signals, ...]:
 
     SIGHUP, from a closed terminal, is one, unless it is ignored (nohup): a blocked signal is delivered even if ignored.
     """
-    told = (signal.SIGTERM, signal.SIGINT)
-    return told if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (*told, signal.SIGHUP)
+    stop_signals = (signal.SIGTERM, signal.SIGINT)
+    return stop_signals if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (*stop_signals, signal.SIGHUP)
 
 
 def wait(awaited: Collection[signal.Signals], timeout: float) -> signal.Signals | None:

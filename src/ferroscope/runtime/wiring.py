@@ -29,7 +29,7 @@ from ferroscope.storage.reader import Archive
 
 if TYPE_CHECKING:
     from ferroscope.periodic.singleton import PeriodicTask, Singleton
-    from ferroscope.rules.compile import CompiledRule
+    from ferroscope.rules.engine import CompiledRule
     from ferroscope.telemetry.metrics import Metrics
     from ferroscope.worker.pool import WorkerPool
 

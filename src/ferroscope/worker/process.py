@@ -25,10 +25,8 @@ from ferroscope.hooks.base import HookError
 from ferroscope.hooks.pipeline import Pipeline, encode
 from ferroscope.rules import engine
 from ferroscope.rules.builtin import RuleCache, allowed
-from ferroscope.rules.compile import CompiledRule
-from ferroscope.rules.context import ApiCall, Logged, RuleContext
-from ferroscope.rules.data import RuleFailedError
-from ferroscope.rules.engine import RuleSet
+from ferroscope.rules.data import ApiCall, Logged, RuleContext, RuleFailedError
+from ferroscope.rules.engine import CompiledRule, RuleSet
 from ferroscope.worker import out_of_band
 from ferroscope.worker.context import TaskContext
 

@@ -9,9 +9,8 @@ import msgspec
 from ferroscope.core.model import Document, Node, Port, Rule, RuleDialect
 from ferroscope.hooks import helpers
 from ferroscope.rules import engine
-from ferroscope.rules.compile import compile_rule
-from ferroscope.rules.context import RuleContext
-from ferroscope.rules.engine import MaskSecrets, RuleSet
+from ferroscope.rules.data import RuleContext
+from ferroscope.rules.engine import MaskSecrets, RuleSet, compile_rule
 from ferroscope.rules.explain import DryContext
 
 MAC = "52:54:00:00:00:01"

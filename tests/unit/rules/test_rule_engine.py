@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from ferroscope.core.model import Document
 from ferroscope.rules import builtin
 from ferroscope.rules.builtin import allowed
-from ferroscope.rules.compile import compile_rule
 from ferroscope.rules.data import InvalidRuleError, RuleFailedError
-from ferroscope.rules.engine import RuleSet
+from ferroscope.rules.engine import RuleSet, compile_rule
 from ferroscope.rules.explain import DryContext, explain
 from tests.unit.rules.running import DRIVERS, INVENTORY, Site, old_rule, rendered, rule
 

@@ -17,8 +17,8 @@ from ferroscope.api.http.errors import BadRequestError
 from ferroscope.api.http.schemas import Link, Uuid, iso, one_of, own, pair
 from ferroscope.core.json_safety import ready
 from ferroscope.core.model import PHASES, Document, Rule, RuleDialect
-from ferroscope.rules.compile import CompiledRule, compile_rule
 from ferroscope.rules.data import InvalidRuleError
+from ferroscope.rules.engine import CompiledRule, compile_rule
 
 MAX_PRIORITY: Final = 9999
 

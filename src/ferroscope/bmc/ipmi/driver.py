@@ -66,10 +66,10 @@ class IpmiBmc:
 
     def get_power(self, node: Node) -> Power:
         """Return the actual power state."""
-        said = self._ask(node, "power state", "chassis", "power", "status")
-        if "Chassis Power is on" in said:
+        output = self._ask(node, "power state", "chassis", "power", "status")
+        if "Chassis Power is on" in output:
             return Power.ON
-        if "Chassis Power is off" in said:
+        if "Chassis Power is off" in output:
             return Power.OFF
         raise BmcError(f"the BMC of {node.uuid} did not report a power state", transient=True)
 
@@ -106,9 +106,9 @@ class IpmiBmc:
 
     def get_boot_device(self, node: Node) -> tuple[BootDevice | None, bool | None]:
         """Return device and persistence; None if none is set."""
-        said = self._ask(node, "boot device", "chassis", "bootparam", "get", "5")
-        device = next((device for words, device in _SELECTORS if words in said), None)
-        return device, None if device is None else "Options apply to all future boots" in said
+        output = self._ask(node, "boot device", "chassis", "bootparam", "get", "5")
+        device = next((device for words, device in _SELECTORS if words in output), None)
+        return device, None if device is None else "Options apply to all future boots" in output
 
     def _read(self, given: Document) -> Access:
         access = info.read(given)
@@ -151,7 +151,7 @@ class IpmiBmc:
             if known != _CIPHERS[0]:
                 self._ciphers.pop(key, None)
                 raise
-        said = run(access, _CIPHERS[1], words, what, max(seconds, 0.01))
+        output = run(access, _CIPHERS[1], words, what, max(seconds, 0.01))
         if len(self._ciphers) < _REMEMBERED:
             self._ciphers[key] = _CIPHERS[1]
-        return said
+        return output

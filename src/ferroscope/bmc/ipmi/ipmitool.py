@@ -97,8 +97,8 @@ def _run(access: Access, host: str, port: int, cipher: int, words: tuple[str, ..
     return done.stdout.decode(errors="replace")
 
 
-def _classify(access: Access, what: str, said: str) -> BmcError:
-    lowered = said.lower()
+def _classify(access: Access, what: str, stderr: str) -> BmcError:
+    lowered = stderr.lower()
     if any(words in lowered for words in _REJECTED):
         return _failure(access, what, "the credentials were rejected", Reason.BMC_CREDENTIALS)
     if _OTHER_KEY in lowered:
@@ -106,7 +106,7 @@ def _classify(access: Access, what: str, said: str) -> BmcError:
     if any(words in lowered for words in _NO_SUCH_CIPHER):
         message = f"{what} at {access.host}: the BMC does not support the cipher suite; set ipmi_cipher_suite"
         return CipherError(message, transient=False, reason=Reason.BMC_REFUSED)
-    lines = [line.strip() for line in said.splitlines() if line.strip() and not line.startswith("Loading IANA")]
+    lines = [line.strip() for line in stderr.splitlines() if line.strip() and not line.startswith("Loading IANA")]
     last = lines[-1] if lines else "ipmitool failed without an error message"
     if any(words in last.lower() for words in _REFUSED):
         return _failure(access, what, last, Reason.BMC_REFUSED)
@@ -164,10 +164,12 @@ class _Relay:
             self._near.bind((_LOOPBACK, 0))
             self._far = opened.enter_context(socket.socket(family, kind))
             self._far.connect(place)
-            self._end, told = socket.socketpair()
+            self._end, stopped = socket.socketpair()
             opened.enter_context(self._end)
-            opened.enter_context(told)
-            self._thread = threading.Thread(target=self._run, args=(told, opened.pop_all()), name="ipmi", daemon=True)
+            opened.enter_context(stopped)
+            self._thread = threading.Thread(
+                target=self._run, args=(stopped, opened.pop_all()), name="ipmi", daemon=True
+            )
         self.port: int = self._near.getsockname()[1]
         self._peer: Any = None
         self._thread.start()
@@ -178,14 +180,14 @@ class _Relay:
             self._end.send(b".")
         self._thread.join()
 
-    def _run(self, told: socket.socket, opened: contextlib.ExitStack) -> None:
+    def _run(self, stopped: socket.socket, opened: contextlib.ExitStack) -> None:
         # When the near port is closed, the kernel reports that to ipmitool, which then stops waiting.
         with opened, contextlib.suppress(OSError), selectors.DefaultSelector() as selector:
-            for one in (self._near, self._far, told):
+            for one in (self._near, self._far, stopped):
                 selector.register(one, selectors.EVENT_READ)
             while True:
                 ready = {key.fileobj for key, _ in selector.select()}
-                if told in ready or (self._near in ready and not self._pass_on()):
+                if stopped in ready or (self._near in ready and not self._pass_on()):
                     return
                 if self._far in ready:
                     answer = self._far.recv(_LARGEST)

@@ -80,14 +80,14 @@ def _classify(error: Exception, seconds: float) -> tuple[str, bool, Reason]:
 
 def _answered(error: sushy.HTTPError) -> tuple[str, bool, Reason]:
     code = error.status_code
-    said = f"HTTP {code}" + (f": {error.detail}" if error.detail else "")
+    status = f"HTTP {code}" + (f": {error.detail}" if error.detail else "")
     if code == 401:
-        return f"the credentials were rejected ({said})", False, Reason.BMC_CREDENTIALS
+        return f"the credentials were rejected ({status})", False, Reason.BMC_CREDENTIALS
     if code == 403:
-        return f"the account lacks the privilege for this ({said})", False, Reason.BMC_REFUSED
+        return f"the account lacks the privilege for this ({status})", False, Reason.BMC_REFUSED
     if code in _TRANSIENT:
-        return f"the BMC is temporarily unavailable ({said})", True, Reason.BMC_UNREACHABLE
-    return f"the BMC refused ({said})", False, Reason.BMC_REFUSED
+        return f"the BMC is temporarily unavailable ({status})", True, Reason.BMC_UNREACHABLE
+    return f"the BMC refused ({status})", False, Reason.BMC_REFUSED
 
 
 def _unanswered(error: Exception) -> tuple[str, bool, Reason]:

@@ -106,19 +106,19 @@ class Connection:
 
     def ask(self, line: bytes, deadline: float) -> bytes:
         """Send ``line`` and return the answer, up to an end of line; its content is not checked."""
-        heard = False
+        received = False
         try:
             self._socket.settimeout(_left(deadline))
             command_fence.guard(self._socket)
             self._socket.sendall(line)
             answer = self._socket.recv(_CHUNK)
             while not answer.endswith(b"\n"):
-                heard = bool(answer)
+                received = bool(answer)
                 answer += self._more(answer, deadline)
         except TimeoutError:
             raise SilentError("timed out waiting for an answer") from None
         except OSError as error:
-            raise BrokenError(f"connection lost: {error.strerror or error}", stale=not heard) from error
+            raise BrokenError(f"connection lost: {error.strerror or error}", stale=not received) from error
         return answer
 
     def _more(self, answer: bytes, deadline: float) -> bytes:

@@ -26,8 +26,8 @@ import structlog
 
 from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.core.boot_macs import SetChange, SortedMacs
+from ferroscope.pxe_filter.backends.base import Watchdog
 from ferroscope.pxe_filter.backends.host_files import UNKNOWN_HOSTS, HostFiles
-from ferroscope.pxe_filter.backends.watchdog_client import Watchdog
 
 # Makes dnsmasq forget deleted files: SIGHUP to the process in its pid file, and to no other process.
 

@@ -15,8 +15,7 @@ import structlog
 from ferroscope.contracts.pxe_filter import PxeFilterError
 from ferroscope.contracts.queue import Clock
 from ferroscope.core.boot_macs import SetChange, spelled
-from ferroscope.pxe_filter.backends.base import Command, FilterRules, TimedOpening
-from ferroscope.pxe_filter.backends.watchdog_client import Watchdog
+from ferroscope.pxe_filter.backends.base import Command, FilterRules, TimedOpening, Watchdog
 
 # The chains of one network in iptables and ip6tables.
 #
