@@ -218,7 +218,7 @@ class Process:
         server.start()
         membership.watch(
             "http",
-            lambda: "draining: waiting for load balancers" if self._draining.is_set() else "answers calls",
+            lambda: "draining: waiting for load balancers" if self._draining.is_set() else "serving requests",
         )
         self._ending.append(lambda: server.stop(self._grace()))
         self._server = server

@@ -107,7 +107,7 @@ def test_status_counts_nodes_by_state_and_shows_the_newest_failures(running: She
     shown = running("status", check=0).stdout
     assert "aborted" in shown
     assert re.search(r"periodic/timeouts +all@\S+ +1 +\d\.\d s", shown)
-    assert re.search(r"http +answers calls", shown)
+    assert re.search(r"http +serving requests", shown)
 
 
 @pytest.mark.parametrize("fleet", [("sim-ramdisk-error-1",)], indirect=True)
