@@ -57,8 +57,8 @@ def _restart(played: Played) -> int:
 
 def test_a_rolling_restart_of_all_processes_under_load_fails_no_request(postgresql_url: str, place: Path) -> None:
     """What is drained is HTTP and requests; that workers hand over on every database is shown in ``test_shutdown``."""
-    with Cluster(place, postgresql_url, Plan(nodes=60, options=DRAINING)) as cluster:
-        operator = Operator(cluster, rounds=None, at_once=30)
+    with Cluster(place, postgresql_url, Plan(nodes=20, options=DRAINING)) as cluster:
+        operator = Operator(cluster, rounds=None, at_once=12)
         readers = [Reader(cluster.url, "/v1/nodes?limit=20") for _ in range(3)]
         readers.append(Reader(f"http://127.0.0.1:{cluster.balancer.introspection}", "/v1/introspection?limit=5"))
         for thread in (operator, *readers):
@@ -68,7 +68,7 @@ def test_a_rolling_restart_of_all_processes_under_load_fails_no_request(postgres
         for played in (*cluster.apis, *cluster.workers, *cluster.apis):
             codes[_restart(played)] += 1
             if played in cluster.apis:
-                time.sleep(1.2)  # HAProxy finds it again
+                time.sleep(1.2)  # until HAProxy has found it again
         for reader in readers:
             reader.end()
         operator.finish()

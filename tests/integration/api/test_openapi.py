@@ -23,7 +23,8 @@ from tests.integration.api.service import LATEST, Client, Service
 from tests.support import databases
 
 CHECKS = [not_a_server_error, status_code_conformance, response_schema_conformance, content_type_conformance]
-EXAMPLES = 20
+EXAMPLES = 10
+MANY_EXAMPLES = 60
 BODY_KEYS = frozenset({"driver", "name", "node_uuid", "node"})
 RULE = {"actions": [{"op": "log", "args": {"msg": "seen"}}]}
 OLD_RULE = {"actions": [{"action": "set-capability", "name": "seen", "value": "yes"}]}
@@ -79,13 +80,14 @@ def seeded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seeded]:
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["valid", "invalid"])
 @pytest.mark.parametrize("route", ROUTES, ids=[route.operation for route in ROUTES])
-def test_route_answers_as_documented(seeded: Seeded, route: Route, mode: GenerationMode) -> None:
+@pytest.mark.parametrize("examples", [EXAMPLES, pytest.param(MANY_EXAMPLES, marks=pytest.mark.exhaustive)])
+def test_route_answers_as_documented(seeded: Seeded, route: Route, mode: GenerationMode, examples: int) -> None:
     operation = seeded.schema[route.path][route.method]
     if mode is GenerationMode.NEGATIVE and not (operation.body or operation.query):
         mode = GenerationMode.POSITIVE
 
     @settings(
-        max_examples=EXAMPLES,
+        max_examples=examples,
         deadline=None,
         derandomize=True,
         database=None,
