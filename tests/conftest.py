@@ -1,7 +1,7 @@
-"""What all tests share: private database servers and a fresh database for whoever asks for one.
+"""What all tests share: private database servers, a new database for each test that asks for one, logs of failures.
 
-The process that controls the test run (not the workers of xdist) starts the ``keeper`` of the
-servers; servers start when the first test needs them.
+The process that controls the test run (not the workers of xdist) starts the ``keeper`` of the servers; a server starts
+when the first test needs it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
@@ -19,6 +20,7 @@ from tests.support.servers import KeeperProcess, Server
 
 _KEEPER = pytest.StashKey[KeeperProcess]()
 _numbers = itertools.count(1)
+_LOG_BYTES: Final = 6000
 
 DATABASES = ("sqlite", "postgresql", "mariadb")
 
@@ -37,12 +39,25 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What is there for PostgreSQL runs on MariaDB with ``make test-all`` only, unless it says that it has to."""
+    """Mark tests on MariaDB that also run on PostgreSQL as exhaustive, unless they are marked ``every_database``."""
     collected = {item.nodeid for item in items}
     for item in items:
         other = item.nodeid.replace("mariadb", "postgresql")
         if other != item.nodeid and other in collected and item.get_closest_marker("every_database") is None:
             item.add_marker(pytest.mark.exhaustive)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Show the logs of the test's processes if it fails."""
+    outcome: Any = yield
+    report = outcome.get_result()
+    if not report.failed:
+        return
+    directories = {value for value in getattr(item, "funcargs", {}).values() if isinstance(value, Path)}
+    for log in sorted(path for directory in directories if directory.is_dir() for path in directory.rglob("*log")):
+        if log.is_file() and (text := log.read_bytes()[-_LOG_BYTES:].decode(errors="replace")):
+            report.sections.append((f"end of {log}", text))
 
 
 @pytest.fixture(scope="session")

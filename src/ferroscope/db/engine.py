@@ -242,6 +242,9 @@ def _postgresql_arguments(settings: DatabaseSettings) -> dict[str, Any]:
         "keepalives_count": 3,
         "tcp_user_timeout": milliseconds,
         "application_name": "ferroscope",
+        # psycopg must prepare nothing itself: at a rollback it would deallocate all statements of the session, also
+        # those that ``senders`` has prepared.
+        "prepare_threshold": None,
     }
 
 
