@@ -119,7 +119,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 def roster(settings: FleetSettings) -> tuple[Member, ...]:
-    """Return the fleet's members in order. Raises ``ValueError`` where two have one name."""
+    """Return the fleet's members in order. ``ValueError`` if two have the same name."""
     bad = _bad(settings)
     numbers = range(settings.nodes)
     names = [*(f"sim-{bad.get(at, '')}{settings.first + at:04d}" for at in numbers), *settings.special]

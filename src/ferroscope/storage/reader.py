@@ -119,10 +119,10 @@ class Archive:
 
     def content(self, one: StoredObject) -> bytes:
         """Return the content of one object; errors as for ``load``, and ``ObjectDamagedError``."""
-        shelf = self.object_stores.get(one.backend)
-        if shelf is None:
+        object_store = self.object_stores.get(one.backend)
+        if object_store is None:
             raise ObjectStoreError(f"the data is in {one.backend}, which is not configured; see [{one.backend}]")
-        packed = shelf.get(one.key)
+        packed = object_store.get(one.key)
         try:
             return unpack(packed, one)
         except ValueError as exc:

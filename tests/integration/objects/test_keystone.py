@@ -91,15 +91,15 @@ def test_a_token_that_was_revoked_is_replaced(site: Cloud, shelf: Shelf) -> None
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"password": "wrong-" + PASSWORD}, "check [swift] username, password"),
-        ({"username": "nobody"}, "check [swift] username, password"),
+        ({"password": "wrong-" + PASSWORD}, "[swift] username, password"),
+        ({"username": "nobody"}, "[swift] username, password"),
         ({"user_domain_name": "Default"}, "user_domain_name"),
         ({"project_name": "another"}, "project_name"),
-        ({"username": "stranger"}, "and the user's roles"),
+        ({"username": "stranger"}, "project_domain_name"),
         ({"region": "three"}, "public in one, public in two, internal in two"),
-        ({"interface": "admin"}, "no admin object-store in the region two"),
-        ({"username": "onlooker"}, "give the user a role"),
-        ({"project_name": ""}, "no object-store at all"),
+        ({"interface": "admin"}, "no admin object-store"),
+        ({"username": "onlooker"}, "operator_roles"),
+        ({"project_name": ""}, "no object-store"),
     ],
     ids=["password", "user", "domain", "project", "no role", "region", "interface", "role of no use", "no project"],
 )

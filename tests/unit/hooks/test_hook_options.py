@@ -30,8 +30,8 @@ def settings(tmp_path: Path, text: str) -> InspectorSettings:
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
-        ("192.0.2.0/24", "no physical network after a colon"),
-        ("192.0.2.0/24:", "no physical network after a colon"),
+        ("192.0.2.0/24", "'192.0.2.0/24'"),
+        ("192.0.2.0/24:", "'192.0.2.0/24:'"),
         ("192.0.2.1/24:net", "host bits set"),
         ("rack:net", "IPv4 or IPv6"),
     ],

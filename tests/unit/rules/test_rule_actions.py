@@ -281,7 +281,7 @@ def test_introspection_rules_read_data_in_values() -> None:
         ("log", {"msg": "x"}, "unknown action"),
         ("set-attribute", {"path": "/extra/x"}, "value is missing"),
         ("set-attribute", {"path": "/extra/x", "value": 1, "unique": True}, "unknown argument 'unique'"),
-        ("set-attribute", {"path": "/extra/x", "value": 1, "reset_interfaces": True}, "only with the path driver"),
+        ("set-attribute", {"path": "/extra/x", "value": 1, "reset_interfaces": True}, "reset_interfaces"),
         ("set-attribute", {"path": "/extra/x", "value": "{node.uuid}"}, "one of: data"),
         ("fail", {}, "msg is missing"),
     ],

@@ -204,7 +204,7 @@ def test_an_empty_loop_over_data_holds_for_all_and_not_for_any() -> None:
 
 
 def test_a_loop_over_something_else_fails_the_rule() -> None:
-    with pytest.raises(RuleFailedError, match="loop must be over a list"):
+    with pytest.raises(RuleFailedError, match=r"loop .*int"):
         holds("eq", {"values": [1, 1]}, loop=CPUS)
 
 

@@ -257,7 +257,7 @@ def test_built_in_rules_are_read_from_yaml_and_checked() -> None:
     ("text", "problem"),
     [
         (b"{", "YAML"),
-        (b"a: 1", "a list of at most"),
+        (b"a: 1", "rules.yaml"),
         (b"- 3", "rule 1: Expected"),
         (b"- actions: []", "rule 1: actions: a rule needs at least one action"),
         (b"- actions: [{op: fail, args: {msg: x}}]\n  phase: late", "rule 1: phase must be one of main"),
