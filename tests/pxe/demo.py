@@ -23,8 +23,7 @@ from ferroscope.cli.client import Json
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.node import columns, timeline
 from ferroscope.cli.output import console, table
-from ferroscope.cli.progress import Display, display, follow
-from ferroscope.cli.watch import FINISHED, Target, Watch
+from ferroscope.cli.watch import FINISHED, Display, Target, Watch, display, follow
 from tests.pxe.host import BootHost
 from tests.pxe.machine import VirtualMachine, attach
 from tests.pxe.prober import closings, doubles

@@ -35,7 +35,7 @@ from ferroscope.api.baremetal import (
 from ferroscope.api.http import errors, openapi
 from ferroscope.api.http.responder import Responder, responder, send_failure
 from ferroscope.api.http.route import BINARY, TEXT, ApiContext, Route, Surface, make
-from ferroscope.api.introspection import inspections, introspection_data, introspection_rules
+from ferroscope.api.introspection import introspection_rules, introspections
 from ferroscope.api.service import leases, root, status
 from ferroscope.rules.explain import Explanation
 
@@ -54,10 +54,10 @@ _Called = (ramdisk.CallbackAnswer, agent.AgentAnswer)
 _Node, _NodeList = node_fields.NodeView, node_fields.NodeList
 _Port, _PortList = port_fields.PortView, port_fields.PortList
 _Supported, _Device = node_states.SupportedBootDevices, node_states.BootDeviceView
-_Status, _StatusList = inspections.IntrospectionStatus, inspections.IntrospectionList
+_Status, _StatusList = introspections.IntrospectionStatus, introspections.IntrospectionList
 _Rule, _RuleList = rule_schema.InspectionRule, rule_schema.InspectionRuleList
 _OldRule, _OldRuleList = rule_schema.IntrospectionRule, rule_schema.IntrospectionRuleList
-_Data, _Accepted = introspection_data.IntrospectionData, inspections.Accepted
+_Data, _Accepted = introspections.IntrospectionData, introspections.Accepted
 
 # fmt: off
 ROUTES: Final[tuple[Route, ...]] = (
@@ -170,16 +170,16 @@ ROUTES: Final[tuple[Route, ...]] = (
     _introspection("POST /v1/continue", ramdisk.continue_introspection,
                    "introspection:continue", 202, ramdisk.CallbackAnswer, raw=callback_body.Callback, ramdisk=True,
                    refused=ramdisk.too_large),
-    _introspection("GET /v1/introspection", inspections.list_introspections,
+    _introspection("GET /v1/introspection", introspections.list_introspections,
                    "introspection:status", 200, _StatusList),
-    _introspection(f"POST {_INTROSPECTED}", inspections.start_introspection, "introspection:start", 202, _Accepted),
-    _introspection(f"GET {_INTROSPECTED}", inspections.get_introspection, "introspection:status", 200, _Status),
-    _introspection(f"POST {_INTROSPECTED}/abort", inspections.abort_introspection,
+    _introspection(f"POST {_INTROSPECTED}", introspections.start_introspection, "introspection:start", 202, _Accepted),
+    _introspection(f"GET {_INTROSPECTED}", introspections.get_introspection, "introspection:status", 200, _Status),
+    _introspection(f"POST {_INTROSPECTED}/abort", introspections.abort_introspection,
                    "introspection:abort", 202, _Accepted),
-    _introspection(f"GET {_INTROSPECTED}/data", introspection_data.get_data, "introspection:data", 200, _Data),
-    _introspection(f"GET {_INTROSPECTED}/data/unprocessed", introspection_data.get_unprocessed_data,
+    _introspection(f"GET {_INTROSPECTED}/data", introspections.get_data, "introspection:data", 200, _Data),
+    _introspection(f"GET {_INTROSPECTED}/data/unprocessed", introspections.get_unprocessed_data,
                    "introspection:data", 200, _Data),
-    _introspection(f"POST {_INTROSPECTED}/data/unprocessed", introspection_data.reapply,
+    _introspection(f"POST {_INTROSPECTED}/data/unprocessed", introspections.reapply,
                    "introspection:reapply", 202, _Accepted, raw=_Data | None),
     _introspection("GET /v1/rules", introspection_rules.list_rules, "introspection:rule:get", 200, _OldRuleList),
     _introspection("POST /v1/rules", introspection_rules.create_rule, "introspection:rule:create", 201, _OldRule,

@@ -1,7 +1,7 @@
-"""The Bare Metal API as the command line calls it: one connection pool, pages, errors for people.
+"""The command line's client of the Bare Metal API: connection pool, pagination, readable errors.
 
-Nothing is imported before the first request, so that ``--help`` costs nothing. It retries what is
-safe to retry: a 503 that says when, and reads whose connection broke.
+HTTP libraries are imported with the first request, so that ``--help`` is fast. Only safe requests are retried: after a
+503, and reads after a broken connection.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ANSWER_SECONDS: Final = 60.0
 _LONGEST_PAUSE: Final = 5.0
 _CODES: Final = {400: Exit.USAGE, 404: Exit.NOT_FOUND, 409: Exit.CONFLICT, 502: Exit.UNREACHABLE, 503: Exit.UNREACHABLE}
 
-# What the API's messages tell its callers to call, as whoever types commands does it.
+# API calls in error messages, and the commands that do the same.
 _AS_COMMANDS: Final = (
     (re.compile(r"POST /v1/nodes/([^/\s]+)/approve"), r"ferroscope node approve \1"),
     (re.compile(r'PUT /v1/nodes/([^/\s]+)/states/provision with \{"target": "(\w+)"\}'), r"ferroscope node \2 \1"),
@@ -42,20 +42,20 @@ class ApiError(Failure):
 
 
 class UnreachableError(Failure):
-    """There was no answer at all."""
+    """The service did not respond."""
 
     def __init__(self, url: str, why: str) -> None:
         super().__init__(
-            f"cannot reach the Bare Metal API at {url}: {why}",
+            f"cannot connect to the Bare Metal API at {url}: {why}",
             exit_code=Exit.UNREACHABLE,
-            advice="start it with 'ferroscope all', or name another one with --url or FERROSCOPE_URL",
+            advice="start it with 'ferroscope all', or set --url or FERROSCOPE_URL",
         )
 
 
 class Api:
-    """``patience``: seconds for which an answer of 503 is tried again; ``seconds``: for one answer.
+    """``patience``: seconds during which a 503 is retried; ``seconds``: timeout of one request.
 
-    Not for several threads.
+    Not thread-safe.
     """
 
     def __init__(self, url: str = DEFAULT_URL, *, patience: float = 15.0, seconds: float = _ANSWER_SECONDS) -> None:
@@ -65,11 +65,11 @@ class Api:
         self._pool: Any = None
 
     def get(self, path: str, **query: Any) -> Json:
-        """Return the decoded answer of GET; ``query`` without those that are None."""
+        """Return the decoded response to GET; parameters that are None are omitted."""
         return self.call("GET", _with_query(path, query))
 
     def fetch(self, path: str, **query: Any) -> bytes:
-        """Return the bytes of an answer that is no JSON; raise ``Failure``."""
+        """Return the bytes of a response that is not JSON; raise ``Failure``."""
         answer = self._send("GET", _with_query(path, query), None)
         if answer.status >= 300:
             raise ApiError(answer.status, _message(answer), advice=_advice(answer.status))
@@ -88,7 +88,7 @@ class Api:
         return self.call("DELETE", path)
 
     def pages(self, path: str, key: str, *, limit: int | None = None, **query: Any) -> Iterator[Json]:
-        """Yield the items of a list, page by page, at the most ``limit`` of them."""
+        """Yield the items of a list, page by page, at most ``limit``."""
         marker, left = None, limit
         while left is None or left > 0:
             page = self.get(path, marker=marker, limit=left, **query)
@@ -100,7 +100,7 @@ class Api:
             marker = items[-1]["uuid"]
 
     def call(self, method: str, target: str, body: Json = None) -> Json:
-        """Return the decoded answer, None where it has no body; raise ``Failure``."""
+        """Return the decoded response, None if it has no body; raise ``Failure``."""
         import msgspec
 
         content = None if body is None else msgspec.json.encode(body)
@@ -116,8 +116,8 @@ class Api:
             return msgspec.json.decode(answer.data) if answer.data else None
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise Failure(
-                f"{self.url} answered with something that is not JSON",
-                advice="is this the Bare Metal API? It listens on port 6385 unless configured otherwise",
+                f"invalid response from {self.url}: not JSON",
+                advice="check that the URL is that of the Bare Metal API, by default port 6385",
             ) from None
 
     def _send(self, method: str, target: str, content: bytes | None) -> Any:
@@ -139,17 +139,17 @@ class Api:
 
 
 def node_path(ident: str, *rest: str) -> str:
-    """Return the path of a node, or of something below it."""
+    """Return the path of a node, or of one of its subresources."""
     return "/".join(["/v1/nodes", segment(ident), *rest])
 
 
 def segment(ident: str) -> str:
-    """Return an identifier as a part of a path; ``Failure`` for one that would make it another path."""
+    """Return an identifier as a path segment; ``Failure`` for one that would change the path."""
     if ident in ("", ".", ".."):
         raise Failure(
-            f"nothing can be named {ident!r}",
+            f"invalid identifier {ident!r}",
             exit_code=Exit.NOT_FOUND,
-            advice="is it a variable of a script that was never set?",
+            advice="if it comes from a variable in a script, check that the variable is set",
         )
     return quote(ident, safe="")
 
@@ -189,11 +189,11 @@ def _pause(retry_after: str | None) -> float:
 
 
 def _reason(exc: Exception) -> str:
-    """Return why a connection failed, as a person says it."""
+    """Return why a connection failed, in a few words."""
     cause: BaseException | None = exc
     while cause is not None:
         if isinstance(cause, TimeoutError):
-            return "no answer in time"
+            return "timed out"
         if isinstance(cause, OSError) and cause.strerror:
             return cause.strerror.lower()
         cause = cause.__cause__ or cause.__context__
@@ -202,7 +202,7 @@ def _reason(exc: Exception) -> str:
 
 
 def _message(answer: Any) -> str:
-    """Return what the error's body says, in whichever of the two APIs' forms."""
+    """Return the message in an error response of either API."""
     import msgspec
 
     try:
@@ -213,15 +213,15 @@ def _message(answer: Any) -> str:
             return as_commands(str(fault["faultstring"]))
         return as_commands(str(body["error"]["message"]))
     except (msgspec.DecodeError, UnicodeDecodeError, KeyError, TypeError):
-        return f"the service answered {answer.status} {answer.reason or ''}".rstrip()
+        return f"unexpected response: HTTP {answer.status} {answer.reason or ''}".rstrip()
 
 
 def as_commands(message: str) -> str:
-    """Return a message of the API with commands for the calls that it tells to make."""
+    """Return a message of the API with commands in place of API calls."""
     for call, command in _AS_COMMANDS:
         message = call.sub(command, message)
     return message
 
 
 def _advice(status: int) -> str:
-    return "try again in a moment; the service's log says why it cannot answer" if status == 503 else ""
+    return "try again later; the log of the service has the reason" if status == 503 else ""

@@ -1,7 +1,7 @@
-"""How commands end: the exit codes that scripts may rely on, and the failures that carry them.
+"""Exit codes that scripts can rely on, and the failures that carry them.
 
-A failure says what is wrong, why, and the next command to run. The codes are documented in the
-reference of the command line, which is generated from here.
+A failure says what is wrong and what to do, usually the next command to run. The reference of the command line
+documents the codes; it is generated from here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ferroscope.cli.text import clean
 
 
 class Exit(IntEnum):
-    """``MEANINGS`` has a sentence for each."""
+    """Exit codes; ``MEANINGS`` describes each."""
 
     OK = 0
     FAILURE = 1
@@ -28,19 +28,19 @@ class Exit(IntEnum):
 
 
 MEANINGS: Final[dict[Exit, str]] = {
-    Exit.OK: "Done; with --wait or --watch: everything that was waited for succeeded.",
-    Exit.FAILURE: "It failed, or an inspection that was waited for ended in error.",
-    Exit.USAGE: "The command, or a value in it, was not written as it must be: nothing was done.",
-    Exit.NOT_FOUND: "There is no such node, or it has nothing of that kind.",
-    Exit.CONFLICT: "The present state does not permit it, or something else has that name or address already.",
-    Exit.UNREACHABLE: "The service cannot be reached, or cannot answer at present.",
-    Exit.TIMED_OUT: "--timeout has passed before everything that was waited for had ended.",
-    Exit.INTERRUPTED: "Interrupted from the keyboard; what was asked of the service goes on.",
+    Exit.OK: "Success; with --wait or --watch: all operations succeeded.",
+    Exit.FAILURE: "The command failed, or with --wait or --watch an inspection ended in error.",
+    Exit.USAGE: "Invalid command line or value; nothing was done.",
+    Exit.NOT_FOUND: "The node, or the requested data of it, does not exist.",
+    Exit.CONFLICT: "Not possible in the current state, or a name or address is already in use.",
+    Exit.UNREACHABLE: "The service cannot be reached or is temporarily unavailable.",
+    Exit.TIMED_OUT: "--timeout expired before all operations ended.",
+    Exit.INTERRUPTED: "Interrupted from the keyboard; the service continues with accepted operations.",
 }
 
 
 class Failure(click.ClickException):
-    """Ends the command with ``exit_code``; ``advice`` is what to do, most often a command."""
+    """Ends the command with ``exit_code``; ``advice`` says what to do, usually a command."""
 
     def __init__(self, message: str, *, exit_code: Exit = Exit.FAILURE, advice: str = "") -> None:
         super().__init__(message)
@@ -54,6 +54,6 @@ class Failure(click.ClickException):
 
 
 def worst(failures: list[Failure]) -> Exit:
-    """Return the exit code of a command over many nodes: that of its failures where all agree, else 1."""
+    """Return the exit code of a command on many nodes: the failures' code if all are the same, else 1."""
     codes = {Exit(failure.exit_code) for failure in failures}
     return codes.pop() if len(codes) == 1 else Exit.FAILURE

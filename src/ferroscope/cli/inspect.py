@@ -1,4 +1,4 @@
-"""``ferroscope inspect``: start inspections, and see them through to their end."""
+"""``ferroscope inspect``: start inspections, and watch them until they end."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _NAMED: Final = 50
 
 
 class _Inspect(click.Command):
-    """``inspect NODE...``, unless the first word is that of the one verb below it."""
+    """``inspect NODE...``, unless the first word is its subcommand."""
 
     @property
     def below(self) -> tuple[click.Command, ...]:
-        """What the reference lists beside it."""
+        """Subcommands for the reference."""
         return (reapply,)
 
     def make_context(
@@ -42,10 +42,10 @@ class _Inspect(click.Command):
 
 @click.command()
 @node_argument
-@click.option("--data", "file", type=click.File("rb"), help="Other data: a callback's body as JSON.")
+@click.option("--data", "file", type=click.File("rb"), help="Use this data: the JSON body of a callback.")
 @with_api
 def reapply(api: Api, out: Output, *, ident: str, file: IO[bytes] | None) -> None:
-    """Run the hooks once more over the stored data of a node's last inspection; the machine is left alone."""
+    """Run hooks and rules again on the stored data of a node's last inspection, without touching the machine."""
     import msgspec
 
     node = find(api, ident)
@@ -56,26 +56,26 @@ def reapply(api: Api, out: Output, *, ident: str, file: IO[bytes] | None) -> Non
         except msgspec.DecodeError as exc:
             raise Failure(f"{file.name} is not JSON: {exc}") from None
         if isinstance(body, dict) and isinstance(body.get("plugin_data"), dict):
-            # As the Bare Metal API gives it: the rest of the callback is beside the inventory there.
+            # The format of the Bare Metal API: the rest of the callback is in plugin_data.
             body = {**body["plugin_data"], "inventory": body.get("inventory")}
     api.post(node_path(node["uuid"], "inventory", "reapply"), body)
     accepted = {"node": node["uuid"], "result": "accepted"}
-    out.show(accepted, lambda screen: screen.print(f"accepted; follow it: ferroscope node timeline {label(node)}"))
+    out.show(accepted, lambda screen: screen.print(f"accepted; to watch it: ferroscope node timeline {label(node)}"))
 
 
 @click.command(
     cls=_Inspect,
-    epilog="--all, --failed, --state and patterns leave out nodes in maintenance and in use, and a terminal is asked "
-    "before their machines are power-cycled (--yes: not); a script is not asked. Exit code 0: all are inspected "
-    "(without --watch and --wait: all are accepted). 1: some inspections failed. 3: no such node. 4: the state does "
-    "not permit it. 5: the service is out of reach. 6: --timeout has passed.",
+    epilog="--all, --failed, --state and patterns skip nodes in maintenance or in use, and ask for confirmation on a "
+    "terminal before machines are power-cycled (unless --yes). Exit code 0: all inspections finished (without --watch "
+    "and --wait: were accepted). 1: some inspections failed. 3: no such node. 4: not possible in the current state. "
+    "5: the service cannot be reached. 6: --timeout expired.",
 )
 @selectors
-@click.option("-w", "--watch", is_flag=True, help="Show the progress until all have ended.")
-@click.option("--wait", is_flag=True, help="Wait until all have ended, and say only how.")
-@click.option("--join", is_flag=True, help="Start nothing: follow inspections that are under way; waits, like --wait.")
-@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Seconds to wait at the most.")
-@click.option("--limit", type=click.IntRange(min=1), help="At the most so many at a time; waits, like --wait.")
+@click.option("-w", "--watch", is_flag=True, help="Show the progress until all inspections have ended.")
+@click.option("--wait", is_flag=True, help="Wait until all inspections have ended, and show the results.")
+@click.option("--join", is_flag=True, help="Start nothing; wait for inspections that are in progress. Implies --wait.")
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), help="Maximum seconds to wait.")
+@click.option("--limit", type=click.IntRange(min=1), help="Maximum number of concurrent inspections. Implies --wait.")
 @with_api
 def inspect(
     api: Api,
@@ -88,16 +88,16 @@ def inspect(
     timeout: float | None,
     limit: int | None,
 ) -> None:
-    """Inspect nodes: boot the ramdisk on them and learn their hardware.
+    """Inspect nodes: boot the ramdisk and collect the hardware inventory.
 
-    The machines are power-cycled. Without --watch, --wait or --limit it returns as soon as the service has
-    accepted. 'inspect reapply NODE' runs the hooks once more over stored data (see its own --help).
+    The machines are power-cycled. Without --watch, --wait or --limit, the command returns when the service has
+    accepted the inspections. 'inspect reapply NODE' runs hooks and rules again on stored data (see its --help).
     """
     from ferroscope.cli.watch import Target, Watch, verdict
 
     waits = watch or wait or join or limit is not None
     if timeout is not None and not waits:
-        raise click.UsageError("--timeout needs --watch or --wait")
+        raise click.UsageError("--timeout requires --watch or --wait")
     chosen = resolve(api, wanted, states=UNDER_WAY if join else INSPECTABLE, spares=not join, inbox=join)
     confirm(out, wanted, chosen, does="follow" if join else "power-cycle and inspect", asks=not join)
     if not join:
@@ -107,10 +107,10 @@ def inspect(
     started.total += len(refused)
     started.ended += refused
     if waits:
-        _see_through(started, out, wanted, timeout, quiet=not watch)
+        _wait(started, out, wanted, timeout, quiet=not watch)
     else:
-        started.let_go()
-    _report(started, out, told=watch)
+        started.detach()
+    _report(started, out, failures_shown=watch)
     raise click.exceptions.Exit(verdict(started.ended))
 
 
@@ -124,15 +124,15 @@ def _refused(chosen: Selection) -> list[Ended]:
 
 
 def _mention_maintenance(out: Output, chosen: Selection) -> None:
-    """Who names a node that is in maintenance may do this to it, but may not know that it is."""
+    """Point out nodes in maintenance: given by identifier they are inspected, but the user may not know."""
     for node in chosen.nodes:
         if node["maintenance"]:
             reason = f" ({node['maintenance_reason']})" if node["maintenance_reason"] else ""
-            out.say(f"{label(node)} is in maintenance{reason}; it is inspected because it was named")
+            out.say(f"{label(node)} is in maintenance{reason}; inspecting it anyway")
 
 
-def _see_through(watch: Watch, out: Output, wanted: Wanted, timeout: float | None, *, quiet: bool) -> None:
-    from ferroscope.cli.progress import Display, display, follow
+def _wait(watch: Watch, out: Output, wanted: Wanted, timeout: float | None, *, quiet: bool) -> None:
+    from ferroscope.cli.watch import Display, display, follow
 
     try:
         with Display() if quiet else display(error=out.for_programs) as shown:
@@ -143,12 +143,12 @@ def _see_through(watch: Watch, out: Output, wanted: Wanted, timeout: float | Non
         left = f"; {many(len(watch.waiting), 'node was', 'nodes were')} not started" if watch.waiting else ""
         click.echo(f"interrupted: {many(active, 'inspection continues', 'inspections continue')}{left}", err=True)
         if active:
-            click.echo(f"  follow again: {_again(wanted, watch)}", err=True)
+            click.echo(f"  to watch again: {_again(wanted, watch)}", err=True)
         raise
 
 
 def _again(wanted: Wanted, watch: Watch) -> str:
-    """Return the command that follows what was asked for, and starts nothing."""
+    """Return the command that watches the same inspections without starting any."""
     nodes = wanted.words
     if wanted.failed or wanted.state:
         # These nodes are in another state now.
@@ -160,21 +160,18 @@ def _again(wanted: Wanted, watch: Watch) -> str:
     return shlex.join(["ferroscope", "inspect", *nodes, "--join", "--watch", *url])
 
 
-def _report(watch: Watch, out: Output, *, told: bool) -> None:
-    """Show how everything ended; failures only where they were not ``told`` while it went on."""
-    from ferroscope.cli.progress import phases, shown_result
-    from ferroscope.cli.watch import NOT_STARTED, STILL_RUNNING, as_data
+def _report(watch: Watch, out: Output, *, failures_shown: bool) -> None:
+    """Show the results; failures only if they have not been shown before."""
+    from ferroscope.cli.watch import NOT_STARTED, STILL_RUNNING, as_data, phases, shown_result
 
-    # A number is enough of those that nothing happened to; there may be thousands of them.
+    # Of nodes without a result, show only the number; there may be thousands.
     quiet = {NOT_STARTED} | ({STILL_RUNNING} if watch.counts()[STILL_RUNNING] > _NAMED else set())
-    bad = [] if told else [end for end in watch.ended if end.code and end.result not in quiet]
+    bad = [] if failures_shown else [end for end in watch.ended if end.code and end.result not in quiet]
     rows = [(end.node, shown_result(end), end.reason or "", end.error or "", end.hint or "") for end in bad]
 
     def draw(screen: Console) -> None:
         if rows:
             screen.print(table(("NODE", "RESULT", "REASON", "WHAT", "WHAT TO DO"), rows))
-        screen.print(
-            ", ".join(f"{count:,} {name}" for name, count in phases(watch.counts())) or "there was nothing to do"
-        )
+        screen.print(", ".join(f"{count:,} {name}" for name, count in phases(watch.counts())) or "nothing to do")
 
     out.show([as_data(end) for end in watch.ended], draw)

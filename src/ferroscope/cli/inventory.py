@@ -1,4 +1,4 @@
-"""``ferroscope inventory``: what inspections found, each of them, and what changed between two."""
+"""``ferroscope inventory``: show, save and compare inventories; ``ferroscope search``: find nodes by their hardware."""
 
 from __future__ import annotations
 
@@ -9,24 +9,26 @@ from typing import Any, Final
 import click
 
 from ferroscope.cli import lookup
-from ferroscope.cli.client import Api, Json, node_path
-from ferroscope.cli.exits import Exit
-from ferroscope.cli.lookup import find, node_argument
-from ferroscope.cli.output import Group, Output, table, with_api
+from ferroscope.cli.client import Api, ApiError, Json, node_path
+from ferroscope.cli.exits import Exit, Failure
+from ferroscope.cli.lookup import find, label, node_argument
+from ferroscope.cli.node import columns
+from ferroscope.cli.output import Group, Output, table, with_api, with_api_and_lists
 from ferroscope.cli.text import ago
 from ferroscope.core import values
+from ferroscope.core.values import natural
 
 _NUMBER: Final = re.compile(r"-?[0-9]+\Z", re.ASCII)
-_REVISION = "REV is the UUID of an inspection or a number: 1 is the oldest that is kept, -1 the newest."
+_REVISION = "REV is the UUID of an inspection, or a number: 1 is the oldest, -1 the newest."
 
 
 @click.group(cls=Group)
 def inventory() -> None:
-    """Show, save and compare what inspections found."""
+    """Show, save and compare hardware inventories."""
 
 
 def _revision_option(function: Any) -> Any:
-    return click.option("--revision", metavar="REV", help=f"Another one than the newest. {_REVISION}")(function)
+    return click.option("--revision", metavar="REV", help=f"The revision; by default the newest. {_REVISION}")(function)
 
 
 @inventory.command("list")
@@ -40,7 +42,7 @@ def list_revisions(api: Api, out: Output, *, ident: str) -> None:
     ]
     out.show(found, lambda screen: screen.print(table(("REV", "INSPECTION", "STATE", "ENDED", "STORED IN"), rows)))
     if not found:
-        out.say("no inventory of it is kept")
+        out.say("the node has no inventory")
 
 
 @inventory.command()
@@ -48,9 +50,7 @@ def list_revisions(api: Api, out: Output, *, ident: str) -> None:
 @_revision_option
 @with_api
 def show(api: Api, out: Output, *, ident: str, revision: str | None) -> None:
-    """Show what the ramdisk found: a summary, or with -o json all of it."""
-    from ferroscope.cli.node import columns
-
+    """Show the inventory: a summary, or with -o json everything."""
     found = lookup.fetch(api, find(api, ident), revision)
     out.show(found, lambda screen: columns.draw(screen, found["inventory"]))
 
@@ -66,13 +66,15 @@ def save(api: Api, out: Output, *, ident: str, file: Path, revision: str | None)
 
 
 @inventory.command(
-    epilog=f"{_REVISION} Exit code 0: no differences. 1: there are some. 3: no such node or revision.",
+    epilog=f"{_REVISION} Exit code 0: no differences. 1: differences. 3: no such node or revision.",
 )
 @node_argument
 @click.argument("before", metavar="[REV|NODE", required=False)
 @click.argument("after", metavar="REV]", required=False)
-@click.option("--revision", metavar="REV", help="With two nodes: the first one's revision; the newest by default.")
-@click.option("--other-revision", metavar="REV", help="With two nodes: the second one's; the newest by default.")
+@click.option("--revision", metavar="REV", help="With two nodes: the revision of the first; by default the newest.")
+@click.option(
+    "--other-revision", metavar="REV", help="With two nodes: the revision of the second; by default the newest."
+)
 @with_api
 def diff(
     api: Api,
@@ -84,9 +86,9 @@ def diff(
     revision: str | None,
     other_revision: str | None,
 ) -> None:
-    """Compare two inventories of a node, by default the newest and the one before, or those of two nodes.
+    """Compare two inventories of a node, by default the two newest, or the inventories of two nodes.
 
-    Put -- before negative numbers.
+    Write -- before negative numbers.
     """
     node = find(api, ident)
     other = before if before is not None and after is None and not _is_revision(api, node, before) else None
@@ -103,7 +105,7 @@ def diff(
 
 
 def _is_revision(api: Api, node: Json, text: str) -> bool:
-    """Whether it names one of the node's revisions, not another node."""
+    """Return whether this is one of the node's revisions, not another node."""
     if _NUMBER.match(text):
         return True
     if not values.is_uuid(text):
@@ -117,4 +119,73 @@ def _draw(screen: Any, found: Json) -> None:
     for change in found["changes"]:
         screen.print(f"{signs[change['what']]} {change['text']}")
     if not found["changes"]:
-        screen.print("no differences" if found.get("other") else "nothing changed")
+        screen.print("no differences")
+
+
+# ``ferroscope search``
+
+_SEARCH_TITLES: Final = frozenset(
+    {
+        "NAME",
+        "STATE",
+        "MAINT",
+        "MODEL",
+        "SERIAL",
+        "CPUS",
+        "MEMORY",
+        "DISKS",
+        "VENDOR",
+        "CPU",
+        "GPUS",
+        "NICS",
+        "FIRMWARE",
+        "UUID",
+    }
+)
+_SEARCH_COLUMNS: Final = tuple(column for column in columns.NODES if column.title in _SEARCH_TITLES)
+_SEARCH_SPARE: Final = ("MAINT", "DISKS", "CPUS", "STATE", "MEMORY", "SERIAL", "MODEL")
+
+
+@click.command(
+    epilog="Examples: 'memory_gb >= 512 and nic.speed >= 25G', 'nic[speed >= 25G and vendor == mellanox]', "
+    "'count(disk[type == nvme]) >= 4 and not has gpu', 'state == available and product ~ \"*r740*\"', 9YPX7M2. "
+    "Exit code 0: nodes found. 1: no matching nodes. 2: invalid query."
+)
+@click.argument("query", nargs=-1)
+@click.option("--limit", type=click.IntRange(min=1), help="Maximum number of nodes.")
+@click.option("--fields", "explain", is_flag=True, help="List the fields that queries can use.")
+@with_api_and_lists
+def search(api: Api, out: Output, *, query: tuple[str, ...], limit: int | None, explain: bool) -> None:
+    """Find nodes that match QUERY, by their last inventory and other fields.
+
+    A condition is a FIELD, an operator (==, !=, <, <=, >, >=, ~ with * and ?, in) and a value with a unit;
+    conditions are combined by and, or, not and parentheses. A single word is searched for in all fields.
+    """
+    if explain:
+        _list_fields(out)
+        return
+    if not query:
+        raise click.UsageError("missing QUERY; for example: ferroscope search 'memory_gb >= 512'")
+    try:
+        found = list(api.pages("/v1/search", "nodes", q=" ".join(query)))
+    except ApiError as exc:
+        if exc.status != 400:
+            raise
+        raise Failure(exc.message, exit_code=Exit.USAGE, advice="list the fields: ferroscope search --fields") from None
+    found.sort(key=lambda node: natural(label(node)))
+    shown: list[Json] = found[:limit]
+    columns.show(out, shown, _SEARCH_COLUMNS, _SEARCH_SPARE, below=None)
+    if not found:
+        out.say("No matching nodes.")
+        raise click.exceptions.Exit(Exit.FAILURE)
+    more = f" of {len(found):,}" if len(shown) < len(found) else ""
+    out.note(f"{len(shown):,}{more} {'node' if len(found) == 1 else 'nodes'}")
+
+
+def _list_fields(out: Output) -> None:
+    from ferroscope.hardware.expressions import fields
+
+    known = fields()
+    names = ("field", "type", "unit", "about")
+    titles = [name.upper() for name in names]
+    out.show([dict(zip(names, one, strict=True)) for one in known], lambda screen: screen.print(table(titles, known)))

@@ -1,7 +1,7 @@
-"""NODE on the command line: a name, a UUID, a MAC address or a BMC address all name a node.
+"""NODE on the command line: a name, a UUID, a MAC address or a BMC address identifies a node.
 
-Names, UUIDs and MACs are looked up by the service. It has no search by BMC address, so that is
-looked for here, in the ``…_address`` fields of every node's ``driver_info``.
+The service looks up names, UUIDs and MAC addresses. It cannot search by BMC address, so that is searched for here, in
+the ``…_address`` fields of every node's ``driver_info``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _COMPLETED: Final = 200
 
 
 def complete_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Return the names of nodes that begin so, for the shell; none where the service does not answer at once."""
+    """Return matching node names for shell completion; none if the service does not respond quickly."""
     from ferroscope.cli.client import DEFAULT_URL
     from ferroscope.core.values import natural
 
@@ -50,21 +50,21 @@ _ENOUGH: Final = ("uuid", "name", "provision_state")
 
 
 def find(api: Api, ident: str, *, fields: tuple[str, ...] | None = _ENOUGH) -> Json:
-    """Return the one node that ``ident`` names, with these fields (None: all); ``Failure``."""
+    """Return the node that ``ident`` identifies, with these fields (None: all); ``Failure``."""
     mac = values.normalize(ident)
     if mac is not None and ":" in ident:
-        return _get(api, _of_mac(api, mac) or _nowhere(ident, "no port has this MAC address"), fields)
+        return _get(api, _of_mac(api, mac) or _not_found(ident, "no port has this MAC address"), fields)
     try:
         return _get(api, ident, fields)
     except ApiError as exc:
         if exc.status not in (400, 404):
             raise
     uuid = _of_mac(api, mac) if mac is not None else _of_bmc(api, ident)
-    return _get(api, uuid or _nowhere(ident, "no node has this name, UUID, MAC or BMC address"), fields)
+    return _get(api, uuid or _not_found(ident, "no node has this name, UUID, MAC or BMC address"), fields)
 
 
 def label(node: Json) -> str:
-    """Return how a person calls the node."""
+    """Return the node's name, or its UUID if it has no name."""
     return str(node.get("name") or node["uuid"])
 
 
@@ -72,11 +72,11 @@ def _get(api: Api, ident: str, fields: tuple[str, ...] | None) -> Json:
     return api.get(node_path(ident), fields=fields)
 
 
-def _nowhere(ident: str, why: str) -> str:
+def _not_found(ident: str, why: str) -> str:
     raise Failure(
-        f"there is no node {short(ident)}: {why}",
+        f"node {short(ident)} not found: {why}",
         exit_code=Exit.NOT_FOUND,
-        advice="see what there is: ferroscope node list",
+        advice="list the nodes: ferroscope node list",
     )
 
 
@@ -94,9 +94,9 @@ def _of_bmc(api: Api, ident: str) -> str | None:
         names = ", ".join(label(node) for node in found[:5])
         more = f" and {len(found) - 5} more" if len(found) > 5 else ""
         raise Failure(
-            f"{len(found)} nodes have the BMC address {ident}: {names}{more}",
+            f"ambiguous BMC address {ident}: {len(found)} nodes have it ({names}{more})",
             exit_code=Exit.CONFLICT,
-            advice="name the node by its name, UUID or MAC address",
+            advice="use the node's name, UUID or MAC address",
         )
     return str(found[0]["uuid"]) if found else None
 
@@ -113,7 +113,7 @@ def _spellings(driver_info: dict[str, Any]) -> Iterator[str]:
         text = value.lower()
         yield text
         if text.count(":") > 1 and "/" not in text and "]" not in text:
-            continue  # an IPv6 address by itself
+            continue  # an IPv6 address without a port
         try:
             parts = urlsplit(text if "//" in text else f"//{text}")
         except ValueError:
@@ -122,26 +122,25 @@ def _spellings(driver_info: dict[str, Any]) -> Iterator[str]:
         yield parts.hostname or text
 
 
-# Tables that stay readable on a narrow terminal: whole columns give way, no column is squeezed into letters.
+# Tables that stay readable on a narrow terminal: whole columns are dropped instead of wrapping all of them.
 #
-# Where all columns do not fit, those that the table can spare go one after the other; a text such as an error
-# goes below its row instead of away. What is left is never broken but for the one column that is named for it.
-# It is made for 10,000 rows: lines are put together from plain strings.
+# If the columns do not fit, those in ``spare`` are dropped one after the other; a text such as an error is moved below
+# its row instead. Only designated columns are wrapped. For 10,000 rows, lines are composed from plain strings.
 
 _GAP: Final = 3
 _NARROW_GAP: Final = 2
 _LEAST: Final = 30
-"""Narrower than this no text is broken: it takes several lines of a word or two."""
+"""Minimum width of a wrapped column."""
 
 _Row = list[str]
 
 
 class Listing:
-    """Rows under ``titles``, for a console of any width.
+    """A table for a console of any width.
 
-    ``spare`` are the titles that give way, in this order; ``below`` is the one of them that then goes below its
-    row. ``wraps`` is the column that may take several lines, by default the first; with it ``below``, while that
-    has a column. All others have one line. ``right`` are those whose values are numbers.
+    ``spare`` are the columns to drop, in this order; ``below`` is the one of them that is then printed below its row.
+    ``wraps`` is the column that may be wrapped, by default the first; so may ``below``. All others have one line.
+    ``right`` are the right-aligned columns.
     """
 
     def __init__(
@@ -167,7 +166,7 @@ class Listing:
         }
 
     def print(self, screen: Console) -> None:
-        """Print it, without any detour where there is no terminal: each row on a line of its own."""
+        """Print the table; without a terminal, directly and with one line per row."""
         if screen.is_terminal:
             screen.print(self)
             return
@@ -188,20 +187,20 @@ class Listing:
             yield Segment.line()
 
     def _text(self, value: Any) -> str:
-        """Return a cell as it is shown; a text of rich's keeps its style."""
+        """Return the text of a cell; keep the style of rich's texts."""
         text = plain(value)
         if (style := getattr(value, "style", None)) and text:
             self._styled[text] = str(style)
         return text
 
     def _all(self) -> Iterator[_Row]:
-        """Yield the titles and the rows, where a cell has one line only."""
+        """Yield the titles and the rows, with line breaks in cells replaced."""
         yield self._titles
         for row in self._rows:
             yield [cell.replace("\n", " ") for cell in row] if any("\n" in cell for cell in row) else row
 
     def _lines(self, limit: int) -> Iterator[list[str]]:
-        """Yield lines that are no wider, each as its cells and the gaps between them."""
+        """Yield lines within the width, each as a list of cells and gaps."""
         shown = self._fitting(limit)
         below = self._titles.index(self._below) if self._below and self._below not in shown else None
         columns = [self._titles.index(title) for title in shown]
@@ -217,7 +216,7 @@ class Listing:
         return [title in self._right for title in shown]
 
     def _shares(self, shown: list[str], limit: int) -> list[int]:
-        """Return the columns' widths: what is too much is taken from those that may be broken."""
+        """Return the widths of the columns; columns that may be wrapped are reduced to fit."""
         widths = [self._widths[title] for title in shown]
         excess = sum(widths) + _GAP * (len(shown) - 1) - limit
         breakable = [at for at, title in enumerate(shown) if self._breaks(title)] or [
@@ -231,7 +230,7 @@ class Listing:
         return widths
 
     def _fitting(self, width: int) -> list[str]:
-        """Return the titles of the columns for which there is room."""
+        """Return the titles of the columns that fit."""
         shown = list(self._titles)
         for title in self._spare:
             if self._needed(shown) <= width:
@@ -271,13 +270,13 @@ def _padded(text: str, width: int, right: bool) -> str:
     return blanks + text if right else text + blanks
 
 
-# What inspections left of a node: its stored inventory with the plugin data, fetched and written to a file.
+# The stored inventory of a node with the plugin data.
 
 
 def fetch(api: Api, node: Json, revision: str | None = None) -> Json:
-    """Return the node's newest inventory, or that of a revision; ``Failure`` where there is none.
+    """Return the node's newest inventory, or that of a revision; ``Failure`` if there is none.
 
-    Where no inspection has finished, it is what the last one brought that failed, as the ramdisk sent it.
+    If no inspection has finished, return the data of the last failed one, as the ramdisk sent it.
     """
     if revision is None:
         try:
@@ -294,7 +293,7 @@ def fetch(api: Api, node: Json, revision: str | None = None) -> Json:
         if exc.status != 404:
             raise
         name = label(node)
-        lacking, advice = "inventory", f"inspect it: ferroscope inspect {name} --watch"
+        lacking, advice = "inventory", f"inspect the node: ferroscope inspect {name} --watch"
         if revision is not None:
             lacking, advice = "such inventory", f"ferroscope inventory list {name}"
         raise Failure(f"{name} has no {lacking}: {exc.message}", exit_code=Exit.NOT_FOUND, advice=advice) from None
@@ -302,22 +301,22 @@ def fetch(api: Api, node: Json, revision: str | None = None) -> Json:
 
 
 def _unprocessed(api: Api, node: Json) -> Json | None:
-    """Return the newest inventory of an inspection that failed, and say so; None where there is none."""
+    """Return the newest inventory of a failed inspection, with a message; None if there is none."""
     try:
         found = api.get(node_path(node["uuid"], "inventory"), revision="-1")
     except ApiError:
         return None
-    message = "no inspection of it has finished; this is what the failed one brought, as the ramdisk sent it"
+    message = "no inspection has finished; showing the data of the failed one, as the ramdisk sent it"
     click.echo(f"{message}: ferroscope node timeline {label(node)}", err=True)
     return found
 
 
 def save(found: Json, file: Path, out: Output) -> None:
-    """Write it as JSON; ``Failure``. It is what ``ferroscope inspect reapply --data`` reads."""
+    """Write it as JSON, readable by ``ferroscope inspect reapply --data``; ``Failure``."""
     import json
 
     try:
         file.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     except OSError as exc:
-        raise Failure(f"{file} cannot be written: {exc.strerror}") from None
+        raise Failure(f"cannot write {file}: {exc.strerror}") from None
     out.say(f"saved to {file}")

@@ -1,4 +1,4 @@
-"""``ferroscope``: finds the command and loads it, so that the others cost nothing."""
+"""``ferroscope``: the table of commands; each is imported when it is called, so that a start is fast."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ import click
 from ferroscope import __version__
 from ferroscope.cli.exits import Exit, Failure
 
-# What commands did not expect, as a sentence: a full disk, text that is no UTF-8, and mistakes of ours.
-#
-# It is the last resort. Where a command knows what may go wrong it says it better, with its own ``Failure``.
+# The handler for unexpected errors of commands: a full disk, text that is not UTF-8, and bugs. Errors that a command
+# expects are its own ``Failure``.
 
 
-def any_letter_on_standard_output() -> None:
-    """Let letters that the terminal does not know be written as their numbers."""
+def escape_unsupported_characters() -> None:
+    """Escape characters on standard output that the terminal's encoding does not support."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def told(exc: Exception) -> Failure:
-    """Return what happened as a failure; a pipe whose reader has left is raised again, click ends it quietly."""
+def unexpected(exc: Exception) -> Failure:
+    """Return an unexpected error as a failure; a broken pipe is raised again, because click handles it silently."""
     if isinstance(exc, OSError):
         if exc.errno == errno.EPIPE:
             raise exc
@@ -35,15 +34,15 @@ def told(exc: Exception) -> Failure:
         where = "" if exc.filename is None else f"{exc.filename}: "
         return Failure(f"{where}{exc.strerror or exc}")
     if isinstance(exc, UnicodeEncodeError) and any("\ud800" <= char <= "\udfff" for char in exc.object):
-        return Failure("an argument is not UTF-8", exit_code=Exit.USAGE)
+        return Failure("an argument is not valid UTF-8", exit_code=Exit.USAGE)
     return Failure(
         f"internal error: {type(exc).__name__}: {str(exc)[:200]}",
-        advice="please report it, with the output of the same command with --debug: ferroscope --debug ...",
+        advice="run it again with 'ferroscope --debug ...', and report the output",
     )
 
 
 def _close_standard_output() -> None:
-    """What could not be written is still in its buffer: without this Python tries again at its end, and complains."""
+    """Discard buffered output that could not be written: Python would try again at exit and print another error."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -56,21 +55,21 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "api": ("ferroscope.cli.service:run_api", "Run the api role."),
     "worker": ("ferroscope.cli.service:run_worker", "Run the worker role."),
     "pxe-filter": ("ferroscope.cli.service:run_pxe_filter", "Run the PXE filter of this host."),
-    "pxe": ("ferroscope.cli.pxe:pxe", "Look after PXE filters and boot configuration."),
-    "db": ("ferroscope.cli.db:db", "Look after the database's schema, and the data of inspections."),
+    "pxe": ("ferroscope.cli.pxe:pxe", "Generate the boot configuration, and manage this host's PXE filter."),
+    "db": ("ferroscope.cli.service:db", "Upgrade the database's schema, and move inspection data."),
     "sim": ("ferroscope.cli.sim:sim", "Run a simulated fleet."),
-    "demo": ("ferroscope.cli.demo.command:demo", "Show the service at work on a simulated fleet."),
-    "node": ("ferroscope.cli.node.command:node", "Enrol, list, show and change nodes."),
-    "driver": ("ferroscope.cli.driver:driver", "Show how BMCs can be spoken to."),
-    "rule": ("ferroscope.cli.rule:rule", "Create, show, try and change inspection rules."),
-    "inspect": ("ferroscope.cli.inspect:inspect", "Inspect nodes and watch them finish."),
-    "inventory": ("ferroscope.cli.inventory:inventory", "Show, save and compare what inspections found."),
-    "search": ("ferroscope.cli.search:search", "Find nodes by their hardware, or by any word."),
-    "status": ("ferroscope.cli.status:status", "Show how the service is doing."),
-    "doctor": ("ferroscope.cli.doctor:doctor", "Check that everything is in place, and say what is not."),
+    "demo": ("ferroscope.cli.demo:demo", "Demonstrate the service on a simulated fleet."),
+    "node": ("ferroscope.cli.node:node", "Enroll, list, show, change and delete nodes."),
+    "driver": ("ferroscope.cli.status:driver", "List BMC drivers and their properties."),
+    "rule": ("ferroscope.cli.rule:rule", "Create, show, test and change inspection rules."),
+    "inspect": ("ferroscope.cli.inspect:inspect", "Inspect nodes and watch the progress."),
+    "inventory": ("ferroscope.cli.inventory:inventory", "Show, save and compare hardware inventories."),
+    "search": ("ferroscope.cli.inventory:search", "Find nodes by their hardware."),
+    "status": ("ferroscope.cli.status:status", "Show the status of the service."),
+    "doctor": ("ferroscope.cli.service:doctor", "Check configuration, database and this host for problems."),
 }
 
-# What they leave in their log is read by supervisors and by us: a traceback belongs there.
+# Their standard error is a log, where a traceback belongs.
 _SERVICES: Final = frozenset({"all", "api", "worker", "pxe-filter"})
 
 
@@ -89,17 +88,17 @@ class LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        any_letter_on_standard_output()
+        escape_unsupported_characters()
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
             raise click.exceptions.Exit(Exit.INTERRUPTED) from None
         except (click.ClickException, click.Abort, click.exceptions.Exit):
             raise
-        except Exception as exc:  # the boundary: whoever types a command is told in a sentence what became of it
+        except Exception as exc:  # the boundary: users get one line instead of a traceback
             if ctx.params["debug"] or ctx.invoked_subcommand in _SERVICES:
                 raise
-            raise told(exc) from None
+            raise unexpected(exc) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -118,7 +117,7 @@ class LazyGroup(click.Group):
 
 
 def _help(group: click.Group, words: list[str]) -> click.Command:
-    """Return a command that shows what ``--help`` of these words does."""
+    """Return a command that shows the ``--help`` of the command that these words name."""
 
     def show() -> None:
         found: click.Command = group
@@ -135,7 +134,7 @@ def _help(group: click.Group, words: list[str]) -> click.Command:
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", prog_name="ferroscope")
-@click.option("--url", help="Address of the Bare Metal API, for whatever command follows.")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error that nobody expected.")
-def main(*, url: str | None, debug: bool) -> None:  # both are read elsewhere: from the context
+@click.option("--url", help="URL of the Bare Metal API, for the command that follows.")
+@click.option("--debug", is_flag=True, help="Show the traceback of unexpected errors.")
+def main(*, url: str | None, debug: bool) -> None:  # both are read from the context
     """Ferroscope: highly available bare-metal inspection."""

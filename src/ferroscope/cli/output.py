@@ -1,7 +1,7 @@
-"""What commands print: tables for people, JSON and YAML for programs; and the options for both.
+"""Output of commands: tables for people, JSON and YAML for programs; and the options for both.
 
-JSON and YAML hold what the API said, under its own names, and nothing else is ever printed to
-standard output with them. Colour only on a terminal. Imported libraries wait until they are used.
+JSON and YAML contain the data under the API's own names; with them, nothing else is printed to standard output. Colors
+are used on a terminal only. Libraries are imported when they are used.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ STYLES: Final = {
 
 
 def _url(context: click.Context, _param: click.Parameter, value: str) -> str:
-    """Return the address that was given: to the command, else before it, else by the environment."""
+    """Return the URL: an option of the command, else of ``ferroscope`` itself, else from the environment."""
     if context.get_parameter_source("url") == ParameterSource.COMMANDLINE:
         return value
     return context.find_root().params.get("url") or value
@@ -54,7 +54,7 @@ url_option = click.option(
     default=DEFAULT_URL,
     show_default=True,
     show_envvar=True,
-    help="Address of the Bare Metal API.",
+    help="URL of the Bare Metal API.",
 )
 
 
@@ -66,7 +66,7 @@ def _output_option(formats: Sequence[str]) -> Callable[..., Any]:
         type=click.Choice(formats),
         default="table",
         show_default=True,
-        help="For people, or for programs.",
+        help="Output format.",
     )
 
 
@@ -75,7 +75,7 @@ list_output_option = _output_option(LIST_FORMATS)
 
 
 class Output:
-    """Prints in one format; ``for_programs`` where that is JSON or YAML."""
+    """Prints in one format; ``for_programs``: the format is not a table."""
 
     def __init__(self, fmt: str = "table") -> None:
         self._fmt = fmt
@@ -86,7 +86,7 @@ class Output:
 
     @property
     def wide(self) -> bool:
-        """Whether every column is asked for, whatever the width of the terminal."""
+        """Whether all columns are shown, regardless of the terminal's width."""
         return self._fmt in ("wide", "csv")
 
     def show(self, data: Any, draw: Callable[[Console], None]) -> None:
@@ -103,7 +103,7 @@ class Output:
             draw(console())
 
     def rows(self, titles: Sequence[str], rows: Iterable[Sequence[Any]]) -> bool:
-        """Print rows as CSV, where that is the format, with a header; return whether it is."""
+        """Print rows as CSV with a header, if that is the format; return whether it is."""
         if self._fmt != "csv":
             return False
         import csv
@@ -117,17 +117,17 @@ class Output:
         return True
 
     def say(self, text: str) -> None:
-        """Print a sentence: to standard error where standard output is a program's."""
+        """Print a message: to standard error if standard output is for a program."""
         click.echo(text, err=self.for_programs)
 
     def note(self, text: str) -> None:
-        """Print what people like to know besides, such as a count: where standard output is piped, not into it."""
+        """Print additional information, such as a count: to standard error unless standard output is a terminal."""
         if not self.for_programs:
             click.echo(text, err=not sys.stdout.isatty())
 
 
 class Group(click.Group):
-    """A group that lists its commands with their whole first sentences."""
+    """A group that lists its commands with untruncated help texts."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
@@ -142,7 +142,7 @@ def with_api(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def with_api_and_lists(function: Callable[..., None]) -> Callable[..., None]:
-    """As ``with_api``, for a command that lists: ``-o wide`` and ``-o csv`` too."""
+    """Like ``with_api``, for a command that lists: also ``-o wide`` and ``-o csv``."""
     return _with(function, list_output_option)
 
 
@@ -157,7 +157,7 @@ def _with(function: Callable[..., None], output: Callable[[Any], Any]) -> Callab
 
 
 def console(*, error: bool = False) -> Console:
-    """Return a console: coloured and as wide as the terminal, or plain with one line for each row."""
+    """Return a console: with colors and the terminal's width, or plain with one line per row."""
     from rich.console import Console
 
     stream = sys.stderr if error else sys.stdout
@@ -168,12 +168,12 @@ def console(*, error: bool = False) -> Console:
 
 
 def _any_letter() -> bool:
-    """Whether standard output can take every letter as it is."""
+    """Return whether the encoding of standard output is UTF-8."""
     return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
 
 
 class _Trimmed:
-    """A text stream without the blanks that fill up a table's lines."""
+    """A text stream that removes trailing blanks of lines."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
@@ -186,9 +186,9 @@ class _Trimmed:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, wraps: Collection[str] | None = None) -> Table:
-    """Return a table without a frame; cells are told apart by what they say.
+    """Return a table without a frame.
 
-    ``wraps`` are the columns that may take several lines; by default all but identifiers.
+    ``wraps`` are the columns that may be wrapped; by default all except identifiers.
     """
     from rich import box
     from rich.table import Table
@@ -202,7 +202,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, wraps: Colle
 
 
 def key_values(pairs: Mapping[str, Any]) -> Table:
-    """Return a table of names and values, without those that have none."""
+    """Return a table of names and values, without empty values."""
     from rich.table import Table
 
     drawn = Table.grid(padding=(0, 2))
@@ -225,7 +225,7 @@ def cell(value: Any) -> Any:
 
 
 def plain(value: Any) -> str:
-    """Return a value as people read it."""
+    """Return a value as readable text."""
     if type(value) is str:
         return clean(value)
     if value is None:

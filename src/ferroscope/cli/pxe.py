@@ -1,4 +1,4 @@
-"""``ferroscope pxe config``: what a boot host's dnsmasq and its machines are given, made from the configuration."""
+"""``ferroscope pxe config | ruleset | clean``: boot configuration and PXE filter of a boot host."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 @click.option("--host", help="Name of the boot host in [boot] hosts. [default: this host's]")
 @click.option(
     "--directory", "directory", type=click.Path(file_okay=False, path_type=Path),
-    help="Write dnsmasq.conf and the script there. [default: print both]",
+    help="Write dnsmasq.conf and the iPXE script to this directory. [default: print both]",
 )  # fmt: skip
 @click.option(
-    "--install", is_flag=True, help="Write them to where [boot] dnsmasq_config and tftp_root say; do it on each host."
+    "--install", is_flag=True, help="Write them to [boot] dnsmasq_config and tftp_root; run it on each boot host."
 )
 def config(files: tuple[str, ...], host: str | None, directory: Path | None, install: bool) -> None:
-    """Make the boot configuration of a boot host: dnsmasq's file, and the iPXE script.
+    """Generate the boot configuration of a boot host: dnsmasq's configuration and the iPXE script.
 
-    Every host gives addresses of its own part of each range in [boot] ranges, so that no two give the same one.
+    Each host allocates addresses from its own part of the [boot] ranges, so that addresses are unique.
     """
     from ferroscope.boot_config import dnsmasq, ipxe
     from ferroscope.boot_config.dnsmasq import own_name
@@ -37,25 +37,27 @@ def config(files: tuple[str, ...], host: str | None, directory: Path | None, ins
     from ferroscope.core.boot import CALLBACK_PATH
 
     if directory is not None and install:
-        raise click.UsageError("give --directory or --install, not both")
+        raise click.UsageError("--directory and --install are mutually exclusive")
     settings = settings_of(files)
     boot = settings.boot
     if not boot.hosts:
-        raise click.ClickException("there are no boot hosts; name all of them in [boot] hosts, and give [boot] ranges")
+        raise click.ClickException("no boot hosts are configured: set [boot] hosts and [boot] ranges")
     if not boot.ranges:
         raise click.ClickException(
-            "[boot] ranges is empty, so that no machine would get an address; set it, such as 10.0.0.50-10.0.0.229"
+            "no DHCP address ranges are configured: set [boot] ranges, for example to 10.0.0.50-10.0.0.229"
         )
     if not settings.pxe_filter.interfaces:
-        raise click.ClickException("[pxe_filter] interfaces is not set: those of this host on which machines boot")
+        raise click.ClickException("no boot interfaces are configured: set [pxe_filter] interfaces")
     if not boot.callback_url:
-        raise click.ClickException(f"[boot] callback_url is not set: http://HOST:6385{CALLBACK_PATH} of your API")
+        raise click.ClickException(
+            f"no callback URL is configured: set [boot] callback_url to http://HOST:6385{CALLBACK_PATH}"
+        )
     if is_loopback(urlsplit(boot.callback_url).hostname or ""):
-        click.echo(f"Warning: no machine but this one can reach [boot] callback_url, {boot.callback_url}", err=True)
+        click.echo(f"Warning: other machines cannot reach [boot] callback_url {boot.callback_url}", err=True)
     elif settings.api.loopback_only and listens_here(boot.callback_url, settings.api):
         click.echo(
-            "Warning: [boot] callback_url names this host, but [api] host is loopback only: without a proxy "
-            "here no machine can call back",
+            "Warning: [boot] callback_url is on this host, but [api] host is loopback only: without a proxy on this "
+            "host, machines cannot call back",
             err=True,
         )
     name = host or own_name(boot.hosts)
@@ -74,7 +76,7 @@ def config(files: tuple[str, ...], host: str | None, directory: Path | None, ins
 
 
 def listens_here(url: str, api: ApiSettings) -> bool:
-    """Whether the URL is one of this host's addresses, with the api's port."""
+    """Return whether the URL has an address of this host and the api's port."""
     import socket
 
     parts = urlsplit(url)
@@ -99,19 +101,19 @@ def _write(files: dict[Path, str]) -> None:
         click.echo(f"wrote {path}")
 
 
-# ``ferroscope pxe ruleset | clean``: the filter before its process has begun, and after it is no longer wanted.
+# ``ferroscope pxe ruleset | clean``: close the filter before its process starts, and remove it.
 
 
 @click.command()
 @config_option
 @click.option(
     "-o", "--output", "path", type=click.Path(dir_okay=False, path_type=Path),
-    help="File to write, as a whole or not at all. [default: print it]",
+    help="File to write, atomically. [default: print it]",
 )  # fmt: skip
 def ruleset(files: tuple[str, ...], path: Path | None) -> None:
-    """Make the closed filter as an nftables ruleset, to be loaded when the host starts: nft -f FILE.
+    """Generate the closed filter as an nftables ruleset, to load when the host boots: nft -f FILE.
 
-    The service unit ferroscope-pxe-closed.service does so before the network comes up.
+    The systemd unit ferroscope-pxe-closed.service loads it before the network is up.
     """
     from ferroscope.runtime.pxe_filter import closed_ruleset
     from ferroscope.runtime.system import StartError
@@ -128,7 +130,7 @@ def ruleset(files: tuple[str, ...], path: Path | None) -> None:
 
 
 def _write_ruleset(path: Path, text: str) -> None:
-    """Replace the file when the new one is on the disk: an empty one would load, and close nothing."""
+    """Replace the file atomically: a truncated ruleset would load, and close nothing."""
     beside = path.with_name(f".{path.name}.new")
     try:
         with beside.open("w", encoding="utf-8") as file:
@@ -145,13 +147,13 @@ def _write_ruleset(path: Path, text: str) -> None:
 @config_option
 @click.option(
     "--all", "everything", is_flag=True,
-    help="Also remove the nftables tables of other networks' filters whose pxe-filter does not run here.",
+    help="Also remove nftables tables of other networks whose pxe-filter is not running on this host.",
 )  # fmt: skip
 @output_option
 def clean(files: tuple[str, ...], everything: bool, fmt: str) -> None:
-    """Take the filter off this host: its tables, chains and files; the service behind it is then open to all.
+    """Remove the filter from this host: tables, chains and files. Its DHCP service then serves every machine.
 
-    Stop the pxe-filter first: it would put its filter in place again.
+    Stop the pxe-filter first: it would install the filter again.
     """
     import logging
 
@@ -162,7 +164,7 @@ def clean(files: tuple[str, ...], everything: bool, fmt: str) -> None:
     from ferroscope.runtime.pxe_filter import remove_pxe_filter
     from ferroscope.runtime.system import StartError
 
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))  # the filter's own words
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))  # no log of the filter
     try:
         removal = remove_pxe_filter(settings_of(files), everything=everything)
     except (PxeFilterError, StartError) as exc:
@@ -174,12 +176,9 @@ def clean(files: tuple[str, ...], everything: bool, fmt: str) -> None:
         out.say(note)
 
 
-# ``ferroscope pxe``: the group of what an operator does on a boot host.
-
-
 @click.group(cls=Group)
 def pxe() -> None:
-    """Look after the PXE filter of this host and its boot configuration."""
+    """Generate the boot configuration, and manage this host's PXE filter."""
 
 
 pxe.add_command(ruleset)

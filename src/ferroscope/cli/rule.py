@@ -1,4 +1,4 @@
-"""``ferroscope rule list | show | create | set | delete``."""
+"""``ferroscope rule list | show | create | set | delete | explain | check``."""
 
 from __future__ import annotations
 
@@ -15,46 +15,46 @@ from ferroscope.cli.lookup import Listing, find
 from ferroscope.cli.output import Group, Output, key_values, output_option, table, with_api
 from ferroscope.core import values
 
-# Files with rules: YAML or JSON, one rule or a list of them.
+# Rule files: YAML or JSON, one rule or a list of rules.
 
 
 def content(path: str) -> bytes:
-    """Return what the file holds; ``-`` is standard input."""
+    """Return the contents of the file; ``-`` is standard input."""
     try:
         return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     except OSError as exc:
-        raise Failure(f"{path} cannot be read: {exc.strerror}", exit_code=Exit.USAGE) from None
+        raise Failure(f"cannot read {path}: {exc.strerror}", exit_code=Exit.USAGE) from None
 
 
 def rules(path: str) -> list[dict[str, Any]]:
-    """Return the rules of the file, as they are written."""
+    """Return the rules in the file, unchecked."""
     import yaml
 
     try:
         written: Json = yaml.safe_load(content(path))
     except (yaml.YAMLError, RecursionError, ValueError) as exc:
         raise Failure(
-            f"{path} is neither YAML nor JSON: {' '.join(str(exc).split())[:300]}", exit_code=Exit.USAGE
+            f"{path} is not valid YAML or JSON: {' '.join(str(exc).split())[:300]}", exit_code=Exit.USAGE
         ) from None
     try:
         json.dumps(written, allow_nan=False, default=str)
     except (ValueError, TypeError, RecursionError) as exc:
-        raise Failure(f"{path} holds what JSON cannot: {exc}", exit_code=Exit.USAGE) from None
+        raise Failure(f"{path} contains a value that JSON does not support: {exc}", exit_code=Exit.USAGE) from None
     found = written if isinstance(written, list) else [written]
     if not found or not all(isinstance(rule, dict) for rule in found):
         raise Failure(
-            f"{path} holds no rule",
+            f"{path} contains no rule",
             exit_code=Exit.USAGE,
-            advice="a rule has actions, and mostly conditions: see docs/how-to/write-a-rule.md",
+            advice="a rule has actions, and usually conditions: see docs/how-to/write-a-rule.md",
         )
     return found
 
 
 def one(path: str) -> dict[str, Any]:
-    """Return the only rule of the file."""
+    """Return the only rule in the file."""
     found = rules(path)
     if len(found) != 1:
-        raise Failure(f"{path} holds {len(found)} rules; this takes one", exit_code=Exit.USAGE)
+        raise Failure(f"{path} contains {len(found)} rules; expected one", exit_code=Exit.USAGE)
     return found[0]
 
 
@@ -64,12 +64,12 @@ rule_argument = click.argument("uuid", metavar="RULE")
 
 
 def rule_path(uuid: str) -> str:
-    """Return the path of a rule; ``Failure`` unless it is a UUID: an empty one would name all rules."""
+    """Return the path of a rule; ``Failure`` unless it is a UUID: an empty one would mean all rules."""
     if not values.is_uuid(uuid):
         raise Failure(
-            f"there is no rule {uuid[:80]!r}: a rule is named by its UUID",
+            f"rule {uuid[:80]!r} not found: use the rule's UUID",
             exit_code=Exit.NOT_FOUND,
-            advice="see what there is: ferroscope rule list",
+            advice="list the rules: ferroscope rule list",
         )
     return f"{PATH}/{uuid}"
 
@@ -79,7 +79,7 @@ def rule_path(uuid: str) -> str:
 def list_rules(api: Api, out: Output) -> None:
     """List rules in the order in which they run."""
     rules = list(api.pages(PATH, "inspection_rules", detail=True))
-    rules.sort(key=lambda rule: -rule["priority"])  # at equal priority they stay in the order of their creation
+    rules.sort(key=lambda rule: -rule["priority"])  # stable: equal priorities remain in the order of creation
 
     def draw(screen: Any) -> None:
         rows = [_row(rule) for rule in rules]
@@ -102,7 +102,7 @@ def show(api: Api, out: Output, *, uuid: str) -> None:
 @click.argument("path", metavar="FILE")
 @with_api
 def create(api: Api, out: Output, *, path: str) -> None:
-    """Create the rules of FILE, all of them or none; each is checked by the service before it is stored."""
+    """Create the rules in FILE, all or none; the service validates each of them."""
     made: list[Json] = []
     for number, rule in enumerate(rules(path), 1):
         try:
@@ -111,38 +111,38 @@ def create(api: Api, out: Output, *, path: str) -> None:
             raise _without(api, made, exc, f"{path}, rule {number}: {exc.message}") from None
     out.show(made, lambda screen: screen.print("\n".join(rule["uuid"] for rule in made)))
     if not out.for_programs:
-        out.say(f"try it: ferroscope rule explain {made[0]['uuid']} --node NODE")
+        out.say(f"to test it: ferroscope rule explain {made[0]['uuid']} --node NODE")
 
 
 def _without(api: Api, made: list[Json], exc: Failure, message: str) -> Failure:
-    """Delete the rules that were made before one failed; return what to say."""
+    """Delete the rules that were created before one failed; return the failure to report."""
     code = Exit(exc.exit_code)
     for number, rule in enumerate(made):
         try:
             api.delete(rule_path(rule["uuid"]))
         except Failure as second:
             left = " ".join(one["uuid"] for one in made[number:])
-            advice = f"rules before it were created, and could not be deleted again: ferroscope rule delete {left}"
+            advice = f"rules before it were created and could not be deleted: ferroscope rule delete {left}"
             return Failure(f"{message} ({second.message})", exit_code=code, advice=advice)
     return Failure(f"{message} No rule was created.", exit_code=code, advice=exc.advice)
 
 
 @click.command("set")
 @rule_argument
-@click.option("--description", help="Say what it is for.")
-@click.option("--priority", type=click.IntRange(0, 9999), help="Greater ones run first.")
-@click.option("--scope", help="Only for nodes whose property inspection_scope is this; '' for all.")
-@click.option("--sensitive", is_flag=True, help="Never show its conditions and actions again.")
-@click.option("--file", "path", metavar="FILE", help="Take everything from FILE.")
+@click.option("--description", help="Description.")
+@click.option("--priority", type=click.IntRange(0, 9999), help="Priority; rules with higher priority run first.")
+@click.option("--scope", help="Apply only to nodes with this property inspection_scope; '' for all nodes.")
+@click.option("--sensitive", is_flag=True, help="Hide conditions and actions permanently.")
+@click.option("--file", "path", metavar="FILE", help="Read all fields from FILE.")
 @with_api
 def set_rule(api: Api, out: Output, *, uuid: str, path: str | None, sensitive: bool, **fields: Any) -> None:
-    """Change a rule; what is not named stays as it is."""
+    """Change a rule."""
     wanted = {} if path is None else {name: value for name, value in one(path).items() if name != "uuid"}
     wanted |= {name: value for name, value in fields.items() if value is not None}
     if sensitive:
         wanted["sensitive"] = True
     if not wanted:
-        raise click.UsageError("nothing to change: name at least one option; see ferroscope rule set --help")
+        raise click.UsageError("nothing to change: use at least one option; see ferroscope rule set --help")
     changes = [{"op": "replace", "path": f"/{name}", "value": value} for name, value in wanted.items()]
     _show(out, api.patch(rule_path(uuid), changes))
 
@@ -150,12 +150,12 @@ def set_rule(api: Api, out: Output, *, uuid: str, path: str | None, sensitive: b
 @click.command("delete")
 @click.argument("uuids", metavar="RULE...", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="Delete all rules.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask; without a terminal nothing is ever asked.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation; implied without a terminal.")
 @with_api
 def delete(api: Api, out: Output, *, uuids: tuple[str, ...], everything: bool, yes: bool) -> None:
     """Delete rules."""
     if bool(uuids) == everything:
-        raise click.UsageError("name the rules to delete, or --all")
+        raise click.UsageError("specify the rules to delete, or --all")
     paths = [rule_path(uuid) for uuid in uuids]
     if not yes and sys.stdin.isatty():
         click.confirm(f"Delete {'all rules' if everything else ', '.join(uuids)}?", abort=True, err=True)
@@ -196,29 +196,29 @@ def _row(rule: Json) -> tuple[Any, ...]:
     return rule["uuid"], rule["priority"], rule["scope"], conditions, actions, rule["description"]
 
 
-# ``ferroscope rule explain | check``: try rules before they meet a machine; nothing is stored by either.
+# ``ferroscope rule explain | check``: test rules without storing anything.
 
-_MARKS: Final = {True: "holds", False: "does not hold"}
+_MARKS: Final = {True: "true", False: "false"}
 
 
 @click.command("explain")
 @click.argument("rule", metavar="[RULE|FILE]", required=False)
-@click.option("--node", "ident", metavar="NODE", required=True, help="On whose stored data.")
+@click.option("--node", "ident", metavar="NODE", required=True, help="The node with whose stored data to test.")
 @with_api
 def explain(api: Api, out: Output, *, rule: str | None, ident: str) -> None:
-    """Show what a rule, or all rules, would do with a node: which condition gave what, and what would change.
+    """Show what a rule, or all rules, would do with a node: the result of each condition, and the changes.
 
-    It works on the data of the node's newest inspection, with the hooks and rules of now. A FILE is a rule that
-    is not stored yet. Ends with 1 where the rules would fail the inspection.
+    Uses the data of the node's newest inspection, and the current hooks and rules. FILE contains a rule that is not
+    stored yet. Exit code 1: the rules would fail the inspection.
     """
     body: dict[str, Any] = {"node": find(api, ident)["uuid"]}
     if rule is not None and (rule == "-" or Path(rule).exists()):
         body["draft"] = one(rule)
     elif rule is not None:
         body["rule"] = rule
-    told = api.post(f"{PATH}/explain", body)
-    out.show(told, lambda screen: _draw(screen, told))
-    if told["failed"]:
+    explanation = api.post(f"{PATH}/explain", body)
+    out.show(explanation, lambda screen: _draw(screen, explanation))
+    if explanation["failed"]:
         raise click.exceptions.Exit(Exit.FAILURE)
 
 
@@ -226,7 +226,7 @@ def explain(api: Api, out: Output, *, rule: str | None, ident: str) -> None:
 @click.argument("path", metavar="FILE")
 @output_option
 def check(path: str, fmt: str) -> None:
-    """Check a file with a rule or a list of rules, without any service; [inspection_rules] built_in_rules is a list."""
+    """Validate a file with a rule or a list of rules, offline; also for [inspection_rules] built_in_rules."""
     from ferroscope.rules import builtin
     from ferroscope.rules.data import InvalidRuleError
 
@@ -236,37 +236,37 @@ def check(path: str, fmt: str) -> None:
     except InvalidRuleError as exc:
         problems = list(exc.problems)
         out.show({"valid": False, "problems": problems}, lambda screen: screen.print("\n".join(problems)))
-        raise Failure(f"{path} cannot be used", exit_code=Exit.FAILURE) from None
-    told = {"valid": True, "rules": [rule.rule.uuid for rule in rules]}
+        raise Failure(f"{path} is invalid", exit_code=Exit.FAILURE) from None
+    result = {"valid": True, "rules": [rule.rule.uuid for rule in rules]}
     number = "1 rule" if len(rules) == 1 else f"{len(rules)} rules"
-    out.show(told, lambda screen: screen.print(f"{path}: {number}, all valid"))
+    out.show(result, lambda screen: screen.print(f"{path}: {number}, all valid"))
 
 
-def _draw(screen: Any, told: Json) -> None:
-    for rule in told["rules"]:
+def _draw(screen: Any, explanation: Json) -> None:
+    for rule in explanation["rules"]:
         screen.print(f"{rule['uuid']}  {rule['description'] or ''}".rstrip())
         screen.print(f"  {rule['result']}{': ' + rule['error'] if rule['error'] else ''}")
         for condition in rule["conditions"] or ():
             _draw_condition(screen, condition)
         for action in rule["actions"] or ():
             screen.print(f"    then {action['op']}  {_arguments(action['args'])}")
-    changes = [("node", change) for change in told["node"]]
-    changes += [(f"port {port['address']}", change) for port in told["ports"] for change in port["changes"]]
-    changes += [("plugin data", change) for change in told["plugin_data"]]
+    changes = [("node", change) for change in explanation["node"]]
+    changes += [(f"port {port['address']}", change) for port in explanation["ports"] for change in port["changes"]]
+    changes += [("plugin data", change) for change in explanation["plugin_data"]]
     screen.print("")
     if changes:
         rows = ((where, one["path"], _value(one, "before"), _value(one, "after")) for where, one in changes)
         screen.print(table(("WHAT", "PATH", "BEFORE", "AFTER"), rows))
     else:
-        screen.print("The inspection would fail." if told["failed"] else "Nothing would change.")
-    if told["calls"]:
-        screen.print(key_values({"Would call": told["calls"]}))
+        screen.print("The inspection would fail." if explanation["failed"] else "Nothing would change.")
+    if explanation["calls"]:
+        screen.print(key_values({"Would call": explanation["calls"]}))
 
 
 def _draw_condition(screen: Any, condition: Json) -> None:
     screen.print(f"    if {condition['op']}: {_MARKS[condition['holds']]}")
     for one in condition["checks"]:
-        missing = f"there is no {one['missing']}" if one["missing"] else _MARKS[one["holds"]]
+        missing = f"{one['missing']} not found" if one["missing"] else _MARKS[one["holds"]]
         screen.print(f"       {_arguments(one['args'])}  {missing}")
     if condition["left_out"]:
         screen.print(f"       and {condition['left_out']} more")
@@ -281,14 +281,11 @@ def _value(change: Json, side: str) -> Any:
     return json.dumps(change[side], ensure_ascii=False) if side in change else None
 
 
-# The group ``ferroscope rule``: which of its commands is in which file.
-
-
 @click.group(cls=Group)
 def rule() -> None:
-    """Make, show, try and change inspection rules.
+    """Create, show, test and change inspection rules.
 
-    RULE is the UUID of a rule; FILE holds a rule or a list of rules in YAML or JSON, '-' is standard input.
+    RULE is the UUID of a rule; FILE contains a rule or a list of rules in YAML or JSON, '-' is standard input.
     """
 
 

@@ -1,7 +1,7 @@
-"""Which nodes a command is for: named ones, those whose names fit a pattern, or --all, --failed and --state.
+"""Selection of nodes for a command: by identifier, by a pattern of names, or by --all, --failed and --state.
 
-Who names a node means it. Who selects many may not know of each, so that nodes to which the command cannot or
-should not be done are left out and counted, and a terminal is asked before machines are power-cycled.
+Nodes given by identifier are never skipped. Of nodes selected in bulk, those for which the command is not possible or
+not advisable are skipped and counted, and on a terminal the user is asked before machines are power-cycled.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SHOWN: Final = 6
 
 
 class StateType(click.ParamType):  # type: ignore[type-arg]  # generic since 8.2 only
-    """A provision state; ``inspect-failed`` is as good as ``inspect failed``, and needs no quotes."""
+    """A provision state; ``inspect-failed`` is accepted for ``inspect failed``, and needs no quotes."""
 
     name = "state"
     states: Final = tuple(str(state) for state in Provision)
@@ -43,7 +43,7 @@ class StateType(click.ParamType):  # type: ignore[type-arg]  # generic since 8.2
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         state = str(value).strip().lower().replace("-", " ").replace("_", " ")
         if state not in self.states:
-            self.fail(f"{value!r} is not a state; choose from {', '.join(self.states)}", param, ctx)
+            self.fail(f"invalid state {value!r}: choose from {', '.join(self.states)}", param, ctx)
         return state
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[Any]:
@@ -54,7 +54,7 @@ class StateType(click.ParamType):  # type: ignore[type-arg]  # generic since 8.2
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What was asked for on the command line."""
+    """The selection on the command line."""
 
     idents: tuple[str, ...] = ()
     everything: bool = False
@@ -71,7 +71,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class Selection(msgspec.Struct):
-    """``found``: by what was asked for, each node or why there is none. ``left_out``: nodes and why."""
+    """``found``: the node, or the failure, for each identifier. ``left_out``: skipped nodes with the reason."""
 
     found: dict[str, Json | Failure]
     left_out: list[tuple[Json, str]]
@@ -87,14 +87,14 @@ class Selection(msgspec.Struct):
 
 
 def selectors(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a command NODE... and the options that select nodes; it receives them as ``wanted``."""
+    """Add NODE... and the options that select nodes to a command, which receives them as ``wanted``."""
 
     @click.argument("idents", metavar="[NODE...]", nargs=-1, shell_complete=complete_names)
-    @click.option("--all", "everything", is_flag=True, help="All nodes whose state permits it.")
+    @click.option("--all", "everything", is_flag=True, help="All nodes in a state in which it is possible.")
     @click.option("--failed", is_flag=True, help="Short for --state inspect-failed.")
     @click.option("--state", type=StateType(), metavar="STATE", help="All nodes in this state.")
-    @click.option("-y", "--yes", is_flag=True, help="Do not ask; without a terminal nothing is ever asked.")
-    @click.option("--dry-run", is_flag=True, help="Only show which nodes it would be done to, and which are left out.")
+    @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation; implied without a terminal.")
+    @click.option("--dry-run", is_flag=True, help="Only show which nodes are selected, and which are skipped.")
     @functools.wraps(function)
     def run(
         *args: Any,
@@ -113,11 +113,11 @@ def selectors(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def check(wanted: Wanted) -> None:
-    """Raise ``UsageError`` unless nodes are named or selected in one way."""
+    """Raise ``UsageError`` unless nodes are selected in exactly one way."""
     if bool(wanted.idents) + wanted.everything + wanted.failed + (wanted.state is not None) != 1:
         raise click.UsageError(
-            f"name the nodes, or use --all, --failed or --state (one of the four). {NODE_HELP} "
-            "A pattern such as 'rack1-*' means all nodes with such names."
+            f"specify nodes, or exactly one of --all, --failed and --state. {NODE_HELP} "
+            "A pattern such as 'rack1-*' selects all nodes with matching names."
         )
 
 
@@ -130,11 +130,11 @@ def resolve(
     inbox: bool = False,
     only_inbox: bool = False,
 ) -> Selection:
-    """Return whom the command is for.
+    """Return the selected nodes.
 
-    Of selected nodes those in other than these ``states`` are left out, with ``spares`` those in maintenance or in
-    use too, and unless ``inbox`` those that wait there; ``only_inbox`` is about these alone. Named ones are never
-    left out.
+    Of nodes selected in bulk, those in other ``states`` are skipped; with ``spares`` also those in maintenance or in
+    use, and without ``inbox`` also those in the inbox. ``only_inbox`` selects from the inbox only. Nodes given by
+    identifier are never skipped.
     """
     check(wanted)
     bulk = not wanted.idents or any(is_pattern(ident) for ident in wanted.idents)
@@ -161,7 +161,7 @@ def resolve(
         if is_pattern(ident):
             fitting = [node for node in fleet if fnmatchcase(node["name"] or suggested(node) or "", ident)]
             if not fitting:
-                found[ident] = _nobody(ident)
+                found[ident] = _no_match(ident)
             choose(fitting)
             continue
         try:
@@ -178,7 +178,7 @@ def resolve(
 
 
 def confirm(out: Output, wanted: Wanted, chosen: Selection, *, does: str, asks: bool) -> None:
-    """Say who is left out; end a dry run; with ``asks`` ask a terminal before many nodes are touched."""
+    """Report skipped nodes; end a dry run; with ``asks``, ask for confirmation of a bulk selection on a terminal."""
     if wanted.dry_run:
         _show_plan(out, chosen, does)
         raise click.exceptions.Exit(Exit.NOT_FOUND if chosen.failures else Exit.OK)
@@ -192,26 +192,26 @@ def confirm(out: Output, wanted: Wanted, chosen: Selection, *, does: str, asks: 
 
 
 def left_out(chosen: Selection) -> str:
-    """Return how many nodes are left out, and why."""
+    """Return how many nodes are skipped, and why."""
     counts = Counter(why.partition(":")[0] for _, why in chosen.left_out)
-    return f"left out: {', '.join(f'{count} {why}' for why, count in sorted(counts.items()))}" if counts else ""
+    return f"skipped: {', '.join(f'{count} {why}' for why, count in sorted(counts.items()))}" if counts else ""
 
 
 def every(api: Api, *, inbox: bool | None = None) -> list[Json]:
-    """Return all nodes, or all that wait in the ``inbox`` or do not, in the order of their names."""
+    """Return all nodes, or all that are in the ``inbox`` or not, sorted by name."""
     found = api.pages("/v1/nodes", "nodes", fields=_FIELDS_IN_THE_INBOX if inbox else FIELDS, inbox=inbox)
     return sorted(found, key=lambda node: natural(label(node)))
 
 
 def suggested(node: Json) -> str | None:
-    """Return a name for a machine that has none, of its serial number; None where that is not known."""
+    """Return a name from the machine's serial number, for a node without a name; None if it is unknown."""
     serial = (node.get("hardware") or {}).get("serial")
     name = _NO_LETTERS.sub("-", str(serial or "")).strip("-.").lower()[:_LONGEST_NAME]
     return name if name and is_name(name) else None
 
 
 def is_pattern(ident: str) -> bool:
-    """Whether it stands for several names."""
+    """Return whether this is a pattern of names."""
     return not _PATTERN.isdisjoint(ident)
 
 
@@ -225,8 +225,8 @@ def _why_not(node: Json, states: Container[str] | None, *, spares: bool, inbox: 
     return "in use" if spares and node["instance_uuid"] else None
 
 
-def _nobody(pattern: str) -> Failure:
-    return Failure(f"no node has a name like {pattern}", exit_code=Exit.NOT_FOUND, advice="ferroscope node list")
+def _no_match(pattern: str) -> Failure:
+    return Failure(f"no matching nodes: {pattern}", exit_code=Exit.NOT_FOUND, advice="ferroscope node list")
 
 
 def _show_plan(out: Output, chosen: Selection, does: str) -> None:
@@ -237,7 +237,7 @@ def _show_plan(out: Output, chosen: Selection, does: str) -> None:
         for ident, found in chosen.found.items()
     ]
     plan += [
-        {"node": label(node), "uuid": node["uuid"], "result": "left out", "why": why} for node, why in chosen.left_out
+        {"node": label(node), "uuid": node["uuid"], "result": "skipped", "why": why} for node, why in chosen.left_out
     ]
     rows = [(one["node"], one["result"], one["why"] or "") for one in plan]
     out.show(plan, lambda screen: screen.print(table(("NODE", "RESULT", "WHY"), rows)))

@@ -1,19 +1,24 @@
-"""``ferroscope all | api | worker | pxe-filter``: run roles until SIGTERM or SIGINT."""
+"""Commands that read the service's configuration: run its roles, ``db``, and ``doctor``."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 import msgspec
 
+from ferroscope.cli.exits import Exit
+from ferroscope.cli.output import Group, Output, output_option, table
 from ferroscope.config.load import ConfigurationError, load, unknown_options
 from ferroscope.config.options import SIMULATED, Settings
 
-# Commands that read the service's configuration: their options, and the settings that come of them.
+if TYPE_CHECKING:
+    from ferroscope.telemetry.finding import Finding
+
+# Options and settings
 
 config_option = click.option(
     "-c",
@@ -21,7 +26,7 @@ config_option = click.option(
     "files",
     multiple=True,
     type=click.Path(dir_okay=False),
-    help="Configuration file; may be given several times. [default: /etc/ferroscope/ferroscope.conf, if there]",
+    help="Configuration file; may be repeated. [default: /etc/ferroscope/ferroscope.conf, if it exists]",
 )
 database_option = click.option("--database", help="SQLAlchemy URL; overrides [database] connection.")
 
@@ -32,14 +37,14 @@ def read(files: tuple[str, ...], database: str | None = None) -> Settings:
 
 
 def settings_of(files: tuple[str, ...], database: str | None = None) -> Settings:
-    """Return the settings, with warnings on standard error, or leave with a message that says what is wrong."""
+    """Return the settings, with warnings on standard error; ``ClickException`` if they are invalid."""
     try:
         settings = read(files, database)
     except ConfigurationError as exc:
-        raise click.ClickException(f"the configuration cannot be used: {exc}") from exc
-    with contextlib.suppress(OSError):  # whoever cannot be warned can still be served
-        for sentence in unknown_options(list(files) or None):
-            click.echo(f"Warning: {sentence}", err=True)
+        raise click.ClickException(f"invalid configuration: {exc}") from exc
+    with contextlib.suppress(OSError):  # a failure to warn must not prevent the start
+        for unknown in unknown_options(list(files) or None):
+            click.echo(f"Warning: {unknown}", err=True)
     return settings
 
 
@@ -47,7 +52,7 @@ processes_option = click.option(
     "--processes",
     default=0,
     type=click.IntRange(0, 64),
-    help="Run this many processes under a supervisor that restarts those that die. [default: one, without]",
+    help="Number of processes, under a supervisor that restarts them. [default: one, without a supervisor]",
 )
 
 
@@ -55,7 +60,7 @@ processes_option = click.option(
 @click.option(
     "--simulator",
     is_flag=True,
-    help="Enable the drivers sim and fake-hardware too, for machines that do not exist (ferroscope sim).",
+    help="Also enable the drivers sim and fake-hardware, for simulated machines (ferroscope sim).",
 )
 @config_option
 @database_option
@@ -91,9 +96,9 @@ def run_worker(files: tuple[str, ...], database: str | None, processes: int) -> 
 @config_option
 @database_option
 def run_pxe_filter(files: tuple[str, ...], database: str | None) -> None:
-    """Run the PXE filter beside this host's DHCP and TFTP service: open on one host of a network, closed on all others.
+    """Run the PXE filter of this host's DHCP and TFTP service: open on one host of a network, closed on all others.
 
-    Needs the right to change the host's firewall (CAP_NET_ADMIN).
+    Requires permission to change the host's firewall (CAP_NET_ADMIN).
     """
     from ferroscope.runtime.pxe_filter import run
 
@@ -107,10 +112,159 @@ def _run(settings: Settings, roles: tuple[Any, ...], *, upgrade: bool = False, p
 
 
 def _exit_with(run: Callable[..., int], *args: Any, **options: Any) -> NoReturn:
-    """Run it, and leave with its exit code; where it cannot begin, with a message."""
+    """Run it and exit with its exit code; if it cannot start, with an error message."""
     from ferroscope.runtime.system import StartError
 
     try:
         sys.exit(run(*args, **options))
     except StartError as exc:
         raise click.ClickException(str(exc)) from exc
+
+
+# ``ferroscope db``: the schema, and inspection data as a whole
+
+
+@click.group(cls=Group)
+def db() -> None:
+    """Upgrade the database's schema, and move inspection data."""
+
+
+@db.command()
+@config_option
+@database_option
+def upgrade(files: tuple[str, ...], database: str | None) -> None:
+    """Upgrade the schema, if it is not up to date."""
+    from ferroscope.contracts.errors import StoreUnavailableError
+    from ferroscope.runtime.backend import ensure_schema
+    from ferroscope.runtime.member import left_behind, place
+    from ferroscope.runtime.system import SetupError
+
+    settings = settings_of(files, database)
+    try:
+        version = ensure_schema(settings, upgrade=True)
+    except (SetupError, StoreUnavailableError, OSError) as exc:
+        raise click.ClickException(str(exc)) from exc
+    click.echo(f"schema of {place(settings.database)}: {version}")
+    if old := left_behind(settings.database):
+        click.echo(f"{old} is not used; to upgrade it: --database sqlite:///{old}", err=True)
+
+
+@db.command()
+@config_option
+@database_option
+def current(files: tuple[str, ...], database: str | None) -> None:
+    """Show the schema's version; exit code 1 if it is not up to date."""
+    from ferroscope.contracts.errors import StoreUnavailableError
+    from ferroscope.runtime.backend import ensure_schema
+    from ferroscope.runtime.system import SetupError
+
+    try:
+        click.echo(ensure_schema(settings_of(files, database), upgrade=False))
+    except (SetupError, StoreUnavailableError) as exc:
+        raise click.ClickException(str(exc)) from exc
+
+
+_PLACES = ("database", "s3", "swift")
+
+
+@db.command("move-data", epilog="Exit code 0: everything was moved. 1: it ended early; run it again to continue.")
+@click.option("--from", "source", type=click.Choice(_PLACES), required=True, help="The current storage backend.")
+@click.option("--to", "target", type=click.Choice(_PLACES), required=True, help="The new storage backend.")
+@config_option
+@database_option
+def move_data(source: str, target: str, files: tuple[str, ...], database: str | None) -> None:
+    """Move the data of all ended inspections to another storage backend, while the service is running.
+
+    Set [storage] backend first: otherwise the service moves the data back.
+    """
+    from ferroscope.contracts.errors import StoreUnavailableError
+    from ferroscope.runtime.data import move
+    from ferroscope.runtime.system import SetupError
+
+    if source == target:
+        raise click.UsageError("--from and --to must differ")
+    try:
+        done = move(settings_of(files, database), source, target, _progress)
+    except (SetupError, StoreUnavailableError) as exc:
+        raise click.ClickException(str(exc)) from exc
+    skipped = f", {done.skipped} skipped because they were changed or deleted concurrently" if done.skipped else ""
+    click.echo(f"{done.moved} parts moved from {source} to {target}{skipped}")
+    if done.error:
+        raise click.ClickException(f"ended early: {done.error}; run it again to continue")
+
+
+@db.command("rebuild-search-index")
+@config_option
+@database_option
+def rebuild_search_index(files: tuple[str, ...], database: str | None) -> None:
+    """Rebuild the search index from the newest inventory of each node, for data of earlier releases."""
+    from ferroscope.contracts.errors import StoreUnavailableError
+    from ferroscope.runtime.data import rebuild
+    from ferroscope.runtime.system import SetupError
+
+    try:
+        done = rebuild(settings_of(files, database), _progress)
+    except (SetupError, StoreUnavailableError) as exc:
+        raise click.ClickException(str(exc)) from exc
+    click.echo(f"search index rebuilt: {done.changed} of {done.nodes} nodes changed")
+    if done.errors:
+        raise click.ClickException(f"cannot read the data of {done.errors} nodes; run it again")
+
+
+def _progress(text: str) -> None:
+    click.echo(text, err=True)
+
+
+# ``ferroscope doctor``
+
+_MARKS = {"ok": "ok", "note": "NOTE", "wrong": "WRONG"}
+
+
+@click.command()
+@config_option
+@database_option
+@output_option
+def doctor(files: tuple[str, ...], database: str | None, fmt: str) -> None:
+    """Check configuration, database, clock, drivers, hooks, ports, boot, PXE filter, members; exit code 1 on a problem.
+
+    It connects to the database, not to the API, so it works even if nothing is running. It starts and changes nothing,
+    except that it acquires the lease ferroscope/doctor to test that the database is writable.
+    """
+    out = Output(fmt)
+    checks = _checks(files, database)
+    out.show({"checks": checks}, lambda screen: screen.print(table(("", "CHECK", "RESULT"), map(_finding_row, checks))))
+    wrong = sum(check["verdict"] == "wrong" for check in checks)
+    if wrong:
+        out.say(f"{wrong} of {len(checks)} checks failed")
+        raise click.exceptions.Exit(Exit.FAILURE)
+
+
+def _checks(files: tuple[str, ...], database: str | None) -> list[dict[str, str]]:
+    import msgspec
+
+    from ferroscope.doctor.database import examine
+    from ferroscope.doctor.host import readable_files
+    from ferroscope.telemetry.finding import Finding
+
+    try:
+        settings = read(files, database)
+    except ConfigurationError as exc:
+        found = [Finding("configuration", "wrong", f"invalid configuration: {exc}", "correct the configuration")]
+    else:
+        source = ", ".join(files) or "defaults, and /etc/ferroscope/ferroscope.conf if it exists"
+        found = _unknown_options(files) or [Finding("configuration", "ok", f"the configuration is valid ({source})")]
+        found += readable_files(list(files) or None)
+        found += examine(settings)
+    return [msgspec.structs.asdict(check) for check in found]
+
+
+def _unknown_options(files: tuple[str, ...]) -> list[Finding]:
+    """Return a finding for each unknown option."""
+    from ferroscope.telemetry.finding import Finding
+
+    return [Finding("unknown-option", "note", one.summary, one.advice) for one in unknown_options(list(files) or None)]
+
+
+def _finding_row(check: dict[str, str]) -> tuple[str, str, str]:
+    advice = f"; {check['advice']}" if check["advice"] else ""
+    return _MARKS[check["verdict"]], check["code"], check["summary"] + advice

@@ -1,4 +1,4 @@
-"""``ferroscope sim``: a fleet of machines that do not exist, to try everything on."""
+"""``ferroscope sim``: a fleet of simulated machines."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ _share = click.FloatRange(0, 1)
 
 
 @click.command(
-    epilog="A machine's name chooses what goes wrong with it, for example sim-timeout-1 or sim-ramdisk-error-2; "
-    "the reference page of the simulator lists what there is."
+    epilog="A machine's name selects its fault, for example sim-timeout-1 or sim-ramdisk-error-2; the reference page "
+    "of the simulator lists all faults."
 )
-@click.option("--nodes", type=click.IntRange(min=0), show_default="50, or 0 with --special", help="How many machines.")
-@click.option("--special", metavar="NAME", multiple=True, help="One more machine, of this name; may be repeated.")
+@click.option("--nodes", type=click.IntRange(min=0), show_default="50, or 0 with --special", help="Number of machines.")
+@click.option("--special", metavar="NAME", multiple=True, help="Additional machine with this name; may be repeated.")
 @click.option("--first", type=click.IntRange(min=1), default=1, show_default=True, help="Number of the first machine.")
-@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same fleet.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address of the BMCs; keep it to this host.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed; the same seed gives the same fleet.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address of the BMCs, on this host.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
-    show_default=f"{_PORT}, or a free one where it is taken",
-    help="Their port; 0: any.",
+    show_default=f"{_PORT}, or a free port if it is in use",
+    help="Port of the BMCs; 0: any.",
 )
 @click.option(
     "--subnet",
     type=click.IntRange(0, 250),
     default=20,
     show_default=True,
-    help="So many BMCs have addresses in one /24 of loopback; 0: one address for all, as with any other --host.",
+    help="Number of BMCs in each loopback /24; 0, or with another --host: one address for all BMCs.",
 )
 @click.option(
     "--api",
@@ -53,28 +53,28 @@ _share = click.FloatRange(0, 1)
     default=DEFAULT_URL,
     show_default=True,
     show_envvar=True,
-    help="Address of the Bare Metal API, for callbacks and for --enroll.",
+    help="URL of the Bare Metal API, for callbacks and for --enroll.",
 )
-@click.option("--enroll/--no-enroll", default=False, help="Enrol the machines as nodes; those that are there stay.")
+@click.option("--enroll/--no-enroll", default=False, help="Enroll the machines as nodes; existing nodes are kept.")
 @click.option(
     "--inventory",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Every machine calls back with the inventory in this file, with its own addresses put in.",
+    help="Inventory that every machine sends, with its own addresses.",
 )
 @click.option("--boot-delay", type=_seconds, default=2.0, show_default=True, help="Seconds from power-on to callback.")
-@click.option("--boot-jitter", type=_seconds, default=1.0, show_default=True, help="More or less by so many seconds.")
-@click.option("--bmc-delay", type=_seconds, default=0.0, show_default=True, help="Seconds before a BMC answers.")
-@click.option("--bmc-jitter", type=_seconds, default=0.0, show_default=True, help="More or less by so many seconds.")
+@click.option("--boot-jitter", type=_seconds, default=1.0, show_default=True, help="Random deviation of --boot-delay.")
+@click.option("--bmc-delay", type=_seconds, default=0.0, show_default=True, help="Seconds until a BMC responds.")
+@click.option("--bmc-jitter", type=_seconds, default=0.0, show_default=True, help="Random deviation of --bmc-delay.")
 @click.option(
     "--bmc-sigma",
     type=click.FloatRange(0, 3),
     default=0.0,
     show_default=True,
-    help="Above 0, BMCs answer in log-normal times instead, --bmc-delay being the median; 0.5 is usual.",
+    help="Sigma of a log-normal distribution of BMC response times with the median --bmc-delay; 0: disabled.",
 )
-@click.option("--dead", type=_share, default=0.0, show_default=True, help="Share of the machines whose BMC is dead.")
-@click.option("--flapping", type=_share, default=0.0, show_default=True, help="Share whose BMC is silent at times.")
-@click.option("--time-scale", type=_seconds, default=1.0, show_default=True, help="Stretch every other delay.")
+@click.option("--dead", type=_share, default=0.0, show_default=True, help="Fraction of machines with a dead BMC.")
+@click.option("--flapping", type=_share, default=0.0, show_default=True, help="Fraction with an intermittent BMC.")
+@click.option("--time-scale", type=_seconds, default=1.0, show_default=True, help="Factor for all other delays.")
 @output_option
 def sim(
     *,
@@ -87,9 +87,9 @@ def sim(
     fmt: str,
     **options: Any,
 ) -> None:
-    """Run a simulated fleet until SIGTERM or Ctrl-C, then show what it counted.
+    """Run a simulated fleet until SIGTERM or Ctrl-C, then show statistics.
 
-    With --enroll the BMCs of --dead and --flapping work well until their machines are enrolled.
+    With --enroll, the BMCs of --dead and --flapping work until their machines are enrolled.
     """
     import msgspec
 
@@ -123,12 +123,12 @@ def sim(
         except OSError as exc:
             if port is not None or exc.errno != errno.EADDRINUSE:
                 raise
-            out.say(f"port {_PORT} is in use, by another simulator perhaps; taking a free one")
+            out.say(f"port {_PORT} is in use; using a free port")
             counted = msgspec.to_builtins(run(msgspec.structs.replace(settings, port=0), ready=ready))
     except (ValueError, OSError) as exc:
         taken = isinstance(exc, OSError) and exc.errno == errno.EADDRINUSE
-        advice = "choose another --port, or --subnet 0, which needs it at one address" if taken else None
-        raise Failure(f"the fleet cannot run: {exc}", advice=advice or "see: ferroscope sim --help") from None
+        advice = "choose another --port, or --subnet 0 to use it on one address only" if taken else None
+        raise Failure(f"cannot run the fleet: {exc}", advice=advice or "see: ferroscope sim --help") from None
     out.show(counted, lambda screen: screen.print(key_values(counted)))
 
 
@@ -140,14 +140,14 @@ def _enroll(settings: FleetSettings, api_url: str, places: Addresses) -> None:
     try:
         done = enroll(roster(settings), api_url=api_url, sim_address=places.bmcs, patience=_API_STARTS)
     except BareMetalError as exc:
-        click.echo(f"could not enrol: {exc}", err=True)
+        click.echo(f"cannot enroll the machines: {exc}", err=True)
         return
     finally:
-        # It may have been stopped in the meantime.
+        # The fleet may have been stopped in the meantime.
         with contextlib.suppress(ControlError), FleetClient(places.control) as client:
             client.faults(on=True)
     new, old, bad = len(done.created), len(done.existing), len(done.failed)
-    click.echo(f"enrolled: {new} new, {old} were there already, {bad} failed", err=True)
+    click.echo(f"enrolled: {new} new, {old} existing, {bad} failed", err=True)
     for name, why in sorted(done.failed.items()):
         click.echo(f"  {name}: {why}", err=True)
     click.echo("next: ferroscope inspect --all --watch", err=True)

@@ -1,4 +1,7 @@
-"""``ferroscope status``: what is wrong first, then nodes, queue, members, leases, PXE filters, recent failures."""
+"""``ferroscope status``: problems first, then nodes, recent failures, queue, members, PXE filters, leases.
+
+``ferroscope driver``: the enabled drivers, and their properties.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
-from ferroscope.cli.client import Api
+from ferroscope.cli.client import Api, ApiError, segment
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.lookup import label
-from ferroscope.cli.output import Output, console, key_values, table, with_api
+from ferroscope.cli.output import Group, Output, console, key_values, table, with_api
 from ferroscope.cli.text import parse, span
 from ferroscope.core.states import Provision
 
@@ -23,18 +26,20 @@ if TYPE_CHECKING:
 
 _WATCH_EVERY: Final = 1.0
 _FIELDS: Final = ("uuid", "name", "provision_state", "provision_updated_at", "power_state", "last_error")
-# Loops that differ by their number only are shown together.
+# Loops that differ only by their number are shown together.
 _NUMBER: Final = re.compile(r"-\d+$")
 
 
 @click.command(epilog="Exit code 1: there is a problem. 5: the service cannot be reached.")
-@click.option("--failures", type=click.IntRange(min=0), default=5, show_default=True, help="Show the newest failures.")
-@click.option("-w", "--watch", is_flag=True, help="Show it again and again, until Ctrl-C.")
+@click.option(
+    "--failures", type=click.IntRange(min=0), default=5, show_default=True, help="Number of recent failures to show."
+)
+@click.option("-w", "--watch", is_flag=True, help="Refresh continuously, until Ctrl-C.")
 @with_api
 def status(api: Api, out: Output, *, failures: int, watch: bool) -> None:
-    """Show how the service is doing: problems, nodes by state, the newest failures, queue, members, leases."""
+    """Show the status of the service: problems, nodes by state, recent failures, queue, members, leases."""
     if watch and out.for_programs:
-        raise click.UsageError("--watch is for people; programs should ask again")
+        raise click.UsageError("--watch cannot be combined with -o json or yaml")
     if watch:
         _watch(api, failures)
     data = fetch(api, failures)
@@ -44,7 +49,7 @@ def status(api: Api, out: Output, *, failures: int, watch: bool) -> None:
 
 
 def fetch(api: Api, failures: int) -> dict[str, Any]:
-    """Return what the API says of the service, where it is, and the newest ``failures`` nodes that failed."""
+    """Return the service's status with its URL and the ``failures`` most recently failed nodes."""
     version = _version(api)
     status: dict[str, Any] = api.get("/v1/status")
     newest: list[dict[str, Any]] = []
@@ -63,22 +68,22 @@ def fetch(api: Api, failures: int) -> dict[str, Any]:
 
 
 def _version(api: Api) -> str:
-    """Return the greatest version of the Bare Metal API there; ``Failure`` where another one answers."""
+    """Return the newest version of the Bare Metal API; ``Failure`` if the response is not that of a Bare Metal API."""
     try:
         return str(api.get("/v1/")["version"]["version"])
     except (KeyError, TypeError):
         raise Failure(
-            f"{api.url} answers, but not as the Bare Metal API does",
-            advice="it listens on port 6385 unless configured otherwise; 5050 is the Introspection API's",
+            f"{api.url} is not the URL of a Bare Metal API",
+            advice="its default port is 6385; 5050 is the port of the Introspection API",
         ) from None
 
 
 def sections(data: dict[str, Any]) -> Iterator[tuple[str, RenderableType]]:
-    """Yield the parts of the status as people see it, the most important one first, each with its name."""
+    """Yield the sections of the status with their names, the most important one first."""
     service = f"{data['url']} (API {data['api_version']})"
     nodes, database = data["nodes"], data["database"]
-    told = f"{database['kind']}, schema {database['schema']}, clock skew {abs(database['clock_skew']):.2f} s"
-    yield "", key_values({"Service": service, "Database": told, "Nodes": sum(nodes.values())})
+    described = f"{database['kind']}, schema {database['schema']}, clock skew {abs(database['clock_skew']):.2f} s"
+    yield "", key_values({"Service": service, "Database": described, "Nodes": sum(nodes.values())})
     if data["problems"]:
         yield "PROBLEM", table(("PROBLEM", "WHAT TO DO"), [(one["summary"], one["advice"]) for one in data["problems"]])
     if nodes:
@@ -112,16 +117,16 @@ def _print(screen: Console, data: dict[str, Any]) -> None:
 
 
 def _member(member: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the member's own row, and one for each of its loops; those that do the same share one."""
+    """Yield the member's own row, and one for each of its loops; loops with the same status share one."""
     silent = member["silent_for"]
-    heard = "" if silent is None else f", last heartbeat {silent:.1f} s ago"
-    yield member["name"], f"{'alive' if member['alive'] else 'dead; started'} {_for(member)}{heard}"
-    same = Counter((_NUMBER.sub("", loop), said) for loop, said in member["loops"].items())
-    for loop, said in member["loops"].items():
+    heartbeat = "" if silent is None else f", last heartbeat {silent:.1f} s ago"
+    yield member["name"], f"{'alive' if member['alive'] else 'dead; started'} {_for(member)}{heartbeat}"
+    same = Counter((_NUMBER.sub("", loop), text) for loop, text in member["loops"].items())
+    for loop, text in member["loops"].items():
         kind = _NUMBER.sub("", loop)
-        number = same.pop((kind, said), 0)
+        number = same.pop((kind, text), 0)
         if number:
-            yield f"  {loop}" if number == 1 else f"  {kind} ({number} of them)", said
+            yield f"  {loop}" if number == 1 else f"  {kind} ({number} threads)", text
 
 
 def _for(member: dict[str, Any]) -> str:
@@ -139,7 +144,7 @@ def _age(text: str | None) -> str | None:
 
 def _pxe_filter(seen: dict[str, Any]) -> str:
     if not seen["open"]:
-        return f"open nowhere; its last epoch was {seen['epoch']}"
+        return f"not open on any host; last epoch: {seen['epoch']}"
     return (
         f"open on {seen['host']} in epoch {seen['epoch']} for another {seen['remaining']:.1f} s; "
         f"{seen['allowed']} MACs allowed, {seen['denied']} denied, changes up to {seen['applied']} applied"
@@ -147,8 +152,8 @@ def _pxe_filter(seen: dict[str, Any]) -> str:
 
 
 def fitted(screen: Console, data: dict[str, Any]) -> RenderableType:
-    """Return as much of the status as the terminal has lines for, and the names of what it has none for."""
-    from rich.console import Group
+    """Return the sections that fit on the terminal, and the names of the others."""
+    from rich import console as rich_console
 
     parts: list[RenderableType] = []
     hidden: list[str] = []
@@ -161,12 +166,12 @@ def fitted(screen: Console, data: dict[str, Any]) -> RenderableType:
         parts += ["", part] if name else [part]
         left -= lines
     if hidden:
-        parts.append(f"... and {', '.join(hidden)}; a taller terminal shows them, as does: ferroscope status")
-    return Group(*parts)
+        parts.append(f"... and {', '.join(hidden)}; enlarge the terminal, or run: ferroscope status")
+    return rich_console.Group(*parts)
 
 
 def _watch(api: Api, failures: int) -> NoReturn:
-    """Keep one picture up to date on a terminal; elsewhere print a line for each change."""
+    """Refresh the status on a terminal; otherwise print a line for each change."""
     screen = console()
     if screen.is_terminal:
         from rich.live import Live
@@ -175,11 +180,53 @@ def _watch(api: Api, failures: int) -> NoReturn:
             while True:
                 time.sleep(_WATCH_EVERY)
                 live.update(fitted(screen, fetch(api, failures)), refresh=True)
-    said = ""
+    previous = ""
     while True:
         nodes = fetch(api, 0)["nodes"]
         line = "  ".join(f"{nodes[state]} {state}" for state in Provision if nodes.get(state)) or "no nodes"
-        if line != said:
+        if line != previous:
             click.echo(f"{datetime.now(UTC).isoformat(timespec='seconds')}  {line}")
-            said = line
+            previous = line
         time.sleep(_WATCH_EVERY)
+
+
+# ``ferroscope driver``
+
+
+@click.group(cls=Group)
+def driver() -> None:
+    """List BMC drivers and their properties."""
+
+
+@driver.command("list")
+@with_api
+def list_drivers(api: Api, out: Output) -> None:
+    """List the enabled drivers."""
+    found = api.get("/v1/drivers", detail=True)["drivers"]
+    rows = [
+        (
+            one["name"],
+            ", ".join(one["enabled_inspect_interfaces"]),
+            ", ".join(one["enabled_boot_interfaces"]) or None,
+            ", ".join(one["hosts"]) or None,
+        )
+        for one in found
+    ]
+    titles = ("NAME", "INSPECT INTERFACES", "BOOT INTERFACES", "WORKERS ON")
+    out.show(found, lambda screen: screen.print(table(titles, rows)))
+
+
+@driver.command("properties")
+@click.argument("name", metavar="DRIVER")
+@with_api
+def properties(api: Api, out: Output, *, name: str) -> None:
+    """Show a driver's properties in driver_info; set them with 'ferroscope node set NODE -d PROPERTY=VALUE'."""
+    try:
+        found = api.get(f"/v1/drivers/{segment(name)}/properties")
+    except ApiError as exc:
+        if exc.status != 404:
+            raise
+        advice = "list the enabled drivers: ferroscope driver list"
+        raise Failure(f"driver {name} is not enabled", exit_code=Exit.NOT_FOUND, advice=advice) from None
+    rows = list(found.items())
+    out.show(found, lambda screen: screen.print(table(("PROPERTY", "MEANING"), rows)))

@@ -1,4 +1,4 @@
-"""Text on a terminal: short where room is scarce, and never with a control character from elsewhere."""
+"""Text for terminals: truncation, durations, PCI device names; without control characters from other sources."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST: Final = 60
 
 
 def short(text: str, most: int = _MOST) -> str:
-    """Return at the most so many characters of a text, with a mark where it goes on."""
+    """Return a text truncated to ``most`` characters, with an ellipsis."""
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
@@ -31,7 +31,7 @@ def width_of(text: str) -> int:
 
 
 def with_reason(message: str | None, reason: str | None) -> str:
-    """Return a message with the code of its reason, once."""
+    """Return a message with its reason code, unless the message contains it."""
     text, code = message or "", f" ({reason})"
     return text if not reason or code in f" {text}" else f"{text}{code}"
 
@@ -41,17 +41,17 @@ def many(count: int, noun: str, plural: str | None = None) -> str:
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
 
 
-# Names of PCI devices, whose ids are what a machine tells: of the host's PCI ID database where it has one.
+# Names of PCI devices, from the host's PCI ID database if it is installed; inventories contain only IDs.
 #
-# The packages pci.ids (Debian) and hwdata install it; nothing is fetched. Without it there are names of the vendors
-# of NICs and GPUs alone. Its form: lines ``8086  Intel Corporation``, below each ``<tab>1563  Ethernet Controller``.
+# The packages pci.ids (Debian) and hwdata install it; nothing is downloaded. Without it, only vendors of NICs and GPUs
+# have names. Its format: lines ``8086  Intel Corporation``, each followed by ``<tab>1563  Ethernet Controller``.
 
 _FILES: Final = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
 _LONGEST: Final = 16 * 2**20
 
 
 def name(vendor: str | None, product: str | None) -> str | None:
-    """Return what a device is called, with the id of what has no name here; None where nothing is known."""
+    """Return the name of a device, with IDs for unknown parts; None if there is no vendor."""
     if not vendor:
         return None
     maker, device = _id(vendor), _id(product or "")
@@ -82,7 +82,7 @@ def _id(text: str) -> str:
 
 
 def _end_of_vendor(names: bytes, at: int) -> int:
-    """Return where the next vendor begins: a line that begins with neither a tab nor a comment."""
+    """Return the position of the next vendor: a line that starts with neither a tab nor a comment."""
     while (at := names.find(b"\n", at)) >= 0:
         at += 1
         if names[at : at + 1] not in (b"\t", b"#", b"\n"):
@@ -91,19 +91,19 @@ def _end_of_vendor(names: bytes, at: int) -> int:
 
 
 def _line(names: bytes, at: int) -> str:
-    """Return the name in the line that begins here with an id."""
+    """Return the name in the line that starts at this position with an ID."""
     end = names.find(b"\n", at)
     text = names[at : end if end >= 0 else len(names)].decode(errors="replace")
     return text.partition("  ")[2].strip()
 
 
-# Times as people read them. Answers carry ISO 8601; only tables say ``3 min ago``.
+# Readable times: responses contain ISO 8601, tables ``3 min ago``.
 
 _UNITS: Final = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 
 
 def parse(text: str | None) -> datetime | None:
-    """Return the time of an answer, None where there is none or it is no time."""
+    """Return a time from a response, None if it is missing or invalid."""
     try:
         return datetime.fromisoformat(text) if text else None
     except ValueError:
@@ -111,7 +111,7 @@ def parse(text: str | None) -> datetime | None:
 
 
 def ago(text: str | None, *, now: datetime | None = None) -> str | None:
-    """Return how long ago the time of an answer was."""
+    """Return how long ago the time in a response was."""
     then = parse(text)
     if then is None:
         return None
@@ -119,7 +119,7 @@ def ago(text: str | None, *, now: datetime | None = None) -> str | None:
 
 
 def age(text: str | None, *, now: datetime | None = None) -> str | None:
-    """Return the time since that of an answer, for a column: ``22s``, ``5m``, ``3h``, ``12d``."""
+    """Return the age of a time in a response, for a column: ``22s``, ``5m``, ``3h``, ``12d``."""
     then = parse(text)
     if then is None:
         return None

@@ -139,5 +139,4 @@ def test_pages_are_followed_until_the_last(serve: Serve) -> None:
 @pytest.mark.parametrize("body", [b'{"versions": []}', b"[]", b'"hello"'])
 def test_the_status_of_another_service_is_told_as_such(serve: Serve, body: bytes) -> None:
     result = Shell(serve((200, {}, body)).url)("status", check=Exit.FAILURE)
-    assert "not as the Bare Metal API does" in result.stderr
-    assert "port 6385" in result.stderr
+    assert "6385" in result.stderr

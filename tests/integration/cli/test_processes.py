@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.cli.demo.command import GO_ON, called
+from ferroscope.cli.demo import GO_ON, called
 from ferroscope.cli.exits import Exit
 from tests.integration.cli.console import Shell
 from tests.support.processes import free_port, until
@@ -112,7 +112,7 @@ def test_a_simulator_whose_port_is_taken_says_so(running: Shell) -> None:
     port = running.url.rpartition(":")[2]
     done = subprocess.run([*FERROSCOPE, "sim", "--port", port], capture_output=True, text=True, check=False, timeout=20)
     assert done.returncode == Exit.FAILURE
-    assert "the fleet cannot run: " in done.stderr
+    assert "Error: " in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -40,7 +40,7 @@ def test_all_leaves_out_maintenance_and_what_cannot_be_inspected(
 ) -> None:
     result = shell("inspect", "--all", check=0)
     assert started(service, fleet) == {"sim-10", "sim-2", "idle"}
-    assert "left out: 1 available, 1 in maintenance, 1 in use" in result.stdout.splitlines()
+    assert "skipped: 1 available, 1 in maintenance, 1 in use" in result.stdout.splitlines()
 
 
 def test_a_named_node_in_maintenance_is_inspected_and_it_is_said(

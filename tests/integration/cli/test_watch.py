@@ -146,7 +146,7 @@ def test_giving_up_tells_started_from_not_started(api: Api, service: Service) ->
 def test_letting_go_starts_all_and_ends(api: Api, service: Service) -> None:
     targets = enrol(service, 3)
     watch = Watch(api, targets)
-    watch.let_go()
+    watch.detach()
     assert [ended.result for ended in watch.ended] == [ACCEPTED] * 3
     assert under_way(service, targets) == 3
     assert verdict(watch.ended) is Exit.OK

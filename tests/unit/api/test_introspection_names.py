@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ferroscope.api.introspection.introspection_data import named
+from ferroscope.api.introspection.introspections import named
 
 
 def told(extra: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""What operators read names commands, not calls of the API."""
+"""Messages for users of the command line mention commands, not API calls."""
 
 from __future__ import annotations
 
@@ -51,6 +51,6 @@ def test_calls_become_the_commands_that_do_them() -> None:
     assert as_commands("approve it first: POST /v1/nodes/n1/approve.") == (
         "approve it first: ferroscope node approve n1."
     )
-    told = as_commands('abort first: PUT /v1/nodes/n1/states/provision with {"target": "abort"}.')
-    assert told == "abort first: ferroscope node abort n1."
+    message = as_commands('abort first: PUT /v1/nodes/n1/states/provision with {"target": "abort"}.')
+    assert message == "abort first: ferroscope node abort n1."
     assert "'ferroscope driver list'" in as_commands("GET /v1/drivers lists those that are.")

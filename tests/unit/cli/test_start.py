@@ -39,7 +39,7 @@ def test_every_command_in_the_table_exists_and_explains_itself(name: str) -> Non
 def test_an_unknown_command_is_a_usage_error() -> None:
     result = run("frobnicate")
     assert result.exit_code == 2
-    assert "No such command 'frobnicate'" in result.stderr
+    assert "'frobnicate'" in result.stderr
 
 
 def test_the_package_runs_as_a_module() -> None:

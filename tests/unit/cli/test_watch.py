@@ -8,8 +8,7 @@ import pytest
 
 from ferroscope.cli.exits import Exit
 from ferroscope.cli.lookup import addresses
-from ferroscope.cli.progress import failure, phases
-from ferroscope.cli.watch import ERROR, Ended, as_data, verdict
+from ferroscope.cli.watch import ERROR, Ended, as_data, failure, phases, verdict
 
 
 def ended(code: Exit) -> Ended:

@@ -12,7 +12,6 @@ from ferroscope import transition
 from ferroscope.api.baremetal import callback_body
 from ferroscope.api.http.errors import MissingError
 from ferroscope.api.http.route import ApiContext
-from ferroscope.api.introspection.inspections import introspected
 from ferroscope.contracts.data import Part
 from ferroscope.contracts.errors import StaleError
 from ferroscope.contracts.store import Transaction
@@ -23,6 +22,14 @@ from ferroscope.storage.reader import Found, newest
 
 PROCESSED: Final[tuple[Part, ...]] = ("inventory", "plugin_data")
 UNPROCESSED: Final[tuple[Part, ...]] = ("inventory", "unprocessed")
+
+
+def introspected(tx: Transaction, ident: str, *, lock: bool = False) -> tuple[Node, str]:
+    """Return the node with this UUID or name, and the UUID of its newest inspection."""
+    node = tx.nodes.get(ident, lock=lock)
+    if node.inspection is None:
+        raise MissingError(f"Node {ident} has never been introspected; start an introspection first.")
+    return node, node.inspection
 
 
 def of_node(

@@ -1,1 +1,39 @@
-"""``ferroscope node``: one file for looking, one for changing, one for the verbs of the state machine."""
+"""``ferroscope node``: the group, and its commands."""
+
+from __future__ import annotations
+
+import click
+
+from ferroscope.cli.lookup import NODE_HELP
+from ferroscope.cli.node import actions, inbox, show, timeline, write
+from ferroscope.cli.output import Group
+
+
+@click.group(cls=Group, help=f"Enrol, list, show and change nodes.\n\n{NODE_HELP}")
+def node() -> None:
+    """Has no options of its own."""
+
+
+for _command in (
+    show.list_nodes,
+    show.show,
+    write.create,
+    write.set_node,
+    write.delete,
+    actions.manage,
+    actions.provide,
+    actions.abort,
+    actions.power,
+    show.ports,
+    show.inventory,
+    show.lldp,
+    show.show_timeline,
+    timeline.log,
+    show.validate,
+    inbox.inbox,
+    inbox.approve,
+    inbox.reject,
+    inbox.rejected,
+    inbox.readmit,
+):
+    node.add_command(_command)

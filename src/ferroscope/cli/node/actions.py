@@ -1,6 +1,6 @@
-"""``ferroscope node manage | provide | abort | power``: ask the service to bring nodes somewhere.
+"""``ferroscope node manage | provide | abort | power``: commands that change the state of nodes.
 
-The service answers at once and does it later; ``--wait`` waits for the end.
+The service accepts them immediately and carries them out asynchronously; ``--wait`` waits until they are done.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ferroscope.cli.output import Output, table, with_api
 from ferroscope.cli.selection import Selection, Wanted, confirm, resolve, selectors
 from ferroscope.core.states import RESTING_VERBS, UNDER_WAY, Provision
 
-# One verb for many nodes: every node gets its turn, and the end tells of all failures at once.
+# An action on many nodes: it is applied to all of them, and all failures are reported at the end.
 
 
 def each(
@@ -31,10 +31,10 @@ def each(
     done: str,
     wait: Callable[[Json], object] | None = None,
 ) -> list[Json]:
-    """Do ``act`` to every node, show what became of each, and return those that it was done to.
+    """Apply ``act`` to every node, show the results, and return the nodes for which it succeeded.
 
-    ``wait`` waits for the end of it, where ``act`` only asks; it begins when all have been asked.
-    Ends the command where any failed: with the code of the failures where all have the same, else 1.
+    ``wait`` waits for completion, if ``act`` only requests; it starts after all requests. If any node failed, exit with
+    the code of the failures if all are the same, else 1.
     """
     nodes: dict[str, Json] = {}
     failures = chosen.failures
@@ -60,7 +60,7 @@ def each(
     if rows or out.for_programs:
         out.show(results, lambda screen: screen.print(table(("NODE", "RESULT", "ERROR"), rows)))
     else:
-        out.say("there was nothing to do")
+        out.say("nothing to do")
     if failures:
         raise click.exceptions.Exit(worst(list(failures.values())))
     return list(nodes.values())
@@ -77,18 +77,18 @@ _POLL: Final = 0.25
 _TARGETS: Final = {"on": "power on", "off": "power off", "reboot": "rebooting"}
 _STATES: Final = ("uuid", "name", "provision_state", "power_state", "target_power_state", "last_error")
 
-wait_option = click.option("--wait", is_flag=True, help="Wait until it is so.")
+wait_option = click.option("--wait", is_flag=True, help="Wait for completion.")
 timeout_option = click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     default=120.0,
     show_default=True,
-    help="Seconds to wait at the most, for all together.",
+    help="Maximum seconds to wait, in total.",
 )
 
 
 def provision(api: Api, node: Json, target: str) -> None:
-    """Ask for a provision state."""
+    """Request a provision state."""
     api.put(node_path(node["uuid"], "states", "provision"), {"target": target})
 
 
@@ -98,7 +98,7 @@ def provision(api: Api, node: Json, target: str) -> None:
 @timeout_option
 @with_api
 def manage(api: Api, out: Output, *, wanted: Wanted, wait: bool, timeout: float) -> None:
-    """Check that nodes can be managed, and bring them to 'manageable'."""
+    """Verify the BMC credentials of nodes; nodes become 'manageable'."""
     patience = Patience(api, timeout)
 
     def managed(node: Json) -> None:
@@ -114,7 +114,7 @@ def manage(api: Api, out: Output, *, wanted: Wanted, wait: bool, timeout: float)
 @selectors
 @with_api
 def provide(api: Api, out: Output, *, wanted: Wanted) -> None:
-    """Hand manageable nodes over for use: they become 'available'."""
+    """Make manageable nodes 'available' for use."""
     chosen = _chosen(api, out, wanted, "provide", RESTING_VERBS["provide"])
     each(out, chosen, lambda node: provision(api, node, "provide"), done="available")
 
@@ -125,7 +125,7 @@ def provide(api: Api, out: Output, *, wanted: Wanted) -> None:
 @timeout_option
 @with_api
 def abort(api: Api, out: Output, *, wanted: Wanted, wait: bool, timeout: float) -> None:
-    """Abort inspections that are under way."""
+    """Abort inspections that are in progress."""
     patience = Patience(api, timeout)
 
     def ended(node: Json) -> None:
@@ -136,13 +136,13 @@ def abort(api: Api, out: Output, *, wanted: Wanted, wait: bool, timeout: float) 
     _ask(api, out, chosen, "abort", done="aborted", wait=ended if wait else None)
 
 
-@click.command("power", epilog="--all and patterns leave out nodes in maintenance and in use.")
+@click.command("power", epilog="--all and patterns skip nodes in maintenance and in use.")
 @selectors
 @wait_option
 @timeout_option
 @with_api
 def power(api: Api, out: Output, *, wanted: Wanted, wait: bool, timeout: float) -> None:
-    """Show the power states of nodes, or change them: the nodes, then on, off or reboot."""
+    """Show the power states of nodes, or change them: append on, off or reboot to the nodes."""
     target = None
     if wanted.idents and wanted.idents[-1] in _TARGETS:
         target = wanted.idents[-1]
@@ -196,12 +196,12 @@ def _ask(
     done: str,
     wait: Callable[[Json], None] | None,
 ) -> None:
-    """Ask for a provision state of all nodes; with ``wait`` wait for all of them then."""
+    """Request a provision state of all nodes; then, with ``wait``, wait for all of them."""
     each(out, chosen, lambda node: provision(api, node, verb), done=done if wait else "accepted", wait=wait)
 
 
 class Patience:
-    """``seconds`` for all that is waited for together, counted from when the first wait begins."""
+    """A timeout of ``seconds`` for all waits together, counted from the start of the first one."""
 
     def __init__(self, api: Api, seconds: float) -> None:
         self._api = api
@@ -209,15 +209,16 @@ class Patience:
         self._deadline: float | None = None
 
     def until(self, node: Json, reached: Callable[[Json], bool], *, shown: str = "provision_state") -> Json:
-        """Return the node's states once ``reached`` agrees to them; ``Failure`` when the time is over."""
+        """Return the node's states as soon as ``reached`` is true for them; ``Failure`` on timeout."""
         if self._deadline is None:
             self._deadline = time.monotonic() + self._seconds
         while not reached(now := self._api.get(node_path(node["uuid"]), fields=_STATES)):
             if time.monotonic() >= self._deadline:
                 raise Failure(
-                    f"{label(node)} is still {now[shown] or 'without a known power state'} after {self._seconds:g} s",
+                    f"timed out after {self._seconds:g} s: "
+                    f"{label(node)} is still {now[shown] or 'in an unknown state'}",
                     exit_code=Exit.TIMED_OUT,
-                    advice=f"see why: ferroscope node timeline {label(node)}",
+                    advice=f"see its timeline: ferroscope node timeline {label(node)}",
                 )
             time.sleep(_POLL)
         return now

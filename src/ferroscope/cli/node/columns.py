@@ -1,6 +1,6 @@
-"""The columns of lists of nodes, and a machine's hardware in a few words: for ``node list``, ``show`` and ``search``.
+"""Columns of node lists, and hardware summaries, for ``node list``, ``node show`` and ``search``.
 
-What a machine said of itself is in ``hardware``, as the API has it: sizes in bytes, texts as they were spelled.
+``hardware`` is the summary from the API: sizes in bytes, texts as reported by the machine.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from ferroscope.cli.lookup import Listing
 
 
-# An inventory in a dozen lines: what a person wants to know of a machine first.
+# The summary of an inventory, in a dozen lines.
 
 _UNITS: Final = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def draw(screen: Console, inventory: Json) -> None:
-    """Print the summary of an inventory as ironic-python-agent defines it.
+    """Print the summary of an inventory in the format of ironic-python-agent.
 
-    Whatever is missing, or is not what it should be, is left out: a machine may have sent anything.
+    Missing or invalid values are omitted: a machine may have sent anything.
     """
     known = mapping(inventory)
     screen.print(key_values(machine_summary(known)))
@@ -52,7 +52,7 @@ def draw(screen: Console, inventory: Json) -> None:
 
 
 def machine_summary(inventory: dict[str, Any]) -> dict[str, Any]:
-    """Return what is known of the machine, by the names under which they are shown."""
+    """Return the properties of the machine by their titles."""
     cpu, memory, boot, vendor = (mapping(inventory.get(name)) for name in ("cpu", "memory", "boot", "system_vendor"))
     firmware = mapping(vendor.get("firmware"))
     megabytes, count = number(memory.get("physical_mb")), number(cpu.get("count"))
@@ -68,7 +68,7 @@ def machine_summary(inventory: dict[str, Any]) -> dict[str, Any]:
 
 
 def size(given: Any) -> str | None:
-    """Return a number of bytes as disks are sold: 1000 bytes are a kB."""
+    """Return a number of bytes with decimal units, as is usual for disks: 1 kB is 1000 bytes."""
     value, unit = number(given), 0
     if value is None or value <= 0:
         return None
@@ -78,7 +78,7 @@ def size(given: Any) -> str | None:
 
 
 def _in_order(parts: list[Json]) -> list[Json]:
-    """Return parts in the order of their names as people count: eth2 before eth10."""
+    """Return parts in natural order of their names: eth2 before eth10."""
     return sorted(parts, key=lambda part: natural(text(part.get("name")) or ""))
 
 
@@ -97,7 +97,7 @@ def _nic(nic: Json, booted: str | None) -> tuple[Any, ...]:
 
 
 def _address(nic: Json) -> str | None:
-    """Return the NIC's address; a link-local one tells nobody anything."""
+    """Return the NIC's address, unless it is link-local."""
     addresses = [_words(nic.get("ipv4_address")), _words(nic.get("ipv6_address"))]
     return next((one for one in addresses if one and not one.lower().startswith("fe80:")), None)
 
@@ -113,14 +113,14 @@ def _words(*parts: Any) -> str | None:
 
 
 _GIB: Final = 2**30
-# What Dell's firmware adds to the name of a model.
+# Dell's firmware appends this to the name of a model.
 _ADDED: Final = re.compile(r"\s*\((?:SKU|ModelName)=.*\)\s*\Z", re.IGNORECASE)
 _MODEL: Final = 32
 _CPU: Final = re.compile(r"\((?:R|TM)\)|\bCPU\b|\bProcessor\b|@.*", re.IGNORECASE)
 
 
 class Column(msgspec.Struct, frozen=True):
-    """``shown`` is for people, ``exact`` for CSV (None: the same); ``wide``: only where every column is asked for."""
+    """``shown`` is for tables, ``exact`` for CSV (None: the same); ``wide``: only shown in wide output."""
 
     title: str
     shown: Callable[[Json], Any]
@@ -170,7 +170,7 @@ def show(
     spare: Sequence[str] = _SPARE,
     below: str | None = "ERROR",
 ) -> None:
-    """Print the nodes in whatever format is asked for."""
+    """Print the nodes in the selected format."""
     chosen = [column for column in columns if out.wide or not column.wide]
     rows = ([(one.exact or one.shown)(node) for one in chosen] for node in nodes)
     if out.rows([column.title for column in chosen], rows):
@@ -191,7 +191,7 @@ def listing(
     spare: Sequence[str] = _SPARE,
     below: str | None = "ERROR",
 ) -> Listing:
-    """Return a table of these columns, those of ``spare`` where there is room."""
+    """Return a table with these columns; those in ``spare`` are dropped if they do not fit."""
     from ferroscope.cli.lookup import Listing
 
     return Listing(
@@ -204,7 +204,7 @@ def listing(
 
 
 def machine(hardware: Json) -> dict[str, Any]:
-    """Return what is known of a machine, by the names under which it is shown."""
+    """Return the properties of a machine by their titles."""
     processors = " x ".join(str(part) for part in (hardware.get("cpus"), cpu(hardware.get("cpu"))) if part)
     return {
         "Machine": " ".join(part for part in (hardware.get("vendor"), hardware.get("product")) if part),
@@ -219,12 +219,12 @@ def machine(hardware: Json) -> dict[str, Any]:
 
 
 def model(product: str | None) -> str | None:
-    """Return the name of a model without its maker's internal numbers."""
+    """Return the name of a model without the vendor's internal numbers."""
     return None if product is None else short(_ADDED.sub("", product) or product, _MODEL)
 
 
 def cpu(name: str | None) -> str | None:
-    """Return the name of a processor without trade marks and clock rates."""
+    """Return the name of a processor without trademarks and clock rates."""
     return None if name is None else short(" ".join(_CPU.sub(" ", name).split()) or name, _MODEL)
 
 
@@ -234,7 +234,7 @@ def memory(size_in_bytes: float | None) -> str | None:
 
 
 def disks(hardware: Json) -> str | None:
-    """Return how many disks there are, and how large all together."""
+    """Return the number of disks and their total size."""
     total = size(hardware.get("storage"))
     return f"{hardware['disks']} x, {total}" if hardware.get("disks") and total else total
 

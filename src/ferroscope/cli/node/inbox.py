@@ -1,4 +1,4 @@
-"""``ferroscope node inbox | approve | reject | rejected | readmit``: what becomes of discovered machines."""
+"""``ferroscope node inbox | approve | reject | rejected | readmit``: approval of discovered machines."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LISTED: Final = (
 @click.command("inbox")
 @with_api
 def inbox(api: Api, out: Output) -> None:
-    """List discovered nodes that wait for approval."""
+    """List discovered nodes that are waiting for approval."""
     nodes = list(api.pages("/v1/nodes", "nodes", fields=_LISTED, inbox=True))
     for node in nodes:
         ports = api.pages("/v1/ports", "ports", node=node["uuid"], fields=("uuid", "address"))
@@ -44,12 +44,12 @@ def inbox(api: Api, out: Output) -> None:
         out.say("the inbox is empty")
 
 
-@click.command("approve", epilog="Patterns are of names, and of the names that the inbox suggests.")
+@click.command("approve", epilog="Patterns match names and the names that the inbox suggests.")
 @selectors
-@click.option("--suggested-names", is_flag=True, help="Give nodes without a name the one that the inbox suggests.")
+@click.option("--suggested-names", is_flag=True, help="Set the suggested name of nodes without a name.")
 @with_api
 def approve(api: Api, out: Output, *, wanted: Wanted, suggested_names: bool) -> None:
-    """Approve discovered nodes: from then on they are like enrolled ones."""
+    """Approve discovered nodes; from then on they are like enrolled ones."""
     chosen = _waiting(api, out, wanted, "approve")
 
     def act(node: Json) -> None:
@@ -63,13 +63,15 @@ def approve(api: Api, out: Output, *, wanted: Wanted, suggested_names: bool) -> 
 
 @click.command("reject")
 @selectors
-@click.option("--source", metavar="ADDRESS", help="All nodes in the inbox that calls from this address have made.")
+@click.option(
+    "--source", metavar="ADDRESS", help="All nodes in the inbox that were discovered from this source address."
+)
 @with_api
 def reject(api: Api, out: Output, *, wanted: Wanted, source: str | None) -> None:
     """Delete discovered nodes, and do not discover their machines again."""
     if source is not None:
         if msgspec.structs.replace(wanted, yes=False) != Wanted():
-            raise click.UsageError("--source goes with no node, and with no other option that selects nodes")
+            raise click.UsageError("--source cannot be combined with nodes or other options that select nodes")
         nodes = api.post("/v1/rejections", {"source": source})["nodes"]
         out.show({"rejected": nodes}, lambda screen: screen.print(f"{many(len(nodes), 'node')} rejected"))
         return
@@ -78,7 +80,7 @@ def reject(api: Api, out: Output, *, wanted: Wanted, source: str | None) -> None
 
 
 def _waiting(api: Api, out: Output, wanted: Wanted, does: str) -> Selection:
-    """Return the nodes that are meant; of selected ones those that wait in the inbox."""
+    """Return the selected nodes; of bulk selections, those in the inbox."""
     chosen = resolve(api, wanted, only_inbox=True)
     confirm(out, wanted, chosen, does=does, asks=True)
     return chosen
@@ -92,16 +94,16 @@ def rejected(api: Api, out: Output) -> None:
     rows = [(one["address"], one["node"], one["source"] or "", ago(one["rejected_at"])) for one in found]
     out.show(found, lambda screen: screen.print(table(("MAC", "WAS NODE", "SOURCE", "REJECTED"), rows)))
     if not found:
-        out.say("no machine was rejected")
+        out.say("no rejected machines")
 
 
 @click.command("readmit")
 @click.argument("mac")
 @with_api
 def readmit(api: Api, out: Output, *, mac: str) -> None:
-    """Let a rejected machine, one of whose MAC addresses is MAC, be discovered again."""
+    """Allow a rejected machine, given by one of its MAC addresses, to be discovered again."""
     api.delete(f"/v1/rejections/{segment(mac)}")
-    out.show({"readmitted": mac}, lambda screen: screen.print(f"{mac} may be discovered again"))
+    out.show({"readmitted": mac}, lambda screen: screen.print(f"{mac} can be discovered again"))
 
 
 def _listing(nodes: list[Json]) -> Any:
@@ -125,7 +127,7 @@ def _listing(nodes: list[Json]) -> Any:
 
 
 def _source(node: Json) -> str:
-    """Return from where the machine called, and from where somebody else did who claims MACs of it."""
+    """Return the machine's source address, and those of other sources that claim its MAC addresses."""
     known = mapping(node["discovery"])
     claims = [str(mapping(claim).get("source")) for claim in known.get("claims") or []]
     source = short(str(known.get("source") or ""))
@@ -133,7 +135,7 @@ def _source(node: Json) -> str:
 
 
 def _machine(api: Api, uuid: str) -> str | None:
-    """Return maker, product and serial number, None where there is no inventory (yet)."""
+    """Return vendor, product and serial number, None if there is no inventory."""
     try:
         inventory = api.get(node_path(uuid, "inventory"))["inventory"]
     except ApiError as exc:

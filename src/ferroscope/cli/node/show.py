@@ -1,4 +1,4 @@
-"""``ferroscope node list | show | ports | inventory | timeline | validate``: what is there."""
+"""``ferroscope node list | show | ports | inventory | timeline | validate | lldp``: read-only commands."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _SHOWN_LAST: Final = {
     "inspection_finished_at": "Inspection ended",
 }
 
-# What else an operator may have set.
+# Further fields that an operator can set.
 _OTHERS: Final = tuple(
     name for name, field in SETTABLE.items() if field.stored and name not in (*_SHOWN_FIRST, *_SHOWN_LAST)
 )
@@ -79,16 +79,16 @@ _OTHERS: Final = tuple(
 @click.option("--driver", help="Only nodes with this driver.")
 @click.option("--owner", help="Only nodes of this owner.")
 @click.option("--resource-class", help="Only nodes of this resource class.")
-@click.option("--auto-discovered/--enrolled", default=None, help="Only nodes that were discovered, or were not.")
+@click.option("--auto-discovered/--enrolled", default=None, help="Only discovered nodes, or only enrolled ones.")
 @click.option("--maintenance/--no-maintenance", default=None, help="Only nodes in maintenance, or not.")
-@click.option("--orphaned/--tracked", default=None, help="Only nodes that the attached registry lacks, or has.")
+@click.option("--orphaned/--tracked", default=None, help="Only nodes that the registry no longer has, or still has.")
 @click.option(
     "--sort",
     metavar="FIELD[:desc]",
-    help="Order by a field of the API (id: as they were enrolled); by default by name, sim-2 before sim-10.",
+    help="Sort by a field of the API (id: order of enrollment); by default by name, sim-2 before sim-10.",
 )
-@click.option("--limit", type=click.IntRange(min=1), help="At the most so many nodes.")
-@click.option("--fields", metavar="A,B,...", help="These fields of the API, instead of the usual columns.")
+@click.option("--limit", type=click.IntRange(min=1), help="Maximum number of nodes.")
+@click.option("--fields", metavar="A,B,...", help="Show these fields of the API instead of the default columns.")
 @with_api_and_lists
 def list_nodes(
     api: Api,
@@ -101,13 +101,13 @@ def list_nodes(
     limit: int | None,
     **filters: Any,
 ) -> None:
-    """List nodes, with what their last inspection has found."""
+    """List nodes with a summary of their hardware."""
     if failed and state not in (None, Provision.INSPECT_FAILED):
-        raise click.UsageError("--failed is short for --state inspect-failed: give one of them")
+        raise click.UsageError("--failed is short for --state inspect-failed; use only one of them")
     key, _, direction = (sort or "id").partition(":")
     wanted = _LISTED if fields is None else tuple(name.strip() for name in fields.split(",") if name.strip())
     if not wanted:
-        raise click.UsageError("--fields names no field; an example: --fields name,provision_state")
+        raise click.UsageError("--fields is empty; for example: --fields name,provision_state")
     found = list(
         api.pages(
             "/v1/nodes",
@@ -137,7 +137,7 @@ def list_nodes(
         out.note(f"{len(nodes):,}{more} {'node' if len(found) == 1 else 'nodes'}")
 
 
-_NO_NODES: Final = "There are no nodes yet; enrol one with: ferroscope node create NAME --driver DRIVER --port MAC"
+_NO_NODES: Final = "No nodes yet; to enroll one: ferroscope node create NAME --driver DRIVER --port MAC"
 
 
 @click.command("show")
@@ -186,10 +186,10 @@ def _ports_of(api: Api, uuid: str) -> list[Json]:
 
 @click.command("inventory")
 @node_argument
-@click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Write it to a file, as JSON.")
+@click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Write it to a file as JSON.")
 @with_api
 def inventory(api: Api, out: Output, *, ident: str, save: Path | None) -> None:
-    """Show what the ramdisk found: a summary, or with -o json all of it."""
+    """Show the inventory: a summary, or with -o json everything."""
     found = lookup.fetch(api, find(api, ident))
     if save is not None:
         lookup.save(found, save, out)
@@ -199,13 +199,13 @@ def inventory(api: Api, out: Output, *, ident: str, save: Path | None) -> None:
 
 @click.command("timeline")
 @node_argument
-@click.option("--all", "everything", is_flag=True, help="Of every inspection, not only the newest.")
-@click.option("-w", "--watch", is_flag=True, help="Show each step as it comes, until the inspection is over.")
+@click.option("--all", "everything", is_flag=True, help="Show all inspections, not only the newest.")
+@click.option("-w", "--watch", is_flag=True, help="Show each step as it happens, until the inspection ends.")
 @with_api
 def show_timeline(api: Api, out: Output, *, ident: str, everything: bool, watch: bool) -> None:
-    """Show what happened to a node, step by step: it answers "why is it stuck?"."""
+    """Show the steps of a node's inspections; answers "why is it stuck?"."""
     if watch and (everything or out.for_programs):
-        raise click.UsageError("--watch is for people, and for the newest inspection")
+        raise click.UsageError("--watch cannot be combined with --all, -o json or -o yaml")
     if watch:
         timeline.watch(api, find(api, ident)["uuid"])
         return
@@ -215,10 +215,10 @@ def show_timeline(api: Api, out: Output, *, ident: str, everything: bool, watch:
 
 @click.command("validate")
 @node_argument
-@click.option("--all", "everything", is_flag=True, help="Also what this service has no interfaces for.")
+@click.option("--all", "everything", is_flag=True, help="Also show interfaces that are not supported.")
 @with_api
 def validate(api: Api, out: Output, *, ident: str, everything: bool) -> None:
-    """Say what is missing before a node can be powered and inspected; exit code 1 where something is."""
+    """Check that a node has the properties that its driver requires; exit code 1 if not."""
     found = api.get(node_path(find(api, ident)["uuid"], "validate"))
     shown = {name: check for name, check in found.items() if everything or check["result"] is not None}
     rows = [(name, check["result"], as_commands(check.get("reason") or "")) for name, check in shown.items()]
@@ -227,48 +227,47 @@ def validate(api: Api, out: Output, *, ident: str, everything: bool) -> None:
         raise click.exceptions.Exit(Exit.FAILURE)
 
 
-# ``ferroscope node lldp``: which switch port each NIC of a machine is plugged into, from its stored inventory.
+# ``ferroscope node lldp``: the switch port of each NIC of a machine, from its stored inventory.
 #
-# It needs no hook: the frames are in what the ramdisk sent, and are read here.
+# No hook is required: the inventory contains the LLDP frames, which are decoded here.
 
-_TITLES: Final = ("NIC", "MAC", "SWITCH", "PORT", "VLAN", "MTU", "SWITCH'S ID")
+_TITLES: Final = ("NIC", "MAC", "SWITCH", "PORT", "VLAN", "MTU", "SWITCH ID")
 
 
 @click.command("lldp")
 @node_argument
 @with_api
 def lldp(api: Api, out: Output, *, ident: str) -> None:
-    """Show which switch port each NIC is plugged into, as the switches told it (LLDP)."""
+    """Show the switch port that each NIC is connected to (LLDP)."""
     data = lookup.fetch(api, find(api, ident))
     found = list(_cables(mapping(data["inventory"]), mapping(data.get("plugin_data"))))
     out.show(found, lambda screen: screen.print(table(_TITLES, [_row(cable) for cable in found])))
     if not any(cable["lldp"] for cable in found):
-        out.say("no switch told anything; the ramdisk collects LLDP with the kernel parameter ipa-collect-lldp=1")
+        out.say("no LLDP data; the ramdisk collects it if the kernel parameter ipa-collect-lldp=1 is set")
     for cable in found:
         for problem in cable["problems"]:
             out.say(f"{cable['name']}: {problem}")
 
 
 def _cables(inventory: Json, plugin_data: Json) -> Iterator[Json]:
-    """Return each interface with what was told on it (``switch_...``), and what of that could not be read."""
+    """Yield each interface with its LLDP data (``switch_...``), and the errors of decoding it."""
     from ferroscope.hooks import helpers
     from ferroscope.lldp import frame, values
 
     for name, record in helpers.named(inventory):
         tlvs, unreadable = frame(helpers.lldp(name, record, plugin_data))
-        told, malformed = values(tlvs)
-        yield {"name": name, "mac": record.get("mac_address"), "lldp": told, "problems": [*unreadable, *malformed]}
+        decoded, malformed = values(tlvs)
+        yield {"name": name, "mac": record.get("mac_address"), "lldp": decoded, "problems": [*unreadable, *malformed]}
 
 
 def _row(cable: Json) -> tuple[Any, ...]:
-    told = cable["lldp"]
-    vlan = told.get("switch_port_untagged_vlan_id")
+    decoded = cable["lldp"]
     return (
         cable["name"],
         cable["mac"],
-        told.get("switch_system_name"),
-        told.get("switch_port_id") or told.get("switch_port_description"),
-        vlan,
-        told.get("switch_port_mtu"),
-        told.get("switch_chassis_id"),
+        decoded.get("switch_system_name"),
+        decoded.get("switch_port_id") or decoded.get("switch_port_description"),
+        decoded.get("switch_port_untagged_vlan_id"),
+        decoded.get("switch_port_mtu"),
+        decoded.get("switch_chassis_id"),
     )

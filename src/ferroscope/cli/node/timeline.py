@@ -1,4 +1,4 @@
-"""A node's timeline on the screen: each step with its time, who took it, and what to do about failures."""
+"""Display of a node's timeline: each step with its time, process and error; and ``ferroscope node log``."""
 
 from __future__ import annotations
 
@@ -20,54 +20,54 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-_LOOK_EVERY: Final = 0.5
+_POLL_SECONDS: Final = 0.5
 
 
 def fetch(api: Api, uuid: str, *, newest_only: bool) -> Json:
-    """Return the timeline as the API has it: inspections, newest first, and steps that belong to none."""
+    """Return the timeline from the API: inspections, newest first, and steps outside inspections."""
     if newest_only:
         return api.get(node_path(uuid, "timeline"), limit=1)
-    story = api.get(node_path(uuid, "timeline"))
-    page = story
+    timeline = api.get(node_path(uuid, "timeline"))
+    page = timeline
     while page.get("next"):
         page = api.get(node_path(uuid, "timeline"), marker=page["inspections"][-1]["uuid"])
-        story["inspections"] += page["inspections"]
-    story.pop("next", None)
-    return story
+        timeline["inspections"] += page["inspections"]
+    timeline.pop("next", None)
+    return timeline
 
 
-def draw(screen: Console, story: Json) -> None:
-    """Print the inspections, oldest first, and what belongs to none."""
-    for number, inspection in enumerate(reversed(story["inspections"])):
+def draw(screen: Console, timeline: Json) -> None:
+    """Print the inspections, oldest first, and the steps outside inspections."""
+    for number, inspection in enumerate(reversed(timeline["inspections"])):
         if number:
             screen.print()
         _inspection(screen, inspection)
-    if story["entries"]:
-        screen.print("\noutside of inspections" if story["inspections"] else "outside of inspections", style="bold")
-        screen.print(_listing("AT", [_row(step, step["at"]) for step in story["entries"]]))
-    if not story["inspections"] and not story["entries"]:
-        screen.print("nothing has happened to this node yet")
+    if timeline["entries"]:
+        screen.print("\noutside inspections" if timeline["inspections"] else "outside inspections", style="bold")
+        screen.print(_listing("AT", [_row(step, step["at"]) for step in timeline["entries"]]))
+    if not timeline["inspections"] and not timeline["entries"]:
+        screen.print("the timeline is empty")
 
 
 def watch(api: Api, uuid: str) -> None:
-    """Print each step of the newest inspection as it comes, until that is over."""
-    screen, told = console(), 0
+    """Print each step of the newest inspection as it happens, until the inspection ends."""
+    screen, shown = console(), 0
     while True:
         found = fetch(api, uuid, newest_only=True)["inspections"]
         if not found:
-            raise Failure("this node was never inspected", exit_code=Exit.NOT_FOUND)
+            raise Failure("the node was never inspected", exit_code=Exit.NOT_FOUND)
         newest = found[0]
-        for step in newest["entries"][told:]:
+        for step in newest["entries"][shown:]:
             after = _offset(step["at"], newest)
             screen.print(
                 clean(f"{after:>10}  {step['step']:<15}  {with_reason(step['message'], step['reason'])}"),
                 soft_wrap=True,
             )
-        told = len(newest["entries"])
+        shown = len(newest["entries"])
         if newest["state"] in TERMINAL:
             screen.print(newest["hint"] or f"the inspection is {newest['state']}")
             return
-        time.sleep(_LOOK_EVERY)
+        time.sleep(_POLL_SECONDS)
 
 
 def _inspection(screen: Console, inspection: Json) -> None:
@@ -96,22 +96,21 @@ def _offset(at: str | None, inspection: Json) -> str:
     return f"{max(0.0, (then - began).total_seconds()):.2f} s" if began and then else ""
 
 
-# ``ferroscope node log``: what the ramdisk logged, taken out of the archive that it sent.
+# ``ferroscope node log``: the ramdisk's log, extracted from the archive that it sent.
 #
-# The archive comes from a machine that nobody has to trust: nothing is written under a name that stands in it, and
-# no more than a few megabytes of it are unpacked.
+# The archive is untrusted: names in it are never used as file names, and only a few megabytes are unpacked.
 
 _MOST: Final = 32 * 1024 * 1024
 
 
 @click.command("log")
 @node_argument
-@click.option("--inspection", metavar="UUID", help="Of this inspection; by default the newest that has a log.")
-@click.option("--file", "name", metavar="NAME", help="Only the file of the archive whose name ends with this.")
+@click.option("--inspection", metavar="UUID", help="The inspection; by default the newest one with a log.")
+@click.option("--file", "name", metavar="NAME", help="Only files in the archive whose name ends with NAME.")
 @click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Write the archive to a file.")
 @with_api
 def log(api: Api, out: Output, *, ident: str, inspection: str | None, name: str | None, save: Path | None) -> None:
-    """Show what the ramdisk logged during an inspection, also a failed one."""
+    """Show the ramdisk's log of an inspection, including failed ones."""
     node = find(api, ident)
     try:
         content = api.fetch(node_path(node["uuid"], "log"), inspection=inspection)
@@ -129,11 +128,11 @@ def log(api: Api, out: Output, *, ident: str, inspection: str | None, name: str 
     files = [(found, text) for found, text in _files(content) if name is None or found.endswith(name)]
     out.show([{"name": found, "text": text} for found, text in files], lambda screen: _draw(screen, files))
     if not files:
-        out.say("the log has no such file")
+        out.say("no matching files in the log")
 
 
 def _files(content: bytes) -> Iterator[tuple[str, str]]:
-    """Yield the names and texts of the archive; of what is none, the text itself."""
+    """Yield the names and texts of the files in the archive; if it is not an archive, the text itself."""
     import io
     import tarfile
     import zlib
@@ -144,7 +143,7 @@ def _files(content: bytes) -> Iterator[tuple[str, str]]:
             for member in archive:
                 left -= member.size
                 if left < 0:
-                    yield member.name, f"(left out: more than {_MOST} bytes)"
+                    yield member.name, f"(truncated: more than {_MOST} bytes)"
                     return
                 if member.isfile() and (file := archive.extractfile(member)) is not None:
                     yield member.name, file.read().decode(errors="replace")

@@ -1,4 +1,4 @@
-"""``ferroscope node create | set | delete``: enrol, change and forget nodes."""
+"""``ferroscope node create | set | delete``: enroll, change and delete nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ferroscope.core import values
 
 # Values on the command line: ``key=text``, ``key=@file`` and ``key:=json`` pairs, and MAC addresses.
 #
-# Everybody on the host can see a command line: passwords come from files, or from standard input.
+# All users of the host can see command lines: passwords should be read from files or from standard input.
 
 _FROM_STANDARD_INPUT: Final = "ferroscope.cli.node.write.standard_input"
 
@@ -27,7 +27,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 def pairs(*names: str, what: str) -> Callable[[Command], Command]:
     """Return an option that takes pairs and may be repeated."""
-    text = f"{what}; KEY=@FILE reads the text from a file, KEY=@- from standard input; KEY:=JSON for anything but text."
+    text = f"{what}; KEY=@FILE reads the text from a file, KEY=@- from standard input; KEY:=JSON for other types."
     text += " May be repeated."
     return click.option(*names, type=pair, metavar="KEY=TEXT", multiple=True, help=text)
 
@@ -41,7 +41,7 @@ def pair(text: str) -> tuple[str, Any]:
     """Return ``key=text``, ``key=@file`` or ``key:=json`` as key and value; ``click.BadParameter``."""
     key, found, value = text.partition("=")
     if not found or not key.rstrip(":"):
-        raise click.BadParameter(f"{text!r} is not KEY=TEXT or KEY:=JSON")
+        raise click.BadParameter(f"invalid value {text!r}: expected KEY=TEXT or KEY:=JSON")
     if not key.endswith(":"):
         return key, _content(key, value[1:]) if value.startswith("@") else value
     import json
@@ -49,11 +49,11 @@ def pair(text: str) -> tuple[str, Any]:
     try:
         return key[:-1], json.loads(value, parse_constant=_no_number)
     except ValueError as exc:
-        raise click.BadParameter(f"the value of {key[:-1]} is not JSON: {exc}") from None
+        raise click.BadParameter(f"invalid JSON for {key[:-1]}: {exc}") from None
 
 
 def _content(key: str, file: str) -> str:
-    """Return what the file has, without the end of its last line."""
+    """Return the contents of the file, without the final line break."""
     if file == "-":
         _take_standard_input(key)
     try:
@@ -61,48 +61,49 @@ def _content(key: str, file: str) -> str:
             content: str = stream.read()
     except (OSError, UnicodeDecodeError) as exc:
         raise click.BadParameter(
-            f"the value of {key} cannot be read from {file!r}: {exc}; a text that begins with @ is {key}:='\"@...\"'"
+            f"cannot read the value of {key} from {file!r}: {exc}; write a text that starts with @ as {key}:='\"@...\"'"
         ) from None
     return content.removesuffix("\n")
 
 
 def _take_standard_input(key: str) -> None:
-    """Standard input is there once: a second value that comes from it would be empty."""
+    """Ensure that standard input is read only once: a second value from it would be empty."""
     context = click.get_current_context(silent=True)
     if context is None:
         return
     if _FROM_STANDARD_INPUT in context.meta:
         raise click.BadParameter(
-            f"the value of {key} cannot be read: that of {context.meta[_FROM_STANDARD_INPUT]} took the input"
+            f"cannot read the value of {key} from standard input: it is already used for "
+            f"{context.meta[_FROM_STANDARD_INPUT]}"
         )
     context.meta[_FROM_STANDARD_INPUT] = key
 
 
 def _no_number(name: str) -> None:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def mac(text: str) -> str:
-    """Return a MAC address in its stored spelling; ``click.BadParameter``."""
+    """Return the normalized MAC address; ``click.BadParameter``."""
     address = values.normalize(text)
     if address is None:
-        raise click.BadParameter(f"{text!r} is not a MAC address like 52:54:00:12:34:56")
+        raise click.BadParameter(f"invalid MAC address {text!r}: expected, for example, 52:54:00:12:34:56")
     return address
 
 
 _OPTIONS: Final = (
-    pairs("-d", "--driver-info", "driver_info", what="How its BMC is reached"),
-    pairs("-p", "--property", "properties", what="A property"),
-    pairs("-e", "--extra", "extra", what="Anything else that is to be kept with it"),
-    click.option("--owner", help="Who owns it."),
-    click.option("--resource-class", help="Its resource class."),
-    click.option("--description", help="What people should know of it."),
+    pairs("-d", "--driver-info", "driver_info", what="BMC address, credentials and other driver properties"),
+    pairs("-p", "--property", "properties", what="Property of the node"),
+    pairs("-e", "--extra", "extra", what="Additional metadata"),
+    click.option("--owner", help="Owner of the node."),
+    click.option("--resource-class", help="Resource class."),
+    click.option("--description", help="Description."),
     click.option(
-        "--inspect-interface", help="How it is inspected: agent (a ramdisk), or the driver's own, as redfish."
+        "--inspect-interface", help="Inspect interface: agent (a ramdisk), or that of the driver, as redfish."
     ),
-    click.option("--boot-interface", help="How the ramdisk is booted: pxe, or for example redfish-virtual-media."),
+    click.option("--boot-interface", help="Boot interface: pxe, or for example redfish-virtual-media."),
     click.option(
-        "--disable-power-off/--enable-power-off", default=None, help="Never power it off, only reboot it; or as usual."
+        "--disable-power-off/--enable-power-off", default=None, help="Never power off the machine, only reboot it."
     ),
 )
 _SHOWN: Final = 10
@@ -110,7 +111,7 @@ _REASONS: Final = {"maintenance": "maintenance_reason", "protected": "protected_
 
 
 def _node_options(command: Command) -> Command:
-    """Add what can be said of a node both when it is enrolled and later."""
+    """Add the options that ``create`` and ``set`` share."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -118,20 +119,20 @@ def _node_options(command: Command) -> Command:
 
 @click.command("create")
 @click.argument("name", required=False)
-@click.option("--driver", help="How its BMC is spoken to; 'ferroscope driver list' shows what there is.")
+@click.option("--driver", help="BMC driver; 'ferroscope driver list' lists the enabled ones.")
 @mac_option("--port", "ports", what="MAC address of a NIC")
 @_node_options
-@click.option("--uuid", help="Its UUID; by default a new one.")
+@click.option("--uuid", help="UUID of the node; by default generated.")
 @with_api
 def create(
     api: Api, out: Output, *, name: str | None, driver: str | None, ports: tuple[str, ...], **fields: Any
 ) -> None:
-    """Enrol a node, with its ports: all of it or nothing."""
+    """Enroll a node with its ports; on an error, nothing is created."""
     if driver is None:
         offered = ", ".join(one["name"] for one in api.get("/v1/drivers")["drivers"]) or "none"
-        raise click.UsageError(f"no driver given: use --driver NAME; enabled are: {offered}")
+        raise click.UsageError(f"missing --driver; enabled drivers: {offered}")
     if name is None and not ports and not fields["uuid"]:
-        raise click.UsageError("a node needs a NAME, or --port with a MAC address, to be found by")
+        raise click.UsageError("a NAME, --port or --uuid is required to identify the node")
     fields |= {document: dict(fields[document]) for document in ("driver_info", "properties", "extra")}
     given = {key: value for key, value in {"name": name, "driver": driver, **fields}.items() if value}
     node = api.post("/v1/nodes", given)
@@ -145,7 +146,7 @@ def create(
 def _say_what_is_next(api: Api, out: Output, node: Json) -> None:
     missing = api.get(node_path(node["uuid"], "validate"))["management"]
     if missing["result"] is False:
-        out.say(f"not complete: {missing['reason']}")
+        out.say(f"incomplete: {missing['reason']}")
         out.say(f"next: ferroscope node set {label(node)} -d KEY=VALUE (ferroscope driver properties {node['driver']})")
         return
     out.say(f"next: ferroscope node manage {label(node)} --wait, then: ferroscope inspect {label(node)} --watch")
@@ -159,13 +160,13 @@ def _add_ports(api: Api, node: Json, ports: tuple[str, ...]) -> list[Json]:
         try:
             api.delete(node_path(node["uuid"]))
         except Failure as second:
-            advice = f"the node was created without all its ports: ferroscope node delete {label(node)}"
+            advice = f"the node was created without some of its ports: ferroscope node delete {label(node)}"
             raise Failure(f"{exc.message} ({second.message})", exit_code=code, advice=advice) from None
         raise Failure(f"{exc.message} The node was not created.", exit_code=code, advice=exc.advice) from None
 
 
 def _add_port(api: Api, node: str, mac: str) -> Json:
-    """Give the node a port; ``Failure`` that names the node which has the address already."""
+    """Create a port; on a conflict, the ``Failure`` names the node that has the MAC address."""
     try:
         return api.post("/v1/ports", {"node_uuid": node, "address": mac})
     except ApiError as exc:
@@ -175,7 +176,7 @@ def _add_port(api: Api, node: str, mac: str) -> Json:
         if owner is None:
             raise
         raise Failure(
-            f"The MAC address {mac} is in use already: node {owner} has it.",
+            f"MAC address {mac} is already in use by node {owner}.",
             exit_code=Exit.CONFLICT,
             advice=f"ferroscope node show {owner}",
         ) from None
@@ -186,18 +187,18 @@ def _owner(api: Api, mac: str) -> str | None:
     return label(api.get(node_path(ports[0]["node_uuid"]), fields=("uuid", "name"))) if ports else None
 
 
-@click.command("set", epilog="--name and the ports are of one node; everything else may be set for many.")
+@click.command("set", epilog="--name and ports can be set for one node only; all other options for many nodes.")
 @selectors
-@click.option("--name", help="Give it another name.")
-@click.option("--driver", help="Give it another driver.")
+@click.option("--name", help="New name.")
+@click.option("--driver", help="New BMC driver.")
 @_node_options
-@click.option("--maintenance/--no-maintenance", default=None, help="Begin or end maintenance.")
-@click.option("--protected/--not-protected", default=None, help="Refuse to delete it, or not.")
-@click.option("--retired/--not-retired", default=None, help="Mark it as retired, or not.")
-@click.option("--reason", metavar="TEXT", help="Why; goes with --maintenance, --protected and --retired.")
+@click.option("--maintenance/--no-maintenance", default=None, help="Set or clear maintenance.")
+@click.option("--protected/--not-protected", default=None, help="Protect against deletion, or not.")
+@click.option("--retired/--not-retired", default=None, help="Mark as retired, or not.")
+@click.option("--reason", metavar="TEXT", help="Reason for --maintenance, --protected or --retired.")
 @click.option("--unset", metavar="FIELD[/KEY]", multiple=True, help="Remove, for example owner or driver_info/old.")
-@mac_option("--add-port", what="Add a NIC")
-@mac_option("--remove-port", what="Remove a NIC")
+@mac_option("--add-port", what="Add a port with this MAC address")
+@mac_option("--remove-port", what="Remove the port with this MAC address")
 @with_api
 def set_node(
     api: Api,
@@ -210,18 +211,18 @@ def set_node(
     remove_port: tuple[str, ...],
     **fields: Any,
 ) -> None:
-    """Change nodes; what is not named stays as it is. Where one change of a node is refused, none is made to it."""
+    """Change nodes. If one change to a node is rejected, none is made to it."""
     explained = [field for field in _REASONS if fields[field]]
     if reason is not None and not explained:
-        raise click.UsageError("--reason goes with --maintenance, --protected or --retired")
+        raise click.UsageError("--reason requires --maintenance, --protected or --retired")
     fields |= {_REASONS[field]: reason for field in explained if field != "maintenance"}
     changes = [*_additions(fields), *(_change("remove", *path.strip("/").split("/", 1)) for path in unset)]
     done = len(changes) + len(add_port) + len(remove_port)
     if not done:
-        raise click.UsageError("nothing to change: name at least one option; see ferroscope node set --help")
+        raise click.UsageError("nothing to change: use at least one option; see ferroscope node set --help")
     chosen = resolve(api, wanted, inbox=True)
     if (chosen.bulk or len(chosen.found) > 1) and (fields["name"] or add_port or remove_port):
-        raise click.UsageError("--name, --add-port and --remove-port are for one node")
+        raise click.UsageError("--name, --add-port and --remove-port can be used with one node only")
     confirm(out, wanted, chosen, does="change", asks=True)
 
     def act(node: Json) -> None:
@@ -247,7 +248,7 @@ def _change_node(
     added: list[Json] = []
     try:
         for mac in add_port:
-            added.append(_add_port(api, uuid, mac))  # those that were made are known if one fails
+            added.append(_add_port(api, uuid, mac))  # not a comprehension: known for the clean-up if one fails
         if changes:
             api.patch(node_path(uuid), changes)
     except Failure:
@@ -287,7 +288,7 @@ def _port_of(api: Api, node: str, mac: str) -> str:
 def delete(api: Api, out: Output, *, wanted: Wanted) -> None:
     """Delete nodes with their ports, inspections and data."""
     if wanted.everything:
-        raise click.UsageError("--all is not for deleting; a pattern such as '*' is, and asks on a terminal")
+        raise click.UsageError("--all is not supported by delete; use a pattern such as '*'")
     chosen = resolve(api, wanted, inbox=True)
     confirm(out, wanted, chosen, does="delete all data of", asks=False)
     names = [label(node) for node in chosen.nodes]

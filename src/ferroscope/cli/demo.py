@@ -1,4 +1,4 @@
-"""The command ``ferroscope demo``: sets the stage, lets it play, and leaves nothing behind."""
+"""``ferroscope demo``: inspect a simulated fleet, and kill a worker meanwhile."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ import click
 from ferroscope.cli.exits import Exit, Failure
 
 GO_ON: Final = """
-Go on with a service that stays:
+To continue with a permanent service:
 
     # api, worker and periodic tasks in one process, on SQLite
     {ferroscope} all --simulator
-    # in a second terminal: a fleet to play with
+    # in a second terminal: a simulated fleet
     {ferroscope} sim --nodes 50 --enroll
     # in a third one
     {ferroscope} inspect --all --watch
@@ -34,23 +34,23 @@ Go on with a service that stays:
     # and in the third one again
     {ferroscope} inspect sim-bmc-dead-1 sim-power-fail-2 --watch
 
-Your own machines: see {ferroscope} node create --help. Their ramdisks have to reach the api: set [api] host,
+Your own machines: see {ferroscope} node create --help. Their ramdisks must reach the API: set [api] host,
 and boot them with ipa-inspection-callback-url=http://HOST:6385/v1/continue_inspection
 """
 
 
 @click.command()
-@click.option("--nodes", type=click.IntRange(1, 500), default=50, show_default=True, help="How many machines.")
-@click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same machines.")
-@click.option("--stay", is_flag=True, help="Leave the service running afterwards, until Ctrl-C.")
+@click.option("--nodes", type=click.IntRange(1, 500), default=50, show_default=True, help="Number of machines.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed; the same seed gives the same machines.")
+@click.option("--stay", is_flag=True, help="Keep the service running afterwards, until Ctrl-C.")
 def demo(nodes: int, seed: int, stay: bool) -> None:
-    """Show the service at work: inspect a simulated fleet, and kill a worker at work.
+    """Demonstrate the service: inspect a simulated fleet, and kill a worker during the inspections.
 
-    Starts the service on SQLite in a temporary directory, with an api process and two worker processes,
-    and removes everything at its end.
+    Starts the service on SQLite in a temporary directory, with an api process and two worker processes, and removes
+    everything at the end.
     """
-    from ferroscope.cli.demo.stage import Stage
-    from ferroscope.cli.demo.story import Story
+    from ferroscope.cli.demo_stage import Stage
+    from ferroscope.cli.demo_story import Story
     from ferroscope.cli.output import console
     from ferroscope.config.options import LogSettings
     from ferroscope.telemetry import log
@@ -84,7 +84,7 @@ def demo(nodes: int, seed: int, stay: bool) -> None:
 
 
 def called(argv0: str) -> str:
-    """Return how to start this program once more from where it was started: its name alone only where that finds it."""
+    """Return the command that starts this program again: just its name if it is found in PATH."""
     found = shutil.which("ferroscope")
     if Path(argv0).name == "__main__.py":
         return f"{shlex.quote(sys.executable)} -m ferroscope"
@@ -94,7 +94,7 @@ def called(argv0: str) -> str:
 
 
 def _stay(url: str) -> None:
-    click.echo(f"\nService and machines stay until Ctrl-C; in another terminal: export FERROSCOPE_URL={url}")
+    click.echo(f"\nThe service is running until Ctrl-C; in another terminal: export FERROSCOPE_URL={url}")
     try:
         while True:
             time.sleep(3600)

@@ -1,7 +1,7 @@
-"""Where the demo plays: a temporary directory, its configuration, and the service's processes.
+"""The environment of the demo: a temporary directory, a configuration, and the service's processes.
 
-Every process is a real ``ferroscope api`` or ``ferroscope worker``, started by its argument list,
-with a log of its own. None of them outlives the demo, in whatever way that ends.
+Every process is a real ``ferroscope api`` or ``ferroscope worker``, started from its command line, with a separate log.
+None of them outlives the demo.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ferroscope.cli.exits import Failure
 
 MEMBER_TTL: Final = 2.0
 
-_START_SECONDS: Final = 60.0  # for what hangs; a busy machine needs half of that, a quiet one two seconds
+_START_SECONDS: Final = 60.0  # usually 2 s; up to 30 s on a busy machine
 _STOP_SECONDS: Final = 10.0
 _PR_SET_PDEATHSIG: Final = 1
 _CONFIGURATION: Final = """\
@@ -41,7 +41,7 @@ introspection_port = {introspection}
 connection = sqlite:///{directory}/ferroscope.db
 
 [worker]
-# Two workers of four threads each. A worker that is silent for {ttl:g} s counts as dead; the default is 6 s.
+# Two workers of four threads each. A worker is considered dead after {ttl:g} s without a heartbeat; the default is 6 s.
 threads = 4
 member_ttl = {ttl:g}
 heartbeat_interval = 0.4
@@ -56,7 +56,7 @@ timeout = 60
 
 
 class Player:
-    """One process of the service. ``name`` is for people; ``log`` is where its output goes."""
+    """One process of the service with a readable name; ``log`` is the file with its output."""
 
     def __init__(self, name: str, process: subprocess.Popen[bytes], log: Path) -> None:
         self.name = name
@@ -69,14 +69,14 @@ class Player:
         return self.process.pid
 
     def kill(self) -> None:
-        """End it as a lost power supply would: SIGKILL, nothing is said or released."""
+        """Kill it without a clean-up, as a power failure would: SIGKILL."""
         self.killed = True
         self.process.kill()
         self.process.wait()
 
 
 class Stage:
-    """``directory`` must exist; call ``close`` at the end, whatever happened."""
+    """``directory`` must exist; call ``close`` at the end in any case."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -92,39 +92,39 @@ class Stage:
         return self.directory / "ferroscope.db"
 
     def run(self, *arguments: str) -> None:
-        """Run a command of ``ferroscope`` to its end."""
+        """Run a command of ``ferroscope`` until it ends."""
         player = self._spawn(arguments[0], *arguments)
         try:
             code = player.process.wait(_START_SECONDS)
         except subprocess.TimeoutExpired:
             player.kill()
-            raise Failure(f"ferroscope {' '.join(arguments)} took longer than {_START_SECONDS:g} s") from None
+            raise Failure(f"ferroscope {' '.join(arguments)} timed out after {_START_SECONDS:g} s") from None
         if code != 0:
             raise _failed(player)
 
     def start(self, name: str, role: str) -> Player:
-        """Start a process that plays ``role``."""
+        """Start a process with this role."""
         player = self._spawn(name, role)
         self.players.append(player)
         return player
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait for ``condition``; ``Failure`` when a process has ended, or time has run out."""
+        """Wait for ``condition``; ``Failure`` if a process has ended, or on timeout."""
         deadline = time.monotonic() + _START_SECONDS
         while not condition():
             self.check()
             if time.monotonic() > deadline:
-                raise Failure(f"{what} took longer than {_START_SECONDS:g} s")
+                raise Failure(f"{what} timed out after {_START_SECONDS:g} s")
             time.sleep(0.05)
 
     def check(self) -> None:
-        """Raise ``Failure`` where a process has ended that we did not kill."""
+        """Raise ``Failure`` if a process has ended unexpectedly."""
         for player in self.players:
             if not player.killed and player.process.poll() is not None:
                 raise _failed(player)
 
     def close(self) -> None:
-        """End every process that still runs: asked first, then killed."""
+        """Terminate all processes; kill those that do not end within a timeout."""
         running = [player.process for player in self.players if player.process.poll() is None]
         for process in running:
             process.terminate()
@@ -147,14 +147,14 @@ class Stage:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                start_new_session=True,  # Ctrl-C is for the demo, which ends the others itself
-                preexec_fn=_die_with_parent,  # no other thread runs yet
+                start_new_session=True,  # Ctrl-C must reach the demo only, which terminates the others itself
+                preexec_fn=_die_with_parent,  # safe: no other thread is running yet
             )
         return Player(name, process, log)
 
 
 def _environment() -> dict[str, str]:
-    """Return our environment without what would override the demo's configuration."""
+    """Return the environment without variables that would override the demo's configuration."""
     return {name: value for name, value in os.environ.items() if not re.match(r"OS_[A-Z_]+__", name)}
 
 
@@ -172,17 +172,16 @@ def _free_ports(count: int) -> list[int]:
 
 
 def _failed(player: Player) -> Failure:
-    said = player.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    ended = player.process.returncode
-    return Failure(f"{player.name} ended with {ended}: {said[-1] if said else 'it said nothing'}")
+    lines = player.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    code = player.process.returncode
+    return Failure(f"{player.name} exited with code {code}: {lines[-1] if lines else 'no output'}")
 
 
-# Kill a worker at a moment when it holds requests, and know which these were.
+# Kill a worker while it has claimed requests, and record which.
 #
-# The worker is frozen for an instant, so that what the database says it holds cannot change between
-# the question and the SIGKILL. The database is only read. It is looked at beside the demo's display, and much more
-# often:
-# a small fleet is done between two looks of a person.
+# The worker is stopped before the query, so that its claims cannot change between the query and SIGKILL. The database
+# is only read. A separate thread polls it, much more often than the display: a small fleet finishes between two
+# updates.
 
 _HELD: Final = """
 SELECT n.name, n.uuid, r.event, r.attempt
@@ -192,7 +191,7 @@ ORDER BY n.name
 """
 _FINISHED: Final = "SELECT count(*) FROM inspections WHERE finished_at IS NOT NULL"
 _PAUSE: Final = 0.01
-# Of fewer machines, the second half may end within one and the same moment.
+# With fewer machines, the second half may end almost simultaneously.
 _SMALL: Final = 10
 
 
@@ -206,7 +205,7 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class Killing(msgspec.Struct, frozen=True):
-    """Who was killed, when (seconds since the epoch), what it held, and how many inspections had ended."""
+    """The killed worker, the time (seconds since the epoch), its requests, and the number of ended inspections."""
 
     worker: str
     pid: int
@@ -216,7 +215,7 @@ class Killing(msgspec.Struct, frozen=True):
 
 
 class Killer:
-    """Kills one of ``workers`` at work, halfway through ``total`` inspections, or at once where these are few.
+    """Kills one of ``workers`` halfway through ``total`` inspections, or at once if these are few.
 
     ``killing`` is None until then.
     """
@@ -247,7 +246,7 @@ class Killer:
 
 
 def _kill_one(workers: Sequence[Player], database: Path, done: int) -> Killing | None:
-    """Kill the worker that holds the most; None where, for now, no one holds anything."""
+    """Kill the worker with the most requests; None if no worker has any at the moment."""
     busiest = max(workers, key=lambda worker: len(held(database, worker.pid)))
     if not held(database, busiest.pid):
         return None

@@ -1,4 +1,4 @@
-"""What the demo does, in order, and how it tells of it. Anything that does not hold ends it with a ``Failure``."""
+"""The steps of the demo, with their output; an unexpected result ends it with a ``Failure``."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from ferroscope.cli.client import Api, Json, node_path
-from ferroscope.cli.demo.stage import MEMBER_TTL, Held, Killer, Killing, Player, Stage
+from ferroscope.cli.demo_stage import MEMBER_TTL, Held, Killer, Killing, Player, Stage
 from ferroscope.cli.exits import Exit, Failure
 from ferroscope.cli.node import columns, timeline
 from ferroscope.cli.output import table
-from ferroscope.cli.progress import Display, display, follow
 from ferroscope.cli.text import parse
-from ferroscope.cli.watch import FINISHED, Target, Watch
+from ferroscope.cli.watch import FINISHED, Display, Target, Watch, display, follow
 from ferroscope.core.boot import CALLBACK_PATH
 from ferroscope_sim.enroll import BareMetalError, enroll
 from ferroscope_sim.model import FleetSettings, roster
@@ -29,7 +28,7 @@ _SECONDS_A_NODE: Final = 0.5
 
 
 class Redelivery(msgspec.Struct, frozen=True):
-    """A request of the dead worker, and who carried it out in the end, ``after`` seconds of the kill."""
+    """A request of the dead worker, and the process to which it was redelivered, ``after`` seconds after the kill."""
 
     held: Held
     by: str
@@ -38,7 +37,7 @@ class Redelivery(msgspec.Struct, frozen=True):
 
 
 class Story:
-    """One performance on ``stage``, told on ``screen``."""
+    """One run of the demo on ``stage``, with output to ``screen``; an unexpected result raises ``Failure``."""
 
     def __init__(self, stage: Stage, screen: Console, fleet: FleetSettings) -> None:
         self._stage = stage
@@ -49,7 +48,7 @@ class Story:
         self._killing: Killing | None = None
 
     def play(self, stay: Callable[[], None] | None) -> None:
-        """Everything from the empty database to the last node; ``stay`` is called while all of it still runs."""
+        """Run the demo; ``stay`` is called at the end, while everything is still running."""
         workers = self._start_service()
         with FleetThread(self._settings) as fleet:
             targets = self._enrol(fleet)
@@ -72,7 +71,7 @@ class Story:
             role, file = player.name.partition("-")[0], self._stage.configuration.name
             self._say(f"$ ferroscope {role} -c {file}   # {player.name}, pid {player.pid}")
         self._stage.until(self._answers, "the start of the api")
-        self._say(f"answers at {self._stage.url}")
+        self._say(f"API: {self._stage.url}")
         return workers
 
     def _answers(self) -> bool:
@@ -90,7 +89,7 @@ class Story:
         try:
             done = enroll(roster(self._settings), api_url=self._stage.url, sim_address=fleet.bmcs)
         except BareMetalError as exc:
-            raise Failure(f"could not enrol the machines: {exc}") from exc
+            raise Failure(f"cannot enroll the machines: {exc}") from exc
         if done.failed:
             name, why = next(iter(done.failed.items()))
             raise Failure(f"{len(done.failed)} machines could not be enrolled, for example {name}: {why}")
@@ -99,14 +98,14 @@ class Story:
         return [Target(node["uuid"], node["name"]) for node in nodes]
 
     def _inspect(self, targets: list[Target], workers: tuple[Player, ...]) -> Watch:
-        self._head(f"The inspections: {_count(len(targets), 'machine')} at once, and a worker is killed at work")
+        self._head(f"The inspections: {_count(len(targets), 'machine')} at once, and a worker is killed")
         watch = Watch(self._api, targets)
         timeout = _SECONDS + _SECONDS_A_NODE * len(targets)
         with Killer(workers, self._stage.database, len(targets)) as killer, display() as shown:
-            follow(watch, shown, timeout=timeout, also=lambda: self._tell(watch, killer, shown))
+            follow(watch, shown, timeout=timeout, also=lambda: self._report_killing(watch, killer, shown))
         return watch
 
-    def _tell(self, watch: Watch, killer: Killer, shown: Display) -> None:
+    def _report_killing(self, watch: Watch, killer: Killer, shown: Display) -> None:
         self._stage.check()
         if self._killing is not None or killer.killing is None:
             return
@@ -118,9 +117,7 @@ class Story:
         )
         for request in killing.held:
             shown.say(f"    {request.node}: {request.event}", style="yellow")
-        shown.say(
-            f"It counts as dead when it was silent for {MEMBER_TTL:g} s (here; the default is 6 s).", style="yellow"
-        )
+        shown.say(f"It is considered dead after {MEMBER_TTL:g} s without a heartbeat (default: 6 s).", style="yellow")
 
     def _check(self, watch: Watch) -> Killing:
         bad = [end for end in watch.ended if end.result != FINISHED]
@@ -132,7 +129,7 @@ class Story:
         return self._killing
 
     def _show_redeliveries(self, killing: Killing) -> None:
-        self._head(f"What {killing.worker} had in its hands, and who did it")
+        self._head(f"Requests of {killing.worker}, and the worker that took over")
         found = [self._redelivery(request, killing) for request in killing.held]
         rows = [(one.held.node, one.held.event, one.by, f"{one.after:.1f} s", one.state) for one in found]
         titles = ("NODE", "REQUEST", "DELIVERED AGAIN TO", "AFTER THE KILL", "INSPECTION")
@@ -141,7 +138,7 @@ class Story:
     def _check_boots(self, fleet: FleetThread, machines: int) -> None:
         boots = fleet.fleet.totals.pxe_boots
         if boots != machines:
-            raise Failure(f"{machines} machines were booted {boots} times for one inspection each")
+            raise Failure(f"{machines} machines were booted {boots} times, but once was expected for each")
         self._say(f"No machine was booted twice: {boots} boots for {machines} inspections.")
 
     def _redelivery(self, request: Held, killing: Killing) -> Redelivery:
@@ -149,13 +146,13 @@ class Story:
         for step in newest["entries"]:
             if step["step"] == "delivered again" and _seconds(step) > killing.at:
                 return Redelivery(request, step["process"], _seconds(step) - killing.at, newest["state"])
-        raise Failure(f"the timeline of {request.node} does not show that its {request.event} was delivered again")
+        raise Failure(f"the timeline of {request.node} shows no redelivery of its {request.event} request")
 
     def _show_one(self, uuid: str) -> None:
         node = self._api.get(node_path(uuid), fields=("name",))["name"]
-        self._head(f"What is known of {node} now (ferroscope node inventory {node})")
+        self._head(f"The inventory of {node} (ferroscope node inventory {node})")
         columns.draw(self._screen, self._api.get(node_path(uuid, "inventory"))["inventory"])
-        self._head(f"What happened to it (ferroscope node timeline {node})")
+        self._head(f"Its timeline (ferroscope node timeline {node})")
         timeline.draw(self._screen, timeline.fetch(self._api, uuid, newest_only=True))
 
     def _head(self, text: str) -> None:

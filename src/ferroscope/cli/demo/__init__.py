@@ -1,1 +1,0 @@
-"""``ferroscope demo``: the real service, real processes and a real SIGKILL, on machines that do not exist."""
