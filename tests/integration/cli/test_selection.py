@@ -54,8 +54,8 @@ def test_a_dry_run_shows_the_plan_in_natural_order_and_changes_nothing(
     shell: Shell, service: Service, fleet: dict[str, str]
 ) -> None:
     plan = shell.json("inspect", "--all", "--dry-run")
-    assert [one["node"] for one in plan if one["result"] != "left out"] == ["idle", "sim-2", "sim-10"]
-    assert {one["node"]: one["why"] for one in plan if one["result"] == "left out"} == {
+    assert [one["node"] for one in plan if one["result"] != "skipped"] == ["idle", "sim-2", "sim-10"]
+    assert {one["node"]: one["why"] for one in plan if one["result"] == "skipped"} == {
         "broken": "in maintenance: bad DIMM",
         "ready": "available",
         "used": "in use",
