@@ -89,10 +89,10 @@ def test_a_write_whose_connection_breaks_is_not_repeated(serve: Serve) -> None:
         ),
         (b'{"error_message": {"faultstring": "no such field"}}', "no such field"),
         (b'{"error": {"message": "no such field"}}', "no such field"),
-        (b"<html>Bad Request</html>", "the service answered 400 Bad Request"),
-        (b'["?"]', "the service answered 400 Bad Request"),
-        (b"\xff", "the service answered 400 Bad Request"),
-        (b"", "the service answered 400 Bad Request"),
+        (b"<html>Bad Request</html>", "unexpected response: HTTP 400 Bad Request"),
+        (b'["?"]', "unexpected response: HTTP 400 Bad Request"),
+        (b"\xff", "unexpected response: HTTP 400 Bad Request"),
+        (b"", "unexpected response: HTTP 400 Bad Request"),
     ],
 )
 def test_the_message_of_an_error_is_found_in_any_form(serve: Serve, body: bytes, message: str) -> None:

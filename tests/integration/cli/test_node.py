@@ -388,7 +388,7 @@ def test_of_a_failed_first_inspection_it_is_shown_what_it_brought_and_what_its_r
 
 def test_a_timeline_shows_the_newest_inspection_or_all_of_them(shell: Shell, service: Service) -> None:
     uuid = service.enrol(name="n1")
-    assert shell.lines("node", "timeline", "n1") == ["nothing has happened to this node yet"]
+    assert shell.json("node", "timeline", "n1")["entries"] == []
     service.wait(uuid)
     service.fail(uuid)
     service.wait(uuid)

