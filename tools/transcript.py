@@ -1,7 +1,6 @@
-"""Puts a real transcript of ``ferroscope demo`` into its page: ``python tools/transcript.py [FILE]``.
+"""Inserts a real transcript of ``make demo`` into its page: ``python tools/transcript.py [FILE]``.
 
-Without FILE (an output that was kept) it runs the demo; either way nothing in it is changed but spaces at the
-ends of lines.
+Without FILE (saved output) it runs the demo. Only trailing spaces are changed.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ END: Final = "<!-- end of transcript -->\n"
 
 
 def insert(page: str, transcript: str) -> str:
-    """Return ``page`` with ``transcript`` between the marks, in place of what was there; ``ValueError``."""
+    """Return ``page`` with the text between the marks replaced by ``transcript``; ``ValueError`` without marks."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
@@ -29,8 +28,9 @@ def main() -> None:
     if len(sys.argv) > 1:
         transcript = Path(sys.argv[1]).read_text(encoding="utf-8")
     else:
-        command = [str(Path(sys.executable).with_name("ferroscope")), "demo"]
-        transcript = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        # As make does: the path of the program is in the output.
+        command = [".venv/bin/ferroscope", "demo"]
+        transcript = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
     page = ROOT / "docs" / "tutorial" / "the-demo.md"
     text = insert(page.read_text(encoding="utf-8"), transcript)
     page.write_text("\n".join(line.rstrip() for line in text.split("\n")), encoding="utf-8")
