@@ -31,25 +31,25 @@ def _refused(url: str, *command: str, environment: dict[str, str] | None = None)
 
 
 @pytest.mark.parametrize(
-    ("url", "words"),
+    ("url", "identifier"),
     [
-        (_SECRET, "invalid database URL"),
-        (f"foo://me:{_SECRET}@h/n", "unsupported database 'foo'"),
-        (f"postgresql://me:{_SECRET}@h:{_SECRET}/n", "invalid port"),
-        (f"postgresql://me:x@{_SECRET}@127.0.0.1/n", "write %40 for @"),
-        ("sqlite://", "SQLite needs a file"),
-        ("sqlite:///:memory:", "SQLite needs a file"),
-        ("sqlite:////nowhere/f.db", "unable to open database file (/nowhere/f.db)"),
+        (_SECRET, "postgresql://"),
+        (f"foo://me:{_SECRET}@h/n", "'foo'"),
+        (f"postgresql://me:{_SECRET}@h:{_SECRET}/n", "port"),
+        (f"postgresql://me:x@{_SECRET}@127.0.0.1/n", "%40"),
+        ("sqlite://", "sqlite:///"),
+        ("sqlite:///:memory:", "sqlite:///"),
+        ("sqlite:////nowhere/f.db", "/nowhere/f.db"),
         (f"postgresql://me:{_SECRET}@127.0.0.1:1/n", "Connection refused"),
         (f"mysql://me:{_SECRET}@127.0.0.1:1/n", "Connection refused"),
     ],
 )
-def test_a_url_that_leads_nowhere_is_explained(url: str, words: str) -> None:
-    assert words in _refused(url)
+def test_a_url_that_leads_nowhere_is_explained(url: str, identifier: str) -> None:
+    assert identifier in _refused(url)
 
 
 def test_a_service_that_cannot_begin_says_it_in_a_sentence() -> None:
-    assert "unsupported database 'foo'" in _refused("foo://h/n", "all")
+    assert "'foo'" in _refused("foo://h/n", "all")
 
 
 @pytest.mark.parametrize(("family", "module"), [("postgresql", "psycopg"), ("mysql", "pymysql")])
@@ -71,7 +71,7 @@ def test_a_database_that_does_not_exist_is_named(shared_postgresql: Server) -> N
 
 def test_a_file_that_is_no_database_is_said(tmp_path: Path) -> None:
     (tmp_path / "f.db").write_text("no database at all" * 100)
-    assert f"file is not a database ({tmp_path}/f.db)" in _refused(f"sqlite:///{tmp_path}/f.db")
+    assert f"{tmp_path}/f.db" in _refused(f"sqlite:///{tmp_path}/f.db")
 
 
 def test_another_programs_database_is_said(tmp_path: Path) -> None:
@@ -88,10 +88,9 @@ def test_after_going_back_the_newer_schema_is_named(tmp_path: Path, command: tup
         connection.execute("INSERT INTO alembic_version VALUES ('0099')")
     connection.close()
     said = _refused(f"sqlite:///{tmp_path}/f.db", *command)
-    assert "0099, which is of a newer release" in said
-    assert "restore the backup" in said
+    assert "0099" in said
 
 
 def test_a_missing_schema_is_said_by_what_needs_it(tmp_path: Path) -> None:
-    assert "run: ferroscope db upgrade" in _refused(f"sqlite:///{tmp_path}/f.db", "db", "rebuild-search-index")
+    assert "ferroscope db upgrade" in _refused(f"sqlite:///{tmp_path}/f.db", "db", "rebuild-search-index")
     assert not (tmp_path / "f.db").exists()
