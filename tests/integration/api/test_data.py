@@ -6,6 +6,7 @@ import json
 import uuid
 
 from ferroscope.core.model import Entry
+from ferroscope.core.reasons import HINTS, Reason
 from tests.integration.api.service import Service, callback_body, fault
 
 
@@ -110,7 +111,8 @@ def test_last_error_tells_what_to_do(service: Service) -> None:
     service.wait(ident)
     service.fail(ident)
     node = service.bare_metal.get(f"/v1/nodes/{ident}").json
-    assert node["last_error"].startswith("nothing was heard (timeout). No callback came in time")
+    assert "(timeout)" in node["last_error"]
+    assert HINTS[Reason.TIMEOUT] in node["last_error"]
 
 
 def test_spliced_answers_are_valid_json_whatever_the_parts(service: Service) -> None:
