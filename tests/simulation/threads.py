@@ -135,7 +135,10 @@ class Threading:
     def Event(self) -> Flag:  # noqa: N802  # its name in threading
         return Flag(self._kernel)
 
-    def Condition(self) -> Condition:  # noqa: N802  # its name in threading
+    def Lock(self) -> Condition:  # noqa: N802  # its name in threading
+        return Condition(self._kernel)
+
+    def Condition(self, _lock: Condition | None = None) -> Condition:  # noqa: N802  # its name in threading
         return Condition(self._kernel)
 
     def Thread(self, **options: Any) -> Thread:  # noqa: N802  # its name in threading

@@ -1,4 +1,4 @@
-"""The bus within one process: a condition variable and a counter for each channel."""
+"""The bus within one process: a counter for each channel, a condition variable for those who wait for the same."""
 
 from __future__ import annotations
 
@@ -6,23 +6,31 @@ import threading
 from collections import defaultdict
 from collections.abc import Sequence
 
+from ferroscope.contracts.queue import channels_of
+
 
 class LocalBus:
-    """``ports.bus.Bus`` for threads of this process; it waits in real time.
+    """``contracts.queue.Bus`` for the threads of this process; waits are in real time.
 
-    Whoever brings other processes' messages sets ``hears``.
+    The thread that brings in other processes' messages sets ``hears``.
     """
 
     def __init__(self) -> None:
         self.hears = False
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
         self._positions: defaultdict[str, int] = defaultdict(int)
+        # By the channels waited for: a message wakes no thread that would only wait again.
+        self._waiters: dict[tuple[str, ...], threading.Condition] = {}
         self._closed = False
 
-    def publish(self, channel: str) -> None:
-        with self._changed:
-            self._positions[channel] += 1
-            self._changed.notify_all()
+    def publish(self, message: str) -> None:
+        moved = channels_of(message)
+        with self._lock:
+            for channel in moved:
+                self._positions[channel] += 1
+            for channels, condition in self._waiters.items():
+                if any(channel in moved for channel in channels):
+                    condition.notify_all()
 
     def wait(self, channel: str, seen: int, timeout: float) -> int:
         return self.wait_any((channel,), seen, timeout)
@@ -31,11 +39,19 @@ class LocalBus:
         def position() -> int:
             return sum(self._positions[channel] for channel in channels)
 
-        with self._changed:
-            self._changed.wait_for(lambda: self._closed or position() > seen, timeout)
+        with self._lock:
+            if timeout > 0 and not self._closed and position() <= seen:
+                self._condition(tuple(channels)).wait_for(lambda: self._closed or position() > seen, timeout)
             return position()
 
+    def _condition(self, channels: tuple[str, ...]) -> threading.Condition:
+        condition = self._waiters.get(channels)
+        if condition is None:
+            condition = self._waiters[channels] = threading.Condition(self._lock)
+        return condition
+
     def close(self) -> None:
-        with self._changed:
+        with self._lock:
             self._closed = True
-            self._changed.notify_all()
+            for condition in self._waiters.values():
+                condition.notify_all()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from typing import Final, Protocol
 
@@ -34,6 +34,7 @@ _NEWS: Final = (
     f"UNION ALL {_FREE_LEASES}"
 )
 _NUMBERS: Final = "SELECT name, seq FROM sqlite_sequence WHERE name IN ('requests', 'mac_changes')"
+_NEW_LANES: Final = "SELECT DISTINCT lane FROM requests WHERE id > ?"
 _RECONNECT_AFTER: Final = 0.5
 
 
@@ -74,18 +75,26 @@ class News:
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._newest = 0
+        self.newest = 0
         self._macs = 0
         self._free: frozenset[tuple[str, int]] = frozenset()
 
-    def look(self, newest: int, free: frozenset[tuple[str, int]], macs: int = 0) -> None:
-        """``newest`` is the newest request's number, ``free`` the name and epoch of each lease that nobody holds.
+    def look(
+        self,
+        newest: int,
+        free: frozenset[tuple[str, int]],
+        macs: int = 0,
+        requests: Iterable[str] = (Channel.REQUESTS,),
+    ) -> None:
+        """``newest`` is the newest request's number, ``free`` the name and epoch of each lease that is not held.
 
-        ``macs`` is the number of the newest change of who may boot.
+        ``macs`` is the number of the newest change of the MACs that may boot, ``requests`` are the messages about new
+        requests.
         """
-        if newest > self._newest:
-            self._newest = newest
-            self._bus.publish(Channel.REQUESTS)
+        if newest > self.newest:
+            self.newest = newest
+            for message in requests:
+                self._bus.publish(message)
         if free - self._free:
             self._bus.publish(Channel.LEASES)
         self._free = free
@@ -117,9 +126,15 @@ class SqliteWatcher:
                 return seen
             newest: dict[str, int] = dict(connection.execute(_NUMBERS).fetchall())
             free = frozenset(connection.execute(_FREE_LEASES).fetchall())
+            lanes = connection.execute(_NEW_LANES, (self._news.newest,)).fetchall()
         except sqlite3.Error:
             return 0
-        self._news.look(newest.get("requests", 0), free, newest.get("mac_changes", 0))
+        self._news.look(
+            newest.get("requests", 0),
+            free,
+            newest.get("mac_changes", 0),
+            [f"{Channel.REQUESTS} {lane}" for (lane,) in lanes],
+        )
         return version
 
 
@@ -190,4 +205,4 @@ class PostgresqlWatcher:
             with _hearing(self._bus):
                 while not self._stop.is_set():
                     for message in connection.notifies(timeout=0.5):
-                        self._bus.publish(message.payload.partition(" ")[0])
+                        self._bus.publish(message.payload)

@@ -1,8 +1,10 @@
-"""The request queue as workers see it; its other half is ``store.Requests``.
+"""The request queue as workers see it, the message bus that wakes them up, and the clock and stop flag they use.
 
-Delivery is at least once. A claim is also the lock of the request's node: at no time are two
-requests of one node claimed. Requests of one node come in the order in which they were put,
-except for one that waits for its retry; and an operator's abort or deletion overtakes a start.
+The queue's other half, ``store.Requests``, belongs to a transaction.
+
+Delivery is at least once. A claim also locks the request's node: at no time are two
+requests of one node claimed. Requests of one node are delivered in the order in which they were put,
+except that one waiting for its retry is passed, and an operator's abort or deletion overtakes a start.
 """
 
 from __future__ import annotations
@@ -16,11 +18,11 @@ import msgspec
 from ferroscope.core.lanes import Lane
 from ferroscope.core.model import Claim
 
-# The message bus: hints that something is ready. Losing a message costs a poll interval, no more.
+# The message bus: hints that something is ready. A lost message delays its receiver by a poll interval.
 
 
 class Channel(StrEnum):
-    """What changed: there may be a request to claim, a lease to win, a MAC that may boot now or not any more."""
+    """What changed: a request may be due, a lease may be free, a MAC may boot from now on, or no longer may."""
 
     REQUESTS = "requests"
     LEASES = "leases"
@@ -28,40 +30,57 @@ class Channel(StrEnum):
     DENY = "deny"
 
 
-# Whoever follows which MACs may boot listens to both.
+# The PXE filter listens to both.
 MAC_CHANNELS: Final = (Channel.ALLOW, Channel.DENY)
+_OF_LANES: Final = {lane: f"{Channel.REQUESTS} {lane}" for lane in Lane}
+
+
+def requests_of(lane: Lane | None) -> str:
+    """Return the channel of the requests of one lane, or of all."""
+    return Channel.REQUESTS if lane is None else _OF_LANES[lane]
+
+
+def channels_of(message: str) -> tuple[str, ...]:
+    """Return the channels that a message moves: the one it names first, and for requests that of their lane.
+
+    A message about requests that names no lane, as older releases send it, moves all of theirs.
+    """
+    channel = message.partition(" ")[0]
+    if channel != Channel.REQUESTS:
+        return (channel,)
+    return (channel, message) if message in _OF_LANES.values() else (channel, *_OF_LANES.values())
 
 
 class Bus(Protocol):
-    """``channel`` names what changed (see ``Channel``); the store always holds the truth about it.
+    """A message names a channel (see ``channels_of``), details may follow; the store always holds the truth.
 
-    ``hears``: whether other processes' messages arrive here now, as far as is known.
+    ``hears``: whether messages of other processes arrive here now, as far as is known.
     """
 
     hears: bool
 
-    def publish(self, channel: str) -> None:
-        """Wake up whoever listens to ``channel``, here or elsewhere; never raises."""
+    def publish(self, message: str) -> None:
+        """Wake up all that wait for one of the message's channels; never raises."""
 
     def wait(self, channel: str, seen: int, timeout: float) -> int:
-        """Wait until ``channel`` has moved past ``seen`` or ``timeout`` seconds are over.
+        """Wait until ``channel`` has moved past ``seen``, for at most ``timeout`` seconds.
 
         Returns the channel's present position, to be passed as ``seen`` the next time; begin
-        with 0. Reading the position *before* looking at the store loses no wake-up.
+        with 0. Reading the position *before* the store loses no wake-up.
         """
 
     def wait_any(self, channels: Sequence[str], seen: int, timeout: float) -> int:
         """Wait as ``wait`` does until one of ``channels`` has moved; the position is that of all together."""
 
     def close(self) -> None:
-        """Stop listening and wake everybody up."""
+        """Stop listening and wake up all that wait."""
 
 
 # Time and stopping: the only source of both, so that tests and simulations can drive them.
 
 
 class StopFlag(Protocol):
-    """Set once, when the process shall stop; a ``threading.Event`` is one."""
+    """Set once, when the process should stop; a ``threading.Event`` is one."""
 
     def is_set(self) -> bool: ...
 

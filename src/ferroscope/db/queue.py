@@ -28,7 +28,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.sql.dml import ReturningUpdate
 
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.contracts.queue import EVERYTHING, MOST_WITHOUT, Bus, Channel, Clock, StopFlag, Take
+from ferroscope.contracts.queue import EVERYTHING, MOST_WITHOUT, Bus, Clock, StopFlag, Take, requests_of
 from ferroscope.core.lanes import OVERTAKING
 from ferroscope.core.model import REQUEST_VERSION, Claim
 from ferroscope.core.states import Event
@@ -125,16 +125,16 @@ class SqlQueue:
         self._doubtful: set[str] = set()
 
     def get(self, holder: str, timeout: float, stop: StopFlag, take: Take = EVERYTHING) -> Claim | None:
-        deadline = self._clock.monotonic() + timeout
+        deadline, channel = self._clock.monotonic() + timeout, requests_of(take.lane)
         while not stop.is_set():
-            seen = self._bus.wait(Channel.REQUESTS, 0, 0.0)
+            seen = self._bus.wait(channel, 0, 0.0)
             self._free_doubtful()
             self._free_orphans(holder)
             claim = self._claim(holder, take)
             remaining = deadline - self._clock.monotonic()
             if claim is not None or remaining <= 0:
                 return claim
-            self._bus.wait(Channel.REQUESTS, seen, min(remaining, self._poll_interval))
+            self._bus.wait(channel, seen, min(remaining, self._poll_interval))
         return None
 
     def _claim(self, holder: str, take: Take) -> Claim | None:

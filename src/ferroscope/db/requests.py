@@ -15,7 +15,7 @@ from sqlalchemy import bindparam, delete, insert, select, update
 
 from ferroscope.contracts.errors import ClaimLostError
 from ferroscope.contracts.later import Later
-from ferroscope.contracts.queue import Channel
+from ferroscope.contracts.queue import requests_of
 from ferroscope.core.lanes import lane_of, priority_of
 from ferroscope.core.model import Claim, Request
 from ferroscope.db import schema
@@ -88,9 +88,10 @@ class SqlRequests:
         del row["id"]
         row["created_at"] = request.created_at or self._tx.now
         row["touched"] = 0
-        row["lane"], row["priority"] = lane_of(request.event), priority_of(request.event)
+        lane = lane_of(request.event)
+        row["lane"], row["priority"] = lane, priority_of(request.event)
         self._tx.ask(_INSERT, row)
-        self._tx.wake(Channel.REQUESTS)
+        self._tx.wake(requests_of(lane))
         return None
 
     def hold(self, claim: Claim, *, begun: bool = False, progress: dict[str, Any] | None = None) -> None:

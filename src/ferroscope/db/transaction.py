@@ -174,8 +174,8 @@ class SqlStore:
     def write(self, work: Callable[[SqlTransaction], T], *, durable: bool = True) -> T:
         result, transaction = self._until_done(lambda: self._attempt(work, write=True, durable=durable))
         self.claims.difference_update(transaction.ended)
-        for channel in sorted({text.partition(" ")[0] for text in transaction.woken}):
-            self._bus.publish(channel)
+        for message in sorted(transaction.woken):
+            self._bus.publish(message)
         return result
 
     def read(self, work: Callable[[SqlTransaction], T]) -> T:
