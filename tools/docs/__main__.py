@@ -1,39 +1,40 @@
-"""``python -m tools.docs``: write the generated reference pages, or check that they are what they would be."""
+"""``python -m tools.docs``: write the generated reference pages, or check that they are up to date."""
 
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 import click
 
-# page -> (file, module that renders it)
+# page -> (file, module:function that renders it)
 PAGES: Final[dict[str, tuple[str, str]]] = {
-    "config": ("configuration.md", "tools.docs.configuration"),
-    "states": ("states.md", "tools.docs.states"),
-    "openapi": ("openapi.json", "tools.docs.api"),
-    "simulator": ("simulator.md", "tools.docs.simulator"),
-    "cli": ("cli.md", "tools.docs.commands"),
-    "hooks": ("hooks.md", "tools.docs.hooks"),
-    "search": ("search.md", "tools.docs.searching"),
-    "metrics": ("metrics.md", "tools.docs.metrics"),
+    "config": ("configuration.md", "tools.docs.declarations:configuration"),
+    "states": ("states.md", "tools.docs.states:render"),
+    "openapi": ("openapi.json", "tools.docs.__main__:openapi"),
+    "simulator": ("simulator.md", "tools.docs.simulator:render"),
+    "cli": ("cli.md", "tools.docs.commands:render"),
+    "hooks": ("hooks.md", "tools.docs.declarations:hooks"),
+    "search": ("search.md", "tools.docs.searching:render"),
+    "metrics": ("metrics.md", "tools.docs.declarations:metrics"),
 }
 
 
 @click.command()
 @click.argument("pages", metavar=f"[{'|'.join(PAGES)}]...", type=click.Choice(list(PAGES)), nargs=-1)
-@click.option("--check", is_flag=True, help="Write nothing; exit code 1 where a page is not up to date.")
+@click.option("--check", is_flag=True, help="Write nothing; exit code 1 if a page is not up to date.")
 @click.option(
     "--directory",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("docs/reference"),
     show_default=True,
-    help="Where the pages are.",
+    help="Directory of the pages.",
 )
 def docs(pages: Iterable[str], check: bool, directory: Path) -> None:
-    """Generate the reference pages of the documentation; all of them, unless some are named."""
+    """Generate the reference pages of the documentation; by default all of them."""
     outdated = []
     for name in pages or PAGES:
         path, text = directory / PAGES[name][0], render(name)
@@ -51,9 +52,18 @@ def docs(pages: Iterable[str], check: bool, directory: Path) -> None:
 
 def render(page: str) -> str:
     """Return the text of a page, with a final newline."""
-    text = importlib.import_module(PAGES[page][1]).render()
-    assert isinstance(text, str)  # the table above says so
+    module, function = PAGES[page][1].split(":")
+    text = getattr(importlib.import_module(module), function)()
+    assert isinstance(text, str)  # as declared in the table above
     return text
+
+
+def openapi() -> str:
+    """Return the OpenAPI document of both APIs as indented JSON."""
+    from ferroscope.api.http.openapi import document
+    from ferroscope.api.routes import ROUTES
+
+    return json.dumps(document(ROUTES), indent=2, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The reference of the command line, from the commands themselves."""
+"""The reference of the command line, generated from the commands."""
 
 from __future__ import annotations
 

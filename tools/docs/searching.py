@@ -1,4 +1,4 @@
-"""The reference of the query language, from the fields and the limits themselves."""
+"""The reference of the query language, generated from its fields and limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference of the simulator, from its own tables of outcomes and counters."""
+"""The reference of the simulator, generated from its tables of outcomes and counters."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ ends all of this.
 def render() -> str:
     """Return the page."""
     outcomes = [f"| `{row.name}` | {row.description} | {row.ends} |" for row in TABLE]
-    counters = [f"| `{effect}` | {sentence} |" for effect, sentence in MEANINGS.items()]
+    counters = [f"| `{effect}` | {meaning} |" for effect, meaning in MEANINGS.items()]
     return "".join(
         [
             _HEAD,

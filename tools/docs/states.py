@@ -1,4 +1,4 @@
-"""The reference of the states, drawn from the table itself: diagram, table, provision states."""
+"""The reference of the states, generated from the state table: diagram, tables, provision states."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _section(title: str, lines: Iterable[str]) -> str:
 
 
 def _mermaid() -> Iterator[str]:
-    """Draw one arrow for each pair of states; what leads out of every state is said below instead."""
+    """Draw one arrow for each pair of states; transitions out of every state are listed below instead."""
     yield "stateDiagram-v2"
     yield f"    [*] --> {State.NONE}"
     labels: dict[tuple[State, State], list[str]] = {}
@@ -87,7 +87,7 @@ def _label(row: Transition) -> str:
 
 
 def _universal() -> frozenset[Event]:
-    """Return the events that every state takes."""
+    """Return the events that are legal in every state."""
     sources: dict[Event, set[State]] = {}
     for row in TRANSITIONS:
         sources.setdefault(row.event, set()).add(row.source)
