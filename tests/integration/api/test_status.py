@@ -82,12 +82,12 @@ def test_leases_are_shown_with_the_members_name_and_without_the_token(service: S
 @pytest.mark.parametrize("what", ["dead", "drift", "skew"])
 def test_what_is_wrong_has_a_code_and_what_to_do(service: Service, what: str) -> None:
     _beat(service, examples.member("good", detail=_told()))
-    told = {
+    found = {
         "dead": _told(),
         "drift": _told(Settings(lease=LeaseSettings(profile="fast"))),
         "skew": _told() | {"clock_skew": 90.0},
     }[what]
-    bad = msgspec.structs.replace(examples.member("bad", detail=told), host="bad-host")
+    bad = msgspec.structs.replace(examples.member("bad", detail=found), host="bad-host")
     _beat(service, bad, ttl=0.0 if what == "dead" else 60.0)
     (found,) = _status(service)["problems"]
     code, words = {
@@ -131,9 +131,9 @@ def test_pxe_filters_are_shown_by_network_and_one_that_is_open_nowhere_is_a_prob
     record = FilterRecord(
         host="boot1", open=True, applied=7, missing=(5,), allowed=2, denied=30, backends=("nftables", "dnsmasq")
     )
-    told = msgspec.json.encode(record).decode()
-    everywhere.store.write(lambda tx: tx.leases.acquire("pxe/rack-a", "filter-1", 60.0, data=told))
-    lease = everywhere.store.write(lambda tx: tx.leases.acquire("pxe/rack-b", "filter-2", 60.0, data=told))
+    found = msgspec.json.encode(record).decode()
+    everywhere.store.write(lambda tx: tx.leases.acquire("pxe/rack-a", "filter-1", 60.0, data=found))
+    lease = everywhere.store.write(lambda tx: tx.leases.acquire("pxe/rack-b", "filter-2", 60.0, data=found))
     everywhere.store.write(lambda tx: tx.leases.release(lease))
     everywhere.store.write(lambda tx: tx.leases.acquire("pxe/rack-c", "filter-3", 60.0))
     status = _status(everywhere)

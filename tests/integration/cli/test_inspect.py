@@ -95,9 +95,9 @@ def test_status_counts_nodes_by_state_and_shows_the_newest_failures(running: She
     assert until(lambda: running.json("status")["members"][0]["loops"]), "told with a heartbeat"
     status = running.json("status")
     assert sum(status["nodes"].values()) >= 3
-    said = Api(running.url).get("/v1/status")
-    assert set(said) <= set(status), "programs get what the API says, and where that was"
-    assert (set(status) - set(said), said["nodes"]) == ({"url", "api_version", "failures"}, status["nodes"])
+    output = Api(running.url).get("/v1/status")
+    assert set(output) <= set(status), "programs get what the API says, and where that was"
+    assert (set(status) - set(output), output["nodes"]) == ({"url", "api_version", "failures"}, status["nodes"])
     assert status["failures"][0]["name"] == names[0]
     assert [lease["own"] for lease in status["leases"]] == [True, True]
     assert {lane: counts["busy"] <= counts["slots"] for lane, counts in status["members"][0]["lanes"].items()} == {

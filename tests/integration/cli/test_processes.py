@@ -40,7 +40,7 @@ class Program:
                 cwd=directory,
             )
 
-    def said(self, text: str) -> bool:
+    def printed(self, text: str) -> bool:
         return text in self.out.read_text() + self.err.read_text()
 
     def children(self) -> list[int]:
@@ -69,7 +69,7 @@ def test_the_simulator_enrols_its_fleet_and_counts(running: Shell, programs: lis
         programs, tmp_path, "sim", "--nodes", "2", "--first", "901", "--port", "0", "--api", running.url, "--enroll",
         "--boot-delay", "0.2", "--boot-jitter", "0", "-o", "json",
     )  # fmt: skip
-    assert until(lambda: sim.said("enrolled: 2 new, 0 existing, 0 failed"), seconds=60), sim.err.read_text()
+    assert until(lambda: sim.printed("enrolled: 2 new, 0 existing, 0 failed"), seconds=60), sim.err.read_text()
     running("inspect", "sim-0901", "sim-0902", "--wait", "--timeout", "20", check=0)
     running("node", "delete", "sim-0901", "sim-0902", check=0)
     sim.process.send_signal(signal.SIGTERM)
@@ -86,9 +86,9 @@ def test_a_second_simulator_leaves_the_machines_of_the_first_one_alone(
         return start(programs, tmp_path / str(nodes), "sim", "--api", running.url, "--enroll", *arguments)
 
     first = fleet(2)
-    assert until(lambda: first.said("enrolled: 2 new"), seconds=60), first.err.read_text()
+    assert until(lambda: first.printed("enrolled: 2 new"), seconds=60), first.err.read_text()
     second = fleet(3)
-    assert until(lambda: second.said("enrolled: 1 new, 0 existing, 2 failed"), seconds=60)
+    assert until(lambda: second.printed("enrolled: 1 new, 0 existing, 2 failed"), seconds=60)
     running("inspect", "sim-0951", "sim-0952", "sim-0953", "--wait", "--timeout", "20", check=0)
     running("node", "delete", "sim-0951", "sim-0952", "sim-0953", check=0)
 
@@ -99,11 +99,11 @@ def test_a_simulator_takes_a_free_port_where_the_usual_one_is_in_use() -> None:
         program = f"import ferroscope.cli.sim as cli; cli._PORT = {usual}; cli.sim(['--nodes', '1'])"
         with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
-            said = process.stdout.readline() + process.stdout.readline()
+            output = process.stdout.readline() + process.stdout.readline()
             process.send_signal(signal.SIGTERM)
             assert process.wait(10) == 0
-    assert f"port {usual} is in use" in said
-    found = re.search(r"1 machines at 127\.0\.0\.1:(\d+)", said)
+    assert f"port {usual} is in use" in output
+    found = re.search(r"1 machines at 127\.0\.0\.1:(\d+)", output)
     assert found is not None
     assert int(found[1]) != usual
 
@@ -126,23 +126,23 @@ def test_bmcs_with_an_address_each_need_their_port_at_every_address(subnet: str,
                 assert process.stdout is not None
                 assert f"127.0.0.1:{port}" in process.stdout.readline()
                 process.send_signal(signal.SIGTERM)
-            told = process.communicate(timeout=20)[1]
+            found = process.communicate(timeout=20)[1]
     assert process.returncode == (0 if starts else Exit.FAILURE)
-    assert (f"port {port} on all addresses" in told) is not starts
-    assert ("--subnet 0" in told) is not starts
+    assert (f"port {port} on all addresses" in found) is not starts
+    assert ("--subnet 0" in found) is not starts
 
 
 def test_the_demo_shows_what_the_killed_worker_held_and_leaves_nothing(programs: list[Program], tmp_path: Path) -> None:
     demo = start(programs, tmp_path, "demo", "--nodes", "12")
     assert demo.process.wait(60) == 0, demo.out.read_text() + demo.err.read_text()
-    said = demo.out.read_text()
-    killed = re.search(r"SIGKILL to (worker-\d) \(pid (\d+)\) with \d+ of 12 done. It held (\d+) request", said)
-    assert killed is not None, said
-    assert "All 12 finished." in said
-    assert "No machine was booted twice: 12 boots for 12 inspections." in said
-    section = said.partition(f"Requests of {killed[1]}, and the worker that took over\n")[2].partition("\nNo machine")[
-        0
-    ]
+    output = demo.out.read_text()
+    killed = re.search(r"SIGKILL to (worker-\d) \(pid (\d+)\) with \d+ of 12 done. It held (\d+) request", output)
+    assert killed is not None, output
+    assert "All 12 finished." in output
+    assert "No machine was booted twice: 12 boots for 12 inspections." in output
+    section = output.partition(f"Requests of {killed[1]}, and the worker that took over\n")[2].partition(
+        "\nNo machine"
+    )[0]
     rows = section.splitlines()[1:]
     assert len(rows) == int(killed[3])
     for row in rows:
@@ -153,8 +153,8 @@ def test_the_demo_shows_what_the_killed_worker_held_and_leaves_nothing(programs:
         assert not by.endswith(f":{killed[2]}")
         assert 0 < float(after) < 10
         assert state == "finished"
-    assert "delivered again" in said.partition("Its timeline")[2]
-    assert "ferroscope inspect --all --watch" in said
+    assert "delivered again" in output.partition("Its timeline")[2]
+    assert "ferroscope inspect --all --watch" in output
     assert demo.err.read_text() == ""
     assert sorted(path.name for path in tmp_path.iterdir()) == ["err", "out"]
 
@@ -168,7 +168,7 @@ def test_the_demo_kills_a_worker_at_work_in_a_small_fleet_too(
     assert re.search(
         rf"SIGKILL to worker-\d \(pid \d+\) with 0 of {nodes} done. It held \d+ request", demo.out.read_text()
     )
-    assert demo.said(f"{nodes} boots for {nodes} inspections.")
+    assert demo.printed(f"{nodes} boots for {nodes} inspections.")
 
 
 def test_the_commands_to_go_on_with_work_as_they_are_printed(programs: list[Program], tmp_path: Path) -> None:
@@ -185,17 +185,19 @@ def test_the_commands_to_go_on_with_work_as_they_are_printed(programs: list[Prog
     }
     fleet = start(programs, tmp_path / "sim", *sim, "--port", "0", "--boot-delay", "0.2", **settings)
     start(programs, tmp_path / "all", *serve, **settings)
-    assert until(lambda: fleet.said("enrolled: 50 new"), seconds=60), fleet.err.read_text()
+    assert until(lambda: fleet.printed("enrolled: 50 new"), seconds=60), fleet.err.read_text()
     assert "Retrying" not in fleet.err.read_text()
     for number, command in enumerate(commands):
         program = start(programs, tmp_path / str(number), *command, **settings)
         if command[0] == "sim":
-            assert until(lambda program=program: program.said("enrolled: 2 new"), seconds=60), program.err.read_text()
+            assert until(lambda program=program: program.printed("enrolled: 2 new"), seconds=60), (
+                program.err.read_text()
+            )
             continue
         bad = "sim-power-fail-2" in command
         assert program.process.wait(90) == (Exit.FAILURE if bad else 0), program.err.read_text()
-    assert program.said("bmc-unreachable")
-    assert program.said("bmc-refused")
+    assert program.printed("bmc-unreachable")
+    assert program.printed("bmc-refused")
 
 
 def test_the_program_is_named_as_it_can_be_started_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -211,7 +213,7 @@ def test_the_program_is_named_as_it_can_be_started_again(monkeypatch: pytest.Mon
 
 def test_a_demo_that_fails_says_why_and_keeps_its_logs(programs: list[Program], tmp_path: Path) -> None:
     demo = start(programs, tmp_path, "demo", "--nodes", "12")
-    assert until(lambda: demo.said("API: http://"), seconds=60)
+    assert until(lambda: demo.printed("API: http://"), seconds=60)
     victims = demo.children()
     os.kill(victims[-1], signal.SIGKILL)
     assert demo.process.wait(30) == Exit.FAILURE
@@ -227,7 +229,7 @@ def test_a_demo_that_fails_says_why_and_keeps_its_logs(programs: list[Program], 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_demo_cleans_up(programs: list[Program], tmp_path: Path, number: signal.Signals) -> None:
     demo = start(programs, tmp_path, "demo")
-    assert until(lambda: demo.said("API: http://"), seconds=60)
+    assert until(lambda: demo.printed("API: http://"), seconds=60)
     players = demo.children()
     assert len(players) == 3
     demo.process.send_signal(number)
@@ -238,7 +240,7 @@ def test_an_interrupted_demo_cleans_up(programs: list[Program], tmp_path: Path, 
 
 def test_no_process_outlives_a_demo_that_is_killed(programs: list[Program], tmp_path: Path) -> None:
     demo = start(programs, tmp_path, "demo")
-    assert until(lambda: demo.said("API: http://"), seconds=60)
+    assert until(lambda: demo.printed("API: http://"), seconds=60)
     players = demo.children()
     demo.process.kill()
     demo.process.wait()
@@ -249,22 +251,22 @@ def test_a_watch_survives_a_service_that_is_killed_and_started_again(programs: l
     url, service = _service(programs, tmp_path / "first")
     fleet = ("--nodes", "6", "--port", "0", "--api", url, "--enroll", "--boot-delay", "2", "--time-scale", "0.1")
     sim = start(programs, tmp_path / "sim", "sim", *fleet)
-    assert until(lambda: sim.said("enrolled: 6 new"), seconds=60), sim.err.read_text()
+    assert until(lambda: sim.printed("enrolled: 6 new"), seconds=60), sim.err.read_text()
     watch = start(programs, tmp_path / "watch", "inspect", "--all", "--watch", "--timeout", "60", "--url", url)
-    assert until(lambda: watch.said("inspect wait"), seconds=60)
+    assert until(lambda: watch.printed("inspect wait"), seconds=60)
     service.process.kill()
     service.process.wait()
     time.sleep(1)  # long enough for looks that find nobody, and for callbacks that do
     start(programs, tmp_path / "first", "all", "--simulator", "-c", str(tmp_path / "first" / "ferroscope.conf"))
     assert watch.process.wait(60) == 0, watch.out.read_text() + watch.err.read_text()
-    assert watch.said("6 finished")
+    assert watch.printed("6 finished")
 
 
 def test_an_interrupted_watch_says_that_the_inspections_go_on(programs: list[Program], tmp_path: Path) -> None:
     url, _ = _service(programs, tmp_path / "service")
     Shell(url)("node", "create", "--driver", "fake-hardware", "n1", check=0)
     watch = start(programs, tmp_path / "watch", "inspect", "n1", "--watch", "--url", url)
-    assert until(lambda: watch.said("inspect wait"), seconds=60)
+    assert until(lambda: watch.printed("inspect wait"), seconds=60)
     watch.process.send_signal(signal.SIGINT)
     assert watch.process.wait(10) == Exit.INTERRUPTED
     assert "ferroscope inspect n1 --join --watch" in watch.err.read_text()
@@ -284,9 +286,9 @@ def test_a_terminal_gets_a_bar_and_colour(running: Shell) -> None:
 def test_a_watched_status_tells_of_each_change(programs: list[Program], tmp_path: Path) -> None:
     url, _ = _service(programs, tmp_path / "service")
     status = start(programs, tmp_path / "status", "status", "--watch", "--url", url)
-    assert until(lambda: status.said("no nodes"), seconds=60)
+    assert until(lambda: status.printed("no nodes"), seconds=60)
     Shell(url)("node", "create", "--driver", "fake-hardware", "n1", check=0)
-    assert until(lambda: status.said("1 enroll"), seconds=60)
+    assert until(lambda: status.printed("1 enroll"), seconds=60)
     status.process.send_signal(signal.SIGINT)
     assert status.process.wait(10) == Exit.INTERRUPTED
     assert [line.split("  ", 1)[1] for line in status.out.read_text().splitlines()] == ["no nodes", "1 enroll"]
@@ -317,12 +319,12 @@ def _runs(pid: int) -> bool:
 def _on_terminal(*arguments: str) -> str:
     """Return what a command writes to a terminal."""
     mine, theirs = pty.openpty()
-    said: list[bytes] = []
+    output: list[bytes] = []
 
     def read() -> None:
         try:
             while data := os.read(mine, 65536):
-                said.append(data)
+                output.append(data)
         except OSError:
             return  # the terminal's other end is closed
 
@@ -334,4 +336,4 @@ def _on_terminal(*arguments: str) -> str:
     process.wait(30)
     reader.join()
     os.close(mine)
-    return b"".join(said).decode()
+    return b"".join(output).decode()

@@ -75,9 +75,9 @@ def test_what_is_wrong_with_a_file_is_said(shell: Shell, tmp_path: Path) -> None
 def test_the_rules_of_a_file_are_created_together_or_not_at_all(shell: Shell, tmp_path: Path) -> None:
     several = tmp_path / "several.yaml"
     several.write_text(json.dumps([RULE, RULE, RULE | {"actions": [{"op": "explode", "args": {}}]}]))
-    told = shell("rule", "create", str(several), check=Exit.USAGE).stderr
-    assert f"{several}, rule 3: " in told
-    assert "No rule was created." in told
+    found = shell("rule", "create", str(several), check=Exit.USAGE).stderr
+    assert f"{several}, rule 3: " in found
+    assert "No rule was created." in found
     assert shell.json("rule", "list") == []
 
 
@@ -99,10 +99,10 @@ def test_a_dry_run_shows_what_would_change(service: Service, shell: Shell, file:
     node = service.enrol(name="one")
     service.inspect(node)
     (made,) = shell.json("rule", "create", str(file))
-    told = shell("rule", "explain", made["uuid"], "--node", "one", check=0).stdout
-    assert "marks machines with memory" in told
-    assert "if gt: true" in told
-    assert "/extra/marked" in told
+    found = shell("rule", "explain", made["uuid"], "--node", "one", check=0).stdout
+    assert "marks machines with memory" in found
+    assert "if gt: true" in found
+    assert "/extra/marked" in found
     everything = shell.json("rule", "explain", "--node", "one")
     assert [rule["uuid"] for rule in everything["rules"]] == [made["uuid"]]
     draft = file.with_name("draft.yaml")

@@ -10,7 +10,7 @@ import pytest
 from ferroscope.api.introspection.introspections import named
 
 
-def told(extra: dict[str, Any]) -> Any:
+def found(extra: dict[str, Any]) -> Any:
     return msgspec.json.decode(named(msgspec.json.encode(extra)))
 
 
@@ -24,7 +24,7 @@ def test_interfaces_have_the_names_that_the_inspectors_client_reads() -> None:
         "x": 1,
     }
     theirs = {"mac": "52:54:00:00:00:01", "ip": "2001:db8::1", "pxe": True, "lldp_processed": switch}
-    assert told(extra) == extra | {
+    assert found(extra) == extra | {
         "all_interfaces": {"eno1": nic | theirs},
         "interfaces": {"eno1": nic | theirs},
     }
@@ -44,4 +44,4 @@ def test_interfaces_have_the_names_that_the_inspectors_client_reads() -> None:
     ],
 )
 def test_what_is_of_another_shape_or_named_already_stays(extra: dict[str, Any]) -> None:
-    assert told(extra) == extra
+    assert found(extra) == extra

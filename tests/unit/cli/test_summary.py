@@ -140,8 +140,8 @@ def test_nics_and_disks_of_any_shape_have_a_line(capsys: pytest.CaptureFixture[s
 
 
 def test_a_bmc_without_an_address_has_none_and_long_words_are_cut() -> None:
-    told = columns.machine_summary(
+    found = columns.machine_summary(
         {"bmc_address": "10.0.0.2", "bmc_v6address": "::/0", "system_vendor": {"product_name": "x" * 3000}}
     )
-    assert told["BMC"] == "10.0.0.2"
-    assert told["Machine"] == "x" * 57 + "..."
+    assert found["BMC"] == "10.0.0.2"
+    assert found["Machine"] == "x" * 57 + "..."

@@ -63,8 +63,8 @@ def test_a_database_of_an_earlier_release_in_this_directory_is_named_and_not_use
     member.make_directory(settings)
     assert (tmp_path / "me@corp/.local/state/ferroscope").stat().st_mode & 0o777 == 0o700
     assert member.left_behind(settings) == tmp_path / "ferroscope.db"
-    told = load([], {"database.connection": f"sqlite:///{tmp_path}/other.db"}).database
-    assert member.left_behind(told) is None, "whoever names a database knows what they want"
+    found = load([], {"database.connection": f"sqlite:///{tmp_path}/other.db"}).database
+    assert member.left_behind(found) is None, "whoever names a database knows what they want"
     state.mkdir()
     monkeypatch.chdir(state)  # as the units' WorkingDirectory: what was the default is the default
     (state / "ferroscope.db").touch()

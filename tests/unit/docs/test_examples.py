@@ -56,16 +56,16 @@ def test_the_api_reference_names_every_route_and_no_other() -> None:
 
 def test_the_api_reference_says_since_when() -> None:
     rows = [row.split("|")[1:-1] for row in page("docs/reference/api.md").text.splitlines() if row.startswith("| `")]
-    told = {
+    found = {
         match.groups(): cells[1].strip()
         for cells in rows
         for span in re.findall(r"`([^`]+)`", cells[0])
         if (match := _CALL.match(span)) and len(cells) == 3
     }
     wrong = {
-        (route.method, route.path): told[route.method, route.path]
+        (route.method, route.path): found[route.method, route.path]
         for route in ROUTES
-        if route.since and told[route.method, route.path] != f"1.{route.since}"
+        if route.since and found[route.method, route.path] != f"1.{route.since}"
     }
     assert not wrong
 
@@ -109,11 +109,11 @@ def _pattern(route: str) -> re.Pattern[str]:
 
 
 def test_versions_in_examples_are_those_of_this_release() -> None:
-    told = "\n".join(source.text for source in pages() if "/adr/" not in source.name)
+    found = "\n".join(source.text for source in pages() if "/adr/" not in source.name)
     newest = {text(BARE_METAL.maximum)}
-    assert set(re.findall(r"\(API ([0-9.]+)\)", told)) == newest
-    assert set(re.findall(r"X-OpenStack-Ironic-API-Version: (1\.[0-9]+)", told)) <= newest
-    assert set(re.findall(r"\bschema ([0-9]{4})\b", told)) == {HEAD}
+    assert set(re.findall(r"\(API ([0-9.]+)\)", found)) == newest
+    assert set(re.findall(r"X-OpenStack-Ironic-API-Version: (1\.[0-9]+)", found)) <= newest
+    assert set(re.findall(r"\bschema ([0-9]{4})\b", found)) == {HEAD}
 
 
 def test_the_access_list_lets_ramdisks_and_bmcs_through() -> None:

@@ -16,7 +16,7 @@ from tests.support import examples
 NODE = examples.node(name="rack1-u07")
 
 
-def told(source: State, target: State, **fields: Any) -> list[Any]:
+def found(source: State, target: State, **fields: Any) -> list[Any]:
     inspection = Inspection(uuid="i-1", node=NODE.uuid, state=target, started_at=100.0, **fields)
     transition = Transition(source=source, event=Event.FINISH, target=target)
     with capture_logs() as lines:
@@ -25,14 +25,14 @@ def told(source: State, target: State, **fields: Any) -> list[Any]:
 
 
 def test_an_inspection_that_begins_is_a_line_with_its_node() -> None:
-    (line,) = told(State.NONE, State.STARTING)
+    (line,) = found(State.NONE, State.STARTING)
     assert (line["log_level"], line["node"], line["name"]) == ("info", NODE.uuid, "rack1-u07")
     assert line["inspection"] == "i-1"
 
 
 def test_one_that_has_finished_says_how_its_time_was_spent() -> None:
     fields = {"waiting_since": 104.0, "processing_since": 164.0, "finished_at": 165.5, "queued": 2.25}
-    (line,) = told(State.PROCESSING, State.FINISHED, **fields)
+    (line,) = found(State.PROCESSING, State.FINISHED, **fields)
     assert line["log_level"] == "info"
     spent = {name: line[name] for name in ("total", "queue", "starting", "waiting", "processing")}
     assert spent == {"total": 65.5, "queue": 2.25, "starting": 4.0, "waiting": 60.0, "processing": 1.5}
@@ -47,14 +47,16 @@ def test_one_that_has_finished_says_how_its_time_was_spent() -> None:
     ],
 )
 def test_one_that_has_failed_says_why_and_where(reason: str, event: str, level: str) -> None:
-    (line,) = told(State.WAITING, State.ERROR, waiting_since=104.0, finished_at=110.0, reason=reason, error="so it was")
+    (line,) = found(
+        State.WAITING, State.ERROR, waiting_since=104.0, finished_at=110.0, reason=reason, error="so it was"
+    )
     assert (line["event"], line["log_level"], line["reason"], line["error"]) == (event, level, reason, "so it was")
     assert (line["starting"], line["waiting"]) == (4.0, 6.0)
     assert "processing" not in line
 
 
 def test_a_reason_of_another_release_is_logged_too() -> None:
-    (line,) = told(State.WAITING, State.ERROR, finished_at=110.0, reason="struck-by-lightning")
+    (line,) = found(State.WAITING, State.ERROR, finished_at=110.0, reason="struck-by-lightning")
     assert (line["event"], line["reason"]) == ("inspection failed", "struck-by-lightning")
 
 

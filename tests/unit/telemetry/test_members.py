@@ -23,8 +23,8 @@ from ferroscope.telemetry.members import about, fingerprints, lanes_of, loops_of
 
 
 def _member(host: str, settings: Settings | None = None, **detail: object) -> Member:
-    told = about(settings or Settings(), ["worker"], "0003", skew=0.0, loops={})
-    return Member(id=host, host=host, pid=7, role="worker", detail=told | detail)
+    found = about(settings or Settings(), ["worker"], "0003", skew=0.0, loops={})
+    return Member(id=host, host=host, pid=7, role="worker", detail=found | detail)
 
 
 def test_members_with_the_same_settings_do_not_drift() -> None:
@@ -71,9 +71,9 @@ def test_members_of_different_releases_are_named() -> None:
 def test_no_secret_is_part_of_what_is_told() -> None:
     settings = Settings(database=DatabaseSettings(connection="postgresql://me:hunter2@db/x"))
     other = Settings(database=DatabaseSettings(connection="postgresql://me:other@db/x"))
-    told = about(settings, ["api"], "0003", skew=None, loops={})
-    assert "hunter2" not in msgspec.json.encode(told).decode()
-    assert told["settings"] == fingerprints(other), "not even as a digest"
+    found = about(settings, ["api"], "0003", skew=None, loops={})
+    assert "hunter2" not in msgspec.json.encode(found).decode()
+    assert found["settings"] == fingerprints(other), "not even as a digest"
 
 
 def test_a_clock_that_is_far_off_is_named_once_per_host() -> None:
@@ -116,9 +116,9 @@ def test_members_that_tell_nothing_or_nonsense_do_no_harm() -> None:
 
 def test_loops_are_told_in_bounded_length() -> None:
     loops = {f"worker-{n}": "x" * 1000 for n in range(100)}
-    told = about(Settings(), [], "0003", skew=1 / 3, loops=loops)
-    assert len(msgspec.json.encode(told)) < 20_000
-    assert told["clock_skew"] == 0.3333
+    found = about(Settings(), [], "0003", skew=1 / 3, loops=loops)
+    assert len(msgspec.json.encode(found)) < 20_000
+    assert found["clock_skew"] == 0.3333
     assert len(summary(loops)) <= 255
     assert summary({"a": "waits", "b": "waits", "c": "leads"}) == "waits; leads"
 
