@@ -50,7 +50,7 @@ test-all: test ## Run all tests: also the other databases and the long campaigns
 	@.venv/bin/python -m tests.cluster.chaos --database postgresql --minutes 3
 	@.venv/bin/python -m tests.cluster.chaos --database mariadb --minutes 3
 	@.venv/bin/python -m tests.pxe.chaos --profile fast --minutes 4
-	@.venv/bin/python -m tests.fuzz --callbacks 60000 --seed 2 --database postgresql
+	@.venv/bin/python -m tests.fuzz --callbacks 30000 --seed 2 --database postgresql
 
 prepared: dev servers pxe clients emulators swift lint
 
