@@ -49,7 +49,7 @@ def test_history_is_the_journal_in_the_references_words(service: Service) -> Non
     events = service.bare_metal.get(f"/v1/nodes/{ident}/history").json["history"]
     assert [event["event"] for event in events] == [
         "inspection requested",
-        "the machine called back",
+        "callback received",
         "continue requested",
     ]
     assert set(events[0]) == {"uuid", "created_at", "severity", "event", "links"}
