@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from sqlalchemy import Double, bindparam, case, delete, insert, literal, or_, select, update
 
@@ -20,10 +20,7 @@ from ferroscope.core.states import ACTIVE
 from ferroscope.db import schema
 from ferroscope.db.engine import db_now
 from ferroscope.db.mapping import Mapper
-
-if TYPE_CHECKING:
-    from ferroscope.db.transaction import SqlTransaction
-
+from ferroscope.db.session import SqlSession
 
 _l_leases = schema.leases.c
 _MINE = (
@@ -96,7 +93,7 @@ _TOUCH = update(schema.leases).where(*_MINE, _l_leases.holder.is_not(None)).valu
 class SqlLeases:
     """See ``contracts.store.Leases``."""
 
-    def __init__(self, tx: SqlTransaction) -> None:
+    def __init__(self, tx: SqlSession) -> None:
         self._tx = tx
 
     def acquire(self, name: str, holder: str, duration: float, *, data: str = "", source: str = "") -> Lease:
@@ -221,7 +218,7 @@ _MOVE: Final = (
 class SqlClockSteps:
     """See ``contracts.coordination.ClockSteps``."""
 
-    def __init__(self, tx: SqlTransaction) -> None:
+    def __init__(self, tx: SqlSession) -> None:
         self._tx = tx
 
     def list(self) -> Sequence[ClockStep]:
@@ -263,7 +260,7 @@ _PARTY = select(*_MEMBER.columns).order_by(_m_members.started_at, _m_members.id)
 class SqlMembers:
     """See ``contracts.coordination.Members``."""
 
-    def __init__(self, tx: SqlTransaction) -> None:
+    def __init__(self, tx: SqlSession) -> None:
         self._tx = tx
 
     def beat(self, member: Member, ttl: float) -> None:

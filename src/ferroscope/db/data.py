@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from sqlalchemy import LargeBinary, Select, and_, bindparam, delete, insert, or_, select, update
 
@@ -15,10 +15,7 @@ from ferroscope.core.states import TERMINAL
 from ferroscope.db import schema
 from ferroscope.db.engine import largest_value, upsert
 from ferroscope.db.mapping import Mapper, one_of, several
-
-if TYPE_CHECKING:
-    from ferroscope.db.transaction import SqlTransaction
-
+from ferroscope.db.session import SqlSession
 
 _CODEC: Final = "zlib"
 # Level 1 makes a tenth of an inventory in a third of a millisecond; more gains little.
@@ -70,7 +67,7 @@ def _load(parts: int) -> Select[Any]:
 class SqlInspectionData:
     """See ``contracts.data.InspectionData``."""
 
-    def __init__(self, tx: SqlTransaction) -> None:
+    def __init__(self, tx: SqlSession) -> None:
         self._tx = tx
 
     def save(self, inspection: str, node: str, parts: dict[Part, bytes]) -> None:
@@ -166,7 +163,7 @@ def _find(parts: int) -> Select[Any]:
 class SqlObjects:
     """``contracts.store.Objects``."""
 
-    def __init__(self, tx: SqlTransaction) -> None:
+    def __init__(self, tx: SqlSession) -> None:
         self._tx = tx
 
     def add(self, objects: Iterable[StoredObject]) -> None:

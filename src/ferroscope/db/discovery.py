@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from sqlalchemy import Select, bindparam, case, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
@@ -15,10 +15,7 @@ from ferroscope.core.states import Provision
 from ferroscope.db import schema
 from ferroscope.db.engine import upsert
 from ferroscope.db.mapping import Mapper, one_of, padded, several
-
-if TYPE_CHECKING:
-    from ferroscope.db.transaction import SqlTransaction
-
+from ferroscope.db.session import SqlSession
 
 _REJECTION = Mapper(Rejection, schema.rejections)
 _DISCOVERY: Final = "discovery"
@@ -58,7 +55,7 @@ def _find(addresses: int) -> Select[Any]:
 class SqlDiscoveries:
     """See ``contracts.store.Discoveries``."""
 
-    def __init__(self, tx: SqlTransaction) -> None:
+    def __init__(self, tx: SqlSession) -> None:
         self._tx = tx
 
     def made(self, period: int) -> int:
@@ -95,7 +92,7 @@ class SqlDiscoveries:
 class SqlRejections:
     """See ``contracts.store.Rejections``."""
 
-    def __init__(self, tx: SqlTransaction) -> None:
+    def __init__(self, tx: SqlSession) -> None:
         self._tx = tx
 
     def add(self, node: str, addresses: Iterable[str], source: str = "") -> None:

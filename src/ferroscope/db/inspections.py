@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 from sqlalchemy import bindparam, delete, exists, func, insert, or_, select, update
@@ -15,10 +15,7 @@ from ferroscope.core.model import Entry, Inspection
 from ferroscope.core.states import State
 from ferroscope.db import mapping, schema
 from ferroscope.db.mapping import Mapper, page
-
-if TYPE_CHECKING:
-    from ferroscope.db.transaction import SqlTransaction
-
+from ferroscope.db.session import SqlSession
 
 INSPECTION = Mapper(Inspection, schema.inspections)
 
@@ -81,7 +78,7 @@ _DISCARD_OBJECTS = (
 class SqlInspections:
     """See ``contracts.store.Inspections``."""
 
-    def __init__(self, tx: SqlTransaction) -> None:
+    def __init__(self, tx: SqlSession) -> None:
         self._tx = tx
 
     def add(self, inspection: Inspection) -> None:
@@ -136,7 +133,7 @@ _DELETE_OLD = delete(schema.journal).where(_j.id.in_(bindparam("ids", expanding=
 class SqlJournal:
     """See ``contracts.store.Journal``."""
 
-    def __init__(self, tx: SqlTransaction) -> None:
+    def __init__(self, tx: SqlSession) -> None:
         self._tx = tx
         self._unwritten: list[Entry] = []
 

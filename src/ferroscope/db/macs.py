@@ -7,7 +7,7 @@ wait for each other. Its number is drawn before the commit, which is the reader'
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sqlalchemy import bindparam, delete, func, select
 
@@ -17,10 +17,7 @@ from ferroscope.core.model import Port
 from ferroscope.core.states import MAY_BOOT
 from ferroscope.db import mapping, schema
 from ferroscope.db.mapping import one_of, several
-
-if TYPE_CHECKING:
-    from ferroscope.db.transaction import SqlTransaction
-
+from ferroscope.db.session import SqlSession
 
 _BATCH: Final = 5000
 # A transaction that changes more MACs than this does not name them on the channels.
@@ -53,7 +50,7 @@ _DELETE = delete(schema.mac_changes).where(_c.seq <= bindparam("seq"), _c.at < b
 class SqlMacs:
     """See ``contracts.store.Macs``."""
 
-    def __init__(self, tx: SqlTransaction) -> None:
+    def __init__(self, tx: SqlSession) -> None:
         self._tx = tx
 
     def changed(self, node: str, *, booting: bool) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast, get_type_hints
+from typing import Any, Final, Generic, TypeVar, cast, get_type_hints
 
 import msgspec
 from sqlalchemy import Column, ColumnElement, Insert, Select, Table, and_, bindparam, false, insert, or_, select
@@ -16,10 +16,7 @@ from sqlalchemy import Column, ColumnElement, Insert, Select, Table, and_, bindp
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.later import Later
 from ferroscope.contracts.store import Query
-
-if TYPE_CHECKING:
-    from ferroscope.db.transaction import SqlTransaction
-
+from ferroscope.db.session import SqlSession
 
 # Several rows of one table in as few statements as can be: one INSERT with a list of values each.
 #
@@ -36,7 +33,7 @@ def _insert(table: Table, columns: tuple[str, ...], rows: int) -> tuple[Insert, 
     return insert(table).values(values), tuple(f"{column}_{row}" for row in range(rows) for column in columns)
 
 
-def add(tx: SqlTransaction, table: Table, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+def add(tx: SqlSession, table: Table, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Insert ``rows``, each with the values of ``columns`` in their order."""
     start, size, names = 0, _MOST, tuple(columns)
     while start < len(rows):
@@ -117,7 +114,7 @@ class _Shape(msgspec.Struct, frozen=True):
     limited: bool
 
 
-def page(tx: SqlTransaction, mapper: Mapper[S], query: Query, *, key: str = "uuid") -> Sequence[S]:
+def page(tx: SqlSession, mapper: Mapper[S], query: Query, *, key: str = "uuid") -> Sequence[S]:
     """Return the items of ``query``; ``key`` is the unique column that breaks ties.
 
     Raises ``NotFoundError`` for an unknown marker. NULLs sort first, on every database.
@@ -125,7 +122,7 @@ def page(tx: SqlTransaction, mapper: Mapper[S], query: Query, *, key: str = "uui
     return page_later(tx, mapper, query, key=key).get()
 
 
-def page_later(tx: SqlTransaction, mapper: Mapper[S], query: Query, *, key: str = "uuid") -> Later[Sequence[S]]:
+def page_later(tx: SqlSession, mapper: Mapper[S], query: Query, *, key: str = "uuid") -> Later[Sequence[S]]:
     """Ask for the items of ``query``."""
     parameters: dict[str, Any] = {}
     filters = tuple(_enter(parameters, name, value) for name, value in query.filters.items())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 from sqlalchemy import Select, bindparam, delete, insert, or_, select, update
@@ -19,11 +19,9 @@ from ferroscope.db import mapping, schema
 from ferroscope.db.batch import Answer, Asked
 from ferroscope.db.engine import conflict, upsert
 from ferroscope.db.inspections import INSPECTION
+from ferroscope.db.macs import SqlMacs
 from ferroscope.db.mapping import Mapper, one_of, padded, page, page_later, several
-
-if TYPE_CHECKING:
-    from ferroscope.db.transaction import SqlTransaction
-
+from ferroscope.db.session import SqlSession
 
 NODE = Mapper(Node, schema.nodes)
 
@@ -69,7 +67,7 @@ def _is_uuid(ident: str) -> bool:
 class SqlNodes:
     """See ``contracts.store.Nodes``."""
 
-    def __init__(self, tx: SqlTransaction) -> None:
+    def __init__(self, tx: SqlSession) -> None:
         self._tx = tx
         self._stored: dict[str, dict[str, Any]] = {}  # by UUID, the rows as this transaction has last seen them
         self._locked: dict[str, int] = {}  # by UUID, the versions of rows that nobody else can change before its end
@@ -129,7 +127,7 @@ class SqlNodes:
         return {name: row[name] for name in _CHANGEABLE if name not in known or known[name] != row[name]}
 
     def remove(self, uuid: str) -> None:
-        self._tx.macs.removed_with(uuid)
+        SqlMacs(self._tx).removed_with(uuid)
         for statement in (_DELETE_NODE, *_DELETE_CHILDREN):
             self._tx.ask(statement, {"uuid": uuid})
         self._tx.ask(_DISCARD_OBJECTS, {"_node": uuid, "_now": self._tx.now})
@@ -189,7 +187,7 @@ def _by_bmc(addresses: int) -> Select[Any]:
 class SqlAddresses:
     """See ``contracts.store.Addresses``."""
 
-    def __init__(self, tx: SqlTransaction) -> None:
+    def __init__(self, tx: SqlSession) -> None:
         self._tx = tx
 
     def candidates(self, evidence: Evidence) -> Candidates:
@@ -253,7 +251,7 @@ _UPDATE_PORT = (
 class SqlPorts:
     """See ``contracts.store.Ports``."""
 
-    def __init__(self, tx: SqlTransaction) -> None:
+    def __init__(self, tx: SqlSession) -> None:
         self._tx = tx
 
     def add(self, ports: Iterable[Port]) -> None:
@@ -263,7 +261,7 @@ class SqlPorts:
             row["created_at"] = port.created_at or self._tx.now
             self._tx.ask(_INSERT_PORT, row, failed=partial(conflict, row=row, table=schema.ports))
             added.append(port)
-        self._tx.macs.added(added)
+        SqlMacs(self._tx).added(added)
 
     def get(self, ident: str) -> Port:
         row = self._tx.run(_SELECT_PORT, {"ident": ident}).first()
@@ -287,14 +285,14 @@ class SqlPorts:
             failed=partial(conflict, row=row, table=schema.ports),
         )
         if (before.address, before.node) != (port.address, port.node):
-            self._tx.macs.removed([(port.uuid, before.address)])
-            self._tx.macs.added([port])
+            SqlMacs(self._tx).removed([(port.uuid, before.address)])
+            SqlMacs(self._tx).added([port])
         return changed
 
     def remove(self, uuids: Iterable[str]) -> None:
         wanted = list(uuids)
         found = self._tx.connection.execute(select(_p_ports.uuid, _p_ports.address).where(_p_ports.uuid.in_(wanted)))
-        self._tx.macs.removed([(uuid, mac) for uuid, mac in found])
+        SqlMacs(self._tx).removed([(uuid, mac) for uuid, mac in found])
         self._tx.connection.execute(delete(schema.ports).where(_p_ports.uuid.in_(wanted)))
 
     def list(self, query: Query) -> Sequence[Port]:

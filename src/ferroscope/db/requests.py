@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from sqlalchemy import bindparam, delete, insert, select, update
@@ -21,10 +21,7 @@ from ferroscope.core.model import Claim, Request
 from ferroscope.db import schema
 from ferroscope.db.batch import Answer
 from ferroscope.db.mapping import Mapper
-
-if TYPE_CHECKING:
-    from ferroscope.db.transaction import SqlTransaction
-
+from ferroscope.db.session import SqlSession
 
 REQUEST = Mapper(Request, schema.requests)
 
@@ -77,7 +74,7 @@ _PENDING = select(*REQUEST.columns).where(_r.node == bindparam("node")).order_by
 class SqlRequests:
     """See ``contracts.store.Requests``."""
 
-    def __init__(self, tx: SqlTransaction) -> None:
+    def __init__(self, tx: SqlSession) -> None:
         self._tx = tx
         self._held: set[str] = set()  # tokens of claims whose rows this transaction has written: nobody else can now
 

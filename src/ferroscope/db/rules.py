@@ -7,7 +7,6 @@ the other and none is committed under a number that a worker may have seen alrea
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 from sqlalchemy import bindparam, delete, insert, select, update
@@ -17,10 +16,7 @@ from ferroscope.contracts.store import Query
 from ferroscope.core.model import Rule, RuleDialect
 from ferroscope.db import schema
 from ferroscope.db.mapping import Mapper, page
-
-if TYPE_CHECKING:
-    from ferroscope.db.transaction import SqlTransaction
-
+from ferroscope.db.session import SqlSession
 
 _RULE = Mapper(Rule, schema.rules)
 
@@ -44,7 +40,7 @@ _DELETE_ALL = delete(schema.rules)
 class SqlRules:
     """``contracts.store.Rules``."""
 
-    def __init__(self, tx: SqlTransaction) -> None:
+    def __init__(self, tx: SqlSession) -> None:
         self._tx = tx
 
     def add(self, rule: Rule) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 from sqlalchemy import (
@@ -26,13 +26,10 @@ from ferroscope.contracts.data import Match
 from ferroscope.contracts.store import Backlog, Population
 from ferroscope.core.states import Event, Provision, State
 from ferroscope.db import mapping, schema
+from ferroscope.db.session import SqlSession
 from ferroscope.hardware import expressions
 from ferroscope.hardware.expressions import COMPARE
 from ferroscope.hardware.search_index import IndexRow
-
-if TYPE_CHECKING:
-    from ferroscope.db.transaction import SqlTransaction
-
 
 # Counts in SQL, one query each.
 
@@ -60,7 +57,7 @@ def _known(kind: type[E], value: str) -> E:
 class SqlStatistics:
     """See ``contracts.store.Figures``."""
 
-    def __init__(self, tx: SqlTransaction) -> None:
+    def __init__(self, tx: SqlSession) -> None:
         self._tx = tx
 
     def nodes(self) -> Sequence[Population]:
@@ -172,7 +169,7 @@ _INSERT_JSON = text(
 class SqlSearchIndex:
     """``contracts.store.Facts``."""
 
-    def __init__(self, tx: SqlTransaction) -> None:
+    def __init__(self, tx: SqlSession) -> None:
         self._tx = tx
 
     def replace(self, node: str, rows: Sequence[IndexRow], *, had: bool) -> None:

@@ -17,19 +17,18 @@ from typing import Final, TypeVar
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
-from sqlalchemy.sql.elements import ClauseElement
 
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.errors import StoreUnavailableError
-from ferroscope.contracts.metrics import SILENT, Meter, Moved
+from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.queue import Bus, Clock, StopFlag
 from ferroscope.db import executor
-from ferroscope.db.batch import Answer, Asked, Batch, Check, Failed
+from ferroscope.db.batch import Batch
 from ferroscope.db.coordination import SqlClockSteps, SqlLeases, SqlMembers
 from ferroscope.db.data import SqlInspectionData, SqlObjects
 from ferroscope.db.discovery import SqlDiscoveries, SqlRejections
 from ferroscope.db.engine import Staleness, cannot_answer, classify
-from ferroscope.db.executor import Parameters, Statements
+from ferroscope.db.executor import Statements
 from ferroscope.db.inspections import SqlInspections, SqlJournal
 from ferroscope.db.macs import SqlMacs
 from ferroscope.db.nodes import SqlAddresses, SqlNodes, SqlPorts
@@ -37,23 +36,19 @@ from ferroscope.db.requests import SqlRequests
 from ferroscope.db.rules import SqlRules
 from ferroscope.db.search import SqlSearchIndex, SqlStatistics
 from ferroscope.db.senders import Sender, sender_for
+from ferroscope.db.session import SqlSession
 from ferroscope.db.sqlite_lock import SqliteWriteLock
 
 T = TypeVar("T")
 
-NOTHING: Final[Parameters] = {}
 # What a pooled connection knows: when it was last used, by the monotonic clock.
 _USED_AT: Final = "used at"
 # Seconds after which a connection may have broken unnoticed.
 _SLEPT: Final = 0.5
 
 
-class SqlTransaction:
-    """One open transaction; see ``contracts.store.Transaction``.
-
-    ``claims`` are the tokens of the process's claims; ``begun`` and ``ended`` join and leave them
-    when this commits.
-    """
+class SqlTransaction(SqlSession):
+    """See ``contracts.store.Transaction``."""
 
     nodes = cached_property(SqlNodes)
     ports = cached_property(SqlPorts)
@@ -73,47 +68,6 @@ class SqlTransaction:
     statistics = cached_property(SqlStatistics)
     rules = cached_property(SqlRules)
 
-    def __init__(self, connection: Connection, batch: Batch, statements: Statements, claims: set[str]) -> None:
-        self.dialect = connection.dialect
-        self.woken: set[str] = set()
-        self.transitions: list[Moved] = []
-        self.claims = claims
-        self.begun: set[str] = set()
-        self.ended: set[str] = set()
-        self._connection = connection
-        self._batch = batch
-        self._statements = statements
-
-    @property
-    def now(self) -> float:
-        """The database's clock when the transaction began."""
-        return self._batch.now
-
-    @property
-    def connection(self) -> Connection:
-        """Where statements are run that change their shape; what was asked before them has been sent."""
-        self._batch.flush()
-        return self._connection
-
-    def ask(
-        self,
-        statement: ClauseElement,
-        given: Parameters = NOTHING,
-        *,
-        check: Check | None = None,
-        failed: Failed | None = None,
-    ) -> Asked:
-        """Let a constant statement go to the database with the next that is waited for; see ``batch``.
-
-        ``check`` is told of its answer before anything can be committed, and may raise. ``failed`` returns what
-        to raise where a constraint refuses it.
-        """
-        return self._batch.ask(self._statements.compile(statement, given), given, check=check, failed=failed)
-
-    def run(self, statement: ClauseElement, given: Parameters = NOTHING, *, failed: Failed | None = None) -> Answer:
-        """Run a constant statement and wait for its answer; for others there is ``connection``."""
-        return self.ask(statement, given, failed=failed).answer()
-
     def close(self) -> None:
         """Let go of the repositories, which refer back to this: what is over is freed at once, without a search."""
         present = vars(self)
@@ -124,14 +78,6 @@ class SqlTransaction:
         """Ask for what was kept back to be written at once."""
         if "journal" in vars(self):
             self.journal.write()
-
-    def moved(self, moved: Moved) -> None:
-        """See ``contracts.store.Transaction``."""
-        self.transitions.append(moved)
-
-    def wake(self, channel: str) -> None:
-        """Publish on ``channel`` when, and only when, this transaction commits; a message may follow it."""
-        self.woken.add(channel)
 
 
 _REPOSITORIES: Final = {name for name, value in vars(SqlTransaction).items() if isinstance(value, cached_property)}
