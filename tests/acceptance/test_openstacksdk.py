@@ -64,7 +64,7 @@ def test_a_failed_verification_is_raised_with_its_reason(site: Site) -> None:
 
 def test_an_illegal_transition_is_a_conflict_with_the_reason(site: Site) -> None:
     node = site.enroll(site.machine(), state="enroll")
-    with pytest.raises(ClientError, match=r"cannot provide while it is enroll.*allowed now: ") as failure:
+    with pytest.raises(ClientError, match="inspect, manage") as failure:
         site.call("sdk.set_provision_state", node=node, target="provide")
     assert failure.value.kind == "ConflictException"
 
@@ -124,7 +124,7 @@ def test_a_patch_that_does_not_fit_changes_nothing(site: Site) -> None:
         {"op": "add", "path": "/extra/x", "value": 1},
         {"op": "replace", "path": "/provision_state", "value": "active"},
     ]
-    with pytest.raises(ClientError, match="Cannot patch '/provision_state'") as failure:
+    with pytest.raises(ClientError, match="/provision_state") as failure:
         site.call("sdk.patch", node=node, operations=operations)
     assert failure.value.kind == "BadRequestException"
     assert site.node(node)["extra"] == {}

@@ -78,10 +78,10 @@ def test_a_test_leaves_nothing_to_the_next_one(server: Server, change: str | Non
                 connection.execute(text("DROP TABLE bmc_addresses"))
         open_still = engine.connect()
         open_still.execute(text("SELECT COUNT(*) FROM nodes"))
-    with pytest.raises(OperationalError):
-        open_still.execute(text("SELECT COUNT(*) FROM nodes"))
-    engine.dispose()
     with databases.fresh(server) as again:
+        with pytest.raises(OperationalError):
+            open_still.execute(text("SELECT COUNT(*) FROM nodes"))
+        engine.dispose()
         assert (again == url) == (change != "schema")
         engine = create_engine(again)
         with engine.connect() as connection:

@@ -72,17 +72,30 @@ def _sqlite_template() -> Path:
 
 @contextmanager
 def fresh(server: Server, *, migrated: bool = True) -> Iterator[str]:
-    """Give the URL of an empty database on the server; afterwards nobody can use it any more."""
+    """Give the URL of an empty database on the server.
+
+    A migrated one is used again by the next test, and emptied only then: a test's processes may outlive its database by
+    a moment, as fixtures end in reverse order, and must not write to the next test's.
+    """
     admin = _Postgresql(server) if server.kind == "postgresql" else _Mariadb(server)
     spare = _spare.setdefault(server.name, []) if migrated else []
-    name = spare.pop() if spare else _make(server, admin, migrated=migrated)
+    name = None
+    while spare and name is None:
+        name = spare.pop()
+        if not _reset(server, admin, name):
+            admin.run("", f"DROP DATABASE {name}")
+            name = None
+    if name is None:
+        name = _make(server, admin, migrated=migrated)
     yield server.url(name)
     if server.pid is None:
         return
-    if _reset(server, admin, name, migrated=migrated):
+    if migrated:
         spare.append(name)
-    else:
-        admin.run("", f"DROP DATABASE {name}")
+        return
+    with admin.connect(name) as connection, connection.cursor() as cursor:
+        admin.disconnect_others(cursor)
+    admin.run("", f"DROP DATABASE {name}")
 
 
 class _Postgresql:
@@ -180,12 +193,10 @@ def _prepare_template(server: Server, admin: _Admin) -> None:
                 done.write_text(json.dumps([_schema(admin, cursor), tables]))
 
 
-def _reset(server: Server, admin: _Admin, name: str, *, migrated: bool) -> bool:
-    """Throw everybody out and delete every row but the schema's version; False where the schema is another one."""
+def _reset(server: Server, admin: _Admin, name: str) -> bool:
+    """Close all connections and delete every row but the schema's version; False if the schema has changed."""
     with admin.connect(name) as connection, connection.cursor() as cursor:
         admin.disconnect_others(cursor)
-        if not migrated:
-            return False
         expected, tables = json.loads(_mark(server).read_text())
         if _schema(admin, cursor) != expected:
             return False

@@ -57,7 +57,7 @@ def upgrade() -> None:
         sa.Column("position", sa.Integer(), nullable=False),
         *(sa.Column(f"t{number}", sa.String(255)) for number in range(1, 8)),
         *(sa.Column(f"n{number}", sa.Double()) for number in range(1, 4)),
-        sa.PrimaryKeyConstraint("node", "kind", "position", name="pk_facts"),
+        sa.PrimaryKeyConstraint("node", "kind", "position", name="pk_search_index"),
         **OPTIONS,
     )
 
