@@ -1,8 +1,7 @@
-"""The only place where the state of a node changes, whoever asks for it.
+"""All changes of a node's state.
 
-The api submits: it decides, writes the state and the request in one transaction. A worker
-applies: it saves the state that the machine gave. Both do it inside a transaction that the
-caller opened, and note each step in the journal.
+The API submits: it checks the event and writes the state and the request. A worker applies: it saves the target state
+of a transition. Both run in a transaction that the caller has opened, and record each step in the journal.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ from ferroscope.core.states import (
     Transition,
 )
 
-# Several of these at once are one: the node ends up where the caller wants it anyway.
+# A second request for one of these is merged with the pending one: its result is the same.
 _MERGED = frozenset({Event.ABORT, Event.TIMEOUT, Event.DELETE})
 
 
 def start(tx: Transaction, node: Node, *, inspection: str, process: str, manage_boot: bool = True) -> Node:
-    """Begin an inspection: ``starting``, and an ``inspect`` request, in this transaction.
+    """Start an inspection: set ``starting`` and queue an ``inspect`` request, in this transaction.
 
-    ``inspection`` is the UUID for a new one. A node that is starting already is returned as it
-    is: any number of starts at once are one. Raises ``IllegalEventError`` or ``Refused``.
+    ``inspection`` is the UUID of the new inspection. A node that is already starting is returned unchanged, so
+    concurrent starts are merged. Raises ``IllegalEventError`` or ``Refused``.
     """
     transition = check_inspectable(node)
     if node.state is State.STARTING:
@@ -51,9 +50,9 @@ def start(tx: Transaction, node: Node, *, inspection: str, process: str, manage_
 
 
 def enroll(tx: Transaction, node: Node, what: str, *, inspection: str, process: str) -> Node:
-    """Begin an inspection for which the machine itself asked: ``enrolling``, its data is at hand.
+    """Start an inspection that the machine initiated by sending its data: set ``enrolling``.
 
-    The node's provision state stays as it is until the end. Raises ``IllegalEventError``.
+    The node's provision state is kept until the inspection ends. Raises ``IllegalEventError``.
     """
     transition = take(node, Event.ENROLL)
     node = _begin(tx, node, transition, inspection, manage_boot=False)
@@ -62,13 +61,13 @@ def enroll(tx: Transaction, node: Node, what: str, *, inspection: str, process: 
 
 
 def reapply(tx: Transaction, node: Node, new: Inspection, *, process: str) -> Node:
-    """Begin ``new``, an inspection of data that is at hand: ``reapplying``, and a ``reapply`` request.
+    """Start ``new``, an inspection of existing data: set ``reapplying`` and queue a ``reapply`` request.
 
-    Its data is stored by the caller. Raises ``IllegalEventError``, or ``Refused`` while another one is under way.
+    The caller stores its data. Raises ``IllegalEventError``, or ``Refused`` while another reapply is in progress.
     """
     transition = take(node, Event.REAPPLY)
     if node.state is State.REAPPLYING:
-        raise Refused(f"stored data of node {node.uuid} is being processed already; wait for the end of that")
+        raise Refused(f"stored data of node {node.uuid} is already being processed; wait until that has finished")
     node = _add(tx, node, transition, new)
     tx.requests.put(request_for(node, Event.REAPPLY))
     tx.journal.append([step(node, "requested", "reapply requested", process=process)])
@@ -76,9 +75,9 @@ def reapply(tx: Transaction, node: Node, new: Inspection, *, process: str) -> No
 
 
 def submit(tx: Transaction, node: Node, event: Event, *, process: str, payload: Document | None = None) -> None:
-    """Queue ``event`` for the node's present inspection if its state takes it; a command belongs to none.
+    """Queue ``event`` for the node's current inspection, if its state allows it; a command belongs to no inspection.
 
-    The state itself is changed by the worker that carries it out. Raises ``IllegalEventError``.
+    The worker that carries out the request changes the state. Raises ``IllegalEventError``.
     """
     take(node, event)
     if event in _MERGED and any(request.event is event for request in tx.requests.pending(node.uuid)):
@@ -90,7 +89,7 @@ def submit(tx: Transaction, node: Node, event: Event, *, process: str, payload: 
 
 
 def request_for(node: Node, event: Event, payload: Document | None = None) -> Request:
-    """Return the request that lets ``event`` happen to the node and, but for commands, to its present inspection."""
+    """Return the request for ``event`` on the node and, unless it is a command, on its current inspection."""
     address = bmc_of(node.driver, node.driver_info)
     bmc, network = (None, None) if address is None else (address.bmc, address.network)
     inspection = None if event in COMMANDS else node.inspection
@@ -106,10 +105,10 @@ def apply(
     failure: Fail | None = None,
     queued: float | None = None,
 ) -> Node:
-    """Save the target state of ``transition`` on the node and on its present inspection; return the node.
+    """Save the target state of ``transition`` on the node and on its current inspection; return the node.
 
-    ``inspection`` is that one, where it has been read under the node's lock. ``queued``: for how many seconds it has
-    waited for workers until now, where that is known anew.
+    ``inspection`` is the current inspection, if the caller has already read it under the node's lock. ``queued``: its
+    new total of seconds spent waiting for workers, if that has changed.
     """
     if inspection is None and node.inspection is not None:
         inspection = tx.inspections.get(node.inspection)
@@ -121,7 +120,7 @@ def apply(
 
 
 def _begin(tx: Transaction, node: Node, transition: Transition, inspection: str, *, manage_boot: bool) -> Node:
-    """Save a new inspection, and on the node that it is the present one; return the node."""
+    """Save a new inspection and make it the node's current one; return the node."""
     new = Inspection(
         uuid=inspection, node=node.uuid, state=transition.target, started_at=tx.now, manage_boot=manage_boot
     )
@@ -138,9 +137,9 @@ def _add(tx: Transaction, node: Node, transition: Transition, new: Inspection) -
 
 
 def _moved_on(tx: Transaction, node: Node, transition: Transition, inspection: Inspection | None) -> None:
-    """Tell of the transition; tell the PXE filters where from now on the machine may boot, or may not."""
-    told = transition.source in RESTING or transition.target in RESTING
-    tx.moved(Moved(transition, node, inspection if told else None))
+    """Report the transition; notify the PXE filters if it changes whether the machine may boot."""
+    begins_or_ends = transition.source in RESTING or transition.target in RESTING
+    tx.moved(Moved(transition, node, inspection if begins_or_ends else None))
     booting = transition.target in MAY_BOOT
     if booting is not (transition.source in MAY_BOOT):
         tx.macs.changed(node.uuid, booting=booting)
@@ -149,8 +148,9 @@ def _moved_on(tx: Transaction, node: Node, transition: Transition, inspection: I
 def _moved(node: Node, transition: Transition, now: float, failure: Fail | None = None) -> Node:
     target = transition.target
     changes: dict[str, Any] = {"state": target, "provision_updated_at": now}
-    unasked = node.provision_state in AT_REST and transition.event is not Event.INSPECT
-    if target in OF_STATE and not unasked:
+    # An inspection that the machine initiated, or a reapply, does not change the provision state of a node at rest.
+    keeps = node.provision_state in AT_REST and transition.event is not Event.INSPECT
+    if target in OF_STATE and not keeps:
         changes["provision_state"] = OF_STATE[target]
         changes["target_provision_state"] = None if target is State.FINISHED else str(Provision.MANAGEABLE)
     if target in TERMINAL:
@@ -163,7 +163,7 @@ def _moved(node: Node, transition: Transition, now: float, failure: Fail | None 
 
 
 def fail(tx: Transaction, node: Node, failure: Fail, inspection: Inspection | None = None) -> Node:
-    """End the node's inspection in error; where none is active, only the reason is noted."""
+    """End the node's inspection in error; if none is active, only record the reason."""
     try:
         transition = advance(node.state, Event.FAIL)
     except IllegalEventError:
@@ -172,7 +172,7 @@ def fail(tx: Transaction, node: Node, failure: Fail, inspection: Inspection | No
 
 
 def fail_command(tx: Transaction, node: Node, failure: Fail) -> Node:
-    """Note that a command failed; an inspection that was started while it ran is none of its business."""
+    """Record that a command failed, without affecting an inspection that was started meanwhile."""
     node = msgspec.structs.replace(node, target_power_state=None)
     if node.state not in RESTING:
         return tx.nodes.update(node)
@@ -183,13 +183,13 @@ def fail_command(tx: Transaction, node: Node, failure: Fail) -> Node:
 
 
 def explain(failure: Fail) -> str:
-    """Return the failure as operators read it in ``last_error``: what, the code, what to do."""
+    """Return the failure for ``last_error``: the message, the reason code, and what to do."""
     code = f" ({failure.reason})"
     return f"{failure.message}{'' if code in failure.message else code}. {hint(failure.reason)}"
 
 
 def rest(tx: Transaction, node: Node, provision_state: Provision, target: str | None = None) -> Node:
-    """Move a node that is not being inspected between its resting provision states."""
+    """Set the provision state of a node that is not being inspected."""
     changed = msgspec.structs.replace(
         node, provision_state=provision_state, target_provision_state=target, provision_updated_at=tx.now
     )
@@ -206,7 +206,7 @@ def step(
     reason: str | None = None,
     detail: Document | None = None,
 ) -> Entry:
-    """Return a journal entry for the node's present inspection."""
+    """Return a journal entry for the node's current inspection."""
     return Entry(
         node=node.uuid,
         inspection=node.inspection,
@@ -225,7 +225,7 @@ def _save_inspection(
     changes: dict[str, Any] = {"state": target, "clock_since": None}
     if target is State.WAITING:
         changes["waiting_since"] = tx.now
-        if inspection.digest is None:  # else its callback is here already
+        if inspection.digest is None:  # otherwise its callback has already arrived
             changes["clock_since"] = tx.now
     if target is State.PROCESSING:
         changes["clock_since"] = changes["processing_since"] = tx.now

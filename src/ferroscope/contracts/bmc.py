@@ -1,24 +1,25 @@
-"""What a driver does: power and boot device of one machine; and what some can do besides.
+"""BMC drivers: power and boot device of a machine, and optional capabilities.
 
-``Bmc`` is what every driver has. The other Protocols are optional: a driver that has their methods or attributes has
-the ability, and there is nothing else to declare. How a driver is written, packaged and found:
+Every driver implements ``Bmc``. The other Protocols are optional: a driver has a capability if it has its methods or
+attributes; nothing else needs to be declared. How to write, package and install a driver:
 docs/how-to/write-a-bmc-driver.md.
 
-For all calls that ask a BMC:
+For all calls that access a BMC:
 
-* Errors: ``BmcError`` and no other. ``transient`` where asking again later may help; permanent else, and always for
-  rejected credentials. ``reason`` is what operators see, ``BMC_UNREACHABLE`` where nothing answered at all: by that
-  alone workers know a BMC that is silent, and leave it alone for a while. No message and no log has a secret in it.
-* Time: a call ends within ``DriverOptions.command_timeout``, its own retries included; those of ``RamdiskBoot`` and
-  ``OutOfBand`` within ``inventory_timeout``. Nobody interrupts it. A pause in it is a wait for ``DriverOptions.stop``.
-* Idempotence: a worker may die at any moment, and another one repeats the call. All but ``Bmc.reboot`` lead to the
-  same state however often they are made.
-* Late commands: a worker may also be stopped for any time, and be replaced. What changes something is sent only after a
-  look at ``remote.command_fence``, immediately before the bytes, as connections of ``remote.session`` do by themselves.
-  Its ``TooLateError`` passes through: nothing was sent, and the worker finds out whether the call is still wanted.
-* Threads: one object serves all threads of a process. Calls for different nodes come at the same time; for one BMC
-  they come one after the other, as far as ``driver_info`` tells which one it is.
-* The node is a copy, to be read. Nothing about a node is kept but what saves a login.
+* Errors: only ``BmcError``. It is ``transient`` if a later retry may succeed; otherwise it is permanent, as always for
+  rejected credentials. Operators see ``reason``. ``BMC_UNREACHABLE`` means no answer at all: only then do workers treat
+  the BMC as silent, and stop calling it for a while. Messages and logs must not contain secrets.
+* Time: a call returns within ``DriverOptions.command_timeout``, including its own retries; calls of ``RamdiskBoot`` and
+  ``OutOfBand`` within ``inventory_timeout``. It is not interrupted. A driver pauses by waiting for
+  ``DriverOptions.stop``.
+* Idempotence: a worker may die at any moment, and another one repeats the call. Except for ``Bmc.reboot``, repeated
+  calls lead to the same state.
+* Late commands: a worker may be suspended for any time, and be replaced meanwhile. A command that changes something
+  must check ``remote.command_fence`` immediately before it sends its bytes; connections of ``remote.session`` do that
+  automatically. Let its ``TooLateError`` pass: nothing was sent, and the worker checks whether to repeat the call.
+* Threads: one object serves all threads of a process. Calls for different nodes are concurrent; calls for one BMC, as
+  identified by ``driver_info``, are serialized.
+* The node is a read-only copy. A driver keeps no data about a node, except to save a login.
 """
 
 from __future__ import annotations
@@ -51,51 +52,51 @@ class BootDevice(StrEnum):
 
 
 class Bmc(Protocol):
-    """What every driver has. ``properties``: what it reads in ``driver_info``, key -> description.
+    """The calls of every driver. ``properties``: the keys it reads from ``driver_info``, key -> description.
 
-    Some keys mean the same for all drivers, whatever ``NAME`` is: ``NAME_address`` is where the BMC is, as a host, an
-    IP address or a URL, ``NAME_port`` its port; ``NAME_node`` one of several BMCs that are there; with
-    ``NAME_bridging`` the machine's own BMC is behind that one. Machines are looked up by them, and requests
-    that need the same BMC wait for each other.
+    Some keys have the same meaning for all drivers, with any ``NAME``: ``NAME_address`` is the host, IP address or URL
+    of the BMC, ``NAME_port`` its port; ``NAME_node`` selects one of several BMCs at that address; with
+    ``NAME_bridging`` the machine's own BMC is behind that one. They are used to look up machines and to serialize
+    requests for one BMC.
     """
 
     properties: Mapping[str, str]
 
     def validate(self, node: Node) -> str | None:
-        """Return what is wrong with ``driver_info``, in a sentence, or None. Asks no BMC and no file, and never raises.
+        """Return an error message if ``driver_info`` is invalid, otherwise None. Accesses no BMC or file; never raises.
 
-        The one call that an api makes: what only the others need is best imported by them.
+        It is the only call that the API makes, so import what the other calls need there.
         """
 
     def get_power(self, node: Node) -> Power:
-        """Return the real power state; one that is changing counts as what it was."""
+        """Return the actual power state; during a change, the previous one."""
 
     def set_power(self, node: Node, power: Power) -> None:
-        """Command the power state, which may be so already; it may follow later: read it to be sure.
+        """Request the power state, which may already be set; the change may complete later, so the caller polls it.
 
-        ``OFF`` is a hard one: it does not wait for the operating system.
+        ``OFF`` is a hard power-off: it does not wait for the operating system.
         """
 
     def reboot(self, node: Node) -> None:
-        """Reset a machine that is on, without switching it off in between; power on one that is off.
+        """Reset a machine that is on, without powering it off in between; power on one that is off.
 
-        The one call that is not idempotent: each boots the machine anew. It returns when the BMC has taken it.
+        The only call that is not idempotent: each one boots the machine. It returns when the BMC has accepted it.
         """
 
     def set_boot_device(self, node: Node, device: BootDevice, *, persistent: bool) -> None:
-        """Boot from ``device`` the next time, or always; ``BMC_REFUSED`` (permanent) for one that it does not know.
+        """Boot from ``device`` once, or persistently; ``BMC_REFUSED`` (permanent) if the device is not supported.
 
-        In the boot mode that the node's capabilities ask for, see ``ferroscope.core.boot.wanted_boot_mode``.
+        Use the boot mode of the node's capabilities, see ``ferroscope.core.boot.wanted_boot_mode``.
         """
 
     def get_boot_device(self, node: Node) -> tuple[BootDevice | None, bool | None]:
-        """Return device and persistence; None where it is not known."""
+        """Return device and persistence; None if unknown."""
 
 
 class Image(msgspec.Struct, frozen=True):
-    """What to boot a ramdisk from: URLs that the BMC fetches.
+    """The images to boot a ramdisk from, as URLs that the BMC fetches.
 
-    ``iso`` is the bootable image; ``parameters`` a small disk with the agent's parameters, "" for none.
+    ``iso`` is the bootable image; ``parameters`` a small disk image with the agent's parameters, "" for none.
     """
 
     iso: str
@@ -104,35 +105,35 @@ class Image(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class RamdiskBoot(Protocol):
-    """Optional: the driver boots the ramdisk itself, without PXE, as by virtual media.
+    """Optional: the driver boots the ramdisk without PXE, for example by virtual media.
 
-    Its boot interface has the name ``DRIVER-virtual-media``, and is used wherever there is an image and the node asks
-    for no other one.
+    Its boot interface is named ``DRIVER-virtual-media``; it is used if an image is configured and the node selects no
+    other interface.
     """
 
     def insert_ramdisk(self, node: Node, image: Image) -> str | None:
-        """Insert ``image`` and let the next boot, and only that, come from it; return a remark, if any.
+        """Insert ``image`` and boot from it once; return a remark, or None.
 
-        The remark is for operators, where the machine boots but something is not as it was asked for.
+        The remark informs operators that the machine boots, but not exactly as requested.
         """
 
     def eject_ramdisk(self, node: Node, image: Image) -> bool:
-        """Take ``image`` out again where it is inserted, and nothing else; return whether it was."""
+        """Eject ``image`` if it is inserted, and no other medium; return whether it was."""
 
 
 @runtime_checkable
 class ResetTime(Protocol):
-    """Optional: the BMC may tell when it has last reset the machine.
+    """Optional: the BMC may report the time of the machine's last reset.
 
-    With it a worker knows whether a reboot that its predecessor commanded took effect; without it, it waits longer.
+    A worker that repeats an attempt can then tell whether an earlier reboot took effect; otherwise it waits longer.
     """
 
     def last_reset(self, node: Node) -> str | None:
-        """Return the time of the last reset or power-on, only to be compared with another one; None: not known."""
+        """Return the time of the last reset or power-on, only for comparison with another one; None if unknown."""
 
 
 class OutOfBandNic(msgspec.Struct, frozen=True):
-    """A NIC as the BMC knows it; ``mac`` in lower case."""
+    """A NIC as reported by the BMC; ``mac`` in lower case."""
 
     mac: str
     name: str
@@ -141,28 +142,28 @@ class OutOfBandNic(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class OutOfBand(Protocol):
-    """Optional: the driver knows the hardware without a ramdisk. Its inspect interface has the driver's name."""
+    """Optional: out-of-band inspection, without a ramdisk. The inspect interface has the driver's name."""
 
     def nics(self, node: Node) -> Sequence[OutOfBandNic]:
-        """Return the machine's NICs, as far as the BMC knows them."""
+        """Return the machine's NICs that the BMC reports."""
 
     def inventory(self, node: Node) -> Document:
-        """Return an inventory in the ramdisk's shape; what the BMC does not know is left out."""
+        """Return an inventory in the ramdisk's format, without what the BMC does not report."""
 
 
 @runtime_checkable
 class Discovers(Protocol):
-    """Optional: ``driver_info`` of a discovered machine is not just ``DRIVER_address`` and its BMC's address."""
+    """Optional: build the ``driver_info`` of discovered machines, instead of just ``DRIVER_address``."""
 
     def driver_info(self, address: str) -> Document:
-        """Return what is known of a BMC with this IP address, as ``validate`` reads it. Never raises."""
+        """Return ``driver_info`` for a BMC with this IP address. Never raises."""
 
 
 @runtime_checkable
 class Requirements(Protocol):
-    """Optional: what else must be on a worker's host; ``ferroscope doctor`` tells what of it is not.
+    """Optional: what must be installed on a worker's host; ``ferroscope doctor`` reports what is missing.
 
-    ``packages``: Python packages that are imported with the first call only. ``programs``: commands.
+    ``packages``: Python packages that are imported only by the first call. ``programs``: commands.
     """
 
     packages: Sequence[str]
@@ -171,14 +172,14 @@ class Requirements(Protocol):
 
 @runtime_checkable
 class KeepsConnections(Protocol):
-    """Optional: the driver has something to close when the process ends."""
+    """Optional: the driver has connections to close when the process ends."""
 
     def close(self) -> None:
-        """End what is open, and return soon. Called once, after the last call."""
+        """Close all connections without long waits. Called once, after the last other call."""
 
 
 @runtime_checkable
 class Simulated(Protocol):
-    """Optional: there are no machines behind this driver, so nobody expects that they reach this host's network."""
+    """Optional: the machines of this driver are simulated, so they are not expected on this host's network."""
 
     simulated: bool

@@ -1,4 +1,4 @@
-"""Who leads, and who is there: leases and the members, by the database's clock."""
+"""Leases, members and steps of the database's clock; all times are the database's."""
 
 from __future__ import annotations
 
@@ -9,66 +9,66 @@ from ferroscope.core.model import ClockStep, Lease, Member
 
 
 class Leases(Protocol):
-    """Named rights of one holder at a time; time is the database's."""
+    """Named leases, each with at most one holder at a time."""
 
     def acquire(self, name: str, holder: str, duration: float, *, data: str = "", source: str = "") -> Lease:
-        """Take the lease where it is free or expired: a new epoch, a new token.
+        """Acquire the lease if it is free or expired, with a new epoch and a new token.
 
-        The first epoch of a name is greater than any of a name that was forgotten, so none ever goes back.
+        The first epoch of a name exceeds those of all forgotten names, so the epochs of a name never decrease.
 
-        ``LeaseHeldError`` where somebody, the same holder too, has it.
+        ``LeaseHeldError`` if it is held, even by the same holder.
         """
 
     def renew(self, lease: Lease, duration: float, *, data: str | None = None) -> Lease:
-        """Extend the lease from now on, also after it expired while nobody else took it.
+        """Extend the lease from now on, even after it has expired, if it was not acquired again.
 
         ``LeaseLostError`` unless epoch and token are those of ``lease``.
         """
 
     def release(self, lease: Lease) -> None:
-        """Free the lease, so that a successor need not wait; ``LeaseLostError``."""
+        """Release the lease, so that a successor need not wait for it to expire; ``LeaseLostError``."""
 
     def hold(self, lease: Lease) -> None:
-        """Fence: from here to the end of the transaction no newer epoch can be issued.
+        """Fence: no newer epoch can be issued before the end of this transaction.
 
-        It *writes* the lease's row; a leader's transaction begins with this. ``LeaseLostError``.
+        It *writes* the lease's row, and must be the first call in a leader's transaction. ``LeaseLostError``.
         """
 
     def list(self, prefix: str = "", *, brief: bool = False) -> Sequence[Lease]:
         """Return the leases whose name begins with ``prefix``, free ones too, by name; ``brief``: without data."""
 
     def forget(self, lease: Lease) -> bool:
-        """Delete this lease if it is free, or expired, in this epoch still; whether it was."""
+        """Delete this lease if it is free or expired and still has this epoch; return whether it was deleted."""
 
     def unused(self, seconds: float, limit: int) -> Sequence[Lease]:
-        """Return leases that nobody has held for so long, in brief, those not used for longest first."""
+        """Return leases that expired or were released ``seconds`` ago or earlier, without data, oldest first."""
 
 
 class Members(Protocol):
-    """The members: every running process of the service."""
+    """The members: all running processes of the service."""
 
     def beat(self, member: Member, ttl: float) -> None:
-        """Announce the member, alive for another ``ttl`` seconds of the database's clock."""
+        """Add the member, or renew it: it is alive for another ``ttl`` seconds."""
 
     def leave(self, ident: str) -> None:
-        """Forget the member; whatever it held is free at once."""
+        """Remove the member and release its leases and claims at once."""
 
     def list(self) -> Sequence[Member]:
-        """Return all members, dead ones too until they are swept."""
+        """Return all members, including dead ones that have not been removed yet."""
 
 
 class ClockSteps(Protocol):
-    """The times when the database's clock was set, as members noticed, the last hundred of them."""
+    """The last hundred steps of the database's clock that members detected."""
 
     def list(self) -> Sequence[ClockStep]:
-        """Return them in their order; numbers go up by one."""
+        """Return the steps in order; their numbers are consecutive."""
 
     def record(self, step: ClockStep, recent: float) -> None:
-        """Note that the clock was set, and move along what would be wrong by that; then the same as ``shorten``.
+        """Record that the clock was set, and adjust the stored times; then do the same as ``shorten``.
 
-        The clocks of unfinished inspections go on as if it had not been set; those that were written less than
-        ``recent`` seconds ago are right. ``ConflictError`` where somebody else has noted a step of this number.
+        The times of unfinished inspections are shifted by the step, except those written less than ``recent`` seconds
+        ago, which are already correct. ``ConflictError`` if a step with this number has been recorded.
         """
 
     def shorten(self) -> None:
-        """Let nothing last for longer from now on than it was meant to: leases, heartbeats, pauses, rejections."""
+        """Limit the remaining time of leases, heartbeats, retries and rejections to their configured durations."""

@@ -1,4 +1,4 @@
-"""What an inspection brought and made, part by part, and which of the parts are objects elsewhere."""
+"""Inspection data in the database and in object stores, discovered machines, and the search index."""
 
 from __future__ import annotations
 
@@ -16,40 +16,39 @@ Part = Literal["inventory", "unprocessed", "plugin_data", "out_of_band", "logs"]
 
 
 class InspectionData(Protocol):
-    """What the ramdisk sent and what hooks made of it, as JSON bytes, one of each per inspection.
+    """The parts of an inspection's data, as JSON bytes; each inspection has at most one of each.
 
-    ``inventory`` is never changed; ``unprocessed`` is everything else that came with it;
-    ``plugin_data`` is that after the hooks; ``out_of_band`` is what the BMC said of the hardware.
-    ``logs`` is what the ramdisk logged, as it sent it: a tar archive, no JSON.
+    ``inventory`` is never changed; ``unprocessed`` is the rest of the ramdisk's callback; ``plugin_data`` is that after
+    the hooks; ``out_of_band`` is the BMC's inventory. ``logs`` is the ramdisk's log archive as received: tar, not JSON.
     """
 
     def save(self, inspection: str, node: str, parts: dict[Part, bytes]) -> None:
         """Store or replace these parts."""
 
     def load(self, inspection: str, parts: Sequence[Part]) -> dict[Part, bytes]:
-        """Return those of the parts that are stored here; ``objects`` knows of those elsewhere."""
+        """Return the parts that are stored in the database; for other parts see ``Objects``."""
 
     def load_later(self, inspection: str, parts: Sequence[Part]) -> Later[dict[Part, bytes]]:
-        """Ask for them; see ``contracts.later``."""
+        """Like ``load``, but read later; see ``contracts.later``."""
 
     def held(self, limit: int, *, after: tuple[str, str] = ("", "")) -> Sequence[Held]:
-        """Return parts of inspections that have ended, in the order of (inspection, part), from there on."""
+        """Return parts of ended inspections after ``after``, ordered by (inspection, part)."""
 
     def of_node(self, node: str) -> Sequence[Held]:
-        """Return every part of the node that is stored here, without their content."""
+        """Return all parts of the node that are stored in the database, without content."""
 
     def remove_logs(self, before: float, limit: int) -> int:
-        """Delete the ``logs`` of up to ``limit`` inspections that were stored before this time; how many went.
+        """Delete the ``logs`` of up to ``limit`` inspections that were stored before this time; return the number.
 
-        Objects with logs of that age are discarded. It looks at all data: not for every second.
+        Objects with logs of that age are discarded. It scans all data, so do not call it every second.
         """
 
     def drop(self, held: Held) -> bool:
-        """Delete this part if it is still the one that was read; whether it was."""
+        """Delete this part if it has not been replaced since it was read; return whether it was deleted."""
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of an inspection's data in the database; ``at`` tells this content from a later one."""
+    """A part of an inspection's data in the database; ``at`` distinguishes its content from later ones."""
 
     inspection: str
     part: Part
@@ -61,10 +60,10 @@ ObjectState = Literal["uploading", "stored", "discarded"]
 
 
 class StoredObject(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of an inspection's data as an object of ``backend``, under a key that is used once only.
+    """A part of an inspection's data as an object in ``backend``, under a key that is used only once.
 
-    ``size`` is that of the object, in bytes; ``at`` is when it came into its state. ``content_size`` and
-    ``content_sha256`` are those of what was packed into it; None for objects of a release that did not keep them.
+    ``size`` is the object's size in bytes; ``at`` is when it entered its state. ``content_size`` and ``content_sha256``
+    are those of the unpacked content; None for objects of a release that did not record them.
     """
 
     key: str
@@ -80,17 +79,17 @@ class StoredObject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Objects(Protocol):
-    """What is, or may be, in the object stores. Whoever uploads writes so before, so nothing is forgotten there.
+    """The objects that are, or may be, in the object stores. They are recorded before the upload, so none is orphaned.
 
-    ``uploading`` becomes ``stored`` or ``discarded``, ``stored`` becomes ``discarded``; a discarded
-    object is deleted there, and only then forgotten here.
+    ``uploading`` becomes ``stored`` or ``discarded``, ``stored`` becomes ``discarded``; a discarded object is first
+    deleted from the object store, then forgotten here.
     """
 
     def add(self, objects: Iterable[StoredObject]) -> None:
-        """Note that these are about to be uploaded."""
+        """Record objects that are about to be uploaded."""
 
     def keep(self, one: StoredObject) -> bool:
-        """Let an uploading object be stored, with its sizes and digest; False where it was discarded meanwhile."""
+        """Mark an uploading object as stored, with its sizes and digest; False if it was discarded meanwhile."""
 
     def find(self, inspection: str, parts: Sequence[Part]) -> Sequence[StoredObject]:
         """Return the stored objects of these parts."""
@@ -99,38 +98,38 @@ class Objects(Protocol):
         """Return the stored objects of all the node's inspections."""
 
     def discard(self, inspection: str, parts: Sequence[Part]) -> None:
-        """Discard the stored objects of these parts: there is newer data, or none is wanted."""
+        """Discard the stored objects of these parts, which are replaced or no longer needed."""
 
     def discard_keys(self, keys: Iterable[str]) -> None:
         """Discard these objects, whatever their state."""
 
     def give_up(self, before: float) -> int:
-        """Discard what has been uploading since before this time; return how many these were."""
+        """Discard objects that have been uploading since before this time; return their number."""
 
     def forget(self, keys: Iterable[str]) -> None:
-        """Forget discarded objects that are deleted."""
+        """Forget discarded objects that have been deleted."""
 
     def list(self, state: ObjectState, limit: int, *, backend: str = "", after: str = "") -> Sequence[StoredObject]:
-        """Return objects in this state (of this backend only, unless empty), by key, from there on."""
+        """Return objects in this state after the key ``after``, by key; of one ``backend``, or of all if empty."""
 
 
-# Machines that became nodes by calling, and those that shall not.
+# Discovered machines: those that became nodes, and those that were rejected.
 
 
 class Discoveries(Protocol):
-    """Machines that became nodes by calling; whoever makes one asks ``made`` first."""
+    """Machines that were enrolled as nodes when they called. Call ``made`` before creating such a node."""
 
     def made(self, period: int) -> int:
-        """Return how many were made in this period, counted from 0 in each; in the next one where that has begun.
+        """Return how many nodes were created in this period, or in the next one if that has already begun.
 
-        From here to the end of the transaction nobody else can make one. ``ConflictError`` where
-        somebody did at this very moment: look again, in a new transaction.
+        It locks the counter, so no other transaction can create one before the end of this one. ``ConflictError`` if
+        another one has just created the counter: retry in a new transaction.
         """
 
     def add(self, node: str, addresses: Iterable[str], source: str = "") -> None:
-        """Count one, and let these MACs mean this node where no port has them; ``source`` is who called.
+        """Count the node, and identify it by these MACs if no port has them; ``source`` is the caller's address.
 
-        ``ConflictError`` (field ``address``) where one of them means a discovered node already.
+        ``ConflictError`` (field ``address``) if one of them already identifies a discovered node.
         """
 
     def unclaimed(self, source: str | None = None) -> int:
@@ -144,29 +143,29 @@ class Discoveries(Protocol):
 
 
 class Rejections(Protocol):
-    """The MACs of machines that shall not be discovered again."""
+    """The MACs of machines that must not be discovered again."""
 
     def add(self, node: str, addresses: Iterable[str], source: str = "") -> None:
-        """Note these MACs as rejected now; ``source`` is from where the machine called."""
+        """Record these MACs as rejected now; ``source`` is the address from which the machine called."""
 
     def find(self, addresses: Sequence[str]) -> Sequence[Rejection]:
-        """Return those of these MACs that were rejected, the newest first."""
+        """Return the rejections of these MACs, newest first."""
 
     def list(self) -> Sequence[Rejection]:
-        """Return all, the newest first."""
+        """Return all rejections, newest first."""
 
     def remove(self, address: str) -> bool:
-        """Forget this one; whether there was one."""
+        """Remove the rejection of this MAC; return whether there was one."""
 
     def forget(self, before: float) -> None:
-        """Forget what was rejected before this time."""
+        """Remove the rejections from before this time."""
 
 
-# What searches over the hardware look at.
+# The search index of the hardware.
 
 
 class Match(msgspec.Struct, frozen=True):
-    """A node that a search found; ``hardware`` is the summary of its last inventory (see ``hardware.search_index``)."""
+    """A search result; ``hardware`` is the summary of the node's last inventory (see ``hardware.search_index``)."""
 
     uuid: str
     name: str | None
@@ -176,20 +175,20 @@ class Match(msgspec.Struct, frozen=True):
 
 
 class SearchIndex(Protocol):
-    """What searches look at: rows of each node, written with the results that they are derived from."""
+    """The index that searches use: rows for each node, written with the results that they are derived from."""
 
     def replace(self, node: str, rows: Sequence[IndexRow], *, had: bool) -> None:
-        """Store these rows instead of the node's; ``had``: whether it may have any."""
+        """Replace the node's rows; ``had``: whether it may already have any."""
 
     def of(self, node: str) -> Sequence[IndexRow]:
         """Return the node's rows, by kind and position."""
 
     def search(self, query: expressions.Query, limit: int, *, after: str = "") -> Sequence[Match]:
-        """Return nodes for which the query holds, by UUID, from there on.
+        """Return the nodes after ``after`` that match the query, by UUID.
 
-        What the query means is ``hardware.expressions.matches``; every adapter agrees with it. Where it is
-        ``about_hardware``, a node that has no rows never fits.
+        ``hardware.expressions.matches`` defines the meaning of a query for every adapter. If a query is
+        ``about_hardware``, nodes without rows do not match.
         """
 
     def some(self, nodes: Sequence[str], kinds: Sequence[str]) -> dict[str, list[IndexRow]]:
-        """Return the rows of these kinds of each of these nodes that has any."""
+        """Return the rows of these kinds, for each of these nodes that has any."""

@@ -1,4 +1,4 @@
-"""The errors that every adapter of the ports raises, so that no caller knows a database's own."""
+"""The errors that adapters raise, so that callers do not depend on those of a database or driver."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from ferroscope.core.reasons import Reason
 
 
 class StoreUnavailableError(Exception):
-    """The store is gone, locked or read-only for now; nothing was changed. Try again later."""
+    """The store is unreachable, locked or read-only; nothing was changed. Retry later."""
 
 
 class ConflictError(Exception):
-    """The write would break a uniqueness rule; ``field`` names it (``name``, ``uuid``, ``address``)."""
+    """The write would violate a unique constraint on ``field`` (``name``, ``uuid``, ``address``)."""
 
     def __init__(self, field: str, value: str) -> None:
         self.field = field
         self.value = value
-        super().__init__(f"the {field} {value} is in use already")
+        super().__init__(f'{field} "{value}" is already in use')
 
 
 class NotFoundError(Exception):
-    """There is no such thing; ``kind`` and ``ident`` say what was looked for."""
+    """The object does not exist; ``kind`` is its type, ``ident`` the requested UUID, name or address."""
 
     def __init__(self, kind: str, ident: str) -> None:
         self.kind = kind
@@ -29,15 +29,15 @@ class NotFoundError(Exception):
 
 
 class StaleError(Exception):
-    """The node was changed by somebody else since it was read; read it again."""
+    """The node has been changed since it was read; read it again."""
 
 
 class ClaimLostError(Exception):
-    """The claim is not mine any more: another attempt may be running. Write nothing."""
+    """The claim is no longer held: another attempt may be running. Write nothing."""
 
 
 class LeaseHeldError(Exception):
-    """Somebody else holds the lease; ``lease`` says who, in which epoch and for how long."""
+    """The lease is held by another holder; ``lease`` has its holder, epoch and remaining time."""
 
     def __init__(self, lease: Lease) -> None:
         self.lease = lease
@@ -45,13 +45,13 @@ class LeaseHeldError(Exception):
 
 
 class LeaseLostError(Exception):
-    """The lease is not mine any more: a newer epoch may have been issued. Write nothing."""
+    """The lease is no longer held: a newer epoch may have been issued. Write nothing."""
 
 
 class BmcError(Exception):
-    """The BMC did not do what was asked. ``transient`` says whether asking again may help.
+    """A BMC call failed. ``transient``: whether a retry may succeed.
 
-    ``reason`` is the code that operators see; by default one that follows from ``transient``.
+    ``reason`` is the code that operators see; its default depends on ``transient``.
     """
 
     def __init__(self, message: str, *, transient: bool, reason: Reason | None = None) -> None:

@@ -1,6 +1,6 @@
-"""What was asked of the store, and has perhaps not arrived yet.
+"""A result of the store that may not have been fetched yet.
 
-Several of these are asked for before the first is got: then they come together, in one round trip.
+Request several before getting the first: all of them are then fetched in one round trip.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Later(Generic[T_co]):
-    """``get`` returns it, and waits for it where it is not there."""
+    """``get`` returns the result, and fetches it if necessary."""
 
     def __init__(self, get: Callable[[], T_co]) -> None:
         self.get = get

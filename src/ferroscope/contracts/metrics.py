@@ -1,4 +1,4 @@
-"""What is counted as it happens. Counting never fails, never blocks, and costs some microseconds."""
+"""Metrics, recorded as events happen. Recording never fails or blocks, and takes a few microseconds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ferroscope.core.states import Event, Transition
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """A transition, and what it made of the node; its inspection too, where that has begun or ended with it."""
+    """A transition and the resulting node; also its inspection, if the transition has begun or ended it."""
 
     transition: Transition
     node: Node
@@ -19,31 +19,31 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 class Meter(Protocol):
-    """Told by whoever does the thing, after it was done; durations are in seconds."""
+    """Records metrics; each method is called after the event it records. Durations are in seconds."""
 
     def moved(self, moved: Moved) -> None:
-        """A node's transition was committed."""
+        """Record a committed transition of a node."""
 
     def carried_out(self, event: Event, outcome: str, seconds: float) -> None:
-        """A worker has carried out one attempt of a request; ``outcome`` is in lower case, ``lost`` among them."""
+        """Record an attempt of a request; ``outcome`` is its result in lower case, or ``lost``."""
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
-        """A call of the API was answered; ``route`` is the template of its path."""
+        """Record an answered API request; ``route`` is the template of its path."""
 
     def db_error(self, kind: Literal["busy", "unavailable"]) -> None:
-        """A transaction was in somebody's way and is tried again, or was given up."""
+        """Record a database error: a conflict, after which the transaction is retried, or an outage."""
 
     def renewal_failed(self, lease: str) -> None:
-        """A lease was not renewed when it should have been."""
+        """Record a failed renewal of a lease."""
 
     def pxe_filter(self, network: str, *, is_open: bool, allowed: int, denied: int) -> None:
-        """The state of this host's PXE filter, and how many MACs its sets hold."""
+        """Set the state of this host's PXE filter, and the number of MACs in its sets."""
 
     def pxe_filter_applied(self, seconds: float) -> None:
-        """A change of the sets was applied."""
+        """Record an applied change of the sets."""
 
     def discovered(self, outcome: Literal["discovered", "limited", "rejected"]) -> None:
-        """A machine that no node fits called, and became one or did not."""
+        """Record a call of an unknown machine, and whether it was enrolled as a node."""
 
 
 class Silent:

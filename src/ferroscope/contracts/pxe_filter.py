@@ -1,4 +1,4 @@
-"""What stands in front of a host's DHCP and TFTP service: it lets pass, or it does not."""
+"""Backends of the PXE filter, which allows or denies machines access to a host's DHCP and TFTP service."""
 
 from __future__ import annotations
 
@@ -9,41 +9,40 @@ from ferroscope.core.boot_macs import SetChange
 
 
 class PxeFilterError(Exception):
-    """The filter could not be changed; the message says what failed, why, and what to do."""
+    """The filter could not be changed; the message says what failed, why, and how to fix it."""
 
 
 class FilterBackend(Protocol):
-    """One mechanism. All calls raise ``PxeFilterError`` and end by a deadline of their own.
+    """A filter mechanism. All calls raise ``PxeFilterError`` and return within their own deadline.
 
-    ``hold`` and ``close`` come from one thread and ``apply`` from another. A PXE filter that is closed
-    lets nobody pass, whatever is in its sets. ``self_closing``: once it is not held any more, it
-    closes by itself, whatever becomes of this process.
+    One thread calls ``hold`` and ``close``, another one ``apply``. A closed filter denies all machines, whatever its
+    sets contain. ``self_closing``: it closes automatically if ``hold`` is no longer called, even if the process died.
     """
 
     name: str
     self_closing: bool
 
     def install(self) -> None:
-        """Put a closed filter with empty sets in place of whatever an earlier process left."""
+        """Install a closed filter with empty sets; replace one that an earlier process left behind."""
 
     def apply(self, change: SetChange, *, fresh: bool, progress: Callable[[], object] = lambda: None) -> None:
-        """Change the sets in one step; ``fresh``: whatever they held is replaced by ``change``.
+        """Change the sets atomically; ``fresh``: replace their content by ``change``.
 
-        Who needs more than one step, and more than a moment for all of them, calls ``progress`` in between.
+        A backend that needs several slow steps calls ``progress`` between them.
         """
 
     def hold(self, until: float) -> float:
         """Open the filter, or keep it open, for a short while that ends before ``until``.
 
-        Both are times of the monotonic clock. Returns when it will be closed at the latest unless
-        it is held again; a time that has passed means that it is closed.
+        Returns the time at which it closes at the latest if ``hold`` is not called again; if that is in the past, the
+        filter is closed. Both are times of the monotonic clock.
         """
 
     def close(self) -> None:
-        """Close it now; also put it in place again, closed and empty, where somebody else took it away."""
+        """Close the filter now; if it was removed externally, install it again, closed and empty."""
 
     def remove(self) -> None:
-        """Leave the host as if it had never been there; the service behind is then open to all.
+        """Remove the filter from the host, which opens DHCP and TFTP to all machines.
 
-        What is left to do by hand for that is a warning in the log.
+        Steps that remain to be done manually are logged as a warning.
         """

@@ -1,10 +1,10 @@
-"""The request queue as workers see it, the message bus that wakes them up, and the clock and stop flag they use.
+"""The request queue for workers, the message bus that wakes them up, and the clock and stop flag.
 
-The queue's other half, ``store.Requests``, belongs to a transaction.
+``store.Requests`` has the operations on the queue that are part of a transaction.
 
-Delivery is at least once. A claim also locks the request's node: at no time are two
-requests of one node claimed. Requests of one node are delivered in the order in which they were put,
-except that one waiting for its retry is passed, and an operator's abort or deletion overtakes a start.
+Delivery is at least once. A claim also locks the request's node, so at most one request of a node is claimed at a time.
+Requests of a node are delivered in FIFO order, except that a request waiting for its retry is skipped, and an
+operator's abort or deletion overtakes a start.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ferroscope.core.model import Claim
 
 
 class Channel(StrEnum):
-    """What changed: a request may be due, a lease may be free, a MAC may boot from now on, or no longer may."""
+    """The kind of change: a request may be due, a lease may be free, a MAC may now boot, or may no longer boot."""
 
     REQUESTS = "requests"
     LEASES = "leases"
@@ -30,20 +30,20 @@ class Channel(StrEnum):
     DENY = "deny"
 
 
-# The PXE filter listens to both.
+# The channels of the PXE filter.
 MAC_CHANNELS: Final = (Channel.ALLOW, Channel.DENY)
 _OF_LANES: Final = {lane: f"{Channel.REQUESTS} {lane}" for lane in Lane}
 
 
 def requests_of(lane: Lane | None) -> str:
-    """Return the channel of the requests of one lane, or of all."""
+    """Return the channel for requests of one lane, or of all lanes."""
     return Channel.REQUESTS if lane is None else _OF_LANES[lane]
 
 
 def channels_of(message: str) -> tuple[str, ...]:
-    """Return the channels that a message moves: the one it names first, and for requests that of their lane.
+    """Return the channels that a message advances: the one it begins with, and for requests that of their lane.
 
-    A message about requests that names no lane, as older releases send it, moves all of theirs.
+    A message about requests without a lane, as older releases send, advances the channels of all lanes.
     """
     channel = message.partition(" ")[0]
     if channel != Channel.REQUESTS:
@@ -52,59 +52,59 @@ def channels_of(message: str) -> tuple[str, ...]:
 
 
 class Bus(Protocol):
-    """A message names a channel (see ``channels_of``), details may follow; the store always holds the truth.
+    """A message bus. A message is a channel's name (see ``channels_of``), optionally with details; it is only a hint.
 
-    ``hears``: whether messages of other processes arrive here now, as far as is known.
+    ``hears``: whether, as far as is known, messages of other processes are being received.
     """
 
     hears: bool
 
     def publish(self, message: str) -> None:
-        """Wake up all that wait for one of the message's channels; never raises."""
+        """Wake up all threads that wait for one of the message's channels; never raises."""
 
     def wait(self, channel: str, seen: int, timeout: float) -> int:
-        """Wait until ``channel`` has moved past ``seen``, for at most ``timeout`` seconds.
+        """Wait until the position of ``channel`` exceeds ``seen``, for at most ``timeout`` seconds.
 
-        Returns the channel's present position, to be passed as ``seen`` the next time; begin
-        with 0. Reading the position *before* the store loses no wake-up.
+        Returns the channel's current position, to be passed as ``seen`` next time; begin with 0. To lose no wake-up,
+        read the position *before* reading the store.
         """
 
     def wait_any(self, channels: Sequence[str], seen: int, timeout: float) -> int:
-        """Wait as ``wait`` does until one of ``channels`` has moved; the position is that of all together."""
+        """Like ``wait``, for several channels; the position is that of all of them together."""
 
     def close(self) -> None:
-        """Stop listening and wake up all that wait."""
+        """Stop listening and wake up all waiting threads."""
 
 
-# Time and stopping: the only source of both, so that tests and simulations can drive them.
+# The only source of time and of stop requests, so that tests and simulations can control them.
 
 
 class StopFlag(Protocol):
-    """Set once, when the process should stop; a ``threading.Event`` is one."""
+    """Set once, when the process should stop; implemented by ``threading.Event``."""
 
     def is_set(self) -> bool: ...
 
     def set(self) -> None: ...
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the flag is set or ``timeout`` seconds are over; True when it is set."""
+        """Wait until the flag is set, for at most ``timeout`` seconds; return whether it is set."""
 
 
 class Clock(Protocol):
-    """``time`` is for people and never compared between hosts; ``monotonic`` measures durations."""
+    """``time`` is for display and never compared between hosts; ``monotonic`` measures durations."""
 
     def time(self) -> float: ...
 
     def monotonic(self) -> float:
-        """Seconds that also pass while the host is suspended (CLOCK_BOOTTIME)."""
+        """Return seconds, including time during which the host is suspended (CLOCK_BOOTTIME)."""
 
 
-# More networks than these cannot hold half of the slots each.
+# The maximum number of excluded networks: at most two can occupy half of the slots each.
 MOST_WITHOUT: Final = 2
 
 
 class Take(msgspec.Struct, frozen=True):
-    """Which requests: of one lane or of any; with a lane, none of these networks, ``MOST_WITHOUT`` of them at most."""
+    """Which requests to claim: of one lane or of any; with a lane, up to ``MOST_WITHOUT`` networks to exclude."""
 
     lane: Lane | None = None
     without: tuple[str, ...] = ()
@@ -119,9 +119,9 @@ class Queue(Protocol):
     def get(self, holder: str, timeout: float, stop: StopFlag, take: Take = EVERYTHING) -> Claim | None:
         """Claim a request that is due and whose node is free, for the member ``holder``.
 
-        The oldest one of those with the lowest ``lanes.priority_of``. Requests of a newer release (an event
-        that is not known here, a higher version) are left, and so is whatever waits behind them for their node.
-        Waits up to ``timeout`` seconds for one; None when the time is over or ``stop`` is set.
-        What a member held whose heartbeat has expired is free. A request that is put wakes waiting
-        workers up; one that only becomes free or due is found at the next poll. Raises ``StoreUnavailableError``.
+        It is the oldest of those with the lowest ``lanes.priority_of``. Requests of a newer release (an unknown event
+        or a higher version) are skipped, and so are later requests of their node. Waits for at most ``timeout``
+        seconds; None if no request became due in time or ``stop`` is set. Claims of a member whose heartbeat has
+        expired are released. A new request wakes up waiting workers; one that becomes free or due is found by the next
+        poll. Raises ``StoreUnavailableError``.
         """

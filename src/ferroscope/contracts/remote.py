@@ -1,7 +1,7 @@
-"""The object store: where inspection data goes that shall not stay in the database.
+"""Remote services: object stores for inspection data, an attached Bare Metal service, and HTTP requests of rules.
 
-A key is written once and never again, so a put may be repeated. Every call ends within the
-configured time, whatever the other side does, and raises ``ObjectStoreError`` where it could not.
+An object store's key is only ever written with the same content, so a put may be repeated. Every call returns within
+the configured timeout, whatever the server does, and raises ``ObjectStoreError`` if it failed.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import Protocol
 
 
 class ObjectStoreError(Exception):
-    """The object store did not do it; the message names the store and the reason, and no credentials."""
+    """A call of the object store failed; the message has the store and the cause, but no credentials."""
 
 
 class ObjectMissingError(ObjectStoreError):
-    """The store answers, and has no such object."""
+    """The object does not exist in the store."""
 
 
 class ObjectDamagedError(ObjectMissingError):
-    """There is an object, but it is not what was stored there: forged, truncated or damaged."""
+    """The object is not what was stored: forged, truncated or damaged."""
 
 
 class ObjectStore(Protocol):
@@ -28,44 +28,44 @@ class ObjectStore(Protocol):
     name: str
 
     def put(self, key: str, content: bytes) -> None:
-        """Store the content; when this returns the store has promised to keep it."""
+        """Store the content durably."""
 
     def get(self, key: str) -> bytes:
         """Return the content; ``ObjectMissingError``."""
 
     def delete(self, key: str) -> None:
-        """Delete the object; one that does not exist is deleted already."""
+        """Delete the object; it is not an error if it does not exist."""
 
     def close(self) -> None:
-        """Give connections back."""
+        """Close the connections."""
 
 
-# Where nodes come from, if not from us: the registry of an attached Bare Metal service.
+# The node registry of an attached Bare Metal service.
 
 
 class RegistryUnavailableError(Exception):
-    """The registry could not be asked, or gave an answer that cannot be trusted. Change nothing."""
+    """The registry is unreachable, or its answer cannot be trusted. Change nothing."""
 
 
 class NodeSource(Protocol):
-    """The nodes that somebody else tracks; each call ends within its own deadline."""
+    """The nodes of an external registry; each call returns within its own deadline."""
 
     def tracked(self) -> frozenset[str]:
-        """Return the UUIDs of all nodes that exist there, completely; ``RegistryUnavailableError``."""
+        """Return the UUIDs of all nodes in the registry, never only some; ``RegistryUnavailableError``."""
 
 
-# HTTP requests to others, on behalf of rules: one try each, with a deadline.
+# HTTP requests on behalf of rules: one attempt each, with a deadline.
 
 
 class WebError(Exception):
-    """There was no answer: no connection, no valid certificate, or not in time. The message names no secret."""
+    """The request failed: no connection, no valid certificate, or a timeout. The message contains no secrets."""
 
 
 class Web(Protocol):
-    """Thread safe."""
+    """An HTTP client; thread-safe."""
 
     def get(self, url: str, *, headers: Mapping[str, str], timeout: float, proxy: str | None) -> int:
-        """Return the status of the answer; ``WebError``.
+        """Return the status code of the response; ``WebError``.
 
-        Never follows a redirect and never reads a body. ``timeout``: seconds for all of it.
+        Never follows redirects or reads the body. ``timeout``: seconds for the whole request.
         """

@@ -1,14 +1,13 @@
 """The store: nodes, ports, inspections, requests, data and journal, changed in transactions.
 
-Everything that belongs together is written by one ``Store.write``, which commits all of it or
-nothing. A write that returned is durable: it survives the death of any process and, where the
-database is configured so, of its host.
+Related changes are written by one ``Store.write``, which is atomic. After it has returned, they are durable: they
+survive the crash of any process and, depending on the database's configuration, of its host.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -21,11 +20,11 @@ from ferroscope.core.lookup import Candidates, Evidence
 from ferroscope.core.model import Claim, Entry, Inspection, Node, Port, Request, Rule, RuleDialect
 from ferroscope.core.states import Event, Provision, State
 
-# Counts for people and monitoring.
+# Statistics, for display and monitoring.
 
 
 class Backlog(msgspec.Struct, frozen=True, kw_only=True):
-    """The requests of one event on the queue; ``oldest`` is when the first of them was put there."""
+    """The requests for one event on the queue; ``oldest`` is when the first of them was queued."""
 
     event: Event
     waiting: int
@@ -42,51 +41,50 @@ class Population(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Statistics(Protocol):
-    """Counts over everything, for people and monitoring: each is one query, and decides nothing."""
+    """Counts for display and monitoring only; each is one query."""
 
     def nodes(self) -> Sequence[Population]:
-        """Return how many nodes are in each state in which there are any."""
+        """Return the number of nodes in each state, without empty ones."""
 
     def backlog(self) -> Sequence[Backlog]:
-        """Return what is on the queue, by event."""
+        """Return the requests on the queue by event."""
 
 
-# Which MACs may boot: the store's side of the PXE filter.
+# Which MACs may boot, for the PXE filter.
 
 
 class Macs(Protocol):
-    """Which MACs may boot, and what was changed about that: what a PXE filter needs of nodes and ports.
+    """Which MACs may boot, and the changes to that, for the PXE filters.
 
-    Whatever adds, moves or removes a port, or removes a node, notes the MACs by itself; who changes
-    a node's state calls ``changed``. Both tell the channels ``allow`` and ``deny``.
+    Adding, moving or removing a port and removing a node record the changed MACs automatically; a change of a node's
+    state calls ``changed``. Both publish on the channels ``allow`` and ``deny``.
     """
 
     def changed(self, node: str, *, booting: bool) -> None:
-        """Note that from this transaction on the node's MACs may boot, or may not."""
+        """Record that the node's MACs may boot, or no longer may, from this transaction on."""
 
     def since(self, seq: int, limit: int) -> Sequence[MacChange]:
-        """Return changes with greater numbers, in their order; see ``core.boot_macs.ChangeWindow``."""
+        """Return the changes with greater numbers than ``seq``, in order; see ``core.boot_macs.ChangeWindow``."""
 
     def newest(self, *, node: str | None = None, before: float | None = None) -> int:
-        """Return the greatest number, of this node's MACs only, or of what is older than ``before``; else 0."""
+        """Return the greatest number: of all changes, of this node's MACs, or from before ``before``; 0 if none."""
 
     def known(self, *, after: str = "", limit: int = 0, macs: Sequence[str] = ()) -> Sequence[KnownMac]:
-        """Return the MACs of known nodes: these ``macs``, or the next ``limit`` ones, by MAC."""
+        """Return MACs of known nodes, by MAC: those of ``macs``, or the first ``limit`` ones after ``after``."""
 
     def forget(self, before: float) -> int:
-        """Delete changes that are older, some thousands at a time; return how many went."""
+        """Delete changes from before this time, some thousands per call; return their number."""
 
 
 T = TypeVar("T")
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of a list: filters, order, and where the page begins.
+    """A page of a list: filters, order and start.
 
-    ``filters`` maps a field to a value, or to a tuple of which one must match; ``before`` maps a
-    field to a number that it must be below. ``marker`` is the UUID of the last item of the page
-    before; an unknown one raises ``NotFoundError``. Order is by ``sort_key``, then by UUID, so
-    that paging is stable.
+    ``filters`` maps a field to a value, or to a tuple of alternatives; ``before`` maps a field to an exclusive upper
+    limit. ``marker`` is the UUID of the previous page's last item; an unknown one raises ``NotFoundError``. Items are
+    ordered by ``sort_key``, then by UUID, so that pagination is stable.
     """
 
     filters: dict[str, Any] = {}
@@ -101,39 +99,38 @@ class Nodes(Protocol):
     """The registry of nodes."""
 
     def add(self, node: Node) -> None:
-        """Store a new node; ``ConflictError`` where its uuid or name is taken."""
+        """Store a new node; ``ConflictError`` if its UUID or name is in use."""
 
     def get(self, ident: str, *, lock: bool = False) -> Node:
         """Return the node with this UUID or name; ``NotFoundError``.
 
-        With ``lock`` nobody else may change it before this transaction ends.
+        ``lock`` prevents other transactions from changing it before this one has ended.
         """
 
     def locked(self, uuid: str) -> tuple[Node, Inspection | None]:
-        """Return the node of this UUID, locked, with its present inspection; ``NotFoundError``."""
+        """Lock the node with this UUID; return it with its current inspection. ``NotFoundError``."""
 
     def update(self, node: Node) -> Node:
         """Save all fields and return the node with its new ``version`` and ``updated_at``.
 
-        ``StaleError`` where the stored version is not ``node.version``, ``ConflictError``
-        where the name is taken.
+        ``StaleError`` if the stored version is not ``node.version``, ``ConflictError`` if the name is in use.
         """
 
     def remove(self, uuid: str) -> None:
-        """Delete the node and all that belongs to it, its BMC addresses too; discard its objects."""
+        """Delete the node and all its data, including BMC addresses; discard its objects."""
 
     def list(self, query: Query) -> Sequence[Node]:
         """Return one page of nodes."""
 
     def orphans(self) -> Mapping[str, float | None]:
-        """Return ``orphaned_at`` of every node, by its UUID."""
+        """Return ``orphaned_at`` of every node by UUID."""
 
 
 class Ports(Protocol):
     """The NICs of all nodes."""
 
     def add(self, ports: Iterable[Port]) -> None:
-        """Store new ports; ``ConflictError`` (field ``address`` or ``uuid``), then none is stored."""
+        """Store new ports; on ``ConflictError`` (field ``address`` or ``uuid``) none is stored."""
 
     def get(self, ident: str) -> Port:
         """Return the port with this UUID or MAC; ``NotFoundError``."""
@@ -148,7 +145,7 @@ class Ports(Protocol):
         """Return one page of ports."""
 
     def list_later(self, query: Query) -> Later[Sequence[Port]]:
-        """Ask for it; see ``contracts.later``."""
+        """Like ``list``, but read later; see ``contracts.later``."""
 
 
 class Inspections(Protocol):
@@ -157,80 +154,79 @@ class Inspections(Protocol):
     def add(self, inspection: Inspection) -> None: ...
 
     def get(self, uuid: str) -> Inspection:
-        """``NotFoundError`` where there is none."""
+        """Return the inspection; ``NotFoundError``."""
 
     def update(self, uuid: str, **changes: Any) -> None:
-        """Set these fields of the inspection, if there is one."""
+        """Set these fields of the inspection, if it exists."""
 
     def remove_ended(self, before: float, limit: int) -> int:
         """Delete up to ``limit`` inspections that ended before this time, oldest first.
 
-        Their data and journal go too, their objects are discarded. A node's newest inspection
-        stays, and so does the newest that finished. Returns how many went.
+        Their data and journal are deleted too, and their objects discarded. A node's newest inspection and its newest
+        finished one are kept. Returns the number of deleted inspections.
         """
 
     def remove_surplus(self, number: int, limit: int) -> int:
         """Delete up to ``limit`` ended inspections of nodes that have more than ``number`` newer ones.
 
-        What goes with them, and which stay in any case, is as of ``remove_ended``.
+        What is deleted with them, and which are always kept, is the same as for ``remove_ended``.
         """
 
     def list(self, query: Query) -> Sequence[Inspection]: ...
 
 
 class Requests(Protocol):
-    """The queue's side of a transaction; ``contracts.queue`` is its other side."""
+    """The operations on the queue within a transaction; ``contracts.queue`` claims requests."""
 
     def put(self, request: Request, *, instead_of: Claim | None = None) -> Claim | None:
-        """Put a request on the queue; it is there when, and only when, the transaction commits.
+        """Put a request on the queue, if and when the transaction commits.
 
-        With ``instead_of`` the claimed request turns into this one, still claimed and as its
-        first attempt: the returned claim replaces the old one. ``ClaimLostError`` as in ``hold``.
+        With ``instead_of`` it replaces the claimed request and stays claimed, as a first attempt: the returned claim
+        replaces the old one. ``ClaimLostError`` as in ``hold``.
         """
 
     def hold(self, claim: Claim, *, begun: bool = False, progress: dict[str, Any] | None = None) -> None:
-        """Fence: from here to the end of the transaction the claim is mine, and nobody can take it.
+        """Fence: check the claim, and prevent any other claim before the end of this transaction.
 
-        It *writes* the request's row (reading would not keep a new claim from being committed in
-        between). ``begun`` and ``progress`` are noted on the request. ``ClaimLostError`` where the
-        claim, this attempt of it, is not mine any more: then nothing may be written.
+        It *writes* the request's row; with a mere read, a new claim could be committed in between. ``begun`` and
+        ``progress`` are saved on the request. ``ClaimLostError`` if this attempt's claim is no longer held: then write
+        nothing.
         """
 
     def consume(self, claim: Claim) -> None:
-        """Take the request off the queue and free its node; ``ClaimLostError`` as in ``hold``."""
+        """Remove the request from the queue and unlock its node; ``ClaimLostError`` as in ``hold``."""
 
     def retry(self, claim: Claim, after: float, *, counted: bool = True) -> None:
-        """Give the request back, to be delivered in ``after`` seconds; ``ClaimLostError``.
+        """Release the claim, so that the request is delivered again in ``after`` seconds; ``ClaimLostError``.
 
-        An attempt that is not ``counted`` (the process was asked to stop) does not bring the
-        request nearer to its last one.
+        An attempt that is not ``counted`` (the process is stopping) does not use up one of the request's attempts.
         """
 
     def pending(self, node: str) -> Sequence[Request]:
         """Return the requests of the node, oldest first, claimed or not."""
 
     def pending_later(self, node: str) -> Later[Sequence[Request]]:
-        """Ask for them; see ``contracts.later``."""
+        """Like ``pending``, but read later; see ``contracts.later``."""
 
 
 class Journal(Protocol):
-    """The event journal: append only, except that it goes with its node, with its inspection, or by age."""
+    """The event journal: append-only; entries are deleted with their node or inspection, or by age."""
 
     def append(self, entries: Iterable[Entry]) -> None:
-        """Note these steps with the transaction's time, in order."""
+        """Append these entries in order, with the transaction's time."""
 
     def list(self, query: Query) -> Sequence[Entry]:
         """Return one page, filtered by ``node``, ``inspection``, ``uuid`` or ``severity``, by ``id``."""
 
     def remove_old(self, before: float, limit: int) -> int:
-        """Delete up to ``limit`` entries from before this time that belong to no inspection; how many went.
+        """Delete up to ``limit`` entries without inspection from before this time; return their number.
 
-        It looks at the whole journal: not for every second.
+        It scans the whole journal, so do not call it every second.
         """
 
 
 class Addresses(Protocol):
-    """The indexes by which a machine that calls back is found."""
+    """The indexes that identify a machine that calls back."""
 
     def candidates(self, evidence: Evidence) -> Candidates:
         """Return the nodes that match, in a constant number of indexed queries."""
@@ -245,17 +241,17 @@ class Addresses(Protocol):
         """Return the nodes with one of these BMC addresses, whatever their state."""
 
     def called(self, node: str, source: str) -> None:
-        """Note that the node's machine has called from this address, now."""
+        """Record that the node's machine has just called from this address."""
 
     def callers(self, source: str) -> Sequence[Node]:
-        """Return the nodes that wait for a callback, and whose machines have called from this address before."""
+        """Return the nodes that wait for a callback and whose machines have called from this address before."""
 
 
 class Transaction(Protocol):
     """One unit of work; ``now`` is the database's clock, in seconds since the epoch."""
 
     def moved(self, moved: Moved) -> None:
-        """Tell of this transition of a node when, and only when, the transaction commits."""
+        """Report this transition of a node if and when the transaction commits."""
 
     @property
     def now(self) -> float: ...
@@ -295,62 +291,56 @@ class Transaction(Protocol):
     def macs(self) -> Macs: ...
 
 
+# The first call in a transaction under a lease; ``LeaseLostError`` if the lease was lost.
 Fence = Callable[[Transaction], None]
 
 
 class StepLeadership(Protocol):
-    """What a periodic task's step is given: its leadership, for as long as it shows signs of life.
+    """The leadership under which a step of a periodic task runs.
 
-    Whatever else a step does, it has to do one of these at least once in a lease's time to live, and it ends
-    at once where that raises ``LeaseLostError``.
+    A step must call one of these methods at least once per time to live of the lease, and must end at once if that
+    raises ``LeaseLostError``.
     """
 
     def fence(self, tx: Transaction) -> None:
-        """Begin every transaction that writes with this: nothing is written under a lease that has passed on."""
+        """Call at the start of every transaction that writes; ``LeaseLostError`` if the lease was lost."""
 
     def keep_alive(self) -> None:
-        """Say that the step goes on: at each page, batch and remote call."""
-
-
-"""What a transaction under a lease begins with: it raises where the lease is somebody else's by now."""
+        """Report progress; call it for each page, batch and remote call."""
 
 
 class Store(Protocol):
-    """Runs units of work. Both calls raise ``StoreUnavailableError`` when the store cannot answer.
+    """Runs units of work. Both calls raise ``StoreUnavailableError`` if the store is unavailable.
 
-    What a unit of work writes may go to the store only when it next reads, or at its end: then, and not where the
-    write stands, are its errors raised. They end the unit of work in any case.
+    Writes may be sent to the store only with the next read, or at the end of the unit of work. So their errors are
+    raised then, not by the call that writes; they always abort the unit of work.
     """
 
     def write(self, work: Callable[[Transaction], T], *, durable: bool = True) -> T:
-        """Run ``work`` in one transaction and commit it; any exception rolls all of it back.
+        """Run ``work`` in one transaction and commit it; any exception rolls it back.
 
-        ``work`` may be run again from its start (deadlock, serialization failure, a lock that was
-        busy), so it must have no effect but on the transaction. ``durable=False`` allows the
-        commit to be lost if the *host* loses power (never if a process dies): for claims and
-        notes whose loss only repeats work.
+        ``work`` may be retried from its start (deadlock, serialization failure, lock timeout), so it must not have side
+        effects outside the transaction. With ``durable=False`` the commit may be lost if the *host* loses power, but
+        never if a process dies: for claims and notes whose loss only repeats work.
         """
 
     def read(self, work: Callable[[Transaction], T]) -> T:
-        """Run ``work``, which must not write, on a consistent view."""
+        """Run ``work``, which must not write, on a consistent snapshot."""
 
 
-# The inspection rules in the store; part of ``contracts.store.Transaction``.
+# The inspection rules; part of ``contracts.store.Transaction``.
 #
-# The revision tells a worker that what it has compiled is old, for the price of one small query.
-
-if TYPE_CHECKING:
-    pass
+# Workers compare the revision, with one small query, to see whether their compiled rules are outdated.
 
 
 class Rules(Protocol):
-    """Every rule that was made through an API; those of the configuration are not stored."""
+    """The rules that were created through an API; those of the configuration are not stored."""
 
     def add(self, rule: Rule) -> None:
-        """Store a new rule; ``ConflictError`` where its uuid is taken."""
+        """Store a new rule; ``ConflictError`` if its UUID is in use."""
 
     def get(self, uuid: str) -> Rule:
-        """``NotFoundError`` where there is none."""
+        """Return the rule; ``NotFoundError``."""
 
     def update(self, rule: Rule) -> Rule:
         """Save all fields and return the rule with its new ``updated_at``; ``NotFoundError``."""
@@ -359,10 +349,10 @@ class Rules(Protocol):
         """Delete the rule; ``NotFoundError``."""
 
     def remove_all(self, dialect: RuleDialect | None = None) -> int:
-        """Delete all rules, or those of one dialect; return how many."""
+        """Delete all rules, or those of one dialect; return their number."""
 
     def list(self, query: Query) -> Sequence[Rule]:
         """Return one page of rules."""
 
     def revision(self) -> int:
-        """Return a number that grows whenever any rule is added, changed or removed."""
+        """Return the revision, which every change of any rule increases."""

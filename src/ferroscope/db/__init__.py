@@ -1,1 +1,1 @@
-"""The store and the queue on SQLAlchemy Core: SQLite, PostgreSQL, MariaDB and MySQL alike."""
+"""The store and the queue on SQLAlchemy Core, for SQLite, PostgreSQL, MariaDB and MySQL."""

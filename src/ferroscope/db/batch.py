@@ -1,11 +1,11 @@
-"""Statements that wait for each other, so that one round trip carries many of them.
+"""Batching: the statements of a transaction are buffered, so that one round trip carries several of them.
 
-A transaction needs an answer only now and then: what it writes can go with what it reads next, BEGIN with its
-first statement, COMMIT with its last. So a statement is *asked* and waits here; whoever takes its answer sends
-it, and all that was asked before it, in the same order: the database sees just what it would have seen one by one.
+A transaction rarely needs a result at once: its writes can be sent with its next read, BEGIN with its first statement,
+COMMIT with its last. So ``ask`` only buffers a statement. Reading its answer sends it, after all statements buffered
+before it, in their order: the database executes the same sequence as it would without batching.
 
-Whatever must be so before the transaction may end (a fence was mine, a version was the one I read) is a ``check``
-of its statement: COMMIT never goes together with one that is still to be checked.
+A condition of the commit (the fence still holds, the row still has the version that was read) is a ``check`` of its
+statement: COMMIT is never sent in the same round trip as a statement whose check has not run yet.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Failed = Callable[[IntegrityError], Exception]
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What came back: the rows, as the driver gave them, and how many rows were concerned."""
+    """The result of a statement: its rows, as the driver returned them, and the number of rows affected."""
 
     rows: Rows
     rowcount: int
@@ -46,7 +46,7 @@ _NOT_YET: Final = Answer((), -1)
 
 
 class Asked:
-    """A statement that was asked, and its answer once that is there."""
+    """A statement passed to ``Batch.ask``, and its answer once received."""
 
     __slots__ = ("_batch", "check", "command", "failed", "received")
 
@@ -58,16 +58,17 @@ class Asked:
         self.received = _NOT_YET
 
     def answer(self) -> Answer:
-        """Return the answer; sends what still waits."""
+        """Return the answer; if necessary, send the buffered statements first."""
         if self.received is _NOT_YET:
             self._batch.flush()
         return self.received
 
 
 class Batch:
-    """The statements of one transaction. ``opening`` begins it.
+    """The statements of one transaction; ``opening`` are those that begin it.
 
-    The last of these answers with the database's clock, unless this host's is as good: then ``clock`` gives it.
+    The last of ``opening`` returns the database's clock, except if ``clock`` is given: on SQLite the host's clock is
+    the database's.
     """
 
     def __init__(
@@ -79,8 +80,8 @@ class Batch:
         self._opening = opening
         self._clock = clock
         self._now = 0.0
-        self.begun = False  # whether anything was sent
-        self.unanswered = False  # nothing was answered, and nothing can have been committed
+        self.begun = False  # whether anything has been sent
+        self.unanswered = False  # sent without an answer, and without COMMIT: nothing can have been committed
 
     @property
     def now(self) -> float:
@@ -92,18 +93,18 @@ class Batch:
     def ask(
         self, statement: Compiled, given: Parameters, *, check: Check | None = None, failed: Failed | None = None
     ) -> Asked:
-        """Let the statement wait; ``failed`` returns what to raise where a constraint refuses it."""
+        """Buffer the statement; ``failed`` returns the exception to raise if it violates a constraint."""
         asked = Asked(self, Command(statement.text, statement.parameters(given), statement.answers), check, failed)
         self._waiting.append(asked)
         return asked
 
     def flush(self) -> None:
-        """Send all that waits, and BEGIN where that has not been sent yet."""
+        """Send the buffered statements, and BEGIN if it has not been sent yet."""
         if self._waiting or not self.begun:
             self._exchange(())
 
     def end(self, closing: Sequence[str]) -> None:
-        """Send all that waits and end the transaction with ``closing``; nothing where nothing was ever asked."""
+        """Send the buffered statements and ``closing``; send nothing if the transaction had no statements."""
         if any(asked.check is not None for asked in self._waiting):
             self.flush()
         if self._waiting or self.begun:
@@ -118,7 +119,7 @@ class Batch:
                 commands[-1] = commands[-1]._replace(answers=True)
         before = len(commands)
         commands += [asked.command for asked in waiting]
-        # What names its channel is another statement each time, and not worth being prepared.
+        # The text of a NOTIFY contains its message, so it differs each time and is not worth preparing.
         commands += [Command(text, None if text.startswith("NOTIFY") else {}, False) for text in closing]
         self.unanswered = not self.begun and not closing
         first, self.begun = not self.begun, True
@@ -138,7 +139,7 @@ class Batch:
     def _translated(
         self, error: SendError, commands: Sequence[Command], waiting: Sequence[Asked], before: int
     ) -> Exception:
-        """Return SQLAlchemy's error, as elsewhere, or what the statement that failed makes of it."""
+        """Return SQLAlchemy's error, or the result of the statement's ``failed`` if it violated a constraint."""
         dialect, driver = self._connection.dialect, self._connection.connection.dbapi_connection
         gone = dialect.is_disconnect(error.cause, driver, None)
         kind = dialect.loaded_dbapi.Error

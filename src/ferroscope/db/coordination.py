@@ -1,7 +1,7 @@
 """Leases in SQL: one row each, changed only by conditional updates on the database's clock.
 
-The fence is an UPDATE. A SELECT of the row, even in the same transaction, lets an old leader's
-write commit after a newer epoch was issued: its row lock is what keeps the takeover waiting.
+The fence is an UPDATE, because its row lock makes a takeover wait for the end of the transaction. With a SELECT of the
+row, even in the same transaction, an old leader could still commit after a newer epoch was issued.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ _TAKE = (
 _CREATE = insert(schema.leases).values(
     _TAKEN | {"name": bindparam("_name"), "epoch": bindparam("_first"), "touched": 0}
 )
-# Whoever makes a name, or forgets one, writes this row first: so one waits for the other, and reads what it left.
+# Creating and forgetting a name both update this row first. Its lock serializes them, so a new name always sees the
+# epoch of a name that has just been forgotten.
 _e = schema.lease_epochs.c
 _FLOOR_ID: Final = 1
 _HOLD_FLOOR = update(schema.lease_epochs).where(_e.id == bindparam("_id")).values(touched=_e.touched + 1)
@@ -106,7 +107,7 @@ class SqlLeases:
             self._create(values)
         lease = self._get(name)
         if lease is None or lease.token != values["_token"]:
-            raise LeaseLostError(f"{name} was taken by somebody else at this moment")
+            raise LeaseLostError(f"{name} has just been acquired by another holder")
         return lease
 
     def renew(self, lease: Lease, duration: float, *, data: str | None = None) -> Lease:
@@ -115,7 +116,7 @@ class SqlLeases:
         self._mine(statement, lease, values)
         renewed = self._get(lease.name)
         if renewed is None:
-            raise LeaseLostError(f"{lease.name} is gone")
+            raise LeaseLostError(f"{lease.name} no longer exists")
         return renewed
 
     def release(self, lease: Lease) -> None:
@@ -139,15 +140,16 @@ class SqlLeases:
         return self._tx.run(_FORGET, {"_name": lease.name, "_epoch": lease.epoch}).rowcount > 0
 
     def _floor(self) -> int:
-        """Return the epoch that none may begin with; nobody else can raise it until this transaction's end."""
+        """Return the epoch that a new name must exceed, with its row locked until the end of the transaction."""
         if self._tx.run(_HOLD_FLOOR, {"_id": _FLOOR_ID}).rowcount == 0:
-            made = lambda _: LeaseLostError("the first lease of all is being made at this moment")  # noqa: E731
-            self._tx.run(_MAKE_FLOOR, {"id": _FLOOR_ID, "epoch": 0, "touched": 0}, failed=made)
+            failed = lambda _: LeaseLostError("another transaction is creating the first lease")  # noqa: E731
+            self._tx.run(_MAKE_FLOOR, {"id": _FLOOR_ID, "epoch": 0, "touched": 0}, failed=failed)
         return int(self._tx.run(_FLOOR, {"_id": _FLOOR_ID}).scalars()[0])
 
     def _create(self, values: dict[str, Any]) -> None:
-        created = lambda _: LeaseHeldError(_unknown(values["_name"]))  # noqa: E731  # by somebody else, at this moment
-        self._tx.run(_CREATE, values | {"_first": self._floor() + 1}, failed=created)
+        # The constraint is violated if another transaction has just created the same name.
+        failed = lambda _: LeaseHeldError(_unknown(values["_name"]))  # noqa: E731
+        self._tx.run(_CREATE, values | {"_first": self._floor() + 1}, failed=failed)
 
     def _get(self, name: str) -> Lease | None:
         row = self._tx.run(_ONE, {"_name": name}).first()
@@ -156,7 +158,7 @@ class SqlLeases:
     def _mine(self, statement: Any, lease: Lease, values: dict[str, Any]) -> None:
         mine = {"_name": lease.name, "_epoch": lease.epoch, "_token": lease.token}
         if self._tx.run(statement, mine | values).rowcount == 0:
-            raise LeaseLostError(f"epoch {lease.epoch} of {lease.name} is over")
+            raise LeaseLostError(f"epoch {lease.epoch} of {lease.name} has ended")
 
 
 def _lease(row: Any) -> Lease:
@@ -166,18 +168,18 @@ def _lease(row: Any) -> Lease:
 
 def _unknown(name: str) -> Lease:
     return Lease(
-        name=name, holder="somebody", epoch=1, token="", duration=0.0, acquired_at=0.0, renewed_at=0.0, expires_at=0.0
+        name=name, holder="unknown", epoch=1, token="", duration=0.0, acquired_at=0.0, renewed_at=0.0, expires_at=0.0
     )
 
 
-# What is moved along when the database's clock is set, and the list of the times when it was.
+# Steps of the database's clock: their record, and the stored times that are adjusted to them.
 #
-# Nothing that the service keeps may last for a day because the clock was a day ahead when it was written, and no
-# inspection is overdue because the clock has jumped over its time.
+# A lease must not last for a day because the clock was a day ahead when it was written, and an inspection must not
+# become overdue because the clock was set forward.
 
 _STEP = Mapper(ClockStep, schema.clock_steps)
 _KEPT: Final = 100
-_LONGEST_RETRY: Final = 600.0  # seconds; no request is put off for as long
+_LONGEST_RETRY: Final = 600.0  # seconds; longer than any retry delay
 
 _c, _l, _m, _r = schema.clock_steps.c, schema.leases.c, schema.members.c, schema.requests.c
 _LIST = select(*_STEP.columns).order_by(_c.id)
@@ -192,7 +194,7 @@ _SHORTEN: Final = (
 
 
 def _moved(table: Any, column: Any, *where: Any) -> Any:
-    """Return what moves the clock in ``column`` along; what was written a moment ago is right already."""
+    """Return the UPDATE that shifts the times in ``column``, except recent ones: they were read from the new clock."""
     step: Any = bindparam("_seconds", type_=Double())
     recent: Any = bindparam("_recent", type_=Double())
     return (
@@ -237,7 +239,7 @@ class SqlClockSteps:
             self._tx.ask(statement)
 
 
-# The members in SQL: the processes of the service and their heartbeats.
+# The members in SQL: the processes of the service, with their heartbeats.
 
 _MEMBER = Mapper(Member, schema.members)
 
@@ -251,10 +253,10 @@ _BEAT = {
     "detail": bindparam("_detail"),
     "ttl": bindparam("_ttl", type_=Double()),
 }
-_STILL_HERE = update(schema.members).where(_m_members.id == bindparam("_id")).values(_BEAT)
+_HEARTBEAT = update(schema.members).where(_m_members.id == bindparam("_id")).values(_BEAT)
 _JOIN = insert(schema.members).values({one.name: bindparam(f"_{one.name}") for one in schema.members.c} | _BEAT)
 _LEAVE = delete(schema.members).where(_m_members.id == bindparam("_id"))
-_PARTY = select(*_MEMBER.columns).order_by(_m_members.started_at, _m_members.id)
+_LIST_MEMBERS = select(*_MEMBER.columns).order_by(_m_members.started_at, _m_members.id)
 
 
 class SqlMembers:
@@ -265,10 +267,10 @@ class SqlMembers:
 
     def beat(self, member: Member, ttl: float) -> None:
         row = {f"_{name}": value for name, value in _MEMBER.to_row(member).items()}
-        said = {"_status": member.status[:255], "_detail": row["_detail"], "_ttl": ttl}
-        if self._tx.run(_STILL_HERE, said | {"_id": member.id}).rowcount == 0:
+        values = {"_status": member.status[:255], "_detail": row["_detail"], "_ttl": ttl}
+        if self._tx.run(_HEARTBEAT, values | {"_id": member.id}).rowcount == 0:
             del row["_expires_at"]
-            self._tx.run(_JOIN, row | said | {"_started_at": self._tx.now})
+            self._tx.run(_JOIN, row | values | {"_started_at": self._tx.now})
 
     def leave(self, ident: str) -> None:
         self._tx.run(_LEAVE, {"_id": ident})
@@ -277,4 +279,4 @@ class SqlMembers:
         self._tx.wake(Channel.LEASES)
 
     def list(self) -> Sequence[Member]:
-        return [_MEMBER.from_row(row) for row in self._tx.run(_PARTY)]
+        return [_MEMBER.from_row(row) for row in self._tx.run(_LIST_MEMBERS)]

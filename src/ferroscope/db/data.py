@@ -1,4 +1,4 @@
-"""Inspection data in SQL, as far as it is in the database and not in an object store."""
+"""Inspection data that is stored in the database, and the list of the parts that are in an object store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ferroscope.db.mapping import Mapper, one_of, several
 from ferroscope.db.session import SqlSession
 
 _CODEC: Final = "zlib"
-# Level 1 makes a tenth of an inventory in a third of a millisecond; more gains little.
+# Level 1 compresses an inventory to a tenth of its size in a third of a millisecond; higher levels gain little.
 _LEVEL: Final = 1
 
 _d, _i = schema.inspection_data.c, schema.inspections.c
@@ -73,6 +73,8 @@ class SqlInspectionData:
     def save(self, inspection: str, node: str, parts: dict[Part, bytes]) -> None:
         if not parts:
             return
+        # A value that exceeds the database's packet size is written in pieces: the first replaces the stored content,
+        # the others are appended to it in the same transaction.
         size = largest_value(self._tx.dialect)
         rows, rests = [], []
         for part, content in parts.items():
@@ -121,7 +123,7 @@ def _held(row: Any) -> Held:
     return Held(inspection=inspection, part=part, node=node, at=at)
 
 
-# What is, or may be, in the object stores: the table ``objects``.
+# Objects that are, or may be, in the object stores: the table ``objects``.
 
 _OBJECT = Mapper(StoredObject, schema.objects)
 
@@ -161,7 +163,7 @@ def _find(parts: int) -> Select[Any]:
 
 
 class SqlObjects:
-    """``contracts.store.Objects``."""
+    """See ``contracts.data.Objects``."""
 
     def __init__(self, tx: SqlSession) -> None:
         self._tx = tx

@@ -1,4 +1,4 @@
-"""Discovered machines in SQL: their MACs, how many came of late, and those that were rejected."""
+"""Discovered machines in SQL: their MACs, how many were created in the current minute, and rejected ones."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ _REJECTION = Mapper(Rejection, schema.rejections)
 _DISCOVERY: Final = "discovery"
 
 _n, _m, _r, _t = schema.nodes.c, schema.machine_macs.c, schema.rejections.c, schema.tallies.c
-# Who began in the minute before and waited for the row does not count from 0 again; a clock that was set back does.
+# A transaction that began in the previous period and waited for the row must not reset the counter of the next one; a
+# clock that was set back by more than a period does.
 _LATE: Final = _t.period == bindparam("_next")
-# In this order: MariaDB assigns from left to right, and sees its own new values.
-_TURN = (
+# The order matters: MariaDB assigns from left to right, and later expressions see the new values.
+_START_PERIOD = (
     update(schema.tallies)
     .where(_t.name == bindparam("_name"))
     .ordered_values(
@@ -53,13 +54,13 @@ def _find(addresses: int) -> Select[Any]:
 
 
 class SqlDiscoveries:
-    """See ``contracts.store.Discoveries``."""
+    """See ``contracts.data.Discoveries``."""
 
     def __init__(self, tx: SqlSession) -> None:
         self._tx = tx
 
     def made(self, period: int) -> int:
-        if self._tx.run(_TURN, {"_name": _DISCOVERY, "_period": period, "_next": period + 1}).rowcount == 0:
+        if self._tx.run(_START_PERIOD, {"_name": _DISCOVERY, "_period": period, "_next": period + 1}).rowcount == 0:
             self._tx.ask(
                 _START,
                 {"name": _DISCOVERY, "period": period, "made": 0},
@@ -90,7 +91,7 @@ class SqlDiscoveries:
 
 
 class SqlRejections:
-    """See ``contracts.store.Rejections``."""
+    """See ``contracts.data.Rejections``."""
 
     def __init__(self, tx: SqlSession) -> None:
         self._tx = tx

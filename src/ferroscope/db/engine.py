@@ -1,6 +1,6 @@
-"""What differs between the databases: connections, the clock, errors. Transactions: ``session``.
+"""The differences between the databases: connections, the clock and errors.
 
-Everything else in this package is the same SQL for all of them.
+With ``executor`` (BEGIN and COMMIT) and ``senders`` (drivers) this is nearly all of them: the rest is the same SQL.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from sqlalchemy.sql.functions import FunctionElement
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.errors import ConflictError
 
-# What is wrong with a database, in its own words, and what is wrong with its URL, in ours; never a credential.
+# Messages about invalid URLs and database errors. They never contain a credential.
 
 _FORMS: Final = "sqlite:///FILE, postgresql://USER:PASSWORD@HOST/NAME or mysql://USER:PASSWORD@HOST/NAME"
 _FAMILIES: Final = ("sqlite", "postgresql", "mysql", "mariadb")
 _LONGEST: Final = 200
-# A password that was not encoded for a URL ends up in what is taken for the host's name.
+# If a password was not percent-encoded in the URL, part of it is parsed as the host, which drivers quote.
 _BEFORE_AT: Final = re.compile(r"""[^\s"']+@(?=[^\s"'])""")
 
 
 class DatabaseUrlError(ValueError):
-    """``[database] connection`` cannot be used; the message says why, and what to write; it quotes nothing of it."""
+    """``[database] connection`` is invalid. The message says why and what to write, without quoting the URL."""
 
     def __init__(self, summary: str, advice: str) -> None:
         super().__init__(f"{summary}; {advice}")
@@ -48,31 +48,31 @@ class DatabaseUrlError(ValueError):
 
 
 def checked(connection: str) -> URL:
-    """Return the URL; ``DatabaseUrlError`` where it is none, or none of a database that there is."""
+    """Return the parsed URL; ``DatabaseUrlError`` if it is invalid or the database is not supported."""
     try:
         url = make_url(connection)
     except ArgumentError:
         raise DatabaseUrlError("invalid database URL", f"expected {_FORMS}") from None
-    except ValueError:  # Python's message quotes what it takes for the port
+    except ValueError:  # Python's message would quote the port, which may be part of a password
         raise DatabaseUrlError("invalid port", "in user and password write %40 for @, %3A for :, %2F for /") from None
     family = url.get_backend_name()
     if family not in _FAMILIES:
         raise DatabaseUrlError(f"unsupported database {family!r}", f"expected {_FORMS}")
     if family == "sqlite" and url.database in (None, "", ":memory:"):
-        raise DatabaseUrlError("SQLite needs a file, for processes and threads to share", "write sqlite:///FILE")
+        raise DatabaseUrlError("SQLite requires a file, shared by all processes and threads", "write sqlite:///FILE")
     if family != "sqlite" and "@" in (url.host or "") + (url.database or ""):
-        raise DatabaseUrlError("user or password has an @ (or a /) in it", "write %40 for @, %2F for /")
+        raise DatabaseUrlError("user or password contains an unencoded @ or /", "write %40 for @, %2F for /")
     return url
 
 
 def cannot_answer(url: URL, error: DBAPIError) -> str:
-    """Return why the database cannot answer, with the name of SQLite's file, which SQLite does not tell."""
+    """Return why the database is unavailable; for SQLite with the file name, which its own message lacks."""
     file = f" ({url.database})" if url.get_backend_name() == "sqlite" else ""
-    return f"the database cannot answer: {described(error)}{file}"
+    return f"the database is unavailable: {described(error)}{file}"
 
 
 def described(error: DBAPIError) -> str:
-    """Return the first line of what driver or server said, with its number where there is one."""
+    """Return the first line of the driver's or server's message, with its error code if there is one."""
     original: Any = error.orig
     arguments: list[Any] = list(getattr(original, "args", ()))
     number = getattr(original, "sqlstate", None)
@@ -83,27 +83,27 @@ def described(error: DBAPIError) -> str:
     return (line or type(original).__name__) + (f" ({number})" if number else "")
 
 
-Trouble = Literal["busy", "unavailable", "other"]
+ErrorClass = Literal["busy", "unavailable", "other"]
 
 NOTIFY_CHANNEL: Final = "ferroscope"
 
 _PG_BUSY: Final = {"40001", "40P01", "55P03"}
 _PG_UNAVAILABLE: Final = {"25006", "53100", "53200", "53300", "57014", "57P01", "57P02", "57P03", "25P03"}
 _MYSQL_BUSY: Final = {1205, 1213, 1020}
-_MYSQL_DENIED: Final = {1044, 1045, 1049}  # somebody has just changed the password, or restores the database
+_MYSQL_DENIED: Final = {1044, 1045, 1049}  # while a password is being changed or the database restored
 _MYSQL_GONE: Final = {1021, 1040, 1053, 1114, 1290, 1792, 1836, 1927, 1969, 2002, 2003, 2006, 2013, 2055, 3024}
 _MYSQL_UNAVAILABLE: Final = _MYSQL_GONE | _MYSQL_DENIED
-# PyMySQL's client flags: count the rows that matched, not those that changed; and take several
-# statements at once, for BEGIN and what goes with it (see session).
+# PyMySQL's client flags: count the rows that matched, not those that changed; and accept several statements in one
+# text (see ``senders.joined``).
 _FOUND_ROWS: Final = 1 << 1
 _MULTI_STATEMENTS: Final = 1 << 16
-# MariaDB's message ends with the key (MySQL's with table and key), SQLite's with the column.
+# MariaDB's message ends with the key, MySQL's with table and key, SQLite's with the column.
 _VIOLATED: Final = re.compile(r"(?:for key '(?:[^'.]+\.)?(?P<key>[^'.]+)'|failed: (?P<column>\w+\.\w+))\Z")
 _SQLITE_BUSY: Final = ("database is locked", "database table is locked", "database schema is locked")
 
 
-class db_now(FunctionElement[float]):  # noqa: N801  # reads like the SQL function that it is
-    """The database's clock: seconds since the epoch, running on within a transaction."""
+class db_now(FunctionElement[float]):  # noqa: N801  # named like an SQL function
+    """The database's clock in seconds since the epoch; it advances within a transaction."""
 
     type = Double()
     inherit_cache = True
@@ -120,11 +120,11 @@ for _name, _sql in NOW.items():
 
 
 def build_engine(settings: DatabaseSettings) -> Engine:
-    """Return an engine whose sessions cannot hang for ever and never wait longer than configured.
+    """Return an engine with a timeout for every wait: connection pool, connect, statement and lock.
 
-    ``DatabaseUrlError``, and ``ImportError`` where the database's driver is not installed.
+    ``DatabaseUrlError``; ``ImportError`` if the database's driver is not installed.
 
-    Its connections commit by themselves: ``session`` says where transactions begin and end.
+    Connections are in autocommit mode: ``executor`` sends BEGIN and COMMIT explicitly.
     """
     url = checked(settings.connection)
     family = url.get_backend_name()
@@ -143,11 +143,11 @@ def build_engine(settings: DatabaseSettings) -> Engine:
         pool_size=settings.pool_size,
         max_overflow=0,
         pool_timeout=settings.busy_timeout,
-        pool_use_lifo=True,  # each connection has a cache of its own, and few of them are needed at once
+        pool_use_lifo=True,  # each connection has its own cache, and few are in use at a time
         pool_reset_on_return=None,
     )
     if family == "sqlite":
-        event.listen(engine, "do_connect", _keep_from_others)
+        event.listen(engine, "do_connect", _create_private_file)
         event.listen(engine, "connect", partial(_prepare_sqlite, settings.busy_timeout))
     elif family == "postgresql":
         event.listen(engine, "connect", _prepare_postgresql)
@@ -155,68 +155,68 @@ def build_engine(settings: DatabaseSettings) -> Engine:
     return engine
 
 
-def _keep_from_others(_dialect: Any, _record: Any, arguments: list[str], _parameters: Any) -> None:
-    """Make a file that is not there yet readable by its owner only: it will hold passwords of BMCs.
+def _create_private_file(_dialect: Any, _record: Any, arguments: list[str], _parameters: Any) -> None:
+    """Create a missing database file readable by its owner only: it will contain BMC passwords.
 
-    What SQLite puts beside it gets the same mode. A file that is there is not opened: closing it would take SQLite's
-    locks from all of this process's connections (POSIX), and other processes would remove what these still use.
+    SQLite gives its auxiliary files the same mode. An existing file must not be opened here: closing it would release
+    the POSIX locks of all of this process's connections, and other processes could then delete a WAL that is in use.
     """
     path = arguments[0]
     if not path.startswith((":memory:", "file:")):
-        with contextlib.suppress(OSError):  # SQLite itself says what is wrong
+        with contextlib.suppress(OSError):  # SQLite reports the error when it connects
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
-def _prepare_sqlite(patience: float, connection: Any, _record: Any) -> None:
-    # Whoever opens a file first or closes it last locks it for a moment; its turn is not kept by sqlite_write_lock.
+def _prepare_sqlite(timeout: float, connection: Any, _record: Any) -> None:
+    # The first connection to open the file and the last to close it lock it briefly, outside ``sqlite_lock``.
     pragmas = ("journal_mode=WAL", "synchronous=FULL", "wal_autocheckpoint=1000", "cache_size=-8192")
     cursor = connection.cursor()
-    for pragma in (f"busy_timeout={int(patience * 1000)}", *pragmas, "busy_timeout=0"):
+    for pragma in (f"busy_timeout={int(timeout * 1000)}", *pragmas, "busy_timeout=0"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
 
 
 @contextlib.contextmanager
-def waiting(connection: Connection, patience: float = 5.0) -> Iterator[None]:
-    """Let SQLite wait for a lock so many seconds, for statements that nobody repeats; other databases do anyway."""
+def waiting(connection: Connection, timeout: float = 5.0) -> Iterator[None]:
+    """Let SQLite wait for locks, for statements that are not retried; other databases always wait."""
     if connection.dialect.name != "sqlite":
         yield
         return
-    connection.exec_driver_sql(f"PRAGMA busy_timeout={int(patience * 1000)}")
+    connection.exec_driver_sql(f"PRAGMA busy_timeout={int(timeout * 1000)}")
     try:
         yield
     finally:
         connection.exec_driver_sql("PRAGMA busy_timeout=0")
 
 
-def _connect_postgresql(patience: float, _dialect: Any, _record: Any, _arguments: Any, parameters: Any) -> Any:
-    return _impatient(patience).connect(**parameters)
+def _connect_postgresql(timeout: float, _dialect: Any, _record: Any, _arguments: Any, parameters: Any) -> Any:
+    return _connection_type(timeout).connect(**parameters)
 
 
 @cache
-def _impatient(patience: float) -> Any:
-    """Return a kind of connection that waits for no answer longer than ``patience`` seconds.
+def _connection_type(answer_timeout: float) -> Any:
+    """Return a subclass of psycopg's connection that waits at most ``answer_timeout`` seconds for each answer.
 
-    The server's own time-outs need a server that runs, and TCP's a peer whose kernel is silent
-    too: against one whose processes hang (a dead disk, SIGSTOP) only this helps.
+    The server's own timeouts work only while its processes run, and TCP's only if its kernel is silent too. A server
+    whose processes hang (failed disk, SIGSTOP) is detected only by this timeout.
     """
     import psycopg
     from psycopg.pq import TransactionStatus
 
-    class ImpatientConnection(psycopg.Connection[Any]):
+    class TimedConnection(psycopg.Connection[Any]):
         def wait(self, gen: Any, interval: float = 0.1, timeout: float | None = None) -> Any:
             try:
-                return super().wait(gen, interval, patience if timeout is None else timeout)
+                return super().wait(gen, interval, answer_timeout if timeout is None else timeout)
             except psycopg.OperationalError:
                 if timeout is None and self.pgconn.transaction_status == TransactionStatus.ACTIVE:
-                    self.pgconn.finish()  # an answer may still come: it must never be taken for the next one's
+                    self.pgconn.finish()  # a late answer must not be read as the next statement's
                 raise
 
-    return ImpatientConnection
+    return TimedConnection
 
 
 def _prepare_postgresql(connection: Any, _record: Any) -> None:
-    """Let NUL, which PostgreSQL has no room for in texts, become U+FFFD; ramdisks do send it."""
+    """Replace NUL, which PostgreSQL cannot store in text, with U+FFFD; ramdisks do send it."""
     from psycopg.types.string import StrDumper, StrDumperUnknown, StrDumperVarchar
 
     for dumper in (StrDumperVarchar, StrDumper, StrDumperUnknown):
@@ -242,16 +242,16 @@ def _postgresql_arguments(settings: DatabaseSettings) -> dict[str, Any]:
         "keepalives_count": 3,
         "tcp_user_timeout": milliseconds,
         "application_name": "ferroscope",
-        # psycopg must prepare nothing itself: at a rollback it would deallocate all statements of the session, also
-        # those that ``senders`` has prepared.
+        # psycopg must not prepare statements itself: on rollback it would deallocate all prepared statements of the
+        # session, including those of ``senders``.
         "prepare_threshold": None,
     }
 
 
 def _mysql_arguments(settings: DatabaseSettings) -> dict[str, Any]:
     seconds = max(1, int(settings.statement_timeout))
-    # What stands in /*M! */ only MariaDB knows. A session that says nothing more in the middle of
-    # a transaction must not keep its locks: its host may be gone, or its process stopped.
+    # Only MariaDB executes the text in /*M! */. A session that is idle within a transaction must not keep its locks:
+    # its host may have failed, or its process may be stopped.
     session = (
         "SET SESSION time_zone='+00:00',"
         f" innodb_lock_wait_timeout={seconds},"
@@ -262,19 +262,19 @@ def _mysql_arguments(settings: DatabaseSettings) -> dict[str, Any]:
         "charset": "utf8mb4",
         "client_flag": _FOUND_ROWS | _MULTI_STATEMENTS,
         "connect_timeout": settings.connect_timeout,
-        "read_timeout": seconds + 1,  # the server's own word comes first, if it comes
+        "read_timeout": seconds + 1,  # the server's own timeout comes first if it works
         "write_timeout": seconds + 1,
         "init_command": session,
     }
 
 
-def classify(error: DBAPIError) -> Trouble:
-    """Say whether to try again at once (busy), to give up for now (unavailable), or neither."""
+def classify(error: DBAPIError) -> ErrorClass:
+    """Return whether to retry at once (busy), to raise ``StoreUnavailableError`` (unavailable), or neither."""
     original: Any = error.orig
     if error.connection_invalidated or isinstance(error, InterfaceError):
         return "unavailable"
     code = original.args[0] if original is not None and original.args else None
-    if isinstance(code, int):  # MariaDB's: its number says more than its SQLSTATE, which it has too
+    if isinstance(code, int):  # MariaDB and MySQL: the code is more specific than the SQLSTATE
         return _by_code(code, _MYSQL_BUSY, _MYSQL_UNAVAILABLE, unavailable=code == 0)
     sqlstate = getattr(original, "sqlstate", None)
     if sqlstate is not None:
@@ -282,14 +282,14 @@ def classify(error: DBAPIError) -> Trouble:
     if isinstance(error, OperationalError):
         if any(text in str(original) for text in _SQLITE_BUSY):
             return "busy"
-        wrong = getattr(original, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR  # a statement of ours
+        wrong = getattr(original, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR  # invalid SQL
         return "other" if wrong and "no such table" not in str(original) else "unavailable"
     return "other"
 
 
 @cache
 def upsert(family: str, table: Table) -> Any:
-    """Return the INSERT that replaces the other columns where the primary key is there already."""
+    """Return the INSERT that, if the primary key already exists, replaces the other columns instead."""
     others = [column.name for column in table.columns if not column.primary_key]
     if family in ("mysql", "mariadb"):
         from sqlalchemy.dialects import mysql
@@ -307,13 +307,13 @@ def upsert(family: str, table: Table) -> Any:
 
 
 def largest_value(dialect: Dialect) -> int:
-    """Return how many bytes one statement can carry, with room to spare."""
-    # MariaDB's packet has 16 MiB, in which PyMySQL spells bytes as hexadecimal.
+    """Return the maximum number of bytes to send as one value."""
+    # MariaDB's packets are at most 16 MiB by default, and PyMySQL sends bytes as hexadecimal.
     return 4 * 1024 * 1024 if dialect.name in ("mysql", "mariadb") else sys.maxsize
 
 
 def violated_constraint(error: IntegrityError) -> str | None:
-    """Return the name of the constraint, or on SQLite ``table.column``; never what a value looks like."""
+    """Return the name of the constraint, or on SQLite ``table.column``; never a value."""
     original: Any = error.orig
     if diagnosis := getattr(original, "diag", None):
         name: str | None = diagnosis.constraint_name
@@ -322,17 +322,14 @@ def violated_constraint(error: IntegrityError) -> str | None:
     return (found["key"] or found["column"]) if found else None
 
 
-def _by_code(code: Any, busy: set[Any], gone: set[Any], *, unavailable: bool) -> Trouble:
+def _by_code(code: Any, busy: set[Any], gone: set[Any], *, unavailable: bool) -> ErrorClass:
     if code in busy:
         return "busy"
     return "unavailable" if unavailable or code in gone else "other"
 
 
-# What it means that a row could not be written because another one has its name, address or UUID.
-
-
 def conflict(error: IntegrityError, row: dict[str, Any], table: Table) -> Exception:
-    """Return the ``ConflictError`` that a unique constraint's violation means."""
+    """Return the ``ConflictError`` for a violated unique constraint; other errors are returned unchanged."""
     violated = violated_constraint(error)
     for column in table.columns:
         if violated in (f"uq_{table.name}_{column.name}", f"{table.name}.{column.name}"):
@@ -342,17 +339,17 @@ def conflict(error: IntegrityError, row: dict[str, Any], table: Table) -> Except
     return error
 
 
-# Which pooled connections a broken one has put under suspicion.
+# Replacing stale connections after one was found broken.
 #
-# A server that went away took all idle connections with it. The first that is found broken makes
-# those of before stale: each is closed and opened anew when it is next taken from the pool, before
-# anybody waits for an answer on it. Connections in use are left to their users.
+# When a server fails, all idle connections break. The first one found broken makes all older ones stale: each is
+# reopened at its next checkout from the pool, instead of failing or timing out one by one. Connections that are checked
+# out are not affected.
 
 _GENERATION: Final = "generation"
 
 
 class Staleness:
-    """The generation of an engine's connections; those of an earlier one are replaced at check-out."""
+    """The current generation of an engine's connections; those of earlier generations are replaced at checkout."""
 
     def __init__(self, engine: Engine) -> None:
         self._generation = 0
@@ -360,7 +357,7 @@ class Staleness:
         event.listen(engine, "checkout", self._taken)
 
     def suspect_all(self) -> None:
-        """Have every connection that is open now replaced before its next use."""
+        """Replace every currently open connection before its next use."""
         self._generation += 1
 
     def _opened(self, _connection: Any, record: Any) -> None:

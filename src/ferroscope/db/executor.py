@@ -1,6 +1,6 @@
-"""With what a transaction begins and ends, by the driver's own means: SQLAlchemy's ado about it costs too much.
+"""The statements that begin and end transactions, and compiled statements.
 
-Neither is a round trip of its own: see ``batch``.
+Both bypass SQLAlchemy's execution, which is too slow. BEGIN and COMMIT need no separate round trips: see ``batch``.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ferroscope.db.engine import NOTIFY_CHANNEL, NOW
 _PG_NOW: Final = f"SELECT {NOW['postgresql']}"
 _MYSQL_NOW: Final = f"SELECT {NOW['mysql']}"
 _MYSQL_WRITE: Final = ("SET TRANSACTION ISOLATION LEVEL READ COMMITTED", "START TRANSACTION", _MYSQL_NOW)
-# (write, durable) -> the statements, the last of which answers with the database's clock. A read
-# sees one moment only, whatever number of statements it has.
+# (write, durable) -> the statements; the last one returns the database's clock. All statements of a read see the same
+# snapshot.
 _POSTGRESQL: Final = {
     (True, True): ("BEGIN ISOLATION LEVEL READ COMMITTED", _PG_NOW),
     (True, False): ("BEGIN ISOLATION LEVEL READ COMMITTED", "SET LOCAL synchronous_commit TO OFF", _PG_NOW),
@@ -37,9 +37,9 @@ _MYSQL: Final = {
 
 
 def opening(connection: Connection, *, write: bool, durable: bool) -> Sequence[str]:
-    """Return the statements that open a transaction; on a server the last one answers with its clock.
+    """Return the statements that begin a transaction; except on SQLite, the last one returns the database's clock.
 
-    On SQLite a write takes the write lock with its first statement, so that it never deadlocks.
+    On SQLite a write acquires the write lock first (BEGIN IMMEDIATE): upgrading a read lock later could deadlock.
     """
     family = connection.dialect.name
     if family == "sqlite":
@@ -48,15 +48,15 @@ def opening(connection: Connection, *, write: bool, durable: bool) -> Sequence[s
 
 
 def closing(connection: Connection, woken: Collection[str]) -> Sequence[str]:
-    """Return what commits; where the database can, it tells other processes about the channels in ``woken``."""
+    """Return the statements that commit; on PostgreSQL, with a NOTIFY for each message in ``woken``."""
     if not woken or connection.dialect.name != "postgresql":
         return ("COMMIT",)
     return (*(f"NOTIFY {NOTIFY_CHANNEL}, '{_quoted(text)}'" for text in sorted(woken)), "COMMIT")
 
 
 def rollback(connection: Connection) -> None:
-    """Undo; a connection that cannot even do that is thrown away."""
-    if connection.invalidated:  # SQLAlchemy saw it break, and would not give it to us any more
+    """Roll back; if that fails, discard the connection."""
+    if connection.invalidated:  # SQLAlchemy has found it broken, and no longer provides the driver's connection
         return
     try:
         if connection.dialect.name != "sqlite" or _driver(connection).in_transaction:
@@ -70,8 +70,8 @@ def _quoted(text: str) -> str:
 
 
 def _sqlite_durability(connection: Connection, *, durable: bool) -> Sequence[str]:
-    # In WAL mode NORMAL survives the death of any process; a later FULL commit also syncs
-    # everything before it.
+    # In WAL mode a NORMAL commit survives the crash of any process, and a later FULL commit also syncs all commits
+    # before it. The level is a setting of the connection, so it is sent only when it changes.
     level = "FULL" if durable else "NORMAL"
     if connection.info.get("synchronous", "FULL") == level:
         return ()
@@ -84,7 +84,7 @@ def _driver(connection: Connection) -> Any:
 
 
 def _run(connection: Connection, statement: str) -> None:
-    """Execute on the driver's connection; errors become SQLAlchemy's, as elsewhere."""
+    """Execute on the driver's connection; raise errors as SQLAlchemy's."""
     driver, dialect = _driver(connection), connection.dialect
     try:
         driver.cursor().execute(statement)
@@ -95,28 +95,27 @@ def _run(connection: Connection, statement: str) -> None:
         ) from exc
 
 
-# The constant statements of this package, compiled once: text and parameters are all that a driver gets.
+# The constant statements of this package, compiled once to a text for the driver.
 #
-# SQLAlchemy builds and compiles each statement once for each dialect. An inspection has some sixty
-# statements, and a third of its whole cost was spent between statement and driver. Statements that change
-# their shape (lists with filters, ``IN`` with a list) go the ordinary way. How they are sent: ``batch``.
+# An inspection executes about sixty statements, and a third of its total cost was SQLAlchemy's work on each execution.
+# Statements whose shape varies (lists with filters, ``IN`` with a list) are executed by SQLAlchemy. Sending: ``batch``.
 
 Parameters = dict[str, Any]
 
-# Far more than there are statements; what shapes of queries callers think of must not add up for ever.
+# Far more than there are statements; the limit keeps the cache finite whatever queries clients send.
 _KEPT: Final = 2048
 
 
 class Compiled(msgspec.Struct, frozen=True):
-    """A statement in the driver's words."""
+    """A statement as the driver executes it."""
 
     text: str
     positions: tuple[str, ...] | None
     defaults: dict[str, Any]
-    answers: bool  # with rows; a driver's own word for that may cost more than the rows
+    answers: bool  # whether it returns rows; asking the driver may cost more than reading them
 
     def parameters(self, given: Parameters) -> Any:
-        """Return the values as the driver wants them."""
+        """Return the values in the form that the driver expects: by name or by position."""
         values = self.defaults | given if self.defaults else given
         if self.positions is None:
             return values
@@ -124,15 +123,15 @@ class Compiled(msgspec.Struct, frozen=True):
 
 
 class Statements:
-    """The compiled statements of one engine; its cache holds what was executed at least once."""
+    """A cache of the compiled statements of one engine."""
 
     def __init__(self, engine: Engine) -> None:
         self.dialect: Dialect = engine.dialect
-        # The statement is kept with its text, so that its identity stays its own.
+        # The statement is kept too: its ``id`` is the key, and could be reused after it was freed.
         self._compiled: dict[tuple[int, tuple[str, ...]], tuple[ClauseElement, Compiled]] = {}
 
     def compile(self, statement: ClauseElement, given: Parameters) -> Compiled:
-        """Return ``statement`` in the driver's words, for parameters of these names."""
+        """Return the compiled ``statement`` for parameters of these names."""
         key = (id(statement), tuple(given))
         known = self._compiled.get(key)
         if known is None:

@@ -1,4 +1,4 @@
-"""Every inspection of every node in SQL."""
+"""The inspections of all nodes, and the event journal, in SQL."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ENDED = (
     .order_by(_i.finished_at)
     .limit(bindparam("limit"))
 )
-# Few nodes have too many, and an index counts them; ranking the inspections of all would take seconds.
+# Counting by node needs only an index, and few nodes exceed the number; ranking all inspections would take seconds.
 _CROWDED = select(_i.node).group_by(_i.node).having(func.count() > bindparam("number"))
 _ranked = (
     select(
@@ -100,7 +100,7 @@ class SqlInspections:
         return self._remove(list(self._tx.connection.execute(_SURPLUS, {"number": number, "limit": limit})))
 
     def _remove(self, found: Sequence[Any]) -> int:
-        """Remove the inspections of these pairs of UUID and node."""
+        """Remove inspections, given as pairs (UUID, node)."""
         if not found:
             return 0
         execute = self._tx.connection.execute
@@ -141,7 +141,7 @@ class SqlJournal:
         self._unwritten += entries
 
     def write(self) -> None:
-        """Write what was appended, all of it at once."""
+        """Write the appended entries in as few statements as possible."""
         rows = []
         for entry in self._unwritten:
             row = _ENTRY.to_row(entry)

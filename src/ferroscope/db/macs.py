@@ -1,7 +1,8 @@
-"""Which MACs may boot, and what was changed about that, in SQL.
+"""Which MACs may boot, and the changes to that, in SQL.
 
-A change is a row of its own and never a counter: transactions that change different nodes do not
-wait for each other. Its number is drawn before the commit, which is the reader's to bear with.
+Each change is a separate row instead of an increment of a counter, so transactions that change different nodes do not
+wait for each other. Rows get their numbers before the commit, so a reader may see a greater number first; see
+``core.boot_macs.ChangeWindow``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ferroscope.db.mapping import one_of, several
 from ferroscope.db.session import SqlSession
 
 _BATCH: Final = 5000
-# A transaction that changes more MACs than this does not name them on the channels.
+# If a transaction changes more MACs than this, its messages do not list them.
 _NAMED: Final = 32
 
 _c, _p, _n = schema.mac_changes.c, schema.ports.c, schema.nodes.c
@@ -35,8 +36,8 @@ _NEWEST_OF = (select(func.max(_c.seq)).select_from(schema.mac_changes.join(schem
 )
 _NEWEST_BEFORE = select(_c.seq).where(_c.at < bindparam("before")).order_by(_c.seq.desc()).limit(1)
 _KNOWN = select(_p.address, _n.state).select_from(schema.ports.join(schema.nodes, _n.uuid == _p.node))
-# The page is cut out of the ports before their nodes are looked up: MariaDB begins with the nodes else, where they are
-# few, and reads and sorts all ports for each page.
+# A subquery selects the page of ports before the join: otherwise, if there are few nodes, MariaDB begins with these and
+# reads and sorts all ports for each page.
 _PAGE = (
     select(_p.address, _p.node).where(_p.address > bindparam("after")).order_by(_p.address).limit(bindparam("limit"))
 ).subquery("page")
@@ -56,36 +57,36 @@ class SqlMacs:
     def changed(self, node: str, *, booting: bool) -> None:
         ports = [(uuid, mac) for uuid, mac in self._tx.run(_PORTS_OF, {"node": node})]
         self._note(ports)
-        self._tell(Channel.ALLOW, "add" if booting else "remove", ports)
-        self._tell(Channel.DENY, "remove" if booting else "add", ports)
+        self._publish(Channel.ALLOW, "add" if booting else "remove", ports)
+        self._publish(Channel.DENY, "remove" if booting else "add", ports)
 
     def added(self, ports: Sequence[Port]) -> None:
-        """Note that there are new ports, or that these are now other nodes'."""
+        """Record that these ports are new, or have been moved to another node."""
         named = [(port.uuid, port.address) for port in ports]
         self._note(named)
         if len(ports) > _NAMED:
-            self._tell(Channel.DENY, "add", named)
+            self._publish(Channel.DENY, "add", named)
             return
         for port in ports:
             row = self._tx.run(_STATE_OF, {"node": port.node}).first()
             booting = row is not None and row[0] in _STATES
-            self._tell(Channel.ALLOW if booting else Channel.DENY, "add", [(port.uuid, port.address)])
+            self._publish(Channel.ALLOW if booting else Channel.DENY, "add", [(port.uuid, port.address)])
 
     def removed(self, ports: Sequence[tuple[str, str]]) -> None:
-        """Note that these ports, UUID and MAC, are gone, or another node's."""
+        """Record that these ports, as (UUID, MAC), were removed or moved to another node."""
         self._note(ports)
-        self._tell(Channel.ALLOW, "remove", ports)
-        self._tell(Channel.DENY, "remove", ports)
+        self._publish(Channel.ALLOW, "remove", ports)
+        self._publish(Channel.DENY, "remove", ports)
 
     def removed_with(self, node: str) -> None:
-        """Note that all ports of the node are about to go."""
+        """Record that all ports of the node are about to be removed."""
         self.removed([(uuid, mac) for uuid, mac in self._tx.run(_PORTS_OF, {"node": node})])
 
     def _note(self, ports: Sequence[tuple[str, str]]) -> None:
         mapping.add(self._tx, schema.mac_changes, ("mac", "at"), [(mac, self._tx.now) for _, mac in ports])
 
-    def _tell(self, channel: Channel, action: str, ports: Sequence[tuple[str, str]]) -> None:
-        """Publish ``action port-uuid mac`` for each port; only that there is something where there are many."""
+    def _publish(self, channel: Channel, action: str, ports: Sequence[tuple[str, str]]) -> None:
+        """Publish ``action port-uuid mac`` for each port, or only the channel's name if there are many."""
         if len(ports) > _NAMED:
             self._tx.wake(channel)
         else:

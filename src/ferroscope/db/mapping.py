@@ -1,7 +1,7 @@
-"""A page of a list as SQL: equality filters, a stable order, and keyset paging by marker.
+"""Structs and rows: inserting several rows, converting both ways, and reading a list page by page.
 
-Statements are built once for each shape of a query (which filters, what order), not for each
-query: values are always parameters, and what was compiled once is used again.
+A list has equality filters, a stable order, and keyset pagination by marker. Its statement is built once for each shape
+of a query (which filters, what order) and reused: values are always parameters.
 """
 
 from __future__ import annotations
@@ -18,12 +18,10 @@ from ferroscope.contracts.later import Later
 from ferroscope.contracts.store import Query
 from ferroscope.db.session import SqlSession
 
-# Several rows of one table in as few statements as can be: one INSERT with a list of values each.
-#
-# The drivers' ``executemany`` sends a statement for each row. Numbers of rows in a statement are powers of
-# two, so that few statements are compiled and prepared.
+# Multi-row INSERT, because the drivers' ``executemany`` sends a statement for each row. The number of rows in a
+# statement is a power of two, so that few different statements are compiled and prepared.
 
-# Rows in one statement.
+# The maximum number of rows in one statement.
 _MOST: Final = 32
 
 
@@ -34,7 +32,7 @@ def _insert(table: Table, columns: tuple[str, ...], rows: int) -> tuple[Insert, 
 
 
 def add(tx: SqlSession, table: Table, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Insert ``rows``, each with the values of ``columns`` in their order."""
+    """Insert ``rows``; each has the values of ``columns``, in their order."""
     start, size, names = 0, _MOST, tuple(columns)
     while start < len(rows):
         while size > len(rows) - start:
@@ -45,13 +43,13 @@ def add(tx: SqlSession, table: Table, columns: Sequence[str], rows: Sequence[Seq
         start += size
 
 
-# Rows to structs and back: documents are JSON text, enums are their values, and
-# where the database has no booleans these are numbers.
+# Conversion of structs to rows and back: documents are stored as JSON text, enums as their values, and booleans as
+# numbers if the database has no boolean type.
 #
-# A value that the enum does not have was written by a newer release: it stays the text that it is, so that
-# one such row keeps nobody from reading the others.
+# An enum value that this release does not know was written by a newer one: it is returned as plain text, so that one
+# such row does not make a whole list fail.
 #
-# A column and its field are called the same. Rows are read by position, in the order of ``columns``.
+# Columns have the names of their fields. Rows are read by position, in the order of ``columns``.
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -99,12 +97,12 @@ def _is_enum(kind: Any) -> bool:
 
 V = TypeVar("V")
 
-# How many values a filter has: None for SQL's NULL, -1 for one value, else the length of a tuple.
+# A filter's field and number of values: None for SQL's NULL, -1 for a single value, else the length of a tuple.
 _Filter = tuple[str, int | None]
 
 
 class _Shape(msgspec.Struct, frozen=True):
-    """All of a query that shows in the text of its statement; ``marker`` says whether its sort value is NULL."""
+    """All properties of a query that its SQL depends on; ``marker``: whether the marker's sort value is NULL."""
 
     filters: tuple[_Filter, ...]
     before: tuple[str, ...]
@@ -123,7 +121,7 @@ def page(tx: SqlSession, mapper: Mapper[S], query: Query, *, key: str = "uuid") 
 
 
 def page_later(tx: SqlSession, mapper: Mapper[S], query: Query, *, key: str = "uuid") -> Later[Sequence[S]]:
-    """Ask for the items of ``query``."""
+    """Buffer the statement for the items of ``query``; see ``page``."""
     parameters: dict[str, Any] = {}
     filters = tuple(_enter(parameters, name, value) for name, value in query.filters.items())
     for name, value in query.before.items():
@@ -156,8 +154,8 @@ def one_of(column: Column[Any], name: str, number: int) -> ColumnElement[bool]:
 def padded(values: Sequence[V]) -> tuple[V, ...]:
     """Return the values, the last one repeated so that their number is a power of two.
 
-    For an ``IN`` whose length callers choose: so there are ten shapes of its statement, not five hundred,
-    each of which would be compiled and kept, by us and by the server.
+    For an ``IN`` whose length clients choose: its statement then has ten shapes instead of five hundred, each of which
+    would be compiled and cached, here and on the server.
     """
     if not values:
         return ()
@@ -216,6 +214,8 @@ def _null_rank(column: Column[Any]) -> ColumnElement[Any]:
 
 
 def _after(sort: Column[Any], unique: Column[Any], *, null: bool, descending: bool) -> ColumnElement[bool]:
+    # Keyset pagination: the rows after the marker in the order (sort, unique). A comparison with NULL is never true, so
+    # NULLs, which sort first, need their own conditions; ``null``: the marker's sort value is NULL.
     ident: Any = bindparam("after_key")
     beyond: ColumnElement[bool] = unique < ident if descending else unique > ident
     if sort is unique:

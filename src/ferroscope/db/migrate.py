@@ -1,7 +1,6 @@
-"""The schema's version: asking for it is cheap, changing it loads Alembic.
+"""The schema's version: reading it is cheap; only an upgrade loads Alembic.
 
-Migrations only ever add, so that processes of the release before keep working while an upgrade
-is rolled out.
+Migrations only add tables and columns, so that processes of the previous release keep working during a rolling upgrade.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.db.engine import cannot_answer, described, waiting
 
 _VERSIONS: Final = Path(__file__).parent / "migrations" / "versions"
-# Of the newest migration; their files are called by their numbers.
+# The newest migration; the file names begin with the numbers.
 HEAD: Final = max(found.name for found in _VERSIONS.glob("[0-9]*.py")).partition("_")[0]
 
 
 def current(engine: Engine) -> str | None:
-    """Return the schema's version, None for an empty database; ``StoreUnavailableError``."""
+    """Return the schema's version; None if the database is empty. ``StoreUnavailableError``."""
     try:
         with engine.connect() as connection, waiting(connection):
             if not inspect(connection).has_table("alembic_version"):
@@ -33,7 +32,7 @@ def current(engine: Engine) -> str | None:
 
 
 def upgrade(engine: Engine, revision: str = "head") -> None:
-    """Bring the schema to ``revision``; ``StoreUnavailableError`` says what the database has against it."""
+    """Upgrade the schema to ``revision``; ``StoreUnavailableError`` with the database's message."""
     from alembic import command
     from alembic.config import Config
 
@@ -46,4 +45,4 @@ def upgrade(engine: Engine, revision: str = "head") -> None:
             command.upgrade(config, revision)
             connection.commit()
     except DBAPIError as exc:
-        raise StoreUnavailableError(f"the schema could not be brought up to date: {described(exc)}") from exc
+        raise StoreUnavailableError(f"cannot upgrade the database schema: {described(exc)}") from exc

@@ -1,4 +1,4 @@
-"""The registry of nodes in SQL."""
+"""Nodes, their ports, and the indexes that identify calling machines, in SQL."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _n = schema.nodes.c
 _INSERT_NODE = insert(schema.nodes)
 _BY_UUID = select(*NODE.columns).where(_n.uuid == bindparam("ident"))
 _BY_NAME = select(*NODE.columns).where(_n.name == bindparam("ident"))
-# lock -> the statements to try in turn for what looks like a UUID, and for what does not.
+# lock -> (statements for a name, statements for what looks like a UUID), to be tried in order.
 _SELECT_NODE = {
     False: ((_BY_NAME,), (_BY_UUID, _BY_NAME)),
     True: ((_BY_NAME.with_for_update(),), (_BY_UUID.with_for_update(), _BY_NAME.with_for_update())),
@@ -69,8 +69,8 @@ class SqlNodes:
 
     def __init__(self, tx: SqlSession) -> None:
         self._tx = tx
-        self._stored: dict[str, dict[str, Any]] = {}  # by UUID, the rows as this transaction has last seen them
-        self._locked: dict[str, int] = {}  # by UUID, the versions of rows that nobody else can change before its end
+        self._stored: dict[str, dict[str, Any]] = {}  # by UUID: rows as last seen in this transaction
+        self._locked: dict[str, int] = {}  # by UUID: versions of rows locked until its end
 
     def add(self, node: Node) -> None:
         row = NODE.to_row(node)
@@ -86,7 +86,7 @@ class SqlNodes:
 
     def locked(self, uuid: str) -> tuple[Node, Inspection | None]:
         asked = self._tx.ask(_SELECT_NODE[True][True][0], {"ident": uuid})
-        # Another statement, for it has to see what was committed while the lock was waited for.
+        # A separate statement, because it must see what was committed while the first one waited for the lock.
         present = self._tx.run(_PRESENT_INSPECTION, {"ident": uuid}).first()
         row = asked.answer().first()
         if row is None:
@@ -103,25 +103,26 @@ class SqlNodes:
     def update(self, node: Node) -> Node:
         changed = msgspec.structs.replace(node, version=node.version + 1, updated_at=self._tx.now)
         row = NODE.to_row(changed)
-        news = self._news(row, node.version)
+        changes = self._changes(row, node.version)
 
         def check(answer: Answer) -> None:
             if answer.rowcount == 0:
                 self.get(node.uuid)
-                raise StaleError(f"node {node.uuid} was changed by somebody else")
+                raise StaleError(f"node {node.uuid} was changed concurrently")
 
         self._tx.ask(
             _UPDATE_NODE,
-            news | {"_uuid": node.uuid, "_version": node.version},
+            changes | {"_uuid": node.uuid, "_version": node.version},
+            # A locked row cannot have changed, so COMMIT need not wait for the check.
             check=None if self._locked.get(node.uuid) == node.version else check,
             failed=lambda exc: conflict(exc, row, schema.nodes),
         )
-        # From here on the row is ours, for it has been written.
+        # The UPDATE has locked the row until the end of the transaction.
         self._stored[node.uuid], self._locked[node.uuid] = row, changed.version
         return changed
 
-    def _news(self, row: dict[str, Any], version: int) -> dict[str, Any]:
-        """Return the columns that differ from what this transaction has read; all where it has not read them."""
+    def _changes(self, row: dict[str, Any], version: int) -> dict[str, Any]:
+        """Return the columns that differ from what this transaction has read; all if it has not read this version."""
         stored = self._stored.get(row["uuid"], {})
         known = stored if stored.get("version") == version else {}
         return {name: row[name] for name in _CHANGEABLE if name not in known or known[name] != row[name]}
@@ -139,7 +140,7 @@ class SqlNodes:
         return dict(tuple(row) for row in self._tx.run(_ORPHANS))
 
 
-# The indexes by which a machine that calls back is found, in SQL.
+# The indexes that identify a machine that calls back, in SQL.
 
 _p, _b = schema.ports.c, schema.bmc_addresses.c
 _NODE_BY_UUID = select(*NODE.columns).where(schema.nodes.c.uuid == bindparam("uuid"))
@@ -192,11 +193,11 @@ class SqlAddresses:
 
     def candidates(self, evidence: Evidence) -> Candidates:
         macs, addresses = padded(evidence.macs), padded(evidence.bmc_addresses)
-        asked_uuid = self._tx.ask(_NODE_BY_UUID, {"uuid": evidence.uuid}) if evidence.uuid else None
-        asked_mac = self._tx.ask(_by_mac(len(macs)), several("address", macs)) if macs else None
-        asked_bmc = self._tx.ask(_by_bmc(len(addresses)), several("address", addresses)) if addresses else None
-        by_uuid, by_mac, by_bmc = _nodes(asked_uuid), _nodes(asked_mac), _nodes(asked_bmc)
-        if macs and not by_mac:
+        uuid_query = self._tx.ask(_NODE_BY_UUID, {"uuid": evidence.uuid}) if evidence.uuid else None
+        mac_query = self._tx.ask(_by_mac(len(macs)), several("address", macs)) if macs else None
+        bmc_query = self._tx.ask(_by_bmc(len(addresses)), several("address", addresses)) if addresses else None
+        by_uuid, by_mac, by_bmc = _nodes(uuid_query), _nodes(mac_query), _nodes(bmc_query)
+        if macs and not by_mac:  # a discovered machine may have called with MACs that no port has
             by_mac = self._find(_by_machine(len(macs)), several("address", macs))
         return Candidates(by_uuid=by_uuid[0] if by_uuid else None, by_mac=by_mac, by_bmc=by_bmc)
 

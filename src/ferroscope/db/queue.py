@@ -1,7 +1,7 @@
-"""Claiming requests: one statement where the database can return what it updated, else two.
+"""Claiming requests: one statement if the database supports UPDATE ... RETURNING, otherwise more.
 
-The unique ``claimed_node`` makes the claim the lock of its node: of two claims for one node, one
-fails in the database itself, whatever the two saw before.
+The unique column ``claimed_node`` makes a claim also the lock of its node: of two concurrent claims for one node, one
+violates the constraint, whatever both transactions saw before.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def _one_of(events: Iterable[Event]) -> ColumnElement[bool]:
 
 
 _m = schema.members.c
-# A claimer passes over rows that another one is just claiming, so that a request must not only
-# find its node free but also be the oldest of it: else the second would overtake the first. Only the
-# operator's end of an inspection may overtake its start.
+# SKIP LOCKED ignores rows that are being claimed concurrently, so it is not enough that the node is free: the request
+# must also be the node's oldest, or the second would overtake the first. Only an operator's request to end an
+# inspection may overtake its start.
 _sibling = schema.requests.alias("sibling")
 _OVERTAKEN = and_(_sibling.c.event == Event.INSPECT.value, _one_of(OVERTAKING))
 _IN_THE_WAY = exists().where(
@@ -58,7 +58,7 @@ _IN_THE_WAY = exists().where(
         and_(_sibling.c.id < _r.id, _sibling.c.due_at <= db_now(), not_(_OVERTAKEN)),
     ),
 )
-# What a newer release has put is left for those that know it.
+# Requests of a newer release are left to workers of that release.
 _NEXT = (
     select(_r.id)
     .where(
@@ -86,7 +86,7 @@ _MY_CLAIM = {
 
 
 def claiming(found: Select[Any], values: Mapping[str, Any]) -> ReturningUpdate[Any]:
-    """Return the statement that claims what ``found`` finds, and returns it."""
+    """Return the statement that claims the request selected by ``found``, and returns its row."""
     return update(schema.requests).where(_r.id == found.scalar_subquery()).values(values).returning(*REQUEST.columns)
 
 
@@ -94,7 +94,7 @@ _CLAIM, _CLAIM_OF_LANE = claiming(_NEXT, _MY_CLAIM), claiming(_NEXT_OF_LANE, _MY
 _CLAIM_ID = update(schema.requests).where(_r.id == bindparam("_id"), _r.holder.is_(None)).values(_MY_CLAIM)
 _BY_ID = select(*REQUEST.columns).where(_r.id == bindparam("_id"), _r.token == bindparam("_token"))
 _ALIVE = exists().where(_m.id == _r.holder, _m.expires_at > db_now())
-# What dead members hold, and whatever is held in the asking member's own name.
+# Claims of members that are not alive, and all claims in the calling member's own name.
 _ORPHANS = select(_r.id, _r.holder, _r.token).where(_r.holder.is_not(None), or_(_r.holder == bindparam("_me"), ~_ALIVE))
 _FREE = (
     update(schema.requests)
@@ -121,7 +121,7 @@ class SqlQueue:
         self._clock = clock
         self._poll_interval = poll_interval
         self._swept_at = -poll_interval
-        # Tokens of claims whose commit was not answered: they may hold a node in our own name.
+        # Tokens of claims whose COMMIT was not answered: if committed, they lock a node in our own name.
         self._doubtful: set[str] = set()
 
     def get(self, holder: str, timeout: float, stop: StopFlag, take: Take = EVERYTHING) -> Claim | None:
@@ -143,10 +143,10 @@ class SqlQueue:
         row = None
         self._store.claims.add(token)
         try:
-            # The answer comes with that to COMMIT.
+            # Read after the commit: the claim's statement and COMMIT are sent in one round trip.
             asked = self._store.write(lambda tx: self._take(tx, values, take), durable=False)
             row = None if asked is None else asked.answer().first()
-        except IntegrityError:  # another request of this node was claimed at this moment
+        except IntegrityError:  # another request of this node has just been claimed
             return None
         except StoreUnavailableError:
             self._doubtful.add(token)
@@ -170,27 +170,27 @@ class SqlQueue:
         return tx.ask(_BY_ID, {"_id": ident[0], "_token": values["_token"]})
 
     def _free_doubtful(self) -> None:
-        """Give back what a claim whose answer was lost may have taken."""
+        """Release the claims whose commit was not answered, in case they were committed."""
         for token in sorted(self._doubtful):
             self._execute(_FREE_TOKEN, {"_token": token})
             self._doubtful.discard(token)
 
     def _free_orphans(self, holder: str) -> None:
-        """Free what dead members held; looked for by each process once per poll interval.
+        """Release the claims of dead members; each process checks once per poll interval.
 
-        And what is held in our own name although we know of no such claim: the database has
-        forgotten how that ended (a fail-over lost its last transactions), or heard of it too late.
+        Also release claims in our own name that this process does not know: the database has lost the transaction that
+        ended them (a failover discarded its last commits), or has committed one after its connection failed.
         """
         now = self._clock.monotonic()
         if now - self._swept_at < self._poll_interval:
             return
         self._swept_at = now
         orphans = self._store.read(lambda tx: list(tx.run(_ORPHANS, {"_me": holder})))
-        ids = [ident for ident, whose, _ in orphans if whose != holder]
+        ids = [ident for ident, owner, _ in orphans if owner != holder]
         if ids:
             self._execute(_FREE, {"_ids": ids})
-        for _, whose, token in orphans:
-            if whose == holder and token not in self._store.claims:
+        for _, owner, token in orphans:
+            if owner == holder and token not in self._store.claims:
                 self._execute(_FREE_FORGOTTEN, {"_token": token})
 
     def _execute(self, statement: Update, values: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
-"""The request table as a transaction sees it; ``queue`` claims from it.
+"""The requests on the queue, as part of a transaction; ``queue`` claims them.
 
-Every write that a worker makes under a claim begins by writing the claim's row: that takes the
-row's lock, so no newer claim can be committed before this transaction has ended.
+Every write under a claim begins with an UPDATE of the request's row. That locks the row, so no newer claim can be
+committed before this transaction has ended.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ REQUEST = Mapper(Request, schema.requests)
 _r = schema.requests.c
 _MINE = (_r.id == bindparam("_id"), _r.token == bindparam("_token"), _r.attempt == bindparam("_attempt"))
 _INSERT = insert(schema.requests).inline()
-# By (begun, progress given). Without news the row is changed all the same: that is the fence, and a
-# cluster of MariaDB replicates only rows that have changed.
+# By (begun, progress given). ``touched`` makes each of them change the row: a MariaDB Galera cluster detects conflicts
+# only on rows that have changed.
 _TOUCH = update(schema.requests).where(*_MINE).values(touched=_r.touched + 1)
 _HOLD = {
     (False, False): _TOUCH,
@@ -49,7 +49,7 @@ _RETRY = (
         attempt=_r.attempt - bindparam("_uncounted"),
     )
 )
-_TURN = (
+_REPLACE = (
     update(schema.requests)
     .where(*_MINE)
     .values(
@@ -76,11 +76,11 @@ class SqlRequests:
 
     def __init__(self, tx: SqlSession) -> None:
         self._tx = tx
-        self._held: set[str] = set()  # tokens of claims whose rows this transaction has written: nobody else can now
+        self._held: set[str] = set()  # tokens of claims whose rows this transaction has locked
 
     def put(self, request: Request, *, instead_of: Claim | None = None) -> Claim | None:
         if instead_of is not None:
-            return self._turn(instead_of, request)
+            return self._replace(instead_of, request)
         row = REQUEST.to_row(request)
         del row["id"]
         row["created_at"] = request.created_at or self._tx.now
@@ -112,11 +112,11 @@ class SqlRequests:
         asked = self._tx.ask(_PENDING, {"node": node})
         return Later(lambda: [REQUEST.from_row(row) for row in asked.answer()])
 
-    def _turn(self, claim: Claim, request: Request) -> Claim:
-        # A new token: if the database forgets this transaction, the claim of before must not pass for this one.
+    def _replace(self, claim: Claim, request: Request) -> Claim:
+        # A new token: if a failover loses this transaction, the previous claim must not be mistaken for this one.
         now, token = self._tx.now, str(uuid.uuid4())
         self._fenced(
-            _TURN,
+            _REPLACE,
             claim,
             _fresh=token,
             _event=request.event,
@@ -129,12 +129,12 @@ class SqlRequests:
             _network=request.network,
             _now=now,
         )
-        turned = msgspec.structs.replace(
+        replaced = msgspec.structs.replace(
             request, id=claim.request.id, attempt=1, begun=False, progress={}, created_at=now
         )
         self._tx.ended.add(claim.token)
         self._tx.begun.add(token)
-        return msgspec.structs.replace(claim, request=turned, token=token)
+        return msgspec.structs.replace(claim, request=replaced, token=token)
 
     def _fenced(self, statement: Any, claim: Claim, **values: Any) -> None:
         mine = {"_id": claim.request.id, "_token": claim.token, "_attempt": claim.request.attempt}

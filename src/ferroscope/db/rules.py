@@ -1,7 +1,7 @@
 """Inspection rules in SQL.
 
-Every change takes the one row of ``rule_revisions`` first, so that changes of rules are one after
-the other and none is committed under a number that a worker may have seen already.
+Every change first updates the only row of ``rule_revisions``. Its lock serializes changes of rules, so none is
+committed under a revision that a worker may already have read.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _DELETE_ALL = delete(schema.rules)
 
 
 class SqlRules:
-    """``contracts.store.Rules``."""
+    """See ``contracts.store.Rules``."""
 
     def __init__(self, tx: SqlSession) -> None:
         self._tx = tx

@@ -1,8 +1,8 @@
-"""The tables, as the newest migration leaves them (a test compares the two).
+"""The tables, as the newest migration creates them (a test compares the two).
 
 Times are seconds since the epoch (double precision), documents are JSON text, UUIDs are text.
-There are no foreign keys: a child's insert would lock its node's row in an order that deadlocks
-on InnoDB; instead whoever adds children locks the node first, and ``nodes.remove`` takes them along.
+There are no foreign keys: on InnoDB inserting a child would lock its node's row in an order that deadlocks. Instead, a
+transaction that adds children locks the node first, and ``nodes.remove`` deletes them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _UUID = String(36)
 _LONG_TEXT = Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
 _LONG_BLOB = LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb")
 _SERIAL = BigInteger().with_variant(Integer(), "sqlite")
-# Binary collation: names and UUIDs compare alike on every database.
+# Binary collation, so that names and UUIDs compare the same on every database.
 _OPTIONS: dict[str, Any] = {"mysql_charset": "utf8mb4", "mysql_collate": "utf8mb4_bin", "mysql_engine": "InnoDB"}
 _OFTEN_UPDATED: dict[str, Any] = {**_OPTIONS, "postgresql_with": {"fillfactor": 60}}
 _SEQUENCE: dict[str, Any] = {**_OPTIONS, "sqlite_autoincrement": True}
@@ -48,7 +48,7 @@ _TYPES: dict[Any, Any] = {bool: Boolean, int: Integer, float: Double}
 
 
 def _node_column(field: NodeField) -> Column[Any]:
-    """Return the column of a node's field; ``uuid`` is the key."""
+    """Return the column of a node's field; ``uuid`` is the primary key."""
     kind = _TYPES.get(field.plain) or (String(field.length) if field.length else _LONG_TEXT)
     if field.name == "uuid":
         return Column(field.name, kind, primary_key=True)
@@ -57,8 +57,8 @@ def _node_column(field: NodeField) -> Column[Any]:
     return Column(field.name, kind, nullable=nullable, unique=field.unique or None, server_default=default)
 
 
-# Nothing that a transition changes is indexed: on PostgreSQL such an update stays on its page and
-# touches no index, and lists of 10,000 nodes are filtered in milliseconds all the same.
+# Columns that a transition changes are not indexed: on PostgreSQL such an update stays on its page and updates no index
+# (HOT). Lists of 10,000 nodes are still filtered in milliseconds.
 nodes = Table(
     "nodes",
     metadata,
@@ -108,8 +108,8 @@ inspections = Table(
     **_OPTIONS,
 )
 
-# claimed_node is the node while the request is claimed, else NULL: unique, so a claim is the
-# lock of its node, by the database's own word, on databases without partial indexes too.
+# claimed_node is the node while the request is claimed, otherwise NULL. As it is unique, the database itself makes a
+# claim the lock of its node, without a partial index, which not all databases have.
 requests = Table(
     "requests",
     metadata,
@@ -148,7 +148,7 @@ inspection_data = Table(
     **_OPTIONS,
 )
 
-# Where a part of the data is, or may be, that is not in inspection_data.
+# Parts of the data that are, or may be, in an object store instead of inspection_data.
 objects = Table(
     "objects",
     metadata,
@@ -166,8 +166,8 @@ objects = Table(
     **_OPTIONS,
 )
 
-# What searches look at; hardware/search_index says what stands in which column. Written with every inspection
-# that found something new, so there is no index but the key: a search asks node by node, by the key.
+# The search index; hardware/search_index defines the meaning of each column. It is written by every inspection that
+# found changes, so it has no index except the key: a search looks up each node's rows by the key.
 search_index = Table(
     "search_index",
     metadata,
@@ -206,7 +206,7 @@ bmc_addresses = Table(
     **_OPTIONS,
 )
 
-# From where the machines of nodes have called: by it a call that says nothing of itself is told to whom it concerns.
+# The source addresses of each node's calls: a call without identification is recorded on the nodes that match.
 callers = Table(
     "callers",
     metadata,
@@ -217,7 +217,7 @@ callers = Table(
     **_OPTIONS,
 )
 
-# The MACs of discovered machines: the primary key is what lets one machine become one node only.
+# The MACs of discovered machines; the primary key ensures that one machine becomes only one node.
 machine_macs = Table(
     "machine_macs",
     metadata,
@@ -237,7 +237,7 @@ rejections = Table(
     **_OPTIONS,
 )
 
-# How many of something were made in the present period; its row is also their lock.
+# Counters for the current period, such as discovered nodes; the row is also the lock for creating one.
 tallies = Table(
     "tallies",
     metadata,
@@ -264,7 +264,7 @@ leases = Table(
     **_OPTIONS,
 )
 
-# One row: no name that is new may begin with an epoch up to this one, which a forgotten name has had.
+# One row: the highest epoch of all forgotten names. The first epoch of a new name must be greater.
 lease_epochs = Table(
     "lease_epochs",
     metadata,
@@ -274,7 +274,7 @@ lease_epochs = Table(
     **_OPTIONS,
 )
 
-# What was changed about which MACs may boot; a row says no more than "look at this MAC again".
+# Changes to which MACs may boot; a row has no state, it only tells readers to read this MAC again.
 mac_changes = Table(
     "mac_changes",
     metadata,
@@ -299,7 +299,7 @@ members = Table(
     **_OPTIONS,
 )
 
-# When the database's clock was set: each number is taken once, whoever notices.
+# Steps of the database's clock; the key ensures that only one of the processes that notice records a step.
 clock_steps = Table(
     "clock_steps",
     metadata,
@@ -328,7 +328,7 @@ rules = Table(
     **_OPTIONS,
 )
 
-# One row: the number of the last change of any rule.
+# One row: the revision, which every change of a rule increments.
 rule_revisions = Table(
     "rule_revisions",
     metadata,

@@ -1,4 +1,4 @@
-"""What searches look at, in SQL: written in few statements, because every inspection pays for it."""
+"""The search index and statistics in SQL. The index is written in few statements, as every inspection writes it."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from ferroscope.hardware import expressions
 from ferroscope.hardware.expressions import COMPARE
 from ferroscope.hardware.search_index import IndexRow
 
-# Counts in SQL, one query each.
+# Statistics: one query each.
 
-_n_figures, _r = schema.nodes.c, schema.requests.c
+_nodes, _r = schema.nodes.c, schema.requests.c
 _NODES = (
-    select(_n_figures.state, _n_figures.provision_state, func.count())
-    .group_by(_n_figures.state, _n_figures.provision_state)
-    .order_by(_n_figures.state, _n_figures.provision_state)
+    select(_nodes.state, _nodes.provision_state, func.count())
+    .group_by(_nodes.state, _nodes.provision_state)
+    .order_by(_nodes.state, _nodes.provision_state)
 )
 _BACKLOG = (
     select(_r.event, func.count(), func.count(_r.claimed_node), func.min(_r.created_at))
@@ -50,12 +50,12 @@ E = TypeVar("E", State, Provision, Event)
 
 
 def _known(kind: type[E], value: str) -> E:
-    """Return the member of this value; what only a newer release knows stays a text."""
+    """Return the enum member; a value that only a newer release knows is returned as plain text."""
     return kind(value) if value in kind.__members__.values() else cast("E", value)
 
 
 class SqlStatistics:
-    """See ``contracts.store.Figures``."""
+    """See ``contracts.store.Statistics``."""
 
     def __init__(self, tx: SqlSession) -> None:
         self._tx = tx
@@ -72,10 +72,10 @@ class SqlStatistics:
         ]
 
 
-# A search's query as a condition in SQL on a row of ``nodes``; its meaning is ``hardware.expressions``.
+# A search query as an SQL condition on a row of ``nodes``; ``hardware.expressions`` defines its meaning.
 #
-# Every test of a column is false where the column is NULL, so that negation is what it says and no
-# third truth value comes into it.
+# Every comparison also requires that the column is not NULL: for a missing value it is false instead of NULL, and its
+# negation is true.
 
 _ESCAPE: Final = "!"
 _EXACT: Final = str.maketrans({_ESCAPE: _ESCAPE * 2, "%": f"{_ESCAPE}%", "_": f"{_ESCAPE}_"})
@@ -83,7 +83,7 @@ _LIKE: Final = _EXACT | str.maketrans({"*": "%", "?": "_"})
 
 
 def condition(query: expressions.Query) -> ColumnElement[bool]:
-    """Return the condition that the query is on a node."""
+    """Return the SQL condition for the query on a node."""
     match query:
         case expressions.Not(of):
             return not_(condition(of))
@@ -104,7 +104,7 @@ def condition(query: expressions.Query) -> ColumnElement[bool]:
 
 
 def _own(name: str) -> ColumnElement[Any]:
-    """Return a column of the node as it is compared: texts in lower case, booleans as numbers."""
+    """Return a column of the node for comparison: text in lower case, booleans as numbers."""
     column = schema.nodes.c[name]
     if isinstance(column.type, Boolean):
         return case((column, 1.0), else_=0.0)
@@ -112,7 +112,7 @@ def _own(name: str) -> ColumnElement[Any]:
 
 
 def _anywhere(text: str) -> ColumnElement[bool]:
-    """Return whether the text is in one of the node's or in one of any of its parts."""
+    """Match text in the node's own fields or in any of its parts; a UUID matches by prefix."""
     table, node = schema.search_index.c, schema.nodes.c
     within = f"%{text.translate(_EXACT)}%"
     own = [func.lower(func.coalesce(node[name], "")).like(within, escape=_ESCAPE) for name in expressions.WORDS]
@@ -122,7 +122,7 @@ def _anywhere(text: str) -> ColumnElement[bool]:
 
 
 def _parts(some: expressions.Some) -> ColumnElement[bool]:
-    """Return which of the rows are such parts of the node at hand."""
+    """Return the condition for index rows that are such parts of the current node."""
     table = schema.search_index.c
     mine = and_(table.node == schema.nodes.c.uuid, table.kind == some.kind)
     return mine if some.of is None else and_(mine, _holds(some.of, lambda name: table[name]))
@@ -156,18 +156,18 @@ _f, _n = schema.search_index.c, schema.nodes.c
 _NAMES: Final = IndexRow.__struct_fields__
 _DELETE = delete(schema.search_index).where(_f.node == bindparam("_node"))
 _SELECT = select(*(_f[name] for name in _NAMES)).where(_f.node == bindparam("node")).order_by(_f.kind, _f.position)
-# PostgreSQL's driver spends a third of a millisecond more on hundreds of parameters, whose types differ
-# from one machine to the next, than on one; and the server plans such a statement anew each time.
+# On PostgreSQL all rows are sent as one JSON parameter. Hundreds of parameters, whose types vary between machines, take
+# the driver a third of a millisecond longer, and the server plans such a statement each time.
 _TYPES: Final = {"p": "integer", "n": "double precision", "k": "varchar", "t": "varchar"}
 _INSERT_JSON = text(
-    f"INSERT INTO search_index (node, {', '.join(_NAMES)}) SELECT :node, "  # noqa: S608  # names of ours
+    f"INSERT INTO search_index (node, {', '.join(_NAMES)}) SELECT :node, "  # noqa: S608  # constant names
     + ", ".join(f"CAST(row ->> {place} AS {_TYPES[name[0]]})" for place, name in enumerate(_NAMES))
     + " FROM json_array_elements(CAST(:rows AS json)) AS rows (row)"
 )
 
 
 class SqlSearchIndex:
-    """``contracts.store.Facts``."""
+    """See ``contracts.data.SearchIndex``."""
 
     def __init__(self, tx: SqlSession) -> None:
         self._tx = tx

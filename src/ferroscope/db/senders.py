@@ -1,9 +1,9 @@
-"""How each driver carries several statements at once, and brings their answers.
+"""Sending several statements in one round trip, for each driver.
 
-SQLite is a library, where nothing can be saved. PyMySQL joins the statements to one text. libpq has a pipeline
-mode; psycopg's own API for it sends each statement for itself and adapts each parameter by its Python type, which
-costs as much again as the statements do (0.3 ms instead of 0.06 ms for ten), so here libpq is asked directly,
-by psycopg's wrapper of it. There a parameter has the type that the statement gives it, as text.
+SQLite runs in the process, so there is no round trip to save. With PyMySQL the statements are joined into one text.
+libpq has a pipeline mode, but psycopg's API for it sends statements separately and adapts each parameter by its Python
+type, which takes 0.3 ms instead of 0.06 ms for ten statements. So libpq is called directly, through psycopg's wrapper;
+parameters are sent as text, and get their types from the statement.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from sqlalchemy import Connection
 Rows = Sequence[Any]
 Result = tuple[Rows, int]
 
-# A statement that came so often on a connection is prepared there, as psycopg has it; so many may be.
+# A statement is prepared when it is executed this often on a connection (psycopg's default), up to a maximum number.
 _PREPARED_AFTER: Final = 5
 _MOST_PREPARED: Final = 200
-# Characters in one packet, of 16 MiB where nothing else is configured; see ``dialect.largest_value``.
+# Characters in one packet; the server's default limit is 16 MiB (see ``engine.largest_value``).
 _PACKET: Final = 4 * 1024 * 1024
 _PLACEHOLDER: Final = re.compile(r"%\((\w+)\)s|%%")
 
 
 class Command(NamedTuple):
-    """A statement in the driver's words; ``values`` is None where it comes only once."""
+    """A statement for the driver; ``values`` is None if it has no parameters and is not worth preparing."""
 
     text: str
     values: Any
@@ -35,7 +35,7 @@ class Command(NamedTuple):
 
 
 class SendError(Exception):
-    """The statement at ``place`` failed, and those behind it were not carried out; ``cause`` is the driver's error."""
+    """The statement at index ``place`` failed; later ones were not executed. ``cause`` is the driver's error."""
 
     def __init__(self, place: int, cause: Exception) -> None:
         super().__init__(str(cause))
@@ -45,16 +45,16 @@ class SendError(Exception):
 
 class Sender(Protocol):
     def __call__(self, connection: Connection, commands: Sequence[Command]) -> list[Result]:
-        """Have the commands carried out in this order; ``SendError``."""
+        """Execute the commands in this order; ``SendError``."""
 
 
 def sender_for(driver: str) -> Sender:
-    """Return how this driver of SQLAlchemy's sends."""
+    """Return the sender for a driver, by its name in SQLAlchemy."""
     return {"psycopg": pipelined, "pymysql": joined}.get(driver, one_by_one)
 
 
 def one_by_one(connection: Connection, commands: Sequence[Command]) -> list[Result]:
-    """Execute each, on any DB-API driver."""
+    """Execute the statements one by one, with any DB-API driver."""
     cursor: Any = connection.connection.cursor()
     error, results = connection.dialect.loaded_dbapi.Error, list[Result]()
     try:
@@ -70,9 +70,9 @@ def one_by_one(connection: Connection, commands: Sequence[Command]) -> list[Resu
 
 
 def joined(connection: Connection, commands: Sequence[Command]) -> list[Result]:
-    """Send one text with all statements (``MULTI_STATEMENTS``); the server stops at the first that fails.
+    """Send all statements as one text (``MULTI_STATEMENTS``), or several if they exceed a packet.
 
-    A second one, where all together are more than a packet.
+    The server stops at the first statement that fails.
     """
     cursor: Any = connection.connection.cursor()
     error, results = connection.dialect.loaded_dbapi.Error, list[Result]()
@@ -83,7 +83,7 @@ def joined(connection: Connection, commands: Sequence[Command]) -> list[Result]:
             cursor.execute(";".join(texts[first : first + size]))
             for place in range(first, first + size):
                 if place > first and not cursor.nextset():
-                    raise RuntimeError("the server answered less than it was asked")
+                    raise RuntimeError("the server returned fewer results than statements were sent")
                 results.append((cursor.fetchall() if commands[place].answers else (), cursor.rowcount))
     except error as exc:
         raise SendError(len(results), exc) from exc
@@ -91,7 +91,7 @@ def joined(connection: Connection, commands: Sequence[Command]) -> list[Result]:
 
 
 def _packets(texts: Sequence[str]) -> Iterator[int]:
-    """Yield how many of the texts go together each time."""
+    """Yield the number of texts in each packet."""
     number = length = 0
     for text in texts:
         if number and length + len(text) > _PACKET:
@@ -102,7 +102,7 @@ def _packets(texts: Sequence[str]) -> Iterator[int]:
 
 
 def pipelined(connection: Connection, commands: Sequence[Command]) -> list[Result]:
-    """Send all in libpq's pipeline mode, with one synchronization at their end."""
+    """Send all statements in libpq's pipeline mode, with one sync at the end."""
     import psycopg
     from psycopg import generators
 
@@ -115,7 +115,7 @@ def pipelined(connection: Connection, commands: Sequence[Command]) -> list[Resul
         found = []
         for _ in range(sent):
             found.append((yield from generators.fetch_many(pgconn)))
-        yield from generators.fetch_many(pgconn)  # the synchronization's own
+        yield from generators.fetch_many(pgconn)  # the result of the sync
         return found
 
     answered, prepared_now = 0, list[_Prepared]()
@@ -134,7 +134,7 @@ def pipelined(connection: Connection, commands: Sequence[Command]) -> list[Resul
             results.append(_result(driver, connection, _checked(next(found)), command.answers))
             answered += 1
     except psycopg.Error as exc:
-        for name in prepared_now:  # the server has passed over it
+        for name in prepared_now:  # skipped by the server after the error
             name.ready = False
         raise SendError(min(answered, len(commands) - 1), exc) from exc
     finally:
@@ -144,7 +144,7 @@ def pipelined(connection: Connection, commands: Sequence[Command]) -> list[Resul
 
 
 class _Prepared:
-    """What a connection knows of a statement: how often it came, and whether the server has it prepared."""
+    """A statement on one connection: how often it was executed, and whether the server has prepared it."""
 
     __slots__ = ("name", "ready", "used")
 
@@ -155,14 +155,14 @@ class _Prepared:
 
 
 def _send(pgconn: Any, prepared: dict[str, _Prepared], command: Command) -> _Prepared | None:
-    """Put the statement on its way; return what is to be prepared for it in the same turn, if anything is."""
+    """Add the statement to the pipeline; return its entry if a PREPARE was added before it."""
     text, values, _ = command
     if values is None:
         pgconn.send_query_params(text.encode(), None)
         return None
     numbered, names = _numbered(text)
     texts = [_text(values[name]) for name in names]
-    # 1: bytes are sent as they are.
+    # Format 1 is binary: bytes are sent unchanged.
     formats = [isinstance(values[name], bytes) for name in names]
     known = prepared.get(text)
     if known is None:
@@ -196,7 +196,7 @@ def _numbered(text: str) -> tuple[bytes, tuple[str, ...]]:
 
 
 def _text(value: Any) -> bytes | None:
-    """Return the value as PostgreSQL reads it; NUL, for which it has no room, as U+FFFD: ramdisks do send it."""
+    """Return the value as text for PostgreSQL; NUL, which it cannot store, becomes U+FFFD (ramdisks do send it)."""
     if value is None or isinstance(value, bytes):
         return value
     if isinstance(value, str):
@@ -207,7 +207,7 @@ def _text(value: Any) -> bytes | None:
 
 
 def _checked(answer: Sequence[Any]) -> Any:
-    """Return the result of a statement; raise psycopg's error where that is one."""
+    """Return the result of a statement; raise psycopg's error if it failed."""
     from psycopg import errors, pq
 
     result = answer[0]

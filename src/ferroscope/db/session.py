@@ -1,6 +1,6 @@
-"""An open transaction as repositories see it: it runs their statements, and keeps what a commit has to announce.
+"""An open transaction as its repositories use it: it executes statements and collects what to publish on commit.
 
-``transaction.SqlTransaction`` is one, with a repository for each kind of thing that is stored.
+``transaction.SqlTransaction`` adds the repositories.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ NOTHING: Final[Parameters] = {}
 
 
 class SqlSession:
-    """``claims`` are the tokens of the process's claims; ``begun`` and ``ended`` join and leave them at the commit.
+    """``claims`` are the tokens of the process's claims; on commit, ``begun`` are added to them and ``ended`` removed.
 
-    ``woken`` are the messages to publish and ``transitions`` those to report, also at the commit.
+    Also on commit, the messages in ``woken`` are published, and ``transitions`` are reported to the meter.
     """
 
     def __init__(self, connection: Connection, batch: Batch, statements: Statements, claims: set[str]) -> None:
@@ -41,7 +41,7 @@ class SqlSession:
 
     @property
     def connection(self) -> Connection:
-        """Where statements are run that change their shape; what was asked before them has been sent."""
+        """SQLAlchemy's connection, for statements whose shape varies; buffered statements are sent first."""
         self._batch.flush()
         return self._connection
 
@@ -53,15 +53,15 @@ class SqlSession:
         check: Check | None = None,
         failed: Failed | None = None,
     ) -> Asked:
-        """Let a constant statement go to the database with the next that is waited for; see ``batch``.
+        """Buffer a constant statement; it is sent with the next one whose answer is read, see ``batch``.
 
-        ``check`` is told of its answer before anything can be committed, and may raise. ``failed`` returns what
-        to raise where a constraint refuses it.
+        ``check`` is called with the answer before COMMIT is sent, and may raise. ``failed`` returns the exception to
+        raise if the statement violates a constraint.
         """
         return self._batch.ask(self._statements.compile(statement, given), given, check=check, failed=failed)
 
     def run(self, statement: ClauseElement, given: Parameters = NOTHING, *, failed: Failed | None = None) -> Answer:
-        """Run a constant statement and wait for its answer; for others there is ``connection``."""
+        """Run a constant statement and return its answer; for others use ``connection``."""
         return self.ask(statement, given, failed=failed).answer()
 
     def moved(self, moved: Moved) -> None:
@@ -69,5 +69,5 @@ class SqlSession:
         self.transitions.append(moved)
 
     def wake(self, channel: str) -> None:
-        """Publish on ``channel`` when, and only when, this transaction commits; a message may follow it."""
+        """Publish on ``channel`` if and when this transaction commits; details may follow its name."""
         self.woken.add(channel)

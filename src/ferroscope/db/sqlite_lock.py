@@ -1,11 +1,11 @@
-"""Where the processes of one host queue for SQLite's single write lock, instead of colliding on it.
+"""An advisory file lock that serializes the writers of a SQLite database on one host.
 
-SQLite itself only polls for the lock, with pauses that grow; two busy processes then leave a fifth
-of the machine idle. Here they take turns at a lock on a file beside the database, which the kernel
-frees when a process dies. It is no more than a queue: what is safe is still SQLite's own doing,
-so whoever cannot use the file (read-only, gone) simply does without, and so does whoever has waited for too
-long: somebody may hold it who never writes. The wait takes no stop flag: what a process has to say when it
-stops (what it gives back, that it leaves) waits here too, and it has an end.
+SQLite itself polls for its write lock with increasing pauses, which leaves a fifth of the machine idle with two busy
+processes. Here they first acquire a lock on a file beside the database, which the kernel releases when a process dies.
+It only improves throughput: safety depends on SQLite's own lock alone. So a process that cannot use the file
+(read-only, missing) writes without it, and so does one whose wait timed out: the holder may never write. The wait
+ignores the stop flag, since a process that stops must still write (release its claims, leave the members), and it is
+limited anyway.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from typing import Final
 
 import structlog
 
-# A transaction takes about this long; a blocking wait could not be given up.
-_LOOK_EVERY: Final = 0.0003
-# For so long a queue that did not move is not waited in again, unless it moves.
-_DISTRUST: Final = 30.0
-# Only those who may write the database may stand in its queue.
+# Seconds between attempts, about one transaction. A blocking flock could not time out.
+_POLL_INTERVAL: Final = 0.0003
+# After a timeout, seconds for which the lock is only tried without waiting.
+_BYPASS: Final = 30.0
+# Only users who can write the database may lock the file.
 _MODE: Final = 0o600
 
 _log = structlog.get_logger(__name__)
 
 
 class SqliteWriteLock:
-    """``path`` is the lock's file; ``timeout`` the seconds to wait for a turn. One thread at a time."""
+    """``path`` is the lock file; ``timeout`` the seconds to wait for it. For one thread at a time."""
 
     def __init__(self, path: str, timeout: float) -> None:
         self._path = path
         self._timeout = timeout
         self._file: int | None = None
-        self._distrusted_until = float("-inf")
+        self._bypassed_until = float("-inf")
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the turn, or go on without it where it cannot be had in time."""
+        """Hold the lock, or continue without it if it could not be acquired in time."""
         file = self._opened()
         if file is None or not self._acquire(file):
             yield
@@ -60,14 +60,14 @@ class SqliteWriteLock:
             except OSError:
                 return None
             weakref.finalize(self, os.close, self._file)
-            with contextlib.suppress(OSError):  # one of an earlier release may be open to all
+            with contextlib.suppress(OSError):  # an earlier release may have created it with wider permissions
                 os.fchmod(self._file, _MODE)
         return self._file
 
     def _acquire(self, file: int) -> bool:
-        """Return whether it is our turn; where nobody moved for too long, the queue is left for a while."""
+        """Acquire the lock; return False after a timeout, and then try without waiting for a while."""
         now = time.monotonic()
-        deadline = now if now < self._distrusted_until else now + self._timeout
+        deadline = now if now < self._bypassed_until else now + self._timeout
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -75,19 +75,19 @@ class SqliteWriteLock:
                 if time.monotonic() > deadline:
                     self._give_up(now)
                     return False
-                time.sleep(_LOOK_EVERY)
+                time.sleep(_POLL_INTERVAL)
             except OSError:  # a file system without locks
                 return False
             else:
-                self._distrusted_until = float("-inf")
+                self._bypassed_until = float("-inf")
                 return True
 
     def _give_up(self, now: float) -> None:
-        if now >= self._distrusted_until:
-            self._distrusted_until = time.monotonic() + _DISTRUST
+        if now >= self._bypassed_until:
+            self._bypassed_until = time.monotonic() + _BYPASS
             _log.warning(
-                "the queue before the database's write lock does not move; going on without it",
+                "timed out waiting for the database's write lock file; continuing without it",
                 file=self._path,
                 waited=round(time.monotonic() - now, 3),
-                advice="see who holds the file: fuser -v FILE",
+                advice="find the process that holds the file: fuser -v FILE",
             )

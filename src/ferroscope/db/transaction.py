@@ -1,7 +1,7 @@
-"""The store on SQLAlchemy Core: opens transactions, runs work in them, classifies its errors.
+"""The store on SQLAlchemy Core: opens transactions, runs units of work in them, and classifies errors.
 
-Work is run again when the database says that it was in somebody's way (deadlock, serialization,
-a busy lock); a database that is gone, full or read-only is ``StoreUnavailableError``.
+A unit of work is retried after a conflict (deadlock, serialization failure, lock timeout); if the database is
+unreachable, full or read-only, ``StoreUnavailableError`` is raised.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from ferroscope.db.sqlite_lock import SqliteWriteLock
 
 T = TypeVar("T")
 
-# What a pooled connection knows: when it was last used, by the monotonic clock.
+# A pooled connection's time of last use, by the monotonic clock.
 _USED_AT: Final = "used at"
-# Seconds after which a connection may have broken unnoticed.
-_SLEPT: Final = 0.5
+# Seconds after which an idle connection may have broken unnoticed.
+_IDLE: Final = 0.5
 
 
 class SqlTransaction(SqlSession):
@@ -69,13 +69,13 @@ class SqlTransaction(SqlSession):
     rules = cached_property(SqlRules)
 
     def close(self) -> None:
-        """Let go of the repositories, which refer back to this: what is over is freed at once, without a search."""
+        """Drop the repositories: they refer back to this object, and the cycle would wait for the garbage collector."""
         present = vars(self)
         for name in _REPOSITORIES & present.keys():
             del present[name]
 
     def write_rest(self) -> None:
-        """Ask for what was kept back to be written at once."""
+        """Buffer the statements for the journal entries, which are written together at the end."""
         if "journal" in vars(self):
             self.journal.write()
 
@@ -84,10 +84,9 @@ _REPOSITORIES: Final = {name for name, value in vars(SqlTransaction).items() if 
 
 
 class SqlStore:
-    """See ``contracts.store.Store``. ``stop`` interrupts the waits between tries.
+    """See ``contracts.store.Store``. ``stop`` shortens the waits between retries.
 
-    ``claims`` are the tokens of the claims that this process has and has not ended, so far as it
-    knows; the queue adds them.
+    ``claims`` are the tokens of the claims that this process holds, as far as it knows; the queue adds them.
     """
 
     def __init__(
@@ -103,7 +102,7 @@ class SqlStore:
         self.engine = engine
         self._statements = Statements(engine)
         self._send: Sender = sender_for(engine.dialect.driver)
-        # SQLite's clock is this host's; others tell theirs.
+        # SQLite's clock is this host's; servers return theirs with BEGIN.
         self._own_clock = clock.time if engine.dialect.name == "sqlite" else None
         self._settings = settings
         self._bus = bus
@@ -111,9 +110,9 @@ class SqlStore:
         self._stop = stop
         self._meter = meter
         self.claims: set[str] = set()
-        # SQLite has one writer: threads of this process queue here instead of polling for the file's lock.
+        # SQLite allows one writer: threads of this process wait here instead of polling for the file lock.
         self._writer = threading.Lock() if engine.dialect.name == "sqlite" else None
-        # Who waits here keeps the threads behind it waiting: the greater part of the time belongs to the lock itself.
+        # A thread that waits for the file lock blocks the others, so most of ``busy_timeout`` is for SQLite's own lock.
         self._write_lock = _write_lock(engine, min(1.0, settings.busy_timeout / 4))
         self._staleness = Staleness(engine)
 
@@ -131,12 +130,12 @@ class SqlStore:
     def _attempt(
         self, work: Callable[[SqlTransaction], T], *, write: bool, durable: bool, again: bool = True
     ) -> tuple[T, SqlTransaction]:
-        """Run ``work`` once; once more where the pooled connection proves to be broken before anything has happened."""
-        with self._turn(write), self.engine.connect() as connection:
+        """Run ``work`` once; again if the pooled connection was broken and nothing can have been committed."""
+        with self._write_turn(write), self.engine.connect() as connection:
             opening = executor.opening(connection, write=write, durable=durable)
             batch = Batch(connection, self._send, opening, self._own_clock)
             try:
-                if self._own_clock is None and self._slept(connection):
+                if self._own_clock is None and self._was_idle(connection):
                     batch.flush()
                 with closing(SqlTransaction(connection, batch, self._statements, self.claims)) as transaction:
                     result = work(transaction)
@@ -159,15 +158,17 @@ class SqlStore:
                 return result, transaction
         return self._attempt(work, write=write, durable=durable, again=False)
 
-    def _slept(self, connection: Connection) -> bool:
-        """Whether nobody has heard of the connection for a while: then BEGIN goes alone.
+    def _was_idle(self, connection: Connection) -> bool:
+        """Whether the connection has been idle for a while: then BEGIN is sent separately.
 
-        A connection that broke in its sleep must not be found out by a COMMIT of which nobody knows whether it came.
+        If the first exchange on a broken connection contained COMMIT, it would be unknown whether the server received
+        it, and the work could not be retried.
         """
         used_at: float = connection.info.get(_USED_AT, float("-inf"))
-        return self._clock.monotonic() - used_at > _SLEPT
+        return self._clock.monotonic() - used_at > _IDLE
 
     def _commit(self, batch: Batch, connection: Connection, transaction: SqlTransaction) -> None:
+        # Before COMMIT: as soon as it takes effect, the queue would release a claim that is not among ``claims``.
         self.claims.update(transaction.begun)
         try:
             batch.end(executor.closing(connection, transaction.woken))
@@ -192,12 +193,12 @@ class SqlStore:
                 if kind == "unavailable" or self._clock.monotonic() > deadline:
                     raise StoreUnavailableError(cannot_answer(self.engine.url, exc)) from exc
             pause = delay * random.uniform(0.5, 1.5)  # noqa: S311  # jitter, no secret
-            if self._stop.wait(pause):  # a process that stops still says goodbye, but without spinning
+            if self._stop.wait(pause):  # a stopping process still retries its last writes, without a busy loop
                 time.sleep(pause)
             delay = min(delay * 2, self._settings.retry_interval)
 
     @contextmanager
-    def _turn(self, write: bool) -> Iterator[None]:
+    def _write_turn(self, write: bool) -> Iterator[None]:
         if self._writer is None or not write:
             yield
             return

@@ -33,7 +33,7 @@ class Context:
 def test_a_503_is_logged_once_in_ten_seconds() -> None:
     context = Context()
     request = falcon.Request(falcon.testing.create_environ("/v1/nodes"))
-    exc = StoreUnavailableError("the database cannot answer: database or disk is full")
+    exc = StoreUnavailableError("the database is unavailable: database or disk is full")
     for now in (0.0, 1.0, 2.0, 11.0):
         context.now = now
         reply = failure(cast("ApiContext", context), request, exc, BARE_METAL)

@@ -162,7 +162,7 @@ def test_a_name_that_is_taken_between_the_rules_and_the_commit_fails_with_the_ne
     monkeypatch.setattr(TaskContext, "named", named)
     inspect(service)
     retries = [(entry.reason, entry.message) for entry in service.journal if entry.step == "retry"]
-    assert retries == [("name-taken", "the name taken is in use already")]
+    assert retries == [("name-taken", 'name "taken" is already in use')]
     assert (looks, service.inspection.reason) == (["taken", "taken"], "name-taken")
     assert other.uuid in (service.node.last_error or "")
 
