@@ -152,12 +152,12 @@ def _own_claims_not_looked_at() -> Iterator[Any]:
     worker={"member_ttl": 60.0},
 )
 def _() -> Iterator[Any]:
-    turn = requests.SqlRequests._turn
+    replace = requests.SqlRequests._replace
 
-    def turned(self: Any, claim: Any, request: Any) -> Any:
+    def replaced(self: Any, claim: Any, request: Any) -> Any:
         with mock.patch.object(requests.uuid, "uuid4", lambda: claim.token):
-            result = turn(self, claim, request)
+            result = replace(self, claim, request)
         self._tx.ended.discard(claim.token)
         return result
 
-    yield requests.SqlRequests, "_turn", turned
+    yield requests.SqlRequests, "_replace", replaced

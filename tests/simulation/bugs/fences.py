@@ -63,7 +63,7 @@ def _() -> Iterator[Any]:
 def _() -> Iterator[Any]:
     by_id = _r.id == bindparam("_id")
     yield requests, "_CONSUME", without(requests._CONSUME, by_id)
-    yield requests, "_TURN", without(requests._TURN, by_id)
+    yield requests, "_REPLACE", without(requests._REPLACE, by_id)
 
 
 @bug(
