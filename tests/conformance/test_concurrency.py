@@ -213,3 +213,29 @@ def test_transactions_that_lock_in_opposite_orders_both_end(open_adapter: Open, 
     _run([threading.Thread(target=work, args=(adapters[number % 2], number)) for number in range(threads)])
     assert failures == []
     assert sum(adapters[0].get(node.uuid).extra["count"] for node in nodes) == threads * 8 * 2
+
+
+def test_what_is_put_while_the_nodes_lock_is_waited_for_is_seen_under_it(open_adapter: Open) -> None:
+    """A worker must not end an inspection past a request that another process is putting at this moment."""
+    first, second = open_adapter(), open_adapter()
+    node = first.node()
+    locked = threading.Event()
+    found: list[int] = []
+
+    def put(tx: Transaction) -> None:
+        tx.nodes.get(node.uuid, lock=True)
+        locked.set()
+        time.sleep(0.5)  # the other transaction asks for the lock meanwhile
+        tx.requests.put(examples.request(node))
+
+    def conclude(tx: Transaction) -> None:
+        present = tx.nodes.locked_later(node.uuid)
+        found[:] = [len(tx.requests.pending_later(node.uuid).get())]
+        present.get()
+
+    def follow() -> None:
+        assert locked.wait(60)
+        second.write(conclude)
+
+    _run([threading.Thread(target=lambda: first.write(put)), threading.Thread(target=follow)])
+    assert found == [1]

@@ -110,6 +110,9 @@ class Nodes(Protocol):
     def locked(self, uuid: str) -> tuple[Node, Inspection | None]:
         """Lock the node with this UUID; return it with its current inspection. ``NotFoundError``."""
 
+    def locked_later(self, uuid: str) -> Later[tuple[Node, Inspection | None]]:
+        """Lock as ``locked`` does; what is requested after this sees all that was committed before the lock was got."""
+
     def update(self, node: Node) -> Node:
         """Save all fields and return the node with its new ``version`` and ``updated_at``.
 

@@ -85,13 +85,21 @@ class SqlNodes:
         raise NotFoundError("node", ident)
 
     def locked(self, uuid: str) -> tuple[Node, Inspection | None]:
-        asked = self._tx.ask(_SELECT_NODE[True][True][0], {"ident": uuid})
+        return self.locked_later(uuid).get()
+
+    def locked_later(self, uuid: str) -> Later[tuple[Node, Inspection | None]]:
+        node = self._tx.ask(_SELECT_NODE[True][True][0], {"ident": uuid})
         # A separate statement, because it must see what was committed while the first one waited for the lock.
-        present = self._tx.run(_PRESENT_INSPECTION, {"ident": uuid}).first()
-        row = asked.answer().first()
-        if row is None:
-            raise NotFoundError("node", uuid)
-        return self._read(row, lock=True), None if present is None else INSPECTION.from_row(present)
+        inspection = self._tx.ask(_PRESENT_INSPECTION, {"ident": uuid})
+
+        def get() -> tuple[Node, Inspection | None]:
+            present = inspection.answer().first()
+            row = node.answer().first()
+            if row is None:
+                raise NotFoundError("node", uuid)
+            return self._read(row, lock=True), None if present is None else INSPECTION.from_row(present)
+
+        return Later(get)
 
     def _read(self, row: Any, *, lock: bool) -> Node:
         node = NODE.from_row(row)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol, TypeVar
 
 import msgspec
@@ -29,7 +29,6 @@ from ferroscope import transition
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.errors import ClaimLostError, ConflictError, NotFoundError, StoreUnavailableError
-from ferroscope.contracts.later import Later
 from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.queue import Clock, Queue, StopFlag
 from ferroscope.contracts.store import Store, Transaction
@@ -320,12 +319,12 @@ class Worker:
         checks_pending = follows is not None or finishing
         if checks_pending:
             tx.requests.hold(context.attempt.claim)
-            answer = tx.requests.pending_later(context.before.uuid)
         else:
             self.consume(tx, context.attempt.claim)
-            answer = Later[Sequence[Request]](tuple)
-        present = tx.nodes.locked(context.before.uuid)
-        pending = answer.get()
+        locked = tx.nodes.locked_later(context.before.uuid)
+        # Read under the node's lock, as requests are put under it: one that is being put just now must not be missed.
+        pending = tx.requests.pending_later(context.before.uuid).get() if checks_pending else ()
+        present = locked.get()
         if follows and is_aborted(context, pending):
             outcome = Drop(Reason.ABORTED, "an abort was requested meanwhile; the results are discarded")
             follows = None
