@@ -51,7 +51,7 @@ from tests.simulation.database.driver import Timeouts
 from tests.simulation.database.sessions import Limits
 from tests.simulation.machines import SimulatedBmc
 from tests.simulation.pxe_filters import SimulatedNft
-from tests.simulation.threads import Flag, NoMasks, Sleep, Threading
+from tests.simulation.threads import Flag, NoMasks, Sleep, Threading, Unlimited
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -108,6 +108,7 @@ def installed(world: World) -> Iterator[None]:
             put(module, "random", kernel.rng("product"))
         put(db.transaction, "time", Sleep(kernel))
         put(db.transaction, "Statements", _compiled_once)
+        put(db.engine, "LifoQueue", Unlimited)
         put(db.transaction, "sender_for", lambda _driver: driver.send)
         put(_product.telemetry.members, "fingerprints", _fingerprints_once())
         for module in (runtime.process, runtime.pxe_filter):

@@ -9,14 +9,19 @@ operator's abort or deletion overtakes a start.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import msgspec
 
 from ferroscope.core.lanes import Lane
 from ferroscope.core.model import Claim
+
+if TYPE_CHECKING:
+    from ferroscope.contracts.store import Transaction
+
+T = TypeVar("T")
 
 # The message bus: hints that something is ready. A lost message delays its receiver by a poll interval.
 
@@ -124,4 +129,14 @@ class Queue(Protocol):
         seconds; None if no request became due in time or ``stop`` is set. Claims of a member whose heartbeat has
         expired are released. A new request wakes up waiting workers; one that becomes free or due is found by the next
         poll. Raises ``StoreUnavailableError``.
+        """
+
+    def get_with(
+        self, holder: str, timeout: float, stop: StopFlag, take: Take, work: Callable[[Transaction, Claim], T]
+    ) -> tuple[Claim, T | None] | None:
+        """Claim as ``get`` does, and run ``work`` in the claim's transaction; return the claim and ``work``'s result.
+
+        Either the claim and the writes of ``work`` are committed, or neither. ``work`` may be run again, even for
+        another request, as in ``Store.write``. If it raises, the request is claimed without it, so that the attempt
+        counts.
         """

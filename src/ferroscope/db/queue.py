@@ -1,4 +1,4 @@
-"""Claiming requests: one statement if the database supports UPDATE ... RETURNING, otherwise more.
+"""Claiming requests: one statement if the database supports UPDATE ... RETURNING, otherwise two.
 
 The unique column ``claimed_node`` makes a claim also the lock of its node: of two concurrent claims for one node, one
 violates the constraint, whatever both transactions saw before.
@@ -7,9 +7,11 @@ violates the constraint, whatever both transactions saw before.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
+import msgspec
+import structlog
 from sqlalchemy import (
     ColumnElement,
     Engine,
@@ -33,10 +35,14 @@ from ferroscope.core.lanes import OVERTAKING
 from ferroscope.core.model import REQUEST_VERSION, Claim
 from ferroscope.core.states import Event
 from ferroscope.db import schema
-from ferroscope.db.batch import Asked
 from ferroscope.db.engine import db_now
 from ferroscope.db.requests import REQUEST
 from ferroscope.db.transaction import SqlStore, SqlTransaction
+
+T = TypeVar("T")
+Work = Callable[[SqlTransaction, Claim], T]
+
+_log = structlog.get_logger(__name__)
 
 _r = schema.requests.c
 
@@ -60,7 +66,7 @@ _IN_THE_WAY = exists().where(
 )
 # Requests of a newer release are left to workers of that release.
 _NEXT = (
-    select(_r.id)
+    select(*REQUEST.columns)
     .where(
         _r.holder.is_(None),
         _r.due_at <= db_now(),
@@ -87,12 +93,12 @@ _MY_CLAIM = {
 
 def claiming(found: Select[Any], values: Mapping[str, Any]) -> ReturningUpdate[Any]:
     """Return the statement that claims the request selected by ``found``, and returns its row."""
-    return update(schema.requests).where(_r.id == found.scalar_subquery()).values(values).returning(*REQUEST.columns)
+    ident = found.with_only_columns(_r.id).scalar_subquery()
+    return update(schema.requests).where(_r.id == ident).values(values).returning(*REQUEST.columns)
 
 
 _CLAIM, _CLAIM_OF_LANE = claiming(_NEXT, _MY_CLAIM), claiming(_NEXT_OF_LANE, _MY_CLAIM)
 _CLAIM_ID = update(schema.requests).where(_r.id == bindparam("_id"), _r.holder.is_(None)).values(_MY_CLAIM)
-_BY_ID = select(*REQUEST.columns).where(_r.id == bindparam("_id"), _r.token == bindparam("_token"))
 _ALIVE = exists().where(_m.id == _r.holder, _m.expires_at > db_now())
 # Claims of members that are not alive, and all claims in the calling member's own name.
 _ORPHANS = select(_r.id, _r.holder, _r.token).where(_r.holder.is_not(None), or_(_r.holder == bindparam("_me"), ~_ALIVE))
@@ -111,6 +117,14 @@ _FREE_FORGOTTEN = (
 )
 
 
+class _TakenError(Exception):
+    """Another request of the same node was claimed concurrently."""
+
+
+def _taken(_violation: IntegrityError) -> Exception:
+    return _TakenError("another request of the node is claimed")
+
+
 class SqlQueue:
     """See ``contracts.queue.Queue``. One instance serves all threads of a process."""
 
@@ -125,49 +139,70 @@ class SqlQueue:
         self._doubtful: set[str] = set()
 
     def get(self, holder: str, timeout: float, stop: StopFlag, take: Take = EVERYTHING) -> Claim | None:
+        found = self._get(holder, timeout, stop, take, None)
+        return None if found is None else found[0]
+
+    def get_with(
+        self, holder: str, timeout: float, stop: StopFlag, take: Take, work: Work[T]
+    ) -> tuple[Claim, T | None] | None:
+        return self._get(holder, timeout, stop, take, work)
+
+    def _get(
+        self, holder: str, timeout: float, stop: StopFlag, take: Take, work: Work[T] | None
+    ) -> tuple[Claim, T | None] | None:
         deadline, channel = self._clock.monotonic() + timeout, requests_of(take.lane)
         while not stop.is_set():
             seen = self._bus.wait(channel, 0, 0.0)
             self._free_doubtful()
             self._free_orphans(holder)
-            claim = self._claim(holder, take)
+            found = self._claim(holder, take, work)
             remaining = deadline - self._clock.monotonic()
-            if claim is not None or remaining <= 0:
-                return claim
+            if found is not None or remaining <= 0:
+                return found
             self._bus.wait(channel, seen, min(remaining, self._poll_interval))
         return None
 
-    def _claim(self, holder: str, take: Take) -> Claim | None:
-        token = str(uuid.uuid4())
-        values = {"_holder": holder, "_token": token}
-        row = None
+    def _claim(self, holder: str, take: Take, work: Work[T] | None) -> tuple[Claim, T | None] | None:
+        token, found = str(uuid.uuid4()), None
         self._store.claims.add(token)
         try:
-            # Read after the commit: the claim's statement and COMMIT are sent in one round trip.
-            asked = self._store.write(lambda tx: self._take(tx, values, take), durable=False)
-            row = None if asked is None else asked.answer().first()
-        except IntegrityError:  # another request of this node has just been claimed
+            found = self._store.write(lambda tx: self._take(tx, holder, token, take, work), durable=False)
+        except _TakenError:
             return None
         except StoreUnavailableError:
             self._doubtful.add(token)
             raise
+        except Exception as exc:
+            if work is None:
+                raise
+            _log.debug("preparing the request failed; claiming it alone", error=str(exc))
+            return self._claim(holder, take, None)
         finally:
-            if row is None:
+            if found is None:
                 self._store.claims.discard(token)
-        return None if row is None else Claim(request=REQUEST.from_row(row), holder=holder, token=token)
+        return found
 
-    def _take(self, tx: SqlTransaction, values: dict[str, Any], take: Take) -> Asked | None:
+    def _take(
+        self, tx: SqlTransaction, holder: str, token: str, take: Take, work: Work[T] | None
+    ) -> tuple[Claim, T | None] | None:
         found: dict[str, Any] = {}
         if take.lane is not None:
             without = (*take.without, *[""] * MOST_WITHOUT)[:MOST_WITHOUT]
             found = {"_lane": take.lane} | {f"_without_{n}": network for n, network in enumerate(without)}
+        mine = {"_holder": holder, "_token": token}
         if self._returning:
-            return tx.ask(_CLAIM if take.lane is None else _CLAIM_OF_LANE, values | found)
-        ident = tx.run(_NEXT if take.lane is None else _NEXT_OF_LANE, found).first()
-        if ident is None:
+            row = tx.run(_CLAIM if take.lane is None else _CLAIM_OF_LANE, mine | found, failed=_taken).first()
+        else:
+            row = tx.run(_NEXT if take.lane is None else _NEXT_OF_LANE, found).first()
+        if row is None:
             return None
-        tx.ask(_CLAIM_ID, values | {"_id": ident[0]})
-        return tx.ask(_BY_ID, {"_id": ident[0], "_token": values["_token"]})
+        request = REQUEST.from_row(row)
+        if not self._returning:
+            tx.ask(_CLAIM_ID, mine | {"_id": request.id}, failed=_taken)
+            request = msgspec.structs.replace(request, attempt=request.attempt + 1)
+        claim = Claim(request=request, holder=holder, token=token)
+        tx.requests.claimed(claim)
+        return claim, None if work is None else work(tx, claim)
 
     def _free_doubtful(self) -> None:
         """Release the claims whose commit was not answered, in case they were committed."""

@@ -91,6 +91,10 @@ class SqlRequests:
         self._tx.wake(requests_of(lane))
         return None
 
+    def claimed(self, claim: Claim) -> None:
+        """This transaction itself has claimed the request: its row is locked, and there is nothing to check."""
+        self._held.add(claim.token)
+
     def hold(self, claim: Claim, *, begun: bool = False, progress: dict[str, Any] | None = None) -> None:
         if claim.token in self._held and not begun and progress is None:
             return

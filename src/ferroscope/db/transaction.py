@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from functools import cached_property
+from queue import Empty
 from typing import Final, TypeVar
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.errors import StoreUnavailableError
@@ -27,7 +27,7 @@ from ferroscope.db.batch import Batch
 from ferroscope.db.coordination import SqlClockSteps, SqlLeases, SqlMembers
 from ferroscope.db.data import SqlInspectionData, SqlObjects
 from ferroscope.db.discovery import SqlDiscoveries, SqlRejections
-from ferroscope.db.engine import Staleness, cannot_answer, classify
+from ferroscope.db.engine import Connections, cannot_answer, classify
 from ferroscope.db.executor import Statements
 from ferroscope.db.inspections import SqlInspections, SqlJournal
 from ferroscope.db.macs import SqlMacs
@@ -114,7 +114,7 @@ class SqlStore:
         self._writer = threading.Lock() if engine.dialect.name == "sqlite" else None
         # A thread that waits for the file lock blocks the others, so most of ``busy_timeout`` is for SQLite's own lock.
         self._write_lock = _write_lock(engine, min(1.0, settings.busy_timeout / 4))
-        self._staleness = Staleness(engine)
+        self._connections = Connections(engine, size=settings.pool_size, timeout=settings.busy_timeout)
 
     def write(self, work: Callable[[SqlTransaction], T], *, durable: bool = True) -> T:
         result, transaction = self._until_done(lambda: self._attempt(work, write=True, durable=durable))
@@ -131,7 +131,7 @@ class SqlStore:
         self, work: Callable[[SqlTransaction], T], *, write: bool, durable: bool, again: bool = True
     ) -> tuple[T, SqlTransaction]:
         """Run ``work`` once; again if the pooled connection was broken and nothing can have been committed."""
-        with self._write_turn(write), self.engine.connect() as connection:
+        with self._write_turn(write), self._connections.lent() as connection:
             opening = executor.opening(connection, write=write, durable=durable)
             batch = Batch(connection, self._send, opening, self._own_clock)
             try:
@@ -146,7 +146,7 @@ class SqlStore:
                     executor.rollback(connection)
                     raise
                 connection.invalidate()
-                self._staleness.suspect_all()
+                self._connections.suspect_all()
             except BaseException:
                 if batch.begun:
                     executor.rollback(connection)
@@ -182,7 +182,7 @@ class SqlStore:
         while True:
             try:
                 return attempt()
-            except PoolTimeoutError as exc:
+            except Empty as exc:
                 self._meter.db_error("unavailable")
                 raise StoreUnavailableError("all database connections are in use") from exc
             except DBAPIError as exc:

@@ -13,7 +13,7 @@ import msgspec
 
 from ferroscope import transition
 from ferroscope.contracts.store import Transaction
-from ferroscope.core.delivery import Fail, Next, Outcome, is_overdue
+from ferroscope.core.delivery import Decision, Fail, Next, Outcome, is_overdue
 from ferroscope.core.model import Claim, Inspection, Node, Request
 from ferroscope.core.states import MACHINE, WORKED_ON, Event
 from ferroscope.worker.context import TaskContext
@@ -25,13 +25,15 @@ CLOCKED: Final = frozenset({Event.INSPECT, Event.CONTINUE})
 class Locked(msgspec.Struct, frozen=True):
     """A node under a claim, as it was when it was locked, and its newest inspection.
 
-    ``confirmed_at`` is a time of the monotonic clock before the claim was last written.
+    ``confirmed_at`` is a time of the monotonic clock before the claim was last written or committed. ``decision`` is
+    what to do, if that has been decided and saved already.
     """
 
     claim: Claim
     node: Node
     inspection: Inspection | None
     confirmed_at: float
+    decision: Decision | None = None
 
 
 class Place(Protocol):

@@ -30,7 +30,7 @@ from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.errors import ClaimLostError, ConflictError, NotFoundError, StoreUnavailableError
 from ferroscope.contracts.metrics import SILENT, Meter
-from ferroscope.contracts.queue import Clock, Queue, StopFlag
+from ferroscope.contracts.queue import EVERYTHING, Clock, Queue, StopFlag
 from ferroscope.contracts.store import Store, Transaction
 from ferroscope.core.delivery import Decision, Done, Drop, Fail, Next, Outcome, Retry, Run, decide
 from ferroscope.core.lanes import Lane, lane_of
@@ -120,10 +120,11 @@ class Worker:
 
     def step(self) -> str:
         """Take one request, carry out it and what follows from it in this thread; return what happened."""
-        claim = self.get()
-        if claim is None:
+        timeout = self.settings.worker.get_timeout
+        found = self.queue.get_with(self.member, timeout, self.stop, EVERYTHING, self.prepare_claimed)
+        if found is None:
             return "no request is due"
-        result, follow = self.carry_out(claim)
+        result, follow = self.carry_out(*found)
         while follow is not None:
             result, follow = self.carry_out(follow.claim, follow)
         return result
@@ -137,7 +138,8 @@ class Worker:
     ) -> tuple[str, Locked | None]:
         """Carry out a claimed request; return what happened, and what follows in this thread under the same claim.
 
-        ``handed`` is a node that was locked and saved already, by the request that this one follows from.
+        ``handed`` is a node that was locked and saved already: with its claim, or by the request that this one
+        follows from.
         """
         request = claim.request
         what = f"{request.event} of node {request.node}"
@@ -163,12 +165,19 @@ class Worker:
 
     def prepared(self, claim: Claim, handed: Locked | None) -> tuple[Locked, Decision]:
         """Return what is locked and what to do with it."""
+        if handed is not None and handed.decision is not None:
+            return handed, handed.decision
         if handed is not None:
             decision = self.decide(handed.node, claim.request)
             if not _must_be_saved_first(decision):
                 return handed, decision
         tries = itertools.count()
         return self.persist(lambda tx: self.prepare(tx, claim, repeated=next(tries) > 0), durable=False)
+
+    def prepare_claimed(self, tx: Transaction, claim: Claim) -> Locked:
+        """Lock, decide and save in the transaction of the claim itself: one commit for both."""
+        locked, decision = self.prepare(tx, claim)
+        return msgspec.structs.replace(locked, decision=decision)
 
     def prepare(self, tx: Transaction, claim: Claim, *, repeated: bool = False) -> tuple[Locked, Decision]:
         """Lock, decide and save, in one transaction; ``repeated``: an earlier try may have been committed."""

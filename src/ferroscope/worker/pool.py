@@ -82,15 +82,23 @@ class Dispatcher:
         worker = self._worker
         timeout = worker.settings.worker.get_timeout
         take = Take(self.lane, without)
-        claim = worker.queue.get(worker.member, min(_LONGEST_WAIT, timeout) if without else timeout, worker.stop, take)
-        if claim is None:
-            return "idle"
+        entry = _Entry(self.slots, worker)
+        locked = None
+        try:
+            wait = min(_LONGEST_WAIT, timeout) if without else timeout
+            found = worker.queue.get_with(worker.member, wait, worker.stop, take, entry)
+            if found is None:
+                return "idle"
+            claim, locked = found
+        finally:
+            if locked is None:
+                entry.leave()
         what = f"{claim.request.event} of node {claim.request.node}"
-        slot = self.slots.enter(claim.request, claimed=True)
+        slot = entry.slot or self.slots.enter(claim.request, claimed=True)
         if isinstance(slot, Refusal):
             self._put_back(claim, slot)
             return f"put {what} back: {slot.message}"
-        self.begin(slot, claim)
+        self.begin(slot, claim, locked)
         return f"claimed {what}"
 
     def begin(self, slot: Slot, claim: Claim, handed: Locked | None = None) -> None:
@@ -128,6 +136,28 @@ class Dispatcher:
             self._worker.persist(work, durable=False)
         except (ClaimLostError, NotFoundError) as exc:
             _log.debug("lost before it was put back", node=claim.request.node, error=str(exc))
+
+
+class _Entry:
+    """Gives a request a slot and prepares it, in the transaction of its claim; without a slot it is only claimed."""
+
+    def __init__(self, slots: Slots, worker: Worker) -> None:
+        self.slot: Slot | None = None
+        self._slots = slots
+        self._worker = worker
+
+    def __call__(self, tx: Transaction, claim: Claim) -> Locked | None:
+        self.leave()  # the transaction may be run again, and find another request
+        slot = self._slots.enter(claim.request, claimed=True)
+        if isinstance(slot, Refusal):
+            return None
+        self.slot = slot
+        return self._worker.prepare_claimed(tx, claim)
+
+    def leave(self) -> None:
+        if self.slot is not None:
+            self._slots.leave(self.slot)
+            self.slot = None
 
 
 class _ReservedSlot:

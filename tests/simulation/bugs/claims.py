@@ -25,6 +25,7 @@ def _() -> Iterator[Any]:
         return result
 
     yield loop.Worker, "prepare", prepared
+    yield loop.Worker, "prepare_claimed", lambda _self, _tx, _claim: None
     yield requests.SqlRequests, "consume", lambda _self, _claim: None
     yield requests.SqlRequests, "hold", lambda _self, _claim, **_noted: None
 
@@ -58,7 +59,13 @@ def _() -> Iterator[Any]:
 def _oldest(*conditions: Any) -> Any:
     """Return what finds a request to claim, whatever else there is of its node."""
     due = (_r.holder.is_(None), _r.due_at <= queue.db_now(), *queue._OF_LANE)
-    return select(_r.id).where(*due, *conditions).order_by(_r.id).limit(1).with_for_update(skip_locked=True)
+    return (
+        select(*requests.REQUEST.columns)
+        .where(*due, *conditions)
+        .order_by(_r.id)
+        .limit(1)
+        .with_for_update(skip_locked=True)
+    )
 
 
 def _claiming(found: Any, values: Any) -> Iterator[Any]:

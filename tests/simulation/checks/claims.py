@@ -50,16 +50,24 @@ class Claims:
         self.excused: set[str] = set()  # inspections that may be rebooted again
 
     def fence(self, commit: Commit, task: Task) -> None:
-        """I3: no worker writes under a claim that is over."""
+        """I3: no worker writes without a claim, which may be part of the same commit, or under one that is over."""
         if not task.name.startswith("worker-"):
             return
+        claimed_here = {
+            change.after["node"]
+            for change in commit.changes
+            if change.table == "requests"
+            and change.after
+            and change.after["token"]
+            and not (change.before and change.before["token"])
+        }
         for change in commit.changes:
             row = change.after or change.before
             if change.table not in _UNDER_CLAIM or row is None:
                 continue
             node = row["uuid"] if change.table == "nodes" else row["node"]
             claim = self.by_node.get(node)
-            if claim is None or claim.task is not task:
+            if node not in claimed_here and (claim is None or claim.task is not task):
                 now = "nobody" if claim is None else f"{claim.task} (attempt {claim.attempt})"
                 name = self._world.name_of(node)
                 self._fail("I3", f"{task} changed {change.table} of node {name} without its claim, held by {now}")
