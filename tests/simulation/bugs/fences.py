@@ -11,6 +11,7 @@ from sqlalchemy import bindparam, select, update
 from ferroscope import leadership
 from ferroscope.contracts.errors import ClaimLostError
 from ferroscope.db import coordination, requests
+from ferroscope.worker import loop
 from tests.simulation.bugs.registry import DEPOSED, FROZEN, OVERTAKEN, bug, without
 
 _r = requests._r
@@ -46,6 +47,7 @@ def _() -> Iterator[Any]:
     blind_begun = blind.values(begun=True)
     blind_progress = blind.values(progress=bindparam("_progress"))
     yield requests.SqlRequests, "hold", hold
+    yield loop.Worker, "prepare_claimed", lambda _self, _tx, _claim: None  # then it is prepared in a later transaction
 
 
 @bug("no-fence", "a leader writes without any fence", rule="I3", seeds=40, **DEPOSED)

@@ -98,6 +98,7 @@ def _() -> Iterator[Any]:
 )
 def _() -> Iterator[Any]:
     yield loop.Worker, "_has_begun", lambda _self, _tx, _claim: False
+    yield loop.Worker, "prepare_claimed", lambda _self, _tx, _claim: None  # then it is prepared in a later transaction
 
 
 @bug(
