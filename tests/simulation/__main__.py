@@ -82,11 +82,9 @@ def _options() -> argparse.Namespace:
 
 
 def _kind(options: argparse.Namespace) -> str:
-    for kind, chosen in {"takeovers": options.takeovers, "elections": options.elections}.items():
-        if chosen:
+    for kind in ("takeovers", "elections", "filters"):
+        if getattr(options, kind):
             return kind
-    if options.pxe_filters:
-        return "filters"
     return BUGS[options.bug].kind if options.bug else "all"
 
 

@@ -26,7 +26,7 @@ class Locked(msgspec.Struct, frozen=True):
     """A node under a claim, as it was when it was locked, and its newest inspection.
 
     ``confirmed_at`` is a time of the monotonic clock before the claim was last written or committed. ``decision`` is
-    what to do, if that has been decided and saved already.
+    what to do, if it was decided and saved in the same transaction.
     """
 
     claim: Claim

@@ -1,8 +1,8 @@
 """How a worker carries out one request. Read it from top to bottom: the methods stand in the order in which they run.
 
-    get       claim a due request
-    lock      lock its node against all other writers         \
-    decide    let the state machine take the event             | prepare(): one transaction
+    get       claim a due request                             \
+    lock      lock its node against all other writers          | prepare_claimed(): one transaction,
+    decide    let the state machine take the event             | which the queue begins with the claim
     save      save the target state of a strict event         /
     run       run the event's task; it commits nothing
     follow    put the next request on the queue, if any       \
@@ -138,8 +138,8 @@ class Worker:
     ) -> tuple[str, Locked | None]:
         """Carry out a claimed request; return what happened, and what follows in this thread under the same claim.
 
-        ``handed`` is a node that was locked and saved already: with its claim, or by the request that this one
-        follows from.
+        ``handed`` is a node that was locked and saved before: with the claim, or by the request from which this one
+        follows.
         """
         request = claim.request
         what = f"{request.event} of node {request.node}"
@@ -175,7 +175,7 @@ class Worker:
         return self.persist(lambda tx: self.prepare(tx, claim, repeated=next(tries) > 0), durable=False)
 
     def prepare_claimed(self, tx: Transaction, claim: Claim) -> Locked:
-        """Lock, decide and save in the transaction of the claim itself: one commit for both."""
+        """Lock, decide and save in the transaction of the claim: one commit for both."""
         locked, decision = self.prepare(tx, claim)
         return msgspec.structs.replace(locked, decision=decision)
 

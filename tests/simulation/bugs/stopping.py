@@ -23,7 +23,7 @@ from tests.simulation.bugs.registry import bug
     rounds=3,
 )
 def _() -> Iterator[Any]:
-    get, run = queue.SqlQueue.get, pool.Dispatcher.run
+    get, run = queue.SqlQueue._get, pool.Dispatcher.run
 
     def go_on(self: Any) -> None:
         run(self)
@@ -33,7 +33,7 @@ def _() -> Iterator[Any]:
 
     yield (
         queue.SqlQueue,
-        "get",
-        lambda self, holder, timeout, stop, take: get(self, holder, timeout, type(stop)(stop._kernel), take),
+        "_get",
+        lambda self, holder, timeout, stop, *what: get(self, holder, timeout, type(stop)(stop._kernel), *what),
     )
     yield pool.Dispatcher, "run", go_on
