@@ -33,6 +33,7 @@ from ferroscope.api.baremetal import (
     search,
 )
 from ferroscope.api.http import errors, openapi
+from ferroscope.api.http.request_id import RequestIds
 from ferroscope.api.http.responder import Responder, responder, send_failure
 from ferroscope.api.http.route import BINARY, TEXT, ApiContext, Route, Surface, make
 from ferroscope.api.introspection import introspection_rules, introspections
@@ -197,7 +198,7 @@ ROUTES: Final[tuple[Route, ...]] = (
 
 def create_app(context: ApiContext) -> falcon.App[falcon.Request, falcon.Response]:
     """Return the application; it is stateless, and safe for any number of threads."""
-    app = falcon.App(middleware=[_NonEmptyIdentifier()])
+    app = falcon.App(middleware=[RequestIds(context.new_uuid), _NonEmptyIdentifier()])
     app.req_options.strip_url_path_trailing_slash = True
     # For empty answers: ironicclient complains about an empty "JSON" document.
     app.resp_options.default_media_type = falcon.MEDIA_TEXT

@@ -37,8 +37,14 @@ class BadRequestError(ApiError):
     status = 400
 
 
+class UnauthorizedError(ApiError):
+    """The call has no credentials, or wrong ones; ``WWW-Authenticate`` is added to the response."""
+
+    status = 401
+
+
 class ForbiddenError(ApiError):
-    """The configuration, or a setting of the node, forbids the request."""
+    """The configuration, a setting of the node or a policy forbids the request."""
 
     status = 403
 

@@ -17,6 +17,7 @@ import structlog
 
 from ferroscope.api.http import decoding, errors, versions
 from ferroscope.api.http.errors import ForbiddenError
+from ferroscope.api.http.request_id import of as request_id
 from ferroscope.api.http.route import ApiContext, Body, Call, NoQuery, Reply, Route, Surface
 from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, Dialect, Version
 from ferroscope.contracts.errors import StoreUnavailableError
@@ -108,10 +109,8 @@ def failure(context: ApiContext, req: falcon.Request, exc: Exception, dialect: D
     """Return the response for an exception; an internal error is logged in full and reported by its request ID."""
     known = errors.translate(exc)
     if known is None:
-        request_id = f"req-{context.new_uuid()}"
-        context.log.error("request failed", method=req.method, path=req.path, request_id=request_id, exc_info=exc)
-        message = errors.INTERNAL_MESSAGE.format(request_id=request_id)
-        known = errors.ApiError(message, {"Openstack-Request-Id": request_id})
+        context.log.error("request failed", method=req.method, path=req.path, exc_info=exc)
+        known = errors.ApiError(errors.INTERNAL_MESSAGE.format(request_id=request_id(req.env)))
     if isinstance(exc, StoreUnavailableError):
         _log_outage(context, req, exc)
     body = errors.introspection_body if dialect is INTROSPECTION else errors.bare_metal_body
@@ -175,6 +174,7 @@ def _call(
         raw=raw,
         introspection=introspection,
         source=context.callers.source(req.env),
+        request_id=request_id(req.env),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final, Generic, TypeVar, get_args, get_origin, get_type_
 
 import msgspec
 
+from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.http.errors import ApiError
 from ferroscope.api.http.rate_limit import Callers, PerMinute, QuietLog, RefusalCache
 from ferroscope.api.http.versions import Version
@@ -43,7 +44,8 @@ class Call(msgspec.Struct, Generic[Q, B], frozen=True, kw_only=True):
 
     ``path``: the path's parameters. ``version``: the microversion; only ``minor`` ever differs. ``url``: the base URL
     by which the caller reaches this API, without a trailing slash. ``raw``: the body's bytes. ``introspection``:
-    whether it arrived on that API's port. ``source``: the caller's address, "" if unknown.
+    whether it arrived on that API's port. ``source``: the caller's address, "" if unknown. ``identity``: the caller.
+    ``request_id``: of form ``req-UUID``, as in the response and in the log.
     """
 
     path: dict[str, str]
@@ -54,6 +56,8 @@ class Call(msgspec.Struct, Generic[Q, B], frozen=True, kw_only=True):
     raw: bytes = b""
     introspection: bool = False
     source: str = ""
+    identity: Identity = ANYBODY
+    request_id: str = ""
 
     @property
     def minor(self) -> int:

@@ -1,0 +1,1 @@
+"""Who makes a call, and whether it may: authentication strategies and policies."""

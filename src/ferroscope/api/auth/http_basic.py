@@ -1,0 +1,225 @@
+"""HTTP basic authentication against an htpasswd file with bcrypt hashes and, as a third field, roles.
+
+    alice:$2y$10$...:admin
+    monitoring:$2y$10$...:reader
+
+A user without roles is a reader. Apache and Ironic read the same file; they ignore the third field.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import structlog
+
+from ferroscope.api.auth.identity import ROLES, Identity, local
+from ferroscope.api.http.errors import UnauthorizedError, UnavailableError
+from ferroscope.contracts.queue import Clock
+
+_log = structlog.get_logger(__name__)
+
+_SCHEME: Final = "basic "
+_BCRYPT: Final = ("$2y$", "$2b$", "$2a$")
+_BCRYPT_HASH: Final = 60
+_DEFAULT_ROLES: Final = ("reader",)
+# Characters of a header's value; longer ones are wrong.
+_LONGEST: Final = 1024
+# bcrypt looks at 72 bytes; its library refuses more.
+_BCRYPT_LENGTH: Final = 72
+# Seconds between two checks of the file, and for which a password that was right is not hashed again: bcrypt takes a
+# tenth of a second of CPU by design.
+_FILE_INTERVAL: Final = 1.0
+_REMEMBERED_FOR: Final = 300.0
+_REMEMBERED: Final = 1000
+
+
+class UserFileError(Exception):
+    """The htpasswd file cannot be used; the message says what is wrong in which line, without quoting it."""
+
+
+class User(NamedTuple):
+    """One line of the file."""
+
+    hashed: bytes
+    identity: Identity
+
+
+def parse(text: str) -> Mapping[str, User]:
+    """Return the users by name; ``UserFileError``."""
+    users: dict[str, User] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        name, _, rest = line.strip().partition(":")
+        hashed, _, fields = rest.partition(":")
+        roles = tuple(role.strip() for role in fields.split(",") if role.strip()) or _DEFAULT_ROLES
+        if not name or not hashed.startswith(_BCRYPT) or len(hashed) != _BCRYPT_HASH or not hashed.isascii():
+            raise UserFileError(f"line {number}: expected NAME:BCRYPT-HASH[:ROLE,...]; make it with: htpasswd -nB NAME")
+        unknown = [role for role in roles if role not in ROLES]
+        if unknown:
+            raise UserFileError(f"line {number}: unknown role {unknown[0][:40]!r}; known: {', '.join(ROLES)}")
+        if name in users:
+            raise UserFileError(f"line {number}: user {name[:40]!r} is listed twice")
+        users[name] = User(hashed.encode(), local(name, "http_basic", roles))
+    if not users:
+        raise UserFileError("no user is listed; add one with: htpasswd -B FILE NAME")
+    return users
+
+
+class BasicAuth:
+    """One instance serves all threads. A changed file is read again; a broken one is logged, and changes nothing."""
+
+    def __init__(self, file: str, clock: Clock, *, threads: int = 4) -> None:
+        """Read the file: ``UserFileError``, ``OSError``. ``threads``: those of the API, which must never all hash."""
+        self._path = Path(file)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._key = secrets.token_bytes(32)
+        self._known: OrderedDict[bytes, float] = OrderedDict()
+        self._checks = _Checks(max(1, threads - 2))
+        self._stamp = self._stat()
+        self._users = _read(self._path)
+        self._check_at = clock.monotonic() + _FILE_INTERVAL
+
+    def known(self, headers: Mapping[str, str]) -> Identity | None:
+        """Return who sent these credentials if that is known without hashing, otherwise None."""
+        pair = _decode(headers)
+        if pair is None:
+            return None
+        self._reload_if_changed()
+        user = self._users.get(pair[0])
+        return user.identity if user is not None and self._remembers(self._key_of(user, pair[1])) else None
+
+    def identify(self, headers: Mapping[str, str]) -> Identity | None:
+        """Return who sent the request; None without credentials of this kind, ``UnauthorizedError`` for wrong ones."""
+        if headers.get("authorization", "")[: len(_SCHEME)].lower() != _SCHEME:
+            return None
+        if (known := self.known(headers)) is not None:
+            return known
+        pair = _decode(headers)
+        if pair is not None:
+            name, password = pair
+            # For an unknown name the password of another user is checked, so that the answer takes as long.
+            user = self._users.get(name) or next(iter(self._users.values()))
+            key = self._key_of(user, password)
+            if self._checks.run(key, lambda: _matches(password, user.hashed)) and user.identity.user == name:
+                self._remember(key)
+                return user.identity
+        raise UnauthorizedError("The user name or password is wrong.")
+
+    def _key_of(self, user: User, password: bytes) -> bytes:
+        # The hash is part of the key, so that a changed password takes effect at once.
+        return hmac.digest(self._key, b"\0".join((user.identity.user.encode(), user.hashed, password)), hashlib.sha256)
+
+    def _remembers(self, key: bytes) -> bool:
+        with self._lock:
+            return self._known.get(key, 0.0) > self._clock.monotonic()
+
+    def _remember(self, key: bytes) -> None:
+        with self._lock:
+            self._known[key] = self._clock.monotonic() + _REMEMBERED_FOR
+            self._known.move_to_end(key)
+            if len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+
+    def reload(self) -> None:
+        """Read the file now, on SIGHUP."""
+        with self._lock:
+            self._check_at, self._stamp = 0.0, (0, 0, 0)
+        self._reload_if_changed()
+
+    def _reload_if_changed(self) -> None:
+        now = self._clock.monotonic()
+        with self._lock:
+            if now < self._check_at:
+                return
+            self._check_at = now + _FILE_INTERVAL
+        try:
+            stamp = self._stat()
+            if stamp != self._stamp:
+                self._stamp = stamp
+                self._users = _read(self._path)
+                _log.info("users read again", file=str(self._path), users=len(self._users))
+        except (OSError, UserFileError) as exc:
+            _log.error("cannot use the changed user file; its previous users stay", file=str(self._path), why=str(exc))
+
+    def _stat(self) -> tuple[int, int, int]:
+        found = self._path.stat()
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+class _Checks:
+    """Runs at most ``limit`` checks at once, and each only once for all who ask for the same at the same time."""
+
+    def __init__(self, limit: int) -> None:
+        self._lock = threading.Lock()
+        self._free = limit
+        self._running: dict[bytes, _Running] = {}
+
+    def run(self, key: bytes, check: Callable[[], bool]) -> bool:
+        """Return the result of ``check``; ``UnavailableError`` if too many are running."""
+        with self._lock:
+            running = self._running.get(key)
+            mine = running is None
+            if running is None:
+                if not self._free:
+                    raise UnavailableError("Too many passwords are being checked; try again.", {"Retry-After": "1"})
+                self._free -= 1
+                running = self._running[key] = _Running()
+        if not mine:
+            running.done.wait()
+            return running.result
+        try:
+            running.result = check()
+        finally:
+            with self._lock:
+                self._free += 1
+                del self._running[key]
+            running.done.set()
+        return running.result
+
+
+class _Running:
+    """A check that is being made; ``result`` is valid when ``done``."""
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self.result = False
+
+
+def _read(path: Path) -> Mapping[str, User]:
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as exc:
+        raise UserFileError("it is not UTF-8 text") from exc
+
+
+def _matches(password: bytes, hashed: bytes) -> bool:
+    import bcrypt
+
+    try:
+        return bcrypt.checkpw(password[:_BCRYPT_LENGTH], hashed)
+    except ValueError:  # a hash that has the right form only
+        return False
+
+
+def _decode(headers: Mapping[str, str]) -> tuple[str, bytes] | None:
+    """Return name and password; None if there are none, or none that can be right."""
+    value = headers.get("authorization", "")
+    if value[: len(_SCHEME)].lower() != _SCHEME or len(value) > _LONGEST:
+        return None
+    try:
+        raw = base64.b64decode(value[len(_SCHEME) :].strip(), validate=True)
+        name, colon, password = raw.partition(b":")
+        return (name.decode("utf-8"), password) if colon and b"\0" not in raw else None
+    except (binascii.Error, ValueError):
+        return None

@@ -1,0 +1,233 @@
+"""Policies: which roles a call needs. Names and defaults are those of the APIs that we serve, plus our own.
+
+They can be overridden in a policy file in oslo.policy's language. Source: the policy references of the Bare Metal and
+the Introspection service; ``ferroscope policy list`` prints the table.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from ferroscope.api.auth.identity import Identity
+from ferroscope.contracts.queue import Clock
+
+
+class Rule(NamedTuple):
+    """``check`` is in oslo.policy's language; ``node.owner`` and ``node.lessee`` are projects of the node at hand."""
+
+    name: str
+    check: str
+    description: str
+
+
+def _any(*checks: str) -> str:
+    return " or ".join(f"({check})" for check in checks)
+
+
+# Personas of the Bare Metal service's published policies. Project roles count for the owner or lessee of a node only.
+_SYSTEM_ADMIN: Final = "role:admin and system_scope:all"
+_SYSTEM_MEMBER: Final = "(role:member and system_scope:all) or rule:service_role"
+_SYSTEM_READER: Final = "(role:reader and system_scope:all) or (role:service and system_scope:all) or rule:service_role"
+_SYSTEM_SERVICE: Final = "role:service and system_scope:all"
+_OWNER: Final = "project_id:%(node.owner)s"
+_LESSEE: Final = "project_id:%(node.lessee)s"
+_OWNER_OR_LESSEE: Final = f"({_OWNER} or {_LESSEE})"
+_OWNER_SERVICE: Final = f"role:service and {_OWNER}"
+_OWNER_ADMIN: Final = f"role:admin and {_OWNER}"
+_OWNER_MANAGER: Final = f"role:manager and {_OWNER}"
+
+_MEMBER: Final = _any(_SYSTEM_MEMBER, f"role:member and {_OWNER_OR_LESSEE}", _SYSTEM_SERVICE)
+_READER: Final = _any(_SYSTEM_READER, f"role:reader and {_OWNER_OR_LESSEE}", _OWNER_SERVICE)
+_OWNER_READER: Final = _any(_SYSTEM_READER, _SYSTEM_SERVICE, f"role:reader and {_OWNER}", _OWNER_SERVICE)
+_OWNER_MEMBER: Final = _any(_SYSTEM_MEMBER, _SYSTEM_SERVICE, f"role:member and {_OWNER}", _OWNER_SERVICE)
+_OWNER_ADMINS: Final = _any(_SYSTEM_MEMBER, _SYSTEM_SERVICE, _OWNER_ADMIN, _OWNER_MANAGER, _OWNER_SERVICE)
+_ADMIN_OR_OWNER_ADMINS: Final = _any(_SYSTEM_ADMIN, _SYSTEM_SERVICE, _OWNER_ADMIN, _OWNER_MANAGER, _OWNER_SERVICE)
+_OPERATOR: Final = _any(
+    _SYSTEM_MEMBER,
+    _SYSTEM_SERVICE,
+    f"role:member and {_OWNER}",
+    f"role:admin and {_LESSEE}",
+    f"role:manager and {_LESSEE}",
+    _OWNER_SERVICE,
+)
+_ANY_READER: Final = "role:reader or role:service"
+_INTROSPECTION_ADMIN: Final = _any(_SYSTEM_ADMIN, "role:admin", "role:service")
+_INTROSPECTION_READER: Final = _any("role:reader and system_scope:all", "role:admin", "role:service")
+_EVERYBODY: Final = ""
+_NOBODY: Final = "!"
+
+# fmt: off
+RULES: Final[tuple[Rule, ...]] = (
+    Rule("public_api", _EVERYBODY, "Version documents, health check, OpenAPI document and, if enabled, metrics"),
+    Rule("service_role", "role:service and project_name:%(config.service_project_name)s",
+         "A service user of the cloud, as the other rules use it"),
+    Rule("show_password", _NOBODY, "See passwords in driver_info instead of ******"),
+
+    Rule("baremetal:node:create", _any(_SYSTEM_ADMIN, _SYSTEM_SERVICE), "Enroll a node; approve a discovered one"),
+    Rule("baremetal:node:create:self_owned_node", "(role:admin) or (role:service)",
+         "Enroll a node that the caller's project owns"),
+    Rule("baremetal:node:list", _ANY_READER, "List the nodes of the caller's project"),
+    Rule("baremetal:node:list_all", _SYSTEM_READER, "List all nodes"),
+    Rule("baremetal:node:get", _READER, "Get a node"),
+    Rule("baremetal:node:get:last_error", _OWNER_READER, "See last_error of a node"),
+    Rule("baremetal:node:get:reservation", _OWNER_READER, "See reservation of a node"),
+    Rule("baremetal:node:get:driver_internal_info", _OWNER_READER, "See driver_internal_info of a node"),
+    Rule("baremetal:node:get:driver_info", _OWNER_READER, "See driver_info of a node, secrets masked"),
+    Rule("baremetal:node:update", _MEMBER, "Update a node"),
+    Rule("baremetal:node:update_extra", _MEMBER, "Update extra of a node"),
+    Rule("baremetal:node:update:driver_info", _OWNER_MEMBER, "Update driver_info of a node"),
+    Rule("baremetal:node:update:properties", _OWNER_MEMBER, "Update properties of a node"),
+    Rule("baremetal:node:update:name", _OWNER_MEMBER, "Rename a node"),
+    Rule("baremetal:node:update:instance_uuid", _OWNER_MEMBER, "Update instance_uuid of a node"),
+    Rule("baremetal:node:update:owner", _SYSTEM_MEMBER, "Change the owner of a node"),
+    Rule("baremetal:node:update:lessee", _OWNER_MEMBER, "Change the lessee of a node"),
+    Rule("baremetal:node:update:driver_interfaces", _OWNER_ADMINS, "Change driver and interfaces of a node"),
+    Rule("baremetal:node:update:conductor_group", _SYSTEM_MEMBER, "Change the conductor group of a node"),
+    Rule("baremetal:node:update:disable_power_off", _SYSTEM_ADMIN, "Change disable_power_off of a node"),
+    Rule("baremetal:node:update:retired", _OWNER_MEMBER, "Retire a node"),
+    Rule("baremetal:node:delete", _SYSTEM_ADMIN, "Delete a node; reject a discovered one"),
+    Rule("baremetal:node:delete:self_owned_node", _OWNER_ADMIN, "Delete a node that the caller's project owns"),
+    Rule("baremetal:node:validate", _OPERATOR, "Validate a node"),
+    Rule("baremetal:node:set_maintenance", _OPERATOR, "Set maintenance"),
+    Rule("baremetal:node:clear_maintenance", _OPERATOR, "Clear maintenance"),
+    Rule("baremetal:node:get_boot_device", _OWNER_ADMINS, "Get the boot device"),
+    Rule("baremetal:node:set_boot_device", _OWNER_ADMINS, "Set the boot device"),
+    Rule("baremetal:node:get_states", _READER, "Get the states of a node"),
+    Rule("baremetal:node:set_power_state", _MEMBER, "Switch the power of a machine"),
+    Rule("baremetal:node:set_provision_state", _OPERATOR, "Manage, inspect, abort and provide a node"),
+    Rule("baremetal:node:traits:list", _READER, "List traits"),
+    Rule("baremetal:node:history:get", _OWNER_READER, "See history and timeline of a node"),
+    Rule("baremetal:node:inventory:get", _OWNER_READER, "See inventories and the ramdisk's log"),
+    Rule("baremetal:node:ipa_heartbeat", _EVERYBODY, "Heartbeat of a ramdisk, which proves itself by its agent token"),
+
+    Rule("baremetal:port:list", _ANY_READER, "List the ports of nodes of the caller's project"),
+    Rule("baremetal:port:list_all", _SYSTEM_READER, "List all ports"),
+    Rule("baremetal:port:get", _READER, "Get a port"),
+    Rule("baremetal:port:create", _ADMIN_OR_OWNER_ADMINS, "Create a port"),
+    Rule("baremetal:port:update", _OWNER_ADMINS, "Update a port"),
+    Rule("baremetal:port:delete", _ADMIN_OR_OWNER_ADMINS, "Delete a port"),
+
+    Rule("baremetal:driver:get", _SYSTEM_READER, "List drivers"),
+    Rule("baremetal:driver:get_properties", _SYSTEM_READER, "List the properties of a driver"),
+    Rule("baremetal:driver:ipa_lookup", _EVERYBODY, "Lookup by a ramdisk"),
+    Rule("baremetal:driver:ipa_continue_inspection", _EVERYBODY, "Callback of a ramdisk"),
+
+    Rule("baremetal:inspection_rule:get", _SYSTEM_READER, "List inspection rules"),
+    Rule("baremetal:inspection_rule:create", _SYSTEM_ADMIN, "Create an inspection rule"),
+    Rule("baremetal:inspection_rule:update", _SYSTEM_ADMIN, "Update an inspection rule"),
+    Rule("baremetal:inspection_rule:delete", _SYSTEM_ADMIN, "Delete inspection rules"),
+    Rule("baremetal:inspection_rule:explain", _SYSTEM_ADMIN, "Dry-run inspection rules on stored data"),
+
+    Rule("introspection:continue", _EVERYBODY, "Callback of a ramdisk"),
+    Rule("introspection:status", _INTROSPECTION_READER, "Get the status of introspections"),
+    Rule("introspection:start", _INTROSPECTION_ADMIN, "Start an introspection"),
+    Rule("introspection:abort", _INTROSPECTION_ADMIN, "Abort an introspection"),
+    Rule("introspection:data", _INTROSPECTION_ADMIN, "Get introspection data"),
+    Rule("introspection:reapply", _INTROSPECTION_ADMIN, "Reapply introspection to stored data"),
+    Rule("introspection:rule:get", _INTROSPECTION_ADMIN, "Get introspection rules"),
+    Rule("introspection:rule:create", _INTROSPECTION_ADMIN, "Create an introspection rule"),
+    Rule("introspection:rule:delete", _INTROSPECTION_ADMIN, "Delete introspection rules"),
+
+    Rule("ferroscope:status:get", _SYSTEM_READER, "See the status of the service"),
+    Rule("ferroscope:search", _ANY_READER, "Search nodes by hardware; others than one's own need node:list_all"),
+    Rule("ferroscope:inspection:reapply", _OPERATOR, "Process stored data again"),
+    Rule("ferroscope:lease:get", _SYSTEM_READER, "See leases"),
+    Rule("ferroscope:lease:hold", _any(_SYSTEM_MEMBER, _SYSTEM_SERVICE), "Acquire, renew and release leases"),
+    Rule("ferroscope:lease:forget", _SYSTEM_ADMIN, "Delete the name of a lease"),
+)
+# fmt: on
+
+
+class Target(NamedTuple):
+    """What a call is about: the projects of the node, None where there are none."""
+
+    owner: str | None = None
+    lessee: str | None = None
+
+
+_NO_TARGET: Final = Target()
+# Seconds after which the policy file is checked for changes and decisions are made anew.
+_MEMORY: Final = 5.0
+_REMEMBERED: Final = 10_000
+
+
+class Policy:
+    """Decides with oslo.policy. One instance serves all threads.
+
+    Decisions are remembered for some seconds: a list asks for thousands, and evaluating one takes 50 microseconds.
+    """
+
+    def __init__(self, clock: Clock, *, file: str = "", service_project: str = "service") -> None:
+        """``PolicyError`` if the file cannot be read or is wrong."""
+        self._clock = clock
+        self._file = file
+        self._service_project = service_project
+        self._lock = threading.Lock()
+        self._decisions: dict[tuple[str, Identity, Target], bool] = {}
+        self._until = 0.0
+        self._enforcer = _enforcer(file)
+
+    def allows(self, name: str, identity: Identity, target: Target = _NO_TARGET) -> bool:
+        """Whether ``identity`` may do what the policy ``name`` guards; an unknown name is refused."""
+        key = (name, identity, target)
+        with self._lock:
+            now = self._clock.monotonic()
+            if now >= self._until or len(self._decisions) >= _REMEMBERED:
+                self._decisions.clear()
+                self._until = now + _MEMORY
+            known = self._decisions.get(key)
+            if known is None:
+                known = self._decisions[key] = self._evaluate(name, identity, target)
+        return known
+
+    def _evaluate(self, name: str, identity: Identity, target: Target) -> bool:
+        # Absent values are left out: oslo.policy compares texts, and "None" would be equal to "None".
+        values = {"node.owner": target.owner, "node.lessee": target.lessee}
+        values = {name: value for name, value in values.items() if value}
+        values["config.service_project_name"] = self._service_project
+        return bool(self._enforcer.enforce(name, values, identity.credentials()))
+
+
+class PolicyError(Exception):
+    """The policy file cannot be used; the message says why."""
+
+
+def _enforcer(file: str) -> Any:
+    from oslo_config import cfg
+    from oslo_policy import policy
+
+    conf = cfg.ConfigOpts()
+    conf([], project="ferroscope", default_config_files=[], default_config_dirs=[])
+    enforcer = policy.Enforcer(conf, policy_file="/nonexistent", use_conf=False)
+    enforcer.register_defaults([policy.RuleDefault(rule.name, rule.check, rule.description) for rule in RULES])
+    try:
+        overrides = _overrides(file)
+        enforcer.set_rules(policy.Rules.from_dict(overrides), use_conf=False)
+        for name, check in overrides.items():
+            if str(enforcer.rules[name]) == _NOBODY != check.strip():  # how oslo.policy treats what it cannot parse
+                raise PolicyError(f"policy file {file}: the check of {name} cannot be understood: {check!r}")
+        for default in enforcer.registered_rules.values():
+            enforcer.rules.setdefault(default.name, default.check)
+        enforcer.check_rules(raise_on_violation=True)
+    except (policy.InvalidDefinitionError, ValueError) as exc:
+        raise PolicyError(f"policy file {file}: {exc}") from exc
+    return enforcer
+
+
+def _overrides(file: str) -> dict[str, str]:
+    """Return the checks by name; ``PolicyError``. oslo.policy itself would ignore a file that it cannot read."""
+    import yaml
+
+    if not file:
+        return {}
+    try:
+        found = yaml.safe_load(Path(file).read_text(encoding="utf-8")) or {}
+    except FileNotFoundError:
+        raise PolicyError(f"policy file {file} not found: create it, or unset [oslo_policy] policy_file") from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as exc:
+        raise PolicyError(f"policy file {file}: {exc}") from exc
+    if not isinstance(found, dict) or not all(isinstance(part, str) for pair in found.items() for part in pair):
+        raise PolicyError(f"policy file {file}: expected lines of the form 'NAME: CHECK', both of them text")
+    return found

@@ -1,0 +1,159 @@
+"""HTTP basic authentication: the file's lines, changes of the file, and what it costs to guess."""
+
+from __future__ import annotations
+
+import base64
+import threading
+from pathlib import Path
+
+import bcrypt
+import pytest
+
+from ferroscope.api.auth import http_basic
+from ferroscope.api.auth.http_basic import BasicAuth, UserFileError, parse
+from ferroscope.api.http.errors import UnauthorizedError, UnavailableError
+
+HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
+OTHER = bcrypt.hashpw(b"other", bcrypt.gensalt(4)).decode()
+
+
+class Clock:
+    now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time(self) -> float:
+        return self.now
+
+
+def headers(user: str, password: str) -> dict[str, str]:
+    return {"authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "users"
+    path.write_text(f"# operators\nalice:{HASH}:admin\nbob:{OTHER}\n")
+    return path
+
+
+def auth(file: Path, clock: Clock | None = None, threads: int = 4) -> BasicAuth:
+    return BasicAuth(str(file), clock or Clock(), threads=threads)  # type: ignore[arg-type]  # as much as it needs
+
+
+def test_roles_are_the_third_field_and_reader_without_it(file: Path) -> None:
+    users = auth(file)
+    alice, bob = users.identify(headers("alice", "secret")), users.identify(headers("bob", "other"))
+    assert alice is not None
+    assert bob is not None
+    assert alice.user == "alice"
+    assert alice.method == "http_basic"
+    assert "admin" in alice.roles
+    assert bob.roles == {"reader"}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        headers("alice", "other"),
+        headers("alice", ""),
+        headers("nobody", "secret"),
+        {"authorization": "Basic !!!"},
+        {"authorization": "Basic " + base64.b64encode(b"alice").decode()},
+        {"authorization": "basic " + base64.b64encode(b"\xff:secret").decode()},
+        {"authorization": "Basic " + "A" * 100_000},
+    ],
+)
+def test_wrong_credentials_are_refused(file: Path, wrong: dict[str, str]) -> None:
+    with pytest.raises(UnauthorizedError):
+        auth(file).identify(wrong)
+
+
+def test_other_credentials_are_none_of_its_business(file: Path) -> None:
+    users = auth(file)
+    assert users.identify({}) is None
+    assert users.identify({"authorization": "Bearer fst_1_2"}) is None
+
+
+def test_a_right_password_is_hashed_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    users = auth(file)
+    assert users.known(headers("alice", "secret")) is None
+    users.identify(headers("alice", "secret"))
+    monkeypatch.setattr(http_basic, "_matches", None)  # it would fail if it were called again
+    assert users.identify(headers("alice", "secret")) == users.known(headers("alice", "secret"))
+
+
+def test_a_changed_file_is_read_again_and_old_passwords_end(file: Path) -> None:
+    clock = Clock()
+    users = auth(file, clock)
+    assert users.identify(headers("alice", "secret"))
+    file.write_text(f"alice:{OTHER}:reader\n")
+    clock.now += 2
+    with pytest.raises(UnauthorizedError):
+        users.identify(headers("alice", "secret"))
+    changed = users.identify(headers("alice", "other"))
+    assert changed is not None
+    assert changed.roles == {"reader"}
+
+
+def test_a_file_that_is_broken_later_changes_nothing(file: Path) -> None:
+    clock = Clock()
+    users = auth(file, clock)
+    file.write_text("alice\n")
+    clock.now += 2
+    assert users.identify(headers("alice", "secret"))
+    file.unlink()
+    clock.now += 2
+    assert users.identify(headers("alice", "secret"))
+
+
+def test_on_request_it_is_read_at_once(file: Path) -> None:
+    users = auth(file)
+    file.write_text(f"carol:{HASH}\n")
+    users.reload()
+    assert users.identify(headers("carol", "secret"))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "no user"),
+        ("alice:{SHA}abc\n", "line 1"),
+        ("alice:secret\n", "line 1"),
+        (f"alice:{HASH}\nbob:{HASH[:-1]}\n", "line 2"),
+        (f"alice:{HASH}:king\n", "king"),
+        (f"alice:{HASH}\nalice:{OTHER}\n", "twice"),
+    ],
+    ids=range(6),
+)
+def test_a_broken_file_is_refused_with_its_line_but_without_its_text(text: str, reason: str) -> None:
+    with pytest.raises(UserFileError, match=reason) as refused:
+        parse(text)
+    assert "secret" not in str(refused.value)
+    assert HASH[:20] not in str(refused.value)
+
+
+def test_checks_never_take_all_threads(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    users = auth(file, threads=3)
+    began, go_on = threading.Event(), threading.Event()
+
+    def slow(_password: bytes, _hashed: bytes) -> bool:
+        began.set()
+        return go_on.wait(60)
+
+    monkeypatch.setattr(http_basic, "_matches", slow)
+    found: list[object] = []
+    same = [threading.Thread(target=lambda: found.append(users.identify(headers("alice", "secret"))))]
+    same[0].start()
+    assert began.wait(60)
+    with pytest.raises(UnavailableError):
+        users.identify(headers("bob", "guess"))
+    # Those who send the same wait for the one check.
+    same.append(threading.Thread(target=lambda: found.append(users.identify(headers("alice", "secret")))))
+    same[1].start()
+    go_on.set()
+    for thread in same:
+        thread.join(60)
+    assert len(found) == 2
+    assert users.identify(headers("bob", "other"))

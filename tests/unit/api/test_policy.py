@@ -1,0 +1,96 @@
+"""Policies: the published defaults for each kind of caller, and the traps of comparing texts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ferroscope.api.auth.identity import ANYBODY, Identity, local
+from ferroscope.api.auth.policy import RULES, Policy, PolicyError, Target
+from ferroscope.api.routes import ROUTES
+from ferroscope.runtime.system import SystemClock
+
+OWNED = Target(owner="p-owner", lessee="p-lessee")
+
+
+def identity(role: str, project: str | None = None) -> Identity:
+    return local("somebody", "http_basic", [role], project=project)
+
+
+@pytest.fixture(scope="module")
+def policy() -> Policy:
+    return Policy(SystemClock())
+
+
+@pytest.mark.parametrize(
+    ("name", "who", "target", "allowed"),
+    [
+        ("baremetal:node:delete", identity("admin"), OWNED, True),
+        ("baremetal:node:delete", identity("member"), OWNED, False),
+        ("baremetal:node:delete:self_owned_node", identity("admin", "p-owner"), OWNED, True),
+        ("baremetal:node:delete:self_owned_node", identity("admin", "p-lessee"), OWNED, False),
+        ("baremetal:node:get", identity("reader"), Target(), True),
+        ("baremetal:node:get", identity("reader", "p-owner"), OWNED, True),
+        ("baremetal:node:get", identity("reader", "p-lessee"), OWNED, True),
+        ("baremetal:node:get", identity("admin", "p-stranger"), OWNED, False),
+        ("baremetal:node:get:last_error", identity("reader", "p-lessee"), OWNED, False),
+        ("baremetal:node:set_provision_state", identity("member", "p-lessee"), OWNED, False),
+        ("baremetal:node:set_provision_state", identity("manager", "p-lessee"), OWNED, True),
+        ("baremetal:node:set_power_state", identity("member", "p-lessee"), OWNED, True),
+        ("baremetal:node:update:owner", identity("admin", "p-owner"), OWNED, False),
+        ("show_password", identity("admin"), OWNED, False),
+        ("public_api", Identity(user="x", method="none"), Target(), True),
+        ("no:such:policy", identity("admin"), OWNED, False),
+    ],
+)
+def test_defaults(policy: Policy, name: str, who: Identity, target: Target, allowed: bool) -> None:
+    assert policy.allows(name, who, target) is allowed
+
+
+def test_a_node_without_an_owner_does_not_belong_to_those_without_a_project(policy: Policy) -> None:
+    # In the language of policies both would be the text "None".
+    who = local("operator", "http_basic", ["manager"])
+    assert not policy.allows("baremetal:node:set_boot_device", Identity(user="u", method="token", roles=who.roles))
+    assert not policy.allows("baremetal:port:delete", who)
+
+
+def test_anybody_may_do_everything_but_see_passwords(policy: Policy) -> None:
+    for rule in RULES:
+        if rule.name not in ("show_password", "service_role") and "self_owned" not in rule.name:
+            assert policy.allows(rule.name, ANYBODY), rule.name
+
+
+def test_each_route_has_a_policy() -> None:
+    assert {route.policy for route in ROUTES} <= {rule.name for rule in RULES}
+
+
+def test_a_file_overrides_the_defaults(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text('"baremetal:node:delete": "role:member and system_scope:all"\n')
+    changed = Policy(SystemClock(), file=str(file))
+    assert changed.allows("baremetal:node:delete", identity("member"))
+    assert not changed.allows("baremetal:node:create", identity("member"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['"a": "rule:"b', '"baremetal:node:get": "role:a or or"\n', '"baremetal:node:get": "rule:nowhere"\n', "- list\n"],
+)
+def test_a_broken_file_is_an_error(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(text)
+    with pytest.raises(PolicyError, match="policy file"):
+        Policy(SystemClock(), file=str(file))
+
+
+def test_a_missing_file_is_an_error() -> None:
+    with pytest.raises(PolicyError, match="not found"):
+        Policy(SystemClock(), file="/nowhere/policy.yaml")
+
+
+def test_higher_roles_imply_lower_ones() -> None:
+    assert identity("admin").roles == {"admin", "manager", "member", "reader"}
+    assert identity("service").roles == {"service"}
+    assert identity("reader").system_scope
+    assert not identity("reader", "p").system_scope
