@@ -198,7 +198,8 @@ ROUTES: Final[tuple[Route, ...]] = (
 
 def create_app(context: ApiContext) -> falcon.App[falcon.Request, falcon.Response]:
     """Return the application; it is stateless, and safe for any number of threads."""
-    app = falcon.App(middleware=[RequestIds(context.new_uuid), _NonEmptyIdentifier()])
+    middleware: list[Any] = [RequestIds(context.new_uuid), _NonEmptyIdentifier()]
+    app = falcon.App(middleware=middleware)
     app.req_options.strip_url_path_trailing_slash = True
     # For empty answers: ironicclient complains about an empty "JSON" document.
     app.resp_options.default_media_type = falcon.MEDIA_TEXT
