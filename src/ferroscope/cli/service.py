@@ -126,7 +126,7 @@ def _exit_with(run: Callable[..., int], *args: Any, **options: Any) -> NoReturn:
 
 @click.group(cls=Group)
 def db() -> None:
-    """Upgrade the database's schema, and move inspection data."""
+    """Upgrade the schema, encrypt secrets, move inspection data."""
 
 
 @db.command()
@@ -209,6 +209,28 @@ def rebuild_search_index(files: tuple[str, ...], database: str | None) -> None:
     click.echo(f"search index rebuilt: {done.changed} of {done.nodes} nodes changed")
     if done.errors:
         raise click.ClickException(f"cannot read the data of {done.errors} nodes; run it again")
+
+
+@db.command("rekey", epilog="Exit code 0: all secrets are encrypted with the first key. 1: some cannot be decrypted.")
+@config_option
+@database_option
+def rekey(files: tuple[str, ...], database: str | None) -> None:
+    """Encrypt the secrets of all nodes with the first key of [secrets] key_file, while the service is running.
+
+    Also secrets that are still in plain text. If the first line of the file is 'identity', all secrets are decrypted.
+    It can be interrupted and run again.
+    """
+    from ferroscope.contracts.errors import SecretKeyError, StoreUnavailableError
+    from ferroscope.runtime.secrets import rekey as run
+    from ferroscope.runtime.system import SetupError
+
+    try:
+        done = run(settings_of(files, database), _progress)
+    except (SetupError, SecretKeyError, StoreUnavailableError) as exc:
+        raise click.ClickException(str(exc)) from exc
+    click.echo(f"{done.nodes} nodes checked, {done.changed} changed")
+    if done.failed:
+        raise click.ClickException(f"the secrets of {done.failed} nodes cannot be decrypted and were not changed")
 
 
 def _progress(text: str) -> None:

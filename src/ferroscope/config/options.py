@@ -22,6 +22,7 @@ from ferroscope.config.inspection_options import (
     StorageSettings,
     SwiftSettings,
 )
+from ferroscope.config.secret_options import SecretSettings
 from ferroscope.config.service_options import (
     SIMULATED,
     ApiSettings,
@@ -50,6 +51,7 @@ __all__ = [
     "PxeFilterSettings",
     "RegistrySettings",
     "S3Settings",
+    "SecretSettings",
     "Settings",
     "StorageSettings",
     "SwiftSettings",
@@ -73,6 +75,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     swift: SwiftSettings = SwiftSettings()
     registry: RegistrySettings = RegistrySettings()
     drivers: DriverSettings = DriverSettings()
+    secrets: SecretSettings = SecretSettings()
     pxe_filter: PxeFilterSettings = PxeFilterSettings()
     boot: BootSettings = BootSettings()
     log: LogSettings = LogSettings()

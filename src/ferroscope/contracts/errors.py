@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ferroscope.core.model import Lease
 from ferroscope.core.reasons import Reason
 
@@ -46,6 +48,17 @@ class LeaseHeldError(Exception):
 
 class LeaseLostError(Exception):
     """The lease is no longer held: a newer epoch may have been issued. Write nothing."""
+
+
+class SecretKeyError(Exception):
+    """Keys that encrypted secrets of nodes, ``ids``, are not in ``[secrets] key_file``. Nothing was written."""
+
+    def __init__(self, ids: Sequence[str], consequence: str) -> None:
+        self.ids = tuple(ids)
+        super().__init__(
+            f"{consequence}: [secrets] key_file lacks the key {', '.join(self.ids)}; "
+            "add it from the key file of the other hosts, or of a backup"
+        )
 
 
 class BmcError(Exception):

@@ -250,6 +250,15 @@ class Addresses(Protocol):
         """Return the nodes that wait for a callback and whose machines have called from this address before."""
 
 
+class SecretKeys(Protocol):
+    """The IDs of the keys that have encrypted secrets of nodes, recorded by the first write with each key."""
+
+    def used(self) -> Sequence[str]: ...
+
+    def forget(self, idents: Iterable[str]) -> None:
+        """Remove keys with which nothing is encrypted any more."""
+
+
 class Transaction(Protocol):
     """One unit of work; ``now`` is the database's clock, in seconds since the epoch."""
 
@@ -290,6 +299,8 @@ class Transaction(Protocol):
     def statistics(self) -> Statistics: ...
     @property
     def rules(self) -> Rules: ...
+    @property
+    def secret_keys(self) -> SecretKeys: ...
     @property
     def macs(self) -> Macs: ...
 

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from ferroscope.core import values
 from ferroscope.core.model import Document, Node
+from ferroscope.core.secrets import is_reference
 
 # The BMC's location, the BMC it is bridged through, and how its identity and the connection are secured.
 _PLACE: Final = re.compile(
@@ -29,7 +30,11 @@ _DEFAULTS: Final = frozenset({"", "none", "true"})
 
 def secrets(info: Document) -> list[str]:
     """Return the fields of ``driver_info`` that hold secrets, at any depth."""
-    return sorted(name for name, value in info.items() if value and values.mask({name: value}) != {name: value})
+    return sorted(name for name, value in info.items() if value and _holds_secret(name, value))
+
+
+def _holds_secret(name: str, value: object) -> bool:
+    return is_reference(value) or values.mask({name: value}) != {name: value}
 
 
 def moved(before: Document, after: Document) -> list[str]:

@@ -33,16 +33,18 @@ class NodeField(msgspec.Struct, frozen=True, kw_only=True):
     """What a field's type and default do not express.
 
     ``since``: the microversion from which it is shown and may be set; None: never shown. ``shown_as``: its name in the
-    API; ``masked``: secrets in it are masked. ``settable``: callers may set it, and ``rules`` too. ``filters``: the
-    microversion from which lists can be filtered by it; ``sorts``: lists can be sorted by it. ``length``: the maximum
-    of a text. ``merged``: a task's change to its copy is applied to the node; otherwise only ``transition`` and the
-    store change it. ``absent``: the row may have been written by a release without this field. The rest is taken from
-    the annotated line; ``stored``: in its own column, otherwise in ``attributes``.
+    API; ``masked``: secrets in it are masked; ``encrypted``: and encrypted in the database. ``settable``: callers may
+    set it, and ``rules`` too. ``filters``: the microversion from which lists can be filtered by it; ``sorts``: lists
+    can be sorted by it. ``length``: the maximum of a text. ``merged``: a task's change to its copy is applied to the
+    node; otherwise only ``transition`` and the store change it. ``absent``: the row may have been written by a release
+    without this field. The rest is taken from the annotated line; ``stored``: in its own column, otherwise in
+    ``attributes``.
     """
 
     since: int | None = None
     shown_as: str | None = None
     masked: bool = False
+    encrypted: bool = False
     settable: bool = False
     rules: bool = True
     filters: int | None = None
@@ -89,10 +91,10 @@ class Node(msgspec.Struct, kw_only=True):
     name: Annotated[
         str | None, NodeField(since=5, form=Form.NAME, length=255, unique=True, settable=True, sorts=True)
     ] = None
-    driver_info: Annotated[Document, NodeField(since=1, masked=True, settable=True)] = {}
+    driver_info: Annotated[Document, NodeField(since=1, masked=True, encrypted=True, settable=True)] = {}
     properties: Annotated[Document, NodeField(since=1, settable=True)] = {}
     extra: Annotated[Document, NodeField(since=1, settable=True)] = {}
-    instance_info: Annotated[Document, NodeField(since=1, masked=True, settable=True)] = {}
+    instance_info: Annotated[Document, NodeField(since=1, masked=True, encrypted=True, settable=True)] = {}
     instance_uuid: Annotated[
         str | None,
         NodeField(since=1, form=Form.UUID, length=36, unique=True, settable=True, rules=False, filters=1, sorts=True),

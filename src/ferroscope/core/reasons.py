@@ -30,6 +30,8 @@ class Reason(StrEnum):
     BMC_CERTIFICATE = "bmc-certificate"
     BMC_NOT_ALLOWED = "bmc-not-allowed"
     DRIVER_INFO_INVALID = "driver-info-invalid"
+    ENCRYPTION_KEY_MISSING = "encryption-key-missing"
+    DECRYPTION_FAILED = "decryption-failed"
     DRIVER_UNKNOWN = "driver-unknown"
     DRIVER_INCOMPLETE = "driver-incomplete"
     UNMANAGED_BOOT = "unmanaged-boot"
@@ -79,6 +81,8 @@ HINTS: Final[dict[Reason, str]] = {
     Reason.BMC_CERTIFICATE: "The BMC's certificate is not trusted; set redfish_verify_ca to the file of its CA.",
     Reason.BMC_NOT_ALLOWED: "Approve the node, or set the BMC address yourself; see also [drivers] bmc_networks.",
     Reason.DRIVER_INFO_INVALID: "Correct driver_info; to list its keys, run: ferroscope driver properties DRIVER.",
+    Reason.ENCRYPTION_KEY_MISSING: "Add the key to [secrets] key_file on this host; to check, run: ferroscope doctor.",
+    Reason.DECRYPTION_FAILED: "The encrypted value is not for this node or field; set the secret in driver_info again.",
     Reason.UNMANAGED_BOOT: "Set what the driver needs to boot the ramdisk, or set require_managed_boot = False.",
     Reason.DRIVER_UNKNOWN: "The node's driver is not enabled; add it to [drivers] enabled, or set another driver.",
     Reason.DRIVER_INCOMPLETE: "The worker's host lacks a dependency of the driver; run there: ferroscope doctor.",

@@ -16,6 +16,7 @@ from ferroscope.core.lookup import Candidates, Evidence
 from ferroscope.core.model import Inspection, Node, Port
 from ferroscope.core.states import AWAITED
 from ferroscope.db import mapping, schema
+from ferroscope.db import secrets as node_secrets
 from ferroscope.db.batch import Answer, Asked
 from ferroscope.db.engine import conflict, upsert
 from ferroscope.db.inspections import INSPECTION
@@ -73,7 +74,7 @@ class SqlNodes:
         self._locked: dict[str, int] = {}  # by UUID: versions of rows locked until its end
 
     def add(self, node: Node) -> None:
-        row = NODE.to_row(node)
+        row = NODE.to_row(msgspec.structs.replace(node, **node_secrets.encrypted(self._tx, node, ())))
         row["created_at"] = node.created_at or self._tx.now
         self._tx.ask(_INSERT_NODE, row, failed=lambda exc: conflict(exc, row, schema.nodes))
 
@@ -111,6 +112,11 @@ class SqlNodes:
     def update(self, node: Node) -> Node:
         changed = msgspec.structs.replace(node, version=node.version + 1, updated_at=self._tx.now)
         row = NODE.to_row(changed)
+        stored = self._stored.get(node.uuid, {})
+        unchanged = [name for name in node_secrets.FIELDS if row[name] == stored.get(name)]
+        if encrypted := node_secrets.encrypted(self._tx, changed, unchanged):
+            changed = msgspec.structs.replace(changed, **encrypted)
+            row = NODE.to_row(changed)
         changes = self._changes(row, node.version)
 
         def check(answer: Answer) -> None:

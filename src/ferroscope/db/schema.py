@@ -337,6 +337,15 @@ rule_revisions = Table(
     **_OPTIONS,
 )
 
+# The keys that have encrypted secrets of nodes: a process without one of them must not write secrets.
+secret_keys = Table(
+    "secret_keys",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("at", Double, nullable=False),
+    **_OPTIONS,
+)
+
 __all__ = [
     "bmc_addresses",
     "callers",
@@ -358,5 +367,6 @@ __all__ = [
     "rule_revisions",
     "rules",
     "search_index",
+    "secret_keys",
     "tallies",
 ]

@@ -13,17 +13,29 @@ from sqlalchemy.sql.elements import ClauseElement
 from ferroscope.contracts.metrics import Moved
 from ferroscope.db.batch import Answer, Asked, Batch, Check, Failed
 from ferroscope.db.executor import Parameters, Statements
+from ferroscope.secrets.keys import KeyRing
 
 NOTHING: Final[Parameters] = {}
+NO_KEYS: Final = KeyRing()
 
 
 class SqlSession:
-    """``claims`` are the tokens of the process's claims; on commit, ``begun`` are added to them and ``ended`` removed.
+    """``keys`` encrypt secrets of nodes.
+
+    ``claims`` are the tokens of the process's claims; on commit, ``begun`` are added to them and ``ended`` removed.
 
     Also on commit, the messages in ``woken`` are published, and ``transitions`` are reported to the meter.
     """
 
-    def __init__(self, connection: Connection, batch: Batch, statements: Statements, claims: set[str]) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        batch: Batch,
+        statements: Statements,
+        claims: set[str],
+        keys: KeyRing = NO_KEYS,
+    ) -> None:
+        self.keys = keys
         self.dialect = connection.dialect
         self.woken: set[str] = set()
         self.transitions: list[Moved] = []

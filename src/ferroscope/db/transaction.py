@@ -35,9 +35,11 @@ from ferroscope.db.nodes import SqlAddresses, SqlNodes, SqlPorts
 from ferroscope.db.requests import SqlRequests
 from ferroscope.db.rules import SqlRules
 from ferroscope.db.search import SqlSearchIndex, SqlStatistics
+from ferroscope.db.secrets import SqlSecretKeys
 from ferroscope.db.senders import Sender, sender_for
-from ferroscope.db.session import SqlSession
+from ferroscope.db.session import NO_KEYS, SqlSession
 from ferroscope.db.sqlite_lock import SqliteWriteLock
+from ferroscope.secrets.keys import KeyRing
 
 T = TypeVar("T")
 
@@ -67,6 +69,7 @@ class SqlTransaction(SqlSession):
     rejections = cached_property(SqlRejections)
     statistics = cached_property(SqlStatistics)
     rules = cached_property(SqlRules)
+    secret_keys = cached_property(SqlSecretKeys)
 
     def close(self) -> None:
         """Drop the repositories: they refer back to this object, and the cycle would wait for the garbage collector."""
@@ -86,6 +89,8 @@ _REPOSITORIES: Final = {name for name, value in vars(SqlTransaction).items() if 
 class SqlStore:
     """See ``contracts.store.Store``. ``stop`` shortens the waits between retries.
 
+    ``keys`` encrypt secrets of nodes.
+
     ``claims`` are the tokens of the claims that this process holds, as far as it knows; the queue adds them.
     """
 
@@ -98,8 +103,10 @@ class SqlStore:
         clock: Clock,
         stop: StopFlag,
         meter: Meter = SILENT,
+        keys: KeyRing = NO_KEYS,
     ) -> None:
         self.engine = engine
+        self._keys = keys
         self._statements = Statements(engine)
         self._send: Sender = sender_for(engine.dialect.driver)
         # SQLite's clock is this host's; servers return theirs with BEGIN.
@@ -137,7 +144,9 @@ class SqlStore:
             try:
                 if self._own_clock is None and self._was_idle(connection):
                     batch.flush()
-                with closing(SqlTransaction(connection, batch, self._statements, self.claims)) as transaction:
+                with closing(
+                    SqlTransaction(connection, batch, self._statements, self.claims, self._keys)
+                ) as transaction:
                     result = work(transaction)
                     transaction.write_rest()
                     self._commit(batch, connection, transaction)

@@ -24,6 +24,7 @@ from ferroscope.doctor import host
 from ferroscope.doctor.boot_host import examine_boot, examine_pxe_filter
 from ferroscope.runtime import member as database_file
 from ferroscope.runtime.backend import Backend, open_backend, schema_problem
+from ferroscope.runtime.secrets import findings as secret_findings
 from ferroscope.runtime.system import SetupError, SystemClock
 from ferroscope.telemetry import finding
 from ferroscope.telemetry.finding import Finding
@@ -108,6 +109,7 @@ def _database(settings: Settings, backend: Backend) -> Iterator[Finding]:
     yield Finding("schema", "ok", f"the schema is up to date ({migrate.HEAD})")
     yield from _guarded("clock", lambda: [_clock(backend), *_steps(backend)])
     yield from _guarded("writing", lambda: [_writing(backend)])
+    yield from _guarded("secrets", lambda: list(secret_findings(backend.store, backend.keys)))
     yield from _guarded("members", lambda: list(_members(settings, backend)))
 
 

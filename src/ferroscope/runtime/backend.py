@@ -21,6 +21,7 @@ from ferroscope.db.queue import SqlQueue
 from ferroscope.db.transaction import SqlStore
 from ferroscope.runtime import member
 from ferroscope.runtime.system import SetupError
+from ferroscope.secrets.keys import KeyFileError, KeyRing, place
 
 # Time limit of one statement of a migration, in seconds.
 _MIGRATION: Final = 6 * 3600.0
@@ -42,6 +43,7 @@ class Backend(msgspec.Struct, frozen=True):
     lease_store: Store
     queue: Queue
     bus: Bus
+    keys: KeyRing
 
     def describe(self) -> tuple[str, str | None, str]:
         """Return the database kind, its schema version, and the required version; ``StoreUnavailableError``."""
@@ -58,14 +60,31 @@ def open_backend(settings: Settings, *, clock: Clock, stop: StopFlag, listen: bo
     database, leases = _limited(settings)
     with _explained():
         engine = build_engine(database)
-    bus = LocalBus()
-    store = SqlStore(engine, settings=database, bus=bus, clock=clock, stop=stop, meter=meter)
+    bus, keys = LocalBus(), key_ring(settings)
+    store = SqlStore(engine, settings=database, bus=bus, clock=clock, stop=stop, meter=meter, keys=keys)
     queue = SqlQueue(store, engine, bus=bus, clock=clock, poll_interval=database.poll_interval)
     if listen:
         start_watcher(database, bus=bus, stop=stop)
     lease_engine = build_engine(leases)
     lease_store = SqlStore(lease_engine, settings=leases, bus=bus, clock=clock, stop=stop, meter=meter)
-    return Backend(engine=engine, store=store, lease_engine=lease_engine, lease_store=lease_store, queue=queue, bus=bus)
+    return Backend(
+        engine=engine,
+        store=store,
+        lease_engine=lease_engine,
+        lease_store=lease_store,
+        queue=queue,
+        bus=bus,
+        keys=keys,
+    )
+
+
+def key_ring(settings: Settings) -> KeyRing:
+    """Return the keys of ``[secrets] key_file``; ``SetupError``: without its keys, a process must not start."""
+    name = settings.secrets.key_file
+    try:
+        return KeyRing(place(name) if name else None)
+    except KeyFileError as exc:
+        raise SetupError(str(exc), exc.advice) from exc
 
 
 def _limited(settings: Settings) -> tuple[DatabaseSettings, DatabaseSettings]:

@@ -102,6 +102,10 @@ class Membership:
         self._loops = self._loops | {loop: status}
         self._problems = self._problems | {loop: problem}
 
+    def watch_problem(self, name: str, problem: Callable[[], Finding | None]) -> None:
+        """Publish this problem, while there is one."""
+        self._problems = self._problems | {name: problem}
+
     def publish(self, name: str, value: Callable[[], Any]) -> None:
         """Publish this value as part of the member's detail, from the next heartbeat on."""
         self._values = self._values | {name: value}

@@ -27,6 +27,7 @@ from ferroscope.runtime.http_server import BACKLOG, HttpServer, announce, listen
 from ferroscope.runtime.member import Membership
 from ferroscope.runtime.metrics import build_metrics
 from ferroscope.runtime.metrics import serve as serve_metrics
+from ferroscope.runtime.secrets import KeyCheck
 from ferroscope.runtime.system import (
     EXIT_CUT_OFF,
     EXIT_FAULT,
@@ -153,6 +154,7 @@ class Process:
             lost=database_file.watched(self._settings.database),
         )
         self._membership = membership
+        membership.watch_problem("secrets", KeyCheck(backend.lease_store, backend.keys, clock))
         membership.start()
         self._ending.append(membership.leave)
         return membership

@@ -25,6 +25,7 @@ from ferroscope.contracts.remote import NodeSource, ObjectStore
 from ferroscope.remote.resolver import Networks
 from ferroscope.runtime.backend import Backend
 from ferroscope.runtime.system import SetupError, SystemClock
+from ferroscope.secrets.reader import SecretReader
 from ferroscope.storage.reader import Archive
 
 if TYPE_CHECKING:
@@ -273,6 +274,7 @@ def build_pool(
         process=process,
         meter=meter,
         archive=archive,
+        secrets=SecretReader(backend.keys),
         claim_valid_for=claim_valid_for,
     )
     return WorkerPool(worker)

@@ -25,6 +25,7 @@ from ferroscope.core.lanes import ENDING
 from ferroscope.core.model import Claim, Document, Inspection, Request
 from ferroscope.core.states import Event
 from ferroscope.remote import command_fence
+from ferroscope.secrets.reader import SecretReader
 from ferroscope.storage.reader import Archive
 
 T = TypeVar("T")
@@ -51,7 +52,7 @@ class Services(msgspec.Struct, frozen=True):
     """What all attempts of a worker use.
 
     ``process`` names the process in timelines. ``claim_valid_for`` returns for how many seconds a claim is certainly
-    still this member's that was confirmed at that time of the monotonic clock.
+    still this member's that was confirmed at that time of the monotonic clock. ``secrets`` decrypts those of a node.
     """
 
     store: Store
@@ -61,6 +62,7 @@ class Services(msgspec.Struct, frozen=True):
     stop: StopFlag
     process: str
     claim_valid_for: Callable[[float], float] = lambda _confirmed_at: math.inf
+    secrets: SecretReader = msgspec.field(default_factory=SecretReader)
 
 
 class Attempt:

@@ -28,6 +28,9 @@ _CALLS: Final = tuple(
     if isfunction(member) and not name.startswith("_") and name != "validate"
 )
 
+# Returns the node with its secrets in plain text; ``BmcError``.
+Revealed = Callable[[Node], Node]
+
 _log = structlog.get_logger(__name__)
 
 
@@ -55,27 +58,32 @@ class Unobserved:
 
 
 class ObservedDriver:
-    """Has exactly the methods that ``driver`` has: callers find out by them what it can do."""
+    """A driver whose calls are observed and get the node with its secrets in plain text.
 
-    def __init__(self, driver: Bmc, observer: BmcObserver) -> None:
+    Has exactly the methods that ``driver`` has: callers find out by them what it can do."""
+
+    def __init__(self, driver: Bmc, observer: BmcObserver, revealed: Revealed) -> None:
         self.properties = driver.properties if hasattr(driver, "properties") else {}
-        self.validate = driver.validate
+        self.validate = lambda node: driver.validate(revealed(node))
         for name in _CALLS:
             call = getattr(driver, name, None)
             if call is not None:
-                setattr(self, name, partial(_call, observer, call))
+                setattr(self, name, partial(_call, observer, revealed, call))
 
 
-def observed(driver: Bmc | None, observer: BmcObserver) -> Bmc | None:
-    """Return the driver with all its calls observed; None if there is none."""
-    return None if driver is None else cast("Bmc", ObservedDriver(driver, observer))
+def observed(driver: Bmc | None, observer: BmcObserver, revealed: Revealed = lambda node: node) -> Bmc | None:
+    """Return the driver with all its calls observed, which get the ``revealed`` node; None if there is none."""
+    return None if driver is None else cast("Bmc", ObservedDriver(driver, observer, revealed))
 
 
-def _call(observer: BmcObserver, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+def _call(
+    observer: BmcObserver, revealed: Revealed, call: Callable[..., Any], node: Node, *arguments: Any, **options: Any
+) -> Any:
+    node = revealed(node)  # not a part of the call: the BMC is not to blame if it fails
     observer.call_started()
     answered = True
     try:
-        return call(*arguments, **options)
+        return call(node, *arguments, **options)
     except BmcError as exc:
         answered = exc.reason is not Reason.BMC_UNREACHABLE
         raise

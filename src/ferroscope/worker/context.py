@@ -90,7 +90,7 @@ class TaskContext:
         self.index_rows: list[search_index.IndexRow] | None = None
         self.bmc_addresses: frozenset[str] | None = None
         self.bmc_observer: BmcObserver = observer or Unobserved()
-        self.known_driver = bmc if observer is None else observed(bmc, observer)  # None: it is not enabled here
+        self.known_driver = observed(bmc, self.bmc_observer, services.secrets.revealed)  # None: it is not enabled here
         self.doing = ""
 
     @property

@@ -28,7 +28,13 @@ import structlog
 from ferroscope import transition
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc
-from ferroscope.contracts.errors import ClaimLostError, ConflictError, NotFoundError, StoreUnavailableError
+from ferroscope.contracts.errors import (
+    ClaimLostError,
+    ConflictError,
+    NotFoundError,
+    SecretKeyError,
+    StoreUnavailableError,
+)
 from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.queue import EVERYTHING, Clock, Queue, StopFlag
 from ferroscope.contracts.store import Store, Transaction
@@ -37,6 +43,7 @@ from ferroscope.core.lanes import Lane, lane_of
 from ferroscope.core.model import Claim, Node, Request, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import MACHINE, Event, State, Transition
+from ferroscope.secrets.reader import SecretReader
 from ferroscope.storage.reader import Archive
 from ferroscope.worker.attempt import Attempt, Services
 from ferroscope.worker.bmc import BmcObserver
@@ -100,6 +107,7 @@ class Worker:
         archive: Archive | None = None,
         reserve: Callable[[Event, Request], Place | None] = lambda _event, _request: SameThread(),
         claim_valid_for: Callable[[float], float] = lambda _confirmed_at: math.inf,
+        secrets: SecretReader | None = None,
     ) -> None:
         self.services = Services(
             store=store,
@@ -109,6 +117,7 @@ class Worker:
             stop=stop,
             process=process,
             claim_valid_for=claim_valid_for,
+            secrets=secrets or SecretReader(),
         )
         self.store, self.settings, self.clock, self.stop = store, settings, clock, stop
         self.queue = queue
@@ -282,6 +291,9 @@ class Worker:
             # Another node took a MAC, or a name that a rule gave to this one, while the task ran: start over.
             reason = Reason.PORT_CONFLICT if exc.field == "address" else Reason.NAME_TAKEN
             retry = retry_later(context, reason, str(exc))
+            self.persist(lambda tx: self.conclude(tx, context, decision, retry), durable=False)
+        except SecretKeyError as exc:  # a rule set a secret
+            retry = retry_later(context, Reason.ENCRYPTION_KEY_MISSING, str(exc))
             self.persist(lambda tx: self.conclude(tx, context, decision, retry), durable=False)
         finally:
             if place is not None and kept is None:

@@ -20,6 +20,7 @@ from ferroscope.api.http.schemas import Uuid
 from ferroscope.core import bmc_access
 from ferroscope.core.json_safety import ready
 from ferroscope.core.node import SETTABLE, Document, Form, Node, NodeField
+from ferroscope.core.secrets import ENCRYPTED, encrypted
 from ferroscope.core.values import MASK, mask, unmask
 
 
@@ -119,11 +120,15 @@ def _value(field: NodeField, given: Any, node: Node | None) -> Any:
 def _unmasked(name: str, given: Document, node: Node | None) -> Document:
     """Return the document with stored secrets in place of masks that the caller sends back."""
     try:
-        return unmask(given, getattr(node, name) if node is not None else {})
+        stored = getattr(node, name) if node is not None else {}
+        found = unmask(given, stored)
     except KeyError as exc:
         raise BadRequestError(
             f"{name}/{exc.args[0]} is {MASK}, the mask of a stored secret, but no secret is stored; set its value."
         ) from None
+    if set(encrypted(found)) - set(encrypted(stored)):  # it cannot have been encrypted for this node
+        raise BadRequestError(f"{name} must not contain {ENCRYPTED}; set the secret itself.")
+    return found
 
 
 def check_secrets(before: Node, after: Node, operations: Iterable[Operation]) -> None:

@@ -22,6 +22,7 @@ from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.store import Transaction
 from ferroscope.core.delivery import is_inspectable
 from ferroscope.core.model import Node
+from ferroscope.core.secrets import stand_ins
 from ferroscope.core.states import ACTIVE, RESTING_VERBS, Event, Provision, State
 
 _RAID_SINCE = 12
@@ -114,7 +115,7 @@ def validate_node(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Validate the node's driver_info; does not connect to the BMC."""
     node = _get(context, call)
     driver = context.drivers.get(node.driver)
-    problem = driver.validate(node) if driver is not None else f"driver {node.driver} is not enabled"
+    problem = driver.validate(for_validation(node)) if driver is not None else f"driver {node.driver} is not enabled"
     ours = InterfaceCheck(result=problem is None, reason=problem)
     absent = InterfaceCheck(result=None, reason="not supported")
     checks = dict.fromkeys(NodeValidation.__struct_fields__, absent)
@@ -312,13 +313,18 @@ def _inspect(context: ApiContext, tx: Transaction, node: Node) -> None:
     transition.start(tx, node, inspection=context.new_uuid(), process=context.process)
 
 
+def for_validation(node: Node) -> Node:
+    """Return the node without encrypted secrets and references, which only workers decrypt and resolve."""
+    return msgspec.structs.replace(node, driver_info=stand_ins(node.driver_info))
+
+
 def check_power(context: ApiContext, node: Node) -> None:
     """Raise ``BadRequestError`` if the node's driver_info is invalid; does not connect to the BMC.
 
     A driver that is not enabled in this process may be enabled in workers, which check it themselves.
     """
     driver = context.drivers.get(node.driver)
-    problem = driver.validate(node) if driver is not None and node.state is not State.STARTING else None
+    problem = driver.validate(for_validation(node)) if driver is not None and node.state is not State.STARTING else None
     if problem is not None:
         raise BadRequestError(f"Node {node.uuid} cannot be inspected: {problem}.")
 

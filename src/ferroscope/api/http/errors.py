@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from ferroscope.contracts.errors import ConflictError, NotFoundError, StaleError, StoreUnavailableError
+from ferroscope.contracts.errors import ConflictError, NotFoundError, SecretKeyError, StaleError, StoreUnavailableError
 from ferroscope.contracts.remote import ObjectMissingError, ObjectStoreError
 from ferroscope.core.delivery import IllegalEventError, Refused
 from ferroscope.core.states import RESTING, Event
@@ -166,6 +166,8 @@ def translate(exc: Exception) -> ApiError | None:
         case ObjectStoreError():
             message = _capitalized(f"The data is temporarily unavailable: {exc}")
             return UnavailableError(message, {"Retry-After": "5"})
+        case SecretKeyError():
+            return UnavailableError(_capitalized(str(exc)))
         case StoreUnavailableError():
             return UnavailableError(
                 "The database is unavailable; nothing was changed. Try again in a second.", {"Retry-After": "1"}

@@ -1,0 +1,74 @@
+"""Secrets within documents, such as ``driver_info``: which are stored in plain text, encrypted, or by reference. Pure.
+
+A secret is the value of a field with a telling name (``values.is_secret``), at any depth. An encrypted one is stored
+as an object, not as a text: a process of a release without encryption then rejects the field as "not a string",
+instead of sending ciphertext to a BMC as a password.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from ferroscope.core.values import is_secret
+
+Document = dict[str, Any]
+# The position of a value: the document's field and the keys that lead to the value.
+Path = tuple[str, ...]
+
+# The only key of an encrypted value. It is a secret's name, so releases without encryption mask the value too.
+ENCRYPTED: Final = "encrypted_secret"
+REFERENCE: Final = "secret://"
+# Replaces what the API does not decrypt when a driver validates ``driver_info``: a valid password and a valid key.
+STAND_IN: Final = "00000000"
+
+
+def is_encrypted(value: Any) -> bool:
+    """Whether this is the stored form of an encrypted value."""
+    return isinstance(value, dict) and len(value) == 1 and isinstance(value.get(ENCRYPTED), str)
+
+
+def is_reference(value: Any) -> bool:
+    """Whether the value names a secret that is stored elsewhere."""
+    return isinstance(value, str) and value.startswith(REFERENCE)
+
+
+def replaced(document: Document, chosen: Callable[[str, Any], bool], new: Callable[[Path, Any], Any]) -> Document:
+    """Return the document with each value for which ``chosen(key, value)`` replaced by ``new(path, value)``."""
+    return {key: _replaced(key, value, (key,), chosen, new) for key, value in document.items()}
+
+
+def _replaced(
+    key: str, value: Any, path: Path, chosen: Callable[[str, Any], bool], new: Callable[[Path, Any], Any]
+) -> Any:
+    if chosen(key, value):
+        return new(path, value)
+    if isinstance(value, dict):
+        return {name: _replaced(name, item, (*path, name), chosen, new) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_replaced("", item, (*path, str(number)), chosen, new) for number, item in enumerate(value)]
+    return value
+
+
+def is_plain(key: str, value: Any) -> bool:
+    """Whether this is a secret in plain text."""
+    return bool(value) and is_secret(key) and key != ENCRYPTED and not is_encrypted(value) and not is_reference(value)
+
+
+def count_plain(document: Document) -> int:
+    """Return the number of secrets in plain text."""
+    found: list[Path] = []
+    replaced(document, is_plain, lambda path, _value: found.append(path))
+    return len(found)
+
+
+def encrypted(document: Document) -> Iterator[str]:
+    """Yield the ciphertext of each encrypted value."""
+    found: list[str] = []
+    replaced(document, lambda _key, value: is_encrypted(value), lambda _path, value: found.append(value[ENCRYPTED]))
+    yield from found
+
+
+def stand_ins(document: Document) -> Document:
+    """Return the document with ``STAND_IN`` for encrypted values and references, to be validated only."""
+    return replaced(document, lambda _key, value: is_encrypted(value) or is_reference(value), lambda *_: STAND_IN)

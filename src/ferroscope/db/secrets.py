@@ -1,0 +1,70 @@
+"""Encryption of a node's secrets when its row is written, and the keys in use, in SQL.
+
+Rows that are read stay encrypted: only ``secrets.reader`` decrypts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from sqlalchemy import bindparam, delete, select
+
+from ferroscope.core.model import Node
+from ferroscope.core.node import STORED
+from ferroscope.core.secrets import ENCRYPTED, Document, Path, is_plain, replaced
+from ferroscope.db import schema
+from ferroscope.db.engine import upsert
+from ferroscope.db.session import SqlSession
+
+FIELDS: Final = tuple(field.name for field in STORED if field.encrypted)
+_k = schema.secret_keys.c
+_USED = select(_k.id).order_by(_k.id)
+_FORGET = delete(schema.secret_keys).where(_k.id == bindparam("_id"))
+
+
+class SqlSecretKeys:
+    """See ``contracts.store.SecretKeys``."""
+
+    def __init__(self, tx: SqlSession) -> None:
+        self._tx = tx
+
+    def used(self) -> Sequence[str]:
+        return list(self._tx.run(_USED).scalars())
+
+    def forget(self, idents: Iterable[str]) -> None:
+        for ident in idents:
+            self._tx.ask(_FORGET, {"_id": ident})
+
+
+def encrypted(tx: SqlSession, node: Node, unchanged: Iterable[str]) -> dict[str, Document]:
+    """Return the documents of ``node`` with secrets in plain text, with these encrypted.
+
+    Those that are ``unchanged`` may be in plain text from before there was a key; without one, they are left alone.
+    ``SecretKeyError``: the key file lacks a key that is in use, so it may be the wrong one.
+    """
+    found: dict[str, Document] = {}
+    for field in FIELDS:
+        document: Document = getattr(node, field)
+        if document and (field not in unchanged or tx.keys.active is not None):
+            found |= _changed(tx, node.uuid, field, document)
+    if found:
+        keys, used = tx.keys, set(SqlSecretKeys(tx).used())
+        keys.check(used)
+        if keys.active is None:
+            return {}
+        if keys.active.id not in used:
+            tx.ask(upsert(tx.dialect.name, schema.secret_keys), {"id": keys.active.id, "at": tx.now})
+    return found
+
+
+def _changed(tx: SqlSession, uuid: str, field: str, document: Document) -> dict[str, Document]:
+    active, plain = tx.keys.active, False
+
+    def encrypt(path: Path, value: Any) -> Any:
+        nonlocal plain
+        plain = True
+        return value if active is None else {ENCRYPTED: tx.keys.encrypt(value, uuid, (field, *path))}
+
+    result = replaced(document, is_plain, encrypt)
+    return {field: result} if plain else {}

@@ -1,0 +1,1 @@
+"""Secrets of nodes: encrypted in the database, or referenced from another place; decrypted only for a BMC call."""

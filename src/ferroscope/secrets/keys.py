@@ -1,0 +1,204 @@
+"""The keys of ``[secrets] key_file``: encryption and decryption of the secrets in nodes.
+
+AES-256-GCM. The associated data is the node's UUID and the value's position in it, so a ciphertext that is copied to
+another node or field cannot be decrypted there. A stored value names its format and its key: ``v1.KEYID.DATA``, where
+DATA is nonce and ciphertext in base64url. Source: NIST SP 800-38D.
+
+The file is read again when it changes. A file that is then missing or invalid is ignored: the keys stay in use.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+import stat
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from ferroscope.contracts.errors import SecretKeyError
+from ferroscope.core.secrets import Path as Position
+
+_log = structlog.get_logger(__name__)
+
+# The line of the key file that stands for "do not encrypt"; as the first one, it makes ``db rekey`` decrypt.
+IDENTITY: Final = "identity"
+_VERSION: Final = "v1"
+_KEY_BYTES: Final = 32
+_NONCE_BYTES: Final = 12
+_CREDENTIALS: Final = "CREDENTIALS_DIRECTORY"
+
+
+class KeyFileError(Exception):
+    """The key file cannot be used; ``advice`` says what to do. The message holds nothing of the file's content."""
+
+    def __init__(self, message: str, advice: str) -> None:
+        self.advice = advice
+        super().__init__(message)
+
+
+class DecryptionError(Exception):
+    """The value was not encrypted for this node and field, or it was modified."""
+
+
+class Key(msgspec.Struct, frozen=True):
+    """A key and its ID, a digest of it; ``secret`` None stands for "do not encrypt"."""
+
+    id: str
+    secret: bytes | None = None
+
+    def __repr__(self) -> str:
+        return f"Key({self.id})"
+
+
+def new_key() -> str:
+    """Return a new key as a line of a key file."""
+    return base64.urlsafe_b64encode(os.urandom(_KEY_BYTES)).decode()
+
+
+def place(name: str) -> Path:
+    """Return the path of the key file: a relative name is a systemd credential of this service, if it has any."""
+    return Path(os.environ.get(_CREDENTIALS, ""), name)
+
+
+def parse(text: str) -> tuple[Key, ...]:
+    """Return the keys in the order of the lines; ``KeyFileError``."""
+    keys = []
+    for number, line in enumerate(text.splitlines(), 1):
+        word = line.strip()
+        if word and not word.startswith("#"):
+            keys.append(Key(IDENTITY) if word == IDENTITY else _key(word, number))
+    if not keys:
+        raise KeyFileError("the key file has no key", "create one: ferroscope secret generate-key FILE")
+    return tuple(keys)
+
+
+def _key(word: str, number: int) -> Key:
+    try:
+        secret = base64.urlsafe_b64decode(word.encode())
+    except (binascii.Error, UnicodeError, ValueError):
+        secret = b""
+    if len(secret) != _KEY_BYTES:
+        raise KeyFileError(
+            f"line {number} of the key file is not a key", f"expected {_KEY_BYTES} bytes in base64url, or {IDENTITY}"
+        )
+    return Key(hashlib.sha256(b"ferroscope secret key" + secret).hexdigest()[:12], secret)
+
+
+class KeyRing:
+    """Thread-safe. Without a ``file`` there are no keys: nothing is encrypted, and nothing can be decrypted."""
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._file = file
+        self._state: tuple[Any, tuple[Key, ...]] = (None, ())
+        self._ciphers: dict[str, Any] = {}
+        if file is not None:
+            self._state = self._read(file)
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """The keys, in the order of the file."""
+        if self._file is not None:
+            try:
+                if _signature(self._file) != self._state[0]:
+                    self._state = self._read(self._file)
+            except (KeyFileError, OSError) as exc:
+                _log.error("cannot read the key file again; the previous keys stay in use", error=str(exc))
+                self._state = (_signature_or_none(self._file), self._state[1])
+        return self._state[1]
+
+    @property
+    def active(self) -> Key | None:
+        """The key that encrypts; None if secrets are stored in plain text."""
+        keys = self.keys
+        return keys[0] if keys and keys[0].secret is not None else None
+
+    def missing(self, used: Iterable[str]) -> list[str]:
+        """Return those of the key IDs that are not in the key file."""
+        known = {key.id for key in self.keys}
+        return sorted(set(used) - known)
+
+    def check(self, used: Iterable[str]) -> None:
+        """Raise ``SecretKeyError`` if a key in use is missing: then the file is not the one of the other processes."""
+        if missing := self.missing(used):
+            raise SecretKeyError(missing, "the secret was not stored")
+
+    def encrypt(self, value: Any, uuid: str, position: Position) -> str:
+        """Return the value encrypted with the first key, which must exist."""
+        key, nonce = self.keys[0], os.urandom(_NONCE_BYTES)
+        sealed = self._cipher(key).encrypt(nonce, msgspec.json.encode(value), _bound_to(uuid, position))
+        return f"{_VERSION}.{key.id}.{base64.urlsafe_b64encode(nonce + sealed).decode()}"
+
+    def decrypt(self, text: str, uuid: str, position: Position) -> Any:
+        """Return the value; ``SecretKeyError`` if its key is missing, else ``DecryptionError``."""
+        version, _, rest = text.partition(".")
+        ident, _, data = rest.partition(".")
+        if version != _VERSION:
+            raise DecryptionError(f"unknown format {version[:8]!r}: a newer release may have encrypted it")
+        key = next((one for one in self.keys if one.id == ident and one.secret is not None), None)
+        if key is None:
+            raise SecretKeyError([ident[:64]], "the secret cannot be decrypted")
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            raw = base64.urlsafe_b64decode(data.encode())
+            plain = self._cipher(key).decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], _bound_to(uuid, position))
+        except (InvalidTag, ValueError) as exc:
+            raise DecryptionError("it was encrypted for another node or field, or it was modified") from exc
+        return msgspec.json.decode(plain)
+
+    def _cipher(self, key: Key) -> Any:
+        found = self._ciphers.get(key.id)
+        if found is None:
+            from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # costs memory, so only when needed
+
+            found = self._ciphers[key.id] = AESGCM(key.secret or b"")
+        return found
+
+    def _read(self, file: Path) -> tuple[Any, tuple[Key, ...]]:
+        signature = _signature(file)
+        if signature[-1] & (stat.S_IRWXG | stat.S_IRWXO) and _CREDENTIALS not in os.environ:
+            raise KeyFileError(f"{file} is accessible to users other than its owner", f"chmod go= {file}")
+        try:
+            text = file.read_text(encoding="ascii")
+        except UnicodeDecodeError:
+            raise KeyFileError(f"{file} is not a key file", "create one: ferroscope secret generate-key FILE") from None
+        except OSError as exc:
+            raise _unreadable(file, exc) from exc
+        return signature, parse(text)
+
+
+def key_id(text: str) -> str:
+    """Return the ID of the key that encrypted the value."""
+    return text.split(".", 2)[1] if text.count(".") >= 2 else ""
+
+
+def _bound_to(uuid: str, position: Position) -> bytes:
+    return msgspec.json.encode([uuid, *position])
+
+
+def _signature(file: Path) -> Sequence[int]:
+    try:
+        found = file.stat()
+    except OSError as exc:
+        raise _unreadable(file, exc) from exc
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode
+
+
+def _signature_or_none(file: Path) -> Sequence[int] | None:
+    try:
+        return _signature(file)
+    except KeyFileError:
+        return None
+
+
+def _unreadable(file: Path, exc: OSError) -> KeyFileError:
+    return KeyFileError(
+        f"cannot read the key file {file}: {exc.strerror or exc}",
+        "correct [secrets] key_file, or create the file: ferroscope secret generate-key FILE",
+    )
