@@ -212,20 +212,22 @@ def rebuild_search_index(files: tuple[str, ...], database: str | None) -> None:
 
 
 @db.command("rekey", epilog="Exit code 0: all secrets are encrypted with the first key. 1: some cannot be decrypted.")
+@click.option("--lost", multiple=True, metavar="KEYID", help="A key that is lost for good; may be repeated.")
 @config_option
 @database_option
-def rekey(files: tuple[str, ...], database: str | None) -> None:
+def rekey(lost: tuple[str, ...], files: tuple[str, ...], database: str | None) -> None:
     """Encrypt the secrets of all nodes with the first key of [secrets] key_file, while the service is running.
 
     Also secrets that are still in plain text. If the first line of the file is 'identity', all secrets are decrypted.
-    It can be interrupted and run again.
+    It can be interrupted and run again. Without one of the keys in use it changes nothing, because the key file may be
+    the wrong one; --lost allows it, and lists the nodes whose secrets have to be set again.
     """
     from ferroscope.contracts.errors import SecretKeyError, StoreUnavailableError
     from ferroscope.runtime.secrets import rekey as run
     from ferroscope.runtime.system import SetupError
 
     try:
-        done = run(settings_of(files, database), _progress)
+        done = run(settings_of(files, database), _progress, lost)
     except (SetupError, SecretKeyError, StoreUnavailableError) as exc:
         raise click.ClickException(str(exc)) from exc
     click.echo(f"{done.nodes} nodes checked, {done.changed} changed")

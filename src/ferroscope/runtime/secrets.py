@@ -49,8 +49,11 @@ class Census(msgspec.Struct):
     by_key: dict[str, int] = {}
 
 
-def rekey(settings: Settings, report: Report) -> Rekeyed:
-    """Encrypt the secrets of all nodes with the first key; ``SetupError`` if there is no key file."""
+def rekey(settings: Settings, report: Report, lost: Iterable[str] = ()) -> Rekeyed:
+    """Encrypt the secrets of all nodes with the first key, without the keys that are ``lost``.
+
+    ``SetupError``: there is no key file. ``SecretKeyError``: it lacks a key that is in use.
+    """
     if not settings.secrets.key_file:
         raise SetupError("[secrets] key_file is not set", "to create one, run: ferroscope secret generate-key FILE")
     ensure_schema(settings, upgrade=False)
@@ -58,6 +61,7 @@ def rekey(settings: Settings, report: Report) -> Rekeyed:
     done = Rekeyed()
     with closing(backend):
         store, keys = backend.store, backend.keys
+        store.write(lambda tx: tx.secret_keys.forget(lost))
         keys.check(store.read(lambda tx: tx.secret_keys.used()))
         for batch in _batches(store, lambda node: _outdated(node, keys)):
             _rekey(store, keys, batch, done, report)

@@ -162,7 +162,7 @@ class KeyRing:
 
     def _read(self, file: Path) -> tuple[Any, tuple[Key, ...]]:
         signature = _signature(file)
-        if signature[-1] & (stat.S_IRWXG | stat.S_IRWXO) and _CREDENTIALS not in os.environ:
+        if signature[-1] & (stat.S_IRWXG | stat.S_IRWXO) and file.parent != place(""):
             raise KeyFileError(f"{file} is accessible to users other than its owner", f"chmod go= {file}")
         try:
             text = file.read_text(encoding="ascii")

@@ -16,6 +16,7 @@ from ferroscope.bmc.ipmi.driver import IpmiBmc
 from ferroscope.bmc.redfish.driver import RedfishBmc
 from ferroscope.config.options import SecretSettings, Settings
 from ferroscope.contracts.bmc import Power
+from ferroscope.contracts.errors import SecretKeyError
 from ferroscope.core.model import Node
 from ferroscope.core.secrets import count_plain, encrypted
 from ferroscope.runtime import wiring
@@ -219,6 +220,20 @@ def test_rekey_changes_nothing_that_it_cannot_decrypt_and_says_so(site: Site) ->
     assert site.row(lost) == before
     assert site.service.node(kept).driver_info != row
     assert len(site.service.store.read(lambda tx: tx.secret_keys.used())) == 2
+
+
+def test_a_key_that_is_lost_for_good_is_declared_lost(site: Site) -> None:
+    uuid, other = site.enrol(), site.enrol()
+    used = site.service.store.read(lambda tx: tx.secret_keys.used())
+    site.keys(new_key())
+    with pytest.raises(SecretKeyError):
+        site.rekey()
+    done = rekey(site.settings, lambda _text: None, used)
+    assert (done.changed, done.failed) == (0, 2)
+    assert site.patch(uuid, "/driver_info", INFO).status_code == 200
+    site.verify(uuid)
+    assert site.driver.given[-1] == INFO
+    assert "encryption-key-missing" in (site.verify(other).last_error or "")
 
 
 def test_rekey_with_identity_decrypts_before_a_downgrade(site: Site) -> None:

@@ -17,6 +17,7 @@ from ferroscope.cli.exits import Exit
 from ferroscope.cli.main import main
 from ferroscope.config.load import load
 from ferroscope.runtime.backend import ensure_schema
+from ferroscope.secrets.keys import new_key
 from ferroscope.telemetry import members
 from tests.integration.api.service import Service
 from tests.integration.cli.console import Shell
@@ -258,3 +259,19 @@ def test_members_with_other_settings_or_a_wrong_clock_and_dead_ones_are_wrong(do
         assert "odd is 30.0 s" in found["summary"]
     finally:
         service.close()
+
+
+def test_secrets_in_plain_text_and_a_missing_key_are_reported(doctor: Doctor, sqlite_url: str, tmp_path: Path) -> None:
+    service = Service(sqlite_url)
+    service.enrol(driver_info={"bmc_password": "Canary-31"})
+    service.close()
+    assert doctor(check=0)["secrets-plain"]["verdict"] == "note"
+    file = tmp_path / "keys"
+    doctor.settings["secrets"] = {"key_file": file}
+    for change, expected in (("", "secrets-plain"), ("rekey", "secrets"), ("lose", "encryption-key-missing")):
+        if change != "rekey":
+            file.write_text(f"{new_key()}\n")
+            file.chmod(0o600)
+        else:
+            assert CliRunner().invoke(main, ["db", "rekey", "-c", doctor.file]).exit_code == 0
+        assert expected in doctor(check=Exit.FAILURE if change == "lose" else 0)
