@@ -85,15 +85,18 @@ def executable() -> str:
     return str(Path(sys.executable).with_name("ferroscope"))
 
 
-def configure(directory: Path, database_url: str, *, extra: str = "") -> tuple[Path, str]:
-    """Write a configuration with the simulator's drivers; return its path and the API's root. ``extra`` is added."""
+def configure(directory: Path, database_url: str, *, extra: str = "", api: str = "") -> tuple[Path, str]:
+    """Write a configuration with the simulator's drivers; return its path and the API's root.
+
+    ``api``: more lines of that section; ``extra``: more sections.
+    """
     port = free_port()
     path = directory / "ferroscope.conf"
     path.write_text(
-        f"[api]\nhost = 127.0.0.1\nbare_metal_port = {port}\nintrospection_port = {free_port()}\n"
+        f"[api]\nhost = 127.0.0.1\nbare_metal_port = {port}\nintrospection_port = {free_port()}\n{api}"
         f"[database]\nconnection = {database_url}\n[drivers]\nenabled = sim,fake-hardware\n{extra}"
     )
-    return path, f"http://127.0.0.1:{port}"
+    return path, f"{'https' if 'tls_' in api else 'http'}://127.0.0.1:{port}"
 
 
 def lines(options: Sequence[str]) -> str:
@@ -118,12 +121,13 @@ def service(
     roles: Sequence[str] = ROLES,
     commands: Mapping[str, Sequence[str]] | None = None,
     extra: str = "",
+    api: str = "",
 ) -> Iterator[Service]:
     """Run the roles on a database that is brought up to date first; stop them at the end.
 
-    ``commands`` gives another command for a role, a profiler for example.
+    ``commands`` gives another command for a role, a profiler for example; ``extra`` and ``api`` are configuration.
     """
-    config, url = configure(directory, database_url, extra=extra)
+    config, url = configure(directory, database_url, extra=extra, api=api)
     upgrade(config)
     running: dict[str, Role] = {}
     try:

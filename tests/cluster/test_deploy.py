@@ -132,6 +132,52 @@ def test_a_unit_restarts_what_ended_and_waits_for_a_graceful_end(unit: Path) -> 
     assert int(service["TimeoutStopSec"]) > Settings().worker.graceful_timeout + 5 + 5
 
 
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
+def test_a_unit_is_confined(unit: Path) -> None:
+    command = ["systemd-analyze", "security", "--offline=true", "--threshold=17", "--no-pager", str(unit)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # exceeded: exit code 1
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("unit", [*DAEMONS, *TEMPLATES], ids=lambda unit: unit.stem)
+def test_a_unit_limits_memory_and_has_a_watchdog(unit: Path) -> None:
+    service = parsed(unit)["Service"]
+    if "pxe-closed" in unit.stem:
+        assert service["Type"] == "oneshot"
+    else:
+        assert service["MemoryMax"].endswith(("M", "G"))
+        assert int(service["WatchdogSec"]) >= 30
+
+
+@pytest.mark.parametrize("words", [["all"], ["api", "--processes", "2"]])
+def test_the_main_process_tells_systemd_that_it_works_until_it_hangs(
+    words: list[str], tmp_path: Path, sqlite_url: str
+) -> None:
+    config = tmp_path / "ferroscope.conf"
+    ports = f"[api]\nhost = 127.0.0.1\nbare_metal_port = {free_port()}\nintrospection_port = 0\n"
+    config.write_text(f"{ports}[database]\nconnection = {sqlite_url}\n")
+    path = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(path)
+        manager.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        manager.settimeout(30)
+        variables = [f"NOTIFY_SOCKET={path}", "WATCHDOG_USEC=400000"]
+        command = ["env", *variables, executable(), words[0], "-c", str(config), *words[1:]]
+        process = spawn(command, user=None, directory=tmp_path, log=tmp_path / "log")
+        try:
+            assert _heard(manager) == ("READY=1", process.pid)
+            for _ in range(4):
+                assert _heard(manager) == ("WATCHDOG=1", process.pid)
+            process.send_signal(signal.SIGSTOP)
+            assert until(lambda: not _is_heard(manager))
+            process.send_signal(signal.SIGCONT)
+            manager.settimeout(30)
+            assert _heard(manager) == ("WATCHDOG=1", process.pid)
+        finally:
+            process.kill()
+            process.wait()
+
+
 @pytest.mark.parametrize("words", [["worker"], ["worker", "--processes", "2"], ["api"], ["api", "--processes", "2"]])
 def test_the_main_process_tells_systemd_when_it_is_ready_and_when_it_stops(
     words: list[str], tmp_path: Path, sqlite_url: str
@@ -158,6 +204,15 @@ def test_the_main_process_tells_systemd_when_it_is_ready_and_when_it_stops(
         finally:
             process.kill()
             process.wait()
+
+
+def _is_heard(manager: socket.socket) -> bool:
+    """Whether anything comes within three times the interval."""
+    manager.settimeout(0.6)
+    try:
+        return bool(manager.recv(100))
+    except TimeoutError:
+        return False
 
 
 def _heard(manager: socket.socket) -> tuple[str, int]:

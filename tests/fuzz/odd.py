@@ -148,7 +148,7 @@ def _frames() -> Iterator[Asked]:
             b"POST " + path + b" HTTP/1.1\r\nContent-Length: 2\r\n" + header + b"\r\nConnection: close\r\n\r\n{}"
         )
     for method, target in itertools.product((*_METHODS, b"GET"), (*_TARGETS, b"/v1/nodes", b"/v1/leases/x")):
-        yield Asked(method + b" " + target + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        yield Asked(method + b" " + target + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     for line in (
         b"",
         b"GET",
@@ -191,7 +191,7 @@ def _asked(route: Route, path: bytes, query: bytes = b"", body: bytes = b"") -> 
 
 def _made(method: bytes, target: bytes, body: bytes, *, introspection: bool) -> Asked:
     length = b"Content-Length: %d\r\n" % len(body) if body or method != b"GET" else b""
-    head = method + b" " + target + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + _VERSION + length
+    head = method + b" " + target + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" + _VERSION + length
     return Asked(head + b"\r\n" + body, introspection)
 
 

@@ -239,7 +239,7 @@ def test_a_body_that_is_too_large_is_told_so_though_its_client_writes_all_of_it_
     request.addfinalizer(service.close)
     one = start(service.app).connect()
     framing = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % size
-    one.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%s\r\n\r\n" % (path.encode(), framing))
+    one.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s\r\n\r\n" % (path.encode(), framing))
     for left in range(size, 0, -65536):
         part = b"[" * min(65536, left)
         one.sendall(b"%x\r\n%s\r\n" % (len(part), part) if chunked else part)
@@ -422,7 +422,7 @@ def test_bodies_that_are_dear_to_decode_leave_others_their_answers(
     running = start(service.app, threads=4)
     head = b'{"inventory":{"interfaces":[{"mac_address":"52:54:00:de:ad:01"}]},"x":['
     body = head + unit * (2_000_000 // len(unit)) + b"0]}"
-    asked = [running.connect(b"POST /v1/continue_inspection HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    asked = [running.connect(b"POST /v1/continue_inspection HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                              b"Content-Length: %d\r\n\r\n" % len(body) + body) for _ in range(8)]  # fmt: skip
     began = time.monotonic()
     assert running.get("/healthcheck") == 200

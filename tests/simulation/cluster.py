@@ -107,7 +107,9 @@ class HttpServer:
     def _serve(self, method: str, path: str, body: bytes) -> Answer:
         status: list[str] = []
         headers = {"X-OpenStack-Ironic-API-Version": "1.84", "Content-Type": "application/json"}
-        environ = testing.create_environ(path=path, method=method, body=body, headers=headers, port=6385)
+        environ = testing.create_environ(
+            path=path, method=method, body=body, headers=headers, host="localhost", port=6385
+        )
         parts = self._app(environ, lambda line, _headers, _exc=None: status.append(line))
         return Answer(int(status[0][:3]), b"".join(parts))
 

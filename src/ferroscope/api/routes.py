@@ -198,7 +198,7 @@ ROUTES: Final[tuple[Route, ...]] = (
 
 def create_app(context: ApiContext) -> falcon.App[falcon.Request, falcon.Response]:
     """Return the application; it is stateless, and safe for any number of threads."""
-    middleware: list[Any] = [RequestIds(context.new_uuid), _NonEmptyIdentifier()]
+    middleware: list[Any] = [RequestIds(context.new_uuid), _OwnHost(context), _NonEmptyIdentifier()]
     app = falcon.App(middleware=middleware)
     app.req_options.strip_url_path_trailing_slash = True
     # For empty answers: ironicclient complains about an empty "JSON" document.
@@ -212,6 +212,16 @@ def create_app(context: ApiContext) -> falcon.App[falcon.Request, falcon.Respons
         app.add_route(path, type("Resource", (), {name: staticmethod(on) for name, on in responders.items()})())
     _handle_errors(app, context)
     return app
+
+
+class _OwnHost:
+    """Rejects a request for a host name that is not ours, before anything else looks at it."""
+
+    def __init__(self, context: ApiContext) -> None:
+        self._hosts = context.hosts
+
+    def process_request(self, req: falcon.Request, _resp: falcon.Response) -> None:
+        self._hosts.check(req.env.get("HTTP_HOST", ""))
 
 
 class _NonEmptyIdentifier:

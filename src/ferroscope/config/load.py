@@ -15,7 +15,7 @@ from oslo_config import cfg
 
 from ferroscope.config.declaration import oslo_options
 from ferroscope.config.options import SECTIONS, Settings
-from ferroscope.config.service_options import LogLevel
+from ferroscope.config.service_options import ApiSettings, LogLevel
 
 CONFIG_FILES: Final = ("/etc/ferroscope/ferroscope.conf",)
 # The state directory of the system service, and the SQLite file's name there and in a user's state directory.
@@ -193,6 +193,7 @@ def _problems(settings: Settings) -> Iterator[str]:
             f"[api] bare_metal_port and introspection_port are both {api.bare_metal_port}; they must differ "
             "(0 disables one of them)"
         )
+    yield from _tls_problems(api)
     networks = {"[api] trusted_proxies": api.trusted_proxies, "[drivers] bmc_networks": settings.drivers.bmc_networks}
     for option, texts in networks.items():
         for text in texts:
@@ -202,6 +203,18 @@ def _problems(settings: Settings) -> Iterator[str]:
                 yield f"{option}: {exc}; expected an address or a network, such as 192.0.2.10 or 10.0.0.0/24"
     if not settings.drivers.ca_directory.startswith("/"):
         yield f"[drivers] ca_directory is {settings.drivers.ca_directory!r}, but must be an absolute path"
+
+
+def _tls_problems(api: ApiSettings) -> Iterator[str]:
+    if bool(api.tls_certificate_file) != bool(api.tls_key_file):
+        missing = "tls_key_file" if api.tls_certificate_file else "tls_certificate_file"
+        yield f"[api] {missing} is not set; TLS needs tls_certificate_file and tls_key_file"
+    if api.tls_client_certificates == "off":
+        return
+    if not api.tls:
+        yield f"[api] tls_client_certificates is {api.tls_client_certificates}, but tls_certificate_file is not set"
+    if not api.tls_client_ca_file:
+        yield f"[api] tls_client_certificates is {api.tls_client_certificates}, but tls_client_ca_file is not set"
 
 
 # Unknown options, and secrets

@@ -42,6 +42,14 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     public_url: Annotated[
         str, Opt("Base URL for links, if the API is behind a proxy. Empty: from the request's Host header.")
     ] = ""
+    allowed_hosts: Annotated[
+        tuple[str, ...],
+        Opt(
+            "Additional host names by which clients may call the APIs, such as the name of a load balancer; "
+            ".example.org allows all subdomains, * any name. Always allowed: IP addresses, localhost, the host's name, "
+            "[api] host, and the hosts of public_url and of the callback URLs. Other names get 421 (DNS rebinding)."
+        ),
+    ] = ()
     max_body_size: Annotated[
         int,
         Opt("Maximum size of a request body, in bytes; larger ones get 413. A typical inventory has 40 KB.", ge=1024),
@@ -52,6 +60,26 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
         bool, Opt("Serve the unauthenticated endpoints for ramdisks (continue_inspection, lookup, heartbeat).")
     ] = True
     heartbeat_timeout: Annotated[int, Opt("Maximum seconds between heartbeats of a ramdisk.", ge=1)] = 300
+    tls_certificate_file: Annotated[
+        str,
+        Opt(
+            "Certificate of the listeners in PEM format, followed by its intermediate certificates; both APIs and the "
+            "metrics port then serve HTTPS only. Read again when it changes. Empty: plain HTTP."
+        ),
+    ] = ""
+    tls_key_file: Annotated[str, Opt("Private key of tls_certificate_file in PEM format, not encrypted.")] = ""
+    tls_minimum_version: Annotated[Literal["1.2", "1.3"], Opt("Oldest version of TLS that is accepted.")] = "1.2"
+    tls_client_certificates: Annotated[
+        Literal["off", "optional", "required"],
+        Opt(
+            "Whether to ask clients for a certificate: required rejects connections without one, ramdisks and health "
+            "checks included; optional accepts them, but rejects invalid certificates."
+        ),
+    ] = "off"
+    tls_client_ca_file: Annotated[
+        str,
+        Opt("CA certificates that sign client certificates, and optionally their revocation lists, in PEM format."),
+    ] = ""
     drain_delay: Annotated[
         float,
         Opt(
@@ -105,6 +133,11 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = 1.0
     failure_burst: Annotated[int, Opt("Number of such failures that are allowed in a burst.", ge=1)] = 100
+
+    @property
+    def tls(self) -> bool:
+        """Whether the listeners serve HTTPS."""
+        return bool(self.tls_certificate_file)
 
     @property
     def loopback_only(self) -> bool:

@@ -10,9 +10,11 @@ import importlib.util
 import ipaddress
 import shutil
 import socket
+import ssl
 import stat
 import threading
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -22,11 +24,13 @@ from ferroscope.contracts.bmc import Requirements
 from ferroscope.runtime import wiring
 from ferroscope.runtime.http_server import addresses, bind
 from ferroscope.runtime.system import SetupError
+from ferroscope.runtime.tls import certificates
 from ferroscope.telemetry.finding import API_ON_LOOPBACK, Finding
 
 SERVED: Final = "port-served"
 
 _ANSWER_SECONDS: Final = 3.0
+_HEALTHY: Final = (200, b'{"status":"ok"}')
 
 
 def examine(settings: Settings) -> Iterator[Finding]:
@@ -35,6 +39,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield _hooks(settings)
     yield _rules(settings)
     yield from _storage(settings)
+    yield from _tls(settings)
     yield from _ports(settings)
     yield from _ramdisks(settings)
     yield from _proxy(settings)
@@ -112,10 +117,26 @@ def _ports(settings: Settings) -> Iterator[Finding]:
     for option in ("bare_metal_port", "introspection_port"):
         port: int = getattr(settings.api, option)
         if port:
-            yield _port(addresses(settings.api.host), port, option)
+            yield _port(addresses(settings.api.host), port, option, tls=settings.api.tls)
 
 
-def _port(hosts: Sequence[str], port: int, option: str) -> Finding:
+def _tls(settings: Settings) -> Iterator[Finding]:
+    """Load the certificate as the api does, and check how long it is valid, and who can read its key."""
+    try:
+        loaded = certificates(settings.api)
+    except SetupError as exc:
+        yield Finding("certificate", "wrong", exc.summary, exc.advice)
+        return
+    if loaded is None:
+        return
+    yield loaded.problem() or Finding("certificate", "ok", f"certificate: {settings.api.tls_certificate_file}")
+    key = Path(settings.api.tls_key_file)
+    if key.stat().st_mode & stat.S_IROTH:
+        summary = f"[api] tls_key_file {key} is readable by all users of this host"
+        yield Finding("key-file", "wrong", summary, f"chmod o= {key}; then replace the key")
+
+
+def _port(hosts: Sequence[str], port: int, option: str, *, tls: bool) -> Finding:
     """Bind the port on each address as the api does, and close it again."""
     for host in hosts:
         try:
@@ -124,15 +145,15 @@ def _port(hosts: Sequence[str], port: int, option: str) -> Finding:
             summary = f"permission denied: cannot bind port {port}"
             return Finding("port-taken", "wrong", summary, f"choose another [api] {option}")
         except OSError as exc:
-            return _taken(host, port, option, exc)
+            return _taken(host, port, option, exc, tls=tls)
     return Finding("port", "ok", f"port {port} is free on {', '.join(hosts)}; no api is running on this host")
 
 
-def _taken(host: str, port: int, option: str, error: OSError) -> Finding:
+def _taken(host: str, port: int, option: str, error: OSError, *, tls: bool) -> Finding:
     """Return what uses the port: for a wildcard address, that may be a listener on any one address."""
     every = {"::": ("::1", "127.0.0.1"), "0.0.0.0": ("127.0.0.1",)}  # noqa: S104  # compared, not listened on
-    responses = [found for reach in every.get(host, (host,)) if (found := _health(reach, port)) is not None]
-    if (200, b'{"status":"ok"}') in responses:
+    responses = [found for reach in every.get(host, (host,)) if (found := _health(reach, port, tls=tls)) is not None]
+    if _HEALTHY in responses:
         return Finding(SERVED, "ok", f"port {port} is in use by a healthy api")
     if responses:
         summary = f"the health check of the service on port {port} failed (HTTP {responses[0][0]})"
@@ -142,12 +163,19 @@ def _taken(host: str, port: int, option: str, error: OSError) -> Finding:
     return Finding("port-taken", "wrong", summary, advice)
 
 
-def _health(host: str, port: int) -> tuple[int, bytes] | None:
+def _health(host: str, port: int, *, tls: bool) -> tuple[int, bytes] | None:
     connection = http.client.HTTPConnection(host, port, timeout=_ANSWER_SECONDS)
+    if tls:  # whether clients can verify the certificate is not what this check is about
+        unverified = ssl._create_unverified_context()  # noqa: S323  # nothing secret is sent
+        connection = http.client.HTTPSConnection(host, port, timeout=_ANSWER_SECONDS, context=unverified)
     try:
         connection.request("GET", "/healthcheck")
         response = connection.getresponse()
         return response.status, response.read(1000)
+    except ssl.SSLError as exc:
+        if exc.reason == "TLSV13_ALERT_CERTIFICATE_REQUIRED":  # it works, and wants another client
+            return _HEALTHY
+        return None
     except (OSError, http.client.HTTPException):
         return None
     finally:
@@ -169,8 +197,9 @@ def _proxy(settings: Settings) -> Iterator[Finding]:
         port = url.port or {"http": 80, "https": 443}.get(url.scheme)
     except ValueError:  # an invalid URL is not what this check is about
         return
-    # The api serves plain HTTP on its own port: anything else is a proxy. An address of another host may be one.
-    if url.scheme == "https" or port != api.bare_metal_port or _is_elsewhere(url.hostname or ""):
+    # Another scheme or port than the api's is a proxy's. An address of another host may be one.
+    own = ("https" if api.tls else "http", api.bare_metal_port)
+    if (url.scheme, port) != own or _is_elsewhere(url.hostname or ""):
         summary = f"the API is behind a proxy ({api.public_url}), but no proxy is trusted: limits by source address "
         advice = "set [api] trusted_proxies to the addresses from which the proxy connects"
         yield Finding("proxy-not-trusted", "note", f"{summary}count all clients behind it as one", advice)

@@ -13,14 +13,13 @@ import sys
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
-from http import HTTPStatus
 from typing import Any, Final, cast
 
 import httptools
 import structlog
 
 from ferroscope.runtime.http_limits import Connections
-from ferroscope.runtime.wsgi import Application, Request, environ_of, run
+from ferroscope.runtime.wsgi import Application, Request, environ_of, refusal, run
 
 Submit = Callable[[Callable[[], None]], object]
 
@@ -69,6 +68,7 @@ class Connection(asyncio.Protocol):
         self._connections = host.connections
         self._loop = loop
         self._base = environ
+        self._https = environ["wsgi.url_scheme"] == "https"
         self._transport: asyncio.Transport = None  # type: ignore[assignment]  # from connection_made on
         self._parser: Any = None
         self._request = Request()
@@ -77,7 +77,7 @@ class Connection(asyncio.Protocol):
         self._came = 0
         self._keep = True
         self.phase = Phase.HEAD
-        self.source = ""
+        self.address = self.source = ""
         self.held = 0
         self.deadline = 0.0
 
@@ -86,6 +86,7 @@ class Connection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         address = str(peer[0]) if peer else ""
         self._base = self._base | {"REMOTE_ADDR": address, "REMOTE_PORT": str(peer[1]) if peer else ""}
+        self.address = address
         self.source = self._connections.count_for(address)
         # With a limit of 0, ``resume_writing`` is called exactly when the whole response was sent to the kernel.
         self._transport.set_write_buffer_limits(high=0)
@@ -122,6 +123,15 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         if self.phase is Phase.SENDING:
             self._sent()
+
+    def identify(self, fields: dict[str, Any]) -> None:
+        """Add what the transport found out about the client to the environ of its requests."""
+        self._base = self._base | fields
+
+    def refuse(self, status: int, message: str) -> None:
+        """Respond to a client that does not speak TLS, and close."""
+        self._https = False
+        self._refuse(status, message)
 
     def is_unfinished(self) -> bool:
         """Whether a request was begun and its response has not been sent."""
@@ -265,8 +275,7 @@ class Connection(asyncio.Protocol):
             head, body = run(self._host.app, environ, keep=keep, version=version)
         except Exception:  # noqa: BLE001  # the boundary: the application answers its own faults, so this is one of ours
             _log.exception("request failed")
-            keep, body = False, b""
-            head = b"HTTP/1.1 500 Internal Server Error\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+            keep, head, body = False, refusal(500, https=self._https), b""
         size = environ["wsgi.input"].getbuffer().nbytes
         try:
             self._loop.call_soon_threadsafe(self._answered, head, body, keep, size)
@@ -314,17 +323,13 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
             self._feed(data)
 
-    def _refuse(self, status: int) -> None:
+    def _refuse(self, status: int, message: str = "") -> None:
         """Respond to a request that cannot be passed to the application."""
         self._connections.hold(self, 0)
         self._complete.clear()
         self._request.body.clear()
         self._connections.client_active(self)
-        text = f"{status} {HTTPStatus(status).phrase}"
-        head = (
-            f"HTTP/1.1 {text}\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: {len(text) + 1}\r\n"
-        )
-        self._transport.write(f"{head}\r\n{text}\n".encode())
+        self._transport.write(refusal(status, message, https=self._https))
         self._linger(_LINGER)
 
     def _linger(self, seconds: float) -> None:

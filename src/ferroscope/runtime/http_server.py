@@ -10,6 +10,7 @@ import asyncio
 import errno
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -22,6 +23,8 @@ from ferroscope.config.options import ApiSettings
 from ferroscope.runtime.http_connection import Connection, Host
 from ferroscope.runtime.http_limits import Connections, limits
 from ferroscope.runtime.system import SetupError
+from ferroscope.runtime.tls import Certificates
+from ferroscope.runtime.tls_connection import TlsConnection
 from ferroscope.runtime.wsgi import Application, base_environ
 
 BACKLOG: Final = 1024
@@ -30,6 +33,8 @@ _TICK: Final = 1.0
 # Connections accepted in one go; few, so that processes that share a listener share its clients.
 _AT_ONCE: Final = 16
 _NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+# Seconds without a tick after which the loop is considered hung.
+_HANGS: Final = 20.0
 _PAUSE: Final = 0.2
 _MOMENT: Final = 0.02
 
@@ -37,7 +42,10 @@ _log = structlog.get_logger(__name__)
 
 
 class HttpServer:
-    """Serves ``app`` on listening sockets from ``start`` to ``stop``; ``failed`` is called if it ends before that."""
+    """Serves ``app`` on listening sockets from ``start`` to ``stop``; ``failed`` is called if it ends before that.
+
+    ``certificates``: None serves plain HTTP.
+    """
 
     def __init__(
         self,
@@ -45,8 +53,11 @@ class HttpServer:
         settings: ApiSettings,
         sockets: Sequence[socket.socket],
         *,
+        certificates: Certificates | None = None,
         failed: Callable[[], object] = lambda: None,
     ) -> None:
+        self._certificates = certificates
+        self._ticked = time.monotonic()
         self._failed = failed
         self._sockets = list(sockets)
         self._executor = ThreadPoolExecutor(settings.threads, thread_name_prefix="http-call")
@@ -81,6 +92,15 @@ class HttpServer:
     def is_alive(self) -> bool:
         return self._thread.is_alive()
 
+    def is_responsive(self) -> bool:
+        """Whether the loop has run within the last seconds; a loop that hangs serves nobody."""
+        return time.monotonic() - self._ticked < _HANGS
+
+    def _tick(self) -> None:
+        self._ticked = time.monotonic()
+        if self._certificates is not None:
+            self._certificates.refresh()
+
     def _run(self) -> None:
         try:
             with asyncio.Runner() as runner:
@@ -93,7 +113,7 @@ class HttpServer:
 
     async def _serve(self) -> None:
         loop, stopped = asyncio.get_running_loop(), asyncio.Event()
-        reception = _Reception(self._host, loop)
+        reception = _Reception(self._host, loop, self._certificates, self._tick)
         try:
             reception.open(self._sockets)
             self._interrupt = lambda: _call(loop, stopped.set)
@@ -114,8 +134,16 @@ class HttpServer:
 class _Reception:
     """Accepts connections while there is room, and closes those whose deadline has passed."""
 
-    def __init__(self, host: Host, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        host: Host,
+        loop: asyncio.AbstractEventLoop,
+        certificates: Certificates | None,
+        tick: Callable[[], object],
+    ) -> None:
         self._host = host
+        self._tick = tick
+        self._certificates = certificates
         self._connections = host.connections
         self._loop = loop
         self._listeners: list[socket.socket] = []
@@ -147,7 +175,9 @@ class _Reception:
     def _take_from(self, listener: socket.socket) -> None:
         if listener in self._listeners:
             host, port = listener.getsockname()[:2]
-            self._loop.add_reader(listener, self._accept, listener, base_environ(host, port))
+            self._loop.add_reader(
+                listener, self._accept, listener, base_environ(host, port, https=self._certificates is not None)
+            )
 
     def _accept(self, listener: socket.socket, environ: dict[str, Any]) -> None:
         for _ in range(_AT_ONCE):
@@ -174,9 +204,13 @@ class _Reception:
 
     async def _adopt(self, accepted: socket.socket, environ: dict[str, Any]) -> None:
         try:
-            await self._loop.connect_accepted_socket(lambda: Connection(self._host, self._loop, environ), accepted)
+            await self._loop.connect_accepted_socket(lambda: self._protocol(environ), accepted)
         except OSError:  # it was closed already
             accepted.close()
+
+    def _protocol(self, environ: dict[str, Any]) -> asyncio.Protocol:
+        connection = Connection(self._host, self._loop, environ)
+        return connection if self._certificates is None else TlsConnection(self._certificates, connection)
 
     def _pause(self, listener: socket.socket, why: str) -> None:
         """Stop accepting for a moment; clients wait in the kernel's backlog."""
@@ -186,6 +220,7 @@ class _Reception:
 
     def _check_deadlines(self) -> None:
         """Close connections whose deadline has passed."""
+        self._tick()
         now = self._loop.time()
         for connection in self.connections():
             if connection.deadline < now:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import errno
 import socket
-from typing import Final
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+from typing import Any, Final
 
 import structlog
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, make_wsgi_app
 
+from ferroscope.api.http.errors import ApiError
+from ferroscope.api.http.hosts import Hosts
 from ferroscope.config.options import ApiSettings, MetricsSettings
 from ferroscope.runtime.http_server import BACKLOG, HttpServer, bind
+from ferroscope.runtime.tls import Certificates
+from ferroscope.runtime.wsgi import Application
 from ferroscope.telemetry.metrics import Metrics
 
 _TRIES: Final = 64
@@ -31,16 +37,33 @@ def build_metrics() -> Metrics:
     return Metrics(registry)
 
 
-def serve(settings: MetricsSettings, metrics: Metrics) -> HttpServer:
+def serve(
+    settings: MetricsSettings, metrics: Metrics, hosts: Hosts, certificates: Certificates | None = None
+) -> HttpServer:
     """Serve the metrics on the first free port, starting from the configured one; ``OSError``.
 
     Processes of one host share a configuration, so each takes the next port.
     """
     listener = _listener(settings)
-    server = HttpServer(make_wsgi_app(metrics.registry), _LIMITS, [listener])
+    app = _for_own_names(make_wsgi_app(metrics.registry), hosts)
+    server = HttpServer(app, _LIMITS, [listener], certificates=certificates)
     server.start()
     _log.info("serving metrics", host=settings.host, port=listener.getsockname()[1])
     return server
+
+
+def _for_own_names(app: Application, hosts: Hosts) -> Application:
+    """Return ``app`` with a check of the Host header in front."""
+
+    def checked(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        try:
+            hosts.check(environ.get("HTTP_HOST", ""))
+        except ApiError as exc:
+            start_response(f"{exc.status} {HTTPStatus(exc.status).phrase}", [("Content-Type", "text/plain")])
+            return [f"{exc.message}\n".encode()]
+        return app(environ, start_response)
+
+    return checked
 
 
 def _listener(settings: MetricsSettings) -> socket.socket:

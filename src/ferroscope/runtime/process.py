@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import structlog
 
+from ferroscope.api.http.hosts import Hosts, known_names
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.metrics import Meter
 from ferroscope.contracts.queue import Channel, Clock
 from ferroscope.runtime import member as database_file
-from ferroscope.runtime import system, wiring
+from ferroscope.runtime import system, tls, wiring
 from ferroscope.runtime.backend import Backend, ensure_schema, open_backend
 from ferroscope.runtime.http_server import BACKLOG, HttpServer, announce, listeners
 from ferroscope.runtime.member import Membership
@@ -37,6 +38,7 @@ from ferroscope.runtime.system import (
     notify,
     process_name,
 )
+from ferroscope.runtime.tls import Certificates
 from ferroscope.telemetry import log, members
 from ferroscope.telemetry.finding import Finding
 from ferroscope.telemetry.metrics import Metrics
@@ -98,8 +100,11 @@ class Process:
             self._end()
 
     def _wait(self) -> int:
+        watchdog = system.Watchdog()
         while not self._stop.is_set():
-            received = system.wait(_SIGNALS, 1.0)
+            if self._server is None or self._server.is_responsive():
+                watchdog.ping()
+            received = system.wait(_SIGNALS, min(1.0, watchdog.interval))
             if received is not None:
                 _log.info("stopping", signal=received.name)
                 return 0
@@ -117,6 +122,7 @@ class Process:
         sockets = self._sockets  # fail on a port in use before anything is started
         if sockets is None:
             sockets = listeners(settings.api) if "api" in self._roles else []
+        certificates = tls.certificates(settings.api) if sockets or settings.metrics.port else None
         schema = ensure_schema(settings, upgrade=self._upgrade)
         if not self._member:  # otherwise the supervisor has logged it
             database_file.announce(settings.database, _log)
@@ -131,11 +137,11 @@ class Process:
         if "periodic" in self._roles:
             self._play_periodic(backend, membership, clock, meter)
         if settings.metrics.port:
-            metrics = serve_metrics(settings.metrics, meter)
+            metrics = serve_metrics(settings.metrics, meter, Hosts(known_names(settings)), certificates)
             self._ending.append(lambda: metrics.stop(0))
         self._ending.append(self._answered.set)
         if "api" in self._roles:
-            self._play_api(backend, drivers, membership, meter, sockets)
+            self._play_api(backend, drivers, membership, meter, sockets, certificates)
             if self._sockets is None:  # otherwise the supervisor has logged it
                 announce(settings.api, _log)
         for channel in (Channel.REQUESTS, Channel.LEASES):  # wake up the waiting threads
@@ -204,6 +210,7 @@ class Process:
         membership: Membership,
         meter: Metrics,
         sockets: Sequence[socket.socket],
+        certificates: Certificates | None,
     ) -> None:
         settings = self._settings
         app = wiring.build_app(
@@ -216,11 +223,12 @@ class Process:
             stop=self._answered,
             can_write=membership.can_write,
         )
-        server = HttpServer(app, settings.api, sockets, failed=self._stop.set)
+        server = HttpServer(app, settings.api, sockets, certificates=certificates, failed=self._stop.set)
         server.start()
         membership.watch(
             "http",
             lambda: "draining: waiting for load balancers" if self._draining.is_set() else "serving requests",
+            lambda: None if certificates is None else certificates.problem(),
         )
         self._ending.append(lambda: server.stop(self._grace()))
         self._server = server
@@ -263,6 +271,7 @@ def run(settings: Settings, roles: tuple[Role, ...], *, upgrade: bool = False, p
     log.configure(settings.log, process=process_name(f"{roles[0]} supervisor"))
     try:
         sockets = listeners(settings.api) if "api" in roles else []
+        tls.certificates(settings.api)  # each process loads it again
         ensure_schema(settings, upgrade=upgrade)
         database_file.announce(settings.database, _log)
     except (StoreUnavailableError, SetupError, OSError) as exc:

@@ -290,9 +290,11 @@ class PxeFilterProcess:
         thread.start()
         notify("READY=1")
         _log.info("ready", roles=[ROLE])
+        watchdog = system.Watchdog()
         try:
             while not self._stop.is_set():
-                received = system.wait(_SIGNALS, 1.0)
+                watchdog.ping()
+                received = system.wait(_SIGNALS, min(1.0, watchdog.interval))
                 if received is not None:
                     _log.info("stopping", signal=received.name)
                     return 0
@@ -307,10 +309,13 @@ class PxeFilterProcess:
     def _meter(self) -> Meter:
         if not self._settings.metrics.port:
             return SILENT
+        from ferroscope.api.http.hosts import Hosts, known_names
+        from ferroscope.runtime import tls
         from ferroscope.runtime.metrics import build_metrics, serve
 
         meter = build_metrics()
-        serve(self._settings.metrics, meter)
+        names = Hosts(known_names(self._settings))
+        serve(self._settings.metrics, meter, names, tls.certificates(self._settings.api))
         return meter
 
 

@@ -23,7 +23,7 @@ import structlog
 from ferroscope.config.options import Settings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.runtime import system
-from ferroscope.runtime.system import notify
+from ferroscope.runtime.system import Watchdog, notify
 
 if TYPE_CHECKING:
     from ferroscope.runtime.backend import Backend
@@ -56,8 +56,10 @@ class Supervisor:
         for _ in range(self._processes):
             self._fork()
         notify("READY=1")  # failing children are restarted, so the service counts as started
+        watchdog = Watchdog()
         while True:
-            received = system.wait(_WATCHED, self._wait_time())
+            watchdog.ping()
+            received = system.wait(_WATCHED, min(self._wait_time(), watchdog.interval))
             if received in _STOP_SIGNALS:
                 _log.info("stopping", signal=received.name)
                 notify("STOPPING=1")

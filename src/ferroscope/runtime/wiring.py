@@ -184,6 +184,7 @@ def build_app(
     can_write: Callable[[], bool] = lambda: True,
 ) -> Callable[..., Iterable[bytes]]:
     """Return the WSGI application of the api role; its health check fails once ``draining`` is set."""
+    from ferroscope.api.http.hosts import Hosts, known_names
     from ferroscope.api.http.rate_limit import Callers
     from ferroscope.api.http.route import ApiContext, DatabaseInfo
     from ferroscope.api.routes import create_app
@@ -206,6 +207,7 @@ def build_app(
         pipeline=lru_cache(maxsize=1)(lambda: from_settings(settings.inspector)),
         meter=meter or SILENT,
         callers=Callers(settings.api),
+        hosts=Hosts(known_names(settings)),
         can_write=can_write,
         metrics=None if meter is None or not settings.api.enable_metrics else _renderer(meter, backend),
     )

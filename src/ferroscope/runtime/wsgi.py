@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from email.utils import formatdate
-from typing import Any
+from http import HTTPStatus
+from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
 import httptools
 
 Application = Callable[..., Iterable[bytes]]
+
+# What a browser is told about every response: not to guess its type, run anything in it, embed it, keep a copy, or
+# pass on its address. Source: OWASP Secure Headers Project.
+_SECURITY_HEADERS: Final = (
+    ("X-Content-Type-Options", "nosniff"),
+    ("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Cache-Control", "no-store"),
+)
+_HTTPS_ONLY: Final = ("Strict-Transport-Security", "max-age=31536000")
 
 
 class Request:
@@ -32,7 +43,7 @@ class Request:
         self.asks = False
 
 
-def base_environ(host: str, port: int) -> dict[str, Any]:
+def base_environ(host: str, port: int, *, https: bool = False) -> dict[str, Any]:
     """Return the environ that all requests of one listener share."""
     return {
         "SERVER_NAME": host,
@@ -40,7 +51,7 @@ def base_environ(host: str, port: int) -> dict[str, Any]:
         "SERVER_SOFTWARE": "ferroscope",
         "SCRIPT_NAME": "",
         "wsgi.version": (1, 0),
-        "wsgi.url_scheme": "http",
+        "wsgi.url_scheme": "https" if https else "http",
         "wsgi.errors": sys.stderr,
         "wsgi.multithread": True,
         "wsgi.multiprocess": True,
@@ -91,6 +102,20 @@ def _target(request: Request) -> tuple[bytes, bytes]:
     return path, query
 
 
+def security_lines(*, https: bool, given: Collection[str] = ()) -> list[str]:
+    """Return the header lines of every response, except those whose names, in lower case, are ``given``."""
+    wanted = (*_SECURITY_HEADERS, _HTTPS_ONLY) if https else _SECURITY_HEADERS
+    return [f"{name}: {value}" for name, value in wanted if name.lower() not in given]
+
+
+def refusal(status: int, message: str = "", *, https: bool) -> bytes:
+    """Return the response of the server itself to what never reaches the application; the connection ends with it."""
+    phrase = f"{status} {HTTPStatus(status).phrase}"
+    text = message or phrase
+    lines = [f"HTTP/1.1 {phrase}", "Connection: close", "Content-Type: text/plain", f"Content-Length: {len(text) + 1}"]
+    return "\r\n".join([*lines, *security_lines(https=https), "", f"{text}\n"]).encode("latin-1")
+
+
 def run(app: Application, environ: dict[str, Any], *, keep: bool, version: str) -> tuple[bytes, bytes]:
     """Return head and body of the application's response."""
     status, headers = "", [("Content-Length", "0")]
@@ -110,6 +135,7 @@ def run(app: Application, environ: dict[str, Any], *, keep: bool, version: str) 
     if "\r" in (all_lines := "\x00".join(lines)) or "\n" in all_lines:
         raise ValueError("a response header contains a line break")
     names = {name.lower() for name, _ in headers}
+    lines += security_lines(https=environ["wsgi.url_scheme"] == "https", given=names)
     if "content-length" not in names and status[:3] not in ("204", "304"):
         lines.append(f"Content-Length: {len(body)}")
     if "date" not in names:

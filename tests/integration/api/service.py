@@ -50,7 +50,9 @@ class Client:
         if body is not None:
             more["body"] = body if isinstance(body, (bytes, str)) else json.dumps(body)
         path, _, query = path.partition("?")
-        return self._client.simulate_request(method, path, headers=headers, query_string=query, port=self._port, **more)
+        return self._client.simulate_request(
+            method, path, headers=headers, query_string=query, host="localhost", port=self._port, **more
+        )
 
     def get(self, path: str, **more: Any) -> falcon.testing.Result:
         return self.call("GET", path, **more)

@@ -62,7 +62,9 @@ def test_a_host_that_is_none_is_refused_and_not_echoed(service: Service, host: s
 
 
 @pytest.mark.parametrize("host", ["a", "a:80", "[::1]:6385", "192.0.2.1", "a_b.example.", "[fe80::1%25eth0]"])
-def test_a_host_that_is_one_is_in_the_links(service: Service, host: str) -> None:
+def test_a_host_that_is_one_is_in_the_links(sqlite_url: str, request: pytest.FixtureRequest, host: str) -> None:
+    service = Service(sqlite_url, allowed_hosts=("*",))
+    request.addfinalizer(service.close)
     answer = service.bare_metal.get("/v1", headers={"Host": host})
     assert answer.status_code == 200
     assert f"http://{host}/" in answer.text

@@ -108,7 +108,7 @@ def test_wrong_content_length_is_harmless(service: Service) -> None:
 
 @pytest.mark.parametrize("length", ["abc", "-5", "1e3", "9" * 40])
 def test_senseless_content_length_is_4xx(service: Service, length: str) -> None:
-    environ = falcon.testing.create_environ("/v1/nodes", method="POST", port=6385)
+    environ = falcon.testing.create_environ("/v1/nodes", method="POST", host="localhost", port=6385)
     environ["CONTENT_LENGTH"] = length
     answers = falcon.testing.StartResponseMock()
     body = b"".join(service.app(environ, answers))

@@ -6,7 +6,6 @@ reveals more than a generic message. It is independent of what a route does.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any, Final
@@ -42,12 +41,6 @@ def reject_cross_site(req: falcon.Request) -> None:
 
 
 Responder = Callable[..., None]
-
-# The Host header is copied into every link. Host names with an underscore exist, whatever the RFCs say. HTTP/1.0 has
-# no Host header.
-_HOST: Final = re.compile(
-    r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}(?:%25[A-Za-z0-9._-]{1,64})?\])?(?::[0-9]{0,5})?"
-)
 
 # Bytes of a body over the limit that are searched for the machine that sent it.
 _TRACES: Final = 256 * 1024
@@ -206,8 +199,6 @@ def _url(context: ApiContext, req: falcon.Request, route: Route, introspection: 
     public = context.settings.api.public_url
     if public and not introspection and route.surface is not Surface.INTROSPECTION:
         return public.rstrip("/")
-    if _HOST.fullmatch(req.env.get("HTTP_HOST", "")) is None:
-        raise errors.BadRequestError("Invalid Host header: expected HOST[:PORT].")
     return req.prefix
 
 

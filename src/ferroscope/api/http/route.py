@@ -14,6 +14,7 @@ import msgspec
 
 from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.http.errors import ApiError
+from ferroscope.api.http.hosts import Hosts
 from ferroscope.api.http.rate_limit import Callers, PerMinute, QuietLog, RefusalCache
 from ferroscope.api.http.versions import Version
 from ferroscope.config.options import Settings
@@ -100,7 +101,7 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     ``refusals`` limits the logging of refused callbacks, ``limits`` that of a flood of unknown machines, ``outages``
     that of a database outage. ``refusal_cache`` limits the queries that a flood causes.
     ``sources`` counts the machines that each source has had discovered.
-    ``callers`` determines where calls come from, and limits failures by source.
+    ``callers`` determines where calls come from, and limits failures by source; ``hosts`` for which names.
     ``can_write`` returns whether this process has recently written its heartbeat.
     ``draining`` is set when the process is about to stop and a load balancer must send it no new calls.
     """
@@ -117,6 +118,7 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     describe: Callable[[], DatabaseInfo]
     rules: RuleCache
     pipeline: Callable[[], Pipeline]
+    hosts: Hosts
     meter: Meter = SILENT
     metrics: Callable[[], bytes] | None = None
     refusals: QuietLog = msgspec.field(default_factory=QuietLog)
@@ -204,6 +206,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
             406: True,
             409: self.method != "GET" or self.ramdisk,
             413: self.body_kind is not Body.NONE,
+            421: True,
             429: self.ramdisk,
             503: True,
         }

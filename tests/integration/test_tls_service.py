@@ -1,0 +1,153 @@
+"""TLS of whole processes: a start that is refused, metrics of a worker, renewal under a supervisor, and the doctor."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import shutil
+import ssl
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.certificates import DAY, Authority, Pair
+from tests.support.processes import free_port, until
+
+_SETTINGS = """
+[api]
+host = 127.0.0.1
+bare_metal_port = {port}
+introspection_port = 0
+tls_certificate_file = {pair.certificate}
+tls_key_file = {pair.key}
+[metrics]
+port = {metrics}
+[database]
+connection = sqlite:///{directory}/ferroscope.db
+"""
+
+
+class Site:
+    """Runs our command on one configuration."""
+
+    def __init__(self, directory: Path, authority: Authority, pair: Pair) -> None:
+        self.authority = authority
+        self.pair = pair
+        self._directory = directory
+        self.port, self.metrics = free_port(), free_port()
+        text = _SETTINGS.format(port=self.port, metrics=self.metrics, pair=pair, directory=directory)
+        (directory / "f.conf").write_text(text)
+        self._started: list[subprocess.Popen[bytes]] = []
+        self.run("db", "upgrade")
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "ferroscope", *words, "-c", "f.conf"]
+        return subprocess.run(command, cwd=self._directory, capture_output=True, text=True, check=False, timeout=60)
+
+    def start(self, *words: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "ferroscope", *words, "-c", "f.conf"]
+        with (self._directory / "log").open("wb") as log:
+            self._started.append(subprocess.Popen(command, cwd=self._directory, stdout=log, stderr=log))
+        return self._started[-1]
+
+    @property
+    def log(self) -> str:
+        return (self._directory / "log").read_text()
+
+    def get(self, port: int, path: str, host: str = "localhost") -> int:
+        context = ssl.create_default_context(cafile=str(self.authority.ca))
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=20, context=context)
+        try:
+            connection.request("GET", path, headers={"Host": host})
+            return connection.getresponse().status
+        except ConnectionError:
+            return 0
+        finally:
+            connection.close()
+
+    def serial(self) -> int:
+        """Return the serial number of the certificate that a new connection gets."""
+        context = ssl.create_default_context(cafile=str(self.authority.ca))
+        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=20, context=context)
+        connection.connect()
+        try:
+            found = connection.sock.getpeercert()
+            assert found
+            return int(found["serialNumber"], 16)
+        finally:
+            connection.close()
+
+    def close(self) -> None:
+        for process in self._started:
+            process.terminate()
+            try:
+                process.wait(60)
+            finally:
+                process.kill()
+
+
+Make = Callable[..., Site]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Make]:
+    """Give a function that returns a site whose certificate ends so long after now."""
+    made: list[Site] = []
+
+    def make(**more: object) -> Site:
+        authority = Authority(tmp_path)
+        made.append(Site(tmp_path, authority, authority.issue("server", **more)))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.mark.parametrize("words", [("api",), ("api", "--processes", "2"), ("worker",)], ids=" ".join)
+def test_a_process_does_not_start_with_an_expired_certificate(site: Make, words: tuple[str, ...]) -> None:
+    done = site(ends=-DAY).run(*words)
+    assert done.returncode == 1
+    assert "[api] tls_certificate_file" in done.stderr
+    assert "expired" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_metrics_of_a_worker_are_served_over_tls_and_to_its_own_names_only(site: Make) -> None:
+    one = site()
+    one.start("worker")
+    assert until(lambda: "serving metrics" in one.log)
+    assert one.get(one.metrics, "/metrics") == 200
+    assert one.get(one.metrics, "/metrics", host="evil.example") == 421
+
+
+def test_every_process_of_a_supervisor_uses_a_renewed_certificate(site: Make) -> None:
+    one = site()
+    one.start("api", "--processes", "2")
+    assert until(lambda: one.get(one.port, "/healthcheck") == 200)
+    new = one.authority.issue("server", file="renewed")
+    shutil.copy(new.certificate, one.pair.certificate)
+    shutil.copy(new.key, one.pair.key)
+    assert until(lambda: {one.serial() for _ in range(8)} == {new.serial})
+
+
+def test_the_doctor_and_the_status_warn_before_it_expires(site: Make) -> None:
+    one = site(ends=3 * DAY)
+    checks = {row["code"]: row for row in json.loads(one.run("doctor", "-o", "json").stdout)["checks"]}
+    assert checks["certificate-expires"]["verdict"] == "wrong"
+    one.start("api")
+    assert until(lambda: one.get(one.port, "/healthcheck") == 200)
+    checks = {row["code"]: row for row in json.loads(one.run("doctor", "-o", "json").stdout)["checks"]}
+    assert checks["port-served"]["verdict"] == "ok"
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o644])
+def test_the_doctor_finds_a_key_that_everyone_can_read(site: Make, mode: int) -> None:
+    one = site()
+    one.pair.key.chmod(mode)
+    checks = {row["code"]: row for row in json.loads(one.run("doctor", "-o", "json").stdout)["checks"]}
+    assert checks["certificate"]["verdict"] == "ok"
+    assert ("key-file" in checks) is (mode == 0o644)

@@ -1,0 +1,114 @@
+"""The certificate of the listeners: what a process refuses to start with, and when it warns."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from ferroscope.config.load import ConfigurationError, load
+from ferroscope.config.options import ApiSettings
+from ferroscope.runtime.system import SetupError
+from ferroscope.runtime.tls import certificates, expiry
+from tests.support.certificates import DAY, Authority, Pair
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+def _settings(pair: Pair, **more: str) -> ApiSettings:
+    files = {"tls_certificate_file": str(pair.certificate), "tls_key_file": str(pair.key)}
+    return ApiSettings(**(files | more))
+
+
+def test_without_a_certificate_there_is_no_tls() -> None:
+    assert certificates(ApiSettings()) is None
+
+
+def test_a_usable_pair_is_loaded(authority: Authority) -> None:
+    loaded = certificates(_settings(authority.issue("server")))
+    assert loaded is not None
+    assert loaded.problem() is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "option"),
+    [
+        ("no certificate file", "tls_certificate_file"),
+        ("no key file", "tls_key_file"),
+        ("not a certificate", "tls_certificate_file"),
+        ("not a key", "tls_key_file"),
+        ("another key", "tls_key_file"),
+        ("encrypted key", "tls_key_file"),
+        ("expired", "tls_certificate_file"),
+        ("no CA", "tls_client_ca_file"),
+        ("not a CA", "tls_client_ca_file"),
+    ],
+)
+def test_a_process_does_not_start_with_an_unusable_file(authority: Authority, wrong: str, option: str) -> None:
+    pair = authority.issue("server", ends=-DAY if wrong == "expired" else DAY)
+    more = {}
+    match wrong:
+        case "no certificate file":
+            pair.certificate.unlink()
+        case "no key file":
+            pair.key.unlink()
+        case "not a certificate":
+            pair.certificate.write_text("nonsense")
+        case "not a key":
+            pair.key.write_text("nonsense")
+        case "another key":
+            pair.key.write_bytes(authority.issue("other").key.read_bytes())
+        case "encrypted key":
+            key = load_pem_private_key(pair.key.read_bytes(), None)
+            encrypted = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
+            pair.key.write_bytes(encrypted)
+        case "no CA" | "not a CA":
+            file = pair.key.with_name("missing") if wrong == "no CA" else pair.key
+            more = {"tls_client_certificates": "required", "tls_client_ca_file": str(file)}
+    with pytest.raises(SetupError) as raised:
+        certificates(_settings(pair, **more))
+    assert f"[api] {option}" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("left", "code"), [(20, None), (14.1, None), (13.9, "certificate-expires"), (-1, "certificate-expired")]
+)
+def test_two_weeks_before_it_expires_there_is_a_finding(left: float, code: str | None) -> None:
+    now = datetime.now(UTC)
+    found = expiry(now + timedelta(days=left), now, Path("server.crt"))
+    assert (found and found.code) == code
+
+
+def test_the_status_of_a_process_has_the_finding(authority: Authority) -> None:
+    loaded = certificates(_settings(authority.issue("server", ends=3 * DAY)))
+    assert loaded is not None
+    found = loaded.problem()
+    assert found is not None
+    assert found.code == "certificate-expires"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "tls_certificate_file = /a",
+        "tls_key_file = /a",
+        "tls_client_certificates = required\ntls_client_ca_file = /a",
+        "tls_certificate_file = /a\ntls_key_file = /b\ntls_client_certificates = optional",
+        "tls_minimum_version = 1.1",
+    ],
+)
+def test_options_that_do_not_fit_are_refused(tmp_path: Path, lines: str) -> None:
+    file = tmp_path / "ferroscope.conf"
+    file.write_text(f"[api]\n{lines}\n")
+    with pytest.raises(ConfigurationError, match=r"tls_"):
+        load([str(file)])
