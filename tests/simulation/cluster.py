@@ -79,6 +79,9 @@ class HttpServer:
     def is_alive(self) -> bool:
         return self.accepts
 
+    def is_responsive(self) -> bool:
+        return True
+
     def stop(self, timeout: float) -> None:
         self.accepts = False
         if self._calls:

@@ -35,6 +35,7 @@ from ferroscope.runtime.system import (
     SetupError,
     StartError,
     SystemClock,
+    Watchdog,
     notify,
     process_name,
 )
@@ -100,7 +101,7 @@ class Process:
             self._end()
 
     def _wait(self) -> int:
-        watchdog = system.Watchdog()
+        watchdog = Watchdog()
         while not self._stop.is_set():
             if self._server is None or self._server.is_responsive():
                 watchdog.ping()

@@ -42,6 +42,7 @@ from ferroscope.runtime.system import (
     SetupError,
     StartError,
     SystemClock,
+    Watchdog,
     notify,
     process_name,
 )
@@ -290,7 +291,7 @@ class PxeFilterProcess:
         thread.start()
         notify("READY=1")
         _log.info("ready", roles=[ROLE])
-        watchdog = system.Watchdog()
+        watchdog = Watchdog()
         try:
             while not self._stop.is_set():
                 watchdog.ping()
