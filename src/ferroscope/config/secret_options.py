@@ -1,4 +1,4 @@
-"""Options of secrets: the keys that encrypt those of nodes in the database."""
+"""Options of secrets: the keys that encrypt those of nodes in the database, and the sources of references."""
 
 from __future__ import annotations
 
@@ -20,3 +20,22 @@ class SecretSettings(msgspec.Struct, frozen=True, kw_only=True):
             "'ferroscope secret generate-key'. Empty: secrets are stored in plain text."
         ),
     ] = ""
+    sources: Annotated[
+        tuple[str, ...],
+        Opt(
+            "Sources of references such as secret://file/rack1/password in driver_info, which workers resolve for each "
+            "BMC call: file, env, and those of other installed packages. Empty: references are not resolved."
+        ),
+    ] = ()
+    file_directory: Annotated[
+        str,
+        Opt(
+            "Directory of the source file. Everybody who may set driver_info can send each file below it to a BMC, so "
+            "it must hold nothing but passwords of BMCs."
+        ),
+    ] = ""
+    env_prefix: Annotated[
+        str, Opt("Prefix of the environment variables of the source env; others are not available.")
+    ] = "FERROSCOPE_SECRET_"
+    timeout: Annotated[float, Opt("Timeout for resolving a reference, in seconds.", ge=0.1)] = 5.0
+    cache_seconds: Annotated[float, Opt("Seconds for which a worker keeps a resolved secret in memory.", ge=0)] = 30.0

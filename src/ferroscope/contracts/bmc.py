@@ -65,6 +65,8 @@ class Bmc(Protocol):
     def validate(self, node: Node) -> str | None:
         """Return an error message if ``driver_info`` is invalid, otherwise None. Accesses no BMC or file; never raises.
 
+        In the API, secrets that are encrypted or referenced are replaced by ``00000000``.
+
         It is the only call that the API makes, so import what the other calls need there.
         """
 

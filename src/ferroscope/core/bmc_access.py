@@ -9,20 +9,14 @@ unauthenticated machine reported is ``unconfirmed`` until an operator confirms i
 from __future__ import annotations
 
 import ipaddress
-import re
 from collections.abc import Collection, Iterator
 from typing import Final
 from urllib.parse import urlsplit
 
 from ferroscope.core import values
 from ferroscope.core.model import Document, Node
-from ferroscope.core.secrets import is_reference
+from ferroscope.core.secrets import is_place, is_reference
 
-# The BMC's location, the BMC it is bridged through, and how its identity and the connection are secured.
-_PLACE: Final = re.compile(
-    r"_(?:address|port|host|url|verify_ca|auth_type|protocol_version|root_prefix|tls_minimum_version|tls_ciphers"
-    r"|cipher_suite|bridging|(?:transit|target|local)_\w{1,32}|(?:transit|target)_channel)\Z"
-)
 _UNCONFIRMED: Final = "bmc_unconfirmed"
 # Default values: setting them explicitly changes nothing.
 _DEFAULTS: Final = frozenset({"", "none", "true"})
@@ -39,7 +33,7 @@ def _holds_secret(name: str, value: object) -> bool:
 
 def moved(before: Document, after: Document) -> list[str]:
     """Return the changed fields that define the BMC's location or its identity check."""
-    names = {name for name in (*before, *after) if _PLACE.search(name)}
+    names = {name for name in (*before, *after) if is_place(name)}
     return sorted(name for name in names if _plain(before.get(name)) != _plain(after.get(name)))
 
 

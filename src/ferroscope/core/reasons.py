@@ -32,6 +32,7 @@ class Reason(StrEnum):
     DRIVER_INFO_INVALID = "driver-info-invalid"
     ENCRYPTION_KEY_MISSING = "encryption-key-missing"
     DECRYPTION_FAILED = "decryption-failed"
+    REFERENCE_UNRESOLVED = "reference-unresolved"
     DRIVER_UNKNOWN = "driver-unknown"
     DRIVER_INCOMPLETE = "driver-incomplete"
     UNMANAGED_BOOT = "unmanaged-boot"
@@ -83,6 +84,7 @@ HINTS: Final[dict[Reason, str]] = {
     Reason.DRIVER_INFO_INVALID: "Correct driver_info; to list its keys, run: ferroscope driver properties DRIVER.",
     Reason.ENCRYPTION_KEY_MISSING: "Add the key to [secrets] key_file on this host; to check, run: ferroscope doctor.",
     Reason.DECRYPTION_FAILED: "The encrypted value is not for this node or field; set the secret in driver_info again.",
+    Reason.REFERENCE_UNRESOLVED: "Correct the reference in driver_info, or [secrets] sources on the workers.",
     Reason.UNMANAGED_BOOT: "Set what the driver needs to boot the ramdisk, or set require_managed_boot = False.",
     Reason.DRIVER_UNKNOWN: "The node's driver is not enabled; add it to [drivers] enabled, or set another driver.",
     Reason.DRIVER_INCOMPLETE: "The worker's host lacks a dependency of the driver; run there: ferroscope doctor.",

@@ -7,6 +7,7 @@ instead of sending ciphertext to a BMC as a password.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -22,6 +23,12 @@ REFERENCE: Final = "secret://"
 # Replaces what the API does not decrypt when a driver validates ``driver_info``: a valid password and a valid key.
 STAND_IN: Final = "00000000"
 
+# The BMC's location, the BMC it is bridged through, and how its identity and the connection are secured.
+_PLACE: Final = re.compile(
+    r"_(?:address|port|host|url|verify_ca|auth_type|protocol_version|root_prefix|tls_minimum_version|tls_ciphers"
+    r"|cipher_suite|bridging|(?:transit|target|local)_\w{1,32}|(?:transit|target)_channel)\Z"
+)
+
 
 def is_encrypted(value: Any) -> bool:
     """Whether this is the stored form of an encrypted value."""
@@ -31,6 +38,16 @@ def is_encrypted(value: Any) -> bool:
 def is_reference(value: Any) -> bool:
     """Whether the value names a secret that is stored elsewhere."""
     return isinstance(value, str) and value.startswith(REFERENCE)
+
+
+def is_place(name: str) -> bool:
+    """Whether the field defines the BMC's location or its identity check."""
+    return _PLACE.search(name) is not None
+
+
+def is_concealed(key: str, value: Any) -> bool:
+    """Whether a driver gets another value: it is encrypted, or a reference. A BMC's location cannot be a reference."""
+    return is_encrypted(value) or (is_reference(value) and not is_place(key))
 
 
 def replaced(document: Document, chosen: Callable[[str, Any], bool], new: Callable[[Path, Any], Any]) -> Document:
@@ -71,4 +88,4 @@ def encrypted(document: Document) -> Iterator[str]:
 
 def stand_ins(document: Document) -> Document:
     """Return the document with ``STAND_IN`` for encrypted values and references, to be validated only."""
-    return replaced(document, lambda _key, value: is_encrypted(value) or is_reference(value), lambda *_: STAND_IN)
+    return replaced(document, is_concealed, lambda *_: STAND_IN)

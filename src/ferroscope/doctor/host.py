@@ -36,6 +36,7 @@ _HEALTHY: Final = (200, b'{"status":"ok"}')
 def examine(settings: Settings) -> Iterator[Finding]:
     """Yield the findings as the checks run."""
     yield from _drivers(settings)
+    yield from _secret_sources(settings)
     yield _hooks(settings)
     yield _rules(settings)
     yield from _storage(settings)
@@ -84,6 +85,16 @@ def _drivers(settings: Settings) -> Iterator[Finding]:
             incomplete.add(name)
     if usable := [name for name in drivers if name not in incomplete]:
         yield Finding("drivers", "ok", f"available drivers: {', '.join(usable)}")
+
+
+def _secret_sources(settings: Settings) -> Iterator[Finding]:
+    try:
+        resolver = wiring.build_resolver(settings, threading.Event())
+    except SetupError as exc:
+        yield Finding("secret-sources", "wrong", exc.summary, exc.advice)
+        return
+    if resolver is not None:
+        yield Finding("secret-sources", "ok", f"sources of secrets: {', '.join(settings.secrets.sources)}")
 
 
 def _hooks(settings: Settings) -> Finding:

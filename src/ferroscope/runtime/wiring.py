@@ -22,10 +22,12 @@ from ferroscope.contracts.bmc import Bmc, KeepsConnections
 from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.remote import NodeSource, ObjectStore
+from ferroscope.contracts.secrets import SecretOptions
 from ferroscope.remote.resolver import Networks
 from ferroscope.runtime.backend import Backend
 from ferroscope.runtime.system import SetupError, SystemClock
 from ferroscope.secrets.reader import SecretReader
+from ferroscope.secrets.references import Resolver, SourceSetupError, load_sources
 from ferroscope.storage.reader import Archive
 
 if TYPE_CHECKING:
@@ -165,6 +167,21 @@ def _check_discovery(settings: Settings) -> None:
         )
 
 
+def build_resolver(settings: Settings, stop: StopFlag) -> Resolver | None:
+    """Return what resolves references to secrets; None if there are no sources; ``SetupError``."""
+    secrets = settings.secrets
+    if not secrets.sources:
+        return None
+    options = SecretOptions(
+        timeout=secrets.timeout, file_directory=secrets.file_directory, env_prefix=secrets.env_prefix, stop=stop
+    )
+    try:
+        sources = load_sources(secrets.sources, options)
+    except SourceSetupError as exc:
+        raise SetupError(str(exc), exc.advice) from exc
+    return Resolver(sources, timeout=secrets.timeout, keep=secrets.cache_seconds)
+
+
 def close_drivers(drivers: Mapping[str, Bmc]) -> None:
     """Close the drivers' persistent connections."""
     for driver in drivers.values():
@@ -276,7 +293,7 @@ def build_pool(
         process=process,
         meter=meter,
         archive=archive,
-        secrets=SecretReader(backend.keys),
+        secrets=SecretReader(backend.keys, build_resolver(settings, stop)),
         claim_valid_for=claim_valid_for,
     )
     return WorkerPool(worker)

@@ -7,19 +7,22 @@ from typing import Any
 import msgspec
 
 from ferroscope.contracts.errors import BmcError, SecretKeyError
+from ferroscope.contracts.secrets import SecretSourceError
 from ferroscope.core.model import Document, Node
 from ferroscope.core.reasons import Reason
-from ferroscope.core.secrets import ENCRYPTED, Path, is_encrypted, replaced
+from ferroscope.core.secrets import ENCRYPTED, Path, is_concealed, is_encrypted, is_reference, replaced
 from ferroscope.secrets.keys import DecryptionError, KeyRing
+from ferroscope.secrets.references import Resolver
 
 _FIELD = "driver_info"
 
 
 class SecretReader:
-    """Thread-safe."""
+    """Thread-safe. ``resolver`` resolves references."""
 
-    def __init__(self, keys: KeyRing | None = None) -> None:
+    def __init__(self, keys: KeyRing | None = None, resolver: Resolver | None = None) -> None:
         self._keys = keys or KeyRing()
+        self._resolver = resolver or Resolver({})
 
     def revealed(self, node: Node) -> Node:
         """Return the node with all secrets of ``driver_info`` in plain text; ``BmcError`` (permanent) if one cannot be
@@ -33,21 +36,30 @@ class SecretReader:
             return node.driver_info
 
         def reveal(path: Path, value: Any) -> Any:
+            if isinstance(value, str):
+                return self._resolved("/".join((_FIELD, *path)), value)
             try:
                 return self._keys.decrypt(value[ENCRYPTED], node.uuid, (_FIELD, *path))
             except (SecretKeyError, DecryptionError) as exc:
                 name = "/".join((_FIELD, *path))
                 raise BmcError(f"cannot decrypt {name}: {exc}", transient=False, reason=_reason(exc)) from None
 
-        return replaced(node.driver_info, lambda _key, value: is_encrypted(value), reveal)
+        return replaced(node.driver_info, is_concealed, reveal)
+
+    def _resolved(self, name: str, reference: str) -> str:
+        try:
+            return self._resolver.resolve(reference)
+        except SecretSourceError as exc:
+            message = f"cannot resolve {reference[:255]} in {name}: {exc}"
+            raise BmcError(message, transient=exc.transient, reason=Reason.REFERENCE_UNRESOLVED) from None
 
 
 def _holds_any(value: Any) -> bool:
-    if is_encrypted(value):
+    if is_encrypted(value) or is_reference(value):
         return True
     if isinstance(value, dict):
-        return any(_holds_any(item) for item in value.values() if isinstance(item, dict | list))
-    return isinstance(value, list) and any(_holds_any(item) for item in value)
+        return any(map(_holds_any, value.values()))
+    return isinstance(value, list) and any(map(_holds_any, value))
 
 
 def _reason(exc: Exception) -> Reason:

@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -123,3 +124,28 @@ def test_a_route_of_the_api_is_two_files(make_site: MakeSite, tmp_path: Path) ->
     assert site.call("GET", "/v1/greetings/Ada") == {"text": "Hello, Ada"}
     described = site.call("GET", "/openapi.json")["paths"]["/v1/greetings/{name}"]["get"]
     assert (described["summary"], described["x-policy"]) == ("Greet somebody by name.", "example:greet")
+
+
+def test_a_source_of_secrets_is_a_package(make_site: MakeSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = install(from_guide("write-a-secret-source.md", "lines_source.py"), tmp_path)
+    (tmp_path / "lines").write_text("rack1=Canary-9c\n")
+    monkeypatch.setenv("LINES_FILE", str(tmp_path / "lines"))
+    site = make_site(place, "[drivers]\nenabled = fake-hardware\n[secrets]\nsources = lines\n")
+    site.wait_ready()
+    assert re.search(r"ok +secret-sources .*lines", site.run("doctor"))
+    errors = {}
+    for name in ("rack1", "rack2"):
+        info = {"bmc_password": f"secret://lines/{name}"}
+        uuid = site.call("POST", "/v1/nodes", {"driver": "fake-hardware", "driver_info": info})["uuid"]
+        site.call("PUT", f"/v1/nodes/{uuid}/states/provision", {"target": "manage"})
+        assert until(lambda uuid=uuid: _rested(site.call("GET", f"/v1/nodes/{uuid}")))  # type: ignore[misc]
+        node = site.call("GET", f"/v1/nodes/{uuid}")
+        errors[name] = node["last_error"]
+        assert node["driver_info"] == {"bmc_password": "******"}
+    assert errors["rack1"] is None
+    assert "secret://lines/rack2" in errors["rack2"]
+    assert "Canary-9c" not in site.said()
+
+
+def _rested(node: dict[str, Any]) -> bool:
+    return node["provision_state"] == "manageable" or node["last_error"] is not None

@@ -1,0 +1,23 @@
+"""The source ``env``: ``secret://env/NAME`` is an environment variable of the worker with ``[secrets] env_prefix``."""
+
+from __future__ import annotations
+
+import os
+
+from ferroscope.contracts.secrets import SecretOptions, SecretSourceError
+
+
+class EnvSource:
+    """See ``contracts.secrets.SecretSource``."""
+
+    def __init__(self, options: SecretOptions) -> None:
+        if not options.env_prefix:
+            raise ValueError("the source env requires [secrets] env_prefix")
+        self._prefix = options.env_prefix
+
+    def resolve(self, path: str) -> str:
+        """Return the value of the variable; the prefix is a part of its name."""
+        value = os.environ.get(path) if path.startswith(self._prefix) else None
+        if value is None:
+            raise SecretSourceError(f"there is no such environment variable with the prefix {self._prefix}")
+        return value

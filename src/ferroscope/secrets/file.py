@@ -1,0 +1,46 @@
+"""The source ``file``: ``secret://file/PATH`` is the file PATH below ``[secrets] file_directory``."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from ferroscope.contracts.secrets import SecretOptions, SecretSourceError
+
+_MAX_BYTES: Final = 64 * 1024
+
+
+class FileSource:
+    """See ``contracts.secrets.SecretSource``. One line feed at the end of a file is not a part of the secret."""
+
+    def __init__(self, options: SecretOptions) -> None:
+        if not options.file_directory.startswith("/"):
+            raise ValueError("the source file requires an absolute path in [secrets] file_directory")
+        self._directory = Path(options.file_directory)
+
+    def resolve(self, path: str) -> str:
+        """Return the content of the file."""
+        # Links are followed, because Kubernetes mounts secrets as links, but they must not lead out of the directory.
+        # The answer is the same for what lies outside and for what does not exist: callers must not find out.
+        root = os.path.realpath(self._directory)
+        real = os.path.realpath(Path(root, path)) if path and "\0" not in path else root
+        if os.path.commonpath([real, root]) != root or real == root or path.startswith("/"):
+            raise SecretSourceError("there is no such file below [secrets] file_directory")
+        try:
+            descriptor = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            raise SecretSourceError("there is no such file below [secrets] file_directory") from None
+        except OSError as exc:
+            raise SecretSourceError(f"cannot read the file: {exc.strerror}", transient=True) from None
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise SecretSourceError("it is not a regular file")
+            content = file.read(_MAX_BYTES + 1)
+        if len(content) > _MAX_BYTES:
+            raise SecretSourceError(f"the file is larger than {_MAX_BYTES} bytes")
+        try:
+            return content.decode().removesuffix("\n")
+        except UnicodeDecodeError:
+            raise SecretSourceError("the file is not UTF-8 text") from None

@@ -1,0 +1,129 @@
+"""References to secrets: loads the sources; resolves ``secret://SOURCE/PATH`` in bounded time, with a short cache."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import entry_points
+from typing import Any, Final, Protocol
+
+from ferroscope.contracts.secrets import SecretOptions, SecretSource, SecretSourceError
+from ferroscope.core.secrets import REFERENCE
+
+GROUP: Final = "ferroscope.secrets"
+_MAX_LENGTH: Final = 64 * 1024
+_MAX_CACHED: Final = 4096
+# Calls at a time; a source that hangs keeps its threads, but no more than these.
+_MAX_CALLS: Final = 32
+
+
+class SourceSetupError(Exception):
+    """A source cannot be used; ``advice`` says what to do."""
+
+    def __init__(self, message: str, advice: str) -> None:
+        self.advice = advice
+        super().__init__(message)
+
+
+class EntryPoint(Protocol):
+    """The part of ``importlib.metadata.EntryPoint`` in use."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def value(self) -> str: ...
+
+    def load(self) -> Any: ...
+
+
+def load_sources(
+    names: Iterable[str], options: SecretOptions, points: Iterable[EntryPoint] | None = None
+) -> dict[str, SecretSource]:
+    """Return the sources with these names; ``SourceSetupError`` if one cannot be loaded."""
+    found = list(entry_points(group=GROUP) if points is None else points)
+    return {name: _load(name, found, options) for name in dict.fromkeys(names)}
+
+
+def _load(name: str, points: list[EntryPoint], options: SecretOptions) -> SecretSource:
+    matching = {point.value: point for point in points if point.name == name}
+    if len(matching) != 1:
+        installed = ", ".join(sorted({point.name for point in points})) or "none"
+        problem = "is provided by several installed packages" if matching else "is not installed"
+        raise SourceSetupError(f"[secrets] sources has {name!r}, which {problem}", f"installed sources: {installed}")
+    point = next(iter(matching.values()))
+    try:
+        source: SecretSource = point.load()(options)
+    except Exception as exc:  # code of another package
+        raise SourceSetupError(
+            f"the source {name!r} of [secrets] sources cannot be loaded: {exc}",
+            f"correct [secrets], or the package that provides {point.value}",
+        ) from exc
+    if not callable(getattr(source, "resolve", None)):
+        raise SourceSetupError(f"the source {name!r} ({point.value}) has no method resolve", "fix its package")
+    return source
+
+
+class Resolver:
+    """Thread-safe. ``keep``: seconds for which a resolved secret is kept."""
+
+    def __init__(
+        self,
+        sources: Mapping[str, SecretSource],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        timeout: float = 5.0,
+        keep: float = 30.0,
+    ) -> None:
+        self._sources = sources
+        self._clock = clock
+        self._timeout = timeout
+        self._keep = keep
+        self._cache: dict[str, tuple[float, str]] = {}
+        self._places = threading.BoundedSemaphore(_MAX_CALLS)
+
+    def resolve(self, reference: str) -> str:
+        """Return the secret; ``SecretSourceError``."""
+        name, _, path = reference.removeprefix(REFERENCE).partition("/")
+        source = self._sources.get(name)
+        if source is None:
+            enabled = ", ".join(sorted(self._sources)) or "none"
+            raise SecretSourceError(f"the source {name[:64]!r} is not in [secrets] sources (enabled: {enabled})")
+        now = self._clock()
+        until, value = self._cache.get(reference, (now, ""))
+        if until > now:
+            return value
+        value = self._call(lambda: source.resolve(path))
+        if len(self._cache) >= _MAX_CACHED:
+            self._cache = {}
+        self._cache[reference] = now + self._keep, value
+        return value
+
+    def _call(self, call: Callable[[], str]) -> str:
+        """Call a source in a thread of its own: a source that hangs must not hold a worker for longer than that."""
+        answer: list[str | Exception] = []
+
+        def run() -> None:
+            try:
+                answer.append(call())
+            except Exception as exc:  # noqa: BLE001  # code of another package; reported below
+                answer.append(exc)
+            finally:
+                self._places.release()
+
+        if not self._places.acquire(timeout=self._timeout):
+            raise SecretSourceError("too many calls of secret sources are unanswered", transient=True)
+        thread = threading.Thread(target=run, name="secret-source", daemon=True)
+        thread.start()
+        thread.join(self._timeout)
+        if not answer:
+            raise SecretSourceError(f"its source did not answer within {self._timeout:g} s", transient=True)
+        value = answer[0]
+        if isinstance(value, SecretSourceError):
+            raise value
+        if isinstance(value, Exception):  # its message may contain anything
+            raise SecretSourceError(f"its source raised {type(value).__name__}", transient=True)
+        if not isinstance(value, str) or not value or len(value) > _MAX_LENGTH:
+            raise SecretSourceError(f"its source did not return a text of 1 to {_MAX_LENGTH} characters")
+        return value
