@@ -34,10 +34,12 @@ class FileSource:
             raise SecretSourceError("there is no such file below [secrets] file_directory") from None
         except OSError as exc:
             raise SecretSourceError(f"cannot read the file: {exc.strerror}", transient=True) from None
-        with os.fdopen(descriptor, "rb") as file:
+        try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise SecretSourceError("it is not a regular file")
-            content = file.read(_MAX_BYTES + 1)
+            content = os.read(descriptor, _MAX_BYTES + 1)
+        finally:
+            os.close(descriptor)
         if len(content) > _MAX_BYTES:
             raise SecretSourceError(f"the file is larger than {_MAX_BYTES} bytes")
         try:
