@@ -74,18 +74,24 @@ def joined(connection: Connection, commands: Sequence[Command]) -> list[Result]:
 
     The server stops at the first statement that fails.
     """
-    cursor: Any = connection.connection.cursor()
-    error, results = connection.dialect.loaded_dbapi.Error, list[Result]()
+    from pymysql.constants import COMMAND
+
+    from ferroscope.db.mysql_results import ResultReader
+
+    driver: Any = connection.connection.dbapi_connection
+    cursor, results = driver.cursor(), list[Result]()
     texts = [text if values is None else cursor.mogrify(text, values) for text, values, _ in commands]
     try:
         for size in _packets(texts):
             first = len(results)
-            cursor.execute(";".join(texts[first : first + size]))
-            for place in range(first, first + size):
-                if place > first and not cursor.nextset():
-                    raise RuntimeError("the server returned fewer results than statements were sent")
-                results.append((cursor.fetchall() if commands[place].answers else (), cursor.rowcount))
-    except error as exc:
+            driver._execute_command(COMMAND.COM_QUERY, ";".join(texts[first : first + size]))
+            reader = ResultReader(driver)
+            for left in reversed(range(size)):
+                results.append(reader.next())
+                if reader.more is not bool(left):
+                    driver._force_close()
+                    raise RuntimeError("the server returned a different number of results than statements were sent")
+    except driver.Error as exc:
         raise SendError(len(results), exc) from exc
     return results
 
