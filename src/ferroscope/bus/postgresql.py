@@ -28,12 +28,15 @@ _LOOK_EVERY: Final = 0.005
 _ASK_EVERY: Final = 0.1
 _FREE_LEASES: Final = "SELECT name, epoch FROM leases WHERE holder IS NULL"
 # What a number is of: no lease has such a name.
-_REQUESTS, _MACS = "(requests)", "(macs)"
+_REQUESTS, _MACS = "(requests)", "(mac_changes)"
 _NEWS: Final = (
     f"SELECT '{_REQUESTS}', MAX(id) FROM requests UNION ALL SELECT '{_MACS}', MAX(seq) FROM mac_changes "  # noqa: S608
     f"UNION ALL {_FREE_LEASES}"
 )
-_NUMBERS: Final = "SELECT name, seq FROM sqlite_sequence WHERE name IN ('requests', 'mac_changes')"
+_NUMBERS: Final = (
+    "SELECT '(' || name || ')', seq FROM sqlite_sequence WHERE name IN ('requests', 'mac_changes') "  # noqa: S608
+    f"UNION ALL {_FREE_LEASES}"
+)
 _NEW_LANES: Final = "SELECT DISTINCT lane FROM requests WHERE id > ?"
 _RECONNECT_AFTER: Final = 0.5
 
@@ -124,17 +127,15 @@ class SqliteWatcher:
             version: int = connection.execute("PRAGMA data_version").fetchone()[0]
             if version == seen:
                 return seen
-            newest: dict[str, int] = dict(connection.execute(_NUMBERS).fetchall())
-            free = frozenset(connection.execute(_FREE_LEASES).fetchall())
-            lanes = connection.execute(_NEW_LANES, (self._news.newest,)).fetchall()
+            numbers: dict[str, int] = dict(connection.execute(_NUMBERS).fetchall())
+            newest, macs = numbers.pop(_REQUESTS, 0), numbers.pop(_MACS, 0)
+            known, lanes = self._news.newest, list[tuple[str]]()
+            if newest > known:
+                lanes = connection.execute(_NEW_LANES, (known,)).fetchall()
         except sqlite3.Error:
             return 0
-        self._news.look(
-            newest.get("requests", 0),
-            free,
-            newest.get("mac_changes", 0),
-            [f"{Channel.REQUESTS} {lane}" for (lane,) in lanes],
-        )
+        requests = [f"{Channel.REQUESTS} {lane}" for (lane,) in lanes]
+        self._news.look(newest, frozenset(numbers.items()), macs, requests)
         return version
 
 

@@ -255,7 +255,8 @@ def _mysql_arguments(settings: DatabaseSettings) -> dict[str, Any]:
         "SET SESSION time_zone='+00:00',"
         f" innodb_lock_wait_timeout={seconds},"
         f" /*M!100301 max_statement_time={seconds}, idle_transaction_timeout={seconds}, */"
-        " sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
+        " sql_mode='STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION';"
+        " SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"
     )
     return {
         "charset": "utf8mb4",

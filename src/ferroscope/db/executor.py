@@ -17,7 +17,8 @@ from ferroscope.db.engine import NOTIFY_CHANNEL, NOW
 
 _PG_NOW: Final = f"SELECT {NOW['postgresql']}"
 _MYSQL_NOW: Final = f"SELECT {NOW['mysql']}"
-_MYSQL_WRITE: Final = ("SET TRANSACTION ISOLATION LEVEL READ COMMITTED", "START TRANSACTION", _MYSQL_NOW)
+# A write has the session's isolation level, READ COMMITTED (see ``engine``).
+_MYSQL_WRITE: Final = ("START TRANSACTION", _MYSQL_NOW)
 # (write, durable) -> the statements; the last one returns the database's clock. All statements of a read see the same
 # snapshot.
 _POSTGRESQL: Final = {

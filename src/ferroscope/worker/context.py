@@ -204,7 +204,7 @@ class TaskContext:
 def _documents(node: Node) -> dict[str, Any]:
     """Return deep copies of the node's documents, so that hooks may change them in place."""
     return {
-        name: msgspec.json.decode(msgspec.json.encode(value))
+        name: msgspec.json.decode(msgspec.json.encode(value)) if value else {}
         for name in Node.__struct_fields__
         if isinstance(value := getattr(node, name), dict)
     }
