@@ -40,13 +40,13 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 class Round(msgspec.Struct, frozen=True):
     """One inspection of every node. ``problems``: none, or the figures are worth nothing.
 
-    ``cpu``: milliseconds per inspection by process. ``strangers``: processors that were busy with
+    ``cpu``: milliseconds per inspection by process. ``other_load``: processors that were busy with
     something else; it should be next to 0.
     """
 
     run: Run
     cpu: dict[str, float]
-    stale_tables: float
+    other_load: float
     problems: list[str]
 
     @property
@@ -121,9 +121,9 @@ def one_round(running: Service, base: Database, load_process: LoadProcess, load:
     run = load_process.do("run", Run, concurrency=load.concurrency)
     after = _spent(running, base, load_process)
     used = {who: after[who] - before[who] for who in after}
-    stale_tables = max(0.0, used.pop(_ALL) - sum(used.values())) / run.seconds
+    other_load = max(0.0, used.pop(_ALL) - sum(used.values())) / run.seconds
     cpu = {who: seconds * 1000 / run.inspections for who, seconds in used.items()}
-    return Round(run, cpu, stale_tables, [*run.unfinished, *(load_process.do("verify", list[str]) if check else ())])
+    return Round(run, cpu, other_load, [*run.unfinished, *(load_process.do("verify", list[str]) if check else ())])
 
 
 @contextmanager

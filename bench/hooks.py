@@ -19,6 +19,7 @@ from bench.quantiles import Spread, spread
 from bench.report import Report
 from ferroscope.config.options import InspectorSettings
 from ferroscope.core.model import Document, Node, Port, Severity
+from ferroscope.hooks.base import PortChanges
 from ferroscope.hooks.loader import LoadedHook, load
 from ferroscope.hooks.pipeline import Pipeline, encode
 from ferroscope_sim import inventory as sim
@@ -49,21 +50,13 @@ class Cost(msgspec.Struct, frozen=True):
     raw: list[float]
 
 
-class Changes(msgspec.Struct):
-    """Changes of ports, as hooks want them."""
-
-    added: list[Port] = []
-    updated: dict[str, Port] = {}
-    removed: set[str] = set()
-
-
 class Context:
     """The context of a node that has no ports yet, and was inspected before."""
 
     def __init__(self, previous: bytes) -> None:
         self.node = Node(uuid="bench", driver="fake", properties={"skip_block_devices": [{"size": "< 4"}]})
         self.ports: Sequence[Port] = ()
-        self.port_changes = Changes()
+        self.port_changes = PortChanges()
         self._previous = previous
 
     def note(

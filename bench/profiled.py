@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 from sqlalchemy import Engine, event
 
-from ferroscope.db import transaction
+from ferroscope.db import senders, transaction
 from ferroscope.db.senders import Sender
 
 Stats = dict[Any, tuple[int, int, float, float, dict[Any, Any]]]
@@ -62,7 +62,7 @@ class Profiler:
 
     def _watch_constants(self) -> None:
         """Count the messages that go to the driver without SQLAlchemy, which so has no event for them."""
-        choose = transaction.sender_for
+        choose = senders.sender_for
 
         def watched(driver: str) -> Sender:
             send = choose(driver)
@@ -77,7 +77,7 @@ class Profiler:
 
             return counted
 
-        transaction.sender_for = watched  # type: ignore[assignment]
+        vars(transaction)["sender_for"] = watched
 
     def _note(self, text: str, seconds: float) -> None:
         numbers = self._statements[text]

@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +29,7 @@ from bench.usage import memory
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.store import Store
 from ferroscope.core.boot_macs import SetChange
+from ferroscope.core.model import Port
 from ferroscope.pxe_filter.backends.base import FilterRules
 from ferroscope.pxe_filter.backends.nftables import NftablesFilter
 from ferroscope.pxe_filter.sync import MacSync
@@ -127,7 +129,7 @@ def _seen(filtered: FilteredLab, url: str, changes: int) -> Spread:
         began = time.monotonic()
         answer = pool.request("POST", f"{url}/v1/ports", json={"node_uuid": node.uuid, "address": mac}, headers=version)
         assert answer.status == 201, answer.data
-        took.append(_until(lambda mac=mac: _holds(leader, "deny", mac)) - began)
+        took.append(_until(partial(_holds, leader, "deny", mac)) - began)
     return spread(took)
 
 
@@ -142,7 +144,7 @@ def _load(report: Report, filtered: FilteredLab, url: str, sizes: tuple[int, ...
         node, stored = filtered.node(), 0
         for size in sizes:
             stored = _store(filtered, node.uuid, stored, size)
-            filtered.wait_applied(seconds=60)
+            filtered.wait_applied()
             if not leader.pxe_filter.alive:
                 raise RuntimeError(f"the open filter has ended:\n{leader.pxe_filter.said()[-3000:]}")
             held = memory(leader.pxe_filter.pid)
@@ -171,8 +173,12 @@ def _store(filtered: FilteredLab, node: str, first: int, last: int) -> int:
             examples.port(examples.node(uuid=node), address=(0x02BB << 32 | number).to_bytes(6, "big").hex(":"))
             for number in numbers
         ]
-        filtered.write(lambda tx, ports=ports: tx.ports.add(ports))
+        _add(filtered, ports)
     return last
+
+
+def _add(filtered: FilteredLab, ports: list[Port]) -> None:
+    filtered.write(lambda tx: tx.ports.add(ports))
 
 
 class _Beside:
@@ -214,7 +220,7 @@ def _change(filtered: FilteredLab, host: BootHost, store: Store, changes: int) -
     pxe_filter.apply(mac_sync.sets.whole(), fresh=True)
     for number in range(changes):
         port = examples.port(node, address=(0x02CC << 32 | number).to_bytes(6, "big").hex(":"))
-        filtered.write(lambda tx, port=port: tx.ports.add([port]))
+        _add(filtered, [port])
         began = time.monotonic()
         for change in mac_sync.changes():
             pxe_filter.apply(change, fresh=False)

@@ -21,7 +21,7 @@ _DISTRIBUTIONS = ("callback", "PUT", "whole")
 def cycle(report: Report, found: Cycle) -> None:
     """Show a cycle round by round; its figures are the median round's."""
     processes = list(found.rounds[0].cpu)
-    columns = ("", "insp/s", *_DISTRIBUTIONS, "CPU ours", *processes, "relative", "looks", "strangers")
+    columns = ("", "insp/s", *_DISTRIBUTIONS, "CPU ours", *processes, "relative", "looks", "other load")
     rows = [
         (
             str(number),
@@ -33,7 +33,7 @@ def cycle(report: Report, found: Cycle) -> None:
             *(round_.cpu[name] for name in processes),
             round_.relative,
             round_.run.looks,
-            round_.stale_tables,
+            round_.other_load,
         )
         for number, round_ in enumerate(found.rounds, 1)
     ]

@@ -19,6 +19,7 @@ from ferroscope import transition
 from ferroscope.bmc.drivers import DriverOptions
 from ferroscope.bmc.sim.driver import SimBmc
 from ferroscope.config.options import DatabaseSettings, Settings, WorkerSettings
+from ferroscope.contracts.store import Store
 from ferroscope.core.model import Member, Node
 from ferroscope.core.states import Provision
 from ferroscope.hooks.pipeline import from_settings
@@ -60,15 +61,22 @@ def measure(number: int, url: str) -> None:
         uuid = f"11111111-1111-4111-8111-{one:012d}"
         info = {"sim_address": address, "sim_node": str(one)}
         node = Node(uuid=uuid, driver="sim", driver_info=info, provision_state=Provision.MANAGEABLE)
-        store.write(lambda tx, node=node: tx.nodes.add(node))  # type: ignore[misc]
-        store.write(lambda tx, node=node: transition.start(tx, node, inspection=node.uuid, process="bench"))  # type: ignore[misc]
+        _start(store, node)
     idle = memory(os.getpid()).rss
     WorkerPool(worker).start()
-    busy = lambda: sum(one.name.startswith("worker-bmc-") for one in threading.enumerate())  # noqa: E731
-    until(lambda: busy() >= number, seconds=60)
+    until(lambda: _busy() >= number)
     threading.Event().wait(1.0)
-    print(f"{number} waiting: {busy()} threads, {memory(os.getpid()).rss:.1f} MB, {idle:.1f} MB before", flush=True)
+    print(f"{number} waiting: {_busy()} threads, {memory(os.getpid()).rss:.1f} MB, {idle:.1f} MB before", flush=True)
     os._exit(0)  # nobody waits for the BMCs
+
+
+def _busy() -> int:
+    return sum(one.name.startswith("worker-bmc-") for one in threading.enumerate())
+
+
+def _start(store: Store, node: Node) -> None:
+    store.write(lambda tx: tx.nodes.add(node))
+    store.write(lambda tx: transition.start(tx, node, inspection=node.uuid, process="bench"))
 
 
 if __name__ == "__main__":

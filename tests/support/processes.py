@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 IN_MEMORY = "memory"  # the link in the directory of a test run to one on a file system in memory
 _PR_SET_PDEATHSIG = 1
@@ -148,7 +148,7 @@ def reap(pids: Iterable[int]) -> None:
             os.waitpid(pid, 0)
 
 
-def _identity(user: str | None) -> dict[str, object]:
+def _identity(user: str | None) -> dict[str, Any]:
     if user is None:
         return {}
     entry = pwd.getpwnam(user)

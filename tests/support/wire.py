@@ -12,7 +12,7 @@ import socket
 import struct
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Final
 
 import msgspec
@@ -103,7 +103,7 @@ class _Conversation:
         self,
         client: socket.socket,
         server: socket.socket,
-        read: Iterator[list[str]],
+        read: Generator[list[str], bytes, None],
         note: Callable[[list[str]], None],
     ) -> None:
         self._read = read
@@ -130,7 +130,7 @@ class _Conversation:
 
     def _said(self, data: bytes) -> None:
         with self._lock:
-            self._turn += self._read.send(data)  # type: ignore[attr-defined]
+            self._turn += self._read.send(data)
 
     def _answered(self, _data: bytes) -> None:
         with self._lock:
@@ -139,13 +139,13 @@ class _Conversation:
                 self._turn = []
 
 
-def _postgresql() -> Iterator[list[str]]:
+def _postgresql() -> Generator[list[str], bytes, None]:
     """Read the frontend's messages; what is executed is what was bound last, by its statement's text."""
     buffer, begun, bound = b"", False, ""
     named: dict[bytes, str] = {}
     said: list[str] = []
     while True:
-        buffer += yield said  # type: ignore[misc]
+        buffer += yield said
         said = []
         while len(buffer) >= (5 if begun else 4):
             length = struct.unpack("!I", buffer[1:5] if begun else buffer[:4])[0] + begun
@@ -170,12 +170,12 @@ def _postgresql() -> Iterator[list[str]]:
                 said += kinds(bound)
 
 
-def _mariadb() -> Iterator[list[str]]:
+def _mariadb() -> Generator[list[str], bytes, None]:
     """Read the client's packets; a command has the sequence number 0."""
     buffer = b""
     said: list[str] = []
     while True:
-        buffer += yield said  # type: ignore[misc]
+        buffer += yield said
         said = []
         while len(buffer) >= 4:
             length, sequence = int.from_bytes(buffer[:3], "little"), buffer[3]
