@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cluster.chaos import FAST, storm
 from tests.cluster.cluster import Cluster, Plan
 from tests.cluster.faults import FaultInjector
@@ -16,20 +18,22 @@ def _report(title: str, lines: list[str]) -> None:
     print("\n".join([title, *lines]))
 
 
+@pytest.mark.parametrize("nodes", [30, pytest.param(80, marks=pytest.mark.exhaustive)])
 def test_nothing_is_lost_or_done_twice_while_processes_are_killed_frozen_and_cut_off(
-    server_url: str, place: Path
+    server_url: str, place: Path, nodes: int
 ) -> None:
-    plan = Plan(nodes=30, isolated=True, options=FAST, special=("sim-ramdisk-error-1", "sim-repeat-1"))
+    plan = Plan(nodes=nodes, isolated=True, options=FAST, special=("sim-ramdisk-error-1", "sim-repeat-1"))
     with Cluster(place, server_url, plan) as cluster:
         outcome = storm(cluster, seed=1, kinds=FAULTS, calm=1.0)
     _report(server_url.partition(":")[0], outcome.lines())
     assert outcome.audit.violations == []
-    assert outcome.audit.finished > 30
+    assert outcome.audit.finished > nodes
     assert sum(outcome.faults.values()) >= sum(FAULTS.values()) - FAULTS["kill_leader"]
 
 
-def test_a_worker_that_comes_back_after_its_time_changes_nothing(server_url: str, place: Path) -> None:
-    plan = Plan(nodes=25, workers=2, isolated=True, options=FAST, bmc=0.05)
+@pytest.mark.parametrize("nodes", [25, pytest.param(60, marks=pytest.mark.exhaustive)])
+def test_a_worker_that_comes_back_after_its_time_changes_nothing(server_url: str, place: Path, nodes: int) -> None:
+    plan = Plan(nodes=nodes, workers=2, isolated=True, options=FAST, bmc=0.05)
     with Cluster(place, server_url, plan) as cluster:
         outcome = storm(cluster, seed=2, kinds={"freeze_worker": 2, "cut_worker": 2}, calm=0.5)
     _report(server_url.partition(":")[0], outcome.lines())

@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
+import pytest
 import urllib3
 
 from tests.cluster.audit import audit
@@ -55,10 +56,13 @@ def _restart(played: Played) -> int:
     return code
 
 
-def test_a_rolling_restart_of_all_processes_under_load_fails_no_request(postgresql_url: str, place: Path) -> None:
+@pytest.mark.parametrize(("nodes", "at_once"), [(20, 12), pytest.param(60, 30, marks=pytest.mark.exhaustive)])
+def test_a_rolling_restart_of_all_processes_under_load_fails_no_request(
+    postgresql_url: str, place: Path, nodes: int, at_once: int
+) -> None:
     """What is drained is HTTP and requests; that workers hand over on every database is shown in ``test_shutdown``."""
-    with Cluster(place, postgresql_url, Plan(nodes=20, options=DRAINING)) as cluster:
-        operator = Operator(cluster, rounds=None, at_once=12)
+    with Cluster(place, postgresql_url, Plan(nodes=nodes, options=DRAINING)) as cluster:
+        operator = Operator(cluster, rounds=None, at_once=at_once)
         readers = [Reader(cluster.url, "/v1/nodes?limit=20") for _ in range(3)]
         readers.append(Reader(f"http://127.0.0.1:{cluster.balancer.introspection}", "/v1/introspection?limit=5"))
         for thread in (operator, *readers):

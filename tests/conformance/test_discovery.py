@@ -14,20 +14,20 @@ from tests.support import examples
 
 def test_machines_are_counted_from_none_in_each_period(adapter: Adapter) -> None:
     def make(tx: Transaction) -> int:
-        made = tx.discoveries.made(7)
+        made = tx.discoveries.created_in(7)
         tx.discoveries.add(examples.uuid(), [examples.mac()])
         return made
 
     assert [adapter.write(make) for _ in range(3)] == [0, 1, 2]
-    assert adapter.write(lambda tx: tx.discoveries.made(7)) == 3
-    assert adapter.write(lambda tx: tx.discoveries.made(8)) == 0
-    assert adapter.write(lambda tx: tx.discoveries.made(7)) == 0
+    assert adapter.write(lambda tx: tx.discoveries.created_in(7)) == 3
+    assert adapter.write(lambda tx: tx.discoveries.created_in(8)) == 0
+    assert adapter.write(lambda tx: tx.discoveries.created_in(7)) == 0
 
 
 def test_who_began_in_the_minute_before_does_not_have_all_counted_anew(adapter: Adapter) -> None:
     def make(period: int) -> int:
         def work(tx: Transaction) -> int:
-            made = tx.discoveries.made(period)
+            made = tx.discoveries.created_in(period)
             tx.discoveries.add(examples.uuid(), [examples.mac()])
             return made
 
@@ -41,13 +41,13 @@ def test_what_is_rolled_back_was_not_made(adapter: Adapter) -> None:
     mac = examples.mac()
 
     def fail(tx: Transaction) -> None:
-        tx.discoveries.made(7)
+        tx.discoveries.created_in(7)
         tx.discoveries.add(examples.uuid(), [mac])
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         adapter.write(fail)
-    assert adapter.write(lambda tx: tx.discoveries.made(7)) == 0
+    assert adapter.write(lambda tx: tx.discoveries.created_in(7)) == 0
     adapter.write(lambda tx: tx.discoveries.add(examples.uuid(), [mac]))
 
 

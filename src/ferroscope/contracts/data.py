@@ -117,9 +117,9 @@ class Objects(Protocol):
 
 
 class Discoveries(Protocol):
-    """Machines that were enrolled as nodes when they called. Call ``made`` before creating such a node."""
+    """Machines that were enrolled as nodes when they called. Call ``created_in`` before creating such a node."""
 
-    def made(self, period: int) -> int:
+    def created_in(self, period: int) -> int:
         """Return how many nodes were created in this period, or in the next one if that has already begun.
 
         It locks the counter, so no other transaction can create one before the end of this one. ``ConflictError`` if

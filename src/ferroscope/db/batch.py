@@ -45,7 +45,7 @@ class Answer(msgspec.Struct, frozen=True):
 _NOT_YET: Final = Answer((), -1)
 
 
-class Asked:
+class PendingAnswer:
     """A statement passed to ``Batch.ask``, and its answer once received."""
 
     __slots__ = ("_batch", "check", "command", "failed", "received")
@@ -76,7 +76,7 @@ class Batch:
     ) -> None:
         self._connection = connection
         self._send = send
-        self._waiting: list[Asked] = []
+        self._waiting: list[PendingAnswer] = []
         self._opening = opening
         self._clock = clock
         self._now = 0.0
@@ -92,11 +92,12 @@ class Batch:
 
     def ask(
         self, statement: Compiled, given: Parameters, *, check: Check | None = None, failed: Failed | None = None
-    ) -> Asked:
+    ) -> PendingAnswer:
         """Buffer the statement; ``failed`` returns the exception to raise if it violates a constraint."""
-        asked = Asked(self, Command(statement.text, statement.parameters(given), statement.answers), check, failed)
-        self._waiting.append(asked)
-        return asked
+        command = Command(statement.text, statement.parameters(given), statement.answers)
+        pending = PendingAnswer(self, command, check, failed)
+        self._waiting.append(pending)
+        return pending
 
     def flush(self) -> None:
         """Send the buffered statements, and BEGIN if it has not been sent yet."""
@@ -105,7 +106,7 @@ class Batch:
 
     def end(self, closing: Sequence[str]) -> None:
         """Send the buffered statements and ``closing``; send nothing if the transaction had no statements."""
-        if any(asked.check is not None for asked in self._waiting):
+        if any(pending.check is not None for pending in self._waiting):
             self.flush()
         if self._waiting or self.begun:
             self._exchange(closing)
@@ -118,7 +119,7 @@ class Batch:
             if self._clock is None:
                 commands[-1] = commands[-1]._replace(answers=True)
         before = len(commands)
-        commands += [asked.command for asked in waiting]
+        commands += [pending.command for pending in waiting]
         # The text of a NOTIFY contains its message, so it differs each time and is not worth preparing.
         commands += [Command(text, None if text.startswith("NOTIFY") else {}, False) for text in closing]
         self.unanswered = not self.begun and not closing
@@ -130,14 +131,14 @@ class Batch:
         self.unanswered = False
         if first:
             self._now = float(results[before - 1][0][0][0]) if self._clock is None else self._clock()
-        for asked, (rows, count) in zip(waiting, results[before:], strict=False):
-            asked.received = Answer(rows, count)
-        for asked in waiting:
-            if asked.check is not None:
-                asked.check(asked.received)
+        for pending, (rows, count) in zip(waiting, results[before:], strict=False):
+            pending.received = Answer(rows, count)
+        for pending in waiting:
+            if pending.check is not None:
+                pending.check(pending.received)
 
     def _translated(
-        self, error: SendError, commands: Sequence[Command], waiting: Sequence[Asked], before: int
+        self, error: SendError, commands: Sequence[Command], waiting: Sequence[PendingAnswer], before: int
     ) -> Exception:
         """Return SQLAlchemy's error, or the result of the statement's ``failed`` if it violated a constraint."""
         dialect, driver = self._connection.dialect, self._connection.connection.dbapi_connection
@@ -146,7 +147,7 @@ class Batch:
         raised: Exception = DBAPIError.instance(
             commands[error.place].text, None, error.cause, kind, connection_invalidated=gone, dialect=dialect
         )
-        asked = waiting[error.place - before] if before <= error.place < before + len(waiting) else None
-        if asked is not None and asked.failed is not None and isinstance(raised, IntegrityError):
-            return asked.failed(raised)
+        pending = waiting[error.place - before] if before <= error.place < before + len(waiting) else None
+        if pending is not None and pending.failed is not None and isinstance(raised, IntegrityError):
+            return pending.failed(raised)
         return raised

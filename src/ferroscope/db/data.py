@@ -95,8 +95,8 @@ class SqlInspectionData:
         return self.load_later(inspection, parts).get()
 
     def load_later(self, inspection: str, parts: Sequence[Part]) -> Later[dict[Part, bytes]]:
-        asked = self._tx.ask(_load(len(parts)), {"inspection": inspection} | several("part", tuple(parts)))
-        return Later(lambda: {part: zlib.decompress(content) for part, _codec, content in asked.answer()})
+        pending = self._tx.ask(_load(len(parts)), {"inspection": inspection} | several("part", tuple(parts)))
+        return Later(lambda: {part: zlib.decompress(content) for part, _codec, content in pending.answer()})
 
     def held(self, limit: int, *, after: tuple[str, str] = ("", "")) -> Sequence[Held]:
         given = {"inspection": after[0], "part": after[1], "page_limit": limit}

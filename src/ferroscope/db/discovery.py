@@ -34,7 +34,7 @@ _START_PERIOD = (
     )
 )
 _START = insert(schema.tallies)
-_MADE = select(_t.made).where(_t.name == bindparam("_name"))
+_CREATED = select(_t.made).where(_t.name == bindparam("_name"))
 _COUNT = update(schema.tallies).where(_t.name == bindparam("_name")).values(made=_t.made + 1)
 _UNCLAIMED = select(func.count()).where(
     _n.auto_discovered == bindparam("_yes"), _n.provision_state == bindparam("_state")
@@ -59,14 +59,14 @@ class SqlDiscoveries:
     def __init__(self, tx: SqlSession) -> None:
         self._tx = tx
 
-    def made(self, period: int) -> int:
+    def created_in(self, period: int) -> int:
         if self._tx.run(_START_PERIOD, {"_name": _DISCOVERY, "_period": period, "_next": period + 1}).rowcount == 0:
             self._tx.ask(
                 _START,
                 {"name": _DISCOVERY, "period": period, "made": 0},
                 failed=lambda _: ConflictError("name", _DISCOVERY),
             )
-        return int(self._tx.run(_MADE, {"_name": _DISCOVERY}).scalars()[0])
+        return int(self._tx.run(_CREATED, {"_name": _DISCOVERY}).scalars()[0])
 
     def add(self, node: str, addresses: Iterable[str], source: str = "") -> None:
         self._tx.ask(_COUNT, {"_name": _DISCOVERY})

@@ -140,8 +140,8 @@ def page_later(tx: SqlSession, mapper: Mapper[S], query: Query, *, key: str = "u
     shape = _Shape(
         filters, tuple(query.before), marker, query.sort_key, query.descending, limited=query.limit is not None
     )
-    asked = tx.ask(_select(mapper, shape, key), parameters)
-    return Later(lambda: [mapper.from_row(row) for row in asked.answer()])
+    pending = tx.ask(_select(mapper, shape, key), parameters)
+    return Later(lambda: [mapper.from_row(row) for row in pending.answer()])
 
 
 def one_of(column: Column[Any], name: str, number: int) -> ColumnElement[bool]:

@@ -17,7 +17,7 @@ from ferroscope.core.model import Inspection, Node, Port
 from ferroscope.core.states import AWAITED
 from ferroscope.db import mapping, schema
 from ferroscope.db import secrets as node_secrets
-from ferroscope.db.batch import Answer, Asked
+from ferroscope.db.batch import Answer, PendingAnswer
 from ferroscope.db.engine import conflict, upsert
 from ferroscope.db.inspections import INSPECTION
 from ferroscope.db.macs import SqlMacs
@@ -243,8 +243,8 @@ class SqlAddresses:
         return self._find(_callers(), {"source": source}) if source else []
 
 
-def _nodes(asked: Asked | None) -> list[Node]:
-    return [] if asked is None else [NODE.from_row(row) for row in asked.answer()]
+def _nodes(pending: PendingAnswer | None) -> list[Node]:
+    return [] if pending is None else [NODE.from_row(row) for row in pending.answer()]
 
 
 # The NICs of all nodes in SQL.

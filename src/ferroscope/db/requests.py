@@ -113,8 +113,8 @@ class SqlRequests:
         return self.pending_later(node).get()
 
     def pending_later(self, node: str) -> Later[Sequence[Request]]:
-        asked = self._tx.ask(_PENDING, {"node": node})
-        return Later(lambda: [REQUEST.from_row(row) for row in asked.answer()])
+        pending = self._tx.ask(_PENDING, {"node": node})
+        return Later(lambda: [REQUEST.from_row(row) for row in pending.answer()])
 
     def _replace(self, claim: Claim, request: Request) -> Claim:
         # A new token: if a failover loses this transaction, the previous claim must not be mistaken for this one.

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from sqlalchemy.sql.elements import ClauseElement
 
 from ferroscope.contracts.metrics import Moved
-from ferroscope.db.batch import Answer, Asked, Batch, Check, Failed
+from ferroscope.db.batch import Answer, Batch, Check, Failed, PendingAnswer
 from ferroscope.db.executor import Parameters, Statements
 from ferroscope.secrets.keys import KeyRing
 
@@ -64,7 +64,7 @@ class SqlSession:
         *,
         check: Check | None = None,
         failed: Failed | None = None,
-    ) -> Asked:
+    ) -> PendingAnswer:
         """Buffer a constant statement; it is sent with the next one whose answer is read, see ``batch``.
 
         ``check`` is called with the answer before COMMIT is sent, and may raise. ``failed`` returns the exception to

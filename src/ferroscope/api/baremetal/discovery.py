@@ -177,7 +177,7 @@ def _limit(context: ApiContext, tx: Transaction, source: str, *, count_waiting: 
     settings = context.settings.auto_discovery
     limits = lookup.Limits(per_minute=settings.max_per_minute, waiting=settings.max_waiting)
     minute = math.floor(tx.now / lookup.PERIOD)
-    made = tx.discoveries.made(minute)
+    made = tx.discoveries.created_in(minute)
     unclaimed = tx.discoveries.unclaimed() if count_waiting else 0
     refusal = lookup.too_many(limits, made=made, unclaimed=unclaimed)
     if refusal is not None:
