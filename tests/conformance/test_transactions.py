@@ -248,3 +248,31 @@ def test_an_exception_of_a_read_comes_out_and_does_no_harm(adapter: Adapter) -> 
         with pytest.raises(OutOfLuckError):
             adapter.write(work)
     adapter.node()
+
+
+def test_a_read_without_a_snapshot_sees_each_commit_and_leaves_no_transaction_open(adapter: Adapter) -> None:
+    node = adapter.node()
+
+    def work(tx: Transaction) -> tuple[str | None, str | None, float]:
+        before = tx.nodes.get(node.uuid).owner
+        renamed = threading.Thread(
+            target=lambda: adapter.write(
+                lambda other: other.nodes.update(msgspec.structs.replace(node, owner="changed meanwhile"))
+            )
+        )
+        renamed.start()
+        renamed.join(60)
+        return before, tx.nodes.get(node.uuid).owner, tx.now
+
+    before, after, now = adapter.store.read(work, snapshot=False)
+    assert (before, after) == (None, "changed meanwhile")
+    assert now > 0
+    with pytest.raises(NotFoundError):
+        adapter.store.read(lambda tx: tx.nodes.get("unknown"), snapshot=False)
+    # A transaction that was left open would have an old snapshot, or hold SQLite's log.
+    for owner in ("one", "two"):
+        present = adapter.get(node.uuid)
+        adapter.write(
+            lambda tx, present=present, owner=owner: tx.nodes.update(msgspec.structs.replace(present, owner=owner))
+        )  # type: ignore[misc]
+        assert adapter.store.read(lambda tx: tx.nodes.get(node.uuid), snapshot=False).owner == owner

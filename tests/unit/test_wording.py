@@ -161,7 +161,7 @@ def test_api(service: Service, provoke: Callable[[Service], str], text: str) -> 
 
 
 def test_internal_error_names_its_request(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **_options: object) -> None:
         raise KeyError("uuid")
 
     monkeypatch.setattr(service.store, "read", broken)

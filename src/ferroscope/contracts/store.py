@@ -338,8 +338,12 @@ class Store(Protocol):
         never if a process dies: for claims and notes whose loss only repeats work.
         """
 
-    def read(self, work: Callable[[Transaction], T]) -> T:
-        """Run ``work``, which must not write, on a consistent snapshot."""
+    def read(self, work: Callable[[Transaction], T], *, snapshot: bool = True) -> T:
+        """Run ``work``, which must not write, on a consistent snapshot.
+
+        Without ``snapshot`` there is no transaction: each statement sees what is committed when it is executed. This
+        saves a round trip if ``work`` needs only one.
+        """
 
 
 # The inspection rules; part of ``contracts.store.Transaction``.

@@ -37,15 +37,19 @@ _MYSQL: Final = {
 }
 
 
-def opening(connection: Connection, *, write: bool, durable: bool) -> Sequence[str]:
+def opening(connection: Connection, *, write: bool, durable: bool, snapshot: bool) -> Sequence[str]:
     """Return the statements that begin a transaction; except on SQLite, the last one returns the database's clock.
 
-    On SQLite a write acquires the write lock first (BEGIN IMMEDIATE): upgrading a read lock later could deadlock.
+    Without ``snapshot`` a read has no transaction, and that is the only statement. On SQLite a write acquires the write
+    lock first (BEGIN IMMEDIATE): upgrading a read lock later could deadlock.
     """
     family = connection.dialect.name
     if family == "sqlite":
-        return (*_sqlite_durability(connection, durable=durable), "BEGIN IMMEDIATE") if write else ("BEGIN",)
-    return (_POSTGRESQL if family == "postgresql" else _MYSQL)[write, durable]
+        if write:
+            return (*_sqlite_durability(connection, durable=durable), "BEGIN IMMEDIATE")
+        return ("BEGIN",) if snapshot else ()
+    statements = (_POSTGRESQL if family == "postgresql" else _MYSQL)[write, durable]
+    return statements if write or snapshot else statements[-1:]
 
 
 def closing(connection: Connection, woken: Collection[str]) -> Sequence[str]:

@@ -84,7 +84,8 @@ def joined(connection: Connection, commands: Sequence[Command]) -> list[Result]:
     try:
         for size in _packets(texts):
             first = len(results)
-            driver._execute_command(COMMAND.COM_QUERY, ";".join(texts[first : first + size]))
+            text = ";".join(texts[first : first + size])
+            driver._execute_command(COMMAND.COM_QUERY, text.encode(driver.encoding, "surrogateescape"))
             reader = ResultReader(driver)
             for left in reversed(range(size)):
                 results.append(reader.next())

@@ -130,26 +130,33 @@ class SqlStore:
             self._bus.publish(message)
         return result
 
-    def read(self, work: Callable[[SqlTransaction], T]) -> T:
-        result, _ = self._until_done(lambda: self._attempt(work, write=False, durable=False))
+    def read(self, work: Callable[[SqlTransaction], T], *, snapshot: bool = True) -> T:
+        result, _ = self._until_done(lambda: self._attempt(work, write=False, durable=False, snapshot=snapshot))
         return result
 
     def _attempt(
-        self, work: Callable[[SqlTransaction], T], *, write: bool, durable: bool, again: bool = True
+        self,
+        work: Callable[[SqlTransaction], T],
+        *,
+        write: bool,
+        durable: bool,
+        snapshot: bool = True,
+        again: bool = True,
     ) -> tuple[T, SqlTransaction]:
         """Run ``work`` once; again if the pooled connection was broken and nothing can have been committed."""
         with self._write_turn(write), self._connections.lent() as connection:
-            opening = executor.opening(connection, write=write, durable=durable)
+            opening = executor.opening(connection, write=write, durable=durable, snapshot=snapshot)
             batch = Batch(connection, self._send, opening, self._own_clock)
             try:
-                if self._own_clock is None and self._was_idle(connection):
+                if write and self._own_clock is None and self._was_idle(connection):
                     batch.flush()
                 with closing(
                     SqlTransaction(connection, batch, self._statements, self.claims, self._keys)
                 ) as transaction:
                     result = work(transaction)
                     transaction.write_rest()
-                    self._commit(batch, connection, transaction)
+                    if write or snapshot:
+                        self._commit(batch, connection, transaction)
             except DBAPIError as exc:
                 if classify(exc) != "unavailable" or not (batch.unanswered and again):
                     executor.rollback(connection)
@@ -165,7 +172,7 @@ class SqlStore:
                 for moved in transaction.transitions:
                     self._meter.moved(moved)
                 return result, transaction
-        return self._attempt(work, write=write, durable=durable, again=False)
+        return self._attempt(work, write=write, durable=durable, snapshot=snapshot, again=False)
 
     def _was_idle(self, connection: Connection) -> bool:
         """Whether the connection has been idle for a while: then BEGIN is sent separately.

@@ -150,7 +150,9 @@ class ProcessTask:
     def __call__(self, context: TaskContext) -> Outcome:
         """Run the hooks, then the rules; a failure of either fails the inspection with its reason."""
         ident = context.request.inspection or ""
-        parts, context.ports, rules = context.services.store.read(lambda tx: self._load(tx, ident, context.node.uuid))
+        parts, context.ports, rules = context.services.store.read(
+            lambda tx: self._load(tx, ident, context.node.uuid), snapshot=False
+        )
         if "inventory" not in parts:
             return Fail(Reason.DATA_MISSING, "no data is stored for this inspection")
         try:
@@ -179,7 +181,7 @@ class ProcessTask:
         return Next(Event.FINISH)
 
     def _load(self, tx: Transaction, inspection: str, node: str) -> tuple[dict[Part, bytes], list[Port], RuleSet]:
-        """Read what hooks and rules work on, and the rules, in one transaction."""
+        """Read what hooks and rules work on, and the rules, in one round trip."""
         parts = tx.data.load_later(inspection, ("inventory", "unprocessed", "out_of_band"))
         ports = tx.ports.list_later(Query(filters={"node": node}))
         rules = self._rules.current(tx)

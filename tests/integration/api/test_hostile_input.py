@@ -128,7 +128,7 @@ def test_content_type_does_not_matter(service: Service) -> None:
 
 
 def test_a_fault_of_ours_is_500_without_details(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(_work: Any) -> None:
+    def broken(_work: Any, **_options: Any) -> None:
         raise ZeroDivisionError("secret detail")
 
     monkeypatch.setattr(service.store, "read", broken)

@@ -37,8 +37,8 @@ class Forgetful:
             raise StoreUnavailableError("the answer got lost")
         return result
 
-    def read(self, work: Callable[[Transaction], T]) -> T:
-        return self._store.read(work)
+    def read(self, work: Callable[[Transaction], T], *, snapshot: bool = True) -> T:
+        return self._store.read(work, snapshot=snapshot)
 
 
 def waiting(service: Service) -> None:
@@ -105,10 +105,10 @@ def test_a_database_that_is_away_during_a_task_costs_no_attempt(service: Service
     store, reads = service.store, iter(range(5))
 
     class Away(Forgetful):
-        def read(self, work: Callable[[Transaction], T]) -> T:
+        def read(self, work: Callable[[Transaction], T], *, snapshot: bool = True) -> T:
             if next(reads, None) is not None:
                 raise StoreUnavailableError("away")
-            return store.read(work)
+            return store.read(work, snapshot=snapshot)
 
     service.worker.store = Away(store, -1)
     service.work()

@@ -129,7 +129,7 @@ def get_traits(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 
 def _get(context: ApiContext, call: Call[NoQuery, None]) -> Node:
     ident = node_ident(call)
-    return context.store.read(lambda tx: tx.nodes.get(ident))
+    return context.store.read(lambda tx: tx.nodes.get(ident), snapshot=False)
 
 
 # The boot device of a node: PUT queues the command, GET returns the last requested device.
@@ -180,7 +180,7 @@ def set_boot_device(context: ApiContext, call: Call[NoQuery, BootDeviceTarget]) 
 def get_boot_device(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Show the last requested boot device."""
     ident = node_ident(call)
-    node = context.store.read(lambda tx: tx.nodes.get(ident))
+    node = context.store.read(lambda tx: tx.nodes.get(ident), snapshot=False)
     target = node.internal.get("boot_device") or {}
     return Reply(200, BootDeviceView(boot_device=target.get("boot_device"), persistent=target.get("persistent")))
 
@@ -188,7 +188,7 @@ def get_boot_device(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 def get_supported_boot_devices(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """List the supported boot devices."""
     ident = node_ident(call)
-    context.store.read(lambda tx: tx.nodes.get(ident))
+    context.store.read(lambda tx: tx.nodes.get(ident), snapshot=False)
     return Reply(200, SupportedBootDevices(supported_boot_devices=_DEVICES))
 
 

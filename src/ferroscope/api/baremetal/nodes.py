@@ -212,7 +212,7 @@ def get_node(context: ApiContext, call: Call[NodeQuery, None]) -> Reply:
     """Show one node."""
     fields = select(call.minor, chosen_fields(call.minor, call.query.fields, None, None))
     ident = node_ident(call)
-    node = context.store.read(lambda tx: tx.nodes.get(ident))
+    node = context.store.read(lambda tx: tx.nodes.get(ident), snapshot=False)
     return Reply(200, render(node, fields, call.minor, call.url))
 
 

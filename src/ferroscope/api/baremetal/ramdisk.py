@@ -213,7 +213,7 @@ def get_disk(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Return the disk image with the kernel parameters of a node's ramdisk."""
     uuid = decoding.uuid("node", call.node)
     try:
-        node = context.store.read(lambda tx: tx.nodes.get(uuid))
+        node = context.store.read(lambda tx: tx.nodes.get(uuid), snapshot=False)
         base = callback_url(context.settings.callback_base)
     except (NotFoundError, ValueError):
         raise MissingError(LOOKUP_FAILED) from None
