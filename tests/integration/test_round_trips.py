@@ -21,7 +21,7 @@ from tests.support import examples
 from tests.support.wire import Overheard, Wire, kinds
 
 # What one inspection takes, of which nothing is idle talk: nobody beats, renews or polls here.
-ROUND_TRIPS = {"postgresql": 23, "mariadb": 23}
+ROUND_TRIPS = {"postgresql": 22, "mariadb": 22}
 # A connection prepares what it says for the fifth time; and a machine is as it was before.
 _WARM = 6
 
