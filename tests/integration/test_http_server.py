@@ -307,6 +307,36 @@ def test_a_request_that_is_being_answered_is_not_closed_for_others(start: Start)
     assert _statuses(_rest(asked)) == [200]
 
 
+def test_one_source_cannot_fill_the_queue(start: Start) -> None:
+    running = start(threads=1, max_requests_per_source=3)
+    held = [running.connect(b"GET /held HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n") for _ in range(3)]
+    assert until(lambda: running.server._host.connections._queued == 3)
+    refused = _rest(running.connect(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"))
+    assert _statuses(refused) == [429]
+    assert b"Retry-After: 1\r\n" in refused
+    agent = b"GET / HTTP/1.1\r\nHost: x\r\nUser-Agent: python-ironicclient\r\n\r\n"
+    refused = _rest(running.connect(agent))
+    assert (_statuses(refused), b"Retry-After" in refused) == ([429], False)
+    other = running.connect(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", source="127.0.0.2")
+    running.app.pxe_filter.set()
+    assert _statuses(_rest(other)) == [200]
+    assert [_statuses(_rest(one)) for one in held] == [[200]] * 3
+    assert running.get() == 200
+    assert not running.server._host.connections._queued_of
+
+
+def test_behind_a_trusted_proxy_its_clients_are_counted(start: Start) -> None:
+    running = start(threads=1, max_requests_per_source=1, trusted_proxies=("127.0.0.1",))
+    line = b"GET /%s HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: %s\r\nConnection: close\r\n\r\n"
+    held = running.connect(line % (b"held", b"192.0.2.1"))
+    assert until(lambda: running.server._host.connections._queued == 1)
+    assert _statuses(_rest(running.connect(line % (b"", b"192.0.2.1")))) == [429]
+    other = running.connect(line % (b"", b"192.0.2.2"))
+    running.app.pxe_filter.set()
+    assert _statuses(_rest(other)) == [200]
+    assert _statuses(_rest(held)) == [200]
+
+
 def test_half_sent_bodies_share_a_budget_and_the_oldest_make_room(start: Start) -> None:
     running = start(max_buffered=4 * 1024 * 1024, max_body_size=1024 * 1024, max_connections_per_source=1000)
     half_sent = [running.connect(_BODY % 1_000_000 + b"x" * 900_000) for _ in range(12)]

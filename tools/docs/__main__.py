@@ -19,6 +19,7 @@ PAGES: Final[dict[str, tuple[str, str]]] = {
     "cli": ("cli.md", "tools.docs.commands:render"),
     "hooks": ("hooks.md", "tools.docs.declarations:hooks"),
     "search": ("search.md", "tools.docs.searching:render"),
+    "limits": ("limits.md", "tools.docs.limits:render"),
     "metrics": ("metrics.md", "tools.docs.declarations:metrics"),
 }
 

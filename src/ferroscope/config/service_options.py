@@ -117,6 +117,27 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
             ge=1024 * 1024,
         ),
     ] = 64 * 1024 * 1024
+    max_requests_per_source: Annotated[
+        int,
+        Opt(
+            "Maximum number of requests of one source address that wait or run in one process; above it, 429. Behind a "
+            "trusted proxy, the address that it reports counts.",
+            ge=1,
+        ),
+    ] = 384
+    max_concurrent_requests: Annotated[
+        int,
+        Opt(
+            "Maximum number of requests of one caller that run at the same time in one process; above it, 429. 0: no "
+            "limit but threads. A caller is the authenticated user, or else the source address.",
+            ge=0,
+        ),
+    ] = 0
+    request_rate: Annotated[
+        float,
+        Opt("Requests per second of one caller in one process above which it gets 429; 0: no limit.", ge=0),
+    ] = 0.0
+    request_burst: Annotated[int, Opt("Number of requests that a caller may make in a burst.", ge=1)] = 200
     trusted_proxies: Annotated[
         tuple[str, ...],
         Opt(

@@ -18,6 +18,7 @@ from typing import Any, Final, cast
 import httptools
 import structlog
 
+from ferroscope.api.http.errors import retries_after
 from ferroscope.runtime.http_limits import Connections
 from ferroscope.runtime.wsgi import Application, Request, environ_of, refusal, run
 
@@ -260,15 +261,18 @@ class Connection(asyncio.Protocol):
         except (ValueError, httptools.HttpParserError):
             self._refuse(400)
             return
-        self._connections.queued(len(body))
+        source = self._connections.queued(len(body), environ)
+        if source is None:
+            self._refuse(429, retry=retries_after(environ.get("HTTP_USER_AGENT", "")))
+            return
         keep = request.keep and self._keep
 
         def serve() -> None:
-            self._serve(environ, keep, request.version)
+            self._serve(environ, source, keep, request.version)
 
         self._host.submit(serve)
 
-    def _serve(self, environ: dict[str, Any], keep: bool, version: str) -> None:
+    def _serve(self, environ: dict[str, Any], source: str, keep: bool, version: str) -> None:
         """Run the application; called in a worker thread."""
         keep = keep and not self._host.is_draining()  # decided when the request begins, so the response can say so
         try:
@@ -278,12 +282,12 @@ class Connection(asyncio.Protocol):
             keep, head, body = False, refusal(500, https=self._https), b""
         size = environ["wsgi.input"].getbuffer().nbytes
         try:
-            self._loop.call_soon_threadsafe(self._answered, head, body, keep, size)
+            self._loop.call_soon_threadsafe(self._answered, head, body, keep, size, source)
         except RuntimeError:  # the loop is closed: the response came after the stop timeout
             return
 
-    def _answered(self, head: bytes, body: bytes, keep: bool, size: int) -> None:
-        self._connections.answered(size, self._loop.time())
+    def _answered(self, head: bytes, body: bytes, keep: bool, size: int, source: str) -> None:
+        self._connections.answered(size, source, self._loop.time())
         if self._transport.is_closing():  # the client left, or was evicted, while the application ran
             return
         self._keep = self._keep and keep
@@ -323,13 +327,13 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
             self._feed(data)
 
-    def _refuse(self, status: int, message: str = "") -> None:
+    def _refuse(self, status: int, message: str = "", *, retry: bool = False) -> None:
         """Respond to a request that cannot be passed to the application."""
         self._connections.hold(self, 0)
         self._complete.clear()
         self._request.body.clear()
         self._connections.client_active(self)
-        self._transport.write(refusal(status, message, https=self._https))
+        self._transport.write(refusal(status, message, https=self._https, retry=retry))
         self._linger(_LINGER)
 
     def _linger(self, seconds: float) -> None:

@@ -8,7 +8,8 @@ waits for us, and is never closed. Used only by the server's thread.
 from __future__ import annotations
 
 import resource
-from typing import Final, Protocol
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -30,6 +31,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     idle_timeout: float = 60.0
     connections: int = 4096
     per_source: int = 256
+    requests_per_source: int = 384
     body_size: int = 2 * 1024 * 1024
     buffered: int = 64 * 1024 * 1024
 
@@ -42,6 +44,7 @@ def limits(settings: ApiSettings) -> Limits:
         idle_timeout=settings.idle_timeout,
         connections=max(16, min(settings.max_connections, more_files() - _OTHER_FILES)),
         per_source=settings.max_connections_per_source,
+        requests_per_source=settings.max_requests_per_source,
         body_size=settings.max_body_size,
         buffered=max(settings.max_buffered, settings.max_body_size),
     )
@@ -84,6 +87,7 @@ class Connections:
         self._holding: dict[Member, None] = {}  # oldest first
         self._held = 0
         self._queued = self._queued_bytes = 0
+        self._queued_of: dict[str, int] = {}
         self._paused: dict[Member, float] = {}
 
     def count_for(self, address: str) -> str:
@@ -145,13 +149,25 @@ class Connections:
             if not self._evict_first(self._waiting, None):
                 return
 
-    def queued(self, size: int) -> None:
-        """Note that a complete request of ``size`` bytes is queued for a thread."""
+    def queued(self, size: int, environ: Mapping[str, Any]) -> str | None:
+        """Note that a complete request of ``size`` bytes is queued for a thread; return the source that it counts for.
+
+        None, and nothing is noted, if that source already has too many of them.
+        """
+        source = group(self._trusted.source(environ))
+        count = self._queued_of.get(source, 0)
+        if source and count >= self.limits.requests_per_source:
+            return None
+        self._queued_of[source] = count + 1
         self._queued += 1
         self._queued_bytes += size
+        return source
 
-    def answered(self, size: int, now: float) -> None:
+    def answered(self, size: int, source: str, now: float) -> None:
         """Note that it was answered; resume paused connections."""
+        self._queued_of[source] -= 1
+        if not self._queued_of[source]:
+            del self._queued_of[source]
         self._queued -= 1
         self._queued_bytes -= size
         if self._paused and not self.is_busy():

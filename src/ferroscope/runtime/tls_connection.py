@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, cast
 
+from ferroscope.api.auth.certificate import NAMES
 from ferroscope.runtime.http_connection import Connection
 from ferroscope.runtime.tls import Certificates
 
@@ -181,4 +182,4 @@ def client_certificate(found: Mapping[str, Any] | None) -> dict[str, str]:
     subject = [value for part in found.get("subject", ()) for key, value in part if key == "commonName"]
     others = [value for kind, value in found.get("subjectAltName", ()) if kind in ("DNS", "email", "URI")]
     names = [name for name in dict.fromkeys([*subject, *others]) if name.isprintable() and name]
-    return {"ferroscope.client_certificate": "\n".join(names)} if names else {}
+    return {NAMES: "\n".join(names)} if names else {}

@@ -201,6 +201,7 @@ def build_app(
     can_write: Callable[[], bool] = lambda: True,
 ) -> Callable[..., Iterable[bytes]]:
     """Return the WSGI application of the api role; its health check fails once ``draining`` is set."""
+    from ferroscope.api.http.admission import Admission
     from ferroscope.api.http.hosts import Hosts, known_names
     from ferroscope.api.http.rate_limit import Callers
     from ferroscope.api.http.route import ApiContext, DatabaseInfo
@@ -225,6 +226,7 @@ def build_app(
         meter=meter or SILENT,
         callers=Callers(settings.api),
         hosts=Hosts(known_names(settings)),
+        admission=Admission(settings.api, SystemClock()),
         can_write=can_write,
         metrics=None if meter is None or not settings.api.enable_metrics else _renderer(meter, backend),
     )

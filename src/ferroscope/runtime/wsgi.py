@@ -108,11 +108,15 @@ def security_lines(*, https: bool, given: Collection[str] = ()) -> list[str]:
     return [f"{name}: {value}" for name, value in wanted if name.lower() not in given]
 
 
-def refusal(status: int, message: str = "", *, https: bool) -> bytes:
-    """Return the response of the server itself to what never reaches the application; the connection ends with it."""
+def refusal(status: int, message: str = "", *, https: bool, retry: bool = False) -> bytes:
+    """Return the response of the server itself to what never reaches the application; the connection ends with it.
+
+    ``retry``: the client shall try again in a second.
+    """
     phrase = f"{status} {HTTPStatus(status).phrase}"
     text = message or phrase
     lines = [f"HTTP/1.1 {phrase}", "Connection: close", "Content-Type: text/plain", f"Content-Length: {len(text) + 1}"]
+    lines += ["Retry-After: 1"] if retry else []
     return "\r\n".join([*lines, *security_lines(https=https), "", f"{text}\n"]).encode("latin-1")
 
 

@@ -31,7 +31,7 @@ _MEANINGS: Final = {
     409: "Not possible in the current state; the message says what is allowed.",
     413: "The request body is too large.",
     421: "The Host header is not a name of this service.",
-    429: "Too many failed requests from this address; try again after Retry-After seconds.",
+    429: "Too many requests, or too many failed ones; try again after Retry-After seconds.",
     503: "The database is unavailable; try again after Retry-After seconds.",
 }
 

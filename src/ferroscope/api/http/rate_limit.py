@@ -63,6 +63,22 @@ class TrustedProxies:
         address = parse(source)
         return address is not None and any(address in network for network in self._networks)
 
+    def source(self, env: Mapping[str, Any]) -> str:
+        """Return the caller's address: the last one in X-Forwarded-For that is not a trusted proxy; "" if unknown."""
+        peer = str(env.get("REMOTE_ADDR", ""))
+        if peer not in self:
+            address = parse(peer)
+            return "" if address is None else str(address)
+        source = peer
+        for text in reversed(str(env.get("HTTP_X_FORWARDED_FOR", "")).split(",")):
+            address = parse(text)
+            if address is None:
+                break
+            source = str(address)
+            if source not in self:
+                break
+        return source
+
 
 class Callers:
     """Determines the source of each call, and keeps a token bucket of failures for each source."""
@@ -76,19 +92,7 @@ class Callers:
 
     def source(self, env: Mapping[str, Any]) -> str:
         """Return the caller's address: the last one in X-Forwarded-For that is not a trusted proxy; "" if unknown."""
-        peer = str(env.get("REMOTE_ADDR", ""))
-        if peer not in self._trusted:
-            address = parse(peer)
-            return "" if address is None else str(address)
-        source = peer
-        for text in reversed(str(env.get("HTTP_X_FORWARDED_FOR", "")).split(",")):
-            address = parse(text)
-            if address is None:
-                break
-            source = str(address)
-            if source not in self._trusted:
-                break
-        return source
+        return self._trusted.source(env)
 
     def wait(self, source: str, now: float) -> int:
         """Return the seconds that this source has to wait before its next attempt; 0: none."""

@@ -16,6 +16,7 @@ import structlog
 
 from ferroscope.api.http import decoding, errors, versions
 from ferroscope.api.http.errors import ForbiddenError
+from ferroscope.api.http.rate_limit import group
 from ferroscope.api.http.request_id import of as request_id
 from ferroscope.api.http.route import ApiContext, Body, Call, NoQuery, Reply, Route, Surface
 from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, Dialect, Version
@@ -59,8 +60,9 @@ def responder(context: ApiContext, route: Route) -> Responder:
         version: Version | None = None
         try:
             version = versions.requested(req.env, dialect)
-            call = _call(context, route, req, path, version, introspection)
-            reply = route.handler(context, call)
+            with context.admission.admit(_caller(context, route, req)):
+                call = _call(context, route, req, path, version, introspection)
+                reply = route.handler(context, call)
         except falcon.HTTPError:
             raise  # Falcon's own errors, such as invalid headers, are handled by the application
         except Exception as exc:  # noqa: BLE001  # the boundary: an internal error becomes a generic response
@@ -117,13 +119,10 @@ def _log_outage(context: ApiContext, req: falcon.Request, exc: StoreUnavailableE
 
 
 def _compatible(req: falcon.Request, headers: dict[str, str]) -> dict[str, str]:
-    """Return the headers of an error without those that this client is known to break on.
-
-    python-ironicclient (at least 6.3.0) crashes on any Retry-After; without it, it retries on its own.
-    """
-    if (req.user_agent or "").startswith("python-ironicclient"):
-        return {name: value for name, value in headers.items() if name != "Retry-After"}
-    return headers
+    """Return the headers of an error without those that this client is known to break on."""
+    if errors.retries_after(req.user_agent or ""):
+        return headers
+    return {name: value for name, value in headers.items() if name != "Retry-After"}
 
 
 def send_failure(context: ApiContext, req: falcon.Request, resp: falcon.Response, exc: Exception) -> None:
@@ -140,6 +139,11 @@ def _dialect(route: Route, introspection: bool) -> Dialect:
     if route.surface is Surface.INTROSPECTION or (route.surface is Surface.SHARED and introspection):
         return INTROSPECTION
     return BARE_METAL
+
+
+def _caller(context: ApiContext, route: Route, req: falcon.Request) -> str:
+    """Return the caller that this call counts for; "" if it counts for nobody."""
+    return "" if route.policy == "public_api" else group(context.callers.source(req.env))
 
 
 def _call(

@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, TypeVar, get_args, get_origin, get_type_
 import msgspec
 
 from ferroscope.api.auth.identity import ANYBODY, Identity
+from ferroscope.api.http.admission import Admission
 from ferroscope.api.http.errors import ApiError
 from ferroscope.api.http.hosts import Hosts
 from ferroscope.api.http.rate_limit import Callers, PerMinute, QuietLog, RefusalCache
@@ -102,6 +103,7 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     that of a database outage. ``refusal_cache`` limits the queries that a flood causes.
     ``sources`` counts the machines that each source has had discovered.
     ``callers`` determines where calls come from, and limits failures by source; ``hosts`` for which names.
+    ``admission`` limits the calls of one caller.
     ``can_write`` returns whether this process has recently written its heartbeat.
     ``draining`` is set when the process is about to stop and a load balancer must send it no new calls.
     """
@@ -119,6 +121,7 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     rules: RuleCache
     pipeline: Callable[[], Pipeline]
     hosts: Hosts
+    admission: Admission
     meter: Meter = SILENT
     metrics: Callable[[], bytes] | None = None
     refusals: QuietLog = msgspec.field(default_factory=QuietLog)
@@ -207,7 +210,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
             409: self.method != "GET" or self.ramdisk,
             413: self.body_kind is not Body.NONE,
             421: True,
-            429: self.ramdisk,
+            429: True,
             503: True,
         }
         return tuple(status for status, is_possible in possible.items() if is_possible)

@@ -1,0 +1,76 @@
+"""Limits on the calls of one caller; others are not affected."""
+
+from __future__ import annotations
+
+import pytest
+
+from ferroscope.api.http.admission import Admission
+from ferroscope.api.http.errors import TooManyError
+from ferroscope.config.options import ApiSettings
+
+
+class Clock:
+    """A clock that the test sets."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time(self) -> float:
+        return self.now
+
+
+def _call(admission: Admission, caller: str) -> int:
+    """Return 0 if a call is admitted, else the seconds that it has to wait."""
+    try:
+        with admission.admit(caller):
+            return 0
+    except TooManyError as exc:
+        return int(exc.headers["Retry-After"])
+
+
+def test_by_default_there_is_no_limit_of_a_caller() -> None:
+    admission = Admission(ApiSettings(), Clock())
+    assert {_call(admission, "alice") for _ in range(5000)} == {0}
+
+
+def test_a_caller_above_its_rate_has_to_wait_and_others_do_not() -> None:
+    clock = Clock()
+    admission = Admission(ApiSettings(request_rate=0.5, request_burst=3), clock)
+    assert [_call(admission, "alice") for _ in range(5)] == [0, 0, 0, 2, 2]
+    assert _call(admission, "bob") == 0
+    clock.now += 2
+    assert [_call(admission, "alice") for _ in range(2)] == [0, 2]
+    clock.now += 3600
+    assert [_call(admission, "alice") for _ in range(4)] == [0, 0, 0, 2]
+
+
+def test_a_caller_may_have_so_many_calls_at_once_also_after_one_has_failed() -> None:
+    admission = Admission(ApiSettings(max_concurrent_requests=2), Clock())
+
+    def fail() -> None:
+        with admission.admit("alice"):
+            assert _call(admission, "alice") == 1
+            assert _call(admission, "bob") == 0
+            raise ZeroDivisionError
+
+    with admission.admit("alice"):
+        with pytest.raises(ZeroDivisionError):
+            fail()
+        assert _call(admission, "alice") == 0
+
+
+def test_what_counts_for_nobody_is_never_limited() -> None:
+    admission = Admission(ApiSettings(max_concurrent_requests=1, request_rate=0.001, request_burst=1), Clock())
+    assert {_call(admission, "") for _ in range(10)} == {0}
+
+
+def test_the_memory_of_callers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ferroscope.api.http.admission._REMEMBERED", 10)
+    admission = Admission(ApiSettings(request_rate=0.001, request_burst=1), Clock())
+    for number in range(100):
+        assert _call(admission, f"192.0.2.{number}") == 0
+    assert len(admission._buckets) == 10
+    assert not admission._running
