@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: compare help setup dev servers pxe clients emulators swift prepared test test-all lint format bench chaos chaos-pxe fuzz demo demo-pxe docs lock clean
+.PHONY: audit sbom compare help setup dev servers pxe clients emulators swift prepared test test-all lint format bench chaos chaos-pxe fuzz demo demo-pxe docs lock clean
 
 # Arguments for pytest, such as: make test TESTS="tests/unit -k lookup"
 TESTS ?=
@@ -88,8 +88,18 @@ demo-pxe: dev pxe ## Boot two virtual machines through the open one of three PXE
 docs: setup ## Regenerate the reference pages
 	@.venv/bin/python -m tools.docs
 
-lock: setup ## Pin the latest versions of all packages, in constraints.txt and for the clients
-	@.venv/bin/python tools/lock.py
+lock: setup ## Pin the latest versions of all packages, with hashes; LOCK=--keep keeps the versions and renews the hashes
+	@.venv/bin/python tools/lock.py $(LOCK)
+
+sbom: ## Write build/ferroscope.cdx.json: the packages of an installation in CycloneDX format
+	@tools/setup.sh audit
+	@mkdir -p build
+	@.audit-venv/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --output-format JSON -o build/ferroscope.cdx.json requirements.txt
+	@echo "wrote build/ferroscope.cdx.json"
+
+audit: ## Compare the packages of an installation with the published advisories; exit code 1: some apply, 3: not checked
+	@tools/setup.sh audit
+	@python3 tools/audit.py
 
 clean: ## Remove environments and caches
-	@rm -rf .venv .clients-venv .emulators-venv .swift-venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .boot-kernel
+	@rm -rf .venv .clients-venv .emulators-venv .swift-venv .audit-venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .boot-kernel

@@ -1,7 +1,8 @@
-"""Pins every package that Ferroscope, its tools and the tests' clients need: ``make lock``.
+"""Pins every package that Ferroscope, its tools and the tests need, with the hashes of its files: ``make lock``.
 
-It asks pip which versions it would choose today, without any of the present pins, and installs
-nothing. The files that it writes are pip constraints; ``tools/setup.sh`` installs with them.
+It asks pip which versions it would choose today, without any of the present pins, and installs nothing. Then it asks
+which files pip would choose on each supported platform, so that ``pip install --require-hashes`` works on all of them.
+``tools/setup.sh`` installs from the files that it writes.
 """
 
 from __future__ import annotations
@@ -9,38 +10,117 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 ROOT: Final = Path(__file__).parents[1]
 
-CONSTRAINTS: Final = ROOT / "constraints.txt"
-CLIENTS: Final = ROOT / "tests/acceptance/clients.txt"
-CLIENT_CONSTRAINTS: Final = ROOT / "tests/acceptance/clients-constraints.txt"
-EMULATORS: Final = ROOT / "tests/support/emulators/emulators.txt"
-EMULATOR_CONSTRAINTS: Final = EMULATORS.with_name("emulators-constraints.txt")
+# Platforms: processors, versions of Python, and of glibc: pip prefers the wheel for the newest one that a host has.
+_MACHINES: Final = ("x86_64", "aarch64")
+_PYTHONS: Final = ("3.11", "3.12", "3.13")
+_GLIBCS: Final = (28, 34, 39)
+_AT_ONCE: Final = 4
+
+_USER: Final = ROOT / "requirements.txt"
+_DEV: Final = ROOT / "constraints.txt"
+# What else has an environment of its own: what it needs, and the file of its pins.
+_OTHERS: Final = {
+    ROOT / "tests/acceptance/clients.txt": ROOT / "tests/acceptance/clients-constraints.txt",
+    ROOT / "tests/support/emulators/emulators.txt": ROOT / "tests/support/emulators/emulators-constraints.txt",
+    ROOT / "tests/support/swift/swift.txt": ROOT / "tests/support/swift/swift-constraints.txt",
+    ROOT / "tools/audit.txt": ROOT / "tools/audit-constraints.txt",
+}
+# Builds Ferroscope itself, which is installed without an isolated build environment: that could not be pinned.
+_BUILD: Final = "setuptools>=77"
+
+# NAME==VERSION -> pip's options for the hashes of its files.
+Hashes = dict[str, set[str]]
 
 
-def resolve(*wanted: str) -> dict[str, str]:
-    """Return name -> version of what pip would install for ``wanted``, and of all that needs."""
-    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "-qq", "--report", "-"]
-    done = subprocess.run([*command, *wanted], cwd=ROOT, stdout=subprocess.PIPE, check=True)
-    packages = [
-        item["metadata"] for item in json.loads(done.stdout)["install"] if "dir_info" not in item["download_info"]
-    ]
-    return {package["name"]: package["version"] for package in packages}
+def report(*arguments: str) -> list[dict[str, Any]]:
+    """Return what pip would install."""
+    with tempfile.TemporaryDirectory() as target:
+        command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "-qqq", "--report", "-"]
+        done = subprocess.run(
+            [*command, *arguments, *(["--target", target] if "--no-deps" in arguments else [])],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            check=True,
+        )
+    return [item for item in json.loads(done.stdout)["install"] if "dir_info" not in item["download_info"]]
 
 
-def write(path: Path, what: str, packages: dict[str, str]) -> None:
-    lines = [f"{name}=={version}" for name, version in sorted(packages.items(), key=lambda item: item[0].lower())]
+def every_platform(items: Iterable[dict[str, Any]], known: Hashes) -> None:
+    """Add to ``known`` the hashes of the files that pip chooses for these packages on the supported platforms."""
+    special = [_pin(item) for item in items if not _is_universal(item) and _pin(item) not in known]
+    _collect(known, items)
+    if not special:
+        return
+
+    def on(platform: tuple[str, str, int]) -> list[dict[str, Any]]:
+        machine, python, newest = platform
+        names = [
+            *(f"manylinux_2_{minor}_{machine}" for minor in range(newest, 4, -1)),
+            f"manylinux2014_{machine}",
+            "any",
+        ]
+        return report("--no-deps", *(f"--platform={name}" for name in names), f"--python-version={python}", *special)
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        for found in pool.map(on, product(_MACHINES, _PYTHONS, _GLIBCS)):
+            _collect(known, found)
+
+
+def _pin(item: dict[str, Any]) -> str:
+    return f"{item['metadata']['name']}=={item['metadata']['version']}"
+
+
+def _collect(hashes: Hashes, items: Iterable[dict[str, Any]]) -> None:
+    for item in items:
+        digest = item["download_info"]["archive_info"]["hashes"]["sha256"]
+        hashes[_pin(item)].add(f"--hash=sha256:{digest}")
+
+
+def _is_universal(item: dict[str, Any]) -> bool:
+    url = item["download_info"]["url"].partition("#")[0]
+    return not url.endswith(".whl") or url.endswith("-none-any.whl")
+
+
+def write(path: Path, what: str, wanted: Sequence[str], pins: Sequence[str], known: Hashes) -> None:
+    """Write the lock file ``path``; ``pins``: versions to choose; ``known``: hashes of the other files' packages."""
+    with tempfile.NamedTemporaryFile("w", suffix=".txt") as constraints:
+        constraints.write("\n".join(pins))
+        constraints.flush()
+        items = report(*wanted, "-c", constraints.name)
+    every_platform(items, known)
+    chosen = sorted(map(_pin, items), key=lambda pin: pin.partition("==")[0].lower())
+    lines = [" \\\n    ".join([pin, *sorted(known[pin])]) for pin in chosen]
     path.write_text("\n".join([f"# {what} Made by: make lock", *lines, ""]))
-    print(f"{path.relative_to(ROOT)}: {len(lines)} packages")
+    print(f"{path.relative_to(ROOT)}: {len(lines)} packages", flush=True)
+
+
+def versions(path: Path) -> list[str]:
+    """Return the pins of a lock file, without hashes."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return [line.split()[0] for line in lines if "==" in line and not line.startswith((" ", "#"))]
 
 
 def main() -> None:
-    write(CONSTRAINTS, "Everything that .venv contains.", resolve("-e", ".[dev]"))
-    write(CLIENT_CONSTRAINTS, "Everything that .clients-venv contains.", resolve("-r", str(CLIENTS)))
-    write(EMULATOR_CONSTRAINTS, "Everything that .emulators-venv contains.", resolve("-r", str(EMULATORS)))
+    known: Hashes = defaultdict(set)
+    keep = sys.argv[1:] == ["--keep"]  # the present versions, with new hashes
+    present = {path: versions(path) if keep else [] for path in (_DEV, *_OTHERS.values())}
+    write(
+        _DEV, "Everything that .venv contains with the tools for tests.", ["-e", ".[dev]", _BUILD], present[_DEV], known
+    )
+    service = ["-e", ".[postgresql,mysql,swift,keystone]", _BUILD]
+    write(_USER, "Everything that a service needs, with all its extras.", service, versions(_DEV), known)
+    for wanted, pinned in _OTHERS.items():
+        write(pinned, f"Everything that {wanted.name} needs.", ["-r", str(wanted)], present[pinned], known)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Prepares a Debian 12 host with python3.11, git and make for running and testing Ferroscope.
 #
-#   tools/setup.sh venv      .venv with Ferroscope and all database drivers, in the versions of constraints.txt
-#   tools/setup.sh dev       the same, with the tools for checks and tests
+#   tools/setup.sh venv      .venv with Ferroscope and all its extras, as requirements.txt says
+#   tools/setup.sh dev       the same, with the tools for checks and tests, as constraints.txt says
 #   tools/setup.sh clients   .clients-venv with the OpenStack clients for the acceptance tests
 #   tools/setup.sh emulators .emulators-venv with the BMC emulators, and ipmi_sim, ipmitool, openssl, mtools
 #   tools/setup.sh swift     .swift-venv with OpenStack Swift and Keystone, for the object store tests
+#   tools/setup.sh audit     .audit-venv with the tools that list packages and their known vulnerabilities
 #   tools/setup.sh servers   PostgreSQL, MariaDB and HAProxy, for private instances of the tests
 #   tools/setup.sh pxe       nftables, dnsmasq, DHCP clients, QEMU, libfaketime and a kernel, for boot hosts in network namespaces
 #
@@ -88,42 +89,54 @@ stamp() {
     printf '%s/.installed-%s-%s' "$1" "$3" "$(cat $2 tools/setup.sh | sha256sum | cut -c 1-16)"
 }
 
-# Installs into the environment $1, with pip's arguments from $4 on, unless nothing of the files $2 has changed since it
-# was done; $3 is a word for what is installed, where an environment may have more or less.
+# Installs into the environment $1 what the lock file $3 lists, and nothing whose hash differs, unless nothing of the
+# files $2 has changed since it was done; $4 is a word for what is installed, where an environment may have more or less.
+# With $5, Ferroscope is installed too. It is built with what the lock file has installed, not with an unpinned one.
 install() {
-    local environment=$1 stamp
-    stamp=$(stamp "$1" "$2" "$3")
-    shift 3
+    local environment=$1 lock=$3 own=${5:-} stamp
+    stamp=$(stamp "$1" "$2" "$4")
     [ -e "$stamp" ] && return
     say "Installing into $environment; the first time takes a minute or two ..."
-    "$environment/bin/python" -m pip install -qq --disable-pip-version-check "$@" >&2 ||
-        fail "pip failed to install into $environment; see its output above"
+    pip_install "$environment" --require-hashes -r "$lock"
+    [ -z "$own" ] || pip_install "$environment" --no-deps --no-build-isolation -e .
     rm -f "$environment"/.installed-*
     touch "$stamp"
 }
 
+pip_install() {
+    local environment=$1
+    shift
+    "$environment/bin/python" -m pip install -qq --disable-pip-version-check "$@" >&2 ||
+        fail "pip failed to install into $environment; see its output above"
+}
+
 setup_venv() {
-    local files="pyproject.toml constraints.txt"
     make_venv .venv
-    [ -e "$(stamp .venv "$files" dev)" ] && return # has all of it
-    install .venv "$files" user -c constraints.txt -e '.[postgresql,mysql]'
+    [ -e "$(stamp .venv "pyproject.toml constraints.txt" dev)" ] && return # has all of it
+    install .venv "pyproject.toml requirements.txt" requirements.txt user own
 }
 
 setup_dev() {
     make_venv .venv
-    install .venv "pyproject.toml constraints.txt" dev -c constraints.txt -e '.[dev]'
+    install .venv "pyproject.toml constraints.txt" constraints.txt dev own
 }
 
 setup_clients() {
-    local wanted=tests/acceptance/clients.txt pins=tests/acceptance/clients-constraints.txt
+    local lock=tests/acceptance/clients-constraints.txt
     make_venv .clients-venv
-    install .clients-venv "$wanted $pins" all -c "$pins" -r "$wanted"
+    install .clients-venv "$lock" "$lock" all
+}
+
+setup_audit() {
+    local lock=tools/audit-constraints.txt
+    make_venv .audit-venv
+    install .audit-venv "$lock" "$lock" all
 }
 
 setup_emulators() {
-    local wanted=tests/support/emulators/emulators.txt pins=tests/support/emulators/emulators-constraints.txt missing=()
+    local lock=tests/support/emulators/emulators-constraints.txt missing=()
     make_venv .emulators-venv
-    install .emulators-venv "$wanted $pins" all -c "$pins" -r "$wanted"
+    install .emulators-venv "$lock" "$lock" all
     command -v ipmi_sim >/dev/null || missing+=(openipmi)
     command -v ipmitool >/dev/null || missing+=(ipmitool)
     command -v openssl >/dev/null || missing+=(openssl)
@@ -132,9 +145,9 @@ setup_emulators() {
 }
 
 setup_swift() {
-    local wanted=tests/support/swift/swift.txt pins=tests/support/swift/swift-constraints.txt
+    local lock=tests/support/swift/swift-constraints.txt
     make_venv .swift-venv
-    install .swift-venv "$wanted $pins" all -c "$pins" -r "$wanted"
+    install .swift-venv "$lock" "$lock" all
 }
 
 setup_servers() {
@@ -199,10 +212,10 @@ fetch_kernel() {
     touch .boot-kernel/complete
 }
 
-[ $# -gt 0 ] || fail "missing argument: expected one or more of venv, dev, clients, emulators, swift, servers, pxe"
+[ $# -gt 0 ] || fail "missing argument: expected one or more of venv, dev, clients, emulators, swift, audit, servers, pxe"
 for what in "$@"; do
     case $what in
-        venv | dev | clients | emulators | swift | servers | pxe) "setup_$what" ;;
-        *) fail "unknown argument $what: expected one or more of venv, dev, clients, emulators, swift, servers, pxe" ;;
+        venv | dev | clients | emulators | swift | audit | servers | pxe) "setup_$what" ;;
+        *) fail "unknown argument $what: expected one or more of venv, dev, clients, emulators, swift, audit, servers, pxe" ;;
     esac
 done

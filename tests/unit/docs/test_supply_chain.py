@@ -1,0 +1,102 @@
+"""What is installed is what was locked; what is reported about it is not taken for more than it is."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tools import audit
+from tools.audit import CLEAN, NOT_CHECKED, VULNERABLE
+
+ROOT = Path(__file__).parents[3]
+LOCKS = [
+    ROOT / "requirements.txt",
+    ROOT / "constraints.txt",
+    ROOT / "tools/audit-constraints.txt",
+    ROOT / "tests/acceptance/clients-constraints.txt",
+    ROOT / "tests/support/emulators/emulators-constraints.txt",
+    ROOT / "tests/support/swift/swift-constraints.txt",
+]
+
+
+def _locked(path: Path) -> dict[str, tuple[str, int]]:
+    """Return name -> version and number of hashes."""
+    found = {}
+    for entry in re.sub(r"\\\n", "", path.read_text()).splitlines():
+        if entry and not entry.startswith("#"):
+            name, version, *hashes = re.split(r"==|\s+", entry)
+            assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", one) for one in hashes)
+            found[_plain(name)] = (version, len(hashes))
+    return found
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@pytest.mark.parametrize("path", LOCKS, ids=lambda path: path.name)
+def test_every_locked_package_has_a_hash(path: Path) -> None:
+    locked = _locked(path)
+    assert locked
+    assert [name for name, (_, hashes) in locked.items() if not hashes] == []
+
+
+def test_packages_with_compiled_code_have_hashes_for_both_processors_and_all_versions_of_python() -> None:
+    locked = _locked(ROOT / "requirements.txt")
+    assert locked["msgspec"][1] >= 6  # 2 processors, 3 versions of Python
+    assert locked["cryptography"][1] >= 2
+
+
+def test_an_installation_has_every_package_that_the_service_needs_in_the_version_of_the_tests() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = {_plain(re.split(r"[^A-Za-z0-9._-]", one)[0]) for one in project["dependencies"]}
+    user, dev = _locked(ROOT / "requirements.txt"), _locked(ROOT / "constraints.txt")
+    assert wanted <= set(user)
+    assert user.items() <= dev.items()
+    assert not {"pytest", "mypy", "ruff"} & set(user)
+
+
+def test_every_environment_is_installed_with_hashes_only() -> None:
+    script = (ROOT / "tools/setup.sh").read_text()
+    installs = [line.strip() for line in script.splitlines() if "pip_install" in line and "()" not in line]
+    assert len(installs) == 2
+    assert all("--require-hashes" in line or "--no-deps --no-build-isolation -e ." in line for line in installs)
+
+
+def _scanner(path: Path, output: str, code: int) -> Path:
+    script = path / "scanner"
+    (path / "output").write_text(output)
+    script.write_text(f"#!/bin/sh\ncat {path}/output\necho 'connection refused' >&2\nexit {code}\n")
+    script.chmod(0o755)
+    return script
+
+
+_CLEAN_PACKAGE = {"name": "a", "version": "1", "vulns": []}
+_VULNERABLE_PACKAGE = {
+    "name": "b",
+    "version": "2",
+    "vulns": [{"id": "PYSEC-1", "fix_versions": ["2.1"], "aliases": []}],
+}
+_SKIPPED_PACKAGE = {"name": "c", "skip_reason": "not found on the index"}
+
+
+@pytest.mark.parametrize(
+    ("packages", "code", "expected"),
+    [
+        ([_CLEAN_PACKAGE], 0, CLEAN),
+        ([_CLEAN_PACKAGE, _VULNERABLE_PACKAGE], 1, VULNERABLE),
+        ([_CLEAN_PACKAGE, _SKIPPED_PACKAGE], 0, NOT_CHECKED),
+        (None, 1, NOT_CHECKED),
+        ([], 0, NOT_CHECKED),
+    ],
+)
+def test_a_scan_that_did_not_happen_is_no_clean_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packages: list[object] | None, code: int, expected: int
+) -> None:
+    output = "Traceback" if packages is None else json.dumps({"dependencies": packages, "fixes": []})
+    monkeypatch.setattr(audit, "SCANNER", _scanner(tmp_path, output, code))
+    assert audit.main([]) == expected
