@@ -94,7 +94,7 @@ lock: setup ## Pin the latest versions of all packages, with hashes; LOCK=--keep
 sbom: ## Write build/ferroscope.cdx.json: the packages of an installation in CycloneDX format
 	@tools/setup.sh audit
 	@mkdir -p build
-	@.audit-venv/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --output-format JSON -o build/ferroscope.cdx.json requirements.txt
+	@PYTHONWARNINGS=ignore .audit-venv/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --output-format JSON -o build/ferroscope.cdx.json requirements.txt
 	@echo "wrote build/ferroscope.cdx.json"
 
 audit: ## Compare the packages of an installation with the published advisories; exit code 1: some apply, 3: not checked

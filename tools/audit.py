@@ -41,8 +41,9 @@ def main(arguments: Sequence[str]) -> int:
         print("Allow this host to connect to it, or run make audit where that is possible.", file=sys.stderr)
         return NOT_CHECKED
     skipped = [package for package in packages if "skip_reason" in package]
-    for package in skipped:
-        print(f"{package['name']}: not checked: {package['skip_reason']}", file=sys.stderr)
+    if skipped:
+        print(f"{len(skipped)} packages were not checked: {skipped[0]['skip_reason']}", file=sys.stderr)
+        print("The configured package index may have no advisory service.", file=sys.stderr)
     applying = [(package, advisory) for package in packages for advisory in package.get("vulns", ())]
     for package, advisory in applying:
         fixed = ", ".join(advisory["fix_versions"]) or "no version"
