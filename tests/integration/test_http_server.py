@@ -317,6 +317,8 @@ def test_one_source_cannot_fill_the_queue(start: Start) -> None:
     agent = b"GET / HTTP/1.1\r\nHost: x\r\nUser-Agent: python-ironicclient\r\n\r\n"
     refused = _rest(running.connect(agent))
     assert (_statuses(refused), b"Retry-After" in refused) == ([429], False)
+    ramdisk = b"POST /v1/continue_inspection HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
+    assert _statuses(_rest(running.connect(ramdisk))) == [503]
     other = running.connect(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", source="127.0.0.2")
     running.app.pxe_filter.set()
     assert _statuses(_rest(other)) == [200]

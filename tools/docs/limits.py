@@ -36,7 +36,8 @@ def render() -> str:
         ("bytes of incomplete bodies and unread responses", f"{buffered} MiB", "max_buffered", "the oldest is closed"),
         ("requests that wait for a thread", f"{http_limits._MOST_QUEUED}", "",
          "nothing more is read; clients wait, and their deadlines too"),
-        ("requests of a source that wait or run", f"{api.max_requests_per_source}", "max_requests_per_source", "429"),
+        ("requests of a source that wait or run", f"{api.max_requests_per_source}", "max_requests_per_source",
+         "429; ramdisks get 503, which they repeat"),
         ("requests that run", f"{api.threads}", "threads", "others wait"),
         ("host name", "the service's names", "allowed_hosts", "421"),
         ("requests of a caller that run", _number(api.max_concurrent_requests), "max_concurrent_requests", "429"),
@@ -62,7 +63,7 @@ Each process counts separately: with `--processes N`, the limits of a host are N
 A *source* is the address of a connection, or, behind a proxy in `[api] trusted_proxies`, the address that the proxy
 reports; an IPv6 /{rate_limit._IPV6_PREFIX} counts as one. Connections of a trusted proxy have no limit of their own,
 since many clients share them. A *caller* is the authenticated user, or the source of a request without credentials.
-Health checks and version documents are not counted as requests of a caller.
+Health checks, version documents and the calls of ramdisks are not counted as requests of a caller.
 
 A 429 has `Retry-After`, except for python-ironicclient, which breaks on it. A rejected request has changed nothing.
 

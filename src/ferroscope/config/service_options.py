@@ -120,8 +120,8 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_requests_per_source: Annotated[
         int,
         Opt(
-            "Maximum number of requests of one source address that wait or run in one process; above it, 429. Behind a "
-            "trusted proxy, the address that it reports counts.",
+            "Maximum number of requests of one source address that wait or run in one process; above it, 429 "
+            "(ramdisks: 503). Behind a trusted proxy, the address that it reports counts.",
             ge=1,
         ),
     ] = 384

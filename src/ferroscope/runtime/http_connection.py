@@ -33,6 +33,8 @@ _DISCARDED_BYTES: Final = 64 * 1024 * 1024
 _LINGER: Final = 5.0
 # A client that reads at least at this rate gets the whole response, however large it is.
 _LEAST_RATE: Final = 64 * 1024
+# ironic-python-agent repeats a call after a 503, but gives up after a 429, and then starts over half a minute later.
+_OF_RAMDISKS: Final = ("/v1/continue", "/v1/lookup", "/v1/heartbeat/")
 _NEVER: Final = float("inf")
 
 _log = structlog.get_logger(__name__)
@@ -263,7 +265,8 @@ class Connection(asyncio.Protocol):
             return
         source = self._connections.queued(len(body), environ)
         if source is None:
-            self._refuse(429, retry=retries_after(environ.get("HTTP_USER_AGENT", "")))
+            status = 503 if environ["PATH_INFO"].startswith(_OF_RAMDISKS) else 429
+            self._refuse(status, retry=retries_after(environ.get("HTTP_USER_AGENT", "")))
             return
         keep = request.keep and self._keep
 

@@ -142,8 +142,8 @@ def _dialect(route: Route, introspection: bool) -> Dialect:
 
 
 def _caller(context: ApiContext, route: Route, req: falcon.Request) -> str:
-    """Return the caller that this call counts for; "" if it counts for nobody."""
-    return "" if route.policy == "public_api" else group(context.callers.source(req.env))
+    """Return the caller that this call counts for; "" if it counts for nobody: ramdisks have limits of their own."""
+    return "" if route.ramdisk or route.policy == "public_api" else group(context.callers.source(req.env))
 
 
 def _call(
