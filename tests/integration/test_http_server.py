@@ -324,7 +324,7 @@ def test_one_source_cannot_fill_the_queue(start: Start) -> None:
     assert _statuses(_rest(other)) == [200]
     assert [_statuses(_rest(one)) for one in held] == [[200]] * 3
     assert running.get() == 200
-    assert not running.server._host.connections._queued_of
+    assert until(lambda: not running.server._host.connections._requests_of)
 
 
 def test_behind_a_trusted_proxy_its_clients_are_counted(start: Start) -> None:

@@ -12,6 +12,7 @@ import asyncio
 import sys
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum
 from typing import Any, Final, cast
 
@@ -263,19 +264,22 @@ class Connection(asyncio.Protocol):
         except (ValueError, httptools.HttpParserError):
             self._refuse(400)
             return
-        source = self._connections.queued(len(body), environ)
+        source = self._connections.admit(environ)
         if source is None:
             status = 503 if environ["PATH_INFO"].startswith(_OF_RAMDISKS) else 429
             self._refuse(status, retry=retries_after(environ.get("HTTP_USER_AGENT", "")))
             return
+        self._connections.queued(len(body))
         keep = request.keep and self._keep
 
         def serve() -> None:
-            self._serve(environ, source, keep, request.version)
+            self._serve(environ, keep, request.version)
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._connections.release, source)
 
         self._host.submit(serve)
 
-    def _serve(self, environ: dict[str, Any], source: str, keep: bool, version: str) -> None:
+    def _serve(self, environ: dict[str, Any], keep: bool, version: str) -> None:
         """Run the application; called in a worker thread."""
         keep = keep and not self._host.is_draining()  # decided when the request begins, so the response can say so
         try:
@@ -285,12 +289,12 @@ class Connection(asyncio.Protocol):
             keep, head, body = False, refusal(500, https=self._https), b""
         size = environ["wsgi.input"].getbuffer().nbytes
         try:
-            self._loop.call_soon_threadsafe(self._answered, head, body, keep, size, source)
+            self._loop.call_soon_threadsafe(self._answered, head, body, keep, size)
         except RuntimeError:  # the loop is closed: the response came after the stop timeout
             return
 
-    def _answered(self, head: bytes, body: bytes, keep: bool, size: int, source: str) -> None:
-        self._connections.answered(size, source, self._loop.time())
+    def _answered(self, head: bytes, body: bytes, keep: bool, size: int) -> None:
+        self._connections.answered(size, self._loop.time())
         if self._transport.is_closing():  # the client left, or was evicted, while the application ran
             return
         self._keep = self._keep and keep

@@ -87,7 +87,7 @@ class Connections:
         self._holding: dict[Member, None] = {}  # oldest first
         self._held = 0
         self._queued = self._queued_bytes = 0
-        self._queued_of: dict[str, int] = {}
+        self._requests_of: dict[str, int] = {}
         self._paused: dict[Member, float] = {}
 
     def count_for(self, address: str) -> str:
@@ -149,25 +149,31 @@ class Connections:
             if not self._evict_first(self._waiting, None):
                 return
 
-    def queued(self, size: int, environ: Mapping[str, Any]) -> str | None:
-        """Note that a complete request of ``size`` bytes is queued for a thread; return the source that it counts for.
+    def admit(self, environ: Mapping[str, Any]) -> str | None:
+        """Count a request that waits or runs for its source, until ``release``; return that source.
 
-        None, and nothing is noted, if that source already has too many of them.
+        None, and nothing is counted, if the source already has too many of them.
         """
         source = group(self._trusted.source(environ))
-        count = self._queued_of.get(source, 0)
+        count = self._requests_of.get(source, 0)
         if source and count >= self.limits.requests_per_source:
             return None
-        self._queued_of[source] = count + 1
-        self._queued += 1
-        self._queued_bytes += size
+        self._requests_of[source] = count + 1
         return source
 
-    def answered(self, size: int, source: str, now: float) -> None:
+    def release(self, source: str) -> None:
+        """Note that a request of this source was answered."""
+        self._requests_of[source] -= 1
+        if not self._requests_of[source]:
+            del self._requests_of[source]
+
+    def queued(self, size: int) -> None:
+        """Note that a complete request of ``size`` bytes is queued for a thread."""
+        self._queued += 1
+        self._queued_bytes += size
+
+    def answered(self, size: int, now: float) -> None:
         """Note that it was answered; resume paused connections."""
-        self._queued_of[source] -= 1
-        if not self._queued_of[source]:
-            del self._queued_of[source]
         self._queued -= 1
         self._queued_bytes -= size
         if self._paused and not self.is_busy():
