@@ -40,8 +40,8 @@ def render() -> str:
          "429; ramdisks get 503, which they repeat"),
         ("requests that run", f"{api.threads}", "threads", "others wait"),
         ("host name", "the service's names", "allowed_hosts", "421"),
-        ("requests of a caller that run", _number(api.max_concurrent_requests), "max_concurrent_requests", "429"),
-        ("requests of a caller per second", _number(api.request_rate), "request_rate, request_burst", "429"),
+        ("requests of a source that run, other than those of ramdisks", _number(api.max_concurrent_requests), "max_concurrent_requests", "429"),
+        ("requests of a source per second, other than those of ramdisks", _number(api.request_rate), "request_rate, request_burst", "429"),
         ("bytes of a JSON document, other than a callback", f"{decoding.MAX_DOCUMENT_SIZE // _MIB} MiB", "", "413"),
         ("nesting of JSON", f"{api.max_json_depth}", "max_json_depth", "400"),
         ("failed lookups and refused callbacks of a source", failures, "failure_burst, failure_rate", "429"),
@@ -62,8 +62,8 @@ Each process counts separately: with `--processes N`, the limits of a host are N
 {table}
 A *source* is the address of a connection, or, behind a proxy in `[api] trusted_proxies`, the address that the proxy
 reports; an IPv6 /{rate_limit._IPV6_PREFIX} counts as one. Connections of a trusted proxy have no limit of their own,
-since many clients share them. A *caller* is the authenticated user, or the source of a request without credentials.
-Health checks, version documents and the calls of ramdisks are not counted as requests of a caller.
+since many clients share them. Health checks, version documents and the calls of ramdisks do not count against
+`max_concurrent_requests` and `request_rate`.
 
 A 429 has `Retry-After`, except for python-ironicclient, which breaks on it. A rejected request has changed nothing.
 

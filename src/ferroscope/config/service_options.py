@@ -128,16 +128,16 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_concurrent_requests: Annotated[
         int,
         Opt(
-            "Maximum number of requests of one caller that run at the same time in one process; above it, 429. 0: no "
-            "limit but threads. A caller is the authenticated user, or else the source address.",
+            "Maximum number of requests of one source address that run at the same time in one process; above it, 429. 0: no "
+            "limit but threads. The calls of ramdisks are not counted.",
             ge=0,
         ),
     ] = 0
     request_rate: Annotated[
         float,
-        Opt("Requests per second of one caller in one process above which it gets 429; 0: no limit.", ge=0),
+        Opt("Requests per second of one source address above which it gets 429, in one process; 0: no limit.", ge=0),
     ] = 0.0
-    request_burst: Annotated[int, Opt("Number of requests that a caller may make in a burst.", ge=1)] = 200
+    request_burst: Annotated[int, Opt("Number of requests that a source address may make in a burst.", ge=1)] = 200
     trusted_proxies: Annotated[
         tuple[str, ...],
         Opt(
