@@ -128,8 +128,8 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_concurrent_requests: Annotated[
         int,
         Opt(
-            "Maximum number of requests of one source address that run at the same time in one process; above it, 429. 0: no "
-            "limit but threads. The calls of ramdisks are not counted.",
+            "Maximum number of requests of one source address that run at the same time in one process; above it, 429. "
+            "0: no limit but threads. The calls of ramdisks are not counted.",
             ge=0,
         ),
     ] = 0
