@@ -6,6 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
+from ferroscope.core import access_token as access_tokens
+from ferroscope.core.access_token import AccessToken
 from ferroscope.core.model import Entry, Inspection, Member, Node, Port, Request, Rule
 from ferroscope.core.states import Event, State
 
@@ -52,3 +54,10 @@ def rule(**fields: Any) -> Rule:
     """Return a rule that always holds and sets a capability."""
     action = {"op": "set-capability", "args": {"name": "tested", "value": "true"}}
     return Rule(**{"uuid": uuid(), "actions": [action], **fields})
+
+
+def access_token(secret: str = "a" * 43, **fields: Any) -> AccessToken:
+    """Return a token of a reader, with a name of its own."""
+    ident = uuid()[-12:]
+    digest = access_tokens.digest(secret)
+    return AccessToken(**{"id": ident, "name": f"token-{ident}", "digest": digest, "roles": ["reader"], **fields})

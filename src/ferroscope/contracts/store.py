@@ -15,6 +15,7 @@ from ferroscope.contracts.coordination import ClockSteps, Leases, Members
 from ferroscope.contracts.data import Discoveries, InspectionData, Objects, Rejections, SearchIndex
 from ferroscope.contracts.later import Later
 from ferroscope.contracts.metrics import Moved
+from ferroscope.core.access_token import AccessToken
 from ferroscope.core.boot_macs import KnownMac, MacChange
 from ferroscope.core.lookup import Candidates, Evidence
 from ferroscope.core.model import Claim, Entry, Inspection, Node, Port, Request, Rule, RuleDialect
@@ -259,6 +260,28 @@ class SecretKeys(Protocol):
         """Remove keys with which nothing is encrypted any more."""
 
 
+class AccessTokens(Protocol):
+    """The access tokens that this service issues."""
+
+    def add(self, token: AccessToken) -> None:
+        """Store a new token; ``ConflictError`` if an active one has its name (field ``name``) or any one its ID."""
+
+    def active(self) -> Sequence[AccessToken]:
+        """Return the tokens that are neither revoked nor expired."""
+
+    def list(self) -> Sequence[AccessToken]:
+        """Return all tokens, oldest first."""
+
+    def revoke(self, ident: str) -> bool:
+        """Revoke the token with this ID; return False if it does not exist or is revoked already."""
+
+    def used(self, ident: str, before: float) -> None:
+        """Set ``last_used_at`` to now, unless it is ``before`` or later."""
+
+    def remove_ended(self, before: float, limit: int) -> int:
+        """Delete up to ``limit`` tokens that expired or were revoked before this time; return their number."""
+
+
 class Transaction(Protocol):
     """One unit of work; ``now`` is the database's clock, in seconds since the epoch."""
 
@@ -303,6 +326,8 @@ class Transaction(Protocol):
     def secret_keys(self) -> SecretKeys: ...
     @property
     def macs(self) -> Macs: ...
+    @property
+    def access_tokens(self) -> AccessTokens: ...
 
 
 # The first call in a transaction under a lease; ``LeaseLostError`` if the lease was lost.

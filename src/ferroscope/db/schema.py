@@ -346,7 +346,25 @@ secret_keys = Table(
     **_OPTIONS,
 )
 
+# Access tokens that this service issues; the secret itself is nowhere, see ``core.access_token``.
+access_tokens = Table(
+    "access_tokens",
+    metadata,
+    Column("id", String(16), primary_key=True),
+    Column("name", String(64), nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("roles", _LONG_TEXT, nullable=False),
+    Column("project", String(255)),
+    Column("created_at", Double, nullable=False),
+    Column("created_by", String(255), nullable=False),
+    Column("expires_at", Double),
+    Column("revoked_at", Double),
+    Column("last_used_at", Double),
+    **_OPTIONS,
+)
+
 __all__ = [
+    "access_tokens",
     "bmc_addresses",
     "callers",
     "clock_steps",

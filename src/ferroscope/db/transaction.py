@@ -23,6 +23,7 @@ from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.queue import Bus, Clock, StopFlag
 from ferroscope.db import executor
+from ferroscope.db.access_tokens import SqlAccessTokens
 from ferroscope.db.batch import Batch
 from ferroscope.db.coordination import SqlClockSteps, SqlLeases, SqlMembers
 from ferroscope.db.data import SqlInspectionData, SqlObjects
@@ -70,6 +71,7 @@ class SqlTransaction(SqlSession):
     statistics = cached_property(SqlStatistics)
     rules = cached_property(SqlRules)
     secret_keys = cached_property(SqlSecretKeys)
+    access_tokens = cached_property(SqlAccessTokens)
 
     def close(self) -> None:
         """Drop the repositories: they refer back to this object, and the cycle would wait for the garbage collector."""

@@ -1,7 +1,8 @@
 """Deletes old inspections with their data and journal, except each node's newest and its newest successful one.
 
 Journal steps without an inspection are deleted by age alone, so that the journal cannot be filled with them. So are old
-MAC changes: the PXE filters have long since applied them, or read everything again.
+MAC changes: the PXE filters have long since applied them, or read everything again. Access tokens that expired or were
+revoked are kept for a while, for those who investigate what they were used for.
 
 A run is bounded: it deletes in small transactions for a few seconds, and the next run continues. So a large backlog,
 for example after ``retention`` was shortened, delays nothing else.
@@ -19,6 +20,7 @@ _BATCH: Final = 200
 _RUN: Final = 10.0  # seconds, the maximum of one run
 # Much longer than the time between two reads of a PXE filter; a new leader reads everything.
 _CHANGES_KEPT: Final = 3600.0
+_TOKENS_KEPT: Final = 90 * 86_400.0
 # Finding old steps reads the whole journal.
 _STEPS_EVERY: Final = 3600.0
 
@@ -68,6 +70,7 @@ class Retention:
             self._all(leadership, lambda tx: tx.journal.remove_old(tx.now - self._threshold - ahead, _BATCH))
         if self._logs:
             self._all(leadership, lambda tx: tx.data.remove_logs(tx.now - self._logs - ahead, _BATCH))
+        self._all(leadership, lambda tx: tx.access_tokens.remove_ended(tx.now - _TOKENS_KEPT - ahead, _BATCH))
         if not self._is_over():  # otherwise the next run continues
             self._steps_from = self._clock.monotonic() + _STEPS_EVERY
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -20,7 +21,7 @@ from ferroscope.db.engine import DatabaseUrlError, build_engine
 from ferroscope.db.queue import SqlQueue
 from ferroscope.db.transaction import SqlStore
 from ferroscope.runtime import member
-from ferroscope.runtime.system import SetupError
+from ferroscope.runtime.system import SetupError, SystemClock
 from ferroscope.secrets.keys import KeyFileError, KeyRing, place
 
 # Time limit of one statement of a migration, in seconds.
@@ -85,6 +86,17 @@ def key_ring(settings: Settings) -> KeyRing:
         return KeyRing(place(name) if name else None)
     except KeyFileError as exc:
         raise SetupError(str(exc), exc.advice) from exc
+
+
+@contextmanager
+def opened(settings: Settings) -> Iterator[Backend]:
+    """Open the backend for a command, on a schema that is up to date; errors as of ``ensure_schema``."""
+    ensure_schema(settings, upgrade=False)
+    backend = open_backend(settings, clock=SystemClock(), stop=threading.Event(), listen=False)
+    try:
+        yield backend
+    finally:
+        backend.close()
 
 
 def _limited(settings: Settings) -> tuple[DatabaseSettings, DatabaseSettings]:

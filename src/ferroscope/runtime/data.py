@@ -19,8 +19,8 @@ from ferroscope.contracts.remote import ObjectMissingError, ObjectStoreError
 from ferroscope.contracts.store import Query, Store, Transaction
 from ferroscope.core.model import Node
 from ferroscope.hardware import search_index
-from ferroscope.runtime.backend import ensure_schema, open_backend
-from ferroscope.runtime.system import SetupError, SystemClock
+from ferroscope.runtime.backend import opened
+from ferroscope.runtime.system import SetupError
 from ferroscope.runtime.wiring import build_archive
 from ferroscope.storage.mover import Mover, MoveResult
 from ferroscope.storage.reader import Archive, newest
@@ -156,10 +156,5 @@ def _nodes(store: Store) -> Iterator[Node]:
 
 @contextmanager
 def _opened(settings: Settings) -> Iterator[tuple[Store, Archive]]:
-    stop = threading.Event()
-    ensure_schema(settings, upgrade=False)
-    backend = open_backend(settings, clock=SystemClock(), stop=stop, listen=False)
-    try:
-        yield backend.store, build_archive(settings, backend, stop)
-    finally:
-        backend.close()
+    with opened(settings) as backend:
+        yield backend.store, build_archive(settings, backend, threading.Event())

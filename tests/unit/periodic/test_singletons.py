@@ -477,6 +477,25 @@ def test_retention_forgets_old_changes_of_macs_even_where_inspections_are_kept_f
     assert members.store.read(lambda tx: tx.macs.newest()) == 0
 
 
+def test_retention_keeps_access_tokens_for_90_days_after_their_end() -> None:
+    members = Members()
+    members.clock.now = 1_000 * DAY
+    ends = {"expired": {"expires_at": members.clock.now}, "revoked": {"revoked_at": members.clock.now}, "active": {}}
+    for name, fields in ends.items():
+        token = examples.access_token(name=name, **fields)
+        members.store.write(lambda tx, token=token: tx.access_tokens.add(token))  # type: ignore[misc]
+
+    def left() -> set[str]:
+        task = Retention(members.store, threshold=0.0, period=30.0, clock=members.clock)
+        task.step(examples.UNLED)
+        return {token.name for token in members.store.read(lambda tx: tx.access_tokens.list())}
+
+    members.clock.now += 90 * DAY - 1.0
+    assert left() == {"expired", "revoked", "active"}
+    members.clock.now += 2.0
+    assert left() == {"active"}
+
+
 def test_retention_looks_through_the_journal_once_an_hour() -> None:
     members = Members()
     node = Node(uuid="11111111-1111-4111-8111-111111111111", driver="fake")

@@ -1,0 +1,156 @@
+"""Authentication by access tokens of this service: ``Authorization: Bearer fst_...`` or ``X-Auth-Token: fst_...``.
+
+The active tokens are read from the store as a whole, because there are few: once in ten seconds, and for an unknown
+token at most once a second. So a flood of wrong tokens costs one query a second, however many different ones it has; a
+new token can be used, and a revoked one cannot be used any more, within those times.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from ferroscope.api.auth.identity import Identity, local
+from ferroscope.api.http.errors import UnauthorizedError
+from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import Store, Transaction
+from ferroscope.core import access_token
+from ferroscope.core.access_token import AccessToken
+
+TRUSTED_FOR: Final = 10.0
+"""Seconds after which a revoked token is refused at the latest."""
+
+_READ_AGAIN: Final = 1.0
+_PATIENCE: Final = 1.0
+# How exact ``last_used_at`` is, and how often it is written.
+_USE_RECORDED_EVERY: Final = 3600.0
+_BEARER: Final = "bearer "
+
+
+class _Known(msgspec.Struct):
+    """A token and its holder; ``recorded``: when its use was last recorded. Both times are monotonic."""
+
+    token: AccessToken
+    identity: Identity
+    valid_until: float
+    recorded: float
+
+
+class _Snapshot(msgspec.Struct, frozen=True):
+    """The active tokens by ID, as they were when they began to be read."""
+
+    tokens: Mapping[str, _Known]
+    read_at: float
+
+
+_NEVER: Final = _Snapshot({}, float("-inf"))
+
+
+class TokenAuth:
+    """One instance serves all threads."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._reading = threading.Lock()
+        self._snapshot = _NEVER
+        self._not_before = float("-inf")  # when to try again, after the store could not be read
+
+    def known(self, headers: Mapping[str, str]) -> Identity | None:
+        """Return who sent this token if that is known without the store, otherwise None."""
+        found = access_token.parse(_token_in(headers) or "")
+        if found is None:
+            return None
+        snapshot, now = self._snapshot, self._clock.monotonic()
+        if now - snapshot.read_at > TRUSTED_FOR:
+            return None
+        known = _matching(snapshot, *found, now)
+        return None if known is None else known.identity
+
+    def identify(self, headers: Mapping[str, str]) -> Identity | None:
+        """Return who sent the request; None without a token of this service, ``UnauthorizedError`` for a wrong one.
+
+        ``StoreUnavailableError`` if the token is not known, and the store cannot say whether it is active.
+        """
+        text = _token_in(headers)
+        if text is None:
+            return None
+        found, now = access_token.parse(text), self._clock.monotonic()
+        known = None
+        if found is not None:
+            known = _matching(self._fresh(now, TRUSTED_FOR), *found, now)
+            if known is None:
+                known = _matching(self._fresh(now, _READ_AGAIN), *found, now)
+        if known is None:
+            raise UnauthorizedError("The access token is wrong, expired or revoked.")
+        self._record_use(known, now)
+        return known.identity
+
+    def _fresh(self, now: float, age: float) -> _Snapshot:
+        """Return a snapshot that is at most ``age`` seconds old; one thread reads it, and the others wait for that."""
+        if now - self._snapshot.read_at <= age:
+            return self._snapshot
+        if not self._reading.acquire(timeout=_PATIENCE):  # a database that hangs must not hang every thread
+            raise StoreUnavailableError("the access tokens are still being read")
+        try:
+            if now - self._snapshot.read_at > age:
+                self._snapshot = self._read_unless_failed()
+            return self._snapshot
+        finally:
+            self._reading.release()
+
+    def _read_unless_failed(self) -> _Snapshot:
+        now = self._clock.monotonic()
+        if now < self._not_before:
+            raise StoreUnavailableError("the access tokens could not be read a moment ago")
+        try:
+            return self._store.read(lambda tx: self._read(tx, now))
+        except StoreUnavailableError:
+            self._not_before = self._clock.monotonic() + _READ_AGAIN
+            raise
+
+    def _read(self, tx: Transaction, read_at: float) -> _Snapshot:
+        recorded = {ident: known.recorded for ident, known in self._snapshot.tokens.items()}
+        tokens = {}
+        for token in tx.access_tokens.active():
+            left = float("inf") if token.expires_at is None else token.expires_at - tx.now
+            used = float("-inf") if token.last_used_at is None else read_at - (tx.now - token.last_used_at)
+            tokens[token.id] = _Known(
+                token=token,
+                identity=local(token.name, "token", token.roles, project=token.project),
+                valid_until=read_at + left,
+                recorded=max(used, recorded.get(token.id, used)),
+            )
+        return _Snapshot(tokens, read_at)
+
+    def _record_use(self, known: _Known, now: float) -> None:
+        if now - known.recorded < _USE_RECORDED_EVERY:
+            return
+        known.recorded = now  # also if it fails: the use is information only, and must not be attempted at every call
+        ident = known.token.id
+
+        def work(tx: Transaction) -> None:
+            tx.access_tokens.used(ident, tx.now - _USE_RECORDED_EVERY)
+
+        with suppress(StoreUnavailableError):
+            self._store.write(work, durable=False)
+
+
+def _token_in(headers: Mapping[str, str]) -> str | None:
+    """Return the text that claims to be a token of this service, None if there is none."""
+    authorization = headers.get("authorization", "")
+    bearer = authorization[len(_BEARER) :].strip() if authorization[: len(_BEARER)].lower() == _BEARER else ""
+    for text in (bearer, headers.get("x-auth-token", "")):
+        if text.startswith(access_token.PREFIX):
+            return text
+    return None
+
+
+def _matching(snapshot: _Snapshot, ident: str, secret: str, now: float) -> _Known | None:
+    known = snapshot.tokens.get(ident)
+    return known if known is not None and known.token.is_secret(secret) and now < known.valid_until else None

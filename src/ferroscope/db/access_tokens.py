@@ -1,0 +1,81 @@
+"""Access tokens in SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import Delete, bindparam, delete, insert, or_, select, update
+
+from ferroscope.contracts.errors import ConflictError
+from ferroscope.core.access_token import AccessToken
+from ferroscope.db import schema
+from ferroscope.db.mapping import Mapper, one_of, padded, several
+from ferroscope.db.session import SqlSession
+
+_TOKEN = Mapper(AccessToken, schema.access_tokens)
+
+_t = schema.access_tokens.c
+_UNEXPIRED = or_(_t.expires_at.is_(None), _t.expires_at > bindparam("now"))
+_ADD = insert(schema.access_tokens)
+_LIST = select(*_TOKEN.columns).order_by(_t.created_at, _t.id)
+_ACTIVE = select(*_TOKEN.columns).where(_t.revoked_at.is_(None), _UNEXPIRED)
+_ACTIVE_NAMED = select(_t.id).where(_t.name == bindparam("name"), _t.revoked_at.is_(None), _UNEXPIRED)
+_REVOKE = (
+    update(schema.access_tokens)
+    .where(_t.id == bindparam("_id"), _t.revoked_at.is_(None))
+    .values(revoked_at=bindparam("_now"))
+)
+_USED = (
+    update(schema.access_tokens)
+    .where(_t.id == bindparam("_id"), or_(_t.last_used_at.is_(None), _t.last_used_at < bindparam("_before")))
+    .values(last_used_at=bindparam("_now"))
+)
+_ENDED = (
+    select(_t.id)
+    .where(or_(_t.revoked_at < bindparam("before"), _t.expires_at < bindparam("before")))
+    .order_by(_t.id)
+    .limit(bindparam("limit"))
+)
+
+
+@lru_cache(maxsize=16)
+def _delete(tokens: int) -> Delete:
+    return delete(schema.access_tokens).where(one_of(_t.id, "id", tokens))
+
+
+class SqlAccessTokens:
+    """See ``contracts.store.AccessTokens``."""
+
+    def __init__(self, tx: SqlSession) -> None:
+        self._tx = tx
+
+    def add(self, token: AccessToken) -> None:
+        if self._tx.run(_ACTIVE_NAMED, {"name": token.name, "now": self._tx.now}).first() is not None:
+            raise ConflictError("name", token.name)
+        # id is the only constraint
+        self._tx.ask(_ADD, _TOKEN.to_row(token), failed=lambda _: ConflictError("id", token.id))
+
+    def active(self) -> Sequence[AccessToken]:
+        return self._all(self._tx.run(_ACTIVE, {"now": self._tx.now}))
+
+    def list(self) -> Sequence[AccessToken]:
+        return self._all(self._tx.run(_LIST))
+
+    def revoke(self, ident: str) -> bool:
+        return self._tx.run(_REVOKE, {"_id": ident, "_now": self._tx.now}).rowcount > 0
+
+    def used(self, ident: str, before: float) -> None:
+        self._tx.ask(_USED, {"_id": ident, "_before": before, "_now": self._tx.now})
+
+    def remove_ended(self, before: float, limit: int) -> int:
+        found = self._tx.run(_ENDED, {"before": before, "limit": limit}).scalars()
+        if found:
+            idents = padded(found)
+            self._tx.run(_delete(len(idents)), several("id", idents))
+        return len(found)
+
+    @staticmethod
+    def _all(rows: Any) -> Sequence[AccessToken]:
+        return [_TOKEN.from_row(row) for row in rows]
