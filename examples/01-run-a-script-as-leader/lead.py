@@ -7,6 +7,10 @@ Start the same command line on every host. One host runs the command, the others
 finds its epoch in LEASE_EPOCH: a number that grows with every new leader. Pass it to the systems
 that the command writes to, so that they can reject writes of an earlier leader.
 
+If the service requires a login, put an access token (`ferroscope token create`) into FERROSCOPE_TOKEN,
+or its file's path into FERROSCOPE_TOKEN_FILE. The token is sent over plain HTTP to this host only; for
+another host use https, with FERROSCOPE_CACERT for a private certificate authority. The command does not get it.
+
 Exit codes: that of the command (128 + signal if a signal killed it); 75 if the lease was lost and
 the command was killed; 0 after SIGTERM. Needs only Linux and Python 3.8 or newer.
 """
@@ -18,24 +22,36 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import threading
 import time
 import urllib.error
 import urllib.request
-from urllib.parse import quote, urlencode
+from pathlib import Path
+from urllib.parse import quote, urlencode, urlsplit
 
 LOST = 75
 MARGIN = 0.2  # the fraction of the lease's duration that is reserved for stopping the command
 
 
+class NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Redirects are errors: the token is for this service only."""
+
+    def redirect_request(self, *_):
+        return None
+
+
 class Service:
     """The lease API; every call returns (status, document), with status 0 if there was no response."""
 
-    def __init__(self, url, name, timeout):
+    def __init__(self, url, name, timeout, token=""):
         self._url = url.rstrip("/") + "/v1/leases/" + quote(name)
         self._timeout = timeout
+        self._headers = {"Content-Type": "application/json", **({"X-Auth-Token": token} if token else {})}
+        context = ssl.create_default_context(cafile=os.environ.get("FERROSCOPE_CACERT"))
+        self._opener = urllib.request.build_opener(NoRedirects, urllib.request.HTTPSHandler(context=context))
 
     def acquire(self, holder, duration):
         return self._call("POST", "", {"holder": holder, "duration": duration, "data": f"pid {os.getpid()}"})
@@ -48,9 +64,9 @@ class Service:
 
     def _call(self, method, query, body):
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self._url + query, data, {"Content-Type": "application/json"}, method=method)
+        request = urllib.request.Request(self._url + query, data, self._headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=self._timeout) as answer:
+            with self._opener.open(request, timeout=self._timeout) as answer:
                 text = answer.read()
                 return answer.status, json.loads(text) if text else {}
         except urllib.error.HTTPError as error:
@@ -80,10 +96,9 @@ def acquire(service, options, stop):
         status, answer = service.acquire(options.holder, options.duration)
         if status == 201:
             return answer, asked + options.duration * (1 - MARGIN)
-        if status in (400, 403, 404):
-            raise SystemExit(
-                f"lead: the service rejected the request: {json.loads(answer['error_message'])['faultstring']}"
-            )
+        if status in (400, 401, 403, 404):
+            error = json.loads(answer.get("error_message", "{}"))
+            raise SystemExit(f"lead: the service rejected the request: {error.get('faultstring', f'HTTP {status}')}")
         lease = answer.get("lease") or {}
         why = f"held by {lease.get('holder')}" if status == 409 else f"no response: {status or answer['error']}"
         if why != said:
@@ -138,6 +153,7 @@ def lead(service, options, lease, trusted, stop):
     """Run the command under the lease; return the exit code."""
     say(f"leading {options.name} in epoch {lease['epoch']}")
     environment = dict(os.environ, LEASE_NAME=options.name, LEASE_EPOCH=str(lease["epoch"]))
+    environment.pop("FERROSCOPE_TOKEN", None)
     renewer = Renewer(service, lease, trusted, options.duration)
     command = subprocess.Popen(options.command, env=environment, start_new_session=True, preexec_fn=die_with_parent)
     renewer.start()
@@ -160,6 +176,17 @@ def lead(service, options, lease, trusted, stop):
     return command.returncode if command.returncode >= 0 else 128 - command.returncode
 
 
+def find_token(url):
+    """Return the token from the environment, "" if there is none; it must not cross a network in plain text."""
+    token, file = os.environ.get("FERROSCOPE_TOKEN", ""), os.environ.get("FERROSCOPE_TOKEN_FILE", "")
+    if not token and file:
+        token = Path(file).read_text()
+    parts = urlsplit(url)
+    if token and parts.scheme != "https" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
+        raise SystemExit(f"lead: the token would be sent to {parts.hostname} over plain HTTP; use https")
+    return token.strip()
+
+
 def main():
     parser = argparse.ArgumentParser(description="Run a command on one of many hosts.")
     parser.add_argument("--url", default=os.environ.get("FERROSCOPE_URL", "http://127.0.0.1:6385"))
@@ -177,7 +204,8 @@ def main():
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    service = Service(options.url, options.name, timeout=max(0.5, options.duration / 4.0))
+    token = find_token(options.url)
+    service = Service(options.url, options.name, timeout=max(0.5, options.duration / 4.0), token=token)
     lease, trusted = acquire(service, options, stop)
     return 0 if lease is None else lead(service, options, lease, trusted, stop)
 

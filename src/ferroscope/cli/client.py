@@ -1,17 +1,25 @@
 """The command line's client of the Bare Metal API: connection pool, pagination, readable errors.
 
 HTTP libraries are imported with the first request, so that ``--help`` is fast. Only safe requests are retried: after a
-503, and reads after a broken connection.
+503, and reads after a broken connection. Redirects are not followed: credentials are for this service only.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
+from ferroscope.cli.credentials import (
+    HOW_TO_LOG_IN,
+    NO_CREDENTIALS,
+    Credentials,
+    check_may_be_sent,
+    from_environment,
+)
 from ferroscope.cli.exits import Exit, Failure
 
 DEFAULT_URL: Final = "http://127.0.0.1:6385"
@@ -20,7 +28,15 @@ _VERSION_HEADER: Final = "X-OpenStack-Ironic-API-Version"
 _CONNECT_SECONDS: Final = 5.0
 _ANSWER_SECONDS: Final = 60.0
 _LONGEST_PAUSE: Final = 5.0
-_CODES: Final = {400: Exit.USAGE, 404: Exit.NOT_FOUND, 409: Exit.CONFLICT, 502: Exit.UNREACHABLE, 503: Exit.UNREACHABLE}
+_CODES: Final = {
+    400: Exit.USAGE,
+    401: Exit.UNAUTHENTICATED,
+    403: Exit.FORBIDDEN,
+    404: Exit.NOT_FOUND,
+    409: Exit.CONFLICT,
+    502: Exit.UNREACHABLE,
+    503: Exit.UNREACHABLE,
+}
 
 # API calls in error messages, and the commands that do the same.
 _AS_COMMANDS: Final = (
@@ -55,14 +71,36 @@ class UnreachableError(Failure):
 class Api:
     """``patience``: seconds during which a 503 is retried; ``seconds``: timeout of one request.
 
-    Not thread-safe.
+    ``verify``: whether the server's certificate is verified, ``ca_file``: by these certificates, "": those of the
+    system. ``insecure_http`` allows credentials over plain HTTP to other hosts. Not thread-safe.
     """
 
-    def __init__(self, url: str = DEFAULT_URL, *, patience: float = 15.0, seconds: float = _ANSWER_SECONDS) -> None:
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        *,
+        credentials: Credentials = NO_CREDENTIALS,
+        insecure_http: bool = False,
+        verify: bool = True,
+        ca_file: str = "",
+        patience: float = 15.0,
+        seconds: float = _ANSWER_SECONDS,
+    ) -> None:
         self.url = _checked(url)
+        if credentials.source:
+            check_may_be_sent(self.url, f"the credentials from {credentials.source}", insecure_http=insecure_http)
+        self._credentials = credentials
+        self._tls: dict[str, Any] = {} if verify else {"cert_reqs": "CERT_NONE"}
+        if ca_file:
+            self._tls["ca_certs"] = _checked_ca(ca_file)
         self._patience = patience
         self._seconds = seconds
         self._pool: Any = None
+
+    @property
+    def credential_headers(self) -> Mapping[str, str]:
+        """The headers that identify the caller, for another client of the same service."""
+        return self._credentials.headers()
 
     def get(self, path: str, **query: Any) -> Json:
         """Return the decoded response to GET; parameters that are None are omitted."""
@@ -72,7 +110,7 @@ class Api:
         """Return the bytes of a response that is not JSON; raise ``Failure``."""
         answer = self._send("GET", _with_query(path, query), None)
         if answer.status >= 300:
-            raise ApiError(answer.status, _message(answer), advice=_advice(answer.status))
+            raise self._refusal(answer)
         return bytes(answer.data)
 
     def post(self, path: str, body: Json = None) -> Json:
@@ -111,7 +149,7 @@ class Api:
                 break
             time.sleep(_pause(answer.headers.get("Retry-After")))
         if answer.status >= 300:
-            raise ApiError(answer.status, _message(answer), advice=_advice(answer.status))
+            raise self._refusal(answer)
         try:
             return msgspec.json.decode(answer.data) if answer.data else None
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -120,22 +158,93 @@ class Api:
                 advice="check that the URL is that of the Bare Metal API, by default port 6385",
             ) from None
 
+    def _refusal(self, answer: Any) -> Failure:
+        """Return the failure for a response that is not a success."""
+        if answer.status == 401:
+            return self._unauthenticated()
+        if 300 <= answer.status < 400:
+            return Failure(
+                f"{self.url} redirects to {str(answer.headers.get('Location'))[:200]}",
+                advice="set --url or FERROSCOPE_URL to the address of the Bare Metal API itself",
+            )
+        advice = "try again later; the log of the service has the reason" if answer.status == 503 else ""
+        if answer.status == 403 and self._credentials.source:
+            advice = f"the call was made with the credentials from {self._credentials.source}"
+        return ApiError(answer.status, _message(answer), advice=advice)
+
+    def _unauthenticated(self) -> ApiError:
+        if not self._credentials.source:
+            return ApiError(401, f"{self.url} requires a login", advice=HOW_TO_LOG_IN)
+        return ApiError(
+            401,
+            f"{self.url} rejected the credentials from {self._credentials.source}",
+            advice="they are wrong, expired or revoked, or meant for another service",
+        )
+
     def _send(self, method: str, target: str, content: bytes | None) -> Any:
+        answer = self._exchange(method, target, content)
+        if answer.status == 401 and self._credentials.renew():
+            return self._exchange(method, target, content)
+        return answer
+
+    def _exchange(self, method: str, target: str, content: bytes | None) -> Any:
         import urllib3
 
         if self._pool is None:
             limits = urllib3.Timeout(connect=min(_CONNECT_SECONDS, self._seconds), read=self._seconds)
-            self._pool = urllib3.PoolManager(timeout=limits, retries=False, headers=_headers())
+            if "cert_reqs" in self._tls:  # clouds.yaml says so
+                urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
+            self._pool = urllib3.PoolManager(timeout=limits, retries=False, **self._tls)
+        headers = {**_HEADERS, **self._credentials.headers()}
         tries = 2 if method == "GET" else 1
         while True:
             tries -= 1
             try:
-                return self._pool.request(method, self.url + target, body=content)
+                return self._pool.request(method, self.url + target, body=content, headers=headers, redirect=False)
             except urllib3.exceptions.ProtocolError as exc:
                 if not tries:
                     raise UnreachableError(self.url, _reason(exc)) from None
             except urllib3.exceptions.HTTPError as exc:
                 raise UnreachableError(self.url, _reason(exc)) from None
+
+
+def connect(
+    url: str | None,
+    *,
+    cloud: str | None = None,
+    insecure_http: bool = False,
+    patience: float = 15.0,
+    seconds: float = _ANSWER_SECONDS,
+) -> Api:
+    """Return a client of the service at ``url`` with this user's credentials; ``Failure``.
+
+    Without a URL it is the cloud's endpoint or, without a cloud, the service of this host.
+    """
+    ca_file = os.environ.get("FERROSCOPE_CACERT", "")
+    if not cloud:
+        url = url or DEFAULT_URL
+        credentials = from_environment(url)
+        return Api(
+            url,
+            credentials=credentials,
+            insecure_http=insecure_http,
+            ca_file=ca_file,
+            patience=patience,
+            seconds=seconds,
+        )
+    from ferroscope.cli.cloud import open_cloud
+
+    found = open_cloud(cloud, insecure_http=insecure_http)
+    verified = found.verification()
+    return Api(
+        url or found.endpoint(),
+        credentials=found,
+        insecure_http=insecure_http,
+        verify=verified.verify,
+        ca_file=ca_file or verified.ca_file,
+        patience=patience,
+        seconds=seconds,
+    )
 
 
 def node_path(ident: str, *rest: str) -> str:
@@ -169,8 +278,17 @@ def _checked(url: str) -> str:
     return url.rstrip("/").removesuffix("/v1")
 
 
-def _headers() -> dict[str, str]:
-    return {_VERSION_HEADER: "latest", "Accept": "application/json", "Content-Type": "application/json"}
+def _checked_ca(file: str) -> str:
+    if not os.path.isfile(file):  # noqa: PTH113  # the path as it was given
+        raise Failure(
+            f"the file of certificates {file} does not exist",
+            exit_code=Exit.USAGE,
+            advice="check FERROSCOPE_CACERT, or cacert in clouds.yaml",
+        )
+    return file
+
+
+_HEADERS: Final = {_VERSION_HEADER: "latest", "Accept": "application/json", "Content-Type": "application/json"}
 
 
 def _with_query(path: str, query: dict[str, Any]) -> str:
@@ -221,7 +339,3 @@ def as_commands(message: str) -> str:
     for call, command in _AS_COMMANDS:
         message = call.sub(command, message)
     return message
-
-
-def _advice(status: int) -> str:
-    return "try again later; the log of the service has the reason" if status == 503 else ""

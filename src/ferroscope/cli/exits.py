@@ -24,6 +24,8 @@ class Exit(IntEnum):
     CONFLICT = 4
     UNREACHABLE = 5
     TIMED_OUT = 6
+    UNAUTHENTICATED = 7
+    FORBIDDEN = 8
     INTERRUPTED = 130
 
 
@@ -35,6 +37,8 @@ MEANINGS: Final[dict[Exit, str]] = {
     Exit.CONFLICT: "Not possible in the current state, or a name or address is already in use.",
     Exit.UNREACHABLE: "The service cannot be reached or is temporarily unavailable.",
     Exit.TIMED_OUT: "--timeout expired before all operations ended.",
+    Exit.UNAUTHENTICATED: "The service, or Keystone, requires a login, or rejected the credentials.",
+    Exit.FORBIDDEN: "The credentials are valid, but their roles do not allow the operation.",
     Exit.INTERRUPTED: "Interrupted from the keyboard; the service continues with accepted operations.",
 }
 

@@ -154,10 +154,15 @@ def _again(wanted: Wanted, watch: Watch) -> str:
         # These nodes are in another state now.
         names = [watch.label(uuid) for uuid in watch.active]
         nodes = names if len(names) <= _NAMED else ["--all"]
+    return shlex.join(["ferroscope", "inspect", *nodes, "--join", "--watch", *_typed("--url"), *_typed("--os-cloud")])
+
+
+def _typed(option: str) -> list[str]:
+    """Return an option and its value, if it is from the command line and not from the environment."""
     context = click.get_current_context()
-    typed = context.get_parameter_source("url") == ParameterSource.COMMANDLINE or context.find_root().params.get("url")
-    url = ["--url", context.params["url"]] if typed else []
-    return shlex.join(["ferroscope", "inspect", *nodes, "--join", "--watch", *url])
+    name = {"--url": "url", "--os-cloud": "cloud"}[option]
+    typed = context.get_parameter_source(name) == ParameterSource.COMMANDLINE or context.find_root().params.get(name)
+    return [option, context.params[name]] if typed else []
 
 
 def _report(watch: Watch, out: Output, *, failures_shown: bool) -> None:

@@ -32,12 +32,21 @@ _COMPLETED: Final = 200
 
 def complete_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Return matching node names for shell completion; none if the service does not respond quickly."""
-    from ferroscope.cli.client import DEFAULT_URL
+    from ferroscope.cli.client import connect
     from ferroscope.core.values import natural
 
-    url = next((found for at in (ctx, ctx.parent, ctx.find_root()) if at and (found := at.params.get("url"))), None)
+    def given(option: str, variable: str) -> Any:
+        contexts = (ctx, ctx.parent, ctx.find_root())
+        return next((found for at in contexts if at and (found := at.params.get(option))), os.environ.get(variable))
+
     try:
-        api = Api(str(url or os.environ.get("FERROSCOPE_URL") or DEFAULT_URL), patience=0.0, seconds=2.0)
+        api = connect(
+            given("url", "FERROSCOPE_URL"),
+            cloud=given("cloud", "OS_CLOUD"),
+            insecure_http=bool(given("insecure_http", "FERROSCOPE_INSECURE_HTTP")),
+            patience=0.0,
+            seconds=2.0,
+        )
         names = [node["name"] for node in api.pages("/v1/nodes", "nodes", fields=("uuid", "name"))]
     except Failure:
         return []

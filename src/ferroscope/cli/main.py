@@ -58,6 +58,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "pxe": ("ferroscope.cli.pxe:pxe", "Generate the boot configuration, and manage this host's PXE filter."),
     "db": ("ferroscope.cli.service:db", "Upgrade the schema, encrypt secrets, move inspection data."),
     "secret": ("ferroscope.cli.secret:secret", "Manage the keys that encrypt BMC passwords in the database."),
+    "db": ("ferroscope.cli.service:db", "Upgrade the database's schema, and move inspection data."),
+    "token": ("ferroscope.cli.token:token", "Create, list and revoke access tokens for the API."),
     "sim": ("ferroscope.cli.sim:sim", "Run a simulated fleet."),
     "demo": ("ferroscope.cli.demo:demo", "Demonstrate the service on a simulated fleet."),
     "node": ("ferroscope.cli.node:node", "Enroll, list, show, change and delete nodes."),
@@ -136,6 +138,8 @@ def _help(group: click.Group, words: list[str]) -> click.Command:
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", prog_name="ferroscope")
 @click.option("--url", help="URL of the Bare Metal API, for the command that follows.")
+@click.option("--os-cloud", "cloud", help="Name of a cloud in clouds.yaml, for the command that follows.")
+@click.option("--insecure-http", is_flag=True, help="Allow credentials over plain HTTP, for the command that follows.")
 @click.option("--debug", is_flag=True, help="Show the traceback of unexpected errors.")
-def main(*, url: str | None, debug: bool) -> None:  # both are read from the context
+def main(**_read_from_the_context: object) -> None:
     """Ferroscope: highly available bare-metal inspection."""

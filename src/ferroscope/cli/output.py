@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, cast
 import click
 from click.core import ParameterSource
 
-from ferroscope.cli.client import DEFAULT_URL, Api
+from ferroscope.cli.client import DEFAULT_URL, connect
 from ferroscope.cli.text import clean
 
 if TYPE_CHECKING:
@@ -40,21 +40,36 @@ STYLES: Final = {
 }
 
 
-def _url(context: click.Context, _param: click.Parameter, value: str) -> str:
-    """Return the URL: an option of the command, else of ``ferroscope`` itself, else from the environment."""
-    if context.get_parameter_source("url") == ParameterSource.COMMANDLINE:
+def _of_root(context: click.Context, param: click.Parameter, value: Any) -> Any:
+    """Return an option of the command, else the same one of ``ferroscope`` itself, else the environment's."""
+    name = str(param.name)
+    if context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
         return value
-    return context.find_root().params.get("url") or value
+    return context.find_root().params.get(name) or value
 
 
 url_option = click.option(
     "--url",
-    callback=_url,
+    callback=_of_root,
     envvar="FERROSCOPE_URL",
-    default=DEFAULT_URL,
-    show_default=True,
     show_envvar=True,
-    help="URL of the Bare Metal API.",
+    help=f"URL of the Bare Metal API. [default: the cloud's endpoint, or {DEFAULT_URL}]",
+)
+cloud_option = click.option(
+    "--os-cloud",
+    "cloud",
+    callback=_of_root,
+    envvar="OS_CLOUD",
+    show_envvar=True,
+    help="Name of a cloud in clouds.yaml; its credentials are used, and its endpoint unless --url is given.",
+)
+insecure_option = click.option(
+    "--insecure-http",
+    is_flag=True,
+    callback=_of_root,
+    envvar="FERROSCOPE_INSECURE_HTTP",
+    show_envvar=True,
+    help="Allow credentials to be sent over plain HTTP to another host.",
 )
 
 
@@ -137,7 +152,7 @@ class Group(click.Group):
 
 
 def with_api(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a command ``--url`` and ``-o``; it receives them as ``api`` and ``out``."""
+    """Give a command ``-o`` and the options of a connection; it receives them as ``out`` and ``api``."""
     return _with(function, output_option)
 
 
@@ -148,10 +163,12 @@ def with_api_and_lists(function: Callable[..., None]) -> Callable[..., None]:
 
 def _with(function: Callable[..., None], output: Callable[[Any], Any]) -> Callable[..., None]:
     @url_option
+    @cloud_option
+    @insecure_option
     @output
     @functools.wraps(function)
-    def run(*args: Any, url: str, fmt: str, **kwargs: Any) -> None:
-        function(*args, api=Api(url), out=Output(fmt), **kwargs)
+    def run(*args: Any, url: str | None, cloud: str | None, insecure_http: bool, fmt: str, **kwargs: Any) -> None:
+        function(*args, api=connect(url, cloud=cloud, insecure_http=insecure_http), out=Output(fmt), **kwargs)
 
     return cast("Callable[..., None]", run)
 

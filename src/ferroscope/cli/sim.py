@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import errno
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ferroscope.cli.client import DEFAULT_URL
+from ferroscope.cli.client import DEFAULT_URL, connect
 from ferroscope.cli.exits import Failure
-from ferroscope.cli.output import Output, key_values, output_option
+from ferroscope.cli.output import Output, cloud_option, insecure_option, key_values, output_option
 
 if TYPE_CHECKING:
     from ferroscope_sim.model import FleetSettings
@@ -55,6 +56,8 @@ _share = click.FloatRange(0, 1)
     show_envvar=True,
     help="URL of the Bare Metal API, for callbacks and for --enroll.",
 )
+@cloud_option
+@insecure_option
 @click.option("--enroll/--no-enroll", default=False, help="Enroll the machines as nodes; existing nodes are kept.")
 @click.option(
     "--inventory",
@@ -79,6 +82,8 @@ _share = click.FloatRange(0, 1)
 def sim(
     *,
     api_url: str,
+    cloud: str | None,
+    insecure_http: bool,
     nodes: int | None,
     port: int | None,
     special: tuple[str, ...],
@@ -111,11 +116,14 @@ def sim(
         **options,
     )
 
+    # Wrong credentials end the command before anything runs.
+    headers = connect(api_url, cloud=cloud, insecure_http=insecure_http).credential_headers if enroll else {}
+
     def ready(places: Addresses) -> None:
         machines = settings.nodes + len(settings.special)
         out.say(f"{machines} machines at {places.control}, calling back to {settings.callback_url}; end with Ctrl-C")
         if enroll:
-            threading.Thread(target=_enroll, args=(settings, api_url, places), daemon=True).start()
+            threading.Thread(target=_enroll, args=(settings, api_url, headers, places), daemon=True).start()
 
     try:
         try:
@@ -132,13 +140,13 @@ def sim(
     out.show(counted, lambda screen: screen.print(key_values(counted)))
 
 
-def _enroll(settings: FleetSettings, api_url: str, places: Addresses) -> None:
+def _enroll(settings: FleetSettings, api_url: str, headers: Mapping[str, str], places: Addresses) -> None:
     from ferroscope_sim.client import ControlError, FleetClient
     from ferroscope_sim.enroll import BareMetalError, enroll
     from ferroscope_sim.model import roster
 
     try:
-        done = enroll(roster(settings), api_url=api_url, sim_address=places.bmcs, patience=_API_STARTS)
+        done = enroll(roster(settings), api_url=api_url, sim_address=places.bmcs, patience=_API_STARTS, headers=headers)
     except BareMetalError as exc:
         click.echo(f"cannot enroll the machines: {exc}", err=True)
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
@@ -11,19 +10,12 @@ from oslo_config import types
 from ferroscope.config.declaration import Opt
 from ferroscope.core.delivery import DeliveryPolicy
 from ferroscope.core.model import DEFAULT, FAST, LeaseProfile
+from ferroscope.core.values import is_loopback as is_loopback
 
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
 # Additional drivers that ``ferroscope all --simulator`` enables.
 SIMULATED: Final = ("sim", "fake-hardware")
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a listener on ``host`` can be reached from this host only."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):

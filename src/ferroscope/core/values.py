@@ -6,6 +6,7 @@ Source: the Bare Metal API reference; names may contain RFC 3986's unreserved ch
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from functools import lru_cache
 from typing import Any, Final
@@ -216,3 +217,14 @@ def one_line(text: str, most: int) -> str:
 def _escaped(found: re.Match[str]) -> str:
     code = ord(found[0])
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+# Hosts: a listener there can be reached from this host only, and what is sent there leaves no host.
+
+
+def is_loopback(host: str) -> bool:
+    """Whether this is a loopback address, or localhost."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

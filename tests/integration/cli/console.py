@@ -8,17 +8,19 @@ from typing import Any
 from click.testing import CliRunner, Result
 
 from ferroscope.cli.main import main
+from tests.unit.cli.running import NO_CREDENTIALS
 
 
 class Shell:
-    """Runs commands in this process against the service at ``url``."""
+    """Runs commands in this process against the service at ``url``, with no variables of ours but ``environment``."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, **environment: str) -> None:
         self.url = url
+        self._environment = {**NO_CREDENTIALS, "FERROSCOPE_URL": url, **environment}
 
     def __call__(self, *arguments: str, check: int | None = None) -> Result:
         """Run a command; ``check`` is the exit code that it must have."""
-        result = CliRunner().invoke(main, list(arguments), env={"FERROSCOPE_URL": self.url})
+        result = CliRunner().invoke(main, list(arguments), env=self._environment)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         if check is not None:

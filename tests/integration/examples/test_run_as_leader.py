@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 from ferroscope.config.options import ApiSettings
 from ferroscope.runtime.http_server import HttpServer, bind
 from tests.integration.api.service import Service
+from tests.integration.cli.scripted import Answer, ScriptedServer
 from tests.support.processes import PATIENCE, until
 
 _LEAD = Path(__file__).parents[3] / "examples" / "01-run-a-script-as-leader" / "lead.py"
@@ -127,3 +129,65 @@ def test_the_command_dies_with_a_leader_that_is_killed(scene: Scene) -> None:
 def test_the_exit_code_is_the_commands_and_the_lease_is_free(scene: Scene, command: str, code: int) -> None:
     assert scene.lead("sh", "-c", command).wait(PATIENCE) == code
     assert scene.lease()["holder"] is None
+
+
+# The token. What the service itself does with one is tested with its api; here it is what a candidate sends, and where.
+
+_TOKEN = "fst_0123456789ab_" + "t" * 43
+_ACQUIRED = b'{"epoch": 7, "token": "x", "remaining": 60}'
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., ScriptedServer]]:
+    """Give what starts a server with a script."""
+    with ExitStack() as stack:
+
+        def start(*answers: Answer) -> ScriptedServer:
+            server = ScriptedServer(*answers)
+            stack.callback(server.close)
+            return server
+
+        yield start
+
+
+def _lead(url: str, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, str(_LEAD), "--url", url, _NAME, "--", *command]
+    variables = {name: value for name, value in os.environ.items() if not name.startswith("FERROSCOPE_")}
+    return subprocess.run(
+        line, env={**variables, **environment}, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+
+
+@pytest.mark.parametrize("source", ["variable", "file"])
+def test_the_token_goes_with_every_call_and_not_to_the_command(
+    serve: Callable[..., ScriptedServer], tmp_path: Path, source: str
+) -> None:
+    server = serve((201, {}, _ACQUIRED), (200, {}, b"{}"))
+    file = tmp_path / "token"
+    file.write_text(f"{_TOKEN}\n")
+    given = {"FERROSCOPE_TOKEN": _TOKEN} if source == "variable" else {"FERROSCOPE_TOKEN_FILE": str(file)}
+    done = _lead(server.url, "sh", "-c", "env", **given)
+    assert done.returncode == 0, done.stderr
+    assert "LEASE_EPOCH=7" in done.stdout
+    assert _TOKEN not in done.stdout + done.stderr
+    assert [(ask[0], ask[2].get("X-Auth-Token")) for ask in server.asked] == [("POST", _TOKEN), ("DELETE", _TOKEN)]
+
+
+def test_a_rejected_token_ends_the_candidate(serve: Callable[..., ScriptedServer]) -> None:
+    body = b'{"error_message": "{\\"faultstring\\": \\"The access token is wrong.\\"}"}'
+    for answer, said in ((body, "The access token is wrong."), (b"<html>", "401")):
+        done = _lead(serve((401, {}, answer)).url, "true", FERROSCOPE_TOKEN=_TOKEN)
+        assert done.returncode == 1
+        assert said in done.stderr
+        assert _TOKEN not in done.stderr
+
+
+def test_the_token_crosses_no_network_in_plain_text_and_follows_no_redirect(
+    serve: Callable[..., ScriptedServer],
+) -> None:
+    assert "plain HTTP" in _lead("http://192.0.2.1:6385", "true", FERROSCOPE_TOKEN=_TOKEN).stderr
+    other = serve((201, {}, _ACQUIRED))
+    server = serve((302, {"Location": other.url}, b""), (401, {}, b"{}"))
+    assert _lead(server.url, "true", FERROSCOPE_TOKEN=_TOKEN).returncode == 1
+    assert len(server.asked) == 2
+    assert other.asked == []

@@ -60,4 +60,4 @@ def test_the_page_of_the_command_line_has_every_command() -> None:
     for name in COMMANDS:
         assert f"## ferroscope {name}" in page
     assert "    ferroscope node list [OPTIONS]" in page
-    assert "| `--url` `TEXT` | URL of the Bare Metal API. (default `http://127.0.0.1:6385`" in page
+    assert "| `--url` `TEXT` | URL of the Bare Metal API. [default: the cloud's endpoint" in page

@@ -1,0 +1,172 @@
+"""Credentials of the command line: where they come from, and to which addresses they may be sent.
+
+In this order: a cloud in clouds.yaml (``cloud``), FERROSCOPE_TOKEN, FERROSCOPE_USERNAME with FERROSCOPE_PASSWORD, and
+the credentials file. They are never arguments, which every user of a host can read in its process list. No message
+contains any of them.
+"""
+
+from __future__ import annotations
+
+import base64
+import configparser
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from ferroscope.cli.exits import Exit, Failure
+from ferroscope.core.values import is_loopback
+
+Headers = Mapping[str, str]
+
+# Other characters could end the header; 8 KiB is more than a server accepts.
+_HEADER_VALUE: Final = re.compile(r"[!-~]{1,8192}", re.ASCII)
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+HOW_TO_LOG_IN: Final = (
+    "log in with --os-cloud, FERROSCOPE_TOKEN, or FERROSCOPE_USERNAME and FERROSCOPE_PASSWORD; on the host of the "
+    "service, 'ferroscope token create' makes a token"
+)
+
+
+class Credentials:
+    """Sent with every call; ``source`` names their origin in messages, "" for none. ``repr`` does not show them."""
+
+    def __init__(self, source: str, headers: Headers) -> None:
+        self.source = source
+        self._headers = dict(headers)
+
+    def headers(self) -> Headers:
+        """Return the headers to send; ``Failure`` if they cannot be obtained."""
+        return self._headers
+
+    def renew(self) -> bool:
+        """Discard what was rejected; return whether ``headers`` will now return something else."""
+        return False
+
+
+NO_CREDENTIALS: Final = Credentials("", {})
+
+
+def from_environment(url: str, environ: Mapping[str, str] | None = None) -> Credentials:
+    """Return the credentials for the service at ``url``, from variables or from the credentials file."""
+    env = os.environ if environ is None else environ
+    if token := _variable(env, "FERROSCOPE_TOKEN"):
+        return _of_token(*token)
+    if user := env.get("FERROSCOPE_USERNAME"):
+        password = _variable(env, "FERROSCOPE_PASSWORD")
+        if password is None:
+            raise Failure(
+                "FERROSCOPE_USERNAME is set, but no password",
+                exit_code=Exit.USAGE,
+                advice="set FERROSCOPE_PASSWORD, or FERROSCOPE_PASSWORD_FILE to a file that contains it",
+            )
+        return _of_user(user, password[0], f"FERROSCOPE_USERNAME and {password[1]}")
+    return _from_file(_credentials_file(env), url)
+
+
+def check_may_be_sent(url: str, what: str, *, insecure_http: bool) -> None:
+    """Raise ``Failure`` if others on the network could read what is sent to ``url``."""
+    parts = urlsplit(url)
+    if parts.scheme == "https" or insecure_http or is_loopback(parts.hostname or ""):
+        return
+    raise Failure(
+        f"{what} would be sent to {parts.hostname} over plain HTTP, where others on the network can read them",
+        exit_code=Exit.USAGE,
+        advice="use https://; if the network is trusted: --insecure-http or FERROSCOPE_INSECURE_HTTP=1",
+    )
+
+
+def _of_token(token: str, source: str) -> Credentials:
+    # X-Auth-Token is understood for access tokens of the service and for tokens of Keystone.
+    if _HEADER_VALUE.fullmatch(token) is None:
+        raise _malformed(source, "contains blanks, line breaks or other characters that no token has")
+    return Credentials(source, {"X-Auth-Token": token})
+
+
+def _of_user(user: str, password: str, source: str) -> Credentials:
+    if ":" in user:
+        raise _malformed(source, "the user name contains a colon")
+    text = base64.b64encode(f"{user}:{password}".encode()).decode()
+    return Credentials(source, {"Authorization": f"Basic {text}"})
+
+
+def _variable(env: Mapping[str, str], name: str) -> tuple[str, str] | None:
+    """Return the value and where it is from: the variable, or the file that the variable ``NAME_FILE`` names."""
+    if value := env.get(name):
+        return value, name
+    if not (file := env.get(f"{name}_FILE")):
+        return None
+    source = f"{name}_FILE"
+    value = _read(Path(file), source).rstrip("\r\n")
+    if not value:
+        raise _malformed(source, f"{file} is empty")
+    return value, source
+
+
+# The credentials file has a section for each service, with ``token``, or ``username`` and ``password``. The section's
+# name is the service's URL, so that credentials are never sent to another one.
+
+
+def _credentials_file(env: Mapping[str, str]) -> Path:
+    configured = Path(env.get("XDG_CONFIG_HOME", ""))
+    base = configured if configured.is_absolute() else Path("~/.config").expanduser()
+    return base / "ferroscope" / "credentials"
+
+
+def _from_file(path: Path, url: str) -> Credentials:
+    if not path.is_file():
+        return NO_CREDENTIALS
+    _check_private(path)
+    parser = configparser.ConfigParser(interpolation=None, default_section="")
+    try:
+        parser.read_string(_read(path, str(path)))
+    except configparser.Error as exc:
+        line = getattr(exc, "lineno", None) or next(iter(getattr(exc, "errors", [])), (0,))[0]
+        # The message of the error itself quotes the line.
+        raise _malformed(str(path), f"line {line} is neither [URL] nor NAME = VALUE") from None
+    section = next((name for name in parser.sections() if _origin(name) == _origin(url)), None)
+    if section is None:
+        return NO_CREDENTIALS
+    values, source = parser[section], f"{path} [{section}]"
+    if token := values.get("token"):
+        return _of_token(token, source)
+    if (user := values.get("username")) and (password := values.get("password")):
+        return _of_user(user, password, source)
+    raise _malformed(source, "expected token, or username and password")
+
+
+def _check_private(path: Path) -> None:
+    status = path.stat()
+    if status.st_mode & 0o077:
+        raise Failure(
+            f"{path} can be read by other users of this host (mode {status.st_mode & 0o777:04o})",
+            exit_code=Exit.USAGE,
+            advice=f"chmod 600 {path}",
+        )
+    if status.st_uid not in (0, os.geteuid()):
+        raise Failure(f"{path} belongs to another user", exit_code=Exit.USAGE, advice=f"chown $USER {path}")
+
+
+def _origin(url: str) -> tuple[str, str, int | None]:
+    """Return scheme, host and port."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme, parts.hostname or "", parts.port or _DEFAULT_PORTS.get(parts.scheme)
+    except ValueError:
+        return "", "", None
+
+
+def _read(path: Path, source: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as exc:
+        raise Failure(f"{source}: cannot read {path}: {exc.strerror}", exit_code=Exit.USAGE) from None
+    except UnicodeDecodeError:
+        raise _malformed(source, f"{path} is not text") from None
+
+
+def _malformed(source: str, why: str) -> Failure:
+    return Failure(f"invalid credentials in {source}: {why}", exit_code=Exit.USAGE)
