@@ -1,4 +1,4 @@
-"""A Keystone with users, projects and a catalogue, and a Swift that takes its tokens: two processes.
+"""A Keystone of a test's own, and a cloud of it with users, projects, a catalogue and a Swift that takes its tokens.
 
 They need ``.swift-venv`` (``tools/setup.sh swift``); a missing one is an error, for a skipped test
 proves nothing. All is made over the Identity API, as operators make it.
@@ -16,7 +16,8 @@ from typing import Any, Final
 
 from ferroscope.config.options import SwiftSettings
 from tests.support.daemons import MissingServerError, Swift
-from tests.support.processes import free_port, spawn, until
+from tests.support.installation import Played
+from tests.support.processes import free_port, until
 
 USER: Final = "inspector"
 PASSWORD: Final = "pa55-of-the-user"
@@ -37,11 +38,20 @@ class Identity:
         """Return the answer's document; a token of the admin's goes along, unless another is given."""
         return self._send(method, path, body, {"X-Auth-Token": token or self.token("admin", "ADMIN", "admin")})[1]
 
-    def token(self, user: str, password: str, project: str, domain: str = "Default") -> str:
-        """Return a token of the user's, for the project."""
+    def token(self, user: str, password: str, project: str | None, domain: str = "Default") -> str:
+        """Return a token of the user's, for the project, or for the whole system if there is none."""
         who = {"user": {"name": user, "password": password, "domain": {"name": domain}}}
-        scope = {"project": {"name": project, "domain": {"name": domain}}}
-        body = {"auth": {"identity": {"methods": ["password"], "password": who}, "scope": scope}}
+        scope = {"project": {"name": project, "domain": {"name": domain}}} if project else {"system": {"all": True}}
+        return self._token({"methods": ["password"], "password": who}, scope=scope)
+
+    def token_of_application(self, ident: str, secret: str) -> str:
+        """Return a token for an application credential, which lives no longer than that."""
+        return self._token(
+            {"methods": ["application_credential"], "application_credential": {"id": ident, "secret": secret}}
+        )
+
+    def _token(self, identity: dict[str, Any], **scope: Any) -> str:
+        body = {"auth": {"identity": identity, **scope}}
         return str(self._send("POST", "/auth/tokens", body, {})[0]["X-Subject-Token"])
 
     def make(self, kind: str, **fields: Any) -> str:
@@ -92,38 +102,53 @@ class Cloud:
         return SwiftSettings(**{"auth_url": self.identity.url, **named, **changes})
 
 
+class Keystone(Played):
+    """One process, which keeps its data and its port when it is killed and started again."""
+
+    def __init__(self, directory: Path, lifetime: int) -> None:
+        """``lifetime``: that of tokens, in seconds."""
+        python = Path(__file__).parents[2] / ".swift-venv" / "bin" / "python"
+        script = Path(__file__).parent / "swift" / "keystone_server.py"
+        if not python.exists():
+            raise MissingServerError("the tests need OpenStack Keystone in .swift-venv; run: tools/setup.sh swift")
+        data, port = directory / "keystone", free_port()
+        data.mkdir(parents=True)
+        self.identity = Identity(f"http://127.0.0.1:{port}/v3")
+        super().__init__("keystone", directory, [*map(str, (python, "-W", "ignore", script, data, port, lifetime))])
+
+    def wait_answers(self) -> None:
+        """Return when it answers."""
+        until(lambda: not self.alive or self.identity.answers(), seconds=_START_SECONDS)
+        assert self.alive, self.said()[-3000:]
+
+
+@contextmanager
+def keystone(directory: Path, *, lifetime: int = 3600) -> Iterator[Keystone]:
+    """Run a Keystone with nobody but ``admin`` until the end of the block."""
+    running = Keystone(directory, lifetime)
+    try:
+        running.wait_answers()
+        yield running
+    finally:
+        running.end()
+
+
 @contextmanager
 def cloud(directory: Path) -> Iterator[Cloud]:
     """Run both until the end of the block."""
-    python = Path(__file__).parents[2] / ".swift-venv" / "bin" / "python"
-    script = Path(__file__).parent / "swift" / "keystone_server.py"
-    if not python.exists():
-        raise MissingServerError("the tests need OpenStack Keystone in .swift-venv; run: tools/setup.sh swift")
-    for name in ("keystone", "swift"):
-        (directory / name).mkdir(parents=True)
-    ports = {"keystone": free_port(), "swift": free_port()}
-    identity, daemon = Identity(f"http://127.0.0.1:{ports['keystone']}/v3"), Swift()
-    commands = {
-        "keystone": [*map(str, (python, "-W", "ignore", script, directory / "keystone", ports["keystone"], LIFETIME))],
-        "swift": [*daemon.command(directory / "swift", ports["swift"]), identity.url],
-    }
-    answer = {"keystone": identity.answers, "swift": lambda: daemon.answers(ports["swift"])}
-    running = {
-        name: spawn(command, user=None, directory=directory / name, log=directory / f"{name}.log")
-        for name, command in commands.items()
-    }
-    try:
-        for name, process in running.items():
-            log = directory / f"{name}.log"
-            there = until(lambda p=process, n=name: p.poll() is not None or answer[n](), seconds=_START_SECONDS)  # type: ignore[misc]
-            assert there and process.poll() is None, log.read_text()[-3000:]  # noqa: PT018
-        made = Cloud(identity, f"http://127.0.0.1:{ports['swift']}")
-        _furnish(made)
-        yield made
-    finally:
-        for process in running.values():
-            process.kill()
-            process.wait(10)
+    port, daemon = free_port(), Swift()
+    (directory / "swift").mkdir(parents=True)
+    with keystone(directory, lifetime=LIFETIME) as running:
+        command = [*daemon.command(directory / "swift", port), running.identity.url]
+        swift = Played("swift", directory, command, cwd=directory / "swift")
+        try:
+            until(lambda: not swift.alive or daemon.answers(port), seconds=_START_SECONDS)
+            assert swift.alive, swift.said()[-3000:]
+            made = Cloud(running.identity, f"http://127.0.0.1:{port}")
+            _furnish(made)
+            yield made
+        finally:
+            swift.end()
 
 
 def _furnish(cloud: Cloud) -> None:

@@ -58,7 +58,6 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "pxe": ("ferroscope.cli.pxe:pxe", "Generate the boot configuration, and manage this host's PXE filter."),
     "db": ("ferroscope.cli.service:db", "Upgrade the schema, encrypt secrets, move inspection data."),
     "secret": ("ferroscope.cli.secret:secret", "Manage the keys that encrypt BMC passwords in the database."),
-    "db": ("ferroscope.cli.service:db", "Upgrade the database's schema, and move inspection data."),
     "token": ("ferroscope.cli.token:token", "Create, list and revoke access tokens for the API."),
     "sim": ("ferroscope.cli.sim:sim", "Run a simulated fleet."),
     "demo": ("ferroscope.cli.demo:demo", "Demonstrate the service on a simulated fleet."),
