@@ -149,7 +149,7 @@ def _own_claims_not_looked_at() -> Iterator[Any]:
     "same-token",
     "what follows is held under the token of what was before (found by this simulation)",
     rule="state",
-    seeds=30,
+    seeds=90,
     faults=("lost tail",),
     mean_between_faults=0.7,
     nodes=16,
