@@ -34,8 +34,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Give a function that starts ``ferroscope all`` on a host and port, in ``tmp_path``, with its log there."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def begin(port: int, *before: str, host: str = "127.0.0.1") -> subprocess.Popen[bytes]:
-        host = f"host = {host}" if host else ""
+    def begin(port: int, *before: str, host: str = "127.0.0.1", allowed: bool = True) -> subprocess.Popen[bytes]:
+        host = f"host = {host}\nallow_anonymous = {allowed}" if host else ""
         (tmp_path / "f.conf").write_text(_SETTINGS.format(host=host, port=port, directory=tmp_path))
         command = [*before, sys.executable, "-m", "ferroscope", "all", "-c", "f.conf"]
         with (tmp_path / "log").open("wb") as log:
@@ -64,6 +64,14 @@ def test_the_start_says_where_it_listens_and_warns_where_others_reach_it(
     assert until(lambda: "ready" in _log(tmp_path))
     assert f"bare_metal={shown}:{port}" in _log(tmp_path)
     assert ("authentication is disabled" in _log(tmp_path)) is warned
+
+
+def test_other_hosts_are_not_served_without_authentication_unless_that_is_allowed(start: Start, tmp_path: Path) -> None:
+    process = start(free_port(), host="::", allowed=False)
+    assert process.wait(60) != 0
+    assert "auth_strategy" in _log(tmp_path)
+    assert "allow_anonymous = true" in _log(tmp_path)
+    assert "listens" not in _log(tmp_path)
 
 
 def test_by_default_this_host_alone_reaches_the_service(start: Start, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ PAGES: Final[dict[str, tuple[str, str]]] = {
     "hooks": ("hooks.md", "tools.docs.declarations:hooks"),
     "search": ("search.md", "tools.docs.searching:render"),
     "limits": ("limits.md", "tools.docs.limits:render"),
+    "policies": ("policies.md", "tools.docs.policies:render"),
     "metrics": ("metrics.md", "tools.docs.declarations:metrics"),
 }
 

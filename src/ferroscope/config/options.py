@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from ferroscope.config.auth_options import KeystoneSettings, PolicySettings
 from ferroscope.config.boot_options import BootSettings, PxeFilterSettings
 from ferroscope.config.inspection_options import (
     DiscoverySettings,
@@ -45,9 +46,11 @@ __all__ = [
     "DriverSettings",
     "InspectionRuleSettings",
     "InspectorSettings",
+    "KeystoneSettings",
     "LeaseSettings",
     "LogSettings",
     "MetricsSettings",
+    "PolicySettings",
     "PxeFilterSettings",
     "RegistrySettings",
     "S3Settings",
@@ -80,6 +83,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     boot: BootSettings = BootSettings()
     log: LogSettings = LogSettings()
     metrics: MetricsSettings = MetricsSettings()
+    oslo_policy: PolicySettings = PolicySettings()
+    keystone_authtoken: KeystoneSettings = KeystoneSettings()
 
     @property
     def callback_base(self) -> str:

@@ -28,6 +28,27 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
             "IPv4 and IPv6. Ramdisks cannot reach localhost."
         ),
     ] = ("localhost",)
+    auth_strategy: Annotated[
+        Literal["noauth", "http_basic", "keystone"],
+        Opt(
+            "Authentication of callers: noauth (none; only for listeners on this host, see allow_anonymous), "
+            "http_basic (http_basic_auth_user_file) or keystone ([keystone_authtoken])."
+        ),
+    ] = "noauth"
+    http_basic_auth_user_file: Annotated[
+        str,
+        Opt(
+            "File of users with lines NAME:BCRYPT-HASH:ROLE,...; roles: admin, manager, member, reader (the default) "
+            "and service. It is read again when it changes."
+        ),
+    ] = "/etc/ferroscope/htpasswd"
+    allow_anonymous: Annotated[
+        bool,
+        Opt(
+            "Allow auth_strategy = noauth on listeners that other hosts can reach. Anybody who reaches them has full "
+            "control over all machines."
+        ),
+    ] = False
     bare_metal_port: Annotated[int, Opt("Port of the Bare Metal API; 0 disables it.", type=types.Port())] = 6385
     introspection_port: Annotated[int, Opt("Port of the Introspection API; 0 disables it.", type=types.Port())] = 5050
     threads: Annotated[int, Opt("Maximum number of concurrent requests of one api process.", ge=1)] = 4
@@ -80,7 +101,10 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
             le=60,
         ),
     ] = 0.0
-    enable_metrics: Annotated[bool, Opt("Serve GET /metrics for Prometheus, without authentication.")] = True
+    enable_metrics: Annotated[
+        bool,
+        Opt("Serve GET /metrics for Prometheus; without authentication, unless the policy public_api requires it."),
+    ] = True
     header_timeout: Annotated[float, Opt("Timeout in seconds for receiving the header of a request.", ge=0.1)] = 15.0
     body_timeout: Annotated[
         float,
@@ -141,7 +165,7 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
         float,
         Opt(
             "Rate of failed lookups and refused callbacks, per second, above which a source address gets 429; 0: no "
-            "limit. An IPv6 /64 counts as one address.",
+            "limit. Failed logins are counted separately, at most 20 in a burst. An IPv6 /64 counts as one address.",
             ge=0,
         ),
     ] = 1.0

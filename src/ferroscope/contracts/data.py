@@ -183,8 +183,10 @@ class SearchIndex(Protocol):
     def of(self, node: str) -> Sequence[IndexRow]:
         """Return the node's rows, by kind and position."""
 
-    def search(self, query: expressions.Query, limit: int, *, after: str = "") -> Sequence[Match]:
-        """Return the nodes after ``after`` that match the query, by UUID.
+    def search(
+        self, query: expressions.Query, limit: int, *, after: str = "", project: str | None = None
+    ) -> Sequence[Match]:
+        """Return the nodes after ``after`` that match the query, by UUID; ``project`` as in ``contracts.store.Query``.
 
         ``hardware.expressions.matches`` defines the meaning of a query for every adapter. If a query is
         ``about_hardware``, nodes without rows do not match.

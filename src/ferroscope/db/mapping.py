@@ -16,6 +16,7 @@ from sqlalchemy import Column, ColumnElement, Insert, Select, Table, and_, bindp
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.later import Later
 from ferroscope.contracts.store import Query
+from ferroscope.db import schema
 from ferroscope.db.session import SqlSession
 
 # Multi-row INSERT, because the drivers' ``executemany`` sends a statement for each row. The number of rows in a
@@ -106,6 +107,7 @@ class _Shape(msgspec.Struct, frozen=True):
 
     filters: tuple[_Filter, ...]
     before: tuple[str, ...]
+    project: bool
     marker: bool | None
     sort_key: str
     descending: bool
@@ -135,13 +137,42 @@ def page_later(tx: SqlSession, mapper: Mapper[S], query: Query, *, key: str = "u
         marker = row[0] is None
         if marker or query.sort_key == key:
             del parameters["after_sort"]
+    if query.project is not None:
+        parameters |= of_project(query.project)
     if query.limit is not None:
         parameters["page_limit"] = query.limit
     shape = _Shape(
-        filters, tuple(query.before), marker, query.sort_key, query.descending, limited=query.limit is not None
+        filters,
+        tuple(query.before),
+        query.project is not None,
+        marker,
+        query.sort_key,
+        query.descending,
+        limited=query.limit is not None,
     )
     pending = tx.ask(_select(mapper, shape, key), parameters)
     return Later(lambda: [mapper.from_row(row) for row in pending.answer()])
+
+
+# The nodes of a project. The lessee is not a column: its JSON text is searched for in the column of attributes, where
+# the same text may be a part of something else. So a few more rows may be found than belong to the project.
+
+_ESCAPE: Final = "!"
+_SPECIAL: Final = str.maketrans({_ESCAPE: _ESCAPE * 2, "%": f"{_ESCAPE}%", "_": f"{_ESCAPE}_"})
+
+
+def in_project(table: Table) -> ColumnElement[bool]:
+    """Return the condition that a node, or the node of a port, may belong to the project of ``of_project``."""
+    nodes = schema.nodes.c
+    lessee = nodes.attributes.like(bindparam("project_lessee"), escape=_ESCAPE)
+    belongs = or_(nodes.owner == bindparam("project_owner"), lessee)
+    return belongs if table is schema.nodes else table.c.node.in_(select(nodes.uuid).where(belongs))
+
+
+def of_project(project: str) -> dict[str, Any]:
+    """Return the parameters for ``in_project``."""
+    written = _encoder.encode({"lessee": project}).decode()[1:-1]
+    return {"project_owner": project, "project_lessee": f"%{written.translate(_SPECIAL)}%"}
 
 
 def one_of(column: Column[Any], name: str, number: int) -> ColumnElement[bool]:
@@ -193,6 +224,8 @@ def _select(mapper: Mapper[Any], shape: _Shape, key: str) -> Select[Any]:
         statement = statement.where(_matches(table.c[name], name, number))
     for name in shape.before:
         statement = statement.where(table.c[name] < bindparam(f"before_{name}"))
+    if shape.project:
+        statement = statement.where(in_project(table))
     sort, unique = table.c[shape.sort_key], table.c[key]
     if shape.marker is not None:
         statement = statement.where(_after(sort, unique, null=shape.marker, descending=shape.descending))

@@ -186,7 +186,9 @@ class SqlSearchIndex:
     def of(self, node: str) -> Sequence[IndexRow]:
         return [IndexRow(*row) for row in self._tx.run(_SELECT, {"node": node})]
 
-    def search(self, query: expressions.Query, limit: int, *, after: str = "") -> Sequence[Match]:
+    def search(
+        self, query: expressions.Query, limit: int, *, after: str = "", project: str | None = None
+    ) -> Sequence[Match]:
         statement = (
             select(_n.uuid, _n.name, _n.provision_state, _n.maintenance, _n.hardware)
             .where(_n.uuid > after, condition(query))
@@ -195,9 +197,13 @@ class SqlSearchIndex:
         )
         if expressions.about_hardware(query):
             statement = statement.where(_n.search_digest.is_not(None))
+        parameters = {}
+        if project is not None:
+            statement = statement.where(mapping.in_project(schema.nodes))
+            parameters = mapping.of_project(project)
         return [
             Match(uuid, name, state, bool(maintenance), msgspec.json.decode(hardware or "{}"))
-            for uuid, name, state, maintenance, hardware in self._tx.connection.execute(statement)
+            for uuid, name, state, maintenance, hardware in self._tx.connection.execute(statement, parameters)
         ]
 
     def some(self, nodes: Sequence[str], kinds: Sequence[str]) -> dict[str, list[IndexRow]]:

@@ -22,8 +22,8 @@ from ferroscope.config.load import files_with_secrets
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Requirements
 from ferroscope.runtime import wiring
-from ferroscope.runtime.http_server import addresses, bind
-from ferroscope.runtime.system import SetupError
+from ferroscope.runtime.http_server import addresses, bind, check_anonymous
+from ferroscope.runtime.system import SetupError, SystemClock
 from ferroscope.runtime.tls import certificates
 from ferroscope.telemetry.finding import API_ON_LOOPBACK, Finding
 
@@ -44,6 +44,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield from _ports(settings)
     yield from _ramdisks(settings)
     yield from _proxy(settings)
+    yield from _authentication(settings)
 
 
 def readable_files(files: Sequence[str] | None) -> Iterator[Finding]:
@@ -196,6 +197,34 @@ def _health(host: str, port: int, *, tls: bool) -> tuple[int, bytes] | None:
 def _ramdisks(settings: Settings) -> Iterator[Finding]:
     if settings.api.bare_metal_port and settings.hidden_from_ramdisks:
         yield API_ON_LOOPBACK
+
+
+def _authentication(settings: Settings) -> Iterator[Finding]:
+    try:
+        check_anonymous(settings, api=True)
+        wiring.build_authentication(settings, SystemClock())
+        wiring.build_policy(settings, SystemClock())
+    except SetupError as exc:
+        yield Finding("authentication", "wrong", exc.summary, exc.advice or "correct [api] auth_strategy")
+        return
+    api = settings.api
+    if api.auth_strategy == "noauth" and not api.loopback_only:
+        summary = "authentication is disabled: anybody who can reach the API has full control over all machines"
+        yield Finding("authentication", "note", summary, "set [api] auth_strategy, and remove allow_anonymous")
+        return
+    if api.auth_strategy == "http_basic":
+        yield from _user_file(Path(api.http_basic_auth_user_file))
+    yield Finding("authentication", "ok", f"authentication: {api.auth_strategy}")
+
+
+def _user_file(path: Path) -> Iterator[Finding]:
+    mode = path.stat().st_mode
+    if mode & (stat.S_IROTH | stat.S_IWOTH | stat.S_IWGRP):
+        summary = f"{path} contains password hashes and can be read or changed by other users of this host"
+        yield Finding("user-file", "wrong", summary, f"chmod 0640 {path}; then change the passwords")
+    elif mode & stat.S_IRGRP:
+        summary = f"{path} contains password hashes and is readable by its group"
+        yield Finding("user-file", "note", summary, f"unless the group is that of the service: chmod g= {path}")
 
 
 def _proxy(settings: Settings) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ from typing import Any, Final, cast
 import httptools
 import structlog
 
+from ferroscope.api.http.environ import HEAD_ONLY
 from ferroscope.api.http.errors import retries_after
 from ferroscope.runtime.http_limits import Connections
 from ferroscope.runtime.wsgi import Application, Request, environ_of, refusal, run
@@ -36,6 +37,8 @@ _LINGER: Final = 5.0
 _LEAST_RATE: Final = 64 * 1024
 # ironic-python-agent repeats a call after a 503, but gives up after a 429, and then starts over half a minute later.
 _OF_RAMDISKS: Final = ("/v1/continue", "/v1/lookup", "/v1/heartbeat/")
+# The response to ``HEAD_ONLY`` that means: read the body.
+_READ: Final = b"HTTP/1.1 100"
 _NEVER: Final = float("inf")
 
 _log = structlog.get_logger(__name__)
@@ -56,8 +59,15 @@ class Host:
     """What connections share: the application, its threads, the limits, and whether responses are the last ones."""
 
     def __init__(
-        self, app: Application, connections: Connections, submit: Submit, is_draining: Callable[[], bool]
+        self,
+        app: Application,
+        connections: Connections,
+        submit: Submit,
+        is_draining: Callable[[], bool],
+        *,
+        decides: bool = False,
     ) -> None:
+        self.decides = decides  # whether the application decides from the header if a body is to be read
         self.app = app
         self.connections = connections
         self.submit = submit
@@ -185,11 +195,16 @@ class Connection(asyncio.Protocol):
                 request.length = int(value) if value.isdigit() and len(value) < 20 else sys.maxsize
             elif name == b"expect" and value.lower() == b"100-continue" and request.version == "1.1":
                 request.refused = 100
+            elif name == b"transfer-encoding":
+                request.undecided = self._host.decides
+        request.undecided = request.undecided or (self._host.decides and bool(request.length))
         if request.length is not None and request.length > self._connections.limits.body_size:
             request.asks, request.refused = request.refused == 100, 413
         if request.refused == 100:
             request.refused = 0
-            if not self._complete:
+            if request.undecided:
+                request.asks = True
+            elif not self._complete:
                 self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, data: bytes) -> None:
@@ -227,10 +242,17 @@ class Connection(asyncio.Protocol):
                 return
             self._keep = False
         request = self._request
-        if not self._complete and request.refused and (request.asks or request.size >= _BEGINNING):
+        if (
+            not self._complete
+            and request.refused
+            and not request.undecided
+            and (request.asks or request.size >= _BEGINNING)
+        ):
             self._too_large(request)
         elif self._complete:
             self._next()
+        elif request.undecided and self.phase is Phase.BODY:
+            self._decide(request)
         elif self.phase is Phase.HEAD and self._came > _HEAD_BYTES:
             self._refuse(431)
         elif self.phase is Phase.BODY:
@@ -246,6 +268,49 @@ class Connection(asyncio.Protocol):
         self._enter(Phase.LINGERING, self._connections.limits.body_timeout)
         self._came = 0
         self._hand_over(request, b"".join(request.body))
+
+    def _decide(self, request: Request) -> None:
+        """Let the application decide from the header whether to read the body; read nothing meanwhile."""
+        try:
+            environ = self._base | environ_of(request, b"") | {HEAD_ONLY: True}
+        except (ValueError, httptools.HttpParserError):
+            self._refuse(400)
+            return
+        source = self._connections.admit(environ)
+        if source is None:
+            self._refuse_source(environ)
+            return
+        self._enter(Phase.ANSWERING, _NEVER)
+        self._transport.pause_reading()
+        self._connections.answering(self)
+        self._connections.queued(0)
+        self._submit(environ, False, request.version, source)
+
+    def _decided(self, head: bytes, body: bytes) -> None:
+        """Read the body, or send the response instead and close the connection after it."""
+        self._connections.answered(0, self._loop.time())
+        if self._transport.is_closing():
+            return
+        self._connections.client_active(self)
+        request, self._request.undecided = self._request, False
+        if not head.startswith(_READ):
+            self._keep = False
+            self._transport.write(head + body)
+            self._stash = b""
+            request.body.clear()
+            self._transport.resume_reading()
+            self._linger(_LINGER)
+            return
+        if request.asks and not request.refused:
+            request.asks = False
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self._enter(Phase.BODY, self._connections.limits.body_timeout)
+        data, self._stash = self._stash, b""
+        self._transport.resume_reading()
+        if request.refused and request.asks:
+            self._too_large(request)
+        elif data:
+            self._feed(data)
 
     def _next(self) -> None:
         """Pass the next complete request to the application."""
@@ -266,14 +331,21 @@ class Connection(asyncio.Protocol):
             return
         source = self._connections.admit(environ)
         if source is None:
-            status = 503 if environ["PATH_INFO"].startswith(_OF_RAMDISKS) else 429
-            self._refuse(status, retry=retries_after(environ.get("HTTP_USER_AGENT", "")))
+            self._refuse_source(environ)
             return
         self._connections.queued(len(body))
-        keep = request.keep and self._keep
+        self._submit(environ, request.keep and self._keep, request.version, source)
+
+    def _refuse_source(self, environ: dict[str, Any]) -> None:
+        """Respond to a source with too many requests."""
+        status = 503 if environ["PATH_INFO"].startswith(_OF_RAMDISKS) else 429
+        self._refuse(status, retry=retries_after(environ.get("HTTP_USER_AGENT", "")))
+
+    def _submit(self, environ: dict[str, Any], keep: bool, version: str, source: str) -> None:
+        """Run the application in one of its threads."""
 
         def serve() -> None:
-            self._serve(environ, keep, request.version)
+            self._serve(environ, keep, version)
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._connections.release, source)
 
@@ -289,6 +361,9 @@ class Connection(asyncio.Protocol):
             keep, head, body = False, refusal(500, https=self._https), b""
         size = environ["wsgi.input"].getbuffer().nbytes
         try:
+            if HEAD_ONLY in environ:
+                self._loop.call_soon_threadsafe(self._decided, head, body)
+                return
             self._loop.call_soon_threadsafe(self._answered, head, body, keep, size)
         except RuntimeError:  # the loop is closed: the response came after the stop timeout
             return
@@ -322,6 +397,9 @@ class Connection(asyncio.Protocol):
             return
         if self._complete:
             self._next()
+            return
+        if self._request.undecided:
+            self._decide(self._request)
             return
         if self._request.method:  # the next request has begun
             self._enter(Phase.BODY, self._connections.limits.body_timeout)

@@ -19,7 +19,7 @@ from typing import Any, Final
 import structlog
 
 from ferroscope.api.http.rate_limit import QuietLog, TrustedProxies
-from ferroscope.config.options import ApiSettings
+from ferroscope.config.options import ApiSettings, Settings, is_loopback
 from ferroscope.runtime.http_connection import Connection, Host
 from ferroscope.runtime.http_limits import Connections, limits
 from ferroscope.runtime.system import SetupError
@@ -55,7 +55,9 @@ class HttpServer:
         *,
         certificates: Certificates | None = None,
         failed: Callable[[], object] = lambda: None,
+        decides: bool = False,
     ) -> None:
+        """``decides``: the application decides from a request's header whether to read its body (``HEAD_ONLY``)."""
         self._certificates = certificates
         self._ticked = time.monotonic()
         self._failed = failed
@@ -63,7 +65,7 @@ class HttpServer:
         self._executor = ThreadPoolExecutor(settings.threads, thread_name_prefix="http-call")
         self._draining = threading.Event()
         connections = Connections(limits(settings), TrustedProxies(settings.trusted_proxies))
-        self._host = Host(app, connections, self._executor.submit, self._draining.is_set)
+        self._host = Host(app, connections, self._executor.submit, self._draining.is_set, decides=decides)
         self._grace = 0.0
         self._stopping = threading.Event()
         self._interrupt: Callable[[], object] = lambda: None
@@ -271,15 +273,34 @@ def _has_ipv6() -> bool:
     return True
 
 
+def check_anonymous(settings: Settings, *, api: bool) -> None:
+    """Raise ``SetupError`` if other hosts could use this service without authentication and nobody has allowed that.
+
+    ``api``: whether this process serves the API.
+    """
+    if settings.api.auth_strategy != "noauth" or settings.api.allow_anonymous:
+        return
+    open_to_all = [f"[api] host = {','.join(settings.api.host)}"] if api and _enabled(settings.api) else []
+    exposed = open_to_all if not settings.api.loopback_only else []
+    if settings.metrics.port and not is_loopback(settings.metrics.host):
+        exposed.append(f"[metrics] host = {settings.metrics.host}")
+    if exposed:
+        raise SetupError(
+            f"authentication is disabled ([api] auth_strategy = noauth), but other hosts can reach {exposed[0]}",
+            "set [api] auth_strategy to http_basic or keystone, or listen on localhost only; if only trusted hosts "
+            "can reach it, set [api] allow_anonymous = true",
+        )
+
+
 def announce(settings: ApiSettings, log: Any) -> None:
     """Log where the APIs listen, and warn if other hosts can reach them without authentication."""
     hosts = [f"[{host}]" if ":" in host else host for host in addresses(settings.host)]
     places = {name: ",".join(f"{host}:{port}" for host in hosts) for _, name, port in _enabled(settings)}
     log.info("listens", **places)
-    if places and not settings.loopback_only:
+    if places and not settings.loopback_only and settings.auth_strategy == "noauth":
         log.warning(
             "authentication is disabled: any client that can reach these ports has full control; "
-            "set [api] host, or use a proxy that authenticates callers",
+            "set [api] auth_strategy",
             host=",".join(settings.host),
         )
 

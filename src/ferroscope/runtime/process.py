@@ -24,7 +24,7 @@ from ferroscope.contracts.queue import Channel, Clock
 from ferroscope.runtime import member as database_file
 from ferroscope.runtime import system, tls, wiring
 from ferroscope.runtime.backend import Backend, ensure_schema, open_backend
-from ferroscope.runtime.http_server import BACKLOG, HttpServer, announce, listeners
+from ferroscope.runtime.http_server import BACKLOG, HttpServer, announce, check_anonymous, listeners
 from ferroscope.runtime.member import Membership
 from ferroscope.runtime.metrics import build_metrics
 from ferroscope.runtime.metrics import serve as serve_metrics
@@ -120,6 +120,7 @@ class Process:
     def _start(self) -> None:
         """Start what others depend on first; ``_end`` stops in reverse order."""
         settings, clock = self._settings, self._clock
+        check_anonymous(settings, api="api" in self._roles)
         sockets = self._sockets  # fail on a port in use before anything is started
         if sockets is None:
             sockets = listeners(settings.api) if "api" in self._roles else []
@@ -224,7 +225,14 @@ class Process:
             stop=self._answered,
             can_write=membership.can_write,
         )
-        server = HttpServer(app, settings.api, sockets, certificates=certificates, failed=self._stop.set)
+        server = HttpServer(
+            app,
+            settings.api,
+            sockets,
+            certificates=certificates,
+            failed=self._stop.set,
+            decides=settings.api.auth_strategy != "noauth",
+        )
         server.start()
         membership.watch(
             "http",
@@ -271,6 +279,7 @@ def run(settings: Settings, roles: tuple[Role, ...], *, upgrade: bool = False, p
 
     log.configure(settings.log, process=process_name(f"{roles[0]} supervisor"))
     try:
+        check_anonymous(settings, api="api" in roles)
         sockets = listeners(settings.api) if "api" in roles else []
         tls.certificates(settings.api)  # each process loads it again
         ensure_schema(settings, upgrade=upgrade)

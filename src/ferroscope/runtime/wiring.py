@@ -14,6 +14,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import structlog
 
 from ferroscope.bmc.drivers import DriverOptions, DriverSetupError, Limits, load_drivers
@@ -31,6 +32,8 @@ from ferroscope.secrets.references import Resolver, SourceSetupError, load_sourc
 from ferroscope.storage.reader import Archive
 
 if TYPE_CHECKING:
+    from ferroscope.api.auth.authentication import Authentication, Method
+    from ferroscope.api.auth.policy import Policy
     from ferroscope.periodic.singleton import PeriodicTask, Singleton
     from ferroscope.rules.engine import CompiledRule
     from ferroscope.telemetry.metrics import Metrics
@@ -199,8 +202,13 @@ def build_app(
     meter: Metrics | None = None,
     stop: StopFlag | None = None,
     can_write: Callable[[], bool] = lambda: True,
+    authentication: Authentication | None = None,
 ) -> Callable[..., Iterable[bytes]]:
-    """Return the WSGI application of the api role; its health check fails once ``draining`` is set."""
+    """Return the WSGI application of the api role; its health check fails once ``draining`` is set.
+
+    ``authentication`` None: as configured.
+    """
+    from ferroscope.api.auth.policy import NoPolicy
     from ferroscope.api.http.admission import Admission
     from ferroscope.api.http.hosts import Hosts, known_names
     from ferroscope.api.http.rate_limit import Callers
@@ -209,6 +217,7 @@ def build_app(
     from ferroscope.hooks.pipeline import from_settings
     from ferroscope.rules.builtin import RuleCache
 
+    clock = SystemClock()
     context = ApiContext(
         store=backend.store,
         archive=build_archive(settings, backend, stop or threading.Event()),
@@ -219,18 +228,100 @@ def build_app(
         new_token=lambda: secrets.token_urlsafe(32),
         log=structlog.get_logger("ferroscope.api"),
         draining=draining or threading.Event(),
-        clock=SystemClock(),
+        clock=clock,
         describe=lambda: DatabaseInfo(*backend.describe()),
         rules=RuleCache(built_in_rules(settings)),
         pipeline=lru_cache(maxsize=1)(lambda: from_settings(settings.inspector)),
         meter=meter or SILENT,
         callers=Callers(settings.api),
         hosts=Hosts(known_names(settings)),
-        admission=Admission(settings.api, SystemClock()),
+        admission=Admission(settings.api, clock),
+        authentication=authentication or build_authentication(settings, clock),
+        policy=build_policy(settings, clock) if _needs_policy(settings) or authentication else NoPolicy(),
         can_write=can_write,
         metrics=None if meter is None or not settings.api.enable_metrics else _renderer(meter, backend),
     )
     return create_app(context)
+
+
+# Authentication and policies.
+
+
+def build_authentication(settings: Settings, clock: Clock) -> Authentication:
+    """Return what identifies callers; ``SetupError``."""
+    from ferroscope.api.auth.authentication import Authentication
+    from ferroscope.api.http.rate_limit import Callers
+
+    # Passwords are worth more attempts to an attacker than MAC addresses, and cost more to check.
+    logins = msgspec.structs.replace(settings.api, failure_burst=min(settings.api.failure_burst, _LOGINS))
+    methods = None if settings.api.auth_strategy == "noauth" else list(_methods(settings, clock))
+    return Authentication(methods, Callers(logins), clock, challenge=_challenge(settings))
+
+
+_LOGINS: Final = 20
+
+
+def _challenge(settings: Settings) -> str:
+    """Return how callers may authenticate, for ``WWW-Authenticate``."""
+    if settings.api.auth_strategy == "keystone":
+        keystone = settings.keystone_authtoken
+        return f'Keystone uri="{keystone.www_authenticate_uri or keystone.auth_url}"'
+    return 'Basic realm="Ferroscope", charset="UTF-8"'
+
+
+def _methods(settings: Settings, clock: Clock) -> Iterable[Method]:
+    if settings.api.auth_strategy == "http_basic":
+        yield _basic_auth(settings, clock)
+    else:
+        yield _keystone_auth(settings, clock)
+
+
+def _basic_auth(settings: Settings, clock: Clock) -> Method:
+    from ferroscope.api.auth.http_basic import BasicAuth, UserFileError
+
+    file = settings.api.http_basic_auth_user_file
+    try:
+        return BasicAuth(file, clock, threads=settings.api.threads)
+    except (UserFileError, OSError) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) else str(exc)
+        raise SetupError(
+            f"cannot use the user file {file} ([api] http_basic_auth_user_file): {reason}",
+            f"create it with: htpasswd -B -c {file} NAME",
+        ) from exc
+
+
+def _keystone_auth(settings: Settings, clock: Clock) -> Method:
+    from ferroscope.config.auth_options import problem
+
+    if wrong := problem(settings.keystone_authtoken):
+        raise SetupError(f"[api] auth_strategy is keystone, but {wrong}", "see docs/how-to/secure-the-service.md")
+    try:
+        from ferroscope.api.auth.keystone import KeystoneAuth
+
+        return KeystoneAuth(settings.keystone_authtoken, clock)
+    except ImportError as exc:
+        raise SetupError(
+            f"[api] auth_strategy = keystone needs the Python package {exc.name}, which is not installed",
+            "install Ferroscope with [keystone], for example: pip install '.[keystone]'",
+        ) from exc
+
+
+def _needs_policy(settings: Settings) -> bool:
+    return settings.api.auth_strategy != "noauth" or bool(settings.oslo_policy.policy_file)
+
+
+def build_policy(settings: Settings, clock: Clock) -> Policy:
+    """Return the policies with the configured overrides; ``SetupError``."""
+    from ferroscope.api.auth.policy import Policy, PolicyError
+
+    try:
+        return Policy(
+            clock,
+            file=settings.oslo_policy.policy_file,
+            service_project=settings.keystone_authtoken.project_name,
+        )
+    except PolicyError as exc:
+        raise SetupError(str(exc), "correct [oslo_policy] policy_file or the file") from exc
 
 
 def _renderer(meter: Metrics, backend: Backend) -> Callable[[], bytes]:

@@ -27,9 +27,21 @@ _HTTPS_ONLY: Final = ("Strict-Transport-Security", "max-age=31536000")
 
 class Request:
     """A request as far as received; ``refused``: 413 if it is too large; ``asks``: its client waits for 100
-    Continue."""
+    Continue; ``undecided``: the application has not decided yet whether to read the body."""
 
-    __slots__ = ("asks", "body", "headers", "keep", "length", "method", "refused", "size", "target", "version")
+    __slots__ = (
+        "asks",
+        "body",
+        "headers",
+        "keep",
+        "length",
+        "method",
+        "refused",
+        "size",
+        "target",
+        "undecided",
+        "version",
+    )
 
     def __init__(self) -> None:
         self.target = b""
@@ -41,6 +53,7 @@ class Request:
         self.keep = True
         self.refused = 0
         self.asks = False
+        self.undecided = False
 
 
 def base_environ(host: str, port: int, *, https: bool = False) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import falcon.testing
 import msgspec
 
 from ferroscope import transition
+from ferroscope.api.auth.authentication import Authentication
 from ferroscope.bmc.fake import FakeBmc
 from ferroscope.config.options import ApiSettings, DatabaseSettings, Settings
 from ferroscope.contracts.store import Transaction
@@ -73,13 +74,22 @@ class Client:
 class Service:
     """Both APIs over the database at ``url``; ``sections`` are settings other than those of the API."""
 
-    def __init__(self, url: str, *, sections: dict[str, Any] | None = None, **api: Any) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        sections: dict[str, Any] | None = None,
+        authentication: Authentication | None = None,
+        **api: Any,
+    ) -> None:
         database = DatabaseSettings(connection=url, busy_timeout=2.0)
         self.settings = Settings(database=database, api=ApiSettings(**api), **(sections or {}))
         self.stop = threading.Event()
         self.backend = open_backend(self.settings, clock=SystemClock(), stop=self.stop, listen=False)
         self.store = self.backend.store
-        self.app = wiring.build_app(self.settings, self.backend, DRIVERS, process="api-test")
+        self.app = wiring.build_app(
+            self.settings, self.backend, DRIVERS, process="api-test", authentication=authentication
+        )
         self.bare_metal = self.client()
         self.introspection = Client(
             self.app,

@@ -9,6 +9,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
+import bcrypt
 import msgspec
 import pytest
 from click.testing import CliRunner
@@ -172,6 +173,7 @@ def test_a_port_that_somebody_else_has_is_wrong(doctor: Doctor) -> None:
 def test_a_port_that_an_api_has_on_another_address_is_not_free(running: Shell, doctor: Doctor) -> None:
     doctor.settings["api"] = {
         "host": "::", "bare_metal_port": int(running.url.rpartition(":")[2]), "introspection_port": 0,
+        "allow_anonymous": True,
     }  # fmt: skip
     found = doctor(check=Exit.OK)
     assert "port" not in found
@@ -275,3 +277,21 @@ def test_secrets_in_plain_text_and_a_missing_key_are_reported(doctor: Doctor, sq
         else:
             assert CliRunner().invoke(main, ["db", "rekey", "-c", doctor.file]).exit_code == 0
         assert expected in doctor(check=Exit.FAILURE if change == "lose" else 0)
+
+
+def test_authentication_is_checked(doctor: Doctor, tmp_path: Path) -> None:
+    assert doctor(check=Exit.OK)["authentication"]["verdict"] == "ok"
+    doctor.settings["api"] |= {"host": "::"}
+    assert doctor(check=Exit.FAILURE)["authentication"]["verdict"] == "wrong"
+    doctor.settings["api"] |= {"allow_anonymous": True}
+    assert doctor(check=Exit.OK)["authentication"]["verdict"] == "note"
+    users = tmp_path / "htpasswd"
+    doctor.settings["api"] |= {"auth_strategy": "http_basic", "http_basic_auth_user_file": users}
+    assert doctor(check=Exit.FAILURE)["authentication"]["verdict"] == "wrong"
+    users.write_text("alice:" + bcrypt.hashpw(b"x", bcrypt.gensalt(4)).decode())
+    for mode, verdict in ((0o644, "wrong"), (0o620, "wrong"), (0o640, "note")):
+        users.chmod(mode)
+        found = doctor(check=Exit.FAILURE if verdict == "wrong" else Exit.OK)
+        assert found["user-file"]["verdict"] == verdict
+    users.chmod(0o600)
+    assert "user-file" not in doctor(check=Exit.OK)

@@ -108,13 +108,6 @@ def test_a_file_that_is_broken_later_changes_nothing(file: Path) -> None:
     assert users.identify(headers("alice", "secret"))
 
 
-def test_on_request_it_is_read_at_once(file: Path) -> None:
-    users = auth(file)
-    file.write_text(f"carol:{HASH}\n")
-    users.reload()
-    assert users.identify(headers("carol", "secret"))
-
-
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

@@ -131,12 +131,6 @@ class BasicAuth:
             if len(self._known) > _REMEMBERED:
                 self._known.popitem(last=False)
 
-    def reload(self) -> None:
-        """Read the file now, on SIGHUP."""
-        with self._lock:
-            self._check_at, self._stamp = 0.0, (0, 0, 0)
-        self._reload_if_changed()
-
     def _reload_if_changed(self) -> None:
         now = self._clock.monotonic()
         with self._lock:

@@ -35,6 +35,11 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     domain_id: str | None = None
     system_scope: bool = False
 
+    @property
+    def principal(self) -> str:
+        """The name under which limits count this caller; "" without authentication."""
+        return "" if self.method == "none" else f"{self.method}:{self.user_id or self.user}"
+
     def credentials(self) -> dict[str, object]:
         """Return what oslo.policy checks: ``role:``, ``project_id:``, ``system_scope:`` and so on."""
         known = {

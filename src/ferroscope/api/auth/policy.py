@@ -53,8 +53,11 @@ _OPERATOR: Final = _any(
     _OWNER_SERVICE,
 )
 _ANY_READER: Final = "role:reader or role:service"
-_INTROSPECTION_ADMIN: Final = _any(_SYSTEM_ADMIN, "role:admin", "role:service")
-_INTROSPECTION_READER: Final = _any("role:reader and system_scope:all", "role:admin", "role:service")
+# The Introspection service's defaults give an admin of any project everything. Here projects own nodes, so an admin of
+# a project gets what concerns the project's own nodes; rules concern all nodes.
+_RULE_ADMIN: Final = _any(_SYSTEM_ADMIN, _SYSTEM_SERVICE, "rule:service_role")
+_INTROSPECTION_ADMIN: Final = _any(_SYSTEM_ADMIN, _SYSTEM_SERVICE, "rule:service_role", _OWNER_ADMIN, _OWNER_SERVICE)
+_INTROSPECTION_READER: Final = _any(_SYSTEM_READER, _OWNER_ADMIN, _OWNER_SERVICE)
 _EVERYBODY: Final = ""
 _NOBODY: Final = "!"
 
@@ -86,6 +89,10 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("baremetal:node:update:driver_interfaces", _OWNER_ADMINS, "Change driver and interfaces of a node"),
     Rule("baremetal:node:update:conductor_group", _SYSTEM_MEMBER, "Change the conductor group of a node"),
     Rule("baremetal:node:update:disable_power_off", _SYSTEM_ADMIN, "Change disable_power_off of a node"),
+    Rule("baremetal:node:update_instance_info", _OPERATOR, "Update instance_info of a node"),
+    Rule("baremetal:node:update:network_data", _OWNER_MEMBER, "Update network_data of a node"),
+    Rule("baremetal:node:update:shard", _SYSTEM_ADMIN, "Change the shard of a node"),
+    Rule("baremetal:node:update:parent_node", _SYSTEM_MEMBER, "Change the parent of a node"),
     Rule("baremetal:node:update:retired", _OWNER_MEMBER, "Retire a node"),
     Rule("baremetal:node:delete", _SYSTEM_ADMIN, "Delete a node; reject a discovered one"),
     Rule("baremetal:node:delete:self_owned_node", _OWNER_ADMIN, "Delete a node that the caller's project owns"),
@@ -126,25 +133,28 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("introspection:abort", _INTROSPECTION_ADMIN, "Abort an introspection"),
     Rule("introspection:data", _INTROSPECTION_ADMIN, "Get introspection data"),
     Rule("introspection:reapply", _INTROSPECTION_ADMIN, "Reapply introspection to stored data"),
-    Rule("introspection:rule:get", _INTROSPECTION_ADMIN, "Get introspection rules"),
-    Rule("introspection:rule:create", _INTROSPECTION_ADMIN, "Create an introspection rule"),
-    Rule("introspection:rule:delete", _INTROSPECTION_ADMIN, "Delete introspection rules"),
+    Rule("introspection:rule:get", _RULE_ADMIN, "Get introspection rules"),
+    Rule("introspection:rule:create", _RULE_ADMIN, "Create an introspection rule"),
+    Rule("introspection:rule:delete", _RULE_ADMIN, "Delete introspection rules"),
 
+    Rule("ferroscope:inbox:get", _SYSTEM_READER, "List rejected machines"),
     Rule("ferroscope:status:get", _SYSTEM_READER, "See the status of the service"),
     Rule("ferroscope:search", _ANY_READER, "Search nodes by hardware; others than one's own need node:list_all"),
     Rule("ferroscope:inspection:reapply", _OPERATOR, "Process stored data again"),
     Rule("ferroscope:lease:get", _SYSTEM_READER, "See leases"),
-    Rule("ferroscope:lease:hold", _any(_SYSTEM_MEMBER, _SYSTEM_SERVICE), "Acquire, renew and release leases"),
+    Rule("ferroscope:lease:hold", _any(_SYSTEM_MEMBER, _SYSTEM_SERVICE),
+         "Acquire, renew and release leases; %(lease.name)s and %(lease.prefix)s, up to the slash, may be checked"),
     Rule("ferroscope:lease:forget", _SYSTEM_ADMIN, "Delete the name of a lease"),
 )
 # fmt: on
 
 
 class Target(NamedTuple):
-    """What a call is about: the projects of the node, None where there are none."""
+    """What a call is about: the projects of the node, or the name of the lease; None where there are none."""
 
     owner: str | None = None
     lessee: str | None = None
+    lease: str | None = None
 
 
 _NO_TARGET: Final = Target()
@@ -184,10 +194,25 @@ class Policy:
 
     def _evaluate(self, name: str, identity: Identity, target: Target) -> bool:
         # Absent values are left out: oslo.policy compares texts, and "None" would be equal to "None".
-        values = {"node.owner": target.owner, "node.lessee": target.lessee}
+        values = {"node.owner": target.owner, "node.lessee": target.lessee, "lease.name": target.lease}
+        if target.lease:
+            values["lease.prefix"] = target.lease.partition("/")[0]
         values = {name: value for name, value in values.items() if value}
         values["config.service_project_name"] = self._service_project
         return bool(self._enforcer.enforce(name, values, identity.credentials()))
+
+
+class NoPolicy(Policy):
+    """Allows everything except what no default allows; for services without authentication, without oslo.policy."""
+
+    def __init__(self) -> None:
+        """Nothing is read."""
+
+    def allows(self, name: str, identity: Identity, target: Target = _NO_TARGET) -> bool:
+        return name not in _NOBODYS
+
+
+_NOBODYS: Final = frozenset(rule.name for rule in RULES if rule.check == _NOBODY)
 
 
 class PolicyError(Exception):

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from ferroscope.api.auth import access
 from ferroscope.api.baremetal import stored_data
 from ferroscope.api.http import decoding, schemas
 from ferroscope.api.http.decoding import node_ident
@@ -88,7 +89,7 @@ def get_diff(context: ApiContext, call: Call[DiffQuery, None]) -> Reply:
     other, others = node, known
     if asked.other is not None:
         wanted = decoding.ident("other", asked.other)
-        other, others = context.store.read(lambda tx: _known(tx, wanted))
+        other, others = context.store.read(lambda tx: _known(tx, _visible(context, call, tx, wanted)))
     machines = 1 if other == node else 2
     before = pick(known, asked.before or ("-2" if machines == 1 else "-1"))
     after = pick(others, asked.after)
@@ -97,6 +98,13 @@ def get_diff(context: ApiContext, call: Call[DiffQuery, None]) -> Reply:
     ]
     changes = diff.compare(_documents(data[0]), _documents(data[1]), machines=machines)
     return Reply(200, DiffView(node, before, after, changes, other if machines == 2 else None))
+
+
+def _visible(context: ApiContext, call: Call[Any, Any], tx: Transaction, ident: str) -> str:
+    """Return the UUID of the node to compare with; ``NotFoundError`` also if the caller may not see its inventory."""
+    node = access.see(context.policy, call.identity, tx.nodes.get(ident), ident)
+    access.require(context.policy, "baremetal:node:inventory:get", call.identity, access.target_of(node))
+    return node.uuid
 
 
 def load(context: ApiContext, ident: str, revision: str) -> dict[Part, bytes]:

@@ -15,6 +15,9 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from ferroscope.api.auth.access import may, target_of
+from ferroscope.api.auth.identity import Identity
+from ferroscope.api.auth.policy import Policy
 from ferroscope.api.http.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.http.schemas import Link, iso, one_of, pair
 from ferroscope.core import values
@@ -164,6 +167,28 @@ def render(node: Node, fields: tuple[Field, ...], minor: int, url: str) -> dict[
     shown = {field.name: field.get(node, url) for field in fields}
     if "provision_state" in shown:
         shown["provision_state"] = old_provision_state(node.provision_state, minor)
+    return shown
+
+
+# Fields that a caller may be allowed to see without their content, as in the Bare Metal service, and its replacements.
+_REDACTED: Final = {
+    "last_error": ("baremetal:node:get:last_error", "** Value Redacted - Requires {} permission. **"),
+    "reservation": ("baremetal:node:get:reservation", "** Redacted - requires {} permission. **"),
+    "driver_internal_info": ("baremetal:node:get:driver_internal_info", "** Redacted - Requires {} permission. **"),
+    "driver_info": ("baremetal:node:get:driver_info", "** Redacted - requires {} permission. **"),
+}
+
+
+def shown_to(policy: Policy, identity: Identity, node: Node, shown: dict[str, Any]) -> dict[str, Any]:
+    """Return the representation with the content of fields only that this caller may see."""
+    target = target_of(node)
+    for name, (needed, text) in _REDACTED.items():
+        value = shown.get(name)
+        if value and not may(policy, needed, identity, target):
+            replacement = text.format(needed)
+            shown[name] = {"content": replacement} if isinstance(value, dict) else replacement
+        elif value and name == "driver_info" and may(policy, "show_password", identity, target):
+            shown[name] = node.driver_info
     return shown
 
 

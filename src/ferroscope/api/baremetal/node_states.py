@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ferroscope import transition
-from ferroscope.api.baremetal.node_fields import NodeStates, old_provision_state
+from ferroscope.api.baremetal.node_fields import NodeStates, old_provision_state, shown_to
 from ferroscope.api.http import schemas
 from ferroscope.api.http.decoding import boolean, node_ident, shown
 from ferroscope.api.http.errors import BadRequestError, NotAcceptableError, StateConflictError
@@ -70,9 +70,10 @@ def get_states(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     node = _get(context, call)
     raid: dict[str, Any] | UnsetType = {} if call.minor >= _RAID_SINCE else UNSET
     boot = None if call.minor >= _BOOT_MODE_SINCE else UNSET
+    shown = shown_to(context.policy, call.identity, node, {"last_error": node.last_error})
     states = NodeStates(
         console_enabled=False,
-        last_error=node.last_error,
+        last_error=shown["last_error"],
         power_state=node.power_state,
         provision_state=old_provision_state(node.provision_state, call.minor),
         provision_updated_at=iso(node.provision_updated_at),

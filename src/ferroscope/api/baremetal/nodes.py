@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from ferroscope.api.auth import access
 from ferroscope.api.baremetal import node_input
 from ferroscope.api.baremetal.node_fields import (
     BY_NAME,
@@ -19,6 +20,7 @@ from ferroscope.api.baremetal.node_fields import (
     chosen_fields,
     render,
     select,
+    shown_to,
 )
 from ferroscope.api.baremetal.node_input import NodeCreate, NodeSettable
 from ferroscope.api.http import decoding, json_patch, paging
@@ -196,16 +198,37 @@ def _list(context: ApiContext, call: Call[NodeListQuery, None], fields: tuple[Fi
     size = paging.page_size(asked.limit, context.settings.api.max_limit)
     query = Query(
         filters=stored(asked),
+        project=access.scope(context.policy, call.identity, "node"),
         marker=paging.marker(asked.marker),
         sort_key=paging.sort_field(asked.sort_key, SORT_FIELDS),
         descending=paging.descending(asked.sort_dir),
     )
     keep = kept(asked)
-    nodes, more = context.store.read(lambda tx: paging.read(tx.nodes.list, query, size, keep))
-    body: dict[str, object] = {"nodes": [render(node, fields, call.minor, call.url) for node in nodes]}
+    nodes, more = context.store.read(lambda tx: page_of(context, call, tx, query, size, keep))
+    body: dict[str, object] = {"nodes": [_shown(context, call, node, fields) for node in nodes]}
     if more:
         body["next"] = paging.next_link(call.url, path, asked, size, nodes[-1].uuid)
     return Reply(200, body)
+
+
+def page_of(
+    context: ApiContext, call: Call[Any, Any], tx: Transaction, query: Query, size: int, keep: Keep
+) -> tuple[list[Node], bool]:
+    """Return a page of the nodes that the caller may see, and whether there are more."""
+    if query.project is None:
+        return paging.read(tx.nodes.list, query, size, keep)
+    if query.marker is not None and not sees(context, call, tx.nodes.get(query.marker)):
+        raise NotFoundError("node", query.marker)
+    return paging.read(tx.nodes.list, query, size, lambda node: sees(context, call, node) and keep(node))
+
+
+def sees(context: ApiContext, call: Call[Any, Any], node: Node) -> bool:
+    """Return whether the caller may see the node."""
+    return access.sees(context.policy, call.identity, node)
+
+
+def _shown(context: ApiContext, call: Call[Any, Any], node: Node, fields: tuple[Field, ...]) -> dict[str, Any]:
+    return shown_to(context.policy, call.identity, node, render(node, fields, call.minor, call.url))
 
 
 def get_node(context: ApiContext, call: Call[NodeQuery, None]) -> Reply:
@@ -213,20 +236,20 @@ def get_node(context: ApiContext, call: Call[NodeQuery, None]) -> Reply:
     fields = select(call.minor, chosen_fields(call.minor, call.query.fields, None, None))
     ident = node_ident(call)
     node = context.store.read(lambda tx: tx.nodes.get(ident), snapshot=False)
-    return Reply(200, render(node, fields, call.minor, call.url))
+    return Reply(200, _shown(context, call, node, fields))
 
 
 def create_node(context: ApiContext, call: Call[NoQuery, NodeCreate]) -> Reply:
     """Enrol a node."""
     body = call.body
     node_input.check_versions(node_input.PATCHABLE, body, call.minor)
-    changes = node_input.changes(body, None, context.drivers)
+    changes = _owned(context, call, node_input.changes(body, None, context.drivers))
     uuid = decoding.uuid("uuid", body.uuid) if body.uuid else context.new_uuid()
     state = Provision.ENROLL if call.minor >= _ENROLL_SINCE else Provision.AVAILABLE
 
     def work(tx: Transaction) -> Node:
         node = Node(uuid=uuid, provision_state=state, created_at=tx.now, **changes)
-        _check_parent(tx, node)
+        _check_parent(context, call, tx, node)
         tx.nodes.add(node)
         if known := bmc_access.literal(node.driver_info):
             tx.addresses.set_bmc(uuid, known)
@@ -234,7 +257,18 @@ def create_node(context: ApiContext, call: Call[NoQuery, NodeCreate]) -> Reply:
 
     node = context.store.write(work)
     location = {"Location": f"{call.url}/v1/nodes/{uuid}"}
-    return Reply(201, render(node, select(call.minor, None), call.minor, call.url), location)
+    return Reply(201, _shown(context, call, node, select(call.minor, None)), location)
+
+
+def _owned(context: ApiContext, call: Call[NoQuery, NodeCreate], changes: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a new node; callers who may only enroll nodes of their own become its owner."""
+    policy, identity = context.policy, call.identity
+    if policy.allows("baremetal:node:create", identity):
+        return changes
+    project, owner = identity.project_id, changes.get("owner")
+    if project is None or owner not in (None, project):
+        raise access.forbidden(("baremetal:node:create",), identity)
+    return changes | {"owner": project}
 
 
 def update_node(context: ApiContext, call: Call[NodePatchQuery, list[Operation]]) -> Reply:
@@ -245,13 +279,15 @@ def update_node(context: ApiContext, call: Call[NodePatchQuery, list[Operation]]
 
     def work(tx: Transaction) -> Node:
         node = tx.nodes.get(ident, lock=True)
+        for needed in sorted(node_input.policies(call.body)):
+            access.require(context.policy, needed, call.identity, access.target_of(node))
         changed = _patched(context, call, node)
-        _check_parent(tx, changed)
+        _check_parent(context, call, tx, changed)
         if bmc_access.moved(node.driver_info, changed.driver_info):  # a worker resolves host names
             tx.addresses.set_bmc(node.uuid, bmc_access.literal(changed.driver_info))
         return tx.nodes.update(changed)
 
-    return Reply(200, render(context.store.write(work), select(call.minor, None), call.minor, call.url))
+    return Reply(200, _shown(context, call, context.store.write(work), select(call.minor, None)))
 
 
 def _patched(context: ApiContext, call: Call[NodePatchQuery, list[Operation]], node: Node) -> Node:
@@ -271,18 +307,19 @@ def _patched(context: ApiContext, call: Call[NodePatchQuery, list[Operation]], n
     return changed
 
 
-def _check_parent(tx: Transaction, node: Node) -> None:
+def _check_parent(context: ApiContext, call: Call[Any, Any], tx: Transaction, node: Node) -> None:
     """Replace the parent's name by its UUID; it must exist and be another node."""
     parent = node.attributes.get("parent_node")
     if parent is None:
         return
     try:
-        found = tx.nodes.get(decoding.ident("parent_node", parent)).uuid
+        ident = decoding.ident("parent_node", parent)
+        found = access.see(context.policy, call.identity, tx.nodes.get(ident), ident)
     except NotFoundError:
         raise BadRequestError(f"Invalid parent_node: node {parent} does not exist.") from None
-    if found == node.uuid:
+    if found.uuid == node.uuid:
         raise BadRequestError("A node cannot be its own parent.")
-    node.attributes["parent_node"] = found
+    node.attributes["parent_node"] = found.uuid
 
 
 def check_unprotected(node: Node) -> None:
@@ -296,12 +333,20 @@ def check_unprotected(node: Node) -> None:
     )
 
 
+def _check_delete(context: ApiContext, call: Call[NoQuery, None], node: Node) -> None:
+    needed = ("baremetal:node:delete", "baremetal:node:delete:self_owned_node")
+    target = access.target_of(node)
+    if not any(access.may(context.policy, name, call.identity, target) for name in needed):
+        raise access.forbidden(needed, call.identity)
+
+
 def delete_node(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Delete a node with its ports, inspections and data; not while it is in use."""
     ident = node_ident(call)
 
     def work(tx: Transaction) -> None:
         node = tx.nodes.get(ident, lock=True)
+        _check_delete(context, call, node)
         check_unprotected(node)
         if node.state in ACTIVE:
             raise StateConflictError(

@@ -5,11 +5,13 @@ Source: the Bare Metal API reference. A port can be identified by its UUID, its 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
 from ferroscope import transition
+from ferroscope.api.auth import access
 from ferroscope.api.baremetal import port_fields
 from ferroscope.api.baremetal.node_fields import chosen_fields
 from ferroscope.api.baremetal.port_fields import (
@@ -32,7 +34,7 @@ from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Limit, Mac, SortDir, Uuid
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query, Transaction
-from ferroscope.core.model import Port, Severity
+from ferroscope.core.model import Node, Port, Severity
 from ferroscope.core.values import is_uuid, normalize
 
 _NAMES_SINCE: Final = 88
@@ -96,6 +98,7 @@ def _list(
     size = paging.page_size(asked.limit, context.settings.api.max_limit)
     query = Query(
         filters={"address": decoding.mac("address", asked.address)} if asked.address is not None else {},
+        project=access.scope(context.policy, call.identity, "port"),
         marker=paging.marker(asked.marker),
         sort_key=paging.sort_field(asked.sort_key, SORT_FIELDS),
         descending=paging.descending(asked.sort_dir),
@@ -104,15 +107,27 @@ def _list(
     def work(tx: Transaction) -> tuple[list[Port], bool]:
         narrowed = query
         if owner is not None:
-            filters = query.filters | {"node": tx.nodes.get(owner).uuid}
-            narrowed = msgspec.structs.replace(query, filters=filters)
-        return paging.read(tx.ports.list, narrowed, size)
+            of_node = access.see(context.policy, call.identity, tx.nodes.get(owner), owner)
+            narrowed = msgspec.structs.replace(query, filters=query.filters | {"node": of_node.uuid})
+        if query.project is None:
+            return paging.read(tx.ports.list, narrowed, size)
+        if query.marker is not None and not _seen(context, call, tx, [tx.ports.get(query.marker)]):
+            raise NotFoundError("port", query.marker)
+        return paging.read_some(tx.ports.list, narrowed, size, lambda found: _seen(context, call, tx, found))
 
     ports, more = context.store.read(work)
     body: dict[str, object] = {"ports": [render(port, fields, call.url) for port in ports]}
     if more:
         body["next"] = paging.next_link(call.url, path, asked, size, ports[-1].uuid)
     return Reply(200, body)
+
+
+def _seen(context: ApiContext, call: Call[Any, Any], tx: Transaction, ports: Sequence[Port]) -> list[Port]:
+    """Return the ports of those nodes that the caller may see."""
+    nodes = tuple({port.node for port in ports})
+    listed = tx.nodes.list(Query(filters={"uuid": nodes})) if nodes else []
+    seen = {node.uuid for node in listed if access.sees(context.policy, call.identity, node)}
+    return [port for port in ports if port.node in seen]
 
 
 def get_port(context: ApiContext, call: Call[PortQuery, None]) -> Reply:
@@ -130,7 +145,9 @@ def create_port(context: ApiContext, call: Call[NoQuery, PortCreate]) -> Reply:
     uuid = decoding.uuid("uuid", body.uuid) if body.uuid else context.new_uuid()
 
     def work(tx: Transaction) -> Port:
-        port = Port(uuid=uuid, node=_node_of(tx, body), created_at=tx.now, **changes)
+        node = _node_of(context, call, tx, body)
+        access.require(context.policy, "baremetal:port:create", call.identity, access.target_of(node))
+        port = Port(uuid=uuid, node=node.uuid, created_at=tx.now, **changes)
         _take_from_inbox(context, tx, port)
         tx.ports.add([port])
         return port
@@ -154,7 +171,9 @@ def update_port(context: ApiContext, call: Call[NoQuery, list[Operation]]) -> Re
         port_fields.check_versions(list(values), body, call.minor)
         changed = msgspec.structs.replace(port, **port_fields.changes(body, port))
         if "node_uuid" in values or "node_ident" in values:
-            changed.node = _node_of(tx, body)
+            node = _node_of(context, call, tx, body)
+            access.require(context.policy, "baremetal:port:update", call.identity, access.target_of(node))
+            changed.node = node.uuid
         return tx.ports.update(changed)
 
     return Reply(200, render(context.store.write(work), select(call.minor, None), call.url))
@@ -180,14 +199,14 @@ def _take_from_inbox(context: ApiContext, tx: Transaction, port: Port) -> None:
         tx.journal.append([entry])
 
 
-def _node_of(tx: Transaction, body: PortSettable) -> str:
+def _node_of(context: ApiContext, call: Call[Any, Any], tx: Transaction, body: PortSettable) -> Node:
     given = [ident for ident in (body.node_uuid, body.node_ident) if isinstance(ident, str)]
     if len(given) != 1:
         raise BadRequestError("The port has no node: set either node_uuid or node_ident.")
     ident = decoding.ident("node", given[0]) if body.node_ident else decoding.uuid("node_uuid", given[0])
     try:
         # Lock the node, so that it cannot be deleted concurrently.
-        return tx.nodes.get(ident, lock=True).uuid
+        return access.see(context.policy, call.identity, tx.nodes.get(ident, lock=True), ident)
     except NotFoundError:
         raise BadRequestError(f"Node {ident} does not exist; enrol it first.") from None
 

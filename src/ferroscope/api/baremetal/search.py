@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from ferroscope.api.auth import access
 from ferroscope.api.http import paging
 from ferroscope.api.http.errors import BadRequestError
 from ferroscope.api.http.route import ApiContext, Call, Reply
 from ferroscope.api.http.schemas import Limit, Uuid
 from ferroscope.contracts.data import Match
-from ferroscope.contracts.store import Transaction
+from ferroscope.contracts.store import Query, Transaction
 from ferroscope.hardware.query import QueryError, parse
 from ferroscope.hardware.search_index import IndexRow, number, text
 
@@ -62,8 +64,23 @@ def search(context: ApiContext, call: Call[SearchQuery, None]) -> Reply:
     size = paging.page_size(asked.limit, context.settings.api.max_limit)
     after = paging.marker(asked.marker) or ""
 
+    project = access.scope(context.policy, call.identity, "node")
+
+    def keep(tx: Transaction, found: Sequence[Match]) -> list[Match]:
+        listed = tx.nodes.list(Query(filters={"uuid": tuple(one.uuid for one in found)})) if found else []
+        seen = {node.uuid for node in listed if access.sees(context.policy, call.identity, node)}
+        return [one for one in found if one.uuid in seen]
+
     def work(tx: Transaction) -> tuple[list[Match], dict[str, list[IndexRow]]]:
-        found = list(tx.search_index.search(query, size + 1, after=after))
+        if project is None:
+            found = list(tx.search_index.search(query, size + 1, after=after))
+        else:
+            found, _ = paging.read_some(
+                lambda page: tx.search_index.search(query, page.limit or 0, after=page.marker or "", project=project),
+                Query(marker=after or None),
+                size + 1,
+                lambda batch: keep(tx, batch),
+            )
         older = [one.uuid for one in found[:size] if not one.hardware]
         return found, tx.search_index.some(older, ("node", "cpu")) if older else {}
 

@@ -1,7 +1,7 @@
 """Limits on the calls of one caller: how many may run at once, and how many may begin per second.
 
-A caller is a name: that of the source address. Limits on connections, bytes and queued requests apply before these, see
-``runtime.http_limits``.
+A caller is a name: the user that authenticated, else the source address. Limits on connections, bytes and queued
+requests apply before these, see ``runtime.http_limits``.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ def ident(kind: str, value: str, *, named: bool = True) -> str:
 
 # How a call identifies its node: by UUID or name, in the path or in a filter.
 
-_NAMES_SINCE: Final = 5
+NAMES_SINCE: Final = 5
 
 
 def node_ident(call: Call[Any, Any]) -> str:
@@ -145,7 +145,7 @@ def node_ident(call: Call[Any, Any]) -> str:
 
 def named_node(call: Call[Any, Any], given: str) -> str:
     """Return ``given`` as a UUID or, if the call's microversion supports names, a name."""
-    return ident("node", given, named=call.minor >= _NAMES_SINCE)
+    return ident("node", given, named=call.minor >= NAMES_SINCE)
 
 
 def introspected_ident(call: Call[Any, Any]) -> str:

@@ -25,14 +25,15 @@ _MEANINGS: Final = {
     202: "Accepted; a worker carries it out.",
     204: "Success; no content.",
     400: "Invalid request; the message says what is wrong.",
-    403: "Forbidden by the configuration or by a setting of the node.",
+    401: "The call has no credentials, or wrong ones.",
+    403: "Forbidden by a policy, by the configuration or by a setting of the node.",
     404: "Not found, or not available in this microversion.",
     406: "The request needs another microversion.",
     409: "Not possible in the current state; the message says what is allowed.",
     413: "The request body is too large.",
     421: "The Host header is not a name of this service.",
     429: "Too many requests, or too many failed ones; try again after Retry-After seconds.",
-    503: "The database is unavailable; try again after Retry-After seconds.",
+    503: "The database or Keystone is unavailable; try again after Retry-After seconds.",
 }
 
 Document = dict[str, Any]
@@ -101,7 +102,7 @@ def _operation(route: Route, schemas: _Schemas) -> Document:
         "tags": [str(route.surface)],
         "parameters": _parameters(route, schemas),
         "responses": _responses(route, schemas),
-        "x-policy": route.policy,
+        "x-policy": " or ".join(route.policies),
     }
     if route.since:
         operation["x-microversion"] = f"1.{route.since}"

@@ -6,7 +6,7 @@ index are applied here, page by page; the store applies the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import urlencode
 
@@ -61,13 +61,20 @@ def read(
     items: Callable[[Query], Sequence[T]], query: Query, size: int, keep: Callable[[T], bool] | None = None
 ) -> tuple[list[T], bool]:
     """Return up to ``size`` items for which ``keep`` is true, and whether there are more."""
+    return read_some(items, query, size, (lambda batch: batch) if keep is None else lambda batch: filter(keep, batch))
+
+
+def read_some(
+    items: Callable[[Query], Sequence[T]], query: Query, size: int, keep: Callable[[Sequence[T]], Iterable[T]]
+) -> tuple[list[T], bool]:
+    """Return up to ``size`` of the items that ``keep`` selects from each batch, and whether there are more."""
     wanted = size + 1
     chunk = wanted
     found: list[T] = []
     after = query.marker
     while True:
         batch = items(msgspec.structs.replace(query, marker=after, limit=chunk))
-        found += batch if keep is None else [item for item in batch if keep(item)]
+        found += keep(batch)
         if len(found) >= wanted or len(batch) < chunk:
             return found[:size], len(found) > size
         after, chunk = batch[-1].uuid, max(wanted, _CHUNK)

@@ -14,16 +14,23 @@ import falcon
 import msgspec
 import structlog
 
+from ferroscope.api.auth import access
+from ferroscope.api.auth.identity import ANYBODY, Identity
+from ferroscope.api.auth.policy import NoPolicy
 from ferroscope.api.http import decoding, errors, versions
+from ferroscope.api.http.environ import HEAD_ONLY
 from ferroscope.api.http.errors import ForbiddenError
 from ferroscope.api.http.rate_limit import group
 from ferroscope.api.http.request_id import of as request_id
 from ferroscope.api.http.route import ApiContext, Body, Call, NoQuery, Reply, Route, Surface
 from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, Dialect, Version
-from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
+from ferroscope.contracts.store import Query, Transaction
+from ferroscope.core import values
+from ferroscope.core.model import Node
 
-# Protection against cross-site request forgery: the API has no authentication, so any web page could otherwise make
-# an operator's browser reboot machines.
+# Protection against cross-site request forgery: without authentication, or with credentials that the browser has
+# stored, any web page could otherwise make an operator's browser reboot machines.
 #
 # Browsers say where a request comes from in headers that no page can forge, and that no client, ramdisk or BMC
 # sends. Following a link to a document is allowed. Source: the Fetch standard, Fetch Metadata.
@@ -60,8 +67,12 @@ def responder(context: ApiContext, route: Route) -> Responder:
         version: Version | None = None
         try:
             version = versions.requested(req.env, dialect)
-            with context.admission.admit(_caller(context, route, req)):
-                call = _call(context, route, req, path, version, introspection)
+            identity = _admitted(context, route, req, path, version)
+            if HEAD_ONLY in req.env:
+                resp.status = 100
+                return
+            with context.admission.admit(_caller(context, route, req, identity)):
+                call = _call(context, route, req, path, version, introspection, identity)
                 reply = route.handler(context, call)
         except falcon.HTTPError:
             raise  # Falcon's own errors, such as invalid headers, are handled by the application
@@ -141,9 +152,11 @@ def _dialect(route: Route, introspection: bool) -> Dialect:
     return BARE_METAL
 
 
-def _caller(context: ApiContext, route: Route, req: falcon.Request) -> str:
+def _caller(context: ApiContext, route: Route, req: falcon.Request, identity: Identity) -> str:
     """Return the caller that this call counts for; "" if it counts for nobody: ramdisks have limits of their own."""
-    return "" if route.ramdisk or route.policy == "public_api" else group(context.callers.source(req.env))
+    if route.ramdisk or route.policy == "public_api":
+        return ""
+    return identity.principal or group(context.callers.source(req.env))
 
 
 def _call(
@@ -153,14 +166,8 @@ def _call(
     path: dict[str, str],
     version: Version,
     introspection: bool,
+    identity: Identity,
 ) -> Call[Any, Any]:
-    reject_cross_site(req)
-    if route.ramdisk and not context.settings.api.enable_ramdisk_endpoints:
-        raise errors.ForbiddenError("The ramdisk endpoints are disabled ([api] enable_ramdisk_endpoints).")
-    if version[1] < route.since:
-        raise errors.MissingError(
-            f"{req.path} requires API version 1.{route.since} or newer; the request uses {versions.text(version)}."
-        )
     raw = b"" if route.body_kind is Body.NONE else _read(context, route, req)
     return Call(
         path=path,
@@ -171,8 +178,55 @@ def _call(
         raw=raw,
         introspection=introspection,
         source=context.callers.source(req.env),
+        identity=identity,
         request_id=request_id(req.env),
     )
+
+
+def _admitted(
+    context: ApiContext, route: Route, req: falcon.Request, path: dict[str, str], version: Version
+) -> Identity:
+    """Return the identity of a caller who may make this call; decided without reading the body."""
+    reject_cross_site(req)
+    if route.ramdisk and not context.settings.api.enable_ramdisk_endpoints:
+        raise errors.ForbiddenError("The ramdisk endpoints are disabled ([api] enable_ramdisk_endpoints).")
+    if version[1] < route.since:
+        raise errors.MissingError(
+            f"{req.path} requires API version 1.{route.since} or newer; the request uses {versions.text(version)}."
+        )
+    if context.authentication.is_disabled and isinstance(context.policy, NoPolicy):
+        return ANYBODY
+    named = route.surface is Surface.INTROSPECTION or version[1] >= decoding.NAMES_SINCE
+
+    return access.authorize(
+        context.policy,
+        route.policies,
+        lambda: context.authentication.identify(req.env),
+        lambda identity: _visible(context, identity, path, named=named),
+        path,
+        late=route.late,
+    )
+
+
+def _visible(context: ApiContext, identity: Identity, path: dict[str, str], *, named: bool) -> Node:
+    """Return the node, or the port's node, that the path names; ``NotFoundError`` also if the caller may not see it."""
+    kind = "node" if "node" in path else "port"
+    ident = values.normalize(path[kind]) if kind == "port" else None
+    ident = ident or decoding.ident(kind, path[kind], named=named or kind == "port")
+
+    def find(tx: Transaction) -> Node:
+        if kind == "node":
+            return tx.nodes.get(ident)
+        if values.is_uuid(ident) or values.normalize(ident):
+            return tx.nodes.get(tx.ports.get(ident).node)
+        for port in tx.ports.list(Query(filters={"name": ident}, limit=1)):
+            return tx.nodes.get(port.node)
+        raise NotFoundError(kind, ident)
+
+    node = context.store.read(find)
+    if not access.sees(context.policy, identity, node):
+        raise NotFoundError(kind, ident)
+    return node
 
 
 def _empty(route: Route) -> msgspec.Struct:

@@ -12,7 +12,9 @@ from typing import Any, Final, Generic, TypeVar, get_args, get_origin, get_type_
 
 import msgspec
 
+from ferroscope.api.auth.authentication import Authentication
 from ferroscope.api.auth.identity import ANYBODY, Identity
+from ferroscope.api.auth.policy import NoPolicy, Policy
 from ferroscope.api.http.admission import Admission
 from ferroscope.api.http.errors import ApiError
 from ferroscope.api.http.hosts import Hosts
@@ -105,6 +107,7 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     ``callers`` determines where calls come from, and limits failures by source; ``hosts`` for which names.
     ``admission`` limits the calls of one caller.
     ``can_write`` returns whether this process has recently written its heartbeat.
+    ``authentication`` determines who makes a call, ``policy`` decides what an identity may do.
     ``draining`` is set when the process is about to stop and a load balancer must send it no new calls.
     """
 
@@ -122,6 +125,8 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     pipeline: Callable[[], Pipeline]
     hosts: Hosts
     admission: Admission
+    authentication: Authentication
+    policy: Policy = msgspec.field(default_factory=NoPolicy)
     meter: Meter = SILENT
     metrics: Callable[[], bytes] | None = None
     refusals: QuietLog = msgspec.field(default_factory=QuietLog)
@@ -162,6 +167,8 @@ class Body(StrEnum):
 class Route(msgspec.Struct, frozen=True, kw_only=True):
     """A route. ``since``: the minor microversion in which it appeared.
 
+    ``policy``, or one of ``instead``, must allow a call; the handler checks what these alternatives are limited to.
+    ``late``: the body names the node, so the handler checks the policy for callers of a project.
     ``also``: another success status, with the same body. ``response``: type of the body, a tuple if it is one of
     several. ``conflict``: type of the body of a 409 that has more fields than an error. ``ramdisk``: called by
     ramdisks, without authentication; can be disabled.
@@ -175,6 +182,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     handler: Handler
     surface: Surface
     policy: str
+    instead: tuple[str, ...]
+    late: bool
     status: int
     also: int | None
     response: Any
@@ -187,6 +196,10 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     ramdisk: bool
     media: str
     refused: Refused | None
+
+    @property
+    def policies(self) -> tuple[str, ...]:
+        return (self.policy, *self.instead)
 
     @property
     def summary(self) -> str:
@@ -204,7 +217,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
         """The error statuses that it may return, except 500."""
         possible = {
             400: True,
-            403: self.ramdisk or self.conflict is not None,
+            401: True,
+            403: True,
             404: True,
             406: True,
             409: self.method != "GET" or self.ramdisk,
@@ -231,6 +245,8 @@ def make(
     ramdisk: bool = False,
     media: str = JSON,
     refused: Refused | None = None,
+    instead: tuple[str, ...] = (),
+    late: bool = False,
 ) -> Route:
     """Return the route of ``endpoint`` (method and path); query and body come from the handler's types.
 
@@ -248,6 +264,8 @@ def make(
         handler=handler,
         surface=surface,
         policy=policy,
+        instead=instead,
+        late=late,
         status=status,
         also=also,
         response=response,

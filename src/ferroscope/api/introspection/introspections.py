@@ -12,7 +12,10 @@ from typing import Any, Final
 import msgspec
 
 from ferroscope import transition
+from ferroscope.api.auth import access
 from ferroscope.api.baremetal import node_states, stored_data
+from ferroscope.api.baremetal.node_fields import shown_to
+from ferroscope.api.baremetal.nodes import page_of
 from ferroscope.api.baremetal.stored_data import introspected
 from ferroscope.api.http import decoding, paging
 from ferroscope.api.http.decoding import introspected_ident
@@ -86,7 +89,7 @@ def start_introspection(context: ApiContext, call: Call[StartQuery, None]) -> Re
 def get_introspection(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Show the status of the newest introspection of a node."""
     ident = introspected_ident(call)
-    return Reply(200, _status(context.store.read(lambda tx: introspected(tx, ident)[0]), call.url))
+    return Reply(200, _status(context, call, context.store.read(lambda tx: introspected(tx, ident)[0])))
 
 
 def list_introspections(context: ApiContext, call: Call[IntrospectionListQuery, None]) -> Reply:
@@ -98,9 +101,11 @@ def list_introspections(context: ApiContext, call: Call[IntrospectionListQuery, 
         marker=paging.marker(asked.marker),
         sort_key="inspection_started_at",
         descending=True,
+        project=access.scope(context.policy, call.identity, "node"),
     )
-    nodes = context.store.read(lambda tx: tx.nodes.list(query))
-    found = [_status(node, call.url) for node in nodes if node.inspection is not None]
+    size = query.limit or 0
+    nodes, _ = context.store.read(lambda tx: page_of(context, call, tx, query, size, lambda _node: True))
+    found = [_status(context, call, node) for node in nodes if node.inspection is not None]
     return Reply(200, IntrospectionList(introspection=found))
 
 
@@ -111,15 +116,16 @@ def abort_introspection(context: ApiContext, call: Call[NoQuery, None]) -> Reply
     return Reply(202, Accepted())
 
 
-def _status(node: Node, url: str) -> IntrospectionStatus:
+def _status(context: ApiContext, call: Call[Any, Any], node: Node) -> IntrospectionStatus:
+    shown = shown_to(context.policy, call.identity, node, {"last_error": node.last_error})
     return IntrospectionStatus(
         uuid=node.uuid,
         finished=node.inspection_finished_at is not None,
         state=str(node.state),
         started_at=iso(node.inspection_started_at),
         finished_at=iso(node.inspection_finished_at),
-        error=node.last_error if node.state is State.ERROR else None,
-        links=own(url, f"introspection/{node.uuid}"),
+        error=shown["last_error"] if node.state is State.ERROR else None,
+        links=own(call.url, f"introspection/{node.uuid}"),
     )
 
 

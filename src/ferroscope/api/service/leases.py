@@ -174,7 +174,7 @@ def acquire_lease(context: ApiContext, call: Call[NoQuery, Acquisition]) -> Repl
     """Acquire a lease that is free or has expired; 409 with its holder if it is held."""
     name, asked = foreign(name_of(call.path)), call.body
 
-    source = rate_limit.group(call.source)
+    source = _principal(call)
 
     def work(tx: Transaction) -> Lease:
         new = not any(lease.name == name for lease in tx.leases.list(name, brief=True))
@@ -188,6 +188,11 @@ def acquire_lease(context: ApiContext, call: Call[NoQuery, Acquisition]) -> Repl
     except (LeaseHeldError, LeaseLostError):
         return _refused(context, name, f"lease {name} is not free")
     return Reply(201, view(lease, with_token=True))
+
+
+def _principal(call: Call[Any, Any]) -> str:
+    """Return for whom names are counted: the caller, or the source address of an unknown one."""
+    return call.identity.principal[:64] or rate_limit.group(call.source)
 
 
 def renew_lease(context: ApiContext, call: Call[NoQuery, Renewal]) -> Reply:

@@ -1,0 +1,138 @@
+"""Authentication with Keystone's tokens, which keystonemiddleware validates.
+
+Its ``auth_token`` is used as a library and not as WSGI middleware: it is only asked for calls that need an identity, so
+calls of ramdisks and health checks never wait for Keystone. An identity is kept for ``token_cache_time`` seconds,
+because evaluating a cached token in the middleware takes longer than the rest of a call.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from ferroscope.api.auth.identity import Identity
+from ferroscope.api.http.errors import UnauthorizedError, UnavailableError
+from ferroscope.api.http.rate_limit import QuietLog
+from ferroscope.config.auth_options import KeystoneSettings
+from ferroscope.contracts.queue import Clock
+
+_log = structlog.get_logger(__name__)
+
+_REMEMBERED: Final = 4096
+# Longer than any kind of token.
+_LONGEST: Final = 16 * 1024
+_RETRY_AFTER: Final = "5"
+_GROUP: Final = "keystone_authtoken"
+
+
+class KeystoneAuth:
+    """One instance serves all threads. ``ImportError`` if keystonemiddleware is not installed."""
+
+    def __init__(self, settings: KeystoneSettings, clock: Clock) -> None:
+        from keystonemiddleware import auth_token
+        from keystonemiddleware.auth_token import _request
+
+        self._request = _request._AuthTokenRequest
+        self._middleware = auth_token.AuthProtocol(None, {"oslo_config_config": _configuration(settings)})
+        self._clock = clock
+        self._valid_for = float(settings.token_cache_time)
+        self._lock = threading.Lock()
+        self._known: OrderedDict[bytes, tuple[float, Identity]] = OrderedDict()
+        self._outages = QuietLog(burst=1)
+
+    def known(self, headers: Mapping[str, str]) -> Identity | None:
+        """Return the identity of a token that was validated recently."""
+        with self._lock:
+            until, identity = self._known.get(_key(headers), (0.0, None))
+        return identity if until > self._clock.monotonic() else None
+
+    def identify(self, headers: Mapping[str, str]) -> Identity | None:
+        """Return the identity of the token in X-Auth-Token, None without one."""
+        token = headers.get("x-auth-token", "")
+        if not token:
+            return None
+        known = self.known(headers)
+        if known is not None:
+            return known
+        if len(token) > _LONGEST or not token.isascii() or not token.isprintable():
+            raise UnauthorizedError("The token is invalid.")
+        identity, expires = self._validate(headers)
+        with self._lock:
+            self._known[_key(headers)] = (self._clock.monotonic() + min(self._valid_for, expires), identity)
+            if len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+        return identity
+
+    def _validate(self, headers: Mapping[str, str]) -> tuple[Identity, float]:
+        """Return the identity, and for how many more seconds the token is valid."""
+        from keystoneauth1.exceptions import ClientException
+        from keystonemiddleware.auth_token import webob
+
+        names = {"x-auth-token": "X-Auth-Token", "x-service-token": "X-Service-Token"}
+        request = self._request.blank("/", headers={names[name]: headers[name] for name in names if name in headers})
+        try:
+            self._middleware.process_request(request)
+        except webob.exc.HTTPUnauthorized:
+            raise UnauthorizedError("The token is invalid or has expired.") from None
+        except (webob.exc.HTTPServiceUnavailable, ClientException, OSError) as fault:
+            left_out = self._outages.admit(self._clock.monotonic())
+            if left_out is not None:
+                _log.error("cannot validate tokens with Keystone", why=str(fault), left_out=left_out)
+            raise UnavailableError(
+                "Keystone is unavailable, so the token cannot be validated; try again.", {"Retry-After": _RETRY_AFTER}
+            ) from None
+        return identity_of(request.headers), _seconds_left(request, self._clock)
+
+
+def identity_of(headers: Mapping[str, str]) -> Identity:
+    """Return the identity that keystonemiddleware describes in headers; their names are documented there."""
+    return Identity(
+        user=headers.get("X-User-Name") or headers["X-User-Id"],
+        method="keystone",
+        roles=frozenset(role for role in headers.get("X-Roles", "").split(",") if role),
+        user_id=headers["X-User-Id"],
+        project_id=headers.get("X-Project-Id"),
+        project_name=headers.get("X-Project-Name"),
+        domain_id=headers.get("X-Project-Domain-Id"),
+        system_scope=headers.get("OpenStack-System-Scope") == "all",
+    )
+
+
+def _seconds_left(request: Any, clock: Clock) -> float:
+    # It is 0 for an expired token that a service token has made acceptable.
+    expires = datetime.fromisoformat(request.token_info["token"]["expires_at"])
+    return max(0.0, expires.timestamp() - clock.time())
+
+
+def _key(headers: Mapping[str, str]) -> bytes:
+    parts = (headers.get("x-auth-token", ""), headers.get("x-service-token", ""))
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).digest()
+
+
+def _configuration(settings: KeystoneSettings) -> Any:
+    """Return the middleware's configuration, from our own settings instead of files that it would read."""
+    from keystoneauth1 import loading
+    from keystonemiddleware import auth_token
+    from oslo_config import cfg
+
+    conf = cfg.ConfigOpts()
+    conf([], project="ferroscope", default_config_files=[], default_config_dirs=[])
+    for group, options in auth_token.list_opts():
+        conf.register_opts(options, group=group)
+    conf.register_opts(loading.get_auth_plugin_conf_options(settings.auth_type), group=_GROUP)
+    for name, value in msgspec.structs.asdict(settings).items():
+        if value not in ("", ()) and name in conf[_GROUP]:
+            conf.set_override(name, list(value) if isinstance(value, tuple) else value, group=_GROUP)
+    # Only calls that need an identity come here. Its own cache in the process would prolong ours.
+    conf.set_override("delay_auth_decision", False, group=_GROUP)
+    conf.set_override("service_token_roles_required", True, group=_GROUP)
+    if not settings.memcached_servers:
+        conf.set_override("token_cache_time", -1, group=_GROUP)
+    return conf
