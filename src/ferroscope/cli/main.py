@@ -68,6 +68,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "inventory": ("ferroscope.cli.inventory:inventory", "Show, save and compare hardware inventories."),
     "search": ("ferroscope.cli.inventory:search", "Find nodes by their hardware."),
     "status": ("ferroscope.cli.status:status", "Show the status of the service."),
+    "policy": ("ferroscope.cli.policy:policy", "Show who may do what, and check the policy file."),
     "doctor": ("ferroscope.cli.service:doctor", "Check configuration, database and this host for problems."),
 }
 

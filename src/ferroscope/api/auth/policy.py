@@ -228,9 +228,9 @@ def _enforcer(file: str) -> Any:
     enforcer = policy.Enforcer(conf, policy_file="/nonexistent", use_conf=False)
     enforcer.register_defaults([policy.RuleDefault(rule.name, rule.check, rule.description) for rule in RULES])
     try:
-        overrides = _overrides(file)
-        enforcer.set_rules(policy.Rules.from_dict(overrides), use_conf=False)
-        for name, check in overrides.items():
+        given = overrides(file)
+        enforcer.set_rules(policy.Rules.from_dict(given), use_conf=False)
+        for name, check in given.items():
             if str(enforcer.rules[name]) == _NOBODY != check.strip():  # how oslo.policy treats what it cannot parse
                 raise PolicyError(f"policy file {file}: the check of {name} cannot be understood: {check!r}")
         for default in enforcer.registered_rules.values():
@@ -241,7 +241,7 @@ def _enforcer(file: str) -> Any:
     return enforcer
 
 
-def _overrides(file: str) -> dict[str, str]:
+def overrides(file: str) -> dict[str, str]:
     """Return the checks by name; ``PolicyError``. oslo.policy itself would ignore a file that it cannot read."""
     import yaml
 
