@@ -18,6 +18,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
 ROOT: Final = Path(__file__).parents[1]
 
 # Platforms: processors, versions of Python, and of glibc: pip prefers the wheel for the newest one that a host has.
@@ -76,6 +79,27 @@ def every_platform(items: Iterable[dict[str, Any]], known: Hashes) -> None:
             _collect(known, found)
 
 
+def newer_pythons(items: Sequence[dict[str, Any]], known: Hashes) -> dict[str, str]:
+    """Return what only newer versions of Python need, NAME==VERSION -> that version; add the hashes to ``known``.
+
+    pip evaluates such conditions for the Python that runs it.
+    """
+    present, found = {canonicalize_name(item["metadata"]["name"]) for item in items}, {}
+    for python in _PYTHONS[1:]:
+        environment = {"python_version": python, "python_full_version": f"{python}.0", "extra": ""}
+        needed = [Requirement(text) for item in items for text in item["metadata"].get("requires_dist", ())]
+        wanted = {
+            f"{one.name}{one.specifier}"
+            for one in needed
+            if one.marker and one.marker.evaluate(environment) and canonicalize_name(one.name) not in present
+        }
+        more = report("--no-deps", f"--python-version={python}", *wanted) if wanted else []
+        every_platform(more, known)
+        present |= {canonicalize_name(item["metadata"]["name"]) for item in more}
+        found.update({_pin(item): python for item in more})
+    return found
+
+
 def _pin(item: dict[str, Any]) -> str:
     return f"{item['metadata']['name']}=={item['metadata']['version']}"
 
@@ -98,10 +122,15 @@ def write(path: Path, what: str, wanted: Sequence[str], pins: Sequence[str], kno
         constraints.flush()
         items = report(*wanted, "-c", constraints.name)
     every_platform(items, known)
-    chosen = sorted(map(_pin, items), key=lambda pin: pin.partition("==")[0].lower())
-    lines = [" \\\n    ".join([pin, *sorted(known[pin])]) for pin in chosen]
+    newer = newer_pythons(items, known)
+    chosen = sorted([*map(_pin, items), *newer], key=lambda pin: pin.partition("==")[0].lower())
+    lines = [" \\\n    ".join([_marked(pin, newer.get(pin)), *sorted(known[pin])]) for pin in chosen]
     path.write_text("\n".join([f"# {what} Made by: make lock", *lines, ""]))
     print(f"{path.relative_to(ROOT)}: {len(lines)} packages", flush=True)
+
+
+def _marked(pin: str, python: str | None) -> str:
+    return pin if python is None else f"{pin} ; python_version >= '{python}'"
 
 
 def versions(path: Path) -> list[str]:

@@ -28,7 +28,8 @@ def _locked(path: Path) -> dict[str, tuple[str, int]]:
     found = {}
     for entry in re.sub(r"\\\n", "", path.read_text()).splitlines():
         if entry and not entry.startswith("#"):
-            name, version, *hashes = re.split(r"==|\s+", entry)
+            pin, *hashes = re.split(r"\s+(?=--)", entry)
+            name, version = pin.partition(" ;")[0].split("==")
             assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", one) for one in hashes)
             found[_plain(name)] = (version, len(hashes))
     return found
