@@ -54,9 +54,13 @@ class Identity:
         body = {"auth": {"identity": identity, **scope}}
         return str(self._send("POST", "/auth/tokens", body, {})[0]["X-Subject-Token"])
 
-    def make(self, kind: str, **fields: Any) -> str:
+    def make(self, kind: str, token: str = "", **fields: Any) -> str:
         """Make a thing of this kind, such as a project; return its id."""
-        return str(self.call("POST", f"/{kind}s", {kind: fields})[kind]["id"])
+        return str(self.call("POST", f"/{kind}s", {kind: fields}, token)[kind]["id"])
+
+    def described(self, token: str) -> Any:
+        """Return what the Identity API says of a token, asked by itself."""
+        return self._send("GET", "/auth/tokens", None, {"X-Auth-Token": token, "X-Subject-Token": token})[1]["token"]
 
     def delete_token(self, token: str) -> None:
         """Revoke a token, as a log-out does."""

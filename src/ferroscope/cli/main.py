@@ -59,6 +59,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "db": ("ferroscope.cli.service:db", "Upgrade the schema, encrypt secrets, move inspection data."),
     "secret": ("ferroscope.cli.secret:secret", "Manage the keys that encrypt BMC passwords in the database."),
     "token": ("ferroscope.cli.token:token", "Create, list and revoke access tokens for the API."),
+    "user": ("ferroscope.cli.user:user", "Add, list and remove users of HTTP basic authentication."),
     "sim": ("ferroscope.cli.sim:sim", "Run a simulated fleet."),
     "demo": ("ferroscope.cli.demo:demo", "Demonstrate the service on a simulated fleet."),
     "node": ("ferroscope.cli.node:node", "Enroll, list, show, change and delete nodes."),

@@ -24,6 +24,7 @@ from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.remote import NodeSource, ObjectStore
 from ferroscope.contracts.secrets import SecretOptions
+from ferroscope.contracts.store import Store
 from ferroscope.remote.resolver import Networks
 from ferroscope.runtime.backend import Backend
 from ferroscope.runtime.system import SetupError, SystemClock
@@ -236,7 +237,7 @@ def build_app(
         callers=Callers(settings.api),
         hosts=Hosts(known_names(settings)),
         admission=Admission(settings.api, clock),
-        authentication=authentication or build_authentication(settings, clock),
+        authentication=authentication or build_authentication(settings, clock, backend.store),
         policy=build_policy(settings, clock) if _needs_policy(settings) or authentication else NoPolicy(),
         can_write=can_write,
         metrics=None if meter is None or not settings.api.enable_metrics else _renderer(meter, backend),
@@ -247,14 +248,14 @@ def build_app(
 # Authentication and policies.
 
 
-def build_authentication(settings: Settings, clock: Clock) -> Authentication:
-    """Return what identifies callers; ``SetupError``."""
+def build_authentication(settings: Settings, clock: Clock, store: Store | None = None) -> Authentication:
+    """Return what identifies callers, without a store not by access tokens; ``SetupError``."""
     from ferroscope.api.auth.authentication import Authentication
     from ferroscope.api.http.rate_limit import Callers
 
     # Passwords are worth more attempts to an attacker than MAC addresses, and cost more to check.
     logins = msgspec.structs.replace(settings.api, failure_burst=min(settings.api.failure_burst, _LOGINS))
-    methods = None if settings.api.auth_strategy == "noauth" else list(_methods(settings, clock))
+    methods = None if settings.api.auth_strategy == "noauth" else list(_methods(settings, clock, store))
     return Authentication(methods, Callers(logins), clock, challenge=_challenge(settings))
 
 
@@ -269,7 +270,11 @@ def _challenge(settings: Settings) -> str:
     return 'Basic realm="Ferroscope", charset="UTF-8"'
 
 
-def _methods(settings: Settings, clock: Clock) -> Iterable[Method]:
+def _methods(settings: Settings, clock: Clock, store: Store | None) -> Iterable[Method]:
+    if store is not None:
+        from ferroscope.api.auth.tokens import TokenAuth
+
+        yield TokenAuth(store, clock)
     if settings.api.auth_strategy == "http_basic":
         yield _basic_auth(settings, clock)
     else:
@@ -286,7 +291,7 @@ def _basic_auth(settings: Settings, clock: Clock) -> Method:
         reason = exc.strerror if isinstance(exc, OSError) else str(exc)
         raise SetupError(
             f"cannot use the user file {file} ([api] http_basic_auth_user_file): {reason}",
-            f"create it with: htpasswd -B -c {file} NAME",
+            f"create it with: ferroscope user add NAME --role admin --file {file}",
         ) from exc
 
 
@@ -298,7 +303,7 @@ def _keystone_auth(settings: Settings, clock: Clock) -> Method:
     try:
         from ferroscope.api.auth.keystone import KeystoneAuth
 
-        return KeystoneAuth(settings.keystone_authtoken, clock)
+        return KeystoneAuth(settings.keystone_authtoken, clock, threads=settings.api.threads)
     except ImportError as exc:
         raise SetupError(
             f"[api] auth_strategy = keystone needs the Python package {exc.name}, which is not installed",

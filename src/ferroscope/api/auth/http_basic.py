@@ -71,7 +71,7 @@ def parse(text: str) -> Mapping[str, User]:
             raise UserFileError(f"line {number}: user {name[:40]!r} is listed twice")
         users[name] = User(hashed.encode(), local(name, "http_basic", roles))
     if not users:
-        raise UserFileError("no user is listed; add one with: htpasswd -B FILE NAME")
+        raise UserFileError("no user is listed; add one with: ferroscope user add NAME --role admin --file FILE")
     return users
 
 

@@ -29,13 +29,17 @@ _REMEMBERED: Final = 4096
 # Longer than any kind of token.
 _LONGEST: Final = 16 * 1024
 _RETRY_AFTER: Final = "5"
+# Seconds that a call waits for its turn to ask Keystone, and for which nobody asks after Keystone did not answer.
+_TURN: Final = 0.25
+_REST: Final = 1.0
 _GROUP: Final = "keystone_authtoken"
 
 
 class KeystoneAuth:
     """One instance serves all threads. ``ImportError`` if keystonemiddleware is not installed."""
 
-    def __init__(self, settings: KeystoneSettings, clock: Clock) -> None:
+    def __init__(self, settings: KeystoneSettings, clock: Clock, *, threads: int = 4) -> None:
+        """``threads``: those of the API, of which two never wait for Keystone."""
         from keystonemiddleware import auth_token
         from keystonemiddleware.auth_token import _request
 
@@ -46,6 +50,8 @@ class KeystoneAuth:
         self._lock = threading.Lock()
         self._known: OrderedDict[bytes, tuple[float, Identity]] = OrderedDict()
         self._outages = QuietLog(burst=1)
+        self._turns = threading.BoundedSemaphore(max(1, threads - 2))
+        self._rests_until = float("-inf")
 
     def known(self, headers: Mapping[str, str]) -> Identity | None:
         """Return the identity of a token that was validated recently."""
@@ -63,7 +69,12 @@ class KeystoneAuth:
             return known
         if len(token) > _LONGEST or not token.isascii() or not token.isprintable():
             raise UnauthorizedError("The token is invalid.")
-        identity, expires = self._validate(headers)
+        if self._clock.monotonic() < self._rests_until or not self._turns.acquire(timeout=_TURN):
+            raise _unavailable()
+        try:
+            identity, expires = self._validate(headers)
+        finally:
+            self._turns.release()
         with self._lock:
             self._known[_key(headers)] = (self._clock.monotonic() + min(self._valid_for, expires), identity)
             if len(self._known) > _REMEMBERED:
@@ -85,10 +96,15 @@ class KeystoneAuth:
             left_out = self._outages.admit(self._clock.monotonic())
             if left_out is not None:
                 _log.error("cannot validate tokens with Keystone", why=str(fault), left_out=left_out)
-            raise UnavailableError(
-                "Keystone is unavailable, so the token cannot be validated; try again.", {"Retry-After": _RETRY_AFTER}
-            ) from None
+            self._rests_until = self._clock.monotonic() + _REST
+            raise _unavailable() from None
         return identity_of(request.headers), _seconds_left(request, self._clock)
+
+
+def _unavailable() -> UnavailableError:
+    return UnavailableError(
+        "Keystone is unavailable, so the token cannot be validated; try again.", {"Retry-After": _RETRY_AFTER}
+    )
 
 
 def identity_of(headers: Mapping[str, str]) -> Identity:

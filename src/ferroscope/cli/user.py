@@ -1,0 +1,223 @@
+"""``ferroscope user``: the users of HTTP basic authentication, in an htpasswd file with roles as a third field.
+
+The file is replaced as a whole, so that the api never reads half of it, and keeps its owner and mode. Comments and
+the order of lines are kept.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import click
+
+from ferroscope.api.auth.identity import ROLES
+from ferroscope.cli.exits import Exit, Failure
+from ferroscope.cli.output import Group, Output, list_output_option, table
+from ferroscope.cli.service import config_option, settings_of
+from ferroscope.cli.text import many
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
+_NAME_RULE: Final = "1 to 64 letters, digits, '.', '_', '@' or '-', not starting with a sign"
+_SHORTEST: Final = 8
+# bcrypt ignores what comes after.
+_LONGEST_BYTES: Final = 72
+# A hash takes about 0.1 s; the api remembers for a while which passwords were right.
+_ROUNDS: Final = 10
+_DEFAULT_ROLE: Final = "reader"
+_NEW_MODE: Final = 0o600
+
+file_option = click.option(
+    "--file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The htpasswd file. [default: [api] http_basic_auth_user_file]",
+)
+
+
+@click.group(cls=Group)
+def user() -> None:
+    """Add, list and remove users of HTTP basic authentication."""
+
+
+@user.command(epilog="Exit code 4: the user exists already.")
+@click.argument("name")
+@click.option("--role", "roles", type=click.Choice(ROLES), multiple=True, required=True, help="Role; may be repeated.")
+@click.option("--replace", is_flag=True, help="Replace password and roles of an existing user.")
+@file_option
+@config_option
+def add(name: str, roles: tuple[str, ...], file: Path | None, files: tuple[str, ...], *, replace: bool) -> None:
+    """Add a user. The password is asked for, or read from standard input if that is not a terminal."""
+    if not _NAME.fullmatch(name):
+        raise click.BadParameter(f"{name!r} is not a valid name: {_NAME_RULE}", param_hint="NAME")
+    path = _path(file, files)
+    with _edited(path) as lines:
+        place = _find(lines, name)
+        if place is not None and not replace:
+            raise Failure(
+                f"user {name} exists already in {path}",
+                exit_code=Exit.CONFLICT,
+                advice="to change password and roles: --replace",
+            )
+    # The lock is not held while somebody types.
+    line = f"{name}:{_hashed(_password())}:{','.join(dict.fromkeys(roles))}"
+    is_new = not path.exists()
+    with _edited(path) as lines:
+        place = _find(lines, name)
+        lines[len(lines) if place is None else place :] = [line] if place is None else [line, *lines[place + 1 :]]
+    click.echo(f"user {name} {'added to' if place is None else 'changed in'} {path}")
+    if is_new and os.geteuid() == 0:
+        click.echo(f"the service must be able to read it: chown ferroscope {path}", err=True)
+
+
+@user.command(epilog="Exit code 3: there is no such user.")
+@click.argument("name")
+@file_option
+@config_option
+def remove(name: str, file: Path | None, files: tuple[str, ...]) -> None:
+    """Remove a user. The api refuses the user's password within seconds."""
+    path = _path(file, files)
+    _check_exists(path)
+    with _edited(path) as lines:
+        place = _find(lines, name)
+        if place is None:
+            raise Failure(
+                f"there is no user {name} in {path}",
+                exit_code=Exit.NOT_FOUND,
+                advice="list the users: ferroscope user list",
+            )
+        del lines[place]
+        if not any(_name_in(line) for line in lines):
+            raise Failure(
+                f"{name} is the only user in {path}, and the api does not accept a file without users",
+                exit_code=Exit.CONFLICT,
+                advice="add another user first: ferroscope user add NAME --role admin",
+            )
+    click.echo(f"user {name} removed from {path}")
+
+
+@user.command("list")
+@file_option
+@config_option
+@list_output_option
+def list_users(file: Path | None, files: tuple[str, ...], fmt: str) -> None:
+    """List the users and their roles."""
+    path = _path(file, files)
+    _check_exists(path)
+    users = [(name, _roles_in(line)) for line in _lines(path) if (name := _name_in(line))]
+    out, titles = Output(fmt), ("NAME", "ROLES")
+    if not out.rows(titles, users):
+        data = {"users": [{"name": name, "roles": roles} for name, roles in users]}
+        out.show(data, lambda screen: screen.print(table(titles, users)))
+        out.note(many(len(users), "user"))
+
+
+def _path(file: Path | None, files: tuple[str, ...]) -> Path:
+    """Return the file itself if it is a symbolic link: replacing a link would leave the file as it was."""
+    given = file or settings_of(files).api.http_basic_auth_user_file
+    if not given:
+        raise click.UsageError("no htpasswd file: use --file, or set [api] http_basic_auth_user_file")
+    return Path(os.path.realpath(given))
+
+
+def _check_exists(path: Path) -> None:
+    if not path.exists():
+        raise Failure(
+            f"{path} does not exist",
+            exit_code=Exit.NOT_FOUND,
+            advice=f"add the first user: ferroscope user add NAME --role admin --file {path}",
+        )
+
+
+# The password
+
+
+def _password() -> str:
+    """Ask for the password twice on a terminal; otherwise read a line from standard input."""
+    if sys.stdin.isatty():
+        password = str(click.prompt("Password", hide_input=True, confirmation_prompt=True))
+    else:
+        password = sys.stdin.readline().rstrip("\r\n")
+    if len(password) < _SHORTEST:
+        raise Failure(f"the password is too short: at least {_SHORTEST} characters", exit_code=Exit.USAGE)
+    if len(password.encode()) > _LONGEST_BYTES:
+        raise Failure(
+            f"the password is too long: bcrypt uses only the first {_LONGEST_BYTES} bytes", exit_code=Exit.USAGE
+        )
+    if "\0" in password:
+        raise Failure("the password contains a NUL character", exit_code=Exit.USAGE)
+    return password
+
+
+def _hashed(password: str) -> str:
+    import bcrypt
+
+    return bcrypt.hashpw(password.encode(), bcrypt.gensalt(_ROUNDS)).decode()
+
+
+# The file
+
+
+@contextmanager
+def _edited(path: Path) -> Iterator[list[str]]:
+    """Give the lines of the file, and replace the file if they were changed; other editors wait meanwhile."""
+    with _locked(path.parent):
+        lines = _lines(path)
+        before = list(lines)
+        yield lines
+        if lines != before:
+            _replace(path, "".join(f"{line}\n" for line in lines))
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Lock the directory: the file itself is replaced, so a lock of it would be one of the old file."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a new file and rename it to ``path``, with owner, group and mode of the old one."""
+    exists = path.exists()
+    like = path.stat() if exists else path.parent.stat()
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            if os.geteuid() == 0:
+                os.fchown(descriptor, like.st_uid, like.st_gid)
+            os.fchmod(descriptor, like.st_mode & 0o777 if exists else _NEW_MODE)
+            os.fsync(descriptor)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+
+def _find(lines: list[str], name: str) -> int | None:
+    return next((place for place, line in enumerate(lines) if _name_in(line) == name), None)
+
+
+def _name_in(line: str) -> str:
+    """Return the user's name in a line, "" for a comment or an empty line."""
+    return "" if line.startswith("#") else line.strip().partition(":")[0]
+
+
+def _roles_in(line: str) -> list[str]:
+    fields = line.strip().split(":", 2)
+    return [role.strip() for role in fields[2].split(",")] if len(fields) > 2 and fields[2] else [_DEFAULT_ROLE]

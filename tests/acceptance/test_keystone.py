@@ -1,0 +1,174 @@
+"""A real Keystone before the API: its published clients and ours log in; wrong, expired and revoked tokens; outages."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from ferroscope.cli.exits import Exit
+from tests.acceptance import logins
+from tests.acceptance.environment import ClientError, Clients
+from tests.acceptance.logins import Cloud
+from tests.support.processes import SLACK, until
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory, clients: Clients) -> Iterator[Cloud]:
+    """Give one Keystone, and an installation that takes its tokens."""
+    with logins.cloud(tmp_path_factory.mktemp("cloud"), clients) as running:
+        yield running
+
+
+def test_openstacksdk_logs_in_and_inspects_a_machine(cloud: Cloud) -> None:
+    machine = cloud.site.machine()
+    node = {"name": machine.name, "driver": "sim", "driver_info": machine.driver_info, "provision_state": "manageable"}
+    done = cloud.site.call("clouds.enroll_and_inspect", cloud="operator", node=node, address=machine.mac)
+    assert done["provision_state"] == "manageable"
+    assert done["inventory"] == machine.sends()["inventory"]
+    assert machine.name in cloud.site.call("clouds.names", cloud="watcher")
+    cloud.site.call("clouds.delete", cloud="operator", node=machine.name)
+    assert machine.name not in cloud.site.call("clouds.names", cloud="operator")
+
+
+def test_baremetal_logs_in_and_inspects_a_machine(cloud: Cloud) -> None:
+    machine = cloud.site.machine()
+    info = [word for key, value in machine.driver_info.items() for word in ("--driver-info", f"{key}={value}")]
+    made = cloud.baremetal("operator", "node", "create", "--driver", "sim", "--name", machine.name, *info, "-f", "json")
+    assert made.code == 0, made.err
+    for words in (
+        ("port", "create", machine.mac, "--node", made.json()["uuid"]),
+        ("node", "manage", machine.name, "--wait", "60"),
+        ("node", "inspect", machine.name, "--wait", "60"),
+    ):
+        done = cloud.baremetal("operator", *words)
+        assert done.code == 0, done.err
+    shown = cloud.baremetal("watcher", "node", "show", machine.name, "-f", "json").json()
+    assert (shown["provision_state"], shown["last_error"]) == ("manageable", None)
+
+
+def test_our_command_line_finds_the_endpoint_in_the_catalog_and_inspects_a_machine(cloud: Cloud) -> None:
+    machine = cloud.site.machine()
+    cloud.site.enroll(machine)
+    done = cloud.ferroscope("--os-cloud", "operator", "inspect", machine.name, "--wait")
+    assert done.code == Exit.OK, done.err
+    listed = cloud.ferroscope("node", "list", "-o", "csv", OS_CLOUD="watcher")
+    assert machine.name in listed.out
+    token = cloud.token("watcher")
+    listed = cloud.ferroscope("node", "list", "-o", "csv", FERROSCOPE_TOKEN=token, FERROSCOPE_URL=cloud.site.bare_metal)
+    assert machine.name in listed.out
+
+
+@pytest.mark.parametrize("person", ["watcher", "viewer", "guest"])
+def test_a_role_that_does_not_suffice_is_403_to_every_client(cloud: Cloud, person: str) -> None:
+    name = f"not-by-{person}"
+    done = cloud.baremetal(person, "node", "create", "--driver", "sim", "--name", name)
+    assert done.code
+    assert "403" in done.err
+    with pytest.raises(ClientError) as refused:
+        cloud.site.call(
+            "clouds.enroll_and_inspect", cloud=person, node={"name": name, "driver": "sim"}, address="52:54:00:00:00:99"
+        )
+    assert refused.value.kind == "ForbiddenException"
+    ours = cloud.ferroscope("node", "create", name, "--driver", "sim", OS_CLOUD=person)
+    assert ours.code == Exit.FORBIDDEN
+    assert f"cloud {person}" in ours.err
+    assert not cloud.site.exists(f"/v1/nodes/{name}")
+
+
+def test_a_project_sees_the_nodes_that_it_owns_and_no_others(cloud: Cloud) -> None:
+    theirs, other = cloud.site.machine(), cloud.site.machine()
+    uuid, hidden = cloud.site.enroll(theirs), cloud.site.enroll(other)
+    project = cloud.project("tenant")
+    cloud.site.request("PATCH", f"/v1/nodes/{uuid}", [{"op": "add", "path": "/owner", "value": project}])
+    assert cloud.site.call("clouds.names", cloud="tenant") == [theirs.name]
+    token = cloud.token("tenant")
+    assert cloud.ask(f"/v1/nodes/{uuid}", X_Auth_Token=token) == 200
+    assert cloud.ask(f"/v1/nodes/{hidden}", X_Auth_Token=token) == 404
+    inspected = cloud.ferroscope("inspect", theirs.name, "--wait", OS_CLOUD="tenant")
+    assert inspected.code == Exit.OK, inspected.err
+    assert cloud.ferroscope("node", "show", other.name, OS_CLOUD="tenant").code == Exit.NOT_FOUND
+
+
+def test_a_wrong_password_is_keystones_refusal_and_is_not_shown(cloud: Cloud) -> None:
+    done = cloud.ferroscope("node", "list", OS_CLOUD="wrong")
+    assert done.code == Exit.UNAUTHENTICATED
+    assert "cloud wrong" in done.err
+    assert logins.PASSWORD not in done.out + done.err
+
+
+def test_without_a_token_or_with_a_wrong_one_it_is_401_and_open_paths_stay_open(cloud: Cloud) -> None:
+    status, headers, _ = cloud.answer()
+    assert status == 401
+    assert cloud.keystone.identity.url in headers["WWW-Authenticate"]
+    for wrong in ("no-token", "gAAAAA" + "x" * 200, "fst_0123456789ab_" + "x" * 43):
+        assert cloud.ask(X_Auth_Token=wrong) == 401
+    assert cloud.ask("/") == cloud.ask("/v1/") == 200
+    done = cloud.ferroscope("node", "list", FERROSCOPE_URL=cloud.site.bare_metal)
+    assert done.code == Exit.UNAUTHENTICATED
+
+
+def test_an_expired_token_is_401(cloud: Cloud) -> None:
+    token = cloud.token_for("tenant", 5.0)
+    assert until(lambda: cloud.ask(X_Auth_Token=token) == 401, seconds=60)
+
+
+def test_a_revoked_token_is_401_as_soon_as_it_is_asked_for_again(cloud: Cloud) -> None:
+    token = cloud.token("watcher")
+    assert cloud.ask(X_Auth_Token=token) == 200
+    cloud.keystone.identity.delete_token(token)
+    assert until(lambda: cloud.ask(X_Auth_Token=token) == 401, seconds=60)
+
+
+def test_access_tokens_work_beside_keystone(cloud: Cloud) -> None:
+    token = logins.token(cloud.site, "reader")
+    assert cloud.ask(X_Auth_Token=token) == cloud.ask(Authorization=f"Bearer {token}") == 200
+    assert cloud.ask(method="POST", body={"driver": "sim"}, X_Auth_Token=token) == 403
+    done = cloud.ferroscope("node", "list", FERROSCOPE_TOKEN=token, FERROSCOPE_URL=cloud.site.bare_metal)
+    assert done.code == Exit.OK, done.err
+
+
+def test_a_killed_keystone_is_503_for_its_tokens_only_and_all_goes_on_when_it_is_back(cloud: Cloud) -> None:
+    keystones, ours = cloud.token("watcher"), logins.token(cloud.site, "reader")
+    assert cloud.ask(X_Auth_Token=keystones) == 200
+    cloud.keystone.kill()
+    try:
+        assert until(lambda: cloud.ask(X_Auth_Token=keystones) == 503, seconds=60)
+        status, headers, _ = cloud.answer(X_Auth_Token="gAAAAA" + "y" * 200)
+        assert status == 503
+        assert int(headers["Retry-After"]) > 0
+        assert cloud.ask(X_Auth_Token=ours) == 200
+        assert cloud.ask("/") == 200
+        done = cloud.ferroscope("node", "list", OS_CLOUD="watcher")
+        assert done.code == Exit.UNREACHABLE, done.err
+    finally:
+        cloud.keystone.start()
+        cloud.keystone.wait_answers()
+    assert until(lambda: cloud.ask(X_Auth_Token=keystones) == 200, seconds=60)
+
+
+def test_a_frozen_keystone_holds_up_nobody_else(cloud: Cloud) -> None:
+    keystones, ours = cloud.token("watcher"), logins.token(cloud.site, "reader")
+    assert cloud.ask(X_Auth_Token=ours) == 200
+    statuses: list[int] = []
+    cloud.keystone.freeze()
+    # More than the api has threads for.
+    waiting = [
+        threading.Thread(target=lambda number=number: statuses.append(cloud.ask(X_Auth_Token=f"gAAAAA{number}")))  # type: ignore[misc]
+        for number in range(12)
+    ]
+    try:
+        for thread in waiting:
+            thread.start()
+        for _ in range(20):
+            status, _, seconds = cloud.answer(X_Auth_Token=ours)
+            assert (status, seconds < SLACK) == (200, True)
+            status, _, seconds = cloud.answer("/")
+            assert (status, seconds < SLACK) == (200, True)
+        for thread in waiting:
+            thread.join(60)
+        assert set(statuses) == {503}
+    finally:
+        cloud.keystone.thaw()
+    assert until(lambda: cloud.ask(X_Auth_Token=keystones) == 200, seconds=60)
