@@ -161,9 +161,13 @@ def test_readers_find_a_whole_file_at_any_time_and_no_addition_is_lost(file: Pat
     assert set(entries(file)) == {"first", "u0", "u1", "u2", "u3"}
 
 
-def test_without_a_file_the_option_is_named(tmp_path: Path) -> None:
-    empty = tmp_path / "ferroscope.conf"
-    empty.touch()
-    result = run("user", "list", "-c", str(empty))
+def test_without_an_option_it_is_the_file_that_the_api_reads(file: Path, tmp_path: Path) -> None:
+    configuration = tmp_path / "ferroscope.conf"
+    configuration.write_text(f"[api]\nhttp_basic_auth_user_file = {file}\n")
+    user(file, "add", "alice", "--role", "admin")
+    result = run("user", "list", "-c", str(configuration))
+    assert "alice" in result.stdout
+    configuration.write_text("[api]\nhttp_basic_auth_user_file =\n")
+    result = run("user", "list", "-c", str(configuration))
     assert result.exit_code == Exit.USAGE
     assert "http_basic_auth_user_file" in result.stderr
