@@ -13,11 +13,14 @@ import bcrypt
 import pytest
 
 from ferroscope.config.options import ApiSettings, MetricsSettings, PolicySettings, Settings
+from ferroscope.core import access_token
 from ferroscope.runtime import wiring
 from ferroscope.runtime.http_server import HttpServer, bind, check_anonymous
 from ferroscope.runtime.system import SetupError, SystemClock
 from tests.integration.api.service import Service
+from tests.support import examples
 
+SECRET = "a" * 43
 HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
 
 
@@ -62,6 +65,17 @@ def test_roles_of_users(service: Service) -> None:
     assert client.get("/v1/nodes", headers=basic("alice", "wrong")).status_code == 401
     assert client.get("/v1/nodes", headers={"Authorization": "Digest x"}).status_code == 401
     assert service.introspection.get("/v1/introspection").status_code == 401
+
+
+def test_an_access_token_is_accepted_with_its_roles(service: Service) -> None:
+    text = access_token.text("0123456789ab", SECRET)
+    token = examples.access_token(id="0123456789ab", roles=("reader",), digest=access_token.digest(SECRET))
+    service.store.write(lambda tx: tx.access_tokens.add(token))
+    for headers in ({"X-Auth-Token": text}, {"Authorization": f"Bearer {text}"}):
+        assert service.bare_metal.get("/v1/nodes", headers=headers).status_code == 200
+        refused = service.bare_metal.post("/v1/nodes", {"driver": "fake-hardware"}, headers=headers)
+        assert refused.status_code == 403
+    assert service.bare_metal.get("/v1/nodes", headers={"X-Auth-Token": f"{text}x"}).status_code == 401
 
 
 def test_an_error_of_the_introspection_api_has_its_form(service: Service) -> None:
