@@ -187,6 +187,7 @@ class StartTask:
             boot.insert(context)
         else:
             boot.eject_leftover(context)
+            boot.insert_nothing(context)
             boot_from_network(context)
 
     def _power_on(self, context: TaskContext) -> None:

@@ -20,7 +20,8 @@ from ferroscope.api.http.errors import LOOKUP_FAILED, MissingError, UnavailableE
 from ferroscope.api.http.route import ApiContext
 from ferroscope.contracts.errors import ConflictError, NotFoundError
 from ferroscope.contracts.store import Query, Transaction
-from ferroscope.core import lookup
+from ferroscope.core import callback_secret, lookup
+from ferroscope.core.callback_secret import Proof, Verdict
 from ferroscope.core.model import Inspection, Node, Request, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import MAY_CALL, TAKES_CALLBACK, Event
@@ -44,8 +45,19 @@ class Accepted(msgspec.Struct, frozen=True):
     discovered: bool = False
 
 
-def handle_callback(context: ApiContext, parsed: Parsed, *, with_token: bool, source: str = "") -> Accepted:
+class _Sent(msgspec.Struct, frozen=True):
+    """A callback, with the secret in its query and the address it came from."""
+
+    parsed: Parsed
+    secret: str | None
+    source: str
+
+
+def handle_callback(
+    context: ApiContext, parsed: Parsed, *, with_token: bool, secret: str | None = None, source: str = ""
+) -> Accepted:
     """Handle the callback that ``source`` sent; every refusal raises the same ``MissingError``."""
+    sent = _Sent(parsed, secret, source)
 
     def work(tx: Transaction) -> Accepted | lookup.Refused:
         verdict = look_up(tx, parsed.evidence)
@@ -53,9 +65,7 @@ def handle_callback(context: ApiContext, parsed: Parsed, *, with_token: bool, so
         if isinstance(verdict, lookup.Refused) and discovery.wanted(context, verdict, parsed.evidence):
             verdict, new = _discover(context, tx, parsed, source)
         taken = (
-            _take(context, tx, verdict, parsed, source, with_token=with_token)
-            if isinstance(verdict, lookup.Found)
-            else verdict
+            _take(context, tx, verdict, sent, with_token=with_token) if isinstance(verdict, lookup.Found) else verdict
         )
         if isinstance(taken, lookup.Refused):
             refusals.note(context, tx, taken, source)
@@ -125,9 +135,9 @@ def has_macs(tx: Transaction, node: Node) -> bool:
 
 
 def _take(
-    context: ApiContext, tx: Transaction, found: lookup.Found, parsed: Parsed, source: str, *, with_token: bool
+    context: ApiContext, tx: Transaction, found: lookup.Found, sent: _Sent, *, with_token: bool
 ) -> Accepted | lookup.Refused:
-    node, inspection = found.node, found.inspection
+    node, inspection, parsed, source = found.node, found.inspection, sent.parsed, sent.source
     if inspection is None and node.inspection is not None:  # the node has just been created
         inspection = tx.inspections.get(node.inspection)
     if inspection is None or inspection.digest != parsed.digest:
@@ -139,8 +149,11 @@ def _take(
             node, inspection = unasked, tx.inspections.get(str(unasked.inspection))
     if inspection is None:
         return refusals.not_waiting(node)
+    verdict = callback_secret.judge(context.settings.inspector.callback_secret, inspection, sent.secret)
+    if not verdict.accepted:
+        return refusals.unproven(node, verdict.proof)
     if inspection.digest != parsed.digest:
-        refusal = _submit(context, tx, node, inspection, parsed, source)
+        refusal = _submit(context, tx, node, inspection, sent, verdict)
         if refusal is not None:
             return refusal
     else:
@@ -153,9 +166,10 @@ def _take(
 
 
 def _submit(
-    context: ApiContext, tx: Transaction, node: Node, inspection: Inspection, parsed: Parsed, source: str
+    context: ApiContext, tx: Transaction, node: Node, inspection: Inspection, sent: _Sent, verdict: Verdict
 ) -> lookup.Refused | None:
     """Queue ``continue`` for a new callback, or return the refusal."""
+    parsed, source = sent.parsed, sent.source
     if node.state not in MAY_CALL:
         return refusals.not_waiting(node)
     queued = _continues(tx, node) if inspection.digest is not None else []
@@ -165,22 +179,26 @@ def _submit(
         tx.data.save(inspection.uuid, node.uuid, discovery.parts(node, parsed.parts))
         tx.inspections.update(inspection.uuid, digest=parsed.digest, clock_since=None)
         tx.addresses.called(node.uuid, source)
-    _note_call(context, tx, node, source, first=inspection.digest is None)
+    _note_call(context, tx, node, source, verdict, first=inspection.digest is None)
     payload = {"digest": parsed.digest, "source": source}
     transition.submit(tx, node, Event.CONTINUE, process=context.process, payload=payload)
     return None
 
 
-def _note_call(context: ApiContext, tx: Transaction, node: Node, source: str, *, first: bool) -> None:
-    """Record the source of the callback; a different callback after the first one is a warning."""
+def _note_call(context: ApiContext, tx: Transaction, node: Node, source: str, verdict: Verdict, *, first: bool) -> None:
+    """Record the source of the callback; a different callback after the first one is a warning, as is one without the
+    secret that the machine got."""
+    without = verdict.expected and verdict.proof is Proof.MISSING
+    message = "callback received" if first else "a different callback was received"
+    reason = Reason.CALLBACK_UNPROVEN if without else None if first else Reason.CONFLICTING_CALLBACK
     entry = transition.step(
         node,
         _CALLED if first else _CONTRADICTED,
-        f"callback received{_from(source)}" if first else f"a different callback was received{_from(source)}",
+        f"{message}{_from(source)}{', without the secret of the inspection' if without else ''}",
         process=context.process,
-        severity=Severity.INFO if first else Severity.WARNING,
-        reason=None if first else str(Reason.CONFLICTING_CALLBACK),
-        detail={"source": source} if source else None,
+        severity=Severity.INFO if reason is None else Severity.WARNING,
+        reason=None if reason is None else str(reason),
+        detail=({"source": source} if source else {}) | {"proof": str(verdict.proof)},
     )
     tx.journal.append([entry])
 
