@@ -108,6 +108,7 @@ class Machine:
         """Load the machine's iPXE script, as the boot host's script does; return the secret, "" without an answer."""
         for _ in range(10):
             answer = self.world.http("GET", f"/v1/boot.ipxe?mac={self.mac}", b"")
+            self.world.say(f"loads its boot script: {answer.status if answer else 'no answer'}", self.name)
             if answer is not None and answer.status == 200:
                 return answer.body.decode().partition("set secret ")[2].strip()
             self.world.kernel.sleep(3.0)
@@ -125,6 +126,7 @@ class Machine:
             query = rng.choice(("", "?secret=", "?secret=guessed"))
             answer = world.http("POST", f"/v1/continue_inspection{query}", body, source="198.51.100.66")
             world.count("callbacks of intruders")
+            world.say(f"an intruder calls back: {answer.status if answer else 'no answer'}", self.name)
             if answer is not None and answer.status == 202:
                 world.kernel.fail("I10", f"a callback of {self.name} was accepted without the secret of its inspection")
 

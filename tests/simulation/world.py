@@ -170,7 +170,9 @@ class World:
                 driver_info={"sim_address": f"192.0.2.{100 + machine.number}"},
                 created_at=now,
             )
-            port = Port(uuid=f"{machine.uuid[:-1]}f", node=machine.uuid, address=machine.mac, created_at=now)
+            port = Port(
+                uuid=machine.uuid.replace("4000", "4001"), node=machine.uuid, address=machine.mac, created_at=now
+            )
             tables["nodes"].put((node.uuid,), NODE.to_row(node), 0, keep=False)
             tables["ports"].put((port.uuid,), ports.to_row(port), 0, keep=False)
 

@@ -295,6 +295,15 @@ def test_the_script_is_served_to_machines_that_wait_and_says_who_asked(site: Cal
     assert served.fetched(MACHINE) == ""
 
 
+def test_a_node_without_a_known_mac_cannot_get_the_script_and_needs_no_secret(site: Callable[..., Site]) -> None:
+    served = site("boot script")
+    node = served.service.enrol(driver="able", driver_info={"bmc_address": "10.99.0.8"})
+    target = {"target": "inspect"}
+    assert served.service.bare_metal.put(f"/v1/nodes/{node}/states/provision", target).status_code == 202
+    body = callback_body(examples.mac(), bmc_address="10.99.0.8")
+    assert served.call(None, source=MACHINE, body=body).status_code == 202
+
+
 def test_guessing_macs_is_limited(tmp_path: Path) -> None:
     service = Service(databases.sqlite(tmp_path), failure_burst=3, failure_rate=0.1)
     guesses = [service.bare_metal.get(f"/v1/boot.ipxe?mac={examples.mac()}", remote_addr=ATTACKER) for _ in range(5)]

@@ -14,12 +14,12 @@ from typing import Final, TypeVar
 import msgspec
 
 from ferroscope import transition
-from ferroscope.api.baremetal import agent, discovery, refusals
+from ferroscope.api.baremetal import agent, discovery, node_states, refusals
 from ferroscope.api.baremetal.callback_body import Parsed
 from ferroscope.api.http.errors import LOOKUP_FAILED, MissingError, UnavailableError
 from ferroscope.api.http.route import ApiContext
 from ferroscope.contracts.errors import ConflictError, NotFoundError
-from ferroscope.contracts.store import Query, Transaction
+from ferroscope.contracts.store import Transaction
 from ferroscope.core import callback_secret, lookup
 from ferroscope.core.callback_secret import Proof, Verdict
 from ferroscope.core.model import Inspection, Node, Request, Severity
@@ -108,7 +108,7 @@ def _discover(context: ApiContext, tx: Transaction, parsed: Parsed, source: str)
         return verdict, None
     owners = tx.addresses.owners(evidence.bmc_addresses)
     for owner in owners:
-        if not has_macs(tx, owner):
+        if not node_states.has_macs(tx, owner):
             return refusals.not_waiting(owner), None
     node = discovery.make(context, tx, parsed, source)
     discovery.connect(context, tx, node, owners, source)
@@ -119,7 +119,7 @@ def look_up(tx: Transaction, evidence: lookup.Evidence) -> lookup.Verdict:
     """Return the node that matches the evidence, locked and read again; or the refusal."""
     verdict = lookup.decide(evidence, tx.addresses.candidates(evidence))
     if isinstance(verdict, lookup.Found) and verdict.bmc_alone:
-        verdict = lookup.by_bmc_alone(verdict, evidence, known_macs=has_macs(tx, verdict.node))
+        verdict = lookup.by_bmc_alone(verdict, evidence, known_macs=node_states.has_macs(tx, verdict.node))
     if isinstance(verdict, lookup.Refused):
         return verdict
     try:
@@ -127,11 +127,6 @@ def look_up(tx: Transaction, evidence: lookup.Evidence) -> lookup.Verdict:
         return lookup.Found(node, inspection=inspection)
     except NotFoundError:
         return lookup.Refused(Reason.LOOKUP_UNKNOWN, f"node {verdict.node.uuid} was deleted concurrently")
-
-
-def has_macs(tx: Transaction, node: Node) -> bool:
-    """Return whether any MAC address of the node is known: of a port, or from its discovery."""
-    return bool(tx.ports.list(Query(filters={"node": node.uuid}, limit=1)) or tx.discoveries.macs(node.uuid))
 
 
 def _take(
