@@ -12,7 +12,7 @@ import msgspec
 
 from ferroscope.contracts.metrics import Moved
 from ferroscope.contracts.store import Transaction
-from ferroscope.core import callback_secret
+from ferroscope.core import callback_secret, hold
 from ferroscope.core.delivery import Fail, IllegalEventError, Refused, advance, check_inspectable, take
 from ferroscope.core.lanes import bmc_of
 from ferroscope.core.model import Document, Entry, Inspection, Node, Request, Severity
@@ -169,6 +169,7 @@ def _moved(node: Node, transition: Transition, now: float, failure: Fail | None 
         changes["target_provision_state"] = None if target is State.FINISHED else str(Provision.MANAGEABLE)
     if target in TERMINAL:
         changes["inspection_finished_at"] = now
+        changes |= hold.lifted(node)
     if failure is not None:
         changes["last_error"] = explain(failure)
     elif target in CLEARS_ERROR:

@@ -253,6 +253,25 @@ def test_the_disk_is_served_for_its_key_only_and_until_the_end(site: Callable[..
     assert bare_metal.get(f"/v1/ramdisk_parameters/{served.node}/{key}/disk.img").status_code == 404
 
 
+def test_with_virtual_media_the_disk_has_the_agents_token_and_no_lookup_tells_it(
+    site: Callable[..., Site],
+) -> None:
+    served = site("virtual media")
+    served.power_on()
+    client, token = served.service.bare_metal, callback_secret.agent_token(served.secret)
+    for _ in range(2):
+        answer = client.get(f"/v1/lookup?addresses={served.mac}", remote_addr=ATTACKER)
+        assert answer.json["config"]["agent_token"] == "******"
+        assert answer.json["config"]["agent_token_required"] is True
+    beat = {"callback_url": "https://192.0.2.9:9999"}
+    assert client.post(f"/v1/heartbeat/{served.node}", beat | {"agent_token": "x" * 64}).status_code == 404
+    assert client.post(f"/v1/heartbeat/{served.node}", beat | {"agent_token": token}).status_code == 202
+    elsewhere = {"callback_url": "https://198.51.100.66:9999", "agent_token": token}
+    assert client.post(f"/v1/heartbeat/{served.node}", elsewhere).status_code == 400
+    served.service.fail(served.node)
+    assert client.post(f"/v1/heartbeat/{served.node}", beat | {"agent_token": token}).status_code == 404
+
+
 def test_no_answer_and_no_log_line_contains_a_secret(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     served = Site(tmp_path, "virtual media")
     served.power_on()

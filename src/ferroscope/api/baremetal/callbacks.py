@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from ferroscope import transition
-from ferroscope.api.baremetal import agent, discovery, node_states, refusals
+from ferroscope.api.baremetal import agent, discovery, holds, node_states, refusals
 from ferroscope.api.baremetal.callback_body import Parsed
 from ferroscope.api.http.errors import LOOKUP_FAILED, MissingError, UnavailableError
 from ferroscope.api.http.route import ApiContext
@@ -156,7 +156,7 @@ def _take(
         refusals.add_entry(context, tx, node.uuid, _REPEATED, message, source=source)
     if not with_token:
         return Accepted(node)
-    changed, token = agent.issue(context, node, parsed.digest)
+    changed, token = agent.issue(context, node, inspection, parsed.digest)
     return Accepted(node if changed is node else tx.nodes.update(changed), token)
 
 
@@ -167,6 +167,10 @@ def _submit(
     parsed, source = sent.parsed, sent.source
     if node.state not in MAY_CALL:
         return refusals.not_waiting(node)
+    identity = holds.identity(parsed)
+    differences = holds.contradictions(context, node, identity)
+    if differences and inspection.digest is not None:
+        return holds.refused(node, differences)
     queued = _continues(tx, node) if inspection.digest is not None else []
     if any(request.payload.get("digest") == parsed.digest for request in queued) or len(queued) >= _CONTRADICTION:
         return None
@@ -175,7 +179,11 @@ def _submit(
         tx.inspections.update(inspection.uuid, digest=parsed.digest, clock_since=None)
         tx.addresses.called(node.uuid, source)
     _note_call(context, tx, node, source, verdict, first=inspection.digest is None)
-    payload = {"digest": parsed.digest, "source": source}
+    payload = {"digest": parsed.digest, "source": source, "identity": msgspec.structs.asdict(identity)}
+    if differences:
+        holds.place(context, tx, node, payload, differences)
+        return None
+    node = holds.lift(tx, node)
     transition.submit(tx, node, Event.CONTINUE, process=context.process, payload=payload)
     return None
 

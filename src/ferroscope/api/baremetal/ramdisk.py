@@ -165,7 +165,7 @@ def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
         tx.addresses.called(verdict.node.uuid, call.source)
         if call.minor < _TOKEN_SINCE:
             return verdict.node, None
-        node, token = agent.issue(context, verdict.node, None)
+        node, token = agent.issue(context, verdict.node, verdict.inspection, None)
         return (node if node is verdict.node else tx.nodes.update(node)), token
 
     outcome = context.store.write(work)
@@ -186,10 +186,13 @@ def heartbeat(context: ApiContext, call: Call[NoQuery, Heartbeat]) -> Reply:
     def work(tx: Transaction) -> None:
         try:
             node = tx.nodes.get(ident, lock=True)
+            inspection = tx.inspections.get(node.inspection) if node.inspection is not None else None
         except NotFoundError:
             raise MissingError(LOOKUP_FAILED) from None
-        if node.state not in RAMDISK or not agent.owns(node, body.agent_token or ""):
+        if node.state not in RAMDISK or not agent.owns(node, inspection, body.agent_token or ""):
             raise MissingError(LOOKUP_FAILED)
+        if agent.moved(node, body.callback_url):
+            raise BadRequestError("The callback_url differs from that of the previous heartbeat.")
         tx.nodes.update(agent.heard(node, url=body.callback_url, version=body.agent_version, at=tx.now))
 
     context.store.write(work)
