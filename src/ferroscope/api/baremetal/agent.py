@@ -91,7 +91,8 @@ def moved(node: Node, url: str) -> bool:
 
 def heard(node: Node, *, url: str, version: str | None, at: float) -> Node:
     """Return the node with the data of a heartbeat."""
-    return _with(node, _known(node) | {"url": url, "version": version, "last_heartbeat": at})
+    record = {"inspection": node.inspection, "url": url, "version": version, "last_heartbeat": at}
+    return _with(node, _known(node) | record)
 
 
 def answer(context: ApiContext, node: Node, token: str | None, url: str) -> AgentAnswer:
