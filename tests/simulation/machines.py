@@ -15,6 +15,7 @@ import msgspec
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Node
+from tests.simulation.scenario import INTRUDER
 
 if TYPE_CHECKING:
     from tests.simulation.checks.claims import Claimed
@@ -124,7 +125,7 @@ class Machine:
             nic = {"name": "evil0", "mac_address": self.mac}
             body = msgspec.json.encode({"inventory": {"interfaces": [nic]}, "error": "spoofed", "at": world.kernel.now})
             query = rng.choice(("", "?secret=", "?secret=guessed"))
-            answer = world.http("POST", f"/v1/continue_inspection{query}", body, source="198.51.100.66")
+            answer = world.http("POST", f"/v1/continue_inspection{query}", body, source=INTRUDER)
             world.count("callbacks of intruders")
             world.say(f"an intruder calls back: {answer.status if answer else 'no answer'}", self.name)
             if answer is not None and answer.status == 202:

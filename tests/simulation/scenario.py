@@ -29,6 +29,8 @@ FAULTS = (
 )  # fmt: skip
 # Inspections that nobody answers for are given up after so many seconds: longer than faults last.
 TIMEOUT = 150.0
+# The address of those who call back as machines of others.
+INTRUDER = "198.51.100.66"
 SCRIPT_URL = "http://192.0.2.1:6385/v1/boot.ipxe"
 
 
