@@ -27,6 +27,8 @@ from ferroscope.worker.context import TaskContext
 # Keys of the node's ``internal`` document; the first one has the same name in Ironic.
 MANAGED: Final = "inspector_manage_boot"
 _INSERTED: Final = "inserted_ramdisk"
+# The token that a lookup has given away; see ``api.baremetal.agent``.
+_AGENT: Final = "agent"
 # Masked in answers, because the URL contains a key.
 _PARAMETERS: Final = "parameters_secret_url"
 _INSERT: Final = "insert ramdisk"
@@ -82,6 +84,18 @@ def insert_nothing(context: TaskContext) -> None:
     inspection = context.inspection
     if inspection is not None and inspection.secret_delivery in (Delivery.PLANNED, Delivery.VIRTUAL_MEDIA):
         _delivered(context, Delivery.NONE)
+
+
+def forget_agent(context: TaskContext) -> None:
+    """Let the ramdisk that is about to boot get a token of its own, if an earlier boot of this inspection got one.
+
+    The copies forget it, too: the commit must not remove what the new ramdisk gets meanwhile.
+    """
+    known = context.before.internal.get(_AGENT)
+    if isinstance(known, dict) and known.get("inspection") == context.before.inspection:
+        for node in (context.before, context.node):
+            node.internal.pop(_AGENT, None)
+        context.forgotten = _AGENT
 
 
 def _delivered(context: TaskContext, delivery: Delivery) -> None:

@@ -360,3 +360,36 @@ def test_however_an_inspection_ends_its_secret_is_not_kept(event: Event) -> None
     service.submit(event)
     service.work()
     assert service.inspection.secret == callback_secret.ended(SECRET)
+
+
+def test_a_second_boot_of_an_inspection_may_look_itself_up_again() -> None:
+    service = Service(settings())
+    service.start()
+
+    def killed(command: str) -> None:
+        if command == "get" and "power on" in service.machine.commands:
+            raise KeyboardInterrupt
+
+    service.machine.fail = killed
+    with pytest.raises(KeyboardInterrupt):
+        service.worker.step()
+    node = service.node
+    got = node.internal | {"agent": {"inspection": node.inspection, "token_sha256": "0" * 64}}
+    service.store.write(lambda tx: tx.nodes.update(msgspec.structs.replace(node, internal=got)))
+    service.machine.power = Power.OFF  # it crashed
+    looked_up: list[bool] = []
+
+    def looks_itself_up(command: str) -> None:
+        if command == "power on":
+            now = service.node
+            looked_up.append("agent" not in now.internal)
+            new = now.internal | {"agent": {"inspection": now.inspection, "token_sha256": "1" * 64}}
+            service.store.write(lambda tx: tx.nodes.update(msgspec.structs.replace(now, internal=new)))
+
+    service.machine.fail = looks_itself_up
+    service.kill("m1")
+    service.worker = service.new_worker("m2")
+    service.work()
+    assert service.node.state is State.WAITING
+    assert looked_up == [True]
+    assert service.node.internal["agent"]["token_sha256"] == "1" * 64
