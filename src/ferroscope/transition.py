@@ -12,6 +12,7 @@ import msgspec
 
 from ferroscope.contracts.metrics import Moved
 from ferroscope.contracts.store import Transaction
+from ferroscope.core import callback_secret, hold
 from ferroscope.core.delivery import Fail, IllegalEventError, Refused, advance, check_inspectable, take
 from ferroscope.core.lanes import bmc_of
 from ferroscope.core.model import Document, Entry, Inspection, Node, Request, Severity
@@ -34,16 +35,35 @@ from ferroscope.core.states import (
 _MERGED = frozenset({Event.ABORT, Event.TIMEOUT, Event.DELETE})
 
 
-def start(tx: Transaction, node: Node, *, inspection: str, process: str, manage_boot: bool = True) -> Node:
+def start(
+    tx: Transaction,
+    node: Node,
+    *,
+    inspection: str,
+    process: str,
+    manage_boot: bool = True,
+    secret: str | None = None,
+    secret_delivery: str | None = None,
+) -> Node:
     """Start an inspection: set ``starting`` and queue an ``inspect`` request, in this transaction.
 
-    ``inspection`` is the UUID of the new inspection. A node that is already starting is returned unchanged, so
-    concurrent starts are merged. Raises ``IllegalEventError`` or ``Refused``.
+    ``inspection`` is the UUID of the new inspection, ``secret`` is what its callback has to present. A node that is
+    already starting is returned unchanged, so concurrent starts are merged. Raises ``IllegalEventError`` or
+    ``Refused``.
     """
     transition = check_inspectable(node)
     if node.state is State.STARTING:
         return node
-    node = _begin(tx, node, transition, inspection, manage_boot=manage_boot)
+    new = Inspection(
+        uuid=inspection,
+        node=node.uuid,
+        state=transition.target,
+        started_at=tx.now,
+        manage_boot=manage_boot,
+        secret=secret,
+        secret_delivery=secret_delivery,
+    )
+    node = _add(tx, node, transition, new)
     tx.requests.put(request_for(node, Event.INSPECT))
     tx.journal.append([step(node, "requested", "inspection requested", process=process)])
     return node
@@ -55,7 +75,8 @@ def enroll(tx: Transaction, node: Node, what: str, *, inspection: str, process: 
     The node's provision state is kept until the inspection ends. Raises ``IllegalEventError``.
     """
     transition = take(node, Event.ENROLL)
-    node = _begin(tx, node, transition, inspection, manage_boot=False)
+    new = Inspection(uuid=inspection, node=node.uuid, state=transition.target, started_at=tx.now, manage_boot=False)
+    node = _add(tx, node, transition, new)
     tx.journal.append([step(node, "called", what, process=process)])
     return node
 
@@ -119,15 +140,8 @@ def apply(
     return node
 
 
-def _begin(tx: Transaction, node: Node, transition: Transition, inspection: str, *, manage_boot: bool) -> Node:
-    """Save a new inspection and make it the node's current one; return the node."""
-    new = Inspection(
-        uuid=inspection, node=node.uuid, state=transition.target, started_at=tx.now, manage_boot=manage_boot
-    )
-    return _add(tx, node, transition, new)
-
-
 def _add(tx: Transaction, node: Node, transition: Transition, new: Inspection) -> Node:
+    """Save a new inspection and make it the node's current one; return the node."""
     new = msgspec.structs.replace(new, state=transition.target, started_at=tx.now)
     tx.inspections.add(new)
     node = msgspec.structs.replace(node, inspection=new.uuid, inspection_started_at=tx.now, inspection_finished_at=None)
@@ -155,6 +169,7 @@ def _moved(node: Node, transition: Transition, now: float, failure: Fail | None 
         changes["target_provision_state"] = None if target is State.FINISHED else str(Provision.MANAGEABLE)
     if target in TERMINAL:
         changes["inspection_finished_at"] = now
+        changes |= hold.lifted(node)
     if failure is not None:
         changes["last_error"] = explain(failure)
     elif target in CLEARS_ERROR:
@@ -231,6 +246,8 @@ def _save_inspection(
         changes["clock_since"] = changes["processing_since"] = tx.now
     if target in TERMINAL:
         changes["finished_at"] = tx.now
+        if inspection.secret is not None:
+            changes["secret"] = callback_secret.ended(inspection.secret)
     if queued is not None:
         changes["queued"] = queued
     changes["reason"] = str(failure.reason) if failure else None

@@ -24,12 +24,18 @@ _SLOW_SECONDS = 5.0
 
 
 class Target(msgspec.Struct, frozen=True):
-    """The target of a URL: host and port, and the request's head up to the length."""
+    """The target of a URL: host and port, and what a request to it begins with."""
 
     host: str
     port: int
     tls: bool
-    head: bytes
+    path: str
+    netloc: str
+
+    @property
+    def server(self) -> tuple[str, int, bool]:
+        """What requests that share connections have in common."""
+        return self.host, self.port, self.tls
 
 
 @lru_cache(maxsize=16)
@@ -40,12 +46,15 @@ def target_of(url: str) -> Target:
         raise ValueError(f"invalid callback URL {url!r}: expected http://HOST:PORT/PATH")
     tls = parts.scheme == "https"
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    netloc = parts.netloc.rpartition("@")[2]
+    return Target(parts.hostname, parts.port or (443 if tls else 80), tls, path, parts.netloc.rpartition("@")[2])
+
+
+def _post(target: Target, body: bytes) -> bytes:
     head = (
-        f"POST {path} HTTP/1.1\r\nHost: {netloc}\r\nContent-Type: application/json\r\nAccept: application/json\r\n"
-        "Content-Length: "
+        f"POST {target.path} HTTP/1.1\r\nHost: {target.netloc}\r\nContent-Type: application/json\r\n"
+        f"Accept: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     )
-    return Target(parts.hostname, parts.port or (443 if tls else 80), tls, head.encode())
+    return head.encode() + body
 
 
 class Wire(asyncio.Protocol):
@@ -130,20 +139,22 @@ class HttpPoster:
         self.places = asyncio.Semaphore(connections)
         self._timeout = timeout
         self._scale = scale
-        self._waiting: dict[Target, list[Wire]] = {}
+        self._waiting: dict[tuple[str, int, bool], list[Wire]] = {}
         self._tls: ssl.SSLContext | None = None
 
     async def post(self, url: str, body: bytes, delivery: Delivery = "whole") -> Answer:
         """Return the response; ``UnreachableError`` or ``NoAnswerError``."""
         target = target_of(url)
-        wire = self._take(target) if delivery == "whole" else None
-        if wire is not None:
-            try:
-                return await self._exchange(target, wire, body, delivery)
-            except UnreachableError:
-                if not wire.untouched:
-                    raise
-        return await self._exchange(target, await self._connect(target), body, delivery)
+        answer = await self._send(target, _post(target, body), delivery)
+        self.latencies.append(answer.seconds)
+        return answer
+
+    async def get(self, url: str) -> Answer:
+        """Return the response of a GET; errors as for ``post``."""
+        target = target_of(url)
+        return await self._send(
+            target, f"GET {target.path} HTTP/1.1\r\nHost: {target.netloc}\r\n\r\n".encode(), "whole"
+        )
 
     def close(self) -> None:
         """Close idle connections."""
@@ -152,8 +163,18 @@ class HttpPoster:
                 wire.close()
         self._waiting.clear()
 
+    async def _send(self, target: Target, request: bytes, delivery: Delivery) -> Answer:
+        wire = self._take(target) if delivery == "whole" else None
+        if wire is not None:
+            try:
+                return await self._exchange(target, wire, request, delivery)
+            except UnreachableError:
+                if not wire.untouched:
+                    raise
+        return await self._exchange(target, await self._connect(target), request, delivery)
+
     def _take(self, target: Target) -> Wire | None:
-        wires = self._waiting.get(target, [])
+        wires = self._waiting.get(target.server, [])
         while wires:
             wire = wires.pop()
             if wire.open:
@@ -175,9 +196,8 @@ class HttpPoster:
             raise UnreachableError(f"cannot connect: {error.strerror or error}") from error
         return wire
 
-    async def _exchange(self, target: Target, wire: Wire, body: bytes, delivery: Delivery) -> Answer:
+    async def _exchange(self, target: Target, wire: Wire, request: bytes, delivery: Delivery) -> Answer:
         began = time.perf_counter()
-        request = b"%s%d\r\n\r\n%s" % (target.head, len(body), body)
         expected = wire.expect(self._timeout)
         try:
             if delivery == "whole":
@@ -190,9 +210,8 @@ class HttpPoster:
             wire.close()
             raise
         seconds = time.perf_counter() - began
-        self.latencies.append(seconds)
         if wire.open:
-            self._waiting.setdefault(target, []).append(wire)
+            self._waiting.setdefault(target.server, []).append(wire)
         return Answer(answer.status, answer.body, seconds)
 
     async def _misdeliver(

@@ -14,6 +14,7 @@ from ferroscope.contracts.bmc import Power
 from ferroscope_sim.bodies import Bodies
 from ferroscope_sim.callbacks import HttpPoster, target_of
 from ferroscope_sim.client import Status, describe, latency_of
+from ferroscope_sim.inventory import pxe_mac
 from ferroscope_sim.machine import Machine
 from ferroscope_sim.model import FleetSettings, Member, roster, spread
 from ferroscope_sim.outcomes import Counters, Effect, Tally
@@ -108,6 +109,7 @@ class Fleet:
                 bodies=self._bodies.of(member),
                 delivery=member.outcome.delivery,
                 scale=self.settings.time_scale,
+                script=self._script(member),
             ),
             self._urls,
             self._poster,
@@ -116,6 +118,11 @@ class Fleet:
         )
         self._runs[run] = member.name
         return run.start()
+
+    def _script(self, member: Member) -> str:
+        """Return the URL at which the boot host's script finds the machine's own one, "" for none."""
+        url = self.settings.boot_script_url
+        return f"{url}?mac={pxe_mac(member.number)}" if url else ""
 
     def _boot_delay(self, machine: Machine) -> float:
         settings, name = self.settings, machine.member.name

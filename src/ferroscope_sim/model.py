@@ -26,7 +26,9 @@ class FleetSettings(msgspec.Struct, frozen=True, kw_only=True):
     ``special`` names select an outcome (``sim-timeout-3``); see ``outcomes``. ``first`` is the number of the first of
     the ``nodes``, so that two fleets can have different addresses. ``inventory_file`` is a path: every machine then
     calls back with this inventory, with its own addresses substituted; otherwise ``inventory_size`` is the size of the
-    generated ones in bytes, None for realistic sizes. ``callback_url`` may have several URLs separated by commas, tried
+    generated ones in bytes, None for realistic sizes. ``boot_script_url``: machines load the secret of their
+    inspection there before they call back, as boot hosts make them do; "" for a static boot script.
+    ``callback_url`` may have several URLs separated by commas, tried
     in turn.
 
     Delays are in seconds, uniform within mean ± jitter: ``boot_*`` from power-on to the first callback, ``bmc_*``
@@ -49,6 +51,7 @@ class FleetSettings(msgspec.Struct, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
     port: int = 0
     callback_url: str = DEFAULT_CALLBACK
+    boot_script_url: str = ""
     inventory_file: str | None = None
     inventory_size: int | None = None
     boot_delay: float = 2.0

@@ -9,6 +9,7 @@ JSON object, the agent exits and is restarted 30 s later, until the machine is p
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import Enum, auto
@@ -17,6 +18,7 @@ from typing import Final, Protocol
 import httptools
 import msgspec
 
+from ferroscope.core import callback_secret
 from ferroscope_sim.outcomes import Delivery, Effect, Tally
 
 # Parsing of HTTP/1.1 responses: bytes in, a response out.
@@ -109,6 +111,10 @@ class AnswerReader:
 
 ATTEMPTS: Final = 5
 RESTART_WAIT: Final = 30.0
+# As in the iPXE script that ``boot_config.ipxe`` generates.
+_SCRIPT_TRIES: Final = 10
+_SCRIPT_WAIT: Final = 3.0
+_SET_SECRET: Final = re.compile(rb"^set secret ([\w-]+)$", re.MULTILINE)
 
 
 class UnreachableError(Exception):
@@ -128,6 +134,9 @@ class Poster(Protocol):
     async def post(self, url: str, body: bytes, delivery: Delivery) -> Answer:
         """Return the response; ``UnreachableError`` or ``NoAnswerError``."""
 
+    async def get(self, url: str) -> Answer:
+        """Return the response of a GET; errors as for ``post``."""
+
 
 class Verdict(Enum):
     """The result of a callback: settled, or the agent exits."""
@@ -140,13 +149,15 @@ class Verdict(Enum):
 class Plan(msgspec.Struct, frozen=True):
     """What this boot does: seconds to boot, and the bodies to post at once; none: never call back.
 
-    ``delivery`` is that of the first post; ``scale`` multiplies the agent's own waits.
+    ``delivery`` is that of the first post; ``scale`` multiplies the agent's own waits. ``script``: URL of the machine's
+    iPXE script, which is loaded first; "" for none.
     """
 
     boot: float
     bodies: tuple[bytes, ...]
     delivery: Delivery = "whole"
     scale: float = 1.0
+    script: str = ""
 
 
 def retry_wait(attempt: int) -> float:
@@ -196,6 +207,8 @@ class RamdiskRun:
         """Boot, call back as planned, then idle."""
         try:
             await self._sleep(self._plan.boot)
+            if self._plan.script and not await self._load_secret():
+                return  # the machine tries its next boot device
             if len(self._plan.bodies) == 1:
                 await self._persist(self._plan.bodies[0])
             else:
@@ -207,6 +220,24 @@ class RamdiskRun:
         finally:
             if self._on_end is not None:
                 self._on_end(self)
+
+    async def _load_secret(self) -> bool:
+        """Run the machine's iPXE script, as the script of a boot host does; False if it cannot be loaded."""
+        for _ in range(_SCRIPT_TRIES):
+            try:
+                async with self._poster.places:
+                    answer = await self._poster.get(self._plan.script)
+            except (UnreachableError, NoAnswerError):
+                answer = None
+            if answer is not None and answer.status == 200:
+                secret = _SET_SECRET.search(answer.body)
+                if secret is not None:
+                    self._urls = [callback_secret.in_url(url, secret[1].decode()) for url in self._urls]
+                return True
+            if self._stopped:
+                break
+            await self._sleep(_SCRIPT_WAIT * self._plan.scale)
+        return False
 
     async def _persist(self, body: bytes) -> None:
         """Call back until it is settled; restart the agent each time it exits."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import urllib.request
+
 import pytest
 
 from tests.acceptance.environment import ClientError
@@ -24,6 +26,23 @@ def test_the_agent_inspects_its_machine(site: Site, api: str) -> None:
     assert data["plugin_data"]["root_disk"]["name"] == "/dev/sda"
     assert data["plugin_data"]["error"] is None
     assert site.node(node)["properties"]["cpu_arch"] == "x86_64"
+
+
+@pytest.mark.parametrize("api", APIS)
+def test_the_agent_returns_the_secret_of_its_inspection(site: Site, api: str) -> None:
+    address = mac()
+    node = site.enroll_fake(address)
+    site.inspect(node, until="inspect wait")
+    with urllib.request.urlopen(f"{site.bare_metal}/v1/boot.ipxe?mac={address}", timeout=30) as answer:
+        script = answer.read().decode()
+    secret = script.partition("set secret ")[2].strip()
+    assert len(secret) == 43
+    with pytest.raises(ClientError, match="error 404"):
+        site.call("ramdisk.inspect", api=api, macs=[address], secret=secret[::-1])
+    assert site.call("ramdisk.inspect", api=api, macs=[address], secret=secret) == node
+    site.await_state(node, "manageable")
+    entries = site.get(f"/v1/nodes/{node}/timeline")["inspections"][0]["entries"]
+    assert [entry["detail"]["proof"] for entry in entries if entry["step"] == "callback"] == ["verified"]
 
 
 @pytest.mark.parametrize("api", APIS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -18,7 +18,7 @@ from ferroscope.cli.client import Api, Json, node_path
 from ferroscope.cli.exits import Exit, Failure
 from tests.pxe import ramdisk
 from tests.pxe.bmc import Bmcs, Powered
-from tests.pxe.host import BootHost
+from tests.pxe.host import BootHost, boot_settings
 from tests.pxe.lab import Lab
 from tests.pxe.prober import Prober
 from tests.support.installation import Installation, Played
@@ -45,10 +45,14 @@ interfaces = boot
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """``options``: more of the configuration, of all processes. ``program`` of a host is run as its ``ferroscope``."""
+    """``options``: more of the configuration, of all processes. ``program`` of a host is run as its ``ferroscope``.
+
+    ``boot``: changes to the section ``[boot]`` of the boot hosts.
+    """
 
     hosts: int = 3
     options: str = ""
+    boot: dict[str, Any] = {}
     program: Callable[[BootHost], Sequence[str]] = lambda _: [executable()]
 
 
@@ -164,6 +168,7 @@ class Site(Installation):
         closed = subprocess.run([executable(), "pxe", "ruleset", "-c", str(config)], stdout=subprocess.PIPE, check=True)
         for host in self.hosts:
             host.boot_closed(closed.stdout)
+            host.configure(boot_settings(self.plan.hosts, **self.plan.boot))
             host.start_dnsmasq()
             self.start_pxe_filter(host)
         for played in self.processes:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+from ferroscope.cli.client import ApiError
 from tests.pxe import ramdisk
 from tests.pxe.host import boot_settings
 from tests.pxe.lab import Lab
@@ -14,21 +16,45 @@ from tests.support.processes import until
 MAC = "52:54:00:fe:00:01"
 
 
-def test_a_virtual_machine_boots_through_the_open_pxe_filter_and_its_inspection_finishes(
+SCRIPT_URL = "http://10.77.0.1:6385/v1/boot.ipxe"
+OPTIONS = f"""\
+[inspector]
+hooks = $default_hooks,memory
+[boot]
+machine_script_url = {SCRIPT_URL}
+[log]
+access = true
+"""
+
+
+def test_a_virtual_machine_boots_through_the_open_pxe_filter_proves_itself_and_its_inspection_finishes(
     tmp_path: Path, postgresql_url: str
 ) -> None:
-    with Site(tmp_path, postgresql_url, Plan(options="[inspector]\nhooks = $default_hooks,memory\n")) as site:
+    plan = Plan(options=OPTIONS, boot={"machine_script_url": SCRIPT_URL})
+    with Site(tmp_path, postgresql_url, plan) as site:
         site.install_ramdisk()
         machine = attach(site.lab, "vm1", MAC)
         site.machines["vm1"] = machine
         site.enroll("vm1", MAC)
         site.provision("vm1", "inspect")
+        spoofed = until(lambda: _refused(site), seconds=60)
         site.until_state("vm1", "manageable", "inspect failed", seconds=150)
         node, inventory = site.node("vm1"), site.inventory("vm1")
-        steps = [entry["step"] for entry in site.timeline("vm1")]
+        timeline = {entry["step"]: entry for entry in site.timeline("vm1")}
+        steps = list(timeline)
         ports = site.ports("vm1")
+        logged = "".join(process.said() for process in site.processes)
     assert node["provision_state"] == "manageable", f"{node['last_error']}\n{machine.said()[-3000:]}"
     assert machine.starts == 1
+    # It got the secret by its script, and returned it; somebody else without it was refused.
+    assert spoofed
+    secret = re.search(r"continue_inspection\?secret=([\w-]{43})", machine.said())
+    assert secret is not None, machine.said()[-3000:]
+    assert timeline["callback"]["detail"]["proof"] == "verified"
+    assert timeline["callback-refused"]["reason"] == "callback-unproven"
+    assert timeline["boot-script"]["detail"]["source"]
+    assert "/v1/boot.ipxe" in logged
+    assert secret[1] not in logged
     # What only a machine that runs can know.
     assert inventory["system_vendor"]["serial_number"] == "vm1"
     assert {nic["mac_address"] for nic in inventory["interfaces"]} == {MAC, machine.spare}
@@ -38,6 +64,15 @@ def test_a_virtual_machine_boots_through_the_open_pxe_filter_and_its_inspection_
     assert node["properties"]["cpu_arch"] == "x86_64"
     assert set(ports) == {MAC}
     assert steps[-1] == "finished"
+
+
+def _refused(site: Site) -> bool:
+    """Whether a callback of somebody who knows the machine's MAC address only is refused."""
+    try:
+        site.call_back(MAC)
+    except ApiError as exc:
+        return exc.status == 404
+    return False
 
 
 def test_over_ipv6_alone_a_virtual_machine_loads_from_the_open_host_and_goes_on_with_the_next_one(

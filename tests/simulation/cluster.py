@@ -87,8 +87,15 @@ class HttpServer:
         if self._calls:
             self._idle.wait(timeout)
 
-    def take(self, method: str, path: str, body: bytes, reply: Callable[[Answer | None, Task | None], object]) -> None:
-        """Serve a call in a thread of the process; ``reply`` gets None where the connection breaks."""
+    def take(
+        self,
+        method: str,
+        path: str,
+        body: bytes,
+        source: str,
+        reply: Callable[[Answer | None, Task | None], object],
+    ) -> None:
+        """Serve a call of ``source`` in a thread of the process; ``reply`` gets None where the connection breaks."""
         if not self.accepts or self._process.owner.dead:
             reply(None, None)
             return
@@ -98,7 +105,7 @@ class HttpServer:
 
         def serve() -> None:
             task = self._world.kernel.me()
-            answer = self._serve(method, path, body)
+            answer = self._serve(method, path, body, source)
             self._calls.pop(number, None)
             if not self._calls:
                 self._idle.set()
@@ -107,11 +114,19 @@ class HttpServer:
 
         self._world.kernel.spawn(self._process.owner, f"http-{number}", serve)
 
-    def _serve(self, method: str, path: str, body: bytes) -> Answer:
+    def _serve(self, method: str, path: str, body: bytes, source: str) -> Answer:
         status: list[str] = []
         headers = {"X-OpenStack-Ironic-API-Version": "1.84", "Content-Type": "application/json"}
+        path, _, query = path.partition("?")
         environ = testing.create_environ(
-            path=path, method=method, body=body, headers=headers, host="localhost", port=6385
+            path=path,
+            query_string=query,
+            method=method,
+            body=body,
+            headers=headers,
+            host="localhost",
+            port=6385,
+            remote_addr=source,
         )
         parts = self._app(environ, lambda line, _headers, _exc=None: status.append(line))
         return Answer(int(status[0][:3]), b"".join(parts))

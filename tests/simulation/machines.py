@@ -15,6 +15,7 @@ import msgspec
 from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.errors import BmcError
 from ferroscope.core.model import Node
+from tests.simulation.scenario import INTRUDER
 
 if TYPE_CHECKING:
     from tests.simulation.checks.claims import Claimed
@@ -41,6 +42,7 @@ class Machine:
         self.call_loss = 0.0  # probability that a BMC call is lost
         self.dumb = world.scenario.dumb  # chance that a ramdisk never calls back
         self.generation = 0
+        self.secret = ""  # of its inspection, as loaded by the latest boot
         self.sent_under: Claimed | None = None  # the claim under which the last command was sent
         self.meddled = False  # by a worker whose claim was over
         self.late = False  # whether the sender of the last command had given up when it arrived
@@ -86,6 +88,8 @@ class Machine:
     def ramdisk(self, boot: int) -> None:
         """Boot, then post the inventory until it is taken or the patience is over."""
         world = self.world
+        if world.scenario.intruders:
+            self.secret = self._load_secret(boot)
         world.kernel.sleep(self.rng.choice((2.0, 6.0, 15.0)) * (0.2 + self.rng.random()))
         if self.rng.random() < self.dumb:
             world.say(f"the ramdisk of boot {boot} hangs", self.name)
@@ -101,6 +105,32 @@ class Machine:
             pause = min(8.0, pause * 2)
         world.say(f"the ramdisk of boot {boot} has given up", self.name)
 
+    def _load_secret(self, boot: int) -> str:
+        """Load the machine's iPXE script, as the boot host's script does; return the secret, "" without an answer."""
+        for _ in range(10):
+            answer = self.world.http("GET", f"/v1/boot.ipxe?mac={self.mac}", b"")
+            self.world.say(f"loads its boot script: {answer.status if answer else 'no answer'}", self.name)
+            if answer is not None and answer.status == 200:
+                return answer.body.decode().partition("set secret ")[2].strip()
+            self.world.kernel.sleep(3.0)
+            if self.boots != boot or self.power is not Power.ON:
+                break
+        return ""
+
+    def intruder(self) -> None:
+        """Somebody else calls back as this machine, now and then, without the secret of its inspection."""
+        world, rng = self.world, self.world.kernel.rng(f"intruder {self.number}")
+        while world.kernel.now < world.scenario.active:
+            world.kernel.sleep(rng.choice((0.5, 5.0, 20.0)) * rng.random())
+            nic = {"name": "evil0", "mac_address": self.mac}
+            body = msgspec.json.encode({"inventory": {"interfaces": [nic]}, "error": "spoofed", "at": world.kernel.now})
+            query = rng.choice(("", "?secret=", "?secret=guessed"))
+            answer = world.http("POST", f"/v1/continue_inspection{query}", body, source=INTRUDER)
+            world.count("callbacks of intruders")
+            world.say(f"an intruder calls back: {answer.status if answer else 'no answer'}", self.name)
+            if answer is not None and answer.status == 202:
+                world.kernel.fail("I10", f"a callback of {self.name} was accepted without the secret of its inspection")
+
     def _repeat(self, body: bytes, delay: float) -> None:
         """The network delivers the callback once more, perhaps much later."""
         self.world.kernel.sleep(delay)
@@ -110,7 +140,8 @@ class Machine:
     def _post(self, body: bytes) -> int | None:
         digest = hashlib.sha256(body).hexdigest()
         self.world.checks.answers.calls_back(self, digest)
-        answer = self.world.http("POST", "/v1/continue_inspection", body)
+        query = f"?secret={self.secret}" if self.secret else ""
+        answer = self.world.http("POST", f"/v1/continue_inspection{query}", body)
         self.world.say(f"calls back ({digest[:6]}): {answer.status if answer else 'no answer'}", self.name)
         if answer is not None and answer.status == 202:
             self.world.checks.answers.took_callback(self, digest)

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from ferroscope.config.options import (
+    BootSettings,
     DatabaseSettings,
     DriverSettings,
     InspectorSettings,
@@ -28,6 +29,9 @@ FAULTS = (
 )  # fmt: skip
 # Inspections that nobody answers for are given up after so many seconds: longer than faults last.
 TIMEOUT = 150.0
+# The address of those who call back as machines of others.
+INTRUDER = "198.51.100.66"
+SCRIPT_URL = "http://192.0.2.1:6385/v1/boot.ipxe"
 
 
 class Scenario(msgspec.Struct, kw_only=True):
@@ -53,6 +57,7 @@ class Scenario(msgspec.Struct, kw_only=True):
     double_starts: float = 0.3
     http_loss: float = 0.02
     dumb: float = 0.0
+    intruders: bool = False  # call back as machines of others; machines then load the secret of their inspection
     ledgers: int = 0  # instead of the product's periodic tasks, each process campaigns for so many that only write
     ledger_period: float = 0.5
     settings: Settings = Settings()
@@ -96,6 +101,10 @@ def from_seed(seed: int, **changes: Any) -> Scenario:
         database_rate=rng.uniform(0.98, 1.02),
         settings=_settings(rng, slots=random.Random(f"{seed}/slots").choice((1, 2, 64))),
     )
+    intruders = changes.get("intruders", random.Random(f"{seed}/intruders").random() < 0.25)
+    if intruders:
+        secured = msgspec.structs.replace(scenario.settings, boot=BootSettings(machine_script_url=SCRIPT_URL))
+        scenario = msgspec.structs.replace(scenario, intruders=True, settings=secured)
     for section in [name for name in changes if name in Settings.__struct_fields__]:
         present = getattr(scenario.settings, section)
         changed = {section: msgspec.structs.replace(present, **changes.pop(section))}

@@ -109,6 +109,8 @@ class World:
                 self.start_process(host, roles)
         for machine in self.machines.values() if scenario.rounds else ():
             self.spawn(f"operator {machine.name}", Operator(self, machine).work)
+        for machine in self.machines.values() if scenario.intruders and scenario.rounds else ():
+            self.spawn(f"intruder of {machine.name}", machine.intruder)
         self.spawn("faults", self.faults.work)
         kernel.run(scenario.active)
         self.faults.stop()
@@ -168,7 +170,9 @@ class World:
                 driver_info={"sim_address": f"192.0.2.{100 + machine.number}"},
                 created_at=now,
             )
-            port = Port(uuid=f"{machine.uuid[:-1]}f", node=machine.uuid, address=machine.mac, created_at=now)
+            port = Port(
+                uuid=machine.uuid.replace("4000", "4001"), node=machine.uuid, address=machine.mac, created_at=now
+            )
             tables["nodes"].put((node.uuid,), NODE.to_row(node), 0, keep=False)
             tables["ports"].put((port.uuid,), ports.to_row(port), 0, keep=False)
 
@@ -221,8 +225,8 @@ class World:
             for channel in channels:
                 owner.host.link.send(lambda bus=bus, channel=channel: bus.publish(channel), None)
 
-    def http(self, method: str, path: str, body: bytes) -> Answer | None:
-        """Call the service through a load balancer; None where no answer comes."""
+    def http(self, method: str, path: str, body: bytes, *, source: str = "127.0.0.1") -> Answer | None:
+        """Call the service through a load balancer, from the address ``source``; None where no answer comes."""
         kernel, rng = self.kernel, self._rng
         servers = [process.http for process in self.running if process.http is not None and process.http.accepts]
         if not servers:
@@ -238,7 +242,7 @@ class World:
             if answer is None or not lost:
                 kernel.at(0.0005 + rng.random() * 0.002, kernel.resume, task, ticket, answer)
 
-        kernel.at(0.0005 + rng.random() * 0.002, server.take, method, path, body, reply)
+        kernel.at(0.0005 + rng.random() * 0.002, server.take, method, path, body, source, reply)
         kernel.at(_HTTP_PATIENCE, kernel.resume, task, ticket, None)
         answer: Answer | None = kernel.park()
         return answer

@@ -28,6 +28,7 @@ from ferroscope.api.baremetal import (
     port_fields,
     ports,
     ramdisk,
+    ramdisk_boot,
     rule_schema,
     rules,
     search,
@@ -36,7 +37,7 @@ from ferroscope.api.baremetal.node_input import FIELD_POLICIES
 from ferroscope.api.http import errors, openapi
 from ferroscope.api.http.request_id import RequestIds
 from ferroscope.api.http.responder import Responder, responder, send_failure
-from ferroscope.api.http.route import BINARY, TEXT, ApiContext, Route, Surface, make
+from ferroscope.api.http.route import BINARY, PLAIN, TEXT, ApiContext, Route, Surface, make
 from ferroscope.api.introspection import introspection_rules, introspections
 from ferroscope.api.service import leases, root, status
 from ferroscope.rules.explain import Explanation
@@ -173,8 +174,12 @@ ROUTES: Final[tuple[Route, ...]] = (
                 refused=ramdisk.too_large),
     _bare_metal("GET /v1/lookup", ramdisk.get_lookup,
                 "baremetal:driver:ipa_lookup", 200, agent.AgentAnswer, since=22, ramdisk=True),
-    _bare_metal("GET /v1/ramdisk_parameters/{node}/disk.img", ramdisk.get_disk,
+    _bare_metal("GET /v1/ramdisk_parameters/{node}/disk.img", ramdisk_boot.get_disk,
                 "baremetal:driver:ipa_lookup", 200, str, ramdisk=True, media=BINARY),
+    _bare_metal("GET /v1/ramdisk_parameters/{node}/{key}/disk.img", ramdisk_boot.get_secret_disk,
+                "baremetal:driver:ipa_lookup", 200, str, ramdisk=True, media=BINARY),
+    _bare_metal("GET /v1/boot.ipxe", ramdisk_boot.get_script,
+                "baremetal:driver:ipa_lookup", 200, str, ramdisk=True, media=PLAIN),
     _bare_metal("POST /v1/heartbeat/{node}", ramdisk.heartbeat,
                 "baremetal:node:ipa_heartbeat", 202, since=22, ramdisk=True),
 

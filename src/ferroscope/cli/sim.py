@@ -64,6 +64,11 @@ _share = click.FloatRange(0, 1)
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Inventory that every machine sends, with its own addresses.",
 )
+@click.option(
+    "--secrets",
+    is_flag=True,
+    help="Machines load the secret of their inspection before they call back, as with [boot] machine_script_url.",
+)
 @click.option("--boot-delay", type=_seconds, default=2.0, show_default=True, help="Seconds from power-on to callback.")
 @click.option("--boot-jitter", type=_seconds, default=1.0, show_default=True, help="Random deviation of --boot-delay.")
 @click.option("--bmc-delay", type=_seconds, default=0.0, show_default=True, help="Seconds until a BMC responds.")
@@ -88,6 +93,7 @@ def sim(
     port: int | None,
     special: tuple[str, ...],
     enroll: bool,
+    secrets: bool,
     inventory: Path | None,
     fmt: str,
     **options: Any,
@@ -112,6 +118,7 @@ def sim(
         port=_PORT if port is None else port,
         bmc_faults=not enroll,
         callback_url=f"{api_url.rstrip('/')}{CALLBACK_PATH}",
+        boot_script_url=f"{api_url.rstrip('/')}/v1/boot.ipxe" if secrets else "",
         inventory_file=str(inventory) if inventory else None,
         **options,
     )

@@ -92,6 +92,14 @@ class BootSettings(msgspec.Struct, frozen=True, kw_only=True):
     callback_url: Annotated[
         str, Opt("URL to which ramdisks post the inventory, such as http://10.0.0.1:6385/v1/continue_inspection.")
     ] = ""
+    machine_script_url: Annotated[
+        str,
+        Opt(
+            "URL at which the api serves each machine its part of the iPXE script, with the secret of its inspection, "
+            "such as http://10.0.0.1:6385/v1/boot.ipxe. Also set it for api and workers, which then require the "
+            "secret (see [inspector] callback_secret). Empty: machines that boot from the network get no secret."
+        ),
+    ] = ""
     tftp_root: Annotated[str, Opt("Directory served over TFTP.")] = "/var/lib/ferroscope/tftp"
     http_url: Annotated[
         str,

@@ -82,6 +82,21 @@ class InspectorSettings(msgspec.Struct, frozen=True, kw_only=True):
             "public_url."
         ),
     ] = ""
+    callback_secret: Annotated[
+        Literal["required", "optional", "off"],
+        Opt(
+            "Secret of each inspection that its callback has to present. required: if the machine gets it with its "
+            "boot parameters (virtual media; PXE with [boot] machine_script_url). optional: a callback without it is "
+            "accepted, one with a wrong secret is refused. off: there is none."
+        ),
+    ] = "required"  # noqa: S105  # a mode, not a password
+    hold_contradicting_data: Annotated[
+        bool,
+        Opt(
+            "Hold inspection data that contradicts the node's last inspection (serial number, system UUID, MAC "
+            "addresses) until an operator approves it: see 'ferroscope node inbox'."
+        ),
+    ] = True
     require_managed_boot: Annotated[
         bool, Opt("Fail the inspection if the node's driver cannot boot the ramdisk itself, by virtual media.")
     ] = False

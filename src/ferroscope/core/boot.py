@@ -7,7 +7,7 @@ servers are managed elsewhere. Source: the specification that merged the inspect
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from enum import StrEnum
 from typing import Final
 from urllib.parse import urlsplit
@@ -96,6 +96,7 @@ def wanted_boot_mode(node: Node) -> str | None:
 # inspection (``ipa-inspection-callback-url``, ``ipa-collect-lldp``).
 
 CALLBACK_PATH: Final = "/v1/continue_inspection"
+CALLBACK_PARAMETER: Final = "ipa-inspection-callback-url"
 
 
 def callback_url(base: str) -> str:
@@ -114,17 +115,30 @@ def callback_url(base: str) -> str:
     return base.rstrip("/") + CALLBACK_PATH
 
 
-def kernel_params(callback: str, *, extra: str = "", collect_lldp: bool = True, boot_method: str = "") -> str:
+def kernel_params(
+    callback: str, *, extra: str = "", collect_lldp: bool = True, boot_method: str = "", agent_token: str = ""
+) -> str:
     """Return the parameters as one line, without duplicates; ``extra`` takes precedence.
 
     ``callback``: the full URL to post to. ``extra``: the operator's parameters, separated by spaces.
     ``boot_method``: ``vmedia`` makes the agent look for more parameters on a virtual medium.
+    ``agent_token``: the agent's token for heartbeats, "" if it gets one by its lookup.
     """
     ours = {
-        "ipa-inspection-callback-url": callback,
+        CALLBACK_PARAMETER: callback,
         "ipa-collect-lldp": "1" if collect_lldp else "",
         "boot_method": boot_method,
+        "ipa-agent-token": agent_token,
     }
     theirs = extra.split()
-    named = {word.partition("=")[0] for word in theirs}
+    named = _names(theirs)
     return " ".join([*theirs, *(f"{name}={value}" for name, value in ours.items() if value and name not in named)])
+
+
+def overrides_callback(extra: str) -> bool:
+    """Whether the operator's own parameters contain the callback URL, so that ours, with the secret, is not used."""
+    return CALLBACK_PARAMETER in _names(extra.split())
+
+
+def _names(words: Iterable[str]) -> set[str]:
+    return {word.partition("=")[0] for word in words}

@@ -46,6 +46,7 @@ class Inspection(msgspec.Struct, kw_only=True):
     UUID of the inspection whose stored data is processed again, or ``GIVEN`` if the data was supplied with the
     request; no machine is involved. ``clock_since``: when the timeout of the current phase started; None while the
     inspection waits for us rather than for its machine or BMC. ``queued``: seconds spent waiting for workers.
+    ``secret`` and ``secret_delivery``: see ``callback_secret``; None if it has no secret. Never show ``secret``.
     """
 
     uuid: str
@@ -62,6 +63,8 @@ class Inspection(msgspec.Struct, kw_only=True):
     clock_since: float | None = None
     queued: float = 0.0
     processing_since: float | None = None
+    secret: str | None = None
+    secret_delivery: str | None = None
 
 
 class Request(msgspec.Struct, kw_only=True, frozen=True):

@@ -52,7 +52,10 @@ class Reason(StrEnum):
     LOOKUP_NOT_WAITING = "lookup-not-waiting"
     LOOKUP_BMC_ALONE = "lookup-bmc-alone"
     CALLBACK_INVALID = "callback-invalid"
+    CALLBACK_UNPROVEN = "callback-unproven"
     CALLBACK_REFUSED = "callback-refused"
+    DATA_CONTRADICTS = "data-contradicts"
+    DATA_REJECTED = "data-rejected"
     DISCOVERY_LIMITED = "discovery-limited"
     DISCOVERY_REJECTED = "discovery-rejected"
     NOT_TRACKED = "not-tracked"
@@ -104,7 +107,10 @@ HINTS: Final[dict[Reason, str]] = {
     Reason.LOOKUP_NOT_WAITING: "The node was not waiting for a callback; start an inspection first.",
     Reason.LOOKUP_BMC_ALONE: "The BMC address matches, but no MAC does; correct the node's ports, or remove them.",
     Reason.CALLBACK_INVALID: "The machine's callback was not a valid inventory; check its ramdisk and console.",
+    Reason.CALLBACK_UNPROVEN: "The caller did not prove to be the machine that was booted; see the trust in a ramdisk.",
     Reason.CALLBACK_REFUSED: "The callback was refused; the message says why, the timeline shows where it came from.",
+    Reason.DATA_CONTRADICTS: "Another machine, or a new mainboard: approve it, or reject it (ferroscope node inbox).",
+    Reason.DATA_REJECTED: "An operator rejected the data; check which machine sent it, then inspect the node again.",
     Reason.DISCOVERY_LIMITED: "Too many unknown machines called back; clear the inbox, or raise the limits.",
     Reason.DISCOVERY_REJECTED: "This machine was rejected; to allow it again, run: ferroscope node readmit MAC.",
     Reason.NOT_TRACKED: "The attached registry does not list it; enroll it there again, or protect it here to keep it.",

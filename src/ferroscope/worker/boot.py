@@ -12,9 +12,12 @@ from typing import Final
 
 import structlog
 
-from ferroscope.contracts.bmc import BootDevice, Image, OutOfBand, Power, RamdiskBoot, ResetTime
+from ferroscope.boot_config import way
+from ferroscope.contracts.bmc import BootDevice, Image, Power, RamdiskBoot, ResetTime
 from ferroscope.contracts.errors import BmcError
-from ferroscope.core.boot import Boot, BootError, callback_url, choose
+from ferroscope.core import callback_secret
+from ferroscope.core.boot import Boot, BootError, callback_url
+from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.delivery import Next, Retry
 from ferroscope.core.model import Document, Node, Severity
 from ferroscope.core.reasons import Reason
@@ -24,6 +27,10 @@ from ferroscope.worker.context import TaskContext
 # Keys of the node's ``internal`` document; the first one has the same name in Ironic.
 MANAGED: Final = "inspector_manage_boot"
 _INSERTED: Final = "inserted_ramdisk"
+# The token that a lookup has given away; see ``api.baremetal.agent``.
+_AGENT: Final = "agent"
+# Masked in answers, because the URL contains a key.
+_PARAMETERS: Final = "parameters_secret_url"
 _INSERT: Final = "insert ramdisk"
 
 _log = structlog.get_logger(__name__)
@@ -31,17 +38,9 @@ _log = structlog.get_logger(__name__)
 
 def how(context: TaskContext) -> Boot:
     """Return how this inspection boots its machine; a permanent ``BmcError`` if it cannot."""
-    driver = context.known_driver
+    manage_boot = context.inspection is None or context.inspection.manage_boot
     try:
-        return choose(
-            context.node,
-            drivers=context.settings.drivers.enabled,
-            manage_boot=context.inspection is None or context.inspection.manage_boot,
-            iso=_iso(context),
-            boots_itself=isinstance(driver, RamdiskBoot),
-            knows_hardware=isinstance(driver, OutOfBand),
-            require_managed=context.settings.inspector.require_managed_boot,
-        )
+        return way.way(context.settings, context.node, context.known_driver, manage_boot=manage_boot)
     except BootError as exc:
         raise BmcError(str(exc), transient=False, reason=Reason.UNMANAGED_BOOT) from None
 
@@ -54,12 +53,12 @@ def touches_power(context: TaskContext) -> bool:
         return context.inspection is None or context.inspection.manage_boot
 
 
-def note(context: TaskContext, way: Boot) -> None:
+def note(context: TaskContext, booted: Boot) -> None:
     """Record on the node how it is booted and what will be inserted; also for a rerun that does neither."""
-    context.node.internal[MANAGED] = way is Boot.VIRTUAL_MEDIA
-    if way is Boot.VIRTUAL_MEDIA:
+    context.node.internal[MANAGED] = booted is Boot.VIRTUAL_MEDIA
+    if booted is Boot.VIRTUAL_MEDIA:
         image = _image(context)
-        context.node.internal[_INSERTED] = {"iso": image.iso, "parameters": image.parameters}
+        context.node.internal[_INSERTED] = {"iso": image.iso, _PARAMETERS: image.parameters}
 
 
 def insert(context: TaskContext) -> None:
@@ -76,6 +75,34 @@ def insert(context: TaskContext) -> None:
         )
     if remark:
         context.note("virtual media", remark, severity=Severity.WARNING)
+    carries = image.parameters and not remark and way.carries_secret(context.settings)
+    _delivered(context, Delivery.VIRTUAL_MEDIA if carries else Delivery.NONE)
+
+
+def insert_nothing(context: TaskContext) -> None:
+    """The machine boots from the network, even if virtual media was planned."""
+    inspection = context.inspection
+    if inspection is not None and inspection.secret_delivery in (Delivery.PLANNED, Delivery.VIRTUAL_MEDIA):
+        _delivered(context, Delivery.NONE)
+
+
+def forget_agent(context: TaskContext) -> None:
+    """Let the ramdisk that is about to boot get a token of its own, if an earlier boot of this inspection got one.
+
+    The copies forget it, too: the commit must not remove what the new ramdisk gets meanwhile.
+    """
+    known = context.before.internal.get(_AGENT)
+    if isinstance(known, dict) and known.get("inspection") == context.before.inspection:
+        for node in (context.before, context.node):
+            node.internal.pop(_AGENT, None)
+        context.forgotten = _AGENT
+
+
+def _delivered(context: TaskContext, delivery: Delivery) -> None:
+    """Record how the machine gets its secret, together with the intent to power it on."""
+    inspection = context.inspection
+    if inspection is not None and inspection.secret is not None and inspection.secret_delivery != delivery:
+        context.secret_delivery = delivery
 
 
 def eject_quietly(context: TaskContext) -> None:
@@ -114,25 +141,23 @@ def _inserted(context: TaskContext) -> Image | None:
     """Return what is recorded as inserted, or what a start that did not finish may have inserted."""
     recorded = context.node.internal.get(_INSERTED)
     if isinstance(recorded, dict):
-        return Image(iso=str(recorded.get("iso", "")), parameters=str(recorded.get("parameters", "")))
+        parameters = recorded.get(_PARAMETERS, recorded.get("parameters", ""))
+        return Image(iso=str(recorded.get("iso", "")), parameters=str(parameters))
     try:
         return _image(context) if how(context) is Boot.VIRTUAL_MEDIA else None
     except BmcError:
         return None
 
 
-def _iso(context: TaskContext) -> str:
-    own = context.node.driver_info.get("deploy_iso")
-    return own if isinstance(own, str) and own else context.settings.inspector.ramdisk_iso
-
-
 def _image(context: TaskContext) -> Image:
-    base = context.settings.callback_base
+    base, iso = context.settings.callback_base, way.iso(context.settings, context.node)
     try:
         callback_url(base)
     except ValueError:
-        return Image(iso=_iso(context))
-    return Image(iso=_iso(context), parameters=f"{base.rstrip('/')}/v1/ramdisk_parameters/{context.node.uuid}/disk.img")
+        return Image(iso=iso)
+    secret = callback_secret.live(context.inspection)
+    disk = "disk.img" if secret is None else f"{callback_secret.disk_key(secret)}/disk.img"
+    return Image(iso=iso, parameters=f"{base.rstrip('/')}/v1/ramdisk_parameters/{context.node.uuid}/{disk}")
 
 
 # Machines that must not be powered off (``disable_power_off``, a node field of the Bare Metal API since 1.95) are
@@ -169,7 +194,7 @@ def observed_before_reboot(context: TaskContext) -> Document:
     return {"last_reset": driver.last_reset(context.node) if isinstance(driver, ResetTime) else None}
 
 
-def earlier_reboot(context: TaskContext, way: Boot) -> Next | Retry | None:
+def earlier_reboot(context: TaskContext, booted: Boot) -> Next | Retry | None:
     """Return what follows from an earlier attempt's reboot; None if there was none or it has to be repeated.
 
     ``Next``: it took effect, as far as can be known. ``Retry``: the BMC may still be carrying it out.
@@ -177,7 +202,7 @@ def earlier_reboot(context: TaskContext, way: Boot) -> Next | Retry | None:
     if not context.attempt.intended(REBOOT):
         return None
     before = context.attempt.progress[REBOOT]
-    if _has_rebooted(context, way, before.get("last_reset")):
+    if _has_rebooted(context, booted, before.get("last_reset")):
         return Next(Event.WAIT)
     now = context.services.store.read(lambda tx: tx.now)
     if now < before["at"]:  # the database's clock was set back: start the BMC's time anew
@@ -194,7 +219,7 @@ def earlier_reboot(context: TaskContext, way: Boot) -> Next | Retry | None:
     )
 
 
-def _has_rebooted(context: TaskContext, way: Boot, last_reset: str | None) -> bool:
+def _has_rebooted(context: TaskContext, booted: Boot, last_reset: str | None) -> bool:
     """Whether the machine was reset since then; assumed if the BMC reports neither reset time nor boot device."""
     latest = observed_before_reboot(context)["last_reset"]
     if latest is not None and last_reset is not None and latest != last_reset:
@@ -202,7 +227,7 @@ def _has_rebooted(context: TaskContext, way: Boot, last_reset: str | None) -> bo
     device, persistent = context.driver().get_boot_device(context.node)
     if device is None:
         return last_reset is None or latest is None
-    wanted = BootDevice.CDROM if way is Boot.VIRTUAL_MEDIA else BootDevice.PXE
+    wanted = BootDevice.CDROM if booted is Boot.VIRTUAL_MEDIA else BootDevice.PXE
     return device is not wanted or persistent is True
 
 

@@ -66,7 +66,9 @@ class TaskContext:
 
     ``before`` is the node as it was locked; ``node`` and ``ports`` are copies to work on. To be stored with the
     results: ``port_changes``, ``parts`` (data of the inspection), ``index_rows`` (the search index; None: unchanged)
-    and ``bmc_addresses`` (None: unchanged). ``doing`` names third-party code that is running, such as a hook.
+    and ``bmc_addresses`` (None: unchanged). To be stored with the next intent: ``secret_delivery`` (how the machine
+    gets its secret; None: unchanged) and ``forgotten`` (a key of the node's internal data to delete; None: none).
+    ``doing`` names third-party code that is running, such as a hook.
     """
 
     def __init__(
@@ -89,6 +91,8 @@ class TaskContext:
         self.parts: dict[Part, bytes] = {}
         self.index_rows: list[search_index.IndexRow] | None = None
         self.bmc_addresses: frozenset[str] | None = None
+        self.secret_delivery: str | None = None
+        self.forgotten: str | None = None
         self.bmc_observer: BmcObserver = observer or Unobserved()
         self.known_driver = observed(bmc, self.bmc_observer, services.secrets.revealed)  # None: it is not enabled here
         self.doing = ""
@@ -146,10 +150,16 @@ class TaskContext:
         self.journal.begin_writing()
         self.attempt.intend(effect, fence, seen=seen, save=self.save_progress)
         self.journal.clear()
-        self.bmc_addresses = None
+        self.bmc_addresses = self.secret_delivery = self.forgotten = None
 
     def save_progress(self, tx: Transaction) -> None:
-        """Write the timeline entries and the BMC addresses that have not been written yet."""
+        """Write what has not been written yet of timeline, BMC addresses and delivery of the secret."""
+        if self.secret_delivery is not None and self.inspection is not None:
+            tx.inspections.update(self.inspection.uuid, secret_delivery=self.secret_delivery)
+        if self.forgotten is not None:
+            node = tx.nodes.get(self.node.uuid, lock=True)
+            internal = {key: value for key, value in node.internal.items() if key != self.forgotten}
+            tx.nodes.update(msgspec.structs.replace(node, internal=internal))
         if self.bmc_addresses is not None:
             tx.addresses.set_bmc(self.node.uuid, self.bmc_addresses)
         self.journal.write(tx)

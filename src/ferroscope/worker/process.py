@@ -16,7 +16,7 @@ import structlog
 from ferroscope.contracts.data import Part
 from ferroscope.contracts.remote import Web, WebError
 from ferroscope.contracts.store import Query, Transaction
-from ferroscope.core import bmc_access, json_safety
+from ferroscope.core import bmc_access, hold, json_safety
 from ferroscope.core.delivery import Fail, Next, Outcome
 from ferroscope.core.model import Document, Port, Severity
 from ferroscope.core.reasons import Reason
@@ -177,6 +177,8 @@ class ProcessTask:
             return Fail(exc.reason, str(exc))
         except RuleFailedError as exc:
             return Fail(exc.reason, exc.message)
+        if (identity := context.request.payload.get("identity")) is not None:
+            context.node.internal[hold.IDENTITY] = identity
         context.note("processed", f"processed by the hooks {', '.join(self._pipeline.names)}")
         return Next(Event.FINISH)
 

@@ -187,9 +187,11 @@ class StartTask:
             boot.insert(context)
         else:
             boot.eject_leftover(context)
+            boot.insert_nothing(context)
             boot_from_network(context)
 
     def _power_on(self, context: TaskContext) -> None:
+        boot.forget_agent(context)
         with self._throttle.permit(context) as permit:
             reboots = disables_power_off(context.node) and context.driver().get_power(context.node) is Power.ON
             try:

@@ -15,9 +15,9 @@ from oslo_config import cfg
 CONF = cfg.CONF
 
 
-def inspect(urls: dict[str, str], api: str, macs: list[str]) -> str:
+def inspect(urls: dict[str, str], api: str, macs: list[str], secret: str | None = None) -> str:
     """Inspect the machine as the agent does when it has been booted for that; return the node's UUID."""
-    _configure(urls, api)
+    _configure(urls, api, secret)
     hardware._CACHED_HW_INFO = collected(macs)
     hardware._global_managers = [{"name": "made-up", "support": 1, "manager": MadeUp()}]
     return str(inspector.inspect())
@@ -79,11 +79,12 @@ def collected(macs: list[str]) -> dict[str, Any]:
     }
 
 
-def _configure(urls: dict[str, str], api: str) -> None:
+def _configure(urls: dict[str, str], api: str, secret: str | None = None) -> None:
     """Set what the kernel's command line would say; ``api`` is the API that is called back."""
     CONF([], project="ironic-python-agent", default_config_files=[])
     path = "/v1/continue_inspection" if api == "bare_metal" else "/v1/continue"
-    CONF.set_override("inspection_callback_url", urls[api] + path)
+    query = f"?secret={secret}" if secret else ""
+    CONF.set_override("inspection_callback_url", urls[api] + path + query)
     CONF.set_override("api_url", urls["bare_metal"])
     CONF.set_override("inspection_collectors", "default")
     CONF.set_override("inspection_dhcp_wait_timeout", 0)

@@ -72,7 +72,10 @@ class Client:
 
 
 class Service:
-    """Both APIs over the database at ``url``; ``sections`` are settings other than those of the API."""
+    """Both APIs over the database at ``url``; ``sections`` are settings other than those of the API.
+
+    ``drivers`` are instead of the usual ones.
+    """
 
     def __init__(
         self,
@@ -80,6 +83,7 @@ class Service:
         *,
         sections: dict[str, Any] | None = None,
         authentication: Authentication | None = None,
+        drivers: Any = None,
         **api: Any,
     ) -> None:
         database = DatabaseSettings(connection=url, busy_timeout=2.0)
@@ -88,7 +92,11 @@ class Service:
         self.backend = open_backend(self.settings, clock=SystemClock(), stop=self.stop, listen=False)
         self.store = self.backend.store
         self.app = wiring.build_app(
-            self.settings, self.backend, DRIVERS, process="api-test", authentication=authentication
+            self.settings,
+            self.backend,
+            drivers or DRIVERS,
+            process="api-test",
+            authentication=authentication,
         )
         self.bare_metal = self.client()
         self.introspection = Client(

@@ -66,6 +66,7 @@ class Seeded:
             "address": self.rejected,
             "event": self.events,
             "driver": ["sim", "fake-hardware"],
+            "key": ["0" * 32],
             "name": [f"name-{number}" for number in range(100)],
         }[name]
 

@@ -76,7 +76,7 @@ callback_endpoint_override = http://127.0.0.1:{port}
         await_all(api, "inspect wait")
         assert {rack.system(number)["PowerState"] for number in numbers} == {"On"}
         for number in numbers:
-            call_back(api, number)
+            call_back(api, number, rack)
         await_all(api, "manageable")
         assert until(lambda: {rack.system(number)["PowerState"] for number in numbers} == {"Off"}, seconds=SECONDS)
         assert proxy.faults > 20
@@ -119,7 +119,7 @@ callback_endpoint_override = http://127.0.0.1:{port}
             inspect(api, name(number))
         await_all(api, "inspect wait", only=slow)
         for number in slow:
-            call_back(api, number)
+            call_back(api, number, rack)
         await_all(api, "manageable", only=slow)
         assert all(proxies[number].requests("GET") for number in silent)
         assert {api.node(name(number))["provision_state"] for number in silent} <= {"inspecting", "inspect failed"}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import urllib.request
 from collections.abc import Iterator
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -102,7 +104,20 @@ def inspect(api: Api, name: str) -> None:
     api.call("PUT", f"/v1/nodes/{name}/states/provision", {"target": "inspect"})
 
 
-def call_back(api: Api, number: int) -> None:
+def told(machines: Emulator, number: int) -> str:
+    """Return the query of the callback URL on the disk in the machine's virtual drive, "" if there is no disk."""
+    image = machines.media(number, "Floppy")["Image"]
+    if not image:
+        return ""
+    with urllib.request.urlopen(image, timeout=10) as answer:  # the service's own URL
+        found = re.search(
+            rb"ipa-inspection-callback-url=\S+/v1/continue_inspection(\?secret=[\w-]{40,})", answer.read()
+        )
+    assert found is not None
+    return found[1].decode()
+
+
+def call_back(api: Api, number: int, machines: Emulator | None = None) -> None:
     inventory = {
         "interfaces": [{"name": "eth0", "mac_address": mac(number), "ipv4_address": "192.0.2.7", "lldp": []}],
         "cpu": {"architecture": "x86_64", "count": 64, "model_name": "Xeon"},
@@ -110,7 +125,8 @@ def call_back(api: Api, number: int) -> None:
         "disks": [],
         "boot": {"pxe_interface": mac(number)},
     }
-    api.call("POST", "/v1/continue_inspection", {"inventory": inventory})
+    query = told(machines, number) if machines is not None else ""
+    api.call("POST", f"/v1/continue_inspection{query}", {"inventory": inventory})
 
 
 def data(api: Api, name: str) -> dict[str, Any]:
@@ -123,12 +139,14 @@ def test_managed_boot_by_virtual_media_from_start_to_finish(api: Api, machines: 
     node = reach(api, name, "inspect wait")
     assert node["driver_internal_info"]["inspector_manage_boot"] is True
     assert (machines.media(0, "Cd")["Image"], machines.media(0, "Cd")["Inserted"]) == (iso, True)
-    assert machines.media(0, "Floppy")["Image"].endswith(f"/v1/ramdisk_parameters/{node['uuid']}/disk.img")
+    image = machines.media(0, "Floppy")["Image"]
+    assert re.search(f"/v1/ramdisk_parameters/{node['uuid']}/[0-9a-f]{{32}}/disk.img$", image)
+    assert image.split("/")[-2] not in str(node)
     assert machines.system(0)["Boot"]["BootSourceOverrideTarget"] == "Cd"
     assert machines.system(0)["PowerState"] == "On"
     ports = api.call("GET", f"/v1/ports?node={node['uuid']}")["ports"]
     assert {port["address"] for port in ports} == {mac(0), mac(0, 1)}
-    call_back(api, 0)
+    call_back(api, 0, machines)
     reach(api, name, "manageable")
     assert until(lambda: machines.system(0)["PowerState"] == "Off")
     assert not machines.media(0, "Cd")["Inserted"]
@@ -139,7 +157,7 @@ def test_both_views_of_the_hardware_are_kept_with_their_sources(api: Api, machin
     name = enrol(api, machines, 1)
     inspect(api, name)
     reach(api, name, "inspect wait")
-    call_back(api, 1)
+    call_back(api, 1, machines)
     reach(api, name, "manageable")
     stored = data(api, name)
     assert stored["inventory"]["cpu"]["count"] == 64
@@ -169,7 +187,7 @@ def test_a_node_may_boot_from_the_network_all_the_same(api: Api, machines: Emula
     assert node["driver_internal_info"]["inspector_manage_boot"] is False
     assert machines.system(3)["Boot"]["BootSourceOverrideTarget"] == "Pxe"
     assert not machines.media(3, "Cd")["Inserted"]
-    call_back(api, 3)
+    call_back(api, 3, machines)
     reach(api, name, "manageable")
 
 
@@ -205,7 +223,7 @@ def test_a_machine_that_must_not_be_off_is_rebooted_instead(api: Api, machines: 
     reach(api, name, "inspect wait")
     assert machines.system(number)["Boot"]["BootSourceOverrideTarget"] == ("Pxe" if boot else "Cd")
     assert until(lambda: machines.system(number)["PowerState"] == "On")
-    call_back(api, number)
+    call_back(api, number, machines)
     assert reach(api, name, "manageable")["power_state"] == "power on"
     assert machines.resets(number) == ["On", "ForceRestart", "ForceRestart"]
     assert not machines.media(number, "Cd")["Inserted"]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ferroscope.cli.exits import Exit
 from ferroscope.config.options import DiscoverySettings
@@ -109,3 +110,31 @@ def test_the_source_is_shown_and_all_of_it_is_rejected(service: Service, shell: 
     assert len(shell.json("node", "reject", "--source", "192.0.2.66")["rejected"]) == 2
     assert [node["discovery"]["source"] for node in shell.json("node", "inbox")] == ["192.0.2.8"]
     assert {one["source"] for one in shell.json("node", "rejected")} == {"192.0.2.66"}
+
+
+def test_held_data_is_shown_with_what_differs_and_who_sent_it_and_approved_or_rejected(
+    service: Service, shell: Shell
+) -> None:
+    idents = {}
+    for name in ("replaced", "spoofed"):
+        ident, mac = service.enrol(name=name), examples.mac()
+        service.wait(ident, mac=mac)
+        identity = {"serial": f"OLD-{name}", "uuid": None, "macs": [mac]}
+        known = service.node(ident)
+        internal = known.internal | {"machine_identity": identity}
+        service.store.write(lambda tx, known=known, i=internal: tx.nodes.update(replace(known, internal=i)))  # type: ignore[misc]
+        body = callback_body(mac, system_vendor={"serial_number": f"NEW-{name}"})
+        answer = service.client(None).post("/v1/continue_inspection", body, remote_addr="198.51.100.66")
+        assert answer.status_code == 202
+        idents[name] = ident
+    held = {node["name"]: node["held"] for node in shell.json("node", "inbox")}
+    assert {name: (one["source"], one["message"]) for name, one in held.items()} == {
+        name: ("198.51.100.66", f"serial number NEW-{name}, was OLD-{name}") for name in idents
+    }
+    assert "NEW-replaced" in "".join(shell.lines("node", "inbox"))
+    assert shell.json("node", "approve", "replaced")[0]["result"] == "approved"
+    assert shell.json("node", "reject", "spoofed")[0]["result"] == "rejected"
+    assert shell.json("node", "inbox") == []
+    assert [request.event for request in service.pending(idents["replaced"])][-1] is Event.CONTINUE
+    assert [request.event for request in service.pending(idents["spoofed"])][-1] is Event.FAIL
+    assert service.node(idents["spoofed"]).uuid == idents["spoofed"]  # it is not deleted

@@ -9,7 +9,7 @@ from tests.simulation.checks.claims import Claims
 from tests.simulation.checks.leaders import Leaders
 from tests.simulation.checks.losses import Losses
 from tests.simulation.checks.power import PowerControl
-from tests.simulation.scenario import TIMEOUT
+from tests.simulation.scenario import INTRUDER, TIMEOUT
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -69,7 +69,8 @@ class Ending:
         """Whether an error's reason is the inspection's own."""
         reason, uuid = row["reason"], row["uuid"]
         settings, name = self._world.scenario.settings, self._world.name_of(row["node"])
-        if reason in ("timeout", "start-timeout", "processing-timeout"):
+        intruded = reason == "callback-refused" and INTRUDER in row["error"]  # a time-out that names the last refusal
+        if reason in ("timeout", "start-timeout", "processing-timeout") or intruded:
             if settings.inspector.timeout < TIMEOUT:
                 return
             if self._answers.accepted[uuid]:

@@ -165,3 +165,20 @@ def test_the_pxe_filters_backend_dnsmasq_finds_its_files_read() -> None:
 def _kernel_line(script: str) -> str:
     [line] = [line for line in script.splitlines() if line.startswith("kernel ")]
     return line
+
+
+def test_with_scripts_of_machines_the_secret_joins_the_callback_url() -> None:
+    settings = msgspec.structs.replace(SETTINGS, machine_script_url="http://10.0.0.1:6385/v1/boot.ipxe")
+    lines = ipxe.script(settings, INSPECTOR, "boot1").splitlines()
+    ask = lines.index(":ask")
+    assert lines[ask + 1 : ask + 3] == ["clear secret ||", "clear query ||"]  # left by an earlier round
+    asked = "http://10.0.0.1:6385/v1/boot.ipxe?mac=${netX/mac:hexhyp}"
+    assert lines[ask + 3] == f"chain --autofree {asked} && goto answered ||"
+    assert "isset ${secret} && set query ?secret=${secret} ||" in lines
+    assert f"ipa-inspection-callback-url={SETTINGS.callback_url}${{query}} " in _kernel_line("\n".join(lines))
+    assert "secret" not in ipxe.script(SETTINGS, INSPECTOR, "boot1")
+
+
+def test_the_script_of_a_machine_only_sets_the_secret() -> None:
+    assert ipxe.machine_script("abc") == "#!ipxe\nset secret abc\n"
+    assert "set " not in ipxe.machine_script(None)

@@ -26,6 +26,9 @@ class Line:
         self.watch: Callable[[], None] = lambda: None
         self.places: AbstractAsyncContextManager[None] = nullcontext()
 
+    async def get(self, url: str) -> Answer:
+        return await self.post(url, b"", "whole")
+
     async def post(self, url: str, body: bytes, delivery: Delivery) -> Answer:
         self.sent.append((url, body, delivery))
         self.watch()
@@ -199,3 +202,28 @@ def test_a_callback_that_waits_for_a_place_is_not_sent_after_the_power_was_cut()
     boot.go()
     assert (boot.counters.callbacks_sent, boot.counters.callbacks_accepted) == (1, 1)
     assert (boot.counters.callbacks_failed, boot.waits) == (0, [7.0])
+
+
+SCRIPT = "http://api/v1/boot.ipxe?mac=52:54:00:00:00:01"
+
+
+def test_with_a_script_the_secret_is_loaded_first_and_returned() -> None:
+    line = Line(BAD, UnreachableError("x"), Answer(200, b"#!ipxe\nset secret abc-DEF_1\n"), GOOD)
+    boot = Boot(line, script=SCRIPT)
+    boot.go()
+    assert [url for url, _, _ in line.sent] == [SCRIPT] * 3 + ["http://one/?secret=abc-DEF_1"]
+    assert boot.waits == [7.0, 3.0, 3.0]
+
+
+def test_a_machine_that_no_inspection_waits_for_gets_no_secret_and_calls_back_without() -> None:
+    line = Line(Answer(200, b"#!ipxe\n# No inspection waits for this machine.\n"), GOOD)
+    Boot(line, script=SCRIPT).go()
+    assert [url for url, _, _ in line.sent] == [SCRIPT, "http://one/"]
+
+
+def test_without_an_answer_the_machine_does_not_boot_the_ramdisk() -> None:
+    line = Line(BAD)
+    boot = Boot(line, script=SCRIPT)
+    boot.go()
+    assert {url for url, _, _ in line.sent} == {SCRIPT}
+    assert len(line.sent) == 10

@@ -1,7 +1,8 @@
 """The agent in a ramdisk: its token, which it gets once, and the response to its lookup.
 
-Only the token's SHA-256 is stored, bound to the inspection, so it becomes invalid with the end of the inspection.
-Source: lookup and heartbeat in the Bare Metal API reference, as ironic-python-agent uses them.
+With virtual media the parameter disk contains the token, and no response does. Otherwise only the token's SHA-256 is
+stored, bound to the inspection, so it becomes invalid with the end of the inspection. Source: lookup and heartbeat in
+the Bare Metal API reference, as ironic-python-agent uses them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import msgspec
 
 from ferroscope.api.http.route import ApiContext
 from ferroscope.api.http.schemas import Link, pair
-from ferroscope.core.model import Document, Node
+from ferroscope.core import callback_secret
+from ferroscope.core.callback_secret import Delivery
+from ferroscope.core.model import Document, Inspection, Node
 from ferroscope.core.values import MASK, mask
 
 _KEY: Final = "agent"
@@ -50,12 +53,14 @@ class AgentAnswer(msgspec.Struct, frozen=True):
     config: AgentConfig
 
 
-def issue(context: ApiContext, node: Node, callback: str | None) -> tuple[Node, str]:
-    """Return the node to save and its token; the mask if the token has been issued before.
+def issue(context: ApiContext, node: Node, inspection: Inspection | None, callback: str | None) -> tuple[Node, str]:
+    """Return the node to save and its token; the mask if the token has been issued before, also by the boot.
 
     Only the same ``callback`` (its digest), repeated because the response was lost, gets a new token that replaces the
     old one.
     """
+    if _delivered(inspection) is not None:
+        return node, MASK
     known = _known(node)
     if known and (callback is None or known.get("callback") != callback):
         return node, MASK
@@ -64,14 +69,30 @@ def issue(context: ApiContext, node: Node, callback: str | None) -> tuple[Node, 
     return _with(node, record), token
 
 
-def owns(node: Node, token: str) -> bool:
+def owns(node: Node, inspection: Inspection | None, token: str) -> bool:
     """Return whether this is the token of the node's current inspection."""
-    return hmac.compare_digest(str(_known(node).get("token_sha256", "")), _digest(token))
+    delivered = _delivered(inspection)
+    digest = str(_known(node).get("token_sha256", "")) if delivered is None else _digest(delivered)
+    return hmac.compare_digest(digest, _digest(token))
+
+
+def _delivered(inspection: Inspection | None) -> str | None:
+    """Return the token that the parameter disk contains; None if the machine has none."""
+    secret = callback_secret.live(inspection)
+    if secret is None or inspection is None or inspection.secret_delivery != Delivery.VIRTUAL_MEDIA:
+        return None
+    return callback_secret.agent_token(secret)
+
+
+def moved(node: Node, url: str) -> bool:
+    """Return whether a heartbeat of this inspection has announced another URL before."""
+    return _known(node).get("url") not in (None, url)
 
 
 def heard(node: Node, *, url: str, version: str | None, at: float) -> Node:
     """Return the node with the data of a heartbeat."""
-    return _with(node, _known(node) | {"url": url, "version": version, "last_heartbeat": at})
+    record = {"inspection": node.inspection, "url": url, "version": version, "last_heartbeat": at}
+    return _with(node, _known(node) | record)
 
 
 def answer(context: ApiContext, node: Node, token: str | None, url: str) -> AgentAnswer:

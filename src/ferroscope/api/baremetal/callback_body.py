@@ -45,6 +45,7 @@ class CallbackInventory(msgspec.Struct, frozen=True):
     bmc_address: str | None = None
     bmc_v6address: str | None = None
     boot: Any = None
+    system_vendor: Any = None
 
 
 class Callback(msgspec.Struct, frozen=True):
@@ -62,13 +63,15 @@ class _PluginData(msgspec.Struct, frozen=True):
 class Parsed(msgspec.Struct, frozen=True):
     """``digest`` identifies the callback, ``parts`` are stored.
 
-    ``boot_mac`` is the MAC address that the machine reports to have booted from, if it is one of its own.
+    ``boot_mac`` is the MAC address that the machine reports to have booted from, if it is one of its own;
+    ``system_vendor`` is as reported.
     """
 
     evidence: Evidence
     digest: str
     parts: dict[Part, bytes]
     boot_mac: str | None = None
+    system_vendor: Any = None
 
 
 _encode = msgspec.json.Encoder().encode
@@ -87,7 +90,13 @@ def parse(raw: bytes, node_uuid: str | None, *, max_depth: int) -> Parsed:
     if not evidence:
         raise BadRequestError("No lookup information provided: no valid MAC address, no BMC address, no node_uuid.")
     digest = hashlib.sha256(raw).hexdigest()
-    return Parsed(evidence=evidence, digest=digest, parts=parts, boot_mac=_boot_mac(parts, inventory, evidence))
+    return Parsed(
+        evidence=evidence,
+        digest=digest,
+        parts=parts,
+        boot_mac=_boot_mac(parts, inventory, evidence),
+        system_vendor=inventory.system_vendor,
+    )
 
 
 def split(raw: bytes, *, max_depth: int) -> tuple[dict[Part, bytes], CallbackInventory]:

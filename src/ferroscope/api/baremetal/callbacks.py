@@ -14,13 +14,14 @@ from typing import Final, TypeVar
 import msgspec
 
 from ferroscope import transition
-from ferroscope.api.baremetal import agent, discovery, refusals
+from ferroscope.api.baremetal import agent, discovery, holds, node_states, refusals
 from ferroscope.api.baremetal.callback_body import Parsed
 from ferroscope.api.http.errors import LOOKUP_FAILED, MissingError, UnavailableError
 from ferroscope.api.http.route import ApiContext
 from ferroscope.contracts.errors import ConflictError, NotFoundError
-from ferroscope.contracts.store import Query, Transaction
-from ferroscope.core import lookup
+from ferroscope.contracts.store import Transaction
+from ferroscope.core import callback_secret, lookup
+from ferroscope.core.callback_secret import Proof, Verdict
 from ferroscope.core.model import Inspection, Node, Request, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import MAY_CALL, TAKES_CALLBACK, Event
@@ -44,8 +45,19 @@ class Accepted(msgspec.Struct, frozen=True):
     discovered: bool = False
 
 
-def handle_callback(context: ApiContext, parsed: Parsed, *, with_token: bool, source: str = "") -> Accepted:
+class _Sent(msgspec.Struct, frozen=True):
+    """A callback, with the secret in its query and the address it came from."""
+
+    parsed: Parsed
+    secret: str | None
+    source: str
+
+
+def handle_callback(
+    context: ApiContext, parsed: Parsed, *, with_token: bool, secret: str | None = None, source: str = ""
+) -> Accepted:
     """Handle the callback that ``source`` sent; every refusal raises the same ``MissingError``."""
+    sent = _Sent(parsed, secret, source)
 
     def work(tx: Transaction) -> Accepted | lookup.Refused:
         verdict = look_up(tx, parsed.evidence)
@@ -53,9 +65,7 @@ def handle_callback(context: ApiContext, parsed: Parsed, *, with_token: bool, so
         if isinstance(verdict, lookup.Refused) and discovery.wanted(context, verdict, parsed.evidence):
             verdict, new = _discover(context, tx, parsed, source)
         taken = (
-            _take(context, tx, verdict, parsed, source, with_token=with_token)
-            if isinstance(verdict, lookup.Found)
-            else verdict
+            _take(context, tx, verdict, sent, with_token=with_token) if isinstance(verdict, lookup.Found) else verdict
         )
         if isinstance(taken, lookup.Refused):
             refusals.note(context, tx, taken, source)
@@ -98,7 +108,7 @@ def _discover(context: ApiContext, tx: Transaction, parsed: Parsed, source: str)
         return verdict, None
     owners = tx.addresses.owners(evidence.bmc_addresses)
     for owner in owners:
-        if not has_macs(tx, owner):
+        if not node_states.has_macs(tx, owner):
             return refusals.not_waiting(owner), None
     node = discovery.make(context, tx, parsed, source)
     discovery.connect(context, tx, node, owners, source)
@@ -109,7 +119,7 @@ def look_up(tx: Transaction, evidence: lookup.Evidence) -> lookup.Verdict:
     """Return the node that matches the evidence, locked and read again; or the refusal."""
     verdict = lookup.decide(evidence, tx.addresses.candidates(evidence))
     if isinstance(verdict, lookup.Found) and verdict.bmc_alone:
-        verdict = lookup.by_bmc_alone(verdict, evidence, known_macs=has_macs(tx, verdict.node))
+        verdict = lookup.by_bmc_alone(verdict, evidence, known_macs=node_states.has_macs(tx, verdict.node))
     if isinstance(verdict, lookup.Refused):
         return verdict
     try:
@@ -119,15 +129,10 @@ def look_up(tx: Transaction, evidence: lookup.Evidence) -> lookup.Verdict:
         return lookup.Refused(Reason.LOOKUP_UNKNOWN, f"node {verdict.node.uuid} was deleted concurrently")
 
 
-def has_macs(tx: Transaction, node: Node) -> bool:
-    """Return whether any MAC address of the node is known: of a port, or from its discovery."""
-    return bool(tx.ports.list(Query(filters={"node": node.uuid}, limit=1)) or tx.discoveries.macs(node.uuid))
-
-
 def _take(
-    context: ApiContext, tx: Transaction, found: lookup.Found, parsed: Parsed, source: str, *, with_token: bool
+    context: ApiContext, tx: Transaction, found: lookup.Found, sent: _Sent, *, with_token: bool
 ) -> Accepted | lookup.Refused:
-    node, inspection = found.node, found.inspection
+    node, inspection, parsed, source = found.node, found.inspection, sent.parsed, sent.source
     if inspection is None and node.inspection is not None:  # the node has just been created
         inspection = tx.inspections.get(node.inspection)
     if inspection is None or inspection.digest != parsed.digest:
@@ -139,8 +144,11 @@ def _take(
             node, inspection = unasked, tx.inspections.get(str(unasked.inspection))
     if inspection is None:
         return refusals.not_waiting(node)
+    verdict = callback_secret.judge(context.settings.inspector.callback_secret, inspection, sent.secret)
+    if not verdict.accepted:
+        return refusals.unproven(node, verdict.proof)
     if inspection.digest != parsed.digest:
-        refusal = _submit(context, tx, node, inspection, parsed, source)
+        refusal = _submit(context, tx, node, inspection, sent, verdict)
         if refusal is not None:
             return refusal
     else:
@@ -148,16 +156,21 @@ def _take(
         refusals.add_entry(context, tx, node.uuid, _REPEATED, message, source=source)
     if not with_token:
         return Accepted(node)
-    changed, token = agent.issue(context, node, parsed.digest)
+    changed, token = agent.issue(context, node, inspection, parsed.digest)
     return Accepted(node if changed is node else tx.nodes.update(changed), token)
 
 
 def _submit(
-    context: ApiContext, tx: Transaction, node: Node, inspection: Inspection, parsed: Parsed, source: str
+    context: ApiContext, tx: Transaction, node: Node, inspection: Inspection, sent: _Sent, verdict: Verdict
 ) -> lookup.Refused | None:
     """Queue ``continue`` for a new callback, or return the refusal."""
+    parsed, source = sent.parsed, sent.source
     if node.state not in MAY_CALL:
         return refusals.not_waiting(node)
+    identity = holds.identity(parsed)
+    differences = holds.contradictions(context, node, identity)
+    if differences and inspection.digest is not None:
+        return holds.refused(node, differences)
     queued = _continues(tx, node) if inspection.digest is not None else []
     if any(request.payload.get("digest") == parsed.digest for request in queued) or len(queued) >= _CONTRADICTION:
         return None
@@ -165,22 +178,30 @@ def _submit(
         tx.data.save(inspection.uuid, node.uuid, discovery.parts(node, parsed.parts))
         tx.inspections.update(inspection.uuid, digest=parsed.digest, clock_since=None)
         tx.addresses.called(node.uuid, source)
-    _note_call(context, tx, node, source, first=inspection.digest is None)
-    payload = {"digest": parsed.digest, "source": source}
+    _note_call(context, tx, node, source, verdict, first=inspection.digest is None)
+    payload = {"digest": parsed.digest, "source": source, "identity": msgspec.structs.asdict(identity)}
+    if differences:
+        holds.place(context, tx, node, payload, differences)
+        return None
+    node = holds.lift(tx, node)
     transition.submit(tx, node, Event.CONTINUE, process=context.process, payload=payload)
     return None
 
 
-def _note_call(context: ApiContext, tx: Transaction, node: Node, source: str, *, first: bool) -> None:
-    """Record the source of the callback; a different callback after the first one is a warning."""
+def _note_call(context: ApiContext, tx: Transaction, node: Node, source: str, verdict: Verdict, *, first: bool) -> None:
+    """Record the source of the callback; a different callback after the first one is a warning, as is one without the
+    secret that the machine got."""
+    without = verdict.expected and verdict.proof is Proof.MISSING
+    message = "callback received" if first else "a different callback was received"
+    reason = Reason.CALLBACK_UNPROVEN if without else None if first else Reason.CONFLICTING_CALLBACK
     entry = transition.step(
         node,
         _CALLED if first else _CONTRADICTED,
-        f"callback received{_from(source)}" if first else f"a different callback was received{_from(source)}",
+        f"{message}{_from(source)}{', without the secret of the inspection' if without else ''}",
         process=context.process,
-        severity=Severity.INFO if first else Severity.WARNING,
-        reason=None if first else str(Reason.CONFLICTING_CALLBACK),
-        detail={"source": source} if source else None,
+        severity=Severity.INFO if reason is None else Severity.WARNING,
+        reason=None if reason is None else str(reason),
+        detail=({"source": source} if source else {}) | {"proof": str(verdict.proof)},
     )
     tx.journal.append([entry])
 

@@ -1,4 +1,4 @@
-"""The inbox: discovered nodes wait here until an operator approves or rejects them.
+"""The inbox: discovered nodes, and nodes with held inspection data, wait for an operator's approval or rejection.
 
 A rejected node is deleted except for its machine's MAC address, so that it is not discovered again immediately. This is
 Ferroscope's addition to the Bare Metal API; ``GET /v1/nodes?inbox=true`` lists the nodes.
@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 
 from ferroscope import transition
-from ferroscope.api.baremetal import discovery
+from ferroscope.api.baremetal import discovery, holds
 from ferroscope.api.baremetal.nodes import check_unprotected
 from ferroscope.api.http import decoding, rate_limit
 from ferroscope.api.http.decoding import node_ident
@@ -21,7 +21,7 @@ from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Mac, iso
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Transaction
-from ferroscope.core import bmc_access, values
+from ferroscope.core import bmc_access, hold, values
 from ferroscope.core.model import Node
 from ferroscope.core.states import Provision
 
@@ -54,11 +54,16 @@ class RejectionList(msgspec.Struct, frozen=True):
 
 
 def approve(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
-    """Approve a discovered node; from then on it is like an enrolled one."""
+    """Approve a discovered node; from then on it is like an enrolled one. Held inspection data is processed."""
     ident = node_ident(call)
 
     def work(tx: Transaction) -> None:
-        node = _discovered(tx, ident)
+        node = tx.nodes.get(ident, lock=True)
+        if (held := hold.of(node)) is not None:
+            node = holds.approve(context, tx, node, held)
+            if not node.auto_discovered:
+                return
+        _check_discovered(node)
         if not node.inbox and not bmc_access.unconfirmed(node):
             return
         bmc_access.confirm(node, by_operator=True)
@@ -70,11 +75,18 @@ def approve(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
 
 
 def reject(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
-    """Delete a discovered node that is still in enroll, and do not discover its machine again."""
+    """Delete a discovered node that is still in enroll, and do not discover its machine again.
+
+    If inspection data of the node is held, only the data is dropped, and the inspection fails.
+    """
     ident = node_ident(call)
 
     def work(tx: Transaction) -> None:
-        node = _discovered(tx, ident)
+        node = tx.nodes.get(ident, lock=True)
+        if (held := hold.of(node)) is not None:
+            holds.reject(context, tx, node, held)
+            return
+        _check_discovered(node)
         if node.provision_state is not Provision.ENROLL:
             raise StateConflictError(f"Node {node.uuid} is {node.provision_state}, not enroll; delete it instead.")
         check_unprotected(node)
@@ -141,8 +153,9 @@ def readmit(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     return Reply(204)
 
 
-def _discovered(tx: Transaction, ident: str) -> Node:
-    node = tx.nodes.get(ident, lock=True)
+def _check_discovered(node: Node) -> None:
     if not node.auto_discovered:
-        raise StateConflictError(f"Node {node.uuid} was enrolled, not discovered; it cannot be approved or rejected.")
-    return node
+        raise StateConflictError(
+            f"Node {node.uuid} was enrolled, not discovered, and no inspection data of it is held; there is nothing to "
+            "approve or reject."
+        )

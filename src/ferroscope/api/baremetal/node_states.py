@@ -18,8 +18,10 @@ from ferroscope.api.http.decoding import boolean, node_ident, shown
 from ferroscope.api.http.errors import BadRequestError, NotAcceptableError, StateConflictError
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import REBOOT, Device, Limit, PowerState, iso
+from ferroscope.boot_config import way
 from ferroscope.contracts.bmc import BootDevice, Power
-from ferroscope.contracts.store import Transaction
+from ferroscope.contracts.store import Query, Transaction
+from ferroscope.core.callback_secret import Delivery
 from ferroscope.core.delivery import is_inspectable
 from ferroscope.core.model import Node
 from ferroscope.core.secrets import stand_ins
@@ -310,8 +312,31 @@ def _resting_target(node: Node, verb: str) -> Provision:
 def _inspect(context: ApiContext, tx: Transaction, node: Node) -> None:
     if "inspect" not in allowed_verbs(node):
         raise _refusal(node, "inspect")
-    check_power(context, node)
-    transition.start(tx, node, inspection=context.new_uuid(), process=context.process)
+    start(context, tx, node)
+
+
+def has_macs(tx: Transaction, node: Node) -> bool:
+    """Return whether any MAC address of the node is known: of a port, or from its discovery."""
+    return bool(tx.ports.list(Query(filters={"node": node.uuid}, limit=1)) or tx.discoveries.macs(node.uuid))
+
+
+def start(context: ApiContext, tx: Transaction, node: Node, *, manage_boot: bool = True) -> None:
+    """Start an inspection; one whose machine we boot gets a secret for its callback."""
+    delivery = None
+    if manage_boot:
+        check_power(context, node)
+        delivery = way.delivery(context.settings, node, context.drivers.get(node.driver))
+        if delivery is Delivery.BOOT_SCRIPT and not has_macs(tx, node):
+            delivery = Delivery.NONE  # the script is found by a MAC address
+    transition.start(
+        tx,
+        node,
+        inspection=context.new_uuid(),
+        process=context.process,
+        manage_boot=manage_boot,
+        secret=context.new_token() if delivery is not None else None,
+        secret_delivery=delivery,
+    )
 
 
 def for_validation(node: Node) -> Node:

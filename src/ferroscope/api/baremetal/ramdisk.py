@@ -1,4 +1,4 @@
-"""The unauthenticated endpoints for ramdisks: continue an inspection, lookup, heartbeat, and boot parameters.
+"""The endpoints for ramdisks without authentication: continue an inspection, lookup, heartbeat.
 
 Errors do not reveal their reason. Source: the Bare Metal API reference and the Introspection API reference, as
 ironic-python-agent uses them.
@@ -16,13 +16,11 @@ from ferroscope.api.http import decoding
 from ferroscope.api.http.errors import LOOKUP_FAILED, ApiError, BadRequestError, MissingError, TooManyError
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Mac, Uuid
-from ferroscope.boot_config import floppy
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Transaction
 from ferroscope.core import lookup, values
-from ferroscope.core.boot import callback_url, kernel_params
 from ferroscope.core.model import Node
-from ferroscope.core.states import AWAITED, RAMDISK
+from ferroscope.core.states import RAMDISK
 
 CALLBACK_SINCE: Final = 84
 # Machines have fewer NICs. Callers are anonymous, and each address may be a guess.
@@ -39,10 +37,24 @@ _HEARTBEAT_SINCE: Final = {
 _STATUSES: Final = ("start", "end", "error")
 
 
+# Secrets have 43 characters; longer ones are wrong, too.
+Secret = Annotated[str, msgspec.Meta(max_length=255)]
+
+
 class CallbackQuery(msgspec.Struct, frozen=True):
-    """Query of POST /v1/continue_inspection; requires version 1.84."""
+    """Query of POST /v1/continue_inspection; ``node_uuid`` requires version 1.84.
+
+    ``secret``: the inspection's, as the machine got it with its boot parameters.
+    """
 
     node_uuid: Uuid | None = None
+    secret: Secret | None = None
+
+
+class ContinueQuery(msgspec.Struct, frozen=True):
+    """Query of POST /v1/continue; ``secret`` as in POST /v1/continue_inspection."""
+
+    secret: Secret | None = None
 
 
 class LookupQuery(msgspec.Struct, frozen=True):
@@ -77,20 +89,20 @@ def continue_inspection(context: ApiContext, call: Call[CallbackQuery, None]) ->
         raise MissingError(f"API version 1.{CALLBACK_SINCE} or newer is required.")
     if node_uuid is not None:
         node_uuid = decoding.uuid("node_uuid", node_uuid)
-    accepted = _accept(context, call, node_uuid, with_token=new)
+    accepted = _accept(context, call, node_uuid, call.query.secret, with_token=new)
     if new:
         return Reply(202, agent.answer(context, accepted.node, accepted.token, call.url))
     return Reply(202, CallbackAnswer(uuid=accepted.node.uuid))
 
 
-def continue_introspection(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+def continue_introspection(context: ApiContext, call: Call[ContinueQuery, None]) -> Reply:
     """Accept a ramdisk's inspection data by the Introspection API."""
-    accepted = _accept(context, call, None, with_token=False)
+    accepted = _accept(context, call, None, call.query.secret, with_token=False)
     return Reply(202, CallbackAnswer(uuid=accepted.node.uuid))
 
 
 def _accept(
-    context: ApiContext, call: Call[Any, None], node_uuid: str | None, *, with_token: bool
+    context: ApiContext, call: Call[Any, None], node_uuid: str | None, secret: str | None, *, with_token: bool
 ) -> callbacks.Accepted:
     """Handle the callback; if it is refused, count a failure for its source.
 
@@ -102,11 +114,11 @@ def _accept(
         refusals.unusable(context, call.raw, node_uuid, call.source, exc)
         raise
     if len(parsed.evidence.macs) > MAX_GUESSES:  # more than machines have: probably guesses
-        _refuse_guessing(context, call)
+        refuse_guessing(context, call)
     try:
-        return callbacks.handle_callback(context, parsed, with_token=with_token, source=call.source)
+        return callbacks.handle_callback(context, parsed, with_token=with_token, secret=secret, source=call.source)
     except MissingError:
-        _count_failure(context, call)
+        count_failure(context, call)
         raise
 
 
@@ -115,13 +127,13 @@ def too_large(context: ApiContext, begins: bytes, source: str, why: ApiError) ->
     refusals.unusable(context, begins, None, source, why)
 
 
-def _refuse_guessing(context: ApiContext, call: Call[Any, None]) -> None:
+def refuse_guessing(context: ApiContext, call: Call[Any, None]) -> None:
     """Raise ``TooManyError`` if this source has had too many failures."""
     if seconds := context.callers.wait(call.source, context.clock.monotonic()):
         raise _too_many(seconds)
 
 
-def _count_failure(context: ApiContext, call: Call[Any, None]) -> None:
+def count_failure(context: ApiContext, call: Call[Any, None]) -> None:
     """Count a failure of this source; raise ``TooManyError`` if it has had too many."""
     if seconds := context.callers.failed(call.source, context.clock.monotonic()):
         raise _too_many(seconds)
@@ -142,7 +154,7 @@ def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
     evidence = lookup.Evidence(uuid=uuid, macs=tuple(found))
     if not evidence:
         raise BadRequestError("No lookup information provided: set node_uuid, or a valid MAC address in addresses.")
-    _refuse_guessing(context, call)
+    refuse_guessing(context, call)
 
     def work(tx: Transaction) -> tuple[Node, str | None] | lookup.Refused:
         verdict = callbacks.look_up(tx, evidence)
@@ -153,13 +165,13 @@ def get_lookup(context: ApiContext, call: Call[LookupQuery, None]) -> Reply:
         tx.addresses.called(verdict.node.uuid, call.source)
         if call.minor < _TOKEN_SINCE:
             return verdict.node, None
-        node, token = agent.issue(context, verdict.node, None)
+        node, token = agent.issue(context, verdict.node, verdict.inspection, None)
         return (node if node is verdict.node else tx.nodes.update(node)), token
 
     outcome = context.store.write(work)
     if isinstance(outcome, lookup.Refused):
         error = refusals.refused(context, outcome, evidence, call.source)
-        _count_failure(context, call)
+        count_failure(context, call)
         raise error
     node, token = outcome
     return Reply(200, agent.answer(context, node, token, call.url))
@@ -174,10 +186,13 @@ def heartbeat(context: ApiContext, call: Call[NoQuery, Heartbeat]) -> Reply:
     def work(tx: Transaction) -> None:
         try:
             node = tx.nodes.get(ident, lock=True)
+            inspection = tx.inspections.get(node.inspection) if node.inspection is not None else None
         except NotFoundError:
             raise MissingError(LOOKUP_FAILED) from None
-        if node.state not in RAMDISK or not agent.owns(node, body.agent_token or ""):
+        if node.state not in RAMDISK or not agent.owns(node, inspection, body.agent_token or ""):
             raise MissingError(LOOKUP_FAILED)
+        if agent.moved(node, body.callback_url):
+            raise BadRequestError("The callback_url differs from that of the previous heartbeat.")
         tx.nodes.update(agent.heard(node, url=body.callback_url, version=body.agent_version, at=tx.now))
 
     context.store.write(work)
@@ -201,26 +216,3 @@ def _is_http(url: str) -> bool:
         return urlsplit(url).scheme in ("http", "https")
     except ValueError:
         return False
-
-
-# The virtual floppy that a BMC fetches for virtual media: the kernel parameters of the ramdisk that is about to boot.
-#
-# Without authentication, because BMCs cannot authenticate; it contains no secret. It is generated for each request, so
-# any api process serves it, and only while the node's ramdisk is expected.
-
-
-def get_disk(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
-    """Return the disk image with the kernel parameters of a node's ramdisk."""
-    uuid = decoding.uuid("node", call.node)
-    try:
-        node = context.store.read(lambda tx: tx.nodes.get(uuid), snapshot=False)
-        base = callback_url(context.settings.callback_base)
-    except (NotFoundError, ValueError):
-        raise MissingError(LOOKUP_FAILED) from None
-    if node.state not in AWAITED:
-        raise MissingError(LOOKUP_FAILED)
-    settings = context.settings.inspector
-    line = kernel_params(
-        base, extra=settings.extra_kernel_params, collect_lldp=settings.collect_lldp, boot_method="vmedia"
-    )
-    return Reply(200, floppy.build(line))

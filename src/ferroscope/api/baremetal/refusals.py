@@ -18,6 +18,7 @@ from ferroscope.api.http.route import ApiContext
 from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
 from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core import lookup
+from ferroscope.core.callback_secret import Proof
 from ferroscope.core.model import Document, Entry, Node, Severity
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import ACTIVE, MACHINE
@@ -59,6 +60,12 @@ def not_waiting(node: Node) -> lookup.Refused:
     """Return the refusal of a machine whose node does not expect a callback."""
     message = f"unexpected callback: the inspection is {node.state}"
     return lookup.Refused(Reason.LOOKUP_NOT_WAITING, message, (node.uuid,))
+
+
+def unproven(node: Node, proof: Proof) -> lookup.Refused:
+    """Return the refusal of a callback without the inspection's secret, or with a wrong one."""
+    how = "with a wrong secret" if proof is Proof.WRONG else "without the secret of the inspection"
+    return lookup.Refused(Reason.CALLBACK_UNPROVEN, f"callback {how}", (node.uuid,))
 
 
 def note(context: ApiContext, tx: Transaction, refusal: lookup.Refused, source: str) -> None:

@@ -82,13 +82,20 @@ def responder(context: ApiContext, route: Route) -> Responder:
             reply = failure(context, req, exc, dialect)
         _send(resp, reply, route.media if reply.status < 300 else falcon.MEDIA_JSON)
         resp.set_headers(versions.headers(dialect, version))
-        _record(context, req, resp, req.method, route.path, perf_counter() - began)
+        _record(context, req, resp, req.method, route.path, perf_counter() - began, path=route.logged(req.path))
 
     return respond
 
 
 def _record(
-    context: ApiContext, req: falcon.Request, resp: falcon.Response, method: str, route: str, seconds: float
+    context: ApiContext,
+    req: falcon.Request,
+    resp: falcon.Response,
+    method: str,
+    route: str,
+    seconds: float,
+    *,
+    path: str | None = None,
 ) -> None:
     """Count the call, and log it if configured: without its query string, which may contain a lease's token."""
     status = int(resp.status_code)
@@ -98,7 +105,7 @@ def _record(
             "call",
             source=context.callers.source(req.env),
             method=req.method,
-            path=req.path,
+            path=req.path if path is None else path,
             status=status,
             bytes=len(resp.data or b""),
             ms=round(seconds * 1000, 1),

@@ -141,6 +141,7 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
 
 JSON: Final = "application/json"
 BINARY: Final = "application/octet-stream"
+PLAIN: Final = "text/plain; charset=utf-8"
 TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 Handler = Callable[[ApiContext, Call[Any, Any]], Reply]
@@ -196,6 +197,10 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     ramdisk: bool
     media: str
     refused: Refused | None
+
+    def logged(self, path: str) -> str:
+        """Return the path of a call as it may be logged: without a key that it contains."""
+        return self.path if "{key}" in self.path else path
 
     @property
     def policies(self) -> tuple[str, ...]:

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import msgspec
 
-from ferroscope import transition
 from ferroscope.api.auth import access
 from ferroscope.api.baremetal import node_states, stored_data
 from ferroscope.api.baremetal.node_fields import shown_to
@@ -72,15 +71,7 @@ def start_introspection(context: ApiContext, call: Call[StartQuery, None]) -> Re
 
     def work(tx: Transaction) -> None:
         node = tx.nodes.get(ident, lock=True)
-        if call.query.manage_boot:
-            node_states.check_power(context, node)
-        transition.start(
-            tx,
-            node,
-            inspection=context.new_uuid(),
-            process=context.process,
-            manage_boot=call.query.manage_boot,
-        )
+        node_states.start(context, tx, node, manage_boot=call.query.manage_boot)
 
     context.store.write(work)
     return Reply(202, Accepted())

@@ -134,7 +134,7 @@ def get_status(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:
             leases=_leases(tx),
             backlog=tx.statistics.backlog(),
             nodes=tx.statistics.nodes(),
-            inbox=context.settings.auto_discovery.enabled and bool(tx.nodes.list(_INBOX)),
+            inbox=_fills_inbox(context) and bool(tx.nodes.list(_INBOX)),
             unreached=context.settings.hidden_from_ramdisks and _has_machines(context, tx),
             clock_steps=tx.clock_steps.list(),
             orphans=bool(context.settings.registry.url) and bool(tx.nodes.list(_ORPHANS)),
@@ -186,13 +186,17 @@ def problems(seen: Seen, process: str) -> list[Finding]:
     )
     if seen.inbox:
         advice = "list them with 'ferroscope node inbox', and approve or reject them"
-        found.append(Finding("inbox", "note", "discovered nodes are waiting in the inbox", advice))
+        found.append(Finding("inbox", "note", "nodes are waiting in the inbox", advice))
     if seen.orphans:
         summary, advice = "some nodes no longer exist in the registry", "list them: ferroscope node list --orphaned"
         found.append(Finding("orphans", "note", summary, advice))
     if seen.unreached:
         found.append(finding.API_ON_LOOPBACK)
     return found
+
+
+def _fills_inbox(context: ApiContext) -> bool:
+    return context.settings.auto_discovery.enabled or context.settings.inspector.hold_contradicting_data
 
 
 def _leases(tx: Transaction) -> list[Lease]:

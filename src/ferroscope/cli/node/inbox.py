@@ -1,4 +1,4 @@
-"""``ferroscope node inbox | approve | reject | rejected | readmit``: approval of discovered machines."""
+"""``ferroscope node inbox | approve | reject | rejected | readmit``: approval of discovered machines and held data."""
 
 from __future__ import annotations
 
@@ -31,14 +31,15 @@ _LISTED: Final = (
 @click.command("inbox")
 @with_api
 def inbox(api: Api, out: Output) -> None:
-    """List discovered nodes that are waiting for approval."""
+    """List discovered nodes, and nodes with held inspection data, that are waiting for approval."""
     nodes = list(api.pages("/v1/nodes", "nodes", fields=_LISTED, inbox=True))
     for node in nodes:
         ports = api.pages("/v1/ports", "ports", node=node["uuid"], fields=("uuid", "address"))
         node["ports"] = [port["address"] for port in ports]
         node["machine"] = _words(node["hardware"]) or _machine(api, node["uuid"])
         node["suggested_name"] = suggested(node)
-        node["discovery"] = mapping(node.pop("driver_internal_info", None)).get("discovery") or {}
+        internal = mapping(node.pop("driver_internal_info", None))
+        node["discovery"], node["held"] = internal.get("discovery") or {}, internal.get("held") or {}
     out.show(nodes, lambda screen: screen.print(_listing(nodes)))
     if not nodes:
         out.say("the inbox is empty")
@@ -49,7 +50,7 @@ def inbox(api: Api, out: Output) -> None:
 @click.option("--suggested-names", is_flag=True, help="Set the suggested name of nodes without a name.")
 @with_api
 def approve(api: Api, out: Output, *, wanted: Wanted, suggested_names: bool) -> None:
-    """Approve discovered nodes; from then on they are like enrolled ones."""
+    """Approve discovered nodes, which are then like enrolled ones, and process held inspection data."""
     chosen = _waiting(api, out, wanted, "approve")
 
     def act(node: Json) -> None:
@@ -68,7 +69,10 @@ def approve(api: Api, out: Output, *, wanted: Wanted, suggested_names: bool) -> 
 )
 @with_api
 def reject(api: Api, out: Output, *, wanted: Wanted, source: str | None) -> None:
-    """Delete discovered nodes, and do not discover their machines again."""
+    """Delete discovered nodes, and do not discover their machines again. Held inspection data is dropped.
+
+    A node whose data was held is kept; its inspection fails.
+    """
     if source is not None:
         if msgspec.structs.replace(wanted, yes=False) != Wanted():
             raise click.UsageError("--source cannot be combined with nodes or other options that select nodes")
@@ -116,18 +120,18 @@ def _listing(nodes: list[Json]) -> Any:
             short(str(next(iter(node["driver_info"].values()), ""))),
             _source(node),
             age(node["created_at"]),
-            node["last_error"] or "",
+            str(mapping(node["held"]).get("message") or node["last_error"] or ""),
         )
         for node in nodes
     )
-    titles = ("UUID", "NAME", "MACHINE", "PORTS", "BMC", "SOURCE", "AGE", "ERROR")
-    return Listing(
-        titles, rows, spare=("ERROR", "PORTS", "AGE", "BMC", "SOURCE", "NAME"), wraps="MACHINE", below="ERROR"
-    )
+    titles = ("UUID", "NAME", "MACHINE", "PORTS", "BMC", "SOURCE", "AGE", "WHY")
+    return Listing(titles, rows, spare=("WHY", "PORTS", "AGE", "BMC", "SOURCE", "NAME"), wraps="MACHINE", below="WHY")
 
 
 def _source(node: Json) -> str:
     """Return the machine's source address, and those of other sources that claim its MAC addresses."""
+    if held := mapping(node["held"]):
+        return short(str(held.get("source") or ""))
     known = mapping(node["discovery"])
     claims = [str(mapping(claim).get("source")) for claim in known.get("claims") or []]
     source = short(str(known.get("source") or ""))

@@ -1,0 +1,120 @@
+"""What a machine gets before its ramdisk runs: the parameter disk for virtual media, and its part of the iPXE script.
+
+Neither BMCs nor iPXE can authenticate. The disk is protected by a key in its URL, which only the BMC is told. The
+script is given to whoever asks for the MAC address of a machine that is about to boot, as PXE gives everything; every
+address that asked is on the timeline. Both contain the secret of the inspection, and are made on request, so any api
+process serves them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from ferroscope import transition
+from ferroscope.api.baremetal import callbacks, ramdisk
+from ferroscope.api.http import decoding
+from ferroscope.api.http.errors import LOOKUP_FAILED, BadRequestError, MissingError
+from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.api.http.schemas import Mac
+from ferroscope.boot_config import floppy, ipxe
+from ferroscope.contracts.errors import NotFoundError
+from ferroscope.contracts.store import Query, Transaction
+from ferroscope.core import callback_secret, lookup, values
+from ferroscope.core.boot import callback_url, kernel_params
+from ferroscope.core.model import Inspection, Node, Severity
+from ferroscope.core.states import AWAITED
+
+_STEP: Final = "boot-script"
+# Entries in the timeline of one inspection.
+_MOST: Final = 8
+
+
+class ScriptQuery(msgspec.Struct, frozen=True):
+    """Query of GET /v1/boot.ipxe: the MAC address of the NIC that boots."""
+
+    mac: Mac | None = None
+
+
+def get_disk(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """Return the disk image with the kernel parameters of a node's ramdisk, without a secret.
+
+    For inspections that have none, and for machines that a worker of an older release boots.
+    """
+    return _disk(context, call, None)
+
+
+def get_secret_disk(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """Return the disk image with the kernel parameters of a node's ramdisk and the secret of its inspection."""
+    return _disk(context, call, call.path["key"])
+
+
+def _disk(context: ApiContext, call: Call[NoQuery, None], key: str | None) -> Reply:
+    uuid = decoding.uuid("node", call.node)
+    try:
+        node, inspection = context.store.read(lambda tx: _current(tx, uuid))
+        url = callback_url(context.settings.callback_base)
+    except (NotFoundError, ValueError):
+        raise MissingError(LOOKUP_FAILED) from None
+    secret, token = callback_secret.live(inspection), ""
+    if node.state not in AWAITED:
+        raise MissingError(LOOKUP_FAILED)
+    if key is not None:
+        if secret is None or not callback_secret.same(callback_secret.disk_key(secret), key):
+            raise MissingError(LOOKUP_FAILED)
+        url, token = callback_secret.in_url(url, secret), callback_secret.agent_token(secret)
+    settings = context.settings.inspector
+    line = kernel_params(
+        url,
+        extra=settings.extra_kernel_params,
+        collect_lldp=settings.collect_lldp,
+        boot_method="vmedia",
+        agent_token=token,
+    )
+    return Reply(200, floppy.build(line))
+
+
+def _current(tx: Transaction, uuid: str) -> tuple[Node, Inspection | None]:
+    node = tx.nodes.get(uuid)
+    return node, tx.inspections.get(node.inspection) if node.inspection is not None else None
+
+
+def get_script(context: ApiContext, call: Call[ScriptQuery, None]) -> Reply:
+    """Return the iPXE script of one machine: the secret of its inspection, if that waits for its boot."""
+    mac = values.identifying_mac(call.query.mac)
+    if mac is None:
+        raise BadRequestError("The query parameter mac must be the MAC address of the NIC that boots.")
+    ramdisk.refuse_guessing(context, call)
+
+    def work(tx: Transaction) -> str | None:
+        verdict = callbacks.look_up(tx, lookup.Evidence(macs=(mac,)))
+        if isinstance(verdict, lookup.Refused) or verdict.node.state not in AWAITED:
+            return None
+        secret = callback_secret.live(verdict.inspection)
+        if secret is not None:
+            _note(context, tx, verdict.node, call.source)
+        return secret
+
+    secret = context.store.write(work)
+    if secret is None:
+        ramdisk.count_failure(context, call)
+    return Reply(200, ipxe.machine_script(secret).encode())
+
+
+def _note(context: ApiContext, tx: Transaction, node: Node, source: str) -> None:
+    """Record who got the secret, once for each source; a second source is suspicious."""
+    query = Query(filters={"node": node.uuid, "inspection": node.inspection, "step": _STEP}, sort_key="id")
+    known = [str(entry.detail.get("source", "")) for entry in tx.journal.list(query)]
+    if source in known or len(known) >= _MOST:
+        return
+    message = f"the boot script with the secret of the inspection was loaded from {source or 'an unknown address'}"
+    entry = transition.step(
+        node,
+        _STEP,
+        f"{message}, and before from {', '.join(known)}" if known else message,
+        process=context.process,
+        severity=Severity.WARNING if known else Severity.INFO,
+        detail={"source": source} if source else None,
+    )
+    tx.journal.append([entry])

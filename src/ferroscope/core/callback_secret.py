@@ -1,0 +1,116 @@
+"""The secret of an inspection, by which a callback proves that it comes from the machine that we booted. Pure.
+
+Each inspection whose machine we boot has one. It is delivered with the boot parameters, and ironic-python-agent returns
+it in the query of the callback URL. It belongs to the inspection, not to an attempt: however often the machine is
+booted, its callback is valid. After the inspection only its SHA-256 is kept, to recognize a late repetition.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from enum import StrEnum
+from typing import Final, Literal
+
+import msgspec
+
+from ferroscope.core.model import Inspection
+from ferroscope.core.states import State
+
+PARAMETER: Final = "secret"
+_ENDED: Final = "sha256:"
+
+Mode = Literal["required", "optional", "off"]
+
+
+class Delivery(StrEnum):
+    """How the machine gets the secret.
+
+    ``none``: not at all, because the boot method cannot carry it. ``planned``: on the parameter disk, once a worker has
+    inserted that. An inspection that a worker of an older release has started keeps ``planned``.
+    """
+
+    NONE = "none"
+    PLANNED = "planned"
+    VIRTUAL_MEDIA = "virtual-media"
+    BOOT_SCRIPT = "boot-script"
+
+
+class Proof(StrEnum):
+    """What a callback proves; ``unsecured``: its inspection has no secret, or secrets are disabled."""
+
+    VERIFIED = "verified"
+    MISSING = "missing"
+    WRONG = "wrong"
+    UNSECURED = "unsecured"
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """``expected``: the machine got a secret, so a callback without one is unusual."""
+
+    proof: Proof
+    accepted: bool
+    expected: bool = False
+
+
+def judge(mode: Mode, inspection: Inspection, given: str | None) -> Verdict:
+    """Return whether a callback with the secret ``given`` (None or "": without one) is accepted."""
+    if mode == "off" or inspection.secret is None:
+        return Verdict(Proof.UNSECURED, accepted=True)
+    expected = is_delivered(inspection)
+    if not given:
+        return Verdict(Proof.MISSING, accepted=mode == "optional" or not expected, expected=expected)
+    if _matches(inspection.secret, given):
+        return Verdict(Proof.VERIFIED, accepted=True, expected=expected)
+    return Verdict(Proof.WRONG, accepted=False, expected=expected)
+
+
+def is_delivered(inspection: Inspection) -> bool:
+    """Whether the machine that we boot gets the secret.
+
+    Before a planned disk has been inserted, the machine has not been booted, so nobody can call back without a secret.
+    """
+    if inspection.secret_delivery == Delivery.PLANNED:
+        return inspection.state is State.STARTING
+    return inspection.secret_delivery in (Delivery.VIRTUAL_MEDIA, Delivery.BOOT_SCRIPT)
+
+
+def ended(secret: str) -> str:
+    """Return what is kept of the secret when its inspection has ended."""
+    return secret if secret.startswith(_ENDED) else _ENDED + _digest(secret)
+
+
+def live(inspection: Inspection | None) -> str | None:
+    """Return the secret of an inspection in progress; None if it has none, or has ended."""
+    if inspection is None or inspection.secret is None or inspection.secret.startswith(_ENDED):
+        return None
+    return inspection.secret
+
+
+def disk_key(secret: str) -> str:
+    """Return the part of the parameter disk's URL that nobody can guess; it does not reveal the secret."""
+    return _digest(f"parameter disk:{secret}")[:32]
+
+
+def agent_token(secret: str) -> str:
+    """Return the agent token that is delivered together with the secret; neither reveals the other."""
+    return _digest(f"agent token:{secret}")
+
+
+def same(known: str, given: str) -> bool:
+    """Compare two secrets in constant time, whatever their characters."""
+    return hmac.compare_digest(_digest(known), _digest(given))
+
+
+def in_url(url: str, secret: str) -> str:
+    """Return the callback URL with the secret in its query."""
+    return f"{url}{'&' if '?' in url else '?'}{PARAMETER}={secret}"
+
+
+def _matches(stored: str, given: str) -> bool:
+    kept = stored.removeprefix(_ENDED) if stored.startswith(_ENDED) else _digest(stored)
+    return hmac.compare_digest(kept, _digest(given))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()

@@ -1,0 +1,110 @@
+"""Whether inspection data comes from the machine that was inspected before: serial number, system UUID, MAC addresses.
+
+Data *contradicts* the last inspection if at least one of these is true:
+
+* both report a serial number, or both report a system UUID, and the two differ;
+* the last inspection reported at least one of them, and the new data reports none of them;
+* no MAC address is in both.
+
+A serial number or UUID that is missing on one side only does not contradict as long as the other one is equal.
+Placeholders of the firmware count as missing. Two UUIDs are equal if they differ in the byte order of their first three
+fields only, because SMBIOS 2.6 changed it, so a firmware update may do the same. Pure.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from ferroscope.hardware.parts import mapping, text
+
+# More would bloat what is stored of each node.
+MAX_MACS: Final = 64
+_LONGEST: Final = 128
+# Serial numbers that mainboards report until somebody sets them, beside those that ``text`` drops.
+_NOT_SERIALS: Final = frozenset({"chassis serial number", "serial number", "0123456789", "123456789", "1234567890"})
+# AMI's example UUID, which many boards have.
+_NOT_UUIDS: Final = frozenset({uuid.UUID("03000200-0400-0500-0006-000700080009")})
+
+
+class MachineIdentity(msgspec.Struct, frozen=True):
+    """What one inspection reported; None for a serial number or system UUID that it did not report."""
+
+    serial: str | None = None
+    uuid: str | None = None
+    macs: tuple[str, ...] = ()
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """One contradiction: ``what`` (``serial``, ``uuid`` or ``macs``), the value before, and the new value."""
+
+    what: str
+    before: str | None
+    now: str | None
+
+
+def identify(system_vendor: Any, system_uuid: Any, macs: Sequence[str]) -> MachineIdentity:
+    """Return the identity in an inventory's ``system_vendor``, the system UUID if it is elsewhere, and the MACs."""
+    vendor = mapping(system_vendor)
+    reported = system_uuid if system_uuid is not None else vendor.get("uuid")
+    return MachineIdentity(_serial(vendor.get("serial_number")), _uuid(reported), tuple(sorted(macs)[:MAX_MACS]))
+
+
+def stored(document: Any) -> MachineIdentity | None:
+    """Return the identity that is stored as a document; None if there is none."""
+    known = mapping(document)
+    macs = known.get("macs")
+    if not known or not isinstance(macs, list):
+        return None
+    return MachineIdentity(text(known.get("serial")), text(known.get("uuid")), tuple(map(str, macs)))
+
+
+def contradictions(before: MachineIdentity, now: MachineIdentity) -> tuple[Difference, ...]:
+    """Return how ``now`` contradicts ``before``; nothing if it may be the same machine."""
+    found = []
+    if before.serial and now.serial and before.serial != now.serial:
+        found.append(Difference("serial", before.serial, now.serial))
+    if before.uuid and now.uuid and not _same_uuid(before.uuid, now.uuid):
+        found.append(Difference("uuid", before.uuid, now.uuid))
+    if (before.serial or before.uuid) and not (now.serial or now.uuid):
+        found += [
+            Difference(what, value, None)
+            for what, value in (("serial", before.serial), ("uuid", before.uuid))
+            if value is not None
+        ]
+    if before.macs and not set(before.macs).intersection(now.macs):
+        found.append(Difference("macs", ", ".join(before.macs), ", ".join(now.macs) or None))
+    return tuple(found)
+
+
+_NAMES: Final[Mapping[str, str]] = {"serial": "serial number", "uuid": "system UUID", "macs": "MAC addresses"}
+
+
+def explain(differences: Sequence[Difference]) -> str:
+    """Return the differences as text for people."""
+    return "; ".join(f"{_NAMES[one.what]} {one.now or 'missing'}, was {one.before}" for one in differences)
+
+
+def _serial(value: Any) -> str | None:
+    found = text(value)
+    if found is None or len(found) > _LONGEST or found.lower() in _NOT_SERIALS:
+        return None
+    return None if len(set(found.replace("-", "").replace(" ", "").lower())) < 2 else found  # 0000000, XXXX
+
+
+def _uuid(value: Any) -> str | None:
+    found = text(value)
+    if found is None or len(found) > _LONGEST:
+        return None
+    try:
+        parsed = uuid.UUID(found)
+    except ValueError:
+        return None
+    return None if parsed.int in (0, (1 << 128) - 1) or parsed in _NOT_UUIDS else str(parsed)
+
+
+def _same_uuid(one: str, other: str) -> bool:
+    return one == other or uuid.UUID(one).bytes_le == uuid.UUID(other).bytes

@@ -1,0 +1,81 @@
+"""Which data contradicts a node's last inspection, and which may be of the same machine."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from ferroscope.hardware.machine_identity import MachineIdentity, contradictions, explain, identify, stored
+
+UUID, OTHER = "4c4c4544-0042-3510-8054-b7c04f4d3132", "11111111-2222-4333-8444-555555555555"
+MACS = ("52:54:00:00:00:01", "52:54:00:00:00:02")
+KNOWN = MachineIdentity("ABC123", UUID, MACS)
+
+
+def found(now: MachineIdentity, before: MachineIdentity = KNOWN) -> list[str]:
+    return [difference.what for difference in contradictions(before, now)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "differs"),
+    [
+        ({}, []),
+        ({"serial": "XYZ789"}, ["serial"]),
+        ({"uuid": OTHER}, ["uuid"]),
+        ({"serial": "XYZ789", "uuid": OTHER, "macs": ("52:54:00:00:00:09",)}, ["serial", "uuid", "macs"]),
+        ({"macs": MACS[1:]}, []),  # one of two NICs was removed
+        ({"macs": (*MACS, "52:54:00:00:00:03")}, []),
+        ({"macs": ("52:54:00:00:00:09",)}, ["macs"]),
+        ({"uuid": None}, []),  # the serial number still matches
+        ({"serial": None}, []),
+        ({"serial": None, "uuid": None}, ["serial", "uuid"]),  # whoever leaves them out does not get around the check
+        ({"uuid": "44454c4c-4200-1035-8054-b7c04f4d3132"}, []),  # the other byte order, of older firmware
+    ],
+)
+def test_what_contradicts(changes: dict[str, object], differs: list[str]) -> None:
+    assert found(msgspec.structs.replace(KNOWN, **changes)) == differs
+
+
+def test_what_was_never_reported_cannot_be_contradicted() -> None:
+    bare = MachineIdentity(macs=MACS)
+    assert found(KNOWN, before=bare) == []
+    assert found(bare, before=bare) == []
+    assert found(KNOWN, before=MachineIdentity()) == []
+
+
+@pytest.mark.parametrize(
+    "serial",
+    [None, 7, "", "  ", "To Be Filled By O.E.M.", "to be filled by o.e.m.", "Default string", "System Serial Number",
+     "0", "00000000", "0000-0000", "XXXXXXX", "FFFFFFFF", "N/A", "None", "0123456789", "x" * 200],
+)  # fmt: skip
+def test_placeholders_are_not_serial_numbers(serial: object) -> None:
+    assert identify({"serial_number": serial}, None, MACS).serial is None
+
+
+@pytest.mark.parametrize(
+    "uuid",
+    [None, 7, "", "Not Specified", "00000000-0000-0000-0000-000000000000", "FFFFFFFF-FFFF-FFFF-FFFF-FFFFFFFFFFFF",
+     "03000200-0400-0500-0006-000700080009", "nonsense"],
+)  # fmt: skip
+def test_placeholders_are_not_system_uuids(uuid: object) -> None:
+    assert identify({"uuid": uuid}, None, MACS).uuid is None
+    assert identify(None, uuid, MACS).uuid is None
+
+
+def test_an_identity_survives_being_stored_and_nonsense_is_none() -> None:
+    known = identify({"serial_number": " ABC123 ", "uuid": UUID.upper()}, None, MACS[::-1])
+    assert known == KNOWN
+    assert stored(msgspec.json.decode(msgspec.json.encode(known))) == KNOWN
+    for nonsense in (None, {}, [], "x", {"serial": "x"}, {"macs": "x"}):
+        assert stored(nonsense) is None
+
+
+def test_many_macs_are_cut_alike_on_both_sides() -> None:
+    many = [f"52:54:00:00:01:{number:02x}" for number in range(200)]
+    assert found(identify(None, None, many[::-1]), before=identify(None, None, many)) == []
+
+
+def test_the_text_names_both_values() -> None:
+    text = explain(contradictions(KNOWN, MachineIdentity("XYZ789", None, MACS)))
+    assert text == "serial number XYZ789, was ABC123"
+    assert "missing" in explain(contradictions(KNOWN, MachineIdentity(None, None, MACS)))
