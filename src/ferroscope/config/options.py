@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ferroscope.config.auth_options import KeystoneSettings, PolicySettings
 from ferroscope.config.audit_options import AuditSettings
+from ferroscope.config.auth_options import KeystoneSettings, PolicySettings
 from ferroscope.config.boot_options import BootSettings, PxeFilterSettings
 from ferroscope.config.inspection_options import (
     DiscoverySettings,

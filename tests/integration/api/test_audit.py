@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +13,13 @@ from ferroscope.api.http import audit as http_audit
 from ferroscope.api.http.audit import IDENTITY, Audit
 from ferroscope.config.options import AuditSettings
 from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.contracts.store import Transaction
 from ferroscope.core.audit import AuditEvent
 from ferroscope.db.transaction import SqlStore
 from ferroscope.runtime.system import SystemClock
 from tests.integration.api.service import Service, callback_body
 
+SOURCE = "192.0.2.7"
 ALICE = local("alice", "http_basic", ["admin"], project="infra")
 
 
@@ -29,7 +30,7 @@ def events(service: Service, query: str = "") -> list[dict[str, Any]]:
 
 
 def by(who: Identity) -> dict[str, Any]:
-    return {"extras": {IDENTITY: who}}
+    return {"extras": {IDENTITY: who}, "remote_addr": SOURCE}
 
 
 def test_a_change_has_an_event_with_who_from_where_what_and_on_which_node(everywhere: Service) -> None:
@@ -42,7 +43,7 @@ def test_a_change_has_an_event_with_who_from_where_what_and_on_which_node(everyw
     assert changed["id"] > created["id"]
     assert changed["at"] is not None
     expected = {
-        "user": "alice", "method": "http_basic", "project": "infra", "source": "127.0.0.1", "policy":
+        "user": "alice", "method": "http_basic", "project": "infra", "source": SOURCE, "policy":
         "baremetal:node:update", "call": "PATCH /v1/nodes/{node}", "target": "rack1", "node": uuid, "status": 200,
         "request_id": answer.headers["openstack-request-id"],
     }  # fmt: skip
@@ -131,10 +132,12 @@ def test_events_are_written_as_lines_of_cadf(sqlite_url: str, tmp_path: Path) ->
     service.close()
     (line,) = file.read_text().splitlines()
     event = json.loads(line)
-    assert {"typeURI", "eventType", "id", "eventTime", "action", "outcome", "initiator", "target", "observer"} <= set(event)
+    assert {"typeURI", "eventType", "id", "eventTime", "action", "outcome", "initiator", "target", "observer"} <= set(
+        event
+    )
     assert (event["eventType"], event["outcome"], event["reason"]["reasonCode"]) == ("activity", "success", "204")
     assert event["initiator"]["name"] == "alice"
-    assert event["initiator"]["host"] == {"address": "127.0.0.1"}
+    assert event["initiator"]["host"] == {"address": SOURCE}
     assert event["target"]["id"] == uuid
     assert "Canary" not in (tmp_path / "audit.log.1").read_text()
 
@@ -154,7 +157,9 @@ def test_it_can_be_turned_off(sqlite_url: str) -> None:
 
 
 def test_texts_are_cut_to_what_can_be_stored(everywhere: Service) -> None:
-    event = AuditEvent(request_id="r" * 99, user="u" * 999, method="none", source="s" * 99, target="ü" * 999, status=403)
+    event = AuditEvent(
+        request_id="r" * 99, user="u" * 999, method="none", source="s" * 99, target="ü" * 999, status=403
+    )
     everywhere.store.write(lambda tx: tx.audit.append(event))
     (found,) = everywhere.store.read(lambda tx: tx.audit.list(limit=9))
     assert (len(found.user), len(found.target), len(found.request_id)) == (255, 255, 64)
@@ -164,7 +169,9 @@ def test_old_events_are_removed(service: Service) -> None:
     for at in (1000.0, 2000.0, 3000.0):
         event = AuditEvent(request_id="r", user="u", method="none", at=at)
         service.store.write(lambda tx, event=event: tx.audit.append(event))  # type: ignore[misc]
-    remove: Callable[[Any], int] = lambda tx: tx.audit.remove_old(2500.0, 1)
+
+    def remove(tx: Transaction) -> int:
+        return tx.audit.remove_old(2500.0, 1)
+
     assert [service.store.write(remove) for _ in range(3)] == [1, 1, 0]
     assert [event.at for event in service.store.read(lambda tx: tx.audit.list(limit=9))] == [3000.0]
-

@@ -18,8 +18,8 @@ from ferroscope.api.auth import access
 from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.auth.policy import NoPolicy
 from ferroscope.api.http import decoding, errors, versions
-from ferroscope.api.http.environ import HEAD_ONLY
 from ferroscope.api.http.audit import IDENTITY, CallAudit, event_of
+from ferroscope.api.http.environ import HEAD_ONLY
 from ferroscope.api.http.errors import ForbiddenError
 from ferroscope.api.http.rate_limit import group
 from ferroscope.api.http.request_id import of as request_id
@@ -28,8 +28,8 @@ from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, Dialect, Ver
 from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
 from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core import values
-from ferroscope.core.model import Node
 from ferroscope.core.audit import AuditEvent
+from ferroscope.core.model import Node
 
 # Protection against cross-site request forgery: without authentication, or with credentials that the browser has
 # stored, any web page could otherwise make an operator's browser reboot machines.

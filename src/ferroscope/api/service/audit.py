@@ -21,7 +21,7 @@ class AuditQuery(msgspec.Struct, frozen=True):
 
     node: Annotated[str, Meta(max_length=255)] | None = None
     user: Annotated[str, Meta(max_length=255)] | None = None
-    since: Annotated[float, Meta(ge=0, le=1e10)] | None = None
+    since: Annotated[int, Meta(ge=0, le=10**10)] | None = None
     before: Annotated[int, Meta(ge=1, le=2**63 - 1)] | None = None
     limit: Limit | None = None
 
