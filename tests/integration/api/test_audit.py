@@ -17,6 +17,7 @@ from ferroscope.contracts.store import Transaction
 from ferroscope.core.audit import AuditEvent
 from ferroscope.db.transaction import SqlStore
 from ferroscope.runtime.system import SystemClock
+from tests.integration.api.callers import As, service_for
 from tests.integration.api.service import Service, callback_body
 
 SOURCE = "192.0.2.7"
@@ -82,6 +83,23 @@ def test_refused_calls_have_events_and_a_flood_of_them_is_bounded(
     assert answer.status_code == 403
     (event,) = events(service)
     assert (event["status"], event["user"], event["call"]) == (403, "unknown", "POST /v1/nodes")
+
+
+def test_who_was_refused_is_known_and_bad_credentials_are_nobodys(sqlite_url: str) -> None:
+    reader = local("carol", "token", ["reader"])
+    service = service_for(sqlite_url, {"carol": reader, "root": local("root", "token", ["admin"])})
+    assert As(service.bare_metal, "carol")("POST", "/v1/nodes", {"driver": "sim"}).status_code == 403
+    assert As(service.bare_metal, "mallory")("GET", "/v1/nodes").status_code == 401
+    created = As(service.bare_metal, "root")("POST", "/v1/nodes", {"driver": "sim"}).json["uuid"]
+    answer = As(service.bare_metal, "carol")("GET", "/v1/audit")
+    found = [(one["status"], one["user"], one["call"], one["node"]) for one in answer.json["events"]]
+    assert found == [
+        (201, "root", "POST /v1/nodes", created),
+        (401, "unknown", "GET /v1/nodes", None),
+        (403, "carol", "POST /v1/nodes", None),
+    ]
+    assert As(service.bare_metal, "")("GET", "/v1/audit").status_code == 401
+    service.close()
 
 
 def test_a_change_that_is_not_committed_has_no_event_and_the_reverse(
