@@ -39,7 +39,7 @@ from ferroscope.api.http.request_id import RequestIds
 from ferroscope.api.http.responder import Responder, responder, send_failure
 from ferroscope.api.http.route import BINARY, PLAIN, TEXT, ApiContext, Route, Surface, make
 from ferroscope.api.introspection import introspection_rules, introspections
-from ferroscope.api.service import leases, root, status
+from ferroscope.api.service import audit, leases, root, status
 from ferroscope.rules.explain import Explanation
 
 _shared = partial(make, Surface.SHARED)
@@ -72,6 +72,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     _service("GET /metrics", root.get_metrics, "public_api", 200, str, media=TEXT),
 
     _service("GET /v1/status", status.get_status, "ferroscope:status:get", 200, status.StatusView),
+    _service("GET /v1/audit", audit.list_audit, "ferroscope:audit:get", 200, audit.AuditList),
     _service("GET /v1/leases", leases.list_leases, "ferroscope:lease:get", 200, leases.LeaseList),
     _service(f"GET {_LEASE}", leases.get_lease, "ferroscope:lease:get", 200, leases.LeaseView),
     _service(f"POST {_LEASE}", leases.acquire_lease, "ferroscope:lease:hold", 201, leases.LeaseView,

@@ -70,6 +70,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "search": ("ferroscope.cli.inventory:search", "Find nodes by their hardware."),
     "status": ("ferroscope.cli.status:status", "Show the status of the service."),
     "policy": ("ferroscope.cli.policy:policy", "Show who may do what, and check the policy file."),
+    "audit": ("ferroscope.cli.audit:audit", "Show who called the API, and what it changed."),
     "doctor": ("ferroscope.cli.service:doctor", "Check configuration, database and this host for problems."),
 }
 

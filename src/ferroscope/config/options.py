@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from ferroscope.config.audit_options import AuditSettings
 from ferroscope.config.auth_options import KeystoneSettings, PolicySettings
 from ferroscope.config.boot_options import BootSettings, PxeFilterSettings
 from ferroscope.config.inspection_options import (
@@ -40,6 +41,7 @@ __all__ = [
     "SECTIONS",
     "SIMULATED",
     "ApiSettings",
+    "AuditSettings",
     "BootSettings",
     "DatabaseSettings",
     "DiscoverySettings",
@@ -79,6 +81,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     registry: RegistrySettings = RegistrySettings()
     drivers: DriverSettings = DriverSettings()
     secrets: SecretSettings = SecretSettings()
+    audit: AuditSettings = AuditSettings()
     pxe_filter: PxeFilterSettings = PxeFilterSettings()
     boot: BootSettings = BootSettings()
     log: LogSettings = LogSettings()

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from ferroscope.contracts.audit import AuditLog
 from ferroscope.contracts.coordination import ClockSteps, Leases, Members
 from ferroscope.contracts.data import Discoveries, InspectionData, Objects, Rejections, SearchIndex
 from ferroscope.contracts.later import Later
@@ -326,6 +327,8 @@ class Transaction(Protocol):
     def rules(self) -> Rules: ...
     @property
     def secret_keys(self) -> SecretKeys: ...
+    @property
+    def audit(self) -> AuditLog: ...
     @property
     def macs(self) -> Macs: ...
     @property

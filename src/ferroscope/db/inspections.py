@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import bindparam, delete, exists, func, insert, or_, select, update
 
+from ferroscope.contracts.audit import PENDING
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Entry, Inspection
@@ -121,6 +122,7 @@ class SqlInspections:
 # The event journal in SQL.
 
 _ENTRY = Mapper(Entry, schema.journal)
+_PROCESS: Final = 128
 _NEW_ENTRY: Final = tuple(name for name in _ENTRY.fields if name != "id")
 
 _j = schema.journal.c
@@ -142,11 +144,13 @@ class SqlJournal:
 
     def write(self) -> None:
         """Write the appended entries in as few statements as possible."""
-        rows = []
+        rows, audited = [], PENDING.get()
         for entry in self._unwritten:
             row = _ENTRY.to_row(entry)
             row["uuid"] = entry.uuid or str(uuid.uuid4())
             row["at"] = entry.at or self._tx.now
+            if audited is not None and audited.by:
+                row["process"] = f"{audited.by} via {entry.process}"[:_PROCESS]
             rows.append([row[name] for name in _NEW_ENTRY])
         mapping.add(self._tx, schema.journal, _NEW_ENTRY, rows)
         self._unwritten = []

@@ -72,10 +72,12 @@ class SqlNodes:
         self._tx = tx
         self._stored: dict[str, dict[str, Any]] = {}  # by UUID: rows as last seen in this transaction
         self._locked: dict[str, int] = {}  # by UUID: versions of rows locked until its end
+        self.changed: set[str] = set()  # UUIDs of nodes that are locked, to be changed, or added
 
     def add(self, node: Node) -> None:
         row = NODE.to_row(msgspec.structs.replace(node, **node_secrets.encrypted(self._tx, node, ())))
         row["created_at"] = node.created_at or self._tx.now
+        self.changed.add(node.uuid)
         self._tx.ask(_INSERT_NODE, row, failed=lambda exc: conflict(exc, row, schema.nodes))
 
     def get(self, ident: str, *, lock: bool = False) -> Node:
@@ -107,6 +109,7 @@ class SqlNodes:
         self._stored[node.uuid] = dict(zip(NODE.fields, row, strict=True))
         if lock:
             self._locked[node.uuid] = node.version
+            self.changed.add(node.uuid)
         return node
 
     def update(self, node: Node) -> Node:
@@ -131,6 +134,7 @@ class SqlNodes:
             check=None if self._locked.get(node.uuid) == node.version else check,
             failed=lambda exc: conflict(exc, row, schema.nodes),
         )
+        self.changed.add(node.uuid)
         # The UPDATE has locked the row until the end of the transaction.
         self._stored[node.uuid], self._locked[node.uuid] = row, changed.version
         return changed

@@ -365,8 +365,29 @@ access_tokens = Table(
     **_OPTIONS,
 )
 
+# Who called the API, and what it changed.
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", _SERIAL, primary_key=True, autoincrement=True),
+    Column("request_id", String(64), nullable=False),
+    Column("user", String(255), nullable=False),
+    Column("method", String(16), nullable=False),
+    Column("project", String(255)),
+    Column("source", String(64), nullable=False),
+    Column("policy", String(128), nullable=False),
+    Column("call", String(128), nullable=False),
+    Column("target", String(255), nullable=False),
+    Column("node", _UUID),
+    Column("status", Integer, nullable=False),
+    Column("at", Double, nullable=False, index=True),
+    Index("ix_audit_node", "node", "id"),
+    **_SEQUENCE,
+)
+
 __all__ = [
     "access_tokens",
+    "audit",
     "bmc_addresses",
     "callers",
     "clock_steps",

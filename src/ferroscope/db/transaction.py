@@ -19,11 +19,13 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from ferroscope.config.options import DatabaseSettings
+from ferroscope.contracts.audit import PENDING, Audited
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.queue import Bus, Clock, StopFlag
 from ferroscope.db import executor
 from ferroscope.db.access_tokens import SqlAccessTokens
+from ferroscope.db.audit import SqlAudit, record
 from ferroscope.db.batch import Batch
 from ferroscope.db.coordination import SqlClockSteps, SqlLeases, SqlMembers
 from ferroscope.db.data import SqlInspectionData, SqlObjects
@@ -72,6 +74,7 @@ class SqlTransaction(SqlSession):
     rules = cached_property(SqlRules)
     secret_keys = cached_property(SqlSecretKeys)
     access_tokens = cached_property(SqlAccessTokens)
+    audit = cached_property(SqlAudit)
 
     def close(self) -> None:
         """Drop the repositories: they refer back to this object, and the cycle would wait for the garbage collector."""
@@ -83,6 +86,10 @@ class SqlTransaction(SqlSession):
         """Buffer the statements for the journal entries, which are written together at the end."""
         if "journal" in vars(self):
             self.journal.write()
+
+    def write_audit(self, audited: Audited) -> None:
+        """Buffer the statement for the event of the API call that makes this change."""
+        record(self, self.audit, audited, self.nodes.changed if "nodes" in vars(self) else set())
 
 
 _REPOSITORIES: Final = {name for name, value in vars(SqlTransaction).items() if isinstance(value, cached_property)}
@@ -157,6 +164,9 @@ class SqlStore:
                 ) as transaction:
                     result = work(transaction)
                     transaction.write_rest()
+                    audited = PENDING.get() if write else None
+                    if audited is not None and not audited.recorded:
+                        transaction.write_audit(audited)
                     if write or snapshot:
                         self._commit(batch, connection, transaction)
             except DBAPIError as exc:
@@ -171,6 +181,8 @@ class SqlStore:
                 raise
             else:
                 connection.info[_USED_AT] = self._clock.monotonic()
+                if audited is not None:
+                    audited.recorded = True
                 for moved in transaction.transitions:
                     self._meter.moved(moved)
                 return result, transaction

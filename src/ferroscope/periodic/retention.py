@@ -28,19 +28,29 @@ _STEPS_EVERY: Final = 3600.0
 class Retention:
     """A ``PeriodicTask``; ``threshold``: for how many seconds an ended inspection is kept (0: forever).
 
-    ``number``: the maximum per node (0: unlimited); ``logs``: seconds for ramdisk logs (0: like the rest).
+    ``number``: the maximum per node (0: unlimited); ``logs``: seconds for ramdisk logs (0: like the rest);
+    ``audit``: seconds for audit events (0: forever).
     """
 
     name = "periodic/retention"
 
     def __init__(
-        self, store: Store, *, threshold: float, number: int = 0, logs: float = 0.0, period: float, clock: Clock
+        self,
+        store: Store,
+        *,
+        threshold: float,
+        number: int = 0,
+        logs: float = 0.0,
+        audit: float = 0.0,
+        period: float,
+        clock: Clock,
     ) -> None:
         self.period = period
         self._store = store
         self._threshold = threshold
         self._number = number
         self._logs = logs
+        self._audit = audit
         self._clock = clock
         self._until = 0.0
         self._steps_from = float("-inf")  # when to search the journal next
@@ -71,6 +81,8 @@ class Retention:
         if self._logs:
             self._all(leadership, lambda tx: tx.data.remove_logs(tx.now - self._logs - ahead, _BATCH))
         self._all(leadership, lambda tx: tx.access_tokens.remove_ended(tx.now - _TOKENS_KEPT - ahead, _BATCH))
+        if self._audit:
+            self._all(leadership, lambda tx: tx.audit.remove_old(tx.now - self._audit - ahead, _BATCH))
         if not self._is_over():  # otherwise the next run continues
             self._steps_from = self._clock.monotonic() + _STEPS_EVERY
 

@@ -211,6 +211,7 @@ def build_app(
     """
     from ferroscope.api.auth.policy import NoPolicy
     from ferroscope.api.http.admission import Admission
+    from ferroscope.api.http.audit import Audit
     from ferroscope.api.http.hosts import Hosts, known_names
     from ferroscope.api.http.rate_limit import Callers
     from ferroscope.api.http.route import ApiContext, DatabaseInfo
@@ -240,6 +241,7 @@ def build_app(
         authentication=authentication or build_authentication(settings, clock, backend.store),
         policy=build_policy(settings, clock) if _needs_policy(settings) or authentication else NoPolicy(),
         can_write=can_write,
+        audit=Audit(settings.audit, backend.store, SystemClock(), process=process) if settings.audit.enabled else None,
         metrics=None if meter is None or not settings.api.enable_metrics else _renderer(meter, backend),
     )
     return create_app(context)
@@ -448,6 +450,7 @@ def build_singletons(
             threshold=inspector.retention,
             number=inspector.retention_number,
             logs=inspector.logs_retention,
+            audit=settings.audit.retention_days * 86400.0,
             period=inspector.retention_period,
             clock=clock,
         ),

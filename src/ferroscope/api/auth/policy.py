@@ -139,6 +139,7 @@ RULES: Final[tuple[Rule, ...]] = (
 
     Rule("ferroscope:inbox:get", _SYSTEM_READER, "List rejected machines"),
     Rule("ferroscope:status:get", _SYSTEM_READER, "See the status of the service"),
+    Rule("ferroscope:audit:get", _SYSTEM_READER, "See audit events"),
     Rule("ferroscope:search", _ANY_READER, "Search nodes by hardware; others than one's own need node:list_all"),
     Rule("ferroscope:inspection:reapply", _OPERATOR, "Process stored data again"),
     Rule("ferroscope:lease:get", _SYSTEM_READER, "See leases"),

@@ -18,6 +18,7 @@ from ferroscope.api.auth import access
 from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.auth.policy import NoPolicy
 from ferroscope.api.http import decoding, errors, versions
+from ferroscope.api.http.audit import IDENTITY, CallAudit, event_of
 from ferroscope.api.http.environ import HEAD_ONLY
 from ferroscope.api.http.errors import ForbiddenError
 from ferroscope.api.http.rate_limit import group
@@ -27,6 +28,7 @@ from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, Dialect, Ver
 from ferroscope.contracts.errors import NotFoundError, StoreUnavailableError
 from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core import values
+from ferroscope.core.audit import AuditEvent
 from ferroscope.core.model import Node
 
 # Protection against cross-site request forgery: without authentication, or with credentials that the browser has
@@ -60,11 +62,25 @@ _encode = msgspec.json.Encoder(decimal_format="number").encode
 def responder(context: ApiContext, route: Route) -> Responder:
     """Return the Falcon responder that serves ``route``."""
 
+    endpoint = f"{route.method} {route.path}"
+
+    def event(req: falcon.Request, path: dict[str, str]) -> AuditEvent:
+        return event_of(
+            req.env,
+            request_id=request_id(req.env),
+            source=context.callers.source(req.env),
+            policy=route.policy,
+            call=endpoint,
+            target=next(iter(path.values()), ""),
+            status=route.status,
+        )
+
     def respond(req: falcon.Request, resp: falcon.Response, **path: str) -> None:
         introspection = by_introspection_listener(context, req)
         dialect = _dialect(route, introspection)
         began = perf_counter()
         version: Version | None = None
+        audit = CallAudit(context.audit, endpoint, ramdisk=route.ramdisk)
         try:
             version = versions.requested(req.env, dialect)
             identity = _admitted(context, route, req, path, version)
@@ -73,6 +89,8 @@ def responder(context: ApiContext, route: Route) -> Responder:
                 return
             with context.admission.admit(_caller(context, route, req, identity)):
                 call = _call(context, route, req, path, version, introspection, identity)
+                req.env.setdefault(IDENTITY, identity)
+                audit.begin(lambda: event(req, path))
                 reply = route.handler(context, call)
         except falcon.HTTPError:
             raise  # Falcon's own errors, such as invalid headers, are handled by the application
@@ -80,6 +98,9 @@ def responder(context: ApiContext, route: Route) -> Responder:
             if isinstance(exc, errors.TooLargeError) and route.refused is not None:
                 route.refused(context, req.bounded_stream.read(_TRACES), context.callers.source(req.env), exc)
             reply = failure(context, req, exc, dialect)
+        finally:
+            audit.end()
+        audit.answered(reply.status, lambda: event(req, path))
         _send(resp, reply, route.media if reply.status < 300 else falcon.MEDIA_JSON)
         resp.set_headers(versions.headers(dialect, version))
         _record(context, req, resp, req.method, route.path, perf_counter() - began, path=route.logged(req.path))
@@ -208,11 +229,18 @@ def _admitted(
     return access.authorize(
         context.policy,
         route.policies,
-        lambda: context.authentication.identify(req.env),
+        lambda: _identified(context, req),
         lambda identity: _visible(context, identity, path, named=named),
         path,
         late=route.late,
     )
+
+
+def _identified(context: ApiContext, req: falcon.Request) -> Identity:
+    """Return the identity of the caller, and keep it for the audit of a refused call."""
+    identity: Identity = context.authentication.identify(req.env)
+    req.env[IDENTITY] = identity
+    return identity
 
 
 def _visible(context: ApiContext, identity: Identity, path: dict[str, str], *, named: bool) -> Node:

@@ -16,6 +16,7 @@ from ferroscope.api.auth.authentication import Authentication
 from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.auth.policy import NoPolicy, Policy
 from ferroscope.api.http.admission import Admission
+from ferroscope.api.http.audit import Audit
 from ferroscope.api.http.errors import ApiError
 from ferroscope.api.http.hosts import Hosts
 from ferroscope.api.http.rate_limit import Callers, PerMinute, QuietLog, RefusalCache
@@ -108,6 +109,7 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     ``admission`` limits the calls of one caller.
     ``can_write`` returns whether this process has recently written its heartbeat.
     ``authentication`` determines who makes a call, ``policy`` decides what an identity may do.
+    ``audit`` records calls; None if it is disabled.
     ``draining`` is set when the process is about to stop and a load balancer must send it no new calls.
     """
 
@@ -136,6 +138,7 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     sources: PerMinute = msgspec.field(default_factory=PerMinute)
     refusal_cache: RefusalCache = msgspec.field(default_factory=RefusalCache)
     can_write: Callable[[], bool] = lambda: True
+    audit: Audit | None = None
     draining: StopFlag = msgspec.field(default_factory=threading.Event)
 
 
