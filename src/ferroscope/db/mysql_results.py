@@ -1,7 +1,7 @@
 """Reads the response of MariaDB or MySQL to several statements that were sent as one text.
 
-PyMySQL decodes the complete description of every column of every result, which was a fifth of an inspection's CPU time.
-Rows are read by position here, so only a column's type and character set matter.
+PyMySQL decodes the complete description of every column of every result, about 400 in an inspection, which takes more
+CPU time than decoding the rows. They are read by position here, so only a column's type and character set matter.
 Source: https://mariadb.com/docs/server/reference/clientserver-protocol/4-server-response-packets
 """
 
