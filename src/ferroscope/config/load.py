@@ -209,7 +209,11 @@ def _tls_problems(api: ApiSettings) -> Iterator[str]:
     if bool(api.tls_certificate_file) != bool(api.tls_key_file):
         missing = "tls_key_file" if api.tls_certificate_file else "tls_certificate_file"
         yield f"[api] {missing} is not set; TLS needs tls_certificate_file and tls_key_file"
+    if api.tls_client_roles_file and api.auth_strategy == "noauth":
+        yield "[api] tls_client_roles_file is set, but auth_strategy is noauth, so everybody may do everything"
     if api.tls_client_certificates == "off":
+        if api.tls_client_roles_file:
+            yield "[api] tls_client_roles_file is set, but tls_client_certificates is off"
         return
     if not api.tls:
         yield f"[api] tls_client_certificates is {api.tls_client_certificates}, but tls_certificate_file is not set"

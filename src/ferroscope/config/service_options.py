@@ -93,6 +93,14 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
         str,
         Opt("CA certificates that sign client certificates, and optionally their revocation lists, in PEM format."),
     ] = ""
+    tls_client_roles_file: Annotated[
+        str,
+        Opt(
+            "File of the roles of client certificates with lines NAME:ROLE,...; a name is the common name, or a DNS "
+            "name, mail address or URI of subjectAltName. With auth_strategy http_basic or keystone, a client with a "
+            "listed name needs no other credentials. It is read again when it changes."
+        ),
+    ] = ""
     drain_delay: Annotated[
         float,
         Opt(

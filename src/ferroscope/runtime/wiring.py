@@ -281,6 +281,22 @@ def _methods(settings: Settings, clock: Clock, store: Store | None) -> Iterable[
         yield _basic_auth(settings, clock)
     else:
         yield _keystone_auth(settings, clock)
+    if settings.api.tls_client_roles_file:  # last: who sends other credentials wants to use those
+        yield _certificate_auth(settings, clock)
+
+
+def _certificate_auth(settings: Settings, clock: Clock) -> Method:
+    from ferroscope.api.auth.certificate import CertificateAuth, RolesFileError
+
+    file = settings.api.tls_client_roles_file
+    try:
+        return CertificateAuth(file, clock)
+    except (RolesFileError, OSError) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) else str(exc)
+        raise SetupError(
+            f"cannot use the roles file {file} ([api] tls_client_roles_file): {reason}",
+            "write a line NAME:ROLE for each name of a certificate",
+        ) from exc
 
 
 def _basic_auth(settings: Settings, clock: Clock) -> Method:

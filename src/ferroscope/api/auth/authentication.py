@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
+from ferroscope.api.auth.certificate import NAMES
 from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.http.errors import TooManyError, UnauthorizedError
 from ferroscope.api.http.rate_limit import Callers
@@ -14,6 +15,7 @@ _HEADERS: Final = {
     "authorization": "HTTP_AUTHORIZATION",
     "x-auth-token": "HTTP_X_AUTH_TOKEN",
     "x-service-token": "HTTP_X_SERVICE_TOKEN",
+    NAMES: NAMES,
 }
 
 
@@ -21,7 +23,7 @@ class Method(Protocol):
     """A way to authenticate. One instance serves all threads.
 
     ``headers`` are those of the request that may have credentials, with lower-case names: ``authorization``,
-    ``x-auth-token`` and ``x-service-token``.
+    ``x-auth-token`` and ``x-service-token``; and ``certificate.NAMES``, which is none of them.
     """
 
     def known(self, headers: Mapping[str, str]) -> Identity | None:
