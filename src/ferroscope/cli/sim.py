@@ -65,7 +65,7 @@ _share = click.FloatRange(0, 1)
     help="Inventory that every machine sends, with its own addresses.",
 )
 @click.option(
-    "--secrets",
+    "--boot-scripts",
     is_flag=True,
     help="Machines load the secret of their inspection before they call back, as with [boot] machine_script_url.",
 )
@@ -93,7 +93,7 @@ def sim(
     port: int | None,
     special: tuple[str, ...],
     enroll: bool,
-    secrets: bool,
+    boot_scripts: bool,
     inventory: Path | None,
     fmt: str,
     **options: Any,
@@ -118,7 +118,7 @@ def sim(
         port=_PORT if port is None else port,
         bmc_faults=not enroll,
         callback_url=f"{api_url.rstrip('/')}{CALLBACK_PATH}",
-        boot_script_url=f"{api_url.rstrip('/')}/v1/boot.ipxe" if secrets else "",
+        boot_script_url=f"{api_url.rstrip('/')}/v1/boot.ipxe" if boot_scripts else "",
         inventory_file=str(inventory) if inventory else None,
         **options,
     )
