@@ -12,6 +12,7 @@ from typing import Final
 import click
 from rich.console import Console
 
+from bench import auth as logins
 from bench import callbacks, compare, ha, hooks, machine, show
 from bench import cycle as cycles
 from bench import idle as idles
@@ -133,6 +134,17 @@ def lists(found: tuple[Report, Path], database: str = "sqlite", nodes: int = 10_
     report, directory = found
     report.section(f"lists on {database}: {nodes} nodes")
     show.lists(report, listings.measure(database, directory, nodes=nodes, tries=tries))
+
+
+@main.command()
+@click.pass_obj
+@click.option("--calls", default=1000, show_default=True, help="Calls of a round, one after the other.")
+@click.option("--rounds", default=5, show_default=True)
+def auth(found: tuple[Report, Path], calls: int = 1000, rounds: int = 5) -> None:
+    """What authentication and policies cost a call, by the kind of credentials."""
+    report, directory = found
+    report.section(f"auth: {rounds} rounds of {calls} calls with each kind of credentials")
+    show.auth(report, logins.measure(directory, calls=calls, rounds=rounds))
 
 
 @main.command()

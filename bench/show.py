@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.markup import escape
 
+from bench.auth import Costs
 from bench.cycle import LOAD_PROCESS, Cycle, median_round, median_slice
 from bench.figures import Figure
 from bench.lists import Lists
@@ -94,6 +95,15 @@ def lists(report: Report, found: Lists) -> None:
     report.table(("command", "s p50", "s max", "client CPU s", "api CPU s", "lines"), rows)
     report.keep("lists", found)
     report.found(Figure("node list of 10,000, s", found.database, found.listed[0].median))
+
+
+def auth(report: Report, found: list[Costs]) -> None:
+    """Show the CPU time of a call; the figures are what each kind adds to a call without authentication."""
+    rows = [(one.kind, one.median, " ".join(f"{value:.2f}" for value in one.rounds)) for one in found]
+    report.table(("credentials", "CPU ms p50", "each round"), rows)
+    report.keep("auth", found)
+    for one in found[1:]:
+        report.found(Figure("CPU of authentication per call, ms", one.kind, one.median - found[0].median))
 
 
 def start(report: Report, found: Start) -> None:
