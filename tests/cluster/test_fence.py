@@ -59,7 +59,7 @@ class OldLeader:
         self.connection = engine.connect()
         self.lease = lease
         clock = time.time if engine.dialect.name == "sqlite" else None
-        opening = executor.opening(self.connection, write=True, durable=True)
+        opening = executor.opening(self.connection, write=True, durable=True, snapshot=True)
         self._batch = Batch(self.connection, sender_for(engine.dialect.driver), opening, clock)
         self._batch.flush()
 

@@ -213,13 +213,16 @@ class Herd:
         self._thread.join()
 
     def bring_to_rest(self, mutator: Mutator) -> list[str]:
-        """Let every machine that is waited for call back properly; return what does not come to rest then."""
+        """Let every machine that is waited for call back properly, and approve data that is held because it contradicts
+        what a mutated callback said before; return what does not come to rest then.
+        """
 
         def rested() -> bool:
             states = self._states()
             for uuid, state in states.items():
                 if state == "inspect wait" and uuid in self._mac_of:
                     self._call("POST", "/v1/continue_inspection", mutator.plain(self._mac_of[uuid]))
+                    self._call("POST", f"/v1/nodes/{uuid}/approve")
             return not set(states.values()) & {"inspecting", "inspect wait"} and self._queued() == 0
 
         if until(rested, seconds=_REST_SECONDS):

@@ -89,7 +89,11 @@ class Machine:
         """Boot, then post the inventory until it is taken or the patience is over."""
         world = self.world
         if world.scenario.intruders:
-            self.secret = self._load_secret(boot)
+            secret = self._load_secret(boot)
+            if secret is None:
+                world.say(f"boot {boot} goes on with the next boot device", self.name)
+                return
+            self.secret = secret
         world.kernel.sleep(self.rng.choice((2.0, 6.0, 15.0)) * (0.2 + self.rng.random()))
         if self.rng.random() < self.dumb:
             world.say(f"the ramdisk of boot {boot} hangs", self.name)
@@ -105,8 +109,8 @@ class Machine:
             pause = min(8.0, pause * 2)
         world.say(f"the ramdisk of boot {boot} has given up", self.name)
 
-    def _load_secret(self, boot: int) -> str:
-        """Load the machine's iPXE script, as the boot host's script does; return the secret, "" without an answer."""
+    def _load_secret(self, boot: int) -> str | None:
+        """Load the machine's iPXE script, as the boot host's script does; return the secret, None if it gave up."""
         for _ in range(10):
             answer = self.world.http("GET", f"/v1/boot.ipxe?mac={self.mac}", b"")
             self.world.say(f"loads its boot script: {answer.status if answer else 'no answer'}", self.name)
@@ -115,7 +119,7 @@ class Machine:
             self.world.kernel.sleep(3.0)
             if self.boots != boot or self.power is not Power.ON:
                 break
-        return ""
+        return None
 
     def intruder(self) -> None:
         """Somebody else calls back as this machine, now and then, without the secret of its inspection."""

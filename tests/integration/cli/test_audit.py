@@ -17,6 +17,7 @@ def test_changes_are_listed_newest_first(running: Shell) -> None:
     assert len(running.json("audit", "--limit", "1")["events"]) == 1
     assert any(changed["request_id"][:12] in line for line in running.lines("audit", "--node", "audited"))
     assert running.json("audit", "--user", "nobody") == {"events": []}
+    running("node", "delete", "audited", "--yes", check=0)
 
 
 @pytest.mark.parametrize("span", ["1", "h", "1y", "-1h"])

@@ -115,7 +115,7 @@ def test_a_route_of_the_api_is_two_files(make_site: MakeSite, tmp_path: Path) ->
     copy = shutil.copytree(_PACKAGE, place / "ferroscope", ignore=shutil.ignore_patterns("__pycache__"))
     (copy / "api" / "service" / "greeting.py").write_text(_GREETING)
     table = copy / "api" / "routes.py"
-    rows = table.read_text().replace("api.service import leases", "api.service import greeting, leases")
+    rows = table.read_text().replace("api.service import audit", "api.service import greeting, audit")
     table.write_text(
         rows.replace("ROUTES: Final[tuple[Route, ...]] = (\n", f"ROUTES: Final[tuple[Route, ...]] = (\n{_ROW}")
     )
