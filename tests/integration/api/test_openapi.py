@@ -19,8 +19,10 @@ from schemathesis.specs.openapi.checks import (
 
 from ferroscope.api.http.route import Route
 from ferroscope.api.routes import ROUTES
+from tests.integration.api.callers import service_for
 from tests.integration.api.service import LATEST, Client, Service
 from tests.support import databases
+from tools.docs.policies import CALLERS
 
 CHECKS = [not_a_server_error, status_code_conformance, response_schema_conformance, content_type_conformance]
 EXAMPLES = 10
@@ -28,6 +30,9 @@ MANY_EXAMPLES = 60
 BODY_KEYS = frozenset({"driver", "name", "node_uuid", "node"})
 RULE = {"actions": [{"op": "log", "args": {"msg": "seen"}}]}
 OLD_RULE = {"actions": [{"action": "set-capability", "name": "seen", "value": "yes"}]}
+IDENTITIES = {name: identity for name, identity in CALLERS.items() if identity is not None}
+# Credentials that a call may have; "nobody" is unknown, "" sends none.
+CREDENTIALS = (*IDENTITIES, "nobody", "")
 VERSIONS = ("X-OpenStack-Ironic-API-Version", "X-OpenStack-Ironic-Inspector-API-Version")
 
 
@@ -54,6 +59,12 @@ class Seeded:
         self.rejected = [f"52:54:00:0f:00:{number:02x}" for number in range(20)]
         self.service.backend.store.write(lambda tx: tx.rejections.add("rejected", self.rejected))
         self.schema = schemathesis.openapi.from_wsgi("/openapi.json", self.service.app)
+        self.locked = service_for(url, IDENTITIES)
+        self.locked_schema = schemathesis.openapi.from_wsgi("/openapi.json", self.locked.app)
+
+    def close(self) -> None:
+        self.locked.close()
+        self.service.close()
 
     def known(self, name: str, route: Route) -> list[str]:
         """Return values that exist, for a parameter of a path or a key of a body."""
@@ -76,14 +87,26 @@ def seeded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seeded]:
     """Give the seeded service; one for all routes, because what one does the next has to bear."""
     world = Seeded(databases.sqlite(tmp_path_factory.mktemp("openapi")))
     yield world
-    world.service.close()
+    world.close()
 
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["valid", "invalid"])
 @pytest.mark.parametrize("route", ROUTES, ids=[route.operation for route in ROUTES])
 @pytest.mark.parametrize("examples", [EXAMPLES, pytest.param(MANY_EXAMPLES, marks=pytest.mark.exhaustive)])
 def test_route_answers_as_documented(seeded: Seeded, route: Route, mode: GenerationMode, examples: int) -> None:
-    operation = seeded.schema[route.path][route.method]
+    check(seeded, route, mode, examples, ())
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=[route.operation for route in ROUTES])
+@pytest.mark.parametrize("examples", [EXAMPLES, pytest.param(MANY_EXAMPLES, marks=pytest.mark.exhaustive)])
+def test_route_answers_as_documented_where_a_login_is_required(seeded: Seeded, route: Route, examples: int) -> None:
+    check(seeded, route, GenerationMode.POSITIVE, examples, CREDENTIALS)
+
+
+def check(seeded: Seeded, route: Route, mode: GenerationMode, examples: int, credentials: tuple[str, ...]) -> None:
+    """Make generated calls, with some of the credentials if there are any."""
+    schema = seeded.locked_schema if credentials else seeded.schema
+    operation = schema[route.path][route.method]
     if mode is GenerationMode.NEGATIVE and not (operation.body or operation.query):
         mode = GenerationMode.POSITIVE
 
@@ -106,6 +129,8 @@ def test_route_answers_as_documented(seeded: Seeded, route: Route, mode: Generat
         for header in VERSIONS:
             if header in (case.headers or {}) and data.draw(st.integers(0, 5)):
                 case.headers[header] = "latest"
+        if credentials and (caller := data.draw(st.sampled_from(credentials))):
+            case.headers = {**(case.headers or {}), "X-Auth-Token": caller}
         case.validate_response(case.call(), checks=CHECKS)
 
     run()
