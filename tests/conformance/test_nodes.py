@@ -256,6 +256,23 @@ def test_filters_take_a_value_or_one_of_several(adapter: Adapter) -> None:
     assert found(driver=()) == set()
 
 
+@pytest.mark.every_database
+@pytest.mark.parametrize("project", ["7b1f", "100%", "a_b", 'quote " and \\ back', "!", "Ω 😀"])
+def test_a_project_gets_the_nodes_and_ports_that_it_owns_or_leases(adapter: Adapter, project: str) -> None:
+    owned = adapter.node(owner=project)
+    leased = adapter.node(owner="somebody", attributes={"lessee": project, "shard": "1"})
+    adapter.node(owner="somebody", attributes={"lessee": "somebody else"})
+    adapter.node(owner=f"not {project}")
+    adapter.node()
+    ports = [examples.port(node) for node in (owned, leased, adapter.node(owner="somebody"))]
+    adapter.write(lambda tx: tx.ports.add(ports))
+    nodes = adapter.read(lambda tx: tx.nodes.list(Query(project=project)))
+    assert {node.uuid for node in nodes} == {owned.uuid, leased.uuid}
+    assert {port.uuid for port in adapter.read(lambda tx: tx.ports.list(Query(project=project)))} == {
+        port.uuid for port in ports[:2]
+    }
+
+
 def test_an_upper_bound_leaves_out_what_has_no_value(adapter: Adapter) -> None:
     early = adapter.node(provision_updated_at=10.0)
     adapter.node(provision_updated_at=20.0)
