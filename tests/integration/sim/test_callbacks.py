@@ -232,13 +232,13 @@ def test_no_more_callbacks_are_on_the_wire_than_connections() -> None:
         for number in range(1, 21):
             drive.boot(f"sim-{number:04d}")
         drive.until(Effect.CALLBACKS_SENT, 4)
+        # Any four of the twenty may have been first: one that is switched off now makes room for another one.
+        assert drive.client.status(nodes=False).totals.callbacks_sent == 4
         for number in range(5, 21):
             drive.power(f"sim-{number:04d}", "power off")
         receiver.script = [202]
         receiver.ended.set()
         drive.until(Effect.CALLBACKS_ACCEPTED, 4)
-        totals = drive.client.status(nodes=False).totals
-        assert totals.callbacks_sent - totals.callbacks_failed == 4
 
 
 def test_a_given_inventory_file_reaches_the_callback(tmp_path: object) -> None:
