@@ -16,7 +16,7 @@ from ferroscope.core import callback_secret, hold
 from ferroscope.core.delivery import Fail, IllegalEventError, Refused, advance, check_inspectable, take
 from ferroscope.core.lanes import bmc_of
 from ferroscope.core.model import Document, Entry, Inspection, Node, Request, Severity
-from ferroscope.core.reasons import hint
+from ferroscope.core.reasons import Reason, hint
 from ferroscope.core.states import (
     AT_REST,
     CLEARS_ERROR,
@@ -48,12 +48,13 @@ def start(
     """Start an inspection: set ``starting`` and queue an ``inspect`` request, in this transaction.
 
     ``inspection`` is the UUID of the new inspection, ``secret`` is what its callback has to present. A node that is
-    already starting is returned unchanged, so concurrent starts are merged. Raises ``IllegalEventError`` or
-    ``Refused``.
+    already starting is returned unchanged, so concurrent starts are merged. If the node is waiting for its machine, the
+    new inspection replaces the one that waits. Raises ``IllegalEventError`` or ``Refused``.
     """
     transition = check_inspectable(node)
     if node.state is State.STARTING:
         return node
+    replaced = _replaced(tx, node, by=inspection, process=process) if node.state is State.WAITING else None
     new = Inspection(
         uuid=inspection,
         node=node.uuid,
@@ -63,10 +64,27 @@ def start(
         secret=secret,
         secret_delivery=secret_delivery,
     )
-    node = _add(tx, node, transition, new)
+    node = _add(tx, node, transition, new, replaced)
     tx.requests.put(request_for(node, Event.INSPECT))
     tx.journal.append([step(node, "requested", "inspection requested", process=process)])
     return node
+
+
+def _replaced(tx: Transaction, node: Node, *, by: str, process: str) -> Inspection:
+    """End the node's inspection, whose machine has not called back, because the inspection ``by`` replaces it.
+
+    What is left of it on the queue is dropped when it is delivered, and its secret is not valid any more. Its machine
+    is powered off when the new inspection starts it. Raises ``Refused`` if its data has arrived.
+    """
+    old = tx.inspections.get(str(node.inspection))
+    if old.digest is not None:
+        raise Refused(
+            f"the machine of node {node.uuid} has called back, and its data is about to be processed; "
+            "wait for the end of the inspection, or abort it"
+        )
+    failure = Fail(Reason.RESTARTED, f"replaced by the inspection {by}")
+    tx.journal.append([step(node, "replaced", failure.message, process=process, reason=failure.reason)])
+    return _save_inspection(tx, old, State.ERROR, failure, None)
 
 
 def enroll(tx: Transaction, node: Node, what: str, *, inspection: str, process: str) -> Node:
@@ -136,24 +154,31 @@ def apply(
     node = tx.nodes.update(_moved(node, transition, tx.now, failure))
     if inspection is not None:
         inspection = _save_inspection(tx, inspection, transition.target, failure, queued)
-    _moved_on(tx, node, transition, inspection)
+    _moved_on(tx, node, transition, inspection if transition.target in RESTING else None)
     return node
 
 
-def _add(tx: Transaction, node: Node, transition: Transition, new: Inspection) -> Node:
-    """Save a new inspection and make it the node's current one; return the node."""
+def _add(
+    tx: Transaction, node: Node, transition: Transition, new: Inspection, replaced: Inspection | None = None
+) -> Node:
+    """Save a new inspection and make it the node's current one, instead of ``replaced``; return the node."""
     new = msgspec.structs.replace(new, state=transition.target, started_at=tx.now)
     tx.inspections.add(new)
     node = msgspec.structs.replace(node, inspection=new.uuid, inspection_started_at=tx.now, inspection_finished_at=None)
     node = tx.nodes.update(_moved(node, transition, tx.now))
-    _moved_on(tx, node, transition, new)
+    _moved_on(tx, node, transition, new, replaced)
     return node
 
 
-def _moved_on(tx: Transaction, node: Node, transition: Transition, inspection: Inspection | None) -> None:
+def _moved_on(
+    tx: Transaction,
+    node: Node,
+    transition: Transition,
+    inspection: Inspection | None,
+    replaced: Inspection | None = None,
+) -> None:
     """Report the transition; notify the PXE filters if it changes whether the machine may boot."""
-    begins_or_ends = transition.source in RESTING or transition.target in RESTING
-    tx.moved(Moved(transition, node, inspection if begins_or_ends else None))
+    tx.moved(Moved(transition, node, inspection, replaced))
     booting = transition.target in MAY_BOOT
     if booting is not (transition.source in MAY_BOOT):
         tx.macs.changed(node.uuid, booting=booting)

@@ -150,13 +150,17 @@ def _interfaces() -> Iterator[Case]:
 
 
 def _missing() -> Iterator[Case]:
-    for key in ("cpu", "memory", "disks", "boot", "interfaces"):
+    for key in ("cpu", "memory", "disks", "interfaces"):
         yield Case(name=f"no-{key}-at-all", about=f"the inventory has no {key}", body=body({key: None}))
+    yield Case(
+        name="no-boot-at-all", about="the inventory has no boot", body=body({"boot": None}, boot_interface=None)
+    )
     yield Case(
         name="cpu-is-null", about="cpu is null", body={**body(), "inventory": {**body()["inventory"], "cpu": None}}
     )
+    untold = body(boot_interface=None)
     yield Case(
-        name="boot-is-null", about="boot is null", body={**body(), "inventory": {**body()["inventory"], "boot": None}}
+        name="boot-is-null", about="boot is null", body={**untold, "inventory": {**untold["inventory"], "boot": None}}
     )
     cpu = body()["inventory"]["cpu"]
     yield Case(name="cpu-without-flags", about="the CPU has no flags", body=body({"cpu": {**cpu, "flags": None}}))
@@ -171,7 +175,12 @@ def _missing() -> Iterator[Case]:
     yield Case(
         name="no-boot-interface",
         about="which NIC booted is not told",
-        body=body({"boot": {"current_boot_mode": "uefi"}}),
+        body=body({"boot": {"current_boot_mode": "uefi"}}, boot_interface=None),
+    )
+    yield Case(
+        name="boot-interface-of-the-ramdisk",
+        about="which NIC booted is told outside of the inventory only, as pxelinux does",
+        body=body({"boot": {"current_boot_mode": "bios"}}, boot_interface="01-" + MAC.format(1).replace(":", "-")),
     )
 
 
@@ -189,6 +198,13 @@ def _ports() -> Iterator[Case]:
         name="known-ports-left-alone",
         about="update_pxe_enabled = False",
         options={"update_pxe_enabled": False, "add_ports": "disabled"},
+        ports=known,
+        body=body(),
+    )
+    yield Case(
+        name="new-ports-may-boot",
+        about="update_pxe_enabled = False, and NICs without a port",
+        options={"update_pxe_enabled": False, "add_ports": "all"},
         ports=known,
         body=body(),
     )

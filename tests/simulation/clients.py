@@ -1,4 +1,4 @@
-"""Operators: they start inspections, sometimes twice at once, abort, reapply, and switch machines."""
+"""Operators: they start inspections, sometimes twice at once, restart, abort, reapply, and switch machines."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ class Operator:
         self._world = world
         self._machine = machine
         self._rng = world.kernel.rng(f"operator {machine.number}")
+        self._restarts = world.kernel.rng(f"restarts {machine.number}")
         self._path = f"/v1/nodes/{machine.uuid}/states"
 
     def work(self) -> None:
@@ -32,6 +33,8 @@ class Operator:
                 self._put("power", self._rng.choice(("power on", "power off", "rebooting")))
                 kernel.sleep(self._rng.uniform(0.0, 5.0))
             self._inspect()
+            if self._restarts.random() < scenario.restarts:
+                self._restart()
             if self._rng.random() < scenario.aborts:
                 kernel.sleep(self._rng.choice((0.1, 5.0, 20.0)) * self._rng.random())
                 self._abort()
@@ -56,6 +59,27 @@ class Operator:
             if status not in (None, 503):
                 return
             self._world.kernel.sleep(self._rng.uniform(0.5, 4.0))
+
+    def _restart(self) -> None:
+        """Lose patience while the machine is awaited, perhaps also with an abort that has not taken effect yet."""
+        world, kernel, ending = self._world, self._world.kernel, self._world.checks.ending
+        for _ in range(40):
+            row = world.server.peek("nodes", self._machine.uuid)
+            if row is not None and row["state"] == "waiting":
+                break
+            kernel.sleep(0.5)
+        kernel.sleep(self._restarts.choice((0.1, 3.0, 12.0)) * self._restarts.random())
+        if self._restarts.random() < 0.5:
+            self._abort()
+        since, inspection = kernel.now, world.inspection_of(self._machine.uuid)
+        answer = world.http("POST", f"/v1/introspection/{self._machine.uuid}", b"")
+        world.say(f"restarts: {answer.status if answer else 'no answer'}", f"operator {self._machine.name}")
+        ending.restarted |= {str(inspection), str(world.inspection_of(self._machine.uuid))}
+        if answer is None:
+            ending.restart_on_its_way.add(self._machine.uuid)
+        elif answer.status == 202:
+            world.count("restarts accepted")
+            world.checks.answers.took_start(self._machine.uuid, since)
 
     def _abort(self) -> None:
         before = self._world.server.peek("nodes", self._machine.uuid)

@@ -52,6 +52,7 @@ class Scenario(msgspec.Struct, kw_only=True):
     clock_spread: float = 0.1
     database_rate: float = 1.0
     aborts: float = 0.1
+    restarts: float = 0.0  # of inspections that wait for their machine
     commands: float = 0.1
     reapplies: float = 0.15
     double_starts: float = 0.3
@@ -99,6 +100,7 @@ def from_seed(seed: int, **changes: Any) -> Scenario:
         clock_spread=rng.choice((0.0, 0.1, 0.1)),
         dumb=rng.choice((0.0, 0.0, 0.3)),
         database_rate=rng.uniform(0.98, 1.02),
+        restarts=random.Random(f"{seed}/restarts").choice((0.0, 0.0, 0.0, 0.6)),
         settings=_settings(rng, slots=random.Random(f"{seed}/slots").choice((1, 2, 64))),
     )
     intruders = changes.get("intruders", random.Random(f"{seed}/intruders").random() < 0.25)

@@ -11,11 +11,15 @@ from ferroscope.core.states import Event, Transition
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """A transition and the resulting node; also its inspection, if the transition has begun or ended it."""
+    """A transition and the resulting node; also its inspection, if the transition has begun or ended it.
+
+    ``replaced`` is the inspection that was in progress before, if the transition has begun another one instead.
+    """
 
     transition: Transition
     node: Node
     inspection: Inspection | None = None
+    replaced: Inspection | None = None
 
 
 class Meter(Protocol):

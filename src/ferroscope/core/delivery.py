@@ -55,7 +55,8 @@ class Refused(Exception):  # noqa: N818  # an answer, not a fault
 def check_inspectable(node: Node) -> Transition:
     """Return the transition that begins an inspection of the machine; the only check of whether it may be inspected.
 
-    A node in ``starting`` may be requested again. Raises ``IllegalEventError`` or ``Refused``.
+    A node in ``starting`` may be requested again, and one in ``waiting`` restarted. Raises ``IllegalEventError`` or
+    ``Refused``.
     """
     transition = take(node, Event.INSPECT)
     if node.state in ACTIVE:
@@ -187,12 +188,17 @@ def is_overdue(inspection: Inspection, now: float, timeout: float) -> bool:
     return since is not None and now - since > timeout
 
 
+def is_stale(node: Node, request: Request) -> bool:
+    """Whether the request concerns an inspection that is not the node's current one any more."""
+    return request.event not in _OF_THE_NODE and request.inspection != node.inspection
+
+
 def decide(node: Node, request: Request, policy: DeliveryPolicy, *, overdue: bool = True) -> Decision:
     """Return what to do with ``request``, given the stored state of its node.
 
     ``overdue``: for a timeout request, whether its inspection is still overdue.
     """
-    if request.event not in _OF_THE_NODE and request.inspection != node.inspection:
+    if is_stale(node, request):
         return Drop(Reason.STALE_REQUEST, f"{request.event} belongs to an inspection that has ended")
     if request.event is Event.TIMEOUT and not overdue:
         return Drop(Reason.STALE_REQUEST, "the inspection is no longer overdue")
@@ -201,7 +207,8 @@ def decide(node: Node, request: Request, policy: DeliveryPolicy, *, overdue: boo
         return Drop(Reason.STALE_REQUEST, f"{request.event} is obsolete: the inspection is {node.state}")
     if request.event is Event.CONTINUE and node.state is State.PROCESSING and not request.begun:
         return Fail(
-            Reason.CONFLICTING_CALLBACK, "received a second, different callback while the first was being processed"
+            Reason.CONFLICTING_CALLBACK,
+            "received a second, different callback while the first was being processed; there is no defined transition",
         )
     if request.begun and node.state is not BEGUN_IN.get(request.event):
         return Drop(Reason.STALE_REQUEST, f"{request.event} was interrupted; the inspection is now {node.state}")

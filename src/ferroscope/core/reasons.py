@@ -22,6 +22,7 @@ class Reason(StrEnum):
     START_TIMEOUT = "start-timeout"
     PROCESSING_TIMEOUT = "processing-timeout"
     ABORTED = "aborted"
+    RESTARTED = "restarted"
     POWER_FAILED = "power-failed"
     POWER_OFF_DISABLED = "power-off-disabled"
     BMC_UNREACHABLE = "bmc-unreachable"
@@ -66,6 +67,9 @@ class Reason(StrEnum):
     INTERNAL = "internal"
 
 
+# The message of an abort; clients of ironic-inspector compare it.
+CANCELED: Final = "Canceled by operator"
+
 HINTS: Final[dict[Reason, str]] = {
     Reason.RAMDISK_ERROR: "The ramdisk reported a failure; see its message and the machine's console.",
     Reason.INVALID_INVENTORY: "The inventory lacks data that a hook needs; check the stored data.",
@@ -77,6 +81,7 @@ HINTS: Final[dict[Reason, str]] = {
     Reason.START_TIMEOUT: "The BMC took too long to start the machine; check the BMC and its network.",
     Reason.PROCESSING_TIMEOUT: "A hook or a rule did not finish in time; see the worker's log, then reapply.",
     Reason.ABORTED: "The inspection was aborted; start it again when ready.",
+    Reason.RESTARTED: "A newer inspection of the node has replaced this one; nothing to do.",
     Reason.POWER_FAILED: "The BMC accepted the command but the power state did not change; check the BMC's log.",
     Reason.POWER_OFF_DISABLED: "The node has disable_power_off set; reboot it, or clear the field to power it off.",
     Reason.BMC_UNREACHABLE: "The BMC did not answer; check its network and its address and credentials in driver_info.",

@@ -165,6 +165,7 @@ enrolling  | continue !      | processing
 starting   | inspect         | starting
 starting   | wait ~          | waiting
 starting   | continue !      | processing
+waiting    | inspect         | starting
 waiting    | wait ~          | waiting
 waiting    | continue !      | processing
 processing | continue !      | error

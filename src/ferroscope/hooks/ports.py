@@ -1,10 +1,10 @@
 """``ports``: creates, updates and deletes the node's ports according to ``validate-interfaces``.
 
 ``[inspector] add_ports`` selects what becomes a port; ``keep_ports`` selects which existing ports are kept,
-``update_pxe_enabled`` whether the flag follows the NIC that booted. A DHCP client ID is stored in
-``extra["client-id"]``. Source: the Bare Metal service's hook of this name. Differences: a MAC that belongs to another
-node is a warning on the timeline, and if the inventory does not tell which NIC booted, ``pxe_enabled`` is never
-cleared.
+``update_pxe_enabled`` whether the flag follows the NIC that booted; if not, new ports may boot. A DHCP client ID is
+stored in ``extra["client-id"]``. Source: the Bare Metal service's hook of this name. Differences: a MAC that belongs to
+another node is a warning on the timeline, ``update_pxe_enabled`` also concerns new ports, as in ironic-inspector, and
+if the data does not tell which NIC booted, ``pxe_enabled`` is never cleared.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class PortsHook(InspectionHook):
     def __call__(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
         present = _nics(plugin_data, "all_interfaces")
         valid = _nics(plugin_data, "valid_interfaces")
-        boot_known = any(nic.pxe for nic in present.values())
+        follows = task.settings.update_pxe_enabled and any(nic.pxe for nic in present.values())
         added = set()
         if task.settings.add_ports != "disabled":
-            added = _add(task, valid.values(), boot_known=boot_known)
+            added = _add(task, valid.values(), follows=follows)
         for iface in plugin_data["valid_interfaces"].values():
             iface["is_added"] = values.normalize(iface["mac_address"]) in added
         removed = _remove(task, {"all": set(), "present": set(present), "added": set(valid)}[task.settings.keep_ports])
-        updated = _update(task, present, pxe=boot_known and task.settings.update_pxe_enabled)
+        updated = _update(task, present, follows=follows)
         _note(task, {"added": added, "removed": removed, "updated": updated})
 
 
@@ -77,8 +77,8 @@ def _client_id(value: object) -> str | None:
     return None
 
 
-def _add(task: HookTask, nics: Iterable[_Nic], *, boot_known: bool) -> set[str]:
-    """Add a port for every NIC without one; return their MACs."""
+def _add(task: HookTask, nics: Iterable[_Nic], *, follows: bool) -> set[str]:
+    """Add a port for every NIC without one, with the NIC's ``pxe_enabled`` if it ``follows``; return their MACs."""
     own = helpers.current(task)
     missing = {nic.mac: nic for nic in nics if nic.mac not in own}
     elsewhere = task.ports_elsewhere(missing) if missing else {}
@@ -93,7 +93,7 @@ def _add(task: HookTask, nics: Iterable[_Nic], *, boot_known: bool) -> set[str]:
                 uuid=str(uuid.uuid4()),
                 node=task.node.uuid,
                 address=nic.mac,
-                pxe_enabled=nic.pxe or not boot_known,
+                pxe_enabled=nic.pxe or not follows,
                 extra={"client-id": nic.client_id} if nic.client_id else {},
             ),
         )
@@ -121,13 +121,13 @@ def _remove(task: HookTask, expected: set[str]) -> set[str]:
     return {port.address for port in unexpected}
 
 
-def _update(task: HookTask, present: dict[str, _Nic], *, pxe: bool) -> set[str]:
-    """Update ``pxe_enabled`` (if ``pxe``) and the client ID of every port; return the changed MACs."""
+def _update(task: HookTask, present: dict[str, _Nic], *, follows: bool) -> set[str]:
+    """Update ``pxe_enabled`` (if it ``follows``) and the client ID of every port; return the changed MACs."""
     updated = set()
     for mac, port in helpers.current(task).items():
         nic = present.get(mac, _Nic(mac))
         changes: dict[str, Any] = {}
-        if pxe and port.pxe_enabled is not nic.pxe:
+        if follows and port.pxe_enabled is not nic.pxe:
             changes["pxe_enabled"] = nic.pxe
         # Not every boot loader passes the ID on, so a missing one means nothing.
         if nic.client_id and port.extra.get("client-id") != nic.client_id:

@@ -3,7 +3,8 @@
 It writes three keys of ``plugin_data``: ``all_interfaces`` and ``valid_interfaces`` (interface name -> the inventory's
 record, with ``mac_address`` normalized, ``pxe_enabled``, and ``ipv6_address`` without its scope), and ``macs`` of the
 valid ones. Ports are not changed here. Source: the Bare Metal service's hook of this name. Differences: MACs are
-normalized, and an invalid boot interface counts as unknown.
+normalized, an invalid boot interface counts as unknown, and without ``boot.pxe_interface`` in the inventory the boot
+interface is the ramdisk's ``boot_interface``, as in ironic-inspector.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class ValidateInterfacesHook(InspectionHook):
     """Rejects an inventory in which ``[inspector] add_ports`` selects no interface."""
 
     def preprocess(self, task: HookTask, inventory: Document, plugin_data: Document) -> None:
-        boot_mac = _boot_mac(task, inventory)
+        boot_mac = _boot_mac(task, inventory, plugin_data)
         found, malformed = _all_interfaces(inventory, boot_mac)
         valid, unsuitable = _valid_interfaces(found, task.settings.add_ports, boot_known=boot_mac is not None)
         if malformed:
@@ -44,17 +45,19 @@ class ValidateInterfacesHook(InspectionHook):
         plugin_data["macs"] = list(dict.fromkeys(iface["mac_address"] for iface in valid.values()))
 
 
-def _boot_mac(task: HookTask, inventory: Document) -> str | None:
-    """Return the MAC of the interface that booted, or None if the inventory does not have it."""
-    value = part(inventory, "boot").get("pxe_interface")
-    mac = values.normalize(value)
-    if value and mac is None:
-        warn(
-            task,
-            "validate-interfaces",
-            f"boot.pxe_interface is not a MAC address: {shown(value)}; the boot interface is unknown",
-        )
-    return mac
+def _boot_mac(task: HookTask, inventory: Document, plugin_data: Document) -> str | None:
+    """Return the MAC of the interface that booted, or None if the data does not have it."""
+    reported = {
+        "boot.pxe_interface": part(inventory, "boot").get("pxe_interface"),
+        "boot_interface": plugin_data.get("boot_interface"),
+    }
+    for name, value in reported.items():
+        if not value:
+            continue
+        if mac := values.normalize(value):
+            return mac
+        warn(task, "validate-interfaces", f"{name} is not a MAC address, so it is ignored: {shown(value)}")
+    return None
 
 
 def _all_interfaces(inventory: Document, boot_mac: str | None) -> tuple[Interfaces, list[str]]:

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from ferroscope.core import introspection_data
 from ferroscope.core.json_safety import ready
 from ferroscope.core.model import Document, Node, Port
 from ferroscope.core.reasons import Reason
@@ -133,10 +134,29 @@ _NODE_FIELDS: Final = tuple(
 _PORT_FIELDS: Final = tuple(name for name in Port.__struct_fields__ if name not in ("internal", "attributes", "node"))
 
 
+class IntrospectionView:
+    """The root ``data`` of introspection rules: the inspection data under ironic-inspector's names."""
+
+    def __init__(self, inventory: Document, plugin_data: Document) -> None:
+        self._inventory, self._plugin_data = inventory, plugin_data
+        self._made: Document | None = None
+
+    def get(self) -> Document:
+        """Return the data, which must not be changed."""
+        if self._made is None:
+            named = introspection_data.names(self._inventory, self._plugin_data)
+            self._made = {**self._plugin_data, **named, "inventory": self._inventory}
+        return self._made
+
+    def forget(self) -> None:
+        """The plugin data may have changed."""
+        self._made = None
+
+
 class Data:
     """The roots of placeholders and paths, always in their current state."""
 
-    __slots__ = ("_item", "_mask", "_ports", "budget", "inventory", "node", "plugin_data")
+    __slots__ = ("_item", "_mask", "_ports", "budget", "inventory", "node", "plugin_data", "view")
 
     def __init__(
         self,
@@ -148,6 +168,7 @@ class Data:
         *,
         mask: bool,
         item: Any = None,
+        view: IntrospectionView | None = None,
     ) -> None:
         self.node = node
         self.inventory = inventory
@@ -156,14 +177,20 @@ class Data:
         self._ports = ports
         self._mask = mask
         self._item = item
+        self.view = view or IntrospectionView(inventory, plugin_data)
 
     def masking(self, mask: bool) -> Data:
         """Return the same data, with secrets in inspection data masked or not."""
-        return Data(self.node, self._ports, self.inventory, self.plugin_data, self.budget, mask=mask, item=self._item)
+        return self._like(mask, self._item)
 
     def with_item(self, item: Any) -> Data:
         """Return the same data for one item of a loop."""
-        return Data(self.node, self._ports, self.inventory, self.plugin_data, self.budget, mask=self._mask, item=item)
+        return self._like(self._mask, item)
+
+    def _like(self, mask: bool, item: Any) -> Data:
+        return Data(
+            self.node, self._ports, self.inventory, self.plugin_data, self.budget, mask=mask, item=item, view=self.view
+        )
 
     def root(self, name: str) -> tuple[Any, bool]:
         """Return the value of root ``name``, which must not be changed, and whether it is to be masked."""
@@ -175,7 +202,7 @@ class Data:
             case "item":
                 return self._item, False  # already masked at the start of the loop
             case "data":
-                return {**self.plugin_data, "inventory": self.inventory}, self._mask
+                return self.view.get(), self._mask
             case "node":
                 return _node(self.node), True
             case _:
@@ -233,6 +260,13 @@ class Logged(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
+class Unmatched(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule that was not applied because the data has no such field; ``field`` is None if the rule is sensitive."""
+
+    rule: str
+    field: str | None
+
+
 class RuleTaskContext(HookContext, Protocol):
     """What rules need from their caller, in addition to hooks."""
 
@@ -252,6 +286,7 @@ class RuleContext:
         self.budget = Budget()
         self.calls: list[ApiCall] = []
         self.logged: list[Logged] = []
+        self.unmatched: list[Unmatched] = []
         self.data = Data(context.node, self.ports, inventory, plugin_data, self.budget, mask=True)
 
     @property

@@ -34,6 +34,7 @@ from ferroscope.rules.data import (
     RuleContext,
     RuleError,
     RuleFailedError,
+    Unmatched,
 )
 from ferroscope.rules.template import Arguments
 
@@ -53,6 +54,7 @@ class CompiledAction(msgspec.Struct, frozen=True):
     def run(self, acting: Acting, args: Document) -> None:
         acting.rule_context.budget.step()
         self.action.run(acting, args)
+        acting.rule_context.data.view.forget()
 
 
 class CompiledRule(msgspec.Struct, frozen=True):
@@ -228,16 +230,18 @@ def _blaming(rule: CompiledRule) -> Iterator[None]:
 def _holds(rule: CompiledRule, rule_context: RuleContext, mask: MaskSecrets, trace: RuleTrace | None) -> bool:
     with _blaming(rule):
         data = rule_context.data.masking(masked(rule, mask))
-        return all(_asked(rule, number, data, trace) for number in range(len(rule.conditions)))
-
-
-def _asked(rule: CompiledRule, number: int, data: Data, trace: RuleTrace | None) -> bool:
-    if trace is None:
-        return rule.conditions[number].holds(data)
-    seen: list[Seen] = []
-    holds = rule.conditions[number].holds(data, seen)
-    trace.asked(rule, number, holds, seen)
-    return holds
+        for number, condition in enumerate(rule.conditions):
+            seen: list[Seen] = []
+            holds = condition.holds(data, seen)
+            if trace is not None:
+                trace.asked(rule, number, holds, seen)
+            if not holds:
+                missing = next((one.missing for one in seen if one.missing is not None), None)
+                if missing is not None:
+                    field = None if rule.rule.sensitive else missing
+                    rule_context.unmatched.append(Unmatched(rule=rule.rule.uuid, field=field))
+                return False
+        return True
 
 
 def _act(rule: CompiledRule, rule_context: RuleContext, mask: MaskSecrets, trace: RuleTrace | None) -> None:

@@ -171,6 +171,8 @@ def log_transition(moved: Moved) -> None:
     if one is None:
         return
     ids = {"node": node.uuid, "name": node.name, "inspection": one.uuid}
+    if (old := moved.replaced) is not None:
+        _log.info("inspection replaced", **ids | {"inspection": old.uuid}, reason=old.reason, **phases(old))
     if target in _BEGUN:
         _log.info(_BEGUN[target], **ids)
     elif target is State.FINISHED:

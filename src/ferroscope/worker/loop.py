@@ -38,7 +38,7 @@ from ferroscope.contracts.errors import (
 from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.queue import EVERYTHING, Clock, Queue, StopFlag
 from ferroscope.contracts.store import Store, Transaction
-from ferroscope.core.delivery import Decision, Done, Drop, Fail, Next, Outcome, Retry, Run, decide
+from ferroscope.core.delivery import Decision, Done, Drop, Fail, Next, Outcome, Retry, Run, decide, is_stale
 from ferroscope.core.lanes import Lane, lane_of
 from ferroscope.core.model import Claim, Node, Request, Severity
 from ferroscope.core.reasons import Reason
@@ -346,6 +346,9 @@ class Worker:
         # Read under the node's lock, as requests are put under it: one that is being put just now must not be missed.
         pending = tx.requests.pending_later(context.before.uuid).get() if checks_pending else ()
         present = locked.get()
+        if is_stale(present[0], context.request):
+            # Another inspection was started meanwhile: this one has ended, and must not end that one.
+            outcome, follows = Drop(Reason.STALE_REQUEST, "the inspection was replaced meanwhile"), None
         if follows and is_aborted(context, pending):
             outcome = Drop(Reason.ABORTED, "an abort was requested meanwhile; the results are discarded")
             follows = None

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
 import structlog
 
 from ferroscope.contracts.data import Part
@@ -25,7 +26,7 @@ from ferroscope.hooks.base import HookError
 from ferroscope.hooks.pipeline import Pipeline, encode
 from ferroscope.rules import engine
 from ferroscope.rules.builtin import RuleCache, allowed
-from ferroscope.rules.data import ApiCall, Logged, RuleContext, RuleFailedError
+from ferroscope.rules.data import ApiCall, Logged, RuleContext, RuleFailedError, Unmatched
 from ferroscope.rules.engine import CompiledRule, RuleSet
 from ferroscope.worker import out_of_band
 from ferroscope.worker.context import TaskContext
@@ -35,6 +36,7 @@ from ferroscope.worker.context import TaskContext
 
 _RETRIED_STATUS: Final = frozenset({429, 500, 502, 503, 504})
 _ALL_CALLS: Final = 60.0  # seconds for the calls of one inspection, including retries and pauses
+_MAX_UNMATCHED: Final = 50
 _SEVERITIES: Final = {"warning": Severity.WARNING, "error": Severity.ERROR, "critical": Severity.ERROR}
 
 _log = structlog.get_logger(__name__)
@@ -61,6 +63,8 @@ class RuleStep:
         self._call(context, rule_context.calls)
         for logged in rule_context.logged:
             _log_message(context, logged)
+        if rule_context.unmatched:
+            _note_unmatched(context, rule_context.unmatched)
         if applied:
             _note(context, rules, applied)
 
@@ -131,6 +135,15 @@ def _log_message(context: TaskContext, logged: Logged) -> None:
     getattr(_log, logged.level)(logged.message, rule=logged.rule, node=context.node.uuid)
     severity = _SEVERITIES.get(logged.level, Severity.INFO)
     context.note("rules", logged.message, severity=severity, detail={"rule": logged.rule})
+
+
+def _note_unmatched(context: TaskContext, unmatched: list[Unmatched]) -> None:
+    """Note the rules that no data could match: their field may be misspelled, or its hook disabled."""
+    first = unmatched[:_MAX_UNMATCHED]
+    shown = ", ".join(one.rule if one.field is None else f"{one.rule} ({one.field})" for one in first[:5])
+    more = f" and {len(unmatched) - 5} more" if len(unmatched) > 5 else ""
+    detail = {"missing": [msgspec.structs.asdict(one) for one in first]}
+    context.note("rules", f"rules not applied, because the data has no such field: {shown}{more}", detail=detail)
 
 
 def _note(context: TaskContext, rules: RuleSet, applied: list[CompiledRule]) -> None:

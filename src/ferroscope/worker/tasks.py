@@ -16,7 +16,7 @@ from ferroscope.contracts.bmc import BootDevice, Power
 from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core.delivery import Done, Fail, Outcome
 from ferroscope.core.model import Entry, Node
-from ferroscope.core.reasons import Reason
+from ferroscope.core.reasons import CANCELED, Reason
 from ferroscope.core.states import MACHINE, Event, State
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.worker.bmc import resolve_addresses
@@ -64,7 +64,7 @@ def finish(context: TaskContext) -> Outcome:
 def abort(context: TaskContext) -> Outcome:
     """End the inspection by the operator's request; the machine is powered off unless stored data was processed."""
     _power_off(context)
-    return Fail(Reason.ABORTED, "the inspection was aborted")
+    return Fail(Reason.ABORTED, CANCELED)
 
 
 def fail(context: TaskContext) -> Outcome:

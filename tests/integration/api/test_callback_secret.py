@@ -156,7 +156,7 @@ def test_without_the_secret_an_attacker_achieves_nothing_and_the_machine_is_insp
         attacked.power_on()
     before, ports = attacked.service.node(attacked.node), attacked.service.bare_metal.get("/v1/ports").json
     for real, unknown in spoofs(attacked):
-        assert real.status_code in (404, 429)  # 429: too many guesses
+        assert real.status_code in (400, 404, 429)  # 400: Introspection API; 429: too many guesses
         assert real.status_code == 429 or real.text == unknown.text
     by_uuid = f"/v1/continue_inspection?node_uuid={attacked.node}"
     answer = attacked.service.bare_metal.post(by_uuid, callback_body(attacked.mac), remote_addr=ATTACKER)
@@ -175,6 +175,18 @@ def test_without_the_secret_an_attacker_achieves_nothing_and_the_machine_is_insp
     assert called == [("callback", None, f"callback received from {MACHINE}")]
 
 
+def test_after_a_restart_the_machine_that_was_booted_before_is_refused(site: Callable[..., Site]) -> None:
+    served = site("boot script")
+    served.power_on()
+    old = served.secret
+    assert served.service.introspection.post(f"/v1/introspection/{served.node}").status_code == 202
+    new = served.secret
+    assert new != old
+    assert served.call(old, source=MACHINE).status_code == 404
+    assert served.call(old, source=MACHINE, path="/v1/continue").status_code == 400
+    assert served.call(new, source=MACHINE).status_code == 202
+
+
 @pytest.mark.parametrize("way", ["virtual media", "boot script"])
 @pytest.mark.parametrize("path", ["/v1/continue_inspection", "/v1/continue"])
 def test_the_machine_may_repeat_itself_boot_twice_and_call_late(site: Callable[..., Site], way: str, path: str) -> None:
@@ -189,7 +201,7 @@ def test_the_machine_may_repeat_itself_boot_twice_and_call_late(site: Callable[.
     assert [answer.status_code for answer in answers] == [202] * 3
     assert len({answer.text for answer in answers}) == 1
     refused = served.call(None, source=MACHINE, body=body, path=path)
-    assert refused.status_code == 404
+    assert refused.status_code == (400 if path == "/v1/continue" else 404)
     # The next inspection has another secret; what is kept of this one opens nothing.
     kept = str(served.inspection.secret)
     assert secret not in kept

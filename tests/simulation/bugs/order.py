@@ -89,6 +89,20 @@ def _() -> Iterator[Any]:
 
 
 @bug(
+    "replaced-ended",
+    "the end of an inspection that was replaced meanwhile ends the new one",
+    rule="I1",
+    seeds=40,
+    faults=(),
+    restarts=1.0,
+    slow_bmc=0.3,
+    nodes=6,
+)
+def _() -> Iterator[Any]:
+    yield loop, "is_stale", lambda _node, _request: False
+
+
+@bug(
     "own-save-forgotten",
     "a save whose answer was lost is taken for another callback (found by this simulation)",
     rule="I1",

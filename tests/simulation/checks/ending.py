@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 class Ending:
-    """``aborted`` are inspections that somebody asked to abort; with a node ``abort_on_its_way`` it may be any."""
+    """``aborted`` are inspections that somebody asked to abort; with a node ``abort_on_its_way`` it may be any.
+
+    ``restarted`` and ``restart_on_its_way`` are the same for inspections that a newer one has replaced.
+    """
 
     def __init__(
         self, world: World, leaders: Leaders, claims: Claims, power: PowerControl, answers: Answers, losses: Losses
@@ -30,6 +33,8 @@ class Ending:
         self._losses = losses
         self.aborted: set[str] = set()
         self.abort_on_its_way: set[str] = set()
+        self.restarted: set[str] = set()
+        self.restart_on_its_way: set[str] = set()
 
     def at_rest(self) -> bool:
         """Whether every inspection has ended and nothing is left to do."""
@@ -81,6 +86,8 @@ class Ending:
         elif reason == "aborted":
             if uuid not in self.aborted and row["node"] not in self.abort_on_its_way:
                 self._fail("I1", f"an inspection of {name} was aborted, but nobody asked for it")
+        elif reason == "restarted":
+            self._replaced(row)
         elif reason == "conflicting-callback":
             if len(self._answers.sent[uuid]) < 2:
                 self._fail("I1", f"an inspection of {name} ended by a conflict with itself")
@@ -95,3 +102,13 @@ class Ending:
                 self._fail("I1", f"an inspection of {name} ended by {reason}")
         else:
             self._fail("I1", f"an inspection of {name} ended by {reason}: {row['error']}")
+
+    def _replaced(self, row: dict[str, Any]) -> None:
+        """An inspection ended because another one replaced it: somebody asked for that, and no callback was lost."""
+        name, node = self._world.name_of(row["node"]), self._world.server.peek("nodes", row["node"])
+        if row["uuid"] not in self.restarted and row["node"] not in self.restart_on_its_way:
+            self._fail("I1", f"an inspection of {name} was replaced, but nobody asked for it")
+        if node is not None and node["inspection"] == row["uuid"]:
+            self._fail("I1", f"an inspection of {name} was replaced, but there is no newer one")
+        if self._answers.accepted[row["uuid"]]:
+            self._fail("I6", f"an inspection of {name} was replaced although its callback was accepted")

@@ -101,6 +101,22 @@ def test_pxe_enabled_stays_with_update_pxe_enabled_off() -> None:
     assert pxe(result) == {ETH0: False, ETH1: True}
 
 
+def test_new_ports_may_boot_with_update_pxe_enabled_off() -> None:
+    """As in ironic-inspector (``node_cache.py``, ``create_ports``)."""
+    result = inspect(port(ETH0, pxe_enabled=False), add_ports="all", update_pxe_enabled=False)
+    assert pxe(result) == {ETH0: False, ETH1: True, ETH2: True}
+
+
+@pytest.mark.parametrize("boot", [None, {}, {"pxe_interface": "eth0"}])
+@pytest.mark.parametrize("name", ["01-" + ETH1.replace(":", "-"), ETH1.upper()])
+def test_the_ramdisks_boot_interface_counts_without_the_inventorys(boot: object, name: str) -> None:
+    """As in ironic-inspector (``utils.py``, ``get_pxe_mac``); before, every NIC got a port that may boot."""
+    result = run(HOOKS, machine(boot=boot), {"boot_interface": name})
+    assert pxe(result) == {ETH1: True}
+    result = run(HOOKS, machine(boot={"pxe_interface": ETH0}), {"boot_interface": name})
+    assert pxe(result) == {ETH0: True}
+
+
 @pytest.mark.parametrize("boot", [None, {"pxe_interface": None}, {"pxe_interface": "eth0"}])
 def test_nothing_loses_pxe_where_the_interface_that_booted_is_not_known(boot: object) -> None:
     result = inspect(port(ETH0), port(ETH1, pxe_enabled=False), inventory=machine(boot=boot))

@@ -24,7 +24,7 @@ from ferroscope.core import callback_secret, lookup
 from ferroscope.core.callback_secret import Proof, Verdict
 from ferroscope.core.model import Inspection, Node, Request, Severity
 from ferroscope.core.reasons import Reason
-from ferroscope.core.states import MAY_CALL, TAKES_CALLBACK, Event
+from ferroscope.core.states import MAY_CALL, TAKES_CALLBACK, Event, State
 
 T = TypeVar("T")
 
@@ -174,11 +174,12 @@ def _submit(
     queued = _continues(tx, node) if inspection.digest is not None else []
     if any(request.payload.get("digest") == parsed.digest for request in queued) or len(queued) >= _CONTRADICTION:
         return None
+    early = node.state is State.STARTING and inspection.manage_boot and _boots_later(tx, node)
     if not queued and node.state in TAKES_CALLBACK:
         tx.data.save(inspection.uuid, node.uuid, discovery.parts(node, parsed.parts))
         tx.inspections.update(inspection.uuid, digest=parsed.digest, clock_since=None)
         tx.addresses.called(node.uuid, source)
-    _note_call(context, tx, node, source, verdict, first=inspection.digest is None)
+    _note_call(context, tx, node, source, verdict, first=inspection.digest is None, early=early)
     payload = {"digest": parsed.digest, "source": source, "identity": msgspec.structs.asdict(identity)}
     if differences:
         holds.place(context, tx, node, payload, differences)
@@ -188,11 +189,15 @@ def _submit(
     return None
 
 
-def _note_call(context: ApiContext, tx: Transaction, node: Node, source: str, verdict: Verdict, *, first: bool) -> None:
+def _note_call(
+    context: ApiContext, tx: Transaction, node: Node, source: str, verdict: Verdict, *, first: bool, early: bool
+) -> None:
     """Record the source of the callback; a different callback after the first one is a warning, as is one without the
-    secret that the machine got."""
+    secret that the machine got. ``early``: the machine has not been booted for this inspection yet."""
     without = verdict.expected and verdict.proof is Proof.MISSING
     message = "callback received" if first else "a different callback was received"
+    if early:
+        message += " of an earlier boot: the machine has not been powered on for this inspection yet"
     reason = Reason.CALLBACK_UNPROVEN if without else None if first else Reason.CONFLICTING_CALLBACK
     entry = transition.step(
         node,
@@ -204,6 +209,11 @@ def _note_call(context: ApiContext, tx: Transaction, node: Node, source: str, ve
         detail=({"source": source} if source else {}) | {"proof": str(verdict.proof)},
     )
     tx.journal.append([entry])
+
+
+def _boots_later(tx: Transaction, node: Node) -> bool:
+    """Whether the request that boots the machine of a starting inspection has not begun to."""
+    return any(one.event is Event.INSPECT and not one.progress for one in tx.requests.pending(node.uuid))
 
 
 def _from(source: str) -> str:

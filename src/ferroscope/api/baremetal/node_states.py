@@ -282,7 +282,8 @@ def allowed_verbs(node: Node) -> list[str]:
     if node.inbox:
         return ["abort"] if node.state in ACTIVE else []
     verbs = [verb for verb, moves in RESTING_VERBS.items() if node.provision_state in moves]
-    if is_inspectable(node):
+    # Only the Introspection API restarts an inspection; Ironic has no such verb in "inspect wait".
+    if is_inspectable(node) and node.state is not State.WAITING:
         verbs.append("inspect")
     if node.state in ACTIVE:
         verbs.append("abort")
@@ -321,7 +322,7 @@ def has_macs(tx: Transaction, node: Node) -> bool:
 
 
 def start(context: ApiContext, tx: Transaction, node: Node, *, manage_boot: bool = True) -> None:
-    """Start an inspection; one whose machine we boot gets a secret for its callback."""
+    """Start an inspection, or restart it while it waits; one whose machine we boot gets a secret for its callback."""
     delivery = None
     if manage_boot:
         check_power(context, node)

@@ -96,8 +96,11 @@ def continue_inspection(context: ApiContext, call: Call[CallbackQuery, None]) ->
 
 
 def continue_introspection(context: ApiContext, call: Call[ContinueQuery, None]) -> Reply:
-    """Accept a ramdisk's inspection data by the Introspection API."""
-    accepted = _accept(context, call, None, call.query.secret, with_token=False)
+    """Accept a ramdisk's inspection data by the Introspection API, in which a failed lookup is 400."""
+    try:
+        accepted = _accept(context, call, None, call.query.secret, with_token=False)
+    except MissingError as exc:
+        raise BadRequestError(exc.message) from None
     return Reply(202, CallbackAnswer(uuid=accepted.node.uuid))
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -233,8 +234,8 @@ def bare_metal(rule: Rule, fields: Sequence[str], url: str) -> InspectionRule:
 
 
 def introspection(rule: Rule, url: str, *, short: bool) -> IntrospectionRule:
-    """Return the rule's representation in the Introspection API."""
-    view = IntrospectionRule(rule.uuid, rule.description, rule.scope, own(url, f"rules/{rule.uuid}"))
+    """Return the rule's representation in the Introspection API, in which its link has no host."""
+    view = IntrospectionRule(rule.uuid, rule.description, rule.scope, own(urlsplit(url).path, f"rules/{rule.uuid}"))
     if short:
         return view
     return msgspec.structs.replace(

@@ -64,8 +64,13 @@ def own(url: str, path: str) -> list[Link]:
 
 
 def iso(seconds: float | None) -> str | None:
-    """Return the time with a resolution of a second, as both published APIs do."""
+    """Return the time with a resolution of a second, as the Bare Metal API does."""
     return None if seconds is None else datetime.fromtimestamp(int(seconds), UTC).isoformat()
+
+
+def iso_micro(seconds: float | None) -> str | None:
+    """Return the time with a resolution of a microsecond, as the Introspection API does."""
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")
 
 
 def iso_exact(seconds: float | None) -> str | None:

@@ -6,11 +6,12 @@ API reference of ironic-inspector, and its clients.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, Final
 
 import msgspec
 
+from ferroscope import transition
 from ferroscope.api.auth import access
 from ferroscope.api.baremetal import node_states, stored_data
 from ferroscope.api.baremetal.node_fields import shown_to
@@ -20,13 +21,19 @@ from ferroscope.api.http import decoding, paging
 from ferroscope.api.http.decoding import introspected_ident
 from ferroscope.api.http.errors import BadRequestError
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
-from ferroscope.api.http.schemas import IntrospectionState, LimitOrZero, Link, Uuid, iso, own
+from ferroscope.api.http.schemas import IntrospectionState, LimitOrZero, Link, Uuid, iso_micro, own
 from ferroscope.contracts.data import Part
 from ferroscope.contracts.store import Query, Transaction
+from ferroscope.core import introspection_data
+from ferroscope.core.delivery import Fail
 from ferroscope.core.model import Node
+from ferroscope.core.reasons import CANCELED, Reason
 from ferroscope.core.states import INSPECTED, State
 
 _INTROSPECTED: Final = tuple(map(str, INSPECTED))
+_ABORTED: Final = transition.explain(Fail(Reason.ABORTED, CANCELED))
+# The answer to whatever was accepted: an empty object and a newline, which ironic-inspector's tests expect.
+_ACCEPTED: Final = b"{}\n"
 
 
 class StartQuery(msgspec.Struct, frozen=True):
@@ -66,7 +73,7 @@ class Accepted(msgspec.Struct, frozen=True):
 
 
 def start_introspection(context: ApiContext, call: Call[StartQuery, None]) -> Reply:
-    """Start an introspection; concurrent starts are one."""
+    """Start an introspection; concurrent starts are one, and a start while the machine is awaited starts it again."""
     ident = introspected_ident(call)
 
     def work(tx: Transaction) -> None:
@@ -74,7 +81,7 @@ def start_introspection(context: ApiContext, call: Call[StartQuery, None]) -> Re
         node_states.start(context, tx, node, manage_boot=call.query.manage_boot)
 
     context.store.write(work)
-    return Reply(202, Accepted())
+    return Reply(202, _ACCEPTED)
 
 
 def get_introspection(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
@@ -104,7 +111,7 @@ def abort_introspection(context: ApiContext, call: Call[NoQuery, None]) -> Reply
     """Abort the introspection of a node."""
     ident = introspected_ident(call)
     context.store.write(lambda tx: node_states.abort(context, tx, introspected(tx, ident, lock=True)[0]))
-    return Reply(202, Accepted())
+    return Reply(202, _ACCEPTED)
 
 
 def _status(context: ApiContext, call: Call[Any, Any], node: Node) -> IntrospectionStatus:
@@ -113,11 +120,16 @@ def _status(context: ApiContext, call: Call[Any, Any], node: Node) -> Introspect
         uuid=node.uuid,
         finished=node.inspection_finished_at is not None,
         state=str(node.state),
-        started_at=iso(node.inspection_started_at),
-        finished_at=iso(node.inspection_finished_at),
-        error=shown["last_error"] if node.state is State.ERROR else None,
+        started_at=iso_micro(node.inspection_started_at),
+        finished_at=iso_micro(node.inspection_finished_at),
+        error=_error(shown["last_error"]) if node.state is State.ERROR else None,
         links=own(call.url, f"introspection/{node.uuid}"),
     )
+
+
+def _error(last_error: str | None) -> str | None:
+    """Return the error as this API shows it: clients compare the text of an abort."""
+    return CANCELED if last_error == _ABORTED else last_error
 
 
 def _states(asked: list[str] | None) -> tuple[str, ...]:
@@ -137,6 +149,8 @@ def _limit(limit: int | None, maximum: int) -> int:
 
 
 # The data of an introspection
+
+_decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class IntrospectionData(msgspec.Struct, frozen=True):
@@ -158,41 +172,21 @@ def get_unprocessed_data(context: ApiContext, call: Call[NoQuery, None]) -> Repl
 def reapply(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Process the stored data, or the given data, again."""
     stored_data.submit(context, introspected_ident(call), call.raw)
-    return Reply(202, Accepted())
+    return Reply(202, _ACCEPTED)
 
 
-def named(plugin_data: bytes) -> bytes:
-    """Return the plugin data with additional keys under the names of ironic-inspector, which its client reads.
-
-    In each of ``all_interfaces``: ``mac``, ``ip``, ``pxe``, and ``lldp_processed`` from ``parsed_lldp``; and
-    ``interfaces`` from ``valid_interfaces``. Existing keys are not replaced.
-    """
-    extra = msgspec.json.decode(plugin_data, type=dict[str, msgspec.Raw])
-    switches = _object(extra.get("parsed_lldp"))
-    for ours, theirs in (("all_interfaces", "all_interfaces"), ("valid_interfaces", "interfaces")):
-        known = _object(extra.get(ours))
-        if known and (theirs == ours or theirs not in extra):
-            nics = {name: _named(one, switches.get(name)) for name, one in known.items()}
-            extra[theirs] = msgspec.Raw(msgspec.json.encode(nics))
+def named(parts: dict[Part, bytes]) -> bytes:
+    """Return the plugin data with the keys that ironic-inspector adds to it, which its clients read."""
+    inventory = _read(_decode(parts["inventory"]), introspection_data.OF_INVENTORY)
+    extra = _decode(parts["plugin_data"])
+    for key, value in introspection_data.names(inventory, _read(extra, introspection_data.OF_PLUGIN_DATA)).items():
+        extra[key] = msgspec.Raw(msgspec.json.encode(value))
     return msgspec.json.encode(extra)
 
 
-def _named(nic: Any, switch: Any) -> Any:
-    if not isinstance(nic, dict):
-        return nic
-    names = {
-        "mac": nic.get("mac_address"),
-        "ip": nic.get("ipv4_address") or nic.get("ipv6_address"),
-        "pxe": nic.get("pxe_enabled"),
-    }
-    if isinstance(switch, dict):
-        names["lldp_processed"] = switch
-    return names | nic
-
-
-def _object(raw: msgspec.Raw | None) -> dict[str, Any]:
-    value = None if raw is None else msgspec.json.decode(raw)
-    return value if isinstance(value, dict) else {}
+def _read(document: dict[str, msgspec.Raw], keys: Container[str]) -> dict[str, Any]:
+    """Return the document with these ``keys`` decoded; the others, which may be large, are not."""
+    return {key: msgspec.json.decode(raw) if key in keys else raw for key, raw in document.items()}
 
 
 def _data_of(
@@ -200,9 +194,11 @@ def _data_of(
     call: Call[NoQuery, None],
     parts: tuple[Part, ...],
     beside: Part,
-    translate: Callable[[bytes], bytes] = bytes,
+    translate: Callable[[dict[Part, bytes]], bytes] | None = None,
 ) -> Reply:
     ident = introspected_ident(call)
     node, found = stored_data.of_node(context, lambda tx: introspected(tx, ident)[0], parts)
     there = stored_data.there(node, found)
-    return Reply(200, stored_data.merged({**there, beside: translate(there[beside])}, beside))
+    if translate is not None:
+        there = {**there, beside: translate(there)}
+    return Reply(200, stored_data.merged(there, beside))

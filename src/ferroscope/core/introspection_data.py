@@ -1,0 +1,93 @@
+"""Inspection data under the names that ironic-inspector gives it. Pure.
+
+Data is stored in the form of the Bare Metal API. Rules of the Introspection API, and its clients, also read the keys
+that ironic-inspector adds to it. Source: the processing hooks that ironic-inspector 12.5.0 enables by default
+(``root_disk_selection``, ``scheduler``, ``validate_interfaces``), and ``lldp_basic``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ferroscope.core.model import Document
+
+# The parts whose values ``names`` reads.
+OF_INVENTORY: Final = ("cpu", "memory", "boot", "bmc_address", "bmc_v6address")
+OF_PLUGIN_DATA: Final = ("all_interfaces", "valid_interfaces", "parsed_lldp", "root_disk")
+
+_GIB: Final = 1 << 30
+_LARGEST: Final = 1 << 80
+# What ipmitool reports as the address of a BMC without one.
+_NO_ADDRESS: Final = ("", "0.0.0.0", "::/0")  # noqa: S104
+
+
+def names(inventory: Mapping[str, Any], plugin_data: Mapping[str, Any]) -> Document:
+    """Return what to add to ``plugin_data``: ironic-inspector's keys that it does not have yet, as far as known.
+
+    ``all_interfaces`` is replaced: each interface gets ``mac``, ``ip``, ``pxe``, ``client_id``, and ``lldp_processed``
+    if its LLDP data was parsed. ``local_gb`` is in GiB, less one for partitioning. Nothing that exists is changed.
+    """
+    switches = _object(plugin_data.get("parsed_lldp"))
+    found = _scheduler_keys(inventory) | {
+        "local_gb": _local_gb(plugin_data.get("root_disk")),
+        "boot_interface": _text(_object(inventory.get("boot")).get("pxe_interface")),
+        "ipmi_address": _bmc_address(inventory.get("bmc_address")),
+        "ipmi_v6address": _bmc_address(inventory.get("bmc_v6address")),
+        "interfaces": _interfaces(plugin_data.get("valid_interfaces"), switches),
+    }
+    added = {key: value for key, value in found.items() if value is not None and key not in plugin_data}
+    if nics := _interfaces(plugin_data.get("all_interfaces"), switches):
+        added["all_interfaces"] = nics
+    return added
+
+
+def _scheduler_keys(inventory: Mapping[str, Any]) -> Document:
+    cpu, memory = _object(inventory.get("cpu")), _object(inventory.get("memory"))
+    return {
+        "cpus": _number(cpu.get("count")),
+        "cpu_arch": _text(cpu.get("architecture")),
+        "memory_mb": _number(memory.get("physical_mb")),
+    }
+
+
+def _number(value: Any) -> int | None:
+    if isinstance(value, str):
+        return int(value) if value.isascii() and value.isdigit() and len(value) < 20 else None
+    return int(value) if isinstance(value, int | float) and abs(value) < _LARGEST else None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _bmc_address(value: Any) -> str | None:
+    return value if isinstance(value, str) and value not in _NO_ADDRESS else None
+
+
+def _local_gb(root_disk: Any) -> int:
+    size = _number(_object(root_disk).get("size"))
+    return max(0, (size or 0) // _GIB - 1)
+
+
+def _interfaces(found: Any, switches: Document) -> Document | None:
+    interfaces = _object(found)
+    return {name: _named(nic, switches.get(name)) for name, nic in interfaces.items()} or None
+
+
+def _named(nic: Any, switch: Any) -> Any:
+    if not isinstance(nic, dict):
+        return nic
+    names = {
+        "mac": nic.get("mac_address"),
+        "ip": nic.get("ipv4_address") or nic.get("ipv6_address"),
+        "pxe": nic.get("pxe_enabled"),
+        "client_id": None,
+    }
+    if isinstance(switch, dict):
+        names["lldp_processed"] = switch
+    return names | nic
+
+
+def _object(value: Any) -> Document:
+    return value if isinstance(value, dict) else {}
