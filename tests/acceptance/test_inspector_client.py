@@ -68,7 +68,7 @@ def test_a_running_introspection_is_shown_and_waited_for_in_vain_and_aborted(sit
     assert site.call("inspector.abort", node=node) == 202
     status = site.call("inspector.wait", node=node)
     assert status["state"] == "error"
-    assert "aborted" in status["error"]
+    assert status["error"] == "Canceled by operator"
     assert until(lambda: site.power_of(machine) == "power off")
 
 

@@ -78,7 +78,7 @@ def test_an_introspection_is_aborted(site: Site) -> None:
     site.await_state(node, "inspect wait")
     site.openstack(*COMMAND, "abort", node)
     site.await_state(node, "inspect failed")
-    assert "aborted" in site.openstack(*COMMAND, "status", node, "-f", "json").json()["error"]
+    assert site.openstack(*COMMAND, "status", node, "-f", "json").json()["error"] == "Canceled by operator"
 
 
 def test_the_refusals_say_why(site: Site) -> None:

@@ -152,9 +152,7 @@ def _interfaces() -> Iterator[Case]:
 def _missing() -> Iterator[Case]:
     for key in ("cpu", "memory", "disks", "interfaces"):
         yield Case(name=f"no-{key}-at-all", about=f"the inventory has no {key}", body=body({key: None}))
-    yield Case(
-        name="no-boot-at-all", about="the inventory has no boot", body=body({"boot": None}, boot_interface=None)
-    )
+    yield Case(name="no-boot-at-all", about="the inventory has no boot", body=body({"boot": None}, boot_interface=None))
     yield Case(
         name="cpu-is-null", about="cpu is null", body={**body(), "inventory": {**body()["inventory"], "cpu": None}}
     )

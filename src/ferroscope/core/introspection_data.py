@@ -32,11 +32,13 @@ def names(inventory: Mapping[str, Any], plugin_data: Mapping[str, Any]) -> Docum
     found = _scheduler_keys(inventory) | {
         "local_gb": _local_gb(plugin_data.get("root_disk")),
         "boot_interface": _text(_object(inventory.get("boot")).get("pxe_interface")),
-        "ipmi_address": _bmc_address(inventory.get("bmc_address")),
-        "ipmi_v6address": _bmc_address(inventory.get("bmc_v6address")),
         "interfaces": _interfaces(plugin_data.get("valid_interfaces"), switches),
     }
-    added = {key: value for key, value in found.items() if value is not None and key not in plugin_data}
+    found = {key: value for key, value in found.items() if value is not None} | {
+        "ipmi_address": _bmc_address(inventory.get("bmc_address")),
+        "ipmi_v6address": _bmc_address(inventory.get("bmc_v6address")),
+    }
+    added = {key: value for key, value in found.items() if key not in plugin_data}
     if nics := _interfaces(plugin_data.get("all_interfaces"), switches):
         added["all_interfaces"] = nics
     return added

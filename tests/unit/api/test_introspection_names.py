@@ -22,6 +22,8 @@ INVENTORY: dict[str, Any] = {
     "bmc_v6address": "::/0",
 }
 
+NO_BMC: dict[str, Any] = {"ipmi_address": None, "ipmi_v6address": None}
+
 
 def found(extra: dict[str, Any], inventory: Any = None) -> Any:
     parts: Any = {"inventory": msgspec.json.encode(inventory or {}), "plugin_data": msgspec.json.encode(extra)}
@@ -48,6 +50,7 @@ def test_the_keys_that_inspectors_hooks_add_are_there() -> None:
         "local_gb": 999,
         "boot_interface": "52:54:00:00:00:01",
         "ipmi_address": "192.0.2.7",
+        "ipmi_v6address": None,
     }
 
 
@@ -61,7 +64,7 @@ def test_the_keys_that_inspectors_hooks_add_are_there() -> None:
 )
 def test_what_is_malformed_is_left_out(inventory: Any, expected: dict[str, Any]) -> None:
     text = msgspec.json.encode(inventory).replace(b"Infinity", b"1e400").replace(b"null}", b"1e308}")
-    assert found({}, msgspec.json.decode(text)) == {"local_gb": 0, **expected}
+    assert found({}, msgspec.json.decode(text)) == {"local_gb": 0, **NO_BMC, **expected}
 
 
 @pytest.mark.parametrize("disk", [None, {}, {"size": "big"}, {"size": GIB - 1}, {"size": -5}, {"size": True}, []])
@@ -82,10 +85,9 @@ def test_without_a_root_disk_or_its_size_local_gb_is_0(disk: Any) -> None:
             "memory_mb": 1,
             "cpu_arch": None,
             "boot_interface": [],
-            "ipmi_address": 5,
         },
     ],
 )
 def test_what_is_of_another_shape_or_named_already_stays(extra: dict[str, Any]) -> None:
-    extra["local_gb"] = 7
+    extra |= {"local_gb": 7, "ipmi_v6address": "x", "ipmi_address": 5}
     assert found(extra, {} if "cpus" not in extra else INVENTORY) == extra

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ferroscope.rules.data import InvalidRuleError, RuleFailedError
-from tests.unit.rules.running import Site, found, holds, old_rule, rule
+from tests.unit.rules.running import MAC, Site, found, holds, old_rule, rule
 
 MEMORY = "{inventory[memory][physical_mb]}"
 CPUS = "{inventory[cpu][count]}"
@@ -264,3 +264,66 @@ def test_all_conditions_must_hold() -> None:
 def test_a_path_that_cannot_be_read_is_refused(path: str) -> None:
     with pytest.raises(InvalidRuleError, match=r"conditions\[0\]: field: "):
         Site().run(old_rule(conditions=[{"op": "eq", "args": {"field": path, "value": 1}}]))
+
+
+# What ironic-inspector's default hooks add to the data (plugins/standard.py); its own suite has rules on these.
+
+
+@pytest.mark.parametrize(
+    ("field", "op", "value"),
+    [
+        ("memory_mb", "eq", 65536),
+        ("memory_mb", "ge", 65536),
+        ("cpus", "gt", 7),
+        ("cpu_arch", "contains", "[0-9]+"),
+        ("local_gb", "gt", 998),
+        ("local_gb", "lt", 1000),
+        ("local_gb", "matches", "[0-9]+"),
+        ("data://local_gb", "eq", "999"),
+        ("root_disk.wwn", "is-empty", None),
+        ("i.do.not.exist", "is-empty", None),
+        ("all_interfaces.eno1.mac", "eq", MAC),
+        ("interfaces[*].pxe", "is-empty", None),
+        ("all_interfaces.*.pxe", "eq", True),
+        ("boot_interface", "contains", "52-54"),
+        ("ipmi_address", "in-net", "192.0.2.0/24"),
+    ],
+)
+def test_introspection_rules_see_what_inspectors_default_hooks_add(field: str, op: str, value: Any) -> None:
+    nic = {"mac_address": MAC, "pxe_enabled": True, "ipv4_address": "192.0.2.9"}
+    plugin_data = {
+        "root_disk": {"name": "/dev/sda", "size": 1000 << 30, "wwn": None},
+        "all_interfaces": {"eno1": nic},
+        "boot_interface": "01-52-54-00-00-00-01",
+    }
+    assert found(field, op, value, Site(plugin_data))
+
+
+def test_placeholders_of_introspection_rules_see_them_too() -> None:
+    site = Site()
+    act = {"op": "set-attribute", "args": {"path": "/extra/size", "value": "{data[cpus]}x{data[memory_mb]}"}}
+    assert site.run(old_rule(act)) == ["r1"]
+    assert site.node.extra == {"size": "8x65536"}
+
+
+def test_introspection_rules_see_what_a_rule_before_them_has_written() -> None:
+    site = Site()
+    write = rule({"op": "set-plugin-data", "args": {"path": "memory_mb", "value": 5}}, uuid="w", priority=5)
+    read = old_rule({"op": "set-attribute", "args": {"path": "/extra/seen", "value": "{data[memory_mb]}"}})
+    site.run(write, read)
+    assert site.node.extra == {"seen": 5}
+
+
+def test_a_rule_on_a_field_that_is_not_there_is_remembered() -> None:
+    site = Site()
+    old = old_rule(conditions=[{"op": "ge", "args": {"field": "memory_mbb", "value": 1}}], uuid="old")
+    new = rule(conditions=[{"op": "eq", "args": ["{inventory[cpux]}", 8]}], uuid="new")
+    hidden = rule(conditions=[{"op": "eq", "args": ["{inventory[secret]}", 8]}], uuid="hidden", sensitive=True)
+    other = rule(conditions=[{"op": "eq", "args": ["{inventory[cpu][count]}", 9]}], uuid="other")
+    empty = old_rule(conditions=[{"op": "is-empty", "args": {"field": "nothing"}}], uuid="empty")
+    assert site.run(old, new, hidden, other, empty) == ["empty"]
+    assert {one.rule: one.field for one in site.rule_context.unmatched} == {
+        "old": "data://memory_mbb",
+        "new": "inventory[cpux]",
+        "hidden": None,
+    }

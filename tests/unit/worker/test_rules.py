@@ -9,7 +9,7 @@ import pytest
 
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Power
-from ferroscope.core.model import Rule
+from ferroscope.core.model import Rule, RuleDialect
 from ferroscope.core.states import State
 from ferroscope.worker.context import TaskContext
 from tests.support import examples
@@ -66,6 +66,31 @@ def test_the_timeline_names_the_rules_that_applied(service: Service) -> None:
     ]
     assert entries[0].severity == "WARNING"
     assert entries[1].detail == {"applied": [rule.uuid]}
+
+
+def test_a_rule_on_a_field_that_no_data_has_is_noted_with_rule_and_field(service: Service) -> None:
+    new = add(service, act("log", msg="never"), conditions=[act("ge", values=["{plugin_data[memory_mbb]}", 1])])
+    old = add(
+        service,
+        act("set-attribute", path="/extra/never", value=1),
+        conditions=[act("ge", field="memory_mbb", value=1)],
+        dialect=RuleDialect.INTROSPECTION,
+    )
+    fires = add(
+        service,
+        act("set-attribute", path="/extra/size", value="large"),
+        conditions=[act("ge", field="memory_mb", value=4096), act("eq", field="cpus", value=8)],
+        dialect=RuleDialect.INTROSPECTION,
+    )
+    inspect(service)
+    assert service.node.extra == {"size": "large"}
+    missing, applied = (entry for entry in service.journal if entry.step == "rules")
+    assert applied.detail == {"applied": [fires.uuid]}
+    assert {(one["rule"], one["field"]) for one in missing.detail["missing"]} == {
+        (new.uuid, "plugin_data[memory_mbb]"),
+        (old.uuid, "data://memory_mbb"),
+    }
+    assert all(text in missing.message for text in (new.uuid, old.uuid, "plugin_data[memory_mbb]"))
 
 
 def test_a_rule_that_fails_leaves_nothing_behind_but_its_reason(service: Service) -> None:
