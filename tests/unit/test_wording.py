@@ -377,8 +377,8 @@ ERRORS: Final[tuple[tuple[str, Callable[[], str], str], ...]] = (
     ),
     (
         "illegal event",
-        _raised(lambda: advance(State.WAITING, Event.INSPECT)),
-        "cannot inspect while the inspection is waiting; allowed: continue, timeout, abort, fail, delete",
+        _raised(lambda: advance(State.PROCESSING, Event.INSPECT)),
+        "cannot inspect while the inspection is processing; allowed: continue, timeout, abort, fail, delete",
     ),
     (
         "unknown driver",
