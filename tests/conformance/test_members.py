@@ -53,6 +53,23 @@ def test_dead_members_are_listed_and_those_who_left_are_not(adapter: Adapter) ->
     }
 
 
+def test_those_who_left_are_known_until_they_are_forgotten(adapter: Adapter) -> None:
+    adapter.join("dead", ttl=0.0)
+    adapter.join("alive")
+    adapter.join("left")
+    adapter.join("back")
+    for ident in ("left", "back"):
+        adapter.write(lambda tx, ident=ident: tx.members.leave(ident))  # type: ignore[misc]
+    adapter.join("back")
+    listed = adapter.read(lambda tx: {one.id: one.is_alive(tx.now) for one in tx.members.list(left=True)})
+    assert listed == {"dead": False, "alive": True, "left": False, "back": True}
+    assert set(adapter.members()) == {"dead", "alive", "back"}
+    adapter.write(lambda tx: tx.members.forget(tx.now - 60.0))
+    assert len(adapter.read(lambda tx: tx.members.list(left=True))) == 4
+    adapter.write(lambda tx: tx.members.forget(tx.now + 1.0))
+    assert {one.id for one in adapter.read(lambda tx: tx.members.list(left=True))} == {"alive", "back"}
+
+
 @pytest.mark.parametrize("seconds", [86_400.0, 1200.0, -86_400.0])
 def test_when_the_clock_was_set_the_clocks_of_inspections_go_on(adapter: Adapter, seconds: float) -> None:
     """One number is noted once; what was written since, or is over, stays as it is."""

@@ -14,6 +14,14 @@ def test_nothing_is_counted_where_there_is_nothing(adapter: Adapter) -> None:
     assert adapter.read(lambda tx: list(tx.statistics.backlog())) == []
 
 
+def test_nodes_are_counted_by_shard(adapter: Adapter) -> None:
+    assert adapter.read(lambda tx: tx.statistics.shards()) == {}
+    for attributes in ({"shard": "a"}, {"shard": "a"}, {"shard": "A"}, {}, {"description": '"shard": "b"'}):
+        adapter.node(attributes=attributes)
+    adapter.node(attributes={"network_data": {"shard": "c"}})
+    assert adapter.read(lambda tx: tx.statistics.shards()) == {"a": 2, "A": 1, None: 3}
+
+
 def test_nodes_are_counted_by_state(adapter: Adapter) -> None:
     for _ in range(3):
         adapter.node(state=State.WAITING, provision_state=Provision.INSPECT_WAIT)

@@ -117,5 +117,5 @@ def cell(policy: Policy, route: Route, identity: Identity | None) -> str:
         if not access.sees(policy, known, _NODE):
             return HIDDEN
         return LIMITED if access.may(policy, route.policy, known, access.target_of(_NODE)) else NO
-    limited = known.project_id is not None and not (path.keys() & {"node", "port"})
+    limited = known.project_id is not None and not (path.keys() & set(access.OF_NODES))
     return LIMITED if limited else YES

@@ -16,9 +16,14 @@ from typing import Any, Final
 import falcon
 
 from ferroscope.api.baremetal import (
+    absent,
     agent,
     callback_body,
+    chassis,
+    conductors,
     drivers,
+    firmware,
+    groups,
     history,
     inbox,
     inventory,
@@ -26,12 +31,14 @@ from ferroscope.api.baremetal import (
     node_states,
     nodes,
     port_fields,
+    portgroups,
     ports,
     ramdisk,
     ramdisk_boot,
     rule_schema,
     rules,
     search,
+    traits,
 )
 from ferroscope.api.baremetal.node_input import FIELD_POLICIES
 from ferroscope.api.http import errors, openapi
@@ -50,12 +57,15 @@ _introspection = partial(make, Surface.INTROSPECTION)
 _NODE: Final = "/v1/nodes/{node}"
 _LEASE: Final = "/v1/leases/{name:path}"
 _INTROSPECTED: Final = "/v1/introspection/{node}"
+_GROUP: Final = "/v1/portgroups/{portgroup}"
+_CHASSIS: Final = "/v1/chassis/{chassis}"
 
 _Root = (root.BareMetalRoot, root.IntrospectionRoot)
 _V1 = (root.BareMetalV1, root.IntrospectionV1)
 _Called = (ramdisk.CallbackAnswer, agent.AgentAnswer)
 _Node, _NodeList = node_fields.NodeView, node_fields.NodeList
 _Port, _PortList = port_fields.PortView, port_fields.PortList
+_Group, _GroupList = portgroups.PortgroupView, portgroups.PortgroupList
 _Supported, _Device = node_states.SupportedBootDevices, node_states.BootDeviceView
 _Status, _StatusList = introspections.IntrospectionStatus, introspections.IntrospectionList
 _Rule, _RuleList = rule_schema.InspectionRule, rule_schema.InspectionRuleList
@@ -111,8 +121,19 @@ ROUTES: Final[tuple[Route, ...]] = (
     _bare_metal("GET /v1/rejections", inbox.list_rejections, "ferroscope:inbox:get", 200, inbox.RejectionList),
     _bare_metal("POST /v1/rejections", inbox.reject_source, "baremetal:node:delete", 200, inbox.Rejected),
     _bare_metal("DELETE /v1/rejections/{address}", inbox.readmit, "baremetal:node:create", 204),
-    _bare_metal(f"GET {_NODE}/traits", node_states.get_traits,
-                "baremetal:node:traits:list", 200, node_states.Traits, since=37),
+    _bare_metal(f"GET {_NODE}/traits", traits.get_traits,
+                "baremetal:node:traits:list", 200, traits.Traits, since=37, unsupported=errors.NotAcceptableError),
+    _bare_metal(f"PUT {_NODE}/traits", traits.set_traits, "baremetal:node:traits:set", 204, since=37,
+                unsupported=errors.NotAllowedError),
+    _bare_metal(f"DELETE {_NODE}/traits", traits.remove_traits, "baremetal:node:traits:delete", 204, since=37),
+    _bare_metal(f"PUT {_NODE}/traits/{{trait}}", traits.add_trait, "baremetal:node:traits:set", 204, since=37,
+                unsupported=errors.NotAllowedError),
+    _bare_metal(f"DELETE {_NODE}/traits/{{trait}}", traits.remove_trait,
+                "baremetal:node:traits:delete", 204, since=37),
+    _bare_metal(f"GET {_NODE}/children", groups.list_children,
+                "baremetal:node:get", 200, groups.Children, since=83),
+    _bare_metal(f"GET {_NODE}/firmware", firmware.list_firmware,
+                "baremetal:node:firmware:get", 200, firmware.Firmware, since=86),
     _bare_metal(f"GET {_NODE}/management/boot_device", node_states.get_boot_device,
                 "baremetal:node:get_boot_device", 200, _Device),
     _bare_metal(f"PUT {_NODE}/management/boot_device", node_states.set_boot_device,
@@ -149,6 +170,63 @@ ROUTES: Final[tuple[Route, ...]] = (
     _bare_metal("GET /v1/ports/{port}", ports.get_port, "baremetal:port:get", 200, _Port),
     _bare_metal("PATCH /v1/ports/{port}", ports.update_port, "baremetal:port:update", 200, _Port),
     _bare_metal("DELETE /v1/ports/{port}", ports.delete_port, "baremetal:port:delete", 204),
+
+    _bare_metal(f"GET {_NODE}/portgroups", portgroups.list_node_portgroups,
+                "baremetal:portgroup:list", 200, _GroupList, instead=("baremetal:portgroup:list_all",), since=24),
+    _bare_metal(f"GET {_NODE}/portgroups/detail", portgroups.list_node_portgroups_detail,
+                "baremetal:portgroup:list", 200, _GroupList, instead=("baremetal:portgroup:list_all",), since=24),
+    _bare_metal("POST /v1/portgroups", portgroups.create_portgroup,
+                "baremetal:portgroup:create", 201, _Group, late=True, since=23),
+    _bare_metal("GET /v1/portgroups", portgroups.list_portgroups,
+                "baremetal:portgroup:list", 200, _GroupList, instead=("baremetal:portgroup:list_all",), since=23),
+    _bare_metal("GET /v1/portgroups/detail", portgroups.list_portgroups_detail,
+                "baremetal:portgroup:list", 200, _GroupList, instead=("baremetal:portgroup:list_all",), since=23),
+    _bare_metal(f"GET {_GROUP}", portgroups.get_portgroup, "baremetal:portgroup:get", 200, _Group, since=23),
+    _bare_metal(f"PATCH {_GROUP}", portgroups.update_portgroup, "baremetal:portgroup:update", 200, _Group, since=23),
+    _bare_metal(f"DELETE {_GROUP}", portgroups.delete_portgroup, "baremetal:portgroup:delete", 204, since=23),
+    _bare_metal(f"GET {_GROUP}/ports", portgroups.list_ports,
+                "baremetal:port:list", 200, _PortList, instead=("baremetal:port:list_all",), since=24),
+    _bare_metal(f"GET {_GROUP}/ports/detail", portgroups.list_ports_detail,
+                "baremetal:port:list", 200, _PortList, instead=("baremetal:port:list_all",), since=24),
+
+    _bare_metal("POST /v1/chassis", chassis.create_chassis, "baremetal:chassis:create", 201, chassis.ChassisView),
+    _bare_metal("GET /v1/chassis", chassis.list_chassis, "baremetal:chassis:get", 200, chassis.ChassisList),
+    _bare_metal("GET /v1/chassis/detail", chassis.list_chassis_detail,
+                "baremetal:chassis:get", 200, chassis.ChassisList),
+    _bare_metal(f"GET {_CHASSIS}", chassis.get_chassis, "baremetal:chassis:get", 200, chassis.ChassisView),
+    _bare_metal(f"PATCH {_CHASSIS}", chassis.update_chassis, "baremetal:chassis:update", 200, chassis.ChassisView),
+    _bare_metal(f"DELETE {_CHASSIS}", chassis.delete_chassis, "baremetal:chassis:delete", 204),
+    _bare_metal(f"GET {_CHASSIS}/nodes", chassis.list_nodes, "baremetal:node:list", 200, _NodeList,
+                instead=("baremetal:node:list_all",)),
+    _bare_metal(f"GET {_CHASSIS}/nodes/detail", chassis.list_nodes_detail, "baremetal:node:list", 200, _NodeList,
+                instead=("baremetal:node:list_all",)),
+
+    _bare_metal("GET /v1/conductors", conductors.list_conductors,
+                "baremetal:conductor:get", 200, conductors.ConductorList, since=conductors.SINCE),
+    _bare_metal("GET /v1/conductors/{hostname}", conductors.get_conductor,
+                "baremetal:conductor:get", 200, conductors.ConductorView, since=conductors.SINCE),
+    _bare_metal("GET /v1/allocations", absent.allocations, "baremetal:allocation:list", 200, absent.Empty,
+                instead=("baremetal:allocation:list_all",), since=52),
+    _bare_metal("GET /v1/deploy_templates", absent.deploy_templates,
+                "baremetal:deploy_template:get", 200, absent.Empty, since=55),
+    _bare_metal("GET /v1/runbooks", absent.runbooks, "baremetal:runbook:list", 200, absent.Empty,
+                instead=("baremetal:runbook:list_all",), since=92),
+    *(
+        row
+        for owner in ("/v1", _NODE)
+        for row in (
+            _bare_metal(f"GET {owner}/volume", absent.get_volume, "baremetal:volume:list", 200, absent.Volume,
+                        instead=("baremetal:volume:list_all",), since=32),
+            _bare_metal(f"GET {owner}/volume/connectors", absent.connectors, "baremetal:volume:list", 200,
+                        absent.Empty, instead=("baremetal:volume:list_all",), since=32),
+            _bare_metal(f"GET {owner}/volume/targets", absent.targets, "baremetal:volume:list", 200,
+                        absent.Empty, instead=("baremetal:volume:list_all",), since=32),
+        )
+    ),
+    _bare_metal(f"GET {_NODE}/vifs", absent.vifs, "baremetal:node:vif:list", 200, absent.Empty, since=28),
+    _bare_metal(f"GET {_NODE}/bios", absent.bios, "baremetal:node:bios:get", 200, absent.Empty, since=40),
+
+    _bare_metal("GET /v1/shards", groups.list_shards, "baremetal:shards:get", 200, groups.ShardList, since=82),
 
     _bare_metal("GET /v1/inspection_rules", rules.list_rules,
                 "baremetal:inspection_rule:get", 200, _RuleList, since=96),
@@ -214,7 +292,7 @@ ROUTES: Final[tuple[Route, ...]] = (
 
 def create_app(context: ApiContext) -> falcon.App[falcon.Request, falcon.Response]:
     """Return the application; it is stateless, and safe for any number of threads."""
-    middleware: list[Any] = [RequestIds(context.new_uuid), _OwnHost(context), _NonEmptyIdentifier()]
+    middleware: list[Any] = [RequestIds(context.new_uuid), _OwnHost(context), _NonEmptyIdentifier(), _Unversioned()]
     app = falcon.App(middleware=middleware)
     app.req_options.strip_url_path_trailing_slash = True
     # For empty answers: ironicclient complains about an empty "JSON" document.
@@ -249,6 +327,17 @@ class _NonEmptyIdentifier:
     def process_request(self, req: falcon.Request, _resp: falcon.Response) -> None:
         if req.method == "DELETE" and req.env["PATH_INFO"].endswith("/"):
             raise errors.MissingError(f"{req.path[:200]}/ does not exist: the identifier after the slash is empty.")
+
+
+class _Unversioned:
+    """Serves the Bare Metal API's paths without ``/v1`` too: its ``bookmark`` links are such paths."""
+
+    def __init__(self) -> None:
+        self._names = {route.path.split("/")[2] for route in ROUTES if route.surface is Surface.BARE_METAL}
+
+    def process_request(self, req: falcon.Request, _resp: falcon.Response) -> None:
+        if req.path.partition("/")[2].partition("/")[0] in self._names:
+            req.path = f"/v1{req.path}"
 
 
 def _handle_errors(app: falcon.App[Any, Any], context: ApiContext) -> None:

@@ -51,10 +51,13 @@ class Members(Protocol):
         """Add the member, or renew it: it is alive for another ``ttl`` seconds."""
 
     def leave(self, ident: str) -> None:
-        """Remove the member and release its leases and claims at once."""
+        """End the membership, and release the member's leases and claims at once."""
 
-    def list(self) -> Sequence[Member]:
-        """Return all members, including dead ones that have not been removed yet."""
+    def list(self, *, left: bool = False) -> Sequence[Member]:
+        """Return all members, including dead ones that have not been forgotten yet; ``left``: and those that left."""
+
+    def forget(self, before: float) -> None:
+        """Delete members that died or left before this time."""
 
 
 class ClockSteps(Protocol):

@@ -19,7 +19,18 @@ from ferroscope.contracts.metrics import Moved
 from ferroscope.core.access_token import AccessToken
 from ferroscope.core.boot_macs import KnownMac, MacChange
 from ferroscope.core.lookup import Candidates, Evidence
-from ferroscope.core.model import Claim, Entry, Inspection, Node, Port, Request, Rule, RuleDialect
+from ferroscope.core.model import (
+    Chassis,
+    Claim,
+    Entry,
+    Inspection,
+    Node,
+    Port,
+    Portgroup,
+    Request,
+    Rule,
+    RuleDialect,
+)
 from ferroscope.core.states import Event, Provision, State
 
 # Statistics, for display and monitoring.
@@ -50,6 +61,9 @@ class Statistics(Protocol):
 
     def backlog(self) -> Sequence[Backlog]:
         """Return the requests on the queue by event."""
+
+    def shards(self) -> Mapping[str | None, int]:
+        """Return the number of nodes in each shard; None: in no shard."""
 
 
 # Which MACs may boot, for the PXE filter.
@@ -153,6 +167,31 @@ class Ports(Protocol):
 
     def list_later(self, query: Query) -> Later[Sequence[Port]]:
         """Like ``list``, but read later; see ``contracts.later``."""
+
+
+R = TypeVar("R", Chassis, Portgroup)
+
+
+class Records(Protocol[R]):
+    """The chassis, or the port groups of all nodes: resources that nothing here interprets."""
+
+    def add(self, record: R) -> None:
+        """Store a new record; ``ConflictError`` if its UUID, name or address is in use."""
+
+    def get(self, ident: str, *, lock: bool = False) -> R:
+        """Return the record with this UUID or name; ``NotFoundError``.
+
+        ``lock`` prevents other transactions from changing it before this one has ended.
+        """
+
+    def update(self, record: R) -> R:
+        """Save all fields and return the record with its new ``updated_at``; ``NotFoundError``, ``ConflictError``."""
+
+    def remove(self, uuid: str) -> None:
+        """Delete the record, if it exists."""
+
+    def list(self, query: Query) -> Sequence[R]:
+        """Return one page of records."""
 
 
 class Inspections(Protocol):
@@ -297,6 +336,10 @@ class Transaction(Protocol):
     def nodes(self) -> Nodes: ...
     @property
     def ports(self) -> Ports: ...
+    @property
+    def chassis(self) -> Records[Chassis]: ...
+    @property
+    def portgroups(self) -> Records[Portgroup]: ...
     @property
     def inspections(self) -> Inspections: ...
     @property

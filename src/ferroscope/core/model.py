@@ -22,7 +22,7 @@ GIVEN = "given"
 
 
 class Port(msgspec.Struct, kw_only=True):
-    """A NIC of a node; ``address`` is its MAC, unique across all nodes."""
+    """A NIC of a node; ``address`` is its MAC, unique across all nodes. ``portgroup``: the UUID of its port group."""
 
     uuid: str
     node: str
@@ -30,10 +30,42 @@ class Port(msgspec.Struct, kw_only=True):
     name: str | None = None
     pxe_enabled: bool = True
     physical_network: str | None = None
+    portgroup: str | None = None
     local_link_connection: Document = {}
     extra: Document = {}
     internal: Document = {}
     attributes: Document = {}
+    created_at: float = 0.0
+    updated_at: float | None = None
+
+
+# Resources that are stored for their users only: nothing here interprets them.
+
+
+class Chassis(msgspec.Struct, kw_only=True):
+    """A group of nodes, such as the blades of one enclosure."""
+
+    uuid: str
+    description: str | None = None
+    extra: Document = {}
+    created_at: float = 0.0
+    updated_at: float | None = None
+
+
+class Portgroup(msgspec.Struct, kw_only=True):
+    """Ports of one node that are bonded; ``address`` is the MAC of the bond, unique across all port groups."""
+
+    uuid: str
+    node: str
+    address: str | None = None
+    name: str | None = None
+    mode: str = "active-backup"
+    properties: Document = {}
+    standalone_ports_supported: bool = True
+    physical_network: str | None = None
+    category: str | None = None
+    extra: Document = {}
+    internal: Document = {}
     created_at: float = 0.0
     updated_at: float | None = None
 

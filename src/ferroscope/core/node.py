@@ -105,6 +105,9 @@ class Node(msgspec.Struct, kw_only=True):
         str, NodeField(since=46, form=Form.GROUP, length=255, settable=True, filters=46, sorts=True)
     ] = ""
     owner: Annotated[str | None, NodeField(since=50, length=255, settable=True, filters=50, sorts=True)] = None
+    chassis_uuid: Annotated[
+        str | None, NodeField(since=1, form=Form.UUID, length=36, settable=True, rules=False, filters=1)
+    ] = None
 
     state: Annotated[State, NodeField(length=16, merged=False)] = State.NONE
     provision_state: Annotated[Provision, NodeField(since=1, length=16, filters=9, sorts=True, merged=False)] = (
@@ -194,7 +197,7 @@ def three_way(before: Node, after: Node, current: Node) -> Node:
     """Return ``current`` with every change from ``before`` to ``after`` applied to it.
 
     An operator may edit a node during its inspection, and neither side's changes may be lost. Documents are merged by
-    key, other fields as a whole; if both sides changed the same, the task wins.
+    key, traits one by one, other fields as a whole; if both sides changed the same, the task wins.
     """
     changes: dict[str, Any] = {}
     for field in Node.__struct_fields__:
@@ -203,6 +206,8 @@ def three_way(before: Node, after: Node, current: Node) -> Node:
             continue
         if isinstance(new, dict):
             new = _merge_documents(old, new, getattr(current, field))
+        if field == "attributes":
+            new = _merge_traits(old, getattr(after, field), current.attributes, new)
         changes[field] = new
     return msgspec.structs.replace(current, **changes)
 
@@ -211,3 +216,11 @@ def _merge_documents(before: Document, after: Document, current: Document) -> Do
     merged = {key: value for key, value in current.items() if key not in before or key in after}
     merged.update({key: value for key, value in after.items() if key not in before or before[key] != value})
     return merged
+
+
+def _merge_traits(before: Document, after: Document, current: Document, merged: Document) -> Document:
+    old, new, now = (one.get("traits", []) for one in (before, after, current))
+    kept = [trait for trait in now if trait in new or trait not in old]
+    traits = kept + [trait for trait in new if trait not in old and trait not in kept]
+    rest = {name: value for name, value in merged.items() if name != "traits"}
+    return rest | {"traits": traits} if traits else rest

@@ -51,6 +51,19 @@ def is_group(text: str) -> bool:
     return _GROUP.match(text) is not None
 
 
+# Traits: the standard names, which begin with a namespace of the published os-traits library, and an operator's own.
+
+MAX_TRAITS: Final = 50
+TRAIT: Final = "a standard trait (COMPUTE_, HW_, MISC_, OWNER_ or STORAGE_) or CUSTOM_, followed by A-Z, 0-9 and _"
+"""The rule for traits, for error messages."""
+_TRAIT: Final = re.compile(r"(?=.{1,255}\Z)(COMPUTE|CUSTOM|HW|MISC|OWNER|STORAGE)_[A-Z0-9_]+\Z", re.ASCII)
+
+
+def is_trait(text: str) -> bool:
+    """Whether callers may give a node this trait; see ``TRAIT``. Rules may add other names too, as in Ironic."""
+    return _TRAIT.match(text) is not None
+
+
 # The strings that the Bare Metal service accepts as booleans. Pure.
 
 _WORDS: Final = dict.fromkeys(("true", "1", "yes", "on", "t", "y"), True) | dict.fromkeys(

@@ -248,6 +248,7 @@ _FREE_LEASES = (
     update(schema.leases).where(schema.leases.c.holder == bindparam("_holder")).values(holder=None, expires_at=db_now())
 )
 _BEAT = {
+    "left_at": None,
     "expires_at": db_now() + bindparam("_ttl", type_=Double()),
     "status": bindparam("_status"),
     "detail": bindparam("_detail"),
@@ -255,8 +256,14 @@ _BEAT = {
 }
 _HEARTBEAT = update(schema.members).where(_m_members.id == bindparam("_id")).values(_BEAT)
 _JOIN = insert(schema.members).values({one.name: bindparam(f"_{one.name}") for one in schema.members.c} | _BEAT)
-_LEAVE = delete(schema.members).where(_m_members.id == bindparam("_id"))
-_LIST_MEMBERS = select(*_MEMBER.columns).order_by(_m_members.started_at, _m_members.id)
+_LEAVE = (
+    update(schema.members)
+    .where(_m_members.id == bindparam("_id"))
+    .values(left_at=db_now(), expires_at=db_now(), ttl=0.0)
+)
+_LIST_ALL = select(*_MEMBER.columns).order_by(_m_members.started_at, _m_members.id)
+_LIST_MEMBERS = _LIST_ALL.where(_m_members.left_at.is_(None))
+_FORGET_MEMBERS = delete(schema.members).where(_m_members.expires_at < bindparam("_before", type_=Double()))
 
 
 class SqlMembers:
@@ -278,5 +285,8 @@ class SqlMembers:
         self._tx.wake(Channel.REQUESTS)
         self._tx.wake(Channel.LEASES)
 
-    def list(self) -> Sequence[Member]:
-        return [_MEMBER.from_row(row) for row in self._tx.run(_LIST_MEMBERS)]
+    def list(self, *, left: bool = False) -> Sequence[Member]:
+        return [_MEMBER.from_row(row) for row in self._tx.run(_LIST_ALL if left else _LIST_MEMBERS)]
+
+    def forget(self, before: float) -> None:
+        self._tx.ask(_FORGET_MEMBERS, {"_before": before})

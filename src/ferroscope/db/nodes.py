@@ -48,6 +48,7 @@ _DISCARD_OBJECTS = (
 )
 _CHILDREN = (
     schema.ports,
+    schema.portgroups,
     schema.inspections,
     schema.inspection_data,
     schema.requests,

@@ -77,6 +77,7 @@ ports = Table(
     Column("name", String(255), unique=True),
     Column("pxe_enabled", Boolean, nullable=False),
     Column("physical_network", String(64)),
+    Column("portgroup", _UUID, index=True),
     Column("local_link_connection", _LONG_TEXT, nullable=False),
     Column("extra", _LONG_TEXT, nullable=False),
     Column("internal", _LONG_TEXT, nullable=False),
@@ -84,6 +85,36 @@ ports = Table(
     Column("created_at", Double, nullable=False),
     Column("updated_at", Double),
     Index("ix_ports_created_at", "created_at", "uuid"),
+    **_OPTIONS,
+)
+
+chassis = Table(
+    "chassis",
+    metadata,
+    Column("uuid", _UUID, primary_key=True),
+    Column("description", String(255)),
+    Column("extra", _LONG_TEXT, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("updated_at", Double),
+    **_OPTIONS,
+)
+
+portgroups = Table(
+    "portgroups",
+    metadata,
+    Column("uuid", _UUID, primary_key=True),
+    Column("node", _UUID, nullable=False, index=True),
+    Column("address", String(18), unique=True),
+    Column("name", String(255), unique=True),
+    Column("mode", String(255), nullable=False),
+    Column("properties", _LONG_TEXT, nullable=False),
+    Column("standalone_ports_supported", Boolean, nullable=False),
+    Column("physical_network", String(64)),
+    Column("category", String(80)),
+    Column("extra", _LONG_TEXT, nullable=False),
+    Column("internal", _LONG_TEXT, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("updated_at", Double),
     **_OPTIONS,
 )
 
@@ -298,6 +329,7 @@ members = Table(
     Column("status", String(255), nullable=False),
     Column("detail", _LONG_TEXT),
     Column("ttl", Double, nullable=False, server_default="600"),
+    Column("left_at", Double),
     **_OPTIONS,
 )
 
@@ -390,6 +422,7 @@ __all__ = [
     "audit",
     "bmc_addresses",
     "callers",
+    "chassis",
     "clock_steps",
     "inspection_data",
     "inspections",
@@ -402,6 +435,7 @@ __all__ = [
     "metadata",
     "nodes",
     "objects",
+    "portgroups",
     "ports",
     "rejections",
     "requests",

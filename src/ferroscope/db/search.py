@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
@@ -44,6 +45,13 @@ _BACKLOG = (
     .group_by(_r.event)
     .order_by(_r.event)
 )
+_ALL_NODES = select(func.count()).select_from(schema.nodes)
+# The shard is a part of the column of attributes; the same text may be a part of something else there.
+_SHARDED = select(_nodes.attributes).where(_nodes.attributes.like('%"shard":%'))
+
+
+class _Shard(msgspec.Struct):
+    shard: str | None = None
 
 
 E = TypeVar("E", State, Provision, Event)
@@ -63,6 +71,12 @@ class SqlStatistics:
     def nodes(self) -> Sequence[Population]:
         rows = self._tx.connection.execute(_NODES)
         return [Population(state=_known(State, a), provision_state=_known(Provision, b), nodes=n) for a, b, n in rows]
+
+    def shards(self) -> Mapping[str | None, int]:
+        rows = self._tx.connection.execute(_SHARDED).scalars()
+        found: Counter[str | None] = Counter(msgspec.json.decode(row, type=_Shard).shard for row in rows)
+        others = self._tx.connection.execute(_ALL_NODES).scalar_one() - found.total()
+        return found + Counter({None: others})
 
     def backlog(self) -> Sequence[Backlog]:
         rows = self._tx.connection.execute(_BACKLOG)

@@ -35,6 +35,7 @@ from ferroscope.db.executor import Statements
 from ferroscope.db.inspections import SqlInspections, SqlJournal
 from ferroscope.db.macs import SqlMacs
 from ferroscope.db.nodes import SqlAddresses, SqlNodes, SqlPorts
+from ferroscope.db.records import SqlChassis, SqlPortgroups
 from ferroscope.db.requests import SqlRequests
 from ferroscope.db.rules import SqlRules
 from ferroscope.db.search import SqlSearchIndex, SqlStatistics
@@ -57,6 +58,8 @@ class SqlTransaction(SqlSession):
 
     nodes = cached_property(SqlNodes)
     ports = cached_property(SqlPorts)
+    chassis = cached_property(SqlChassis)
+    portgroups = cached_property(SqlPortgroups)
     inspections = cached_property(SqlInspections)
     requests = cached_property(SqlRequests)
     data = cached_property(SqlInspectionData)

@@ -6,13 +6,12 @@ import re
 from typing import Any, Final
 
 from ferroscope.core.model import Document, Node, Port
+from ferroscope.core.values import MAX_TRAITS
 from ferroscope.hooks import helpers
 from ferroscope.hooks.base import HookError
 from ferroscope.rules import fields
 from ferroscope.rules.data import Acting, InvalidRuleError, RuleError
 from ferroscope.rules.fields import NODE_FIELDS, PORT_FIELDS, Check
-
-MAX_TRAITS: Final = 50
 
 _TRAIT: Final = re.compile(r"[A-Z][A-Z0-9_]{0,254}\Z", re.ASCII)
 _CAPABILITY: Final = re.compile(r"[^,:\s]{1,255}\Z")

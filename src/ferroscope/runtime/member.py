@@ -40,10 +40,8 @@ _FORGET_EVERY: Final = 600.0
 
 
 def _forget(tx: Transaction) -> None:
-    """Delete members that died long ago, and old clock steps."""
-    for member in tx.members.list():
-        if member.expires_at < tx.now - _FORGOTTEN_AFTER:
-            tx.members.leave(member.id)
+    """Delete members that died or left long ago, and old clock steps."""
+    tx.members.forget(tx.now - _FORGOTTEN_AFTER)
     tx.clock_steps.shorten()  # the clock may have been set while no process ran
 
 

@@ -186,6 +186,7 @@ class Process:
         for name, status in pool.loops().items():
             membership.watch(name, status, pool.problems()[name])
         membership.publish("lanes", pool.lanes)
+        membership.publish("drivers", lambda: sorted(drivers))
         self._ending.append(lambda: pool.join(self._grace()))
 
     def _play_periodic(self, backend: Backend, membership: Membership, clock: Clock, meter: Meter) -> None:

@@ -210,6 +210,7 @@ def build_app(
     ``authentication`` None: as configured.
     """
     from ferroscope.api.auth.policy import NoPolicy
+    from ferroscope.api.baremetal.conductors import LivingConductors
     from ferroscope.api.http.admission import Admission
     from ferroscope.api.http.audit import Audit
     from ferroscope.api.http.hosts import Hosts, known_names
@@ -242,6 +243,7 @@ def build_app(
         policy=build_policy(settings, clock) if _needs_policy(settings) or authentication else NoPolicy(),
         can_write=can_write,
         audit=Audit(settings.audit, backend.store, SystemClock(), process=process) if settings.audit.enabled else None,
+        conductor_of=LivingConductors(backend.store, clock, drivers),
         metrics=None if meter is None or not settings.api.enable_metrics else _renderer(meter, backend),
     )
     return create_app(context)

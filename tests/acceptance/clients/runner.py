@@ -25,9 +25,12 @@ COMMANDS = ("baremetal", "openstack")
 HERE = Path(__file__).parent
 _LAZY = (
     "ironicclient.v1.client",
+    "ironicclient.osc.v1.baremetal_chassis",
+    "ironicclient.osc.v1.baremetal_conductor",
     "ironicclient.osc.v1.baremetal_inspection_rule",
     "ironicclient.osc.v1.baremetal_node",
     "ironicclient.osc.v1.baremetal_port",
+    "ironicclient.osc.v1.baremetal_portgroup",
 )
 
 

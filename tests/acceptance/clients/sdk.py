@@ -151,6 +151,41 @@ def drivers(urls: dict[str, str]) -> dict[str, list[str]]:
     return {driver.name: driver.hosts for driver in connect(urls).baremetal.drivers(details=True)}
 
 
+def resources(urls: dict[str, str], node: str) -> dict[str, Any]:
+    """Create a chassis and a port group for the node, set its traits, and list what there is; return what was seen."""
+    baremetal = connect(urls).baremetal
+    chassis = baremetal.create_chassis(description="rack", extra={"a": "1"})
+    baremetal.update_chassis(chassis, description="rack 7")
+    group = baremetal.create_port_group(node_id=node, name=f"bond-{node}", mode="802.3ad")
+    port = next(baremetal.ports(details=True, node=node))
+    baremetal.patch_port(port, [{"op": "add", "path": "/portgroup_uuid", "value": group.id}])
+    baremetal.set_node_traits(node, ["CUSTOM_SDK", "HW_CPU_X86_VMX"])
+    baremetal.add_node_trait(node, "CUSTOM_MORE")
+    baremetal.remove_node_trait(node, "CUSTOM_SDK")
+    baremetal.patch_node(node, [{"op": "add", "path": "/chassis_uuid", "value": chassis.id}])
+    shown = baremetal.get_node(node)
+    conductors = [baremetal.get_conductor(one.hostname) for one in baremetal.conductors()]
+    seen = {
+        "chassis": baremetal.get_chassis(chassis.id).description,
+        "chassis_listed": chassis.id in [one.id for one in baremetal.chassis(details=True)],
+        "group": [one.name for one in baremetal.port_groups(details=True, node=node)],
+        "ports": [one.address for one in baremetal.ports(port_group=group.id)],
+        "traits": sorted(shown.traits),
+        "chassis_of_node": shown.chassis_id == chassis.id,
+        "conductor": shown.conductor,
+        "conductors": {one.hostname: [one.alive, one.drivers] for one in conductors},
+        "allocations": [one.id for one in baremetal.allocations()],
+        "templates": [one.id for one in baremetal.deploy_templates()],
+        "connectors": [one.id for one in baremetal.volume_connectors()],
+        "vifs": baremetal.list_node_vifs(node),
+    }
+    baremetal.patch_port(port, [{"op": "remove", "path": "/portgroup_uuid"}])
+    baremetal.patch_node(node, [{"op": "remove", "path": "/chassis_uuid"}])
+    baremetal.delete_port_group(group, ignore_missing=False)
+    baremetal.delete_chassis(chassis, ignore_missing=False)
+    return seen
+
+
 def delete(urls: dict[str, str], node: str) -> bool:
     """Delete a node; tell whether it can still be found."""
     baremetal = connect(urls).baremetal

@@ -21,7 +21,7 @@ from ferroscope.api.http.route import Route
 from ferroscope.api.routes import ROUTES
 from tests.integration.api.callers import service_for
 from tests.integration.api.service import LATEST, Client, Service
-from tests.support import databases
+from tests.support import databases, examples
 from tools.docs.policies import CALLERS
 
 CHECKS = [not_a_server_error, status_code_conformance, response_schema_conformance, content_type_conformance]
@@ -55,6 +55,11 @@ class Seeded:
         self.events = [event["uuid"] for event in history]
         self.rules = [self.service.bare_metal.post("/v1/inspection_rules", RULE).json["uuid"] for _ in range(30)]
         self.rules += [self.service.introspection.post("/v1/rules", OLD_RULE).json["uuid"] for _ in range(30)]
+        node = self.service.enrol(conductor_group="g")
+        self.service.store.write(lambda tx: tx.members.beat(examples.member("worker-1"), 600.0))
+        self.chassis = [self.service.bare_metal.post("/v1/chassis", {}).json["uuid"] for _ in range(30)]
+        groups = [self.service.bare_metal.post("/v1/portgroups", {"node_uuid": node}) for _ in range(30)]
+        self.portgroups = [group.json["uuid"] for group in groups]
         self.disposable = [self.service.enrol() for _ in range(20)]
         self.rejected = [f"52:54:00:0f:00:{number:02x}" for number in range(20)]
         self.service.backend.store.write(lambda tx: tx.rejections.add("rejected", self.rejected))
@@ -73,6 +78,10 @@ class Seeded:
             "node": nodes,
             "node_uuid": [ident for ident in nodes if len(ident) == 36],
             "port": self.ports,
+            "portgroup": self.portgroups,
+            "chassis": self.chassis,
+            "hostname": ["example"],
+            "trait": ["CUSTOM_A", "HW_CPU_X86_VMX"],
             "rule": self.rules,
             "address": self.rejected,
             "event": self.events,
@@ -92,18 +101,18 @@ def seeded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seeded]:
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["valid", "invalid"])
 @pytest.mark.parametrize("route", ROUTES, ids=[route.operation for route in ROUTES])
-@pytest.mark.parametrize("examples", [EXAMPLES, pytest.param(MANY_EXAMPLES, marks=pytest.mark.exhaustive)])
-def test_route_answers_as_documented(seeded: Seeded, route: Route, mode: GenerationMode, examples: int) -> None:
-    check(seeded, route, mode, examples, ())
+@pytest.mark.parametrize("number", [EXAMPLES, pytest.param(MANY_EXAMPLES, marks=pytest.mark.exhaustive)])
+def test_route_answers_as_documented(seeded: Seeded, route: Route, mode: GenerationMode, number: int) -> None:
+    check(seeded, route, mode, number, ())
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=[route.operation for route in ROUTES])
-@pytest.mark.parametrize("examples", [EXAMPLES, pytest.param(MANY_EXAMPLES, marks=pytest.mark.exhaustive)])
-def test_route_answers_as_documented_where_a_login_is_required(seeded: Seeded, route: Route, examples: int) -> None:
-    check(seeded, route, GenerationMode.POSITIVE, examples, CREDENTIALS)
+@pytest.mark.parametrize("number", [EXAMPLES, pytest.param(MANY_EXAMPLES, marks=pytest.mark.exhaustive)])
+def test_route_answers_as_documented_where_a_login_is_required(seeded: Seeded, route: Route, number: int) -> None:
+    check(seeded, route, GenerationMode.POSITIVE, number, CREDENTIALS)
 
 
-def check(seeded: Seeded, route: Route, mode: GenerationMode, examples: int, credentials: tuple[str, ...]) -> None:
+def check(seeded: Seeded, route: Route, mode: GenerationMode, number: int, credentials: tuple[str, ...]) -> None:
     """Make generated calls, with some of the credentials if there are any."""
     schema = seeded.locked_schema if credentials else seeded.schema
     operation = schema[route.path][route.method]
@@ -111,7 +120,7 @@ def check(seeded: Seeded, route: Route, mode: GenerationMode, examples: int, cre
         mode = GenerationMode.POSITIVE
 
     @settings(
-        max_examples=examples,
+        max_examples=number,
         deadline=None,
         derandomize=True,
         database=None,

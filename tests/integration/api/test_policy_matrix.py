@@ -19,6 +19,7 @@ from tools.docs.policies import CALLERS, HIDDEN, LESSEE, LIMITED, LOGIN, NO, OWN
 PAGE = Path(__file__).parents[3] / "docs/reference/policies.md"
 NODE = "1be26c0b-03f2-4d2e-ae87-c02d7f33c123"
 PORT = "52:54:00:aa:00:01"
+GROUP = "2be26c0b-03f2-4d2e-ae87-c02d7f33c123"
 IDENTITIES = {name: identity for name, identity in CALLERS.items() if identity is not None}
 
 
@@ -44,12 +45,13 @@ def call(service: Service, route: Route, caller: str) -> Any:
     node = {"uuid": NODE, "driver": "fake-hardware", "owner": OWNER, "lessee": LESSEE}
     admin("POST", "/v1/nodes", node)
     admin("POST", "/v1/ports", {"node_uuid": NODE, "address": PORT})
-    values = {"node": NODE, "port": PORT, "driver": "fake-hardware", "address": examples.mac()}
+    admin("POST", "/v1/portgroups", {"node_uuid": NODE, "uuid": GROUP})
+    values = {"node": NODE, "port": PORT, "portgroup": GROUP, "driver": "fake-hardware", "address": examples.mac()}
     path = re.sub(r"{(\w+)}", lambda found: values.get(found[1], "nothing"), route.path)
     body: Any = None if route.body is None else {}
     if route.method == "PATCH":
         body = [{"op": "add", "path": "/extra/tried", "value": "1"}]
-    if path == "/v1/ports" and route.method == "POST":
+    if path in ("/v1/ports", "/v1/portgroups") and route.method == "POST":
         body = {"node_uuid": NODE, "address": examples.mac()}
     client = service.introspection if route.surface is Surface.INTROSPECTION else service.bare_metal
     return As(client, "" if caller == "anonymous" else caller)(route.method, path, body)
@@ -63,7 +65,8 @@ def outcome(answer: Any) -> str:
         return LOGIN
     if answer.status_code == 403 and "The policy" in text:
         return NO
-    hidden = f"Node {NODE} could not be found", f"Port {PORT} could not be found", f"Node {NODE} does not exist"
+    hidden = [f"{kind} could not be found" for kind in (f"Node {NODE}", f"Port {PORT}", f"Portgroup {GROUP}")]
+    hidden.append(f"Node {NODE} does not exist")
     return HIDDEN if any(one in text for one in hidden) else YES
 
 

@@ -51,6 +51,19 @@ def test_where_both_changed_the_same_the_task_wins() -> None:
     assert (merged.name, merged.properties) == ("task", {"a": "task", "b": 2})
 
 
+def test_traits_are_merged_one_by_one() -> None:
+    """Rules and the API's calls may both change traits while an inspection is processed."""
+    before = changed(attributes={"traits": ["CUSTOM_A", "CUSTOM_B", "CUSTOM_C"], "lessee": "p"})
+    task = changed(attributes={"traits": ["CUSTOM_B", "CUSTOM_C", "CUSTOM_TASK"], "lessee": "p"})
+    caller = changed(attributes={"traits": ["CUSTOM_A", "CUSTOM_B", "CUSTOM_CALLER"], "lessee": "q"})
+    merged = three_way(before, task, caller)
+    assert merged.attributes == {"traits": ["CUSTOM_B", "CUSTOM_CALLER", "CUSTOM_TASK"], "lessee": "q"}
+    gone = changed(attributes={"lessee": "p"})
+    assert three_way(before, gone, before).attributes == {"lessee": "p"}
+    assert three_way(gone, task, gone).attributes == task.attributes
+    assert three_way(before, gone, caller).attributes == {"traits": ["CUSTOM_CALLER"], "lessee": "q"}
+
+
 def test_what_belongs_to_the_transition_and_the_store_is_never_taken_from_the_task() -> None:
     after = changed(
         uuid="other",

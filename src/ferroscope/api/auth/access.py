@@ -48,6 +48,10 @@ def forbidden(names: tuple[str, ...], identity: Identity) -> ForbiddenError:
     return ForbiddenError(f"The policy {' or '.join(names)} does not allow this for {identity}.")
 
 
+# The parameters of a path that name a node, or something that belongs to one.
+OF_NODES: Final = ("node", "port", "portgroup")
+
+
 def authorize(
     policy: Policy,
     names: tuple[str, ...],
@@ -68,7 +72,7 @@ def authorize(
     identity = identify()
     about_lease = Target(lease=path["name"]) if "name" in path else Target()
     allowed = any(policy.allows(name, identity, about_lease) for name in names)
-    about_node = "node" in path or "port" in path
+    about_node = any(kind in path for kind in OF_NODES)
     if allowed and (not about_node or policy.allows(SEE, identity)):
         return identity
     if about_node and identity.project_id is not None:
@@ -88,7 +92,9 @@ def see(policy: Policy, identity: Identity, node: Node, ident: str) -> Node:
 
 
 def scope(policy: Policy, identity: Identity, kind: str) -> str | None:
-    """Return the project to whose nodes a list (``node`` or ``port``) is limited for this caller, None for all nodes.
+    """Return the project to whose nodes a list of this ``kind`` is limited for this caller, None for all nodes.
+
+    A kind is ``node``, ``port`` or ``portgroup``.
 
     ``ForbiddenError`` for callers who may neither see all nor belong to a project.
     """

@@ -70,12 +70,13 @@ def _collection(name: str, since: int) -> Field:
     return Field(name, since, list[Link], lambda node, url: pair(url, f"nodes/{node.uuid}/{name}"), full_only=True)
 
 
+CONDUCTOR_SINCE: Final = 49
+
 _OF_THE_API: Final = (
     _fixed("allocation_uuid", 52, str | None, None),
     _fixed("boot_mode", 75, str | None, None),
-    _fixed("chassis_uuid", 1, str | None, None),
     _fixed("clean_step", 7, Document, {}),
-    _fixed("conductor", 49, str | None, None),
+    _fixed("conductor", CONDUCTOR_SINCE, str | None, None),  # see ``nodes``
     _fixed("console_enabled", 1, bool, False),
     _fixed("deploy_step", 44, Document, {}),
     _fixed("fault", 42, str | None, None),

@@ -37,12 +37,8 @@ def _kind(field: NodeField) -> Any:
 
 
 def _fields() -> Iterator[tuple[str, Any] | tuple[str, Any, Any]]:
-    for stored in (True, False):
-        for field in SETTABLE.values():
-            if field.stored is stored:
-                yield (field.name, _kind(field)) if field.required else (field.name, _kind(field), UNSET)
-        if stored:
-            yield "chassis_uuid", str | UnsetType | None, UNSET  # accepted for a specific error message
+    for field in SETTABLE.values():
+        yield (field.name, _kind(field)) if field.required else (field.name, _kind(field), UNSET)
 
 
 if TYPE_CHECKING:
@@ -70,7 +66,7 @@ PATCHABLE: Final = NodeSettable.__struct_fields__
 # Policies of fields; ``baremetal:node:update`` guards all others. Source: the Bare Metal service's policy reference.
 _GUARDED: Final = (
     "driver_info", "properties", "name", "instance_uuid", "owner", "lessee", "conductor_group", "disable_power_off",
-    "network_data", "parent_node", "retired", "shard",
+    "network_data", "parent_node", "retired", "shard", "chassis_uuid",
 )  # fmt: skip
 FIELD_POLICIES: Final[dict[str, str]] = (
     {field: f"baremetal:node:update:{field}" for field in _GUARDED}
@@ -102,8 +98,6 @@ def settable(node: Node) -> Document:
 def changes(body: NodeSettable, node: Node | None, drivers: Collection[str]) -> dict[str, Any]:
     """Return the fields of ``Node`` that ``body`` sets; ``BadRequestError`` for invalid values."""
     given = {name: value for name in PATCHABLE if (value := getattr(body, name)) is not UNSET}
-    if given.pop("chassis_uuid", None) is not None:
-        raise BadRequestError("chassis_uuid cannot be set: chassis are not supported.")
     _check_driver(given, node, drivers)
     values = {name: _value(SETTABLE[name], value, node) for name, value in given.items()}
     changed = {name: value for name, value in values.items() if SETTABLE[name].stored}

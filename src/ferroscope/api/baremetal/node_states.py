@@ -1,4 +1,4 @@
-"""Subresources of a node: states, provision, power, boot device, maintenance, validation and traits.
+"""Subresources of a node: states, provision, power, boot device, maintenance and validation.
 
 Source: the Bare Metal API reference.
 """
@@ -61,12 +61,6 @@ class NodeValidation(msgspec.Struct, frozen=True):
     storage: InterfaceCheck
 
 
-class Traits(msgspec.Struct, frozen=True):
-    """GET /v1/nodes/{node}/traits."""
-
-    traits: list[str]
-
-
 def get_states(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     """Show the states of a node only."""
     node = _get(context, call)
@@ -123,11 +117,6 @@ def validate_node(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
     absent = InterfaceCheck(result=None, reason="not supported")
     checks = dict.fromkeys(NodeValidation.__struct_fields__, absent)
     return Reply(200, NodeValidation(**checks | {"inspect": ours, "management": ours, "power": ours}))
-
-
-def get_traits(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
-    """List the traits of a node."""
-    return Reply(200, Traits(traits=_get(context, call).attributes.get("traits", [])))
 
 
 def _get(context: ApiContext, call: Call[NoQuery, None]) -> Node:

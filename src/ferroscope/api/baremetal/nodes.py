@@ -11,6 +11,7 @@ from ferroscope.api.auth import access
 from ferroscope.api.baremetal import node_input
 from ferroscope.api.baremetal.node_fields import (
     BY_NAME,
+    CONDUCTOR_SINCE,
     DEFAULT_FIELDS,
     SORT_FIELDS,
     Field,
@@ -43,7 +44,7 @@ from ferroscope.core.states import ACTIVE, Provision
 # Parameters that are not a plain comparison with a field of a node: type and microversion.
 _OTHERS: Final[dict[str, tuple[Any, int]]] = {
     "associated": (bool, 1),
-    "conductor": (str, 49),
+    "conductor": (str, CONDUCTOR_SINCE),
     "description_contains": (str, 51),
     "detail": (bool, 1),
     "fault": (str, 42),
@@ -122,7 +123,7 @@ def _as_stored(field: NodeField, value: Any) -> Any:
     return decoding.uuid(field.name, value) if field.form is Form.UUID else value
 
 
-def kept(query: NodeListQuery) -> Keep:
+def kept(query: NodeListQuery, conductor_of: Callable[[Node], str | None]) -> Keep:
     """Return a predicate for all other filters; nodes with a parent are listed on request only."""
     tests: list[Keep] = [
         _equals(name, value)
@@ -133,8 +134,10 @@ def kept(query: NodeListQuery) -> Keep:
         tests.append(lambda node: not node.attributes.get("parent_node"))
     if query.associated is not None:
         tests.append(lambda node: (node.instance_uuid is not None) == query.associated)
-    if query.conductor is not None or query.fault is not None:
-        tests.append(lambda _node: False)  # no node ever has these fields set
+    if query.conductor is not None:
+        tests.append(lambda node: conductor_of(node) == query.conductor)
+    if query.fault is not None:
+        tests.append(lambda _node: False)  # no node ever has it set
     if query.description_contains is not None:
         wanted = query.description_contains.lower()
         tests.append(lambda node: wanted in str(node.attributes.get("description") or "").lower())
@@ -164,6 +167,7 @@ def _provision_state(value: str) -> str:
 
 
 _ENROLL_SINCE = 11
+_CHASSIS_REMOVED_SINCE = 25
 
 
 class NodeQuery(msgspec.Struct, frozen=True):
@@ -203,8 +207,14 @@ def _list(context: ApiContext, call: Call[NodeListQuery, None], fields: tuple[Fi
         sort_key=paging.sort_field(asked.sort_key, SORT_FIELDS),
         descending=paging.descending(asked.sort_dir),
     )
-    keep = kept(asked)
-    nodes, more = context.store.read(lambda tx: page_of(context, call, tx, query, size, keep))
+    keep = kept(asked, context.conductor_of)
+
+    def work(tx: Transaction) -> tuple[list[Node], bool]:
+        if asked.chassis_uuid is not None:
+            tx.chassis.get(query.filters["chassis_uuid"])
+        return page_of(context, call, tx, query, size, keep)
+
+    nodes, more = context.store.read(work)
     body: dict[str, object] = {"nodes": [_shown(context, call, node, fields) for node in nodes]}
     if more:
         body["next"] = paging.next_link(call.url, path, asked, size, nodes[-1].uuid)
@@ -228,7 +238,10 @@ def sees(context: ApiContext, call: Call[Any, Any], node: Node) -> bool:
 
 
 def _shown(context: ApiContext, call: Call[Any, Any], node: Node, fields: tuple[Field, ...]) -> dict[str, Any]:
-    return shown_to(context.policy, call.identity, node, render(node, fields, call.minor, call.url))
+    shown = render(node, fields, call.minor, call.url)
+    if "conductor" in shown:
+        shown["conductor"] = context.conductor_of(node)
+    return shown_to(context.policy, call.identity, node, shown)
 
 
 def get_node(context: ApiContext, call: Call[NodeQuery, None]) -> Reply:
@@ -250,6 +263,7 @@ def create_node(context: ApiContext, call: Call[NoQuery, NodeCreate]) -> Reply:
     def work(tx: Transaction) -> Node:
         node = Node(uuid=uuid, provision_state=state, created_at=tx.now, **changes)
         _check_parent(context, call, tx, node)
+        _check_chassis(tx, None, node)
         tx.nodes.add(node)
         if known := bmc_access.literal(node.driver_info):
             tx.addresses.set_bmc(uuid, known)
@@ -283,6 +297,7 @@ def update_node(context: ApiContext, call: Call[NodePatchQuery, list[Operation]]
             access.require(context.policy, needed, call.identity, access.target_of(node))
         changed = _patched(context, call, node)
         _check_parent(context, call, tx, changed)
+        _check_chassis(tx, node, changed)
         if bmc_access.moved(node.driver_info, changed.driver_info):  # a worker resolves host names
             tx.addresses.set_bmc(node.uuid, bmc_access.literal(changed.driver_info))
         return tx.nodes.update(changed)
@@ -303,6 +318,8 @@ def _patched(context: ApiContext, call: Call[NodePatchQuery, list[Operation]], n
         raise BadRequestError(f"Invalid node after the patch: {exc}. GET /openapi.json returns its schema.") from None
     node_input.check_versions(list(values), body, call.minor)
     changed = msgspec.structs.replace(node, **node_input.changes(body, node, context.drivers))
+    if node.chassis_uuid and not changed.chassis_uuid and call.minor < _CHASSIS_REMOVED_SINCE:
+        raise NotAcceptableError(f"Removing chassis_uuid requires API version 1.{_CHASSIS_REMOVED_SINCE}.")
     node_input.check_secrets(node, changed, call.body)
     return changed
 
@@ -320,6 +337,17 @@ def _check_parent(context: ApiContext, call: Call[Any, Any], tx: Transaction, no
     if found.uuid == node.uuid:
         raise BadRequestError("A node cannot be its own parent.")
     node.attributes["parent_node"] = found.uuid
+
+
+def _check_chassis(tx: Transaction, before: Node | None, node: Node) -> None:
+    """The chassis must exist, and go on existing until the end of the transaction."""
+    uuid = node.chassis_uuid
+    if uuid is None or (before is not None and before.chassis_uuid == uuid):
+        return
+    try:
+        tx.chassis.get(uuid, lock=True)
+    except NotFoundError:
+        raise BadRequestError(f"Invalid chassis_uuid: Chassis {uuid} could not be found; create it first.") from None
 
 
 def check_unprotected(node: Node) -> None:

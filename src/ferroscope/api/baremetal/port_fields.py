@@ -36,7 +36,7 @@ FIELDS: Final[tuple[PortField, ...]] = (
     PortField("name", 88, str | None, lambda port, _url: port.name),
     PortField("node_uuid", 1, str, lambda port, _url: port.node),
     PortField("physical_network", 34, str | None, lambda port, _url: port.physical_network),
-    PortField("portgroup_uuid", 24, str | None, lambda _port, _url: None),
+    PortField("portgroup_uuid", 24, str | None, lambda port, _url: port.portgroup),
     PortField("pxe_enabled", 19, bool, lambda port, _url: port.pxe_enabled),
     PortField("updated_at", 1, str | None, lambda port, _url: iso(port.updated_at)),
     PortField("uuid", 1, str, lambda port, _url: port.uuid),
@@ -132,7 +132,7 @@ class PortSettable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     local_link_connection: LocalLink | UnsetType | None = UNSET
     name: Annotated[str, Meta(max_length=255)] | UnsetType | None = UNSET
     physical_network: Annotated[str, Meta(min_length=1, max_length=64)] | UnsetType | None = UNSET
-    portgroup_uuid: str | UnsetType | None = UNSET
+    portgroup_uuid: Uuid | UnsetType | None = UNSET
     pxe_enabled: Flag = UNSET
 
 
@@ -160,15 +160,13 @@ def settable(port: Port) -> Document:
         "local_link_connection": port.local_link_connection,
         "name": port.name,
         "physical_network": port.physical_network,
-        "portgroup_uuid": None,
+        "portgroup_uuid": port.portgroup,
         "pxe_enabled": port.pxe_enabled,
     }
 
 
 def changes(body: PortSettable, port: Port | None) -> dict[str, Any]:
     """Return the fields of ``Port`` that ``body`` sets, except its node."""
-    if body.portgroup_uuid is not UNSET and body.portgroup_uuid is not None:
-        raise BadRequestError("portgroup_uuid cannot be set: port groups are not supported.")
     changed: dict[str, Any] = {"address": decoding.mac("address", body.address)}
     if body.extra is not UNSET:
         changed["extra"] = body.extra or {}
@@ -176,6 +174,9 @@ def changes(body: PortSettable, port: Port | None) -> dict[str, Any]:
         changed["local_link_connection"] = msgspec.to_builtins(body.local_link_connection or LocalLink())
     if body.name is not UNSET:
         changed["name"] = decoding.name("name", body.name) if body.name is not None else None
+    if body.portgroup_uuid is not UNSET:
+        given = body.portgroup_uuid
+        changed["portgroup"] = given if given is None else decoding.uuid("portgroup_uuid", given)
     if body.physical_network is not UNSET:
         changed["physical_network"] = body.physical_network
     if body.pxe_enabled is not UNSET:

@@ -6,9 +6,10 @@ Source: the Bare Metal API reference. A port can be identified by its UUID, its 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec import UNSET
 
 from ferroscope import transition
 from ferroscope.api.auth import access
@@ -28,13 +29,13 @@ from ferroscope.api.baremetal.port_fields import (
 )
 from ferroscope.api.http import decoding, json_patch, paging
 from ferroscope.api.http.decoding import named_node
-from ferroscope.api.http.errors import BadRequestError, MissingError, NotAcceptableError
+from ferroscope.api.http.errors import BadRequestError, MissingError, NotAcceptableError, StateConflictError
 from ferroscope.api.http.json_patch import Operation
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Limit, Mac, SortDir, Uuid
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query, Transaction
-from ferroscope.core.model import Node, Port, Severity
+from ferroscope.core.model import Node, Port, Portgroup, Severity
 from ferroscope.core.values import is_uuid, normalize
 
 _NAMES_SINCE: Final = 88
@@ -56,6 +57,7 @@ class PortListQuery(msgspec.Struct, frozen=True):
     marker: Uuid | None = None
     node: str | None = None
     node_uuid: Uuid | None = None
+    portgroup: str | None = None
     sort_dir: SortDir = "asc"
     sort_key: PortSortKey = "id"
 
@@ -93,6 +95,9 @@ def _list(
     if node is not None and (asked.node or asked.node_uuid):
         raise BadRequestError("node and node_uuid are not supported here: the path contains the node.")
     check_known([asked.sort_key], call.minor)
+    if asked.portgroup is not None:
+        check_known(["portgroup_uuid"], call.minor)
+    group = None if asked.portgroup is None else decoding.ident("portgroup", asked.portgroup)
     node = node or asked.node_uuid or asked.node
     owner = named_node(call, node) if node is not None else None
     size = paging.page_size(asked.limit, context.settings.api.max_limit)
@@ -109,11 +114,15 @@ def _list(
         if owner is not None:
             of_node = access.see(context.policy, call.identity, tx.nodes.get(owner), owner)
             narrowed = msgspec.structs.replace(query, filters=query.filters | {"node": of_node.uuid})
+        if group is not None:
+            of_group = tx.portgroups.get(group)
+            access.see(context.policy, call.identity, tx.nodes.get(of_group.node), of_group.node)
+            narrowed = msgspec.structs.replace(narrowed, filters=narrowed.filters | {"portgroup": of_group.uuid})
         if query.project is None:
             return paging.read(tx.ports.list, narrowed, size)
-        if query.marker is not None and not _seen(context, call, tx, [tx.ports.get(query.marker)]):
+        if query.marker is not None and not seen(context, call, tx, [tx.ports.get(query.marker)]):
             raise NotFoundError("port", query.marker)
-        return paging.read_some(tx.ports.list, narrowed, size, lambda found: _seen(context, call, tx, found))
+        return paging.read_some(tx.ports.list, narrowed, size, lambda found: seen(context, call, tx, found))
 
     ports, more = context.store.read(work)
     body: dict[str, object] = {"ports": [render(port, fields, call.url) for port in ports]}
@@ -122,8 +131,11 @@ def _list(
     return Reply(200, body)
 
 
-def _seen(context: ApiContext, call: Call[Any, Any], tx: Transaction, ports: Sequence[Port]) -> list[Port]:
-    """Return the ports of those nodes that the caller may see."""
+P = TypeVar("P", Port, Portgroup)
+
+
+def seen(context: ApiContext, call: Call[Any, Any], tx: Transaction, ports: Sequence[P]) -> Sequence[P]:
+    """Return the ports, or port groups, of those nodes that the caller may see."""
     nodes = tuple({port.node for port in ports})
     listed = tx.nodes.list(Query(filters={"uuid": nodes})) if nodes else []
     seen = {node.uuid for node in listed if access.sees(context.policy, call.identity, node)}
@@ -148,6 +160,7 @@ def create_port(context: ApiContext, call: Call[NoQuery, PortCreate]) -> Reply:
         node = _node_of(context, call, tx, body)
         access.require(context.policy, "baremetal:port:create", call.identity, access.target_of(node))
         port = Port(uuid=uuid, node=node.uuid, created_at=tx.now, **changes)
+        _check_group(tx, port, pxe=body.pxe_enabled is not UNSET and port.pxe_enabled)
         _take_from_inbox(context, tx, port)
         tx.ports.add([port])
         return port
@@ -174,6 +187,13 @@ def update_port(context: ApiContext, call: Call[NoQuery, list[Operation]]) -> Re
             node = _node_of(context, call, tx, body)
             access.require(context.policy, "baremetal:port:update", call.identity, access.target_of(node))
             changed.node = node.uuid
+        if (changed.node, changed.portgroup, changed.physical_network) != (
+            port.node,
+            port.portgroup,
+            port.physical_network,
+        ):
+            tx.nodes.get(changed.node, lock=True)
+            _check_group(tx, changed)
         return tx.ports.update(changed)
 
     return Reply(200, render(context.store.write(work), select(call.minor, None), call.url))
@@ -209,6 +229,34 @@ def _node_of(context: ApiContext, call: Call[Any, Any], tx: Transaction, body: P
         return access.see(context.policy, call.identity, tx.nodes.get(ident, lock=True), ident)
     except NotFoundError:
         raise BadRequestError(f"Node {ident} does not exist; enrol it first.") from None
+
+
+def _check_group(tx: Transaction, port: Port, *, pxe: bool = False) -> None:
+    """The port group must belong to the port's node, and all of its ports to one physical network.
+
+    The node is locked, so that the group cannot be deleted concurrently. ``pxe``: the caller enables PXE.
+    """
+    if port.portgroup is None:
+        return
+    try:
+        group = tx.portgroups.get(port.portgroup)
+    except NotFoundError:
+        raise BadRequestError(
+            f"Invalid portgroup_uuid: Portgroup {port.portgroup} could not be found; create it first."
+        ) from None
+    if group.node != port.node:
+        raise BadRequestError(f"Port cannot be added to portgroup {group.uuid}, which belongs to a different node.")
+    if pxe and not group.standalone_ports_supported:
+        raise StateConflictError(
+            f"Port group {group.uuid} does not support standalone ports, so pxe_enabled must be false."
+        )
+    members = [one for one in tx.ports.list(Query(filters={"portgroup": group.uuid})) if one.uuid != port.uuid]
+    others = {one.physical_network for one in members} - {port.physical_network}
+    if others:
+        raise StateConflictError(
+            f"Port {port.uuid} cannot have physical network {port.physical_network!r}: other ports of portgroup "
+            f"{group.uuid} have {', '.join(sorted(map(repr, others)))}."
+        )
 
 
 def _find(tx: Transaction, call: Call[Any, Any]) -> Port:

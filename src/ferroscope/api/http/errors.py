@@ -55,6 +55,12 @@ class MissingError(ApiError):
     status = 404
 
 
+class NotAllowedError(ApiError):
+    """The method does not exist for this path, or not for this caller."""
+
+    status = 405
+
+
 class NotAcceptableError(ApiError):
     """The request needs another microversion."""
 

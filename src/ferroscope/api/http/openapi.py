@@ -28,6 +28,7 @@ _MEANINGS: Final = {
     401: "The call has no credentials, or wrong ones.",
     403: "Forbidden by a policy, by the configuration or by a setting of the node.",
     404: "Not found, or not available in this microversion.",
+    405: "The method is not available in this microversion.",
     406: "The request needs another microversion.",
     409: "Not possible in the current state; the message says what is allowed.",
     413: "The request body is too large.",

@@ -219,7 +219,7 @@ def _admitted(
     if route.ramdisk and not context.settings.api.enable_ramdisk_endpoints:
         raise errors.ForbiddenError("The ramdisk endpoints are disabled ([api] enable_ramdisk_endpoints).")
     if version[1] < route.since:
-        raise errors.MissingError(
+        raise route.unsupported(
             f"{req.path} requires API version 1.{route.since} or newer; the request uses {versions.text(version)}."
         )
     if context.authentication.is_disabled and isinstance(context.policy, NoPolicy):
@@ -244,14 +244,19 @@ def _identified(context: ApiContext, req: falcon.Request) -> Identity:
 
 
 def _visible(context: ApiContext, identity: Identity, path: dict[str, str], *, named: bool) -> Node:
-    """Return the node, or the port's node, that the path names; ``NotFoundError`` also if the caller may not see it."""
-    kind = "node" if "node" in path else "port"
+    """Return the node that the path names, or that of its port or port group.
+
+    ``NotFoundError`` also if the caller may not see it.
+    """
+    kind = next(kind for kind in access.OF_NODES if kind in path)
     ident = values.normalize(path[kind]) if kind == "port" else None
-    ident = ident or decoding.ident(kind, path[kind], named=named or kind == "port")
+    ident = ident or decoding.ident(kind, path[kind], named=named or kind != "node")
 
     def find(tx: Transaction) -> Node:
         if kind == "node":
             return tx.nodes.get(ident)
+        if kind == "portgroup":
+            return tx.nodes.get(tx.portgroups.get(ident).node)
         if values.is_uuid(ident) or values.normalize(ident):
             return tx.nodes.get(tx.ports.get(ident).node)
         for port in tx.ports.list(Query(filters={"name": ident}, limit=1)):

@@ -17,7 +17,7 @@ from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.auth.policy import NoPolicy, Policy
 from ferroscope.api.http.admission import Admission
 from ferroscope.api.http.audit import Audit
-from ferroscope.api.http.errors import ApiError
+from ferroscope.api.http.errors import ApiError, MissingError, NotAllowedError
 from ferroscope.api.http.hosts import Hosts
 from ferroscope.api.http.rate_limit import Callers, PerMinute, QuietLog, RefusalCache
 from ferroscope.api.http.versions import Version
@@ -27,6 +27,7 @@ from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.store import Store
 from ferroscope.core.json_safety import ready
+from ferroscope.core.model import Node
 from ferroscope.hooks.pipeline import Pipeline
 from ferroscope.rules.builtin import RuleCache
 from ferroscope.storage.reader import Archive
@@ -102,6 +103,7 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     ``log`` is a structlog logger. ``describe`` queries the database's kind and schema; ``clock`` is the host's.
     ``rules`` and ``pipeline`` are for dry runs; the latter raises ``HookSetupError``.
     ``metrics`` renders all metrics, None if they are disabled.
+    ``conductor_of`` returns the host that a node shows as its conductor.
     ``refusals`` limits the logging of refused callbacks, ``limits`` that of a flood of unknown machines, ``outages``
     that of a database outage. ``refusal_cache`` limits the queries that a flood causes.
     ``sources`` counts the machines that each source has had discovered.
@@ -130,6 +132,7 @@ class ApiContext(msgspec.Struct, frozen=True, kw_only=True):
     authentication: Authentication
     policy: Policy = msgspec.field(default_factory=NoPolicy)
     meter: Meter = SILENT
+    conductor_of: Callable[[Node], str | None] = lambda _node: None
     metrics: Callable[[], bytes] | None = None
     refusals: QuietLog = msgspec.field(default_factory=QuietLog)
     limits: QuietLog = msgspec.field(default_factory=lambda: QuietLog(burst=1))
@@ -169,7 +172,7 @@ class Body(StrEnum):
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """A route. ``since``: the minor microversion in which it appeared.
+    """A route. ``since``: the minor microversion in which it appeared; ``unsupported`` is the error of older ones.
 
     ``policy``, or one of ``instead``, must allow a call; the handler checks what these alternatives are limited to.
     ``late``: the body names the node, so the handler checks the policy for callers of a project.
@@ -193,6 +196,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     response: Any
     conflict: Any
     since: int
+    unsupported: type[ApiError]
     query: type[msgspec.Struct]
     body: Any
     body_kind: Body
@@ -228,6 +232,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
             401: True,
             403: True,
             404: True,
+            405: self.unsupported is NotAllowedError,
             406: True,
             409: self.method != "GET" or self.ramdisk,
             413: self.body_kind is not Body.NONE,
@@ -247,6 +252,7 @@ def make(
     response: Any = None,
     *,
     since: int = 0,
+    unsupported: type[ApiError] = MissingError,
     raw: Any = None,
     conflict: Any = None,
     also: int | None = None,
@@ -279,6 +285,7 @@ def make(
         response=response,
         conflict=conflict,
         since=since,
+        unsupported=unsupported,
         query=query,
         body=body,
         body_kind=kind,

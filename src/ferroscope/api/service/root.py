@@ -52,6 +52,10 @@ class BareMetalV1(msgspec.Struct, frozen=True, omit_defaults=True):
     nodes: list[Link]
     ports: list[Link]
     drivers: list[Link]
+    chassis: list[Link]
+    portgroups: list[Link] | None = None
+    conductors: list[Link] | None = None
+    shards: list[Link] | None = None
     lookup: list[Link] | None = None
     heartbeat: list[Link] | None = None
     continue_inspection: list[Link] | None = None
@@ -86,6 +90,9 @@ class IntrospectionV1(msgspec.Struct, frozen=True):
 
 
 _RAMDISK_SINCE: Final = 22
+_PORTGROUPS_SINCE: Final = 23
+_CONDUCTORS_SINCE: Final = 49
+_SHARDS_SINCE: Final = 82
 _CALLBACK_SINCE: Final = 84
 _RULES_SINCE: Final = 96
 
@@ -123,6 +130,10 @@ def get_v1(_context: ApiContext, call: Call[NoQuery, None]) -> Reply:
             nodes=pair(call.url, "nodes"),
             ports=pair(call.url, "ports"),
             drivers=pair(call.url, "drivers"),
+            chassis=pair(call.url, "chassis"),
+            portgroups=pair(call.url, "portgroups") if call.minor >= _PORTGROUPS_SINCE else None,
+            conductors=pair(call.url, "conductors") if call.minor >= _CONDUCTORS_SINCE else None,
+            shards=pair(call.url, "shards") if call.minor >= _SHARDS_SINCE else None,
             lookup=pair(call.url, "lookup") if call.minor >= _RAMDISK_SINCE else None,
             heartbeat=pair(call.url, "heartbeat") if call.minor >= _RAMDISK_SINCE else None,
             continue_inspection=pair(call.url, "continue_inspection") if call.minor >= _CALLBACK_SINCE else None,

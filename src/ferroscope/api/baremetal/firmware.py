@@ -1,0 +1,93 @@
+"""GET /v1/nodes/{node}/firmware: the versions of firmware that inspections have found.
+
+The inventories of the ramdisk and of Redfish name one component, the BIOS. ``initial_version`` is from the oldest
+inventory that is kept, ``current_version`` from the newest. Nothing here updates firmware. Source: the Bare Metal API
+reference.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from ferroscope.api.baremetal import inventory
+from ferroscope.api.http.decoding import node_ident
+from ferroscope.api.http.errors import BadRequestError
+from ferroscope.api.http.route import ApiContext, Call, Reply
+from ferroscope.api.http.schemas import one_of
+from ferroscope.core import json_safety
+from ferroscope.hardware import parts
+
+_DEFAULT: Final = ("component", "initial_version", "current_version", "last_version_flashed")
+_FIELDS: Final = ("created_at", "updated_at", *_DEFAULT)
+
+
+class Component(msgspec.Struct, frozen=True):
+    """A component of a node's firmware."""
+
+    created_at: str | None
+    updated_at: str | None
+    component: str | UnsetType = UNSET
+    initial_version: str | UnsetType | None = UNSET
+    current_version: str | UnsetType | None = UNSET
+    last_version_flashed: str | UnsetType | None = UNSET
+
+
+class Firmware(msgspec.Struct, frozen=True):
+    """The components of a node's firmware."""
+
+    firmware: list[Component]
+
+
+class FirmwareQuery(msgspec.Struct, frozen=True):
+    """Query of GET /v1/nodes/{node}/firmware."""
+
+    detail: bool | None = None
+    fields: list[Annotated[str, one_of(*_FIELDS)]] | None = None
+
+
+def list_firmware(context: ApiContext, call: Call[FirmwareQuery, None]) -> Reply:
+    """List the firmware components of a node."""
+    names = _chosen(call.query)
+    known = context.store.read(lambda tx: inventory.revisions(tx, tx.nodes.get(node_ident(call)).uuid))
+    versions = [(one, version) for one in _ends(known) if (version := _version(context, one.inspection))]
+    if not versions:
+        return Reply(200, Firmware(firmware=[]))
+    (oldest, initial), (newest, current) = versions[0], versions[-1]
+    values: dict[str, Any] = {
+        "component": "bios",
+        "initial_version": initial,
+        "current_version": current,
+        "last_version_flashed": None,
+    }
+    changed = newest.finished_at if newest is not oldest else None
+    shown = {name: value for name, value in values.items() if name in names}
+    return Reply(200, Firmware(firmware=[Component(oldest.finished_at, changed, **shown)]))
+
+
+def _chosen(query: FirmwareQuery) -> tuple[str, ...]:
+    if query.fields is None:
+        return _DEFAULT
+    if query.detail:
+        raise BadRequestError("detail and fields are mutually exclusive.")
+    unknown = sorted(set(query.fields) - set(_FIELDS))
+    if unknown:
+        raise BadRequestError(f"Unknown field(s) of a firmware component: {', '.join(n[:80] for n in unknown[:8])}.")
+    return tuple(query.fields)
+
+
+def _ends(known: list[inventory.RevisionView]) -> list[inventory.RevisionView]:
+    return known if len(known) < 2 else [known[0], known[-1]]
+
+
+def _version(context: ApiContext, inspection: str) -> str | None:
+    """Return the version of the BIOS in the inventory of this inspection."""
+    stored = context.archive.load(inspection, ("inventory",)).get("inventory")
+    try:
+        found = json_safety.decode(stored) if stored else {}
+    except json_safety.TooManyContainersError:
+        return None
+    vendor = parts.mapping(parts.mapping(found).get("system_vendor"))
+    return parts.text(parts.mapping(vendor.get("firmware")).get("version"))

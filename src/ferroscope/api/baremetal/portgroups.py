@@ -1,0 +1,271 @@
+"""Port groups, the bonded ports of a node: create, list, show, update, delete. Nothing here interprets them.
+
+Source: the Bare Metal API reference. A port group can be identified by its UUID or its name.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from ferroscope.api.auth import access
+from ferroscope.api.baremetal import ports, representation
+from ferroscope.api.baremetal.node_fields import chosen_fields
+from ferroscope.api.baremetal.representation import Field, Page, Representation, links, stored, timestamps
+from ferroscope.api.http import decoding, paging
+from ferroscope.api.http.errors import BadRequestError
+from ferroscope.api.http.json_patch import Operation
+from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
+from ferroscope.api.http.schemas import Mac, Uuid
+from ferroscope.contracts.errors import NotFoundError
+from ferroscope.contracts.store import Query, Transaction
+from ferroscope.core.json_safety import ready
+from ferroscope.core.model import Document, Node, Portgroup
+
+SINCE: Final = 23
+SHOWN: Final = Representation[Portgroup](
+    "port group",
+    "portgroups",
+    (
+        stored("uuid", str, sorts=True),
+        stored("address", str | None, sorts=True),
+        stored("name", str | None, sorts=True),
+        Field("node_uuid", SINCE, str, lambda group, _url: group.node),
+        stored("mode", str, since=26, sorts=True),
+        stored("properties", Document, since=26),
+        stored("standalone_ports_supported", bool, sorts=True),
+        stored("physical_network", str | None, since=102),
+        stored("category", str | None, since=103),
+        stored("extra", Document),
+        Field("internal_info", SINCE, Document, lambda group, _url: group.internal),
+        links("portgroups"),
+        links("portgroups", of="ports"),
+        *timestamps(),
+    ),
+    default=("uuid", "address", "name"),
+)
+PortgroupFieldName = SHOWN.names()
+PortgroupView = SHOWN.view("PortgroupView")
+PortgroupList = SHOWN.page("PortgroupList", PortgroupView)
+
+
+class PortgroupPage(Page, frozen=True, kw_only=True):
+    """Query of GET /v1/portgroups/detail and of GET /v1/nodes/{node}/portgroups/detail."""
+
+    address: Mac | None = None
+    node: str | None = None
+    sort_key: SHOWN.sort_keys() = "id"  # type: ignore[valid-type]  # made from the table above
+
+
+class PortgroupListQuery(PortgroupPage, frozen=True, kw_only=True):
+    """Query of GET /v1/portgroups and of GET /v1/nodes/{node}/portgroups."""
+
+    detail: bool | None = None
+    fields: list[PortgroupFieldName] | None = None  # type: ignore[valid-type]
+
+
+class PortgroupQuery(msgspec.Struct, frozen=True):
+    """Query of GET /v1/portgroups/{portgroup}."""
+
+    fields: list[PortgroupFieldName] | None = None  # type: ignore[valid-type]
+
+
+class PortgroupSettable(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The settable fields of a port group."""
+
+    node_uuid: Uuid
+    address: Mac | None = None
+    category: Annotated[str, Meta(max_length=80)] | None = None
+    extra: Document | None = None
+    mode: Annotated[str, Meta(max_length=255)] | None = None
+    name: Annotated[str, Meta(max_length=255)] | None = None
+    physical_network: Annotated[str, Meta(min_length=1, max_length=64)] | None = None
+    properties: Document | None = None
+    standalone_ports_supported: bool | str | None = None
+
+
+class PortgroupCreate(PortgroupSettable, kw_only=True, forbid_unknown_fields=True):
+    """POST /v1/portgroups."""
+
+    uuid: Uuid | None = None
+
+
+ready(PortgroupSettable)
+
+
+def list_portgroups(context: ApiContext, call: Call[PortgroupListQuery, None]) -> Reply:
+    """List port groups, by default with UUID, address and name."""
+    return _list(context, call, _listed(call), "portgroups", call.query.node)
+
+
+def list_portgroups_detail(context: ApiContext, call: Call[PortgroupPage, None]) -> Reply:
+    """List port groups with all fields."""
+    return _list(context, call, SHOWN.select(call.minor), "portgroups/detail", call.query.node)
+
+
+def list_node_portgroups(context: ApiContext, call: Call[PortgroupListQuery, None]) -> Reply:
+    """List the port groups of a node."""
+    return _list(context, call, _listed(call), f"nodes/{call.node}/portgroups", call.node)
+
+
+def list_node_portgroups_detail(context: ApiContext, call: Call[PortgroupPage, None]) -> Reply:
+    """List the port groups of a node with all fields."""
+    return _list(context, call, SHOWN.select(call.minor), f"nodes/{call.node}/portgroups/detail", call.node)
+
+
+def _listed(call: Call[PortgroupListQuery, None]) -> tuple[Field[Portgroup], ...]:
+    return SHOWN.listed(call.minor, call.query.fields, call.query.detail)
+
+
+def _list(
+    context: ApiContext, call: Call[Any, None], fields: tuple[Field[Portgroup], ...], path: str, node: str | None
+) -> Reply:
+    asked = call.query
+    SHOWN.check(call.minor, [asked.sort_key])
+    if node is not None and asked.address is not None:
+        raise BadRequestError("Filtering by node and address simultaneously is not supported.")
+    size = paging.page_size(asked.limit, context.settings.api.max_limit)
+    project = access.scope(context.policy, call.identity, "portgroup")
+    query = Query(
+        filters={} if asked.address is None else {"address": decoding.mac("address", asked.address)},
+        project=project,
+        marker=paging.marker(asked.marker),
+        sort_key=paging.sort_field(asked.sort_key, SHOWN.sort_fields),
+        descending=paging.descending(asked.sort_dir),
+    )
+    of_node = None if node is None else decoding.named_node(call, node)
+
+    def work(tx: Transaction) -> tuple[list[Portgroup], bool]:
+        narrowed = query
+        if of_node is not None:
+            found = access.see(context.policy, call.identity, tx.nodes.get(of_node), of_node)
+            narrowed = msgspec.structs.replace(query, filters=query.filters | {"node": found.uuid})
+        if project is None:
+            return paging.read(tx.portgroups.list, narrowed, size)
+        if query.marker is not None and not ports.seen(context, call, tx, [tx.portgroups.get(query.marker)]):
+            raise NotFoundError("portgroup", query.marker)
+        return paging.read_some(tx.portgroups.list, narrowed, size, lambda batch: ports.seen(context, call, tx, batch))
+
+    groups, more = context.store.read(work)
+    return SHOWN.reply(call, path, fields, groups, size, last=groups[-1].uuid if more else "")
+
+
+def get_portgroup(context: ApiContext, call: Call[PortgroupQuery, None]) -> Reply:
+    """Show one port group."""
+    fields = SHOWN.select(call.minor, chosen_fields(call.minor, call.query.fields, None, None))
+    ident = _ident(call)
+    group = context.store.read(lambda tx: tx.portgroups.get(ident), snapshot=False)
+    return Reply(200, SHOWN.render(group, fields, call.url))
+
+
+def create_portgroup(context: ApiContext, call: Call[NoQuery, PortgroupCreate]) -> Reply:
+    """Create a port group on a node."""
+    body = call.body
+    given = [name for name in PortgroupSettable.__struct_fields__ if getattr(body, name) is not None]
+    SHOWN.check(call.minor, given)
+    uuid = decoding.uuid("uuid", body.uuid) if body.uuid else context.new_uuid()
+    changes = _changes(body, given)
+
+    def work(tx: Transaction) -> Portgroup:
+        node = _node(context, call, tx, body.node_uuid)
+        access.require(context.policy, "baremetal:portgroup:create", call.identity, access.target_of(node))
+        group = Portgroup(uuid=uuid, node=node.uuid, created_at=tx.now, **changes)
+        tx.portgroups.add(group)
+        return group
+
+    shown = SHOWN.render(context.store.write(work), SHOWN.select(call.minor), call.url)
+    return Reply(201, shown, {"Location": f"{call.url}/v1/portgroups/{uuid}"})
+
+
+def update_portgroup(context: ApiContext, call: Call[NoQuery, list[Operation]]) -> Reply:
+    """Update a port group by a JSON patch."""
+    ident = _ident(call)
+
+    def work(tx: Transaction) -> Portgroup:
+        node = tx.nodes.get(tx.portgroups.get(ident).node, lock=True)
+        group = tx.portgroups.get(ident)
+        values, body = representation.patched(context, group, call.body, PortgroupSettable)
+        SHOWN.check(call.minor, list(values))
+        if body.mode is None:
+            raise BadRequestError("mode is a mandatory attribute and cannot be removed.")
+        changed = msgspec.structs.replace(group, **_changes(body, list(values)))
+        if body.node_uuid != node.uuid:
+            changed.node = _moved(context, call, tx, group, body.node_uuid)
+        return tx.portgroups.update(changed)
+
+    return Reply(200, SHOWN.render(context.store.write(work), SHOWN.select(call.minor), call.url))
+
+
+def delete_portgroup(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
+    """Delete a port group that has no ports."""
+    ident = _ident(call)
+
+    def work(tx: Transaction) -> None:
+        group = tx.portgroups.get(ident)
+        tx.nodes.get(group.node, lock=True)
+        _check_empty(tx, group)
+        tx.portgroups.remove(group.uuid)
+
+    context.store.write(work)
+    return Reply(204)
+
+
+def list_ports(context: ApiContext, call: Call[ports.PortListQuery, None]) -> Reply:
+    """List the ports of a port group."""
+    return ports.list_ports(context, _of_group(call))
+
+
+def list_ports_detail(context: ApiContext, call: Call[ports.PortListQuery, None]) -> Reply:
+    """List the ports of a port group with all fields."""
+    return ports.list_ports_detail(context, _of_group(call))
+
+
+def _of_group(call: Call[ports.PortListQuery, None]) -> Call[ports.PortListQuery, None]:
+    return msgspec.structs.replace(call, query=msgspec.structs.replace(call.query, portgroup=_ident(call)))
+
+
+def _ident(call: Call[Any, Any]) -> str:
+    return decoding.ident("portgroup", call.path["portgroup"])
+
+
+def _node(context: ApiContext, call: Call[Any, Any], tx: Transaction, given: str) -> Node:
+    """Return the node of the body, locked."""
+    uuid = decoding.uuid("node_uuid", given)
+    try:
+        return access.see(context.policy, call.identity, tx.nodes.get(uuid, lock=True), uuid)
+    except NotFoundError:
+        raise BadRequestError(f"Node {uuid} could not be found; enrol it first.") from None
+
+
+def _moved(context: ApiContext, call: Call[Any, Any], tx: Transaction, group: Portgroup, given: str) -> str:
+    node = _node(context, call, tx, given)
+    access.require(context.policy, "baremetal:portgroup:update", call.identity, access.target_of(node))
+    _check_empty(tx, group)
+    return node.uuid
+
+
+def _check_empty(tx: Transaction, group: Portgroup) -> None:
+    if tx.ports.list(Query(filters={"portgroup": group.uuid}, limit=1)):
+        raise BadRequestError(
+            f"Cannot complete the requested action because portgroup {group.uuid} contains ports; remove "
+            "portgroup_uuid from them first."
+        )
+
+
+def _changes(body: PortgroupSettable, names: list[str]) -> dict[str, Any]:
+    """Return the fields of ``Portgroup`` that these fields of ``body`` set, except its node."""
+    changed = {name: getattr(body, name) for name in names if name != "node_uuid"}
+    for name in changed.keys() & {"extra", "properties"}:
+        changed[name] = changed[name] or {}
+    if changed.get("address") is not None:
+        changed["address"] = decoding.mac("address", changed["address"])
+    if changed.get("name") is not None:
+        changed["name"] = decoding.name("name", changed["name"])
+    if "standalone_ports_supported" in changed:
+        given = changed["standalone_ports_supported"]
+        changed["standalone_ports_supported"] = (
+            True if given is None else decoding.boolean("standalone_ports_supported", given)
+        )
+    return changed
