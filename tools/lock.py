@@ -35,6 +35,7 @@ _DEV: Final = ROOT / "constraints.txt"
 _OTHERS: Final = {
     ROOT / "tests/acceptance/clients.txt": ROOT / "tests/acceptance/clients-constraints.txt",
     ROOT / "tests/support/emulators/emulators.txt": ROOT / "tests/support/emulators/emulators-constraints.txt",
+    ROOT / "tests/support/inspector/inspector.txt": ROOT / "tests/support/inspector/inspector-constraints.txt",
     ROOT / "tests/support/swift/swift.txt": ROOT / "tests/support/swift/swift-constraints.txt",
     ROOT / "tools/audit.txt": ROOT / "tools/audit-constraints.txt",
 }

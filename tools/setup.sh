@@ -6,6 +6,7 @@
 #   tools/setup.sh clients   .clients-venv with the OpenStack clients for the acceptance tests
 #   tools/setup.sh emulators .emulators-venv with the BMC emulators, and ipmi_sim, ipmitool, openssl, mtools
 #   tools/setup.sh swift     .swift-venv with OpenStack Swift and Keystone, for the object store tests
+#   tools/setup.sh inspector .inspector-venv with ironic-inspector, whose database the tests import
 #   tools/setup.sh audit     .audit-venv with the tools that list packages and their known vulnerabilities
 #   tools/setup.sh servers   PostgreSQL, MariaDB and HAProxy, for private instances of the tests
 #   tools/setup.sh pxe       nftables, dnsmasq, DHCP clients, QEMU, libfaketime and a kernel, for boot hosts in network namespaces
@@ -150,6 +151,12 @@ setup_swift() {
     install .swift-venv "$lock" "$lock" all
 }
 
+setup_inspector() {
+    local lock=tests/support/inspector/inspector-constraints.txt
+    make_venv .inspector-venv
+    install .inspector-venv "$lock" "$lock" all
+}
+
 setup_servers() {
     local missing=()
     if ! command -v postgres >/dev/null && ! compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null; then
@@ -212,10 +219,10 @@ fetch_kernel() {
     touch .boot-kernel/complete
 }
 
-[ $# -gt 0 ] || fail "missing argument: expected one or more of venv, dev, clients, emulators, swift, audit, servers, pxe"
+[ $# -gt 0 ] || fail "missing argument: expected one or more of venv, dev, clients, emulators, swift, inspector, audit, servers, pxe"
 for what in "$@"; do
     case $what in
-        venv | dev | clients | emulators | swift | audit | servers | pxe) "setup_$what" ;;
-        *) fail "unknown argument $what: expected one or more of venv, dev, clients, emulators, swift, audit, servers, pxe" ;;
+        venv | dev | clients | emulators | swift | inspector | audit | servers | pxe) "setup_$what" ;;
+        *) fail "unknown argument $what: expected one or more of venv, dev, clients, emulators, swift, inspector, audit, servers, pxe" ;;
     esac
 done

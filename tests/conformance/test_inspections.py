@@ -8,6 +8,7 @@ import random
 import msgspec
 import pytest
 
+from ferroscope.contracts.data import Part
 from ferroscope.contracts.errors import NotFoundError
 from ferroscope.contracts.store import Query
 from ferroscope.core.model import Entry
@@ -165,3 +166,24 @@ def test_the_largest_callback_that_the_api_takes_can_be_stored(adapter: Adapter)
     assert 15 * 1024 * 1024 < len(content) < 16 * 1024 * 1024
     adapter.write(lambda tx: tx.data.save(inspection, node.uuid, {"unprocessed": content}))
     assert adapter.read(lambda tx: tx.data.load(inspection, ["unprocessed"])) == {"unprocessed": content}
+
+
+def test_inspections_are_removed_with_their_data_and_journal_and_no_others(adapter: Adapter) -> None:
+    node = adapter.node()
+    gone, kept = (examples.inspection(node, state=State.FINISHED) for _ in range(2))
+    parts: dict[Part, bytes] = {"inventory": b"{}"}
+
+    def fill(tx):  # type: ignore[no-untyped-def]
+        for one in (gone, kept):
+            tx.inspections.add(one)
+            tx.data.save(one.uuid, node.uuid, parts)
+            tx.journal.append([Entry(node=node.uuid, inspection=one.uuid, step="x", message="y")])
+
+    adapter.write(fill)
+    adapter.write(lambda tx: tx.inspections.remove([gone.uuid, examples.uuid()]))
+    adapter.write(lambda tx: tx.inspections.remove([]))
+    mine = Query(filters={"node": node.uuid})
+    assert [one.uuid for one in adapter.read(lambda tx: tx.inspections.list(mine))] == [kept.uuid]
+    assert [one.inspection for one in adapter.read(lambda tx: tx.journal.list(mine))] == [kept.uuid]
+    assert adapter.read(lambda tx: tx.data.load(gone.uuid, ("inventory",))) == {}
+    assert adapter.read(lambda tx: tx.data.load(kept.uuid, ("inventory",))) == parts

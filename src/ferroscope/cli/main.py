@@ -57,6 +57,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "pxe-filter": ("ferroscope.cli.service:run_pxe_filter", "Run the PXE filter of this host."),
     "pxe": ("ferroscope.cli.pxe:pxe", "Generate the boot configuration, and manage this host's PXE filter."),
     "db": ("ferroscope.cli.service:db", "Upgrade the schema, encrypt secrets, move inspection data."),
+    "import": ("ferroscope.cli.imports:imports", "Import the data of other services."),
     "secret": ("ferroscope.cli.secret:secret", "Manage the keys that encrypt BMC passwords in the database."),
     "token": ("ferroscope.cli.token:token", "Create, list and revoke access tokens for the API."),
     "user": ("ferroscope.cli.user:user", "Add, list and remove users of HTTP basic authentication."),

@@ -205,6 +205,12 @@ class Inspections(Protocol):
     def update(self, uuid: str, **changes: Any) -> None:
         """Set these fields of the inspection, if it exists."""
 
+    def remove(self, uuids: Iterable[str]) -> None:
+        """Delete these inspections with their data and journal; those that do not exist are ignored.
+
+        None of them may be the current one of its node, unless the same transaction changes that.
+        """
+
     def remove_ended(self, before: float, limit: int) -> int:
         """Delete up to ``limit`` inspections that ended before this time, oldest first.
 

@@ -23,6 +23,7 @@ class Reason(StrEnum):
     PROCESSING_TIMEOUT = "processing-timeout"
     ABORTED = "aborted"
     RESTARTED = "restarted"
+    IMPORTED = "imported"
     POWER_FAILED = "power-failed"
     POWER_OFF_DISABLED = "power-off-disabled"
     BMC_UNREACHABLE = "bmc-unreachable"
@@ -82,6 +83,7 @@ HINTS: Final[dict[Reason, str]] = {
     Reason.PROCESSING_TIMEOUT: "A hook or a rule did not finish in time; see the worker's log, then reapply.",
     Reason.ABORTED: "The inspection was aborted; start it again when ready.",
     Reason.RESTARTED: "A newer inspection of the node has replaced this one; nothing to do.",
+    Reason.IMPORTED: "It failed in ironic-inspector, before it was imported; the message is from there.",
     Reason.POWER_FAILED: "The BMC accepted the command but the power state did not change; check the BMC's log.",
     Reason.POWER_OFF_DISABLED: "The node has disable_power_off set; reboot it, or clear the field to power it off.",
     Reason.BMC_UNREACHABLE: "The BMC did not answer; check its network and its address and credentials in driver_info.",

@@ -61,6 +61,7 @@ _SURPLUS = (
     .order_by(_i.finished_at, _i.uuid)
     .limit(bindparam("limit"))
 )
+_NAMED = select(_i.uuid, _i.node).where(_i.uuid.in_(bindparam("uuids", expanding=True)))
 _DELETE_ENDED = (
     delete(schema.inspections).where(_i.uuid.in_(bindparam("uuids", expanding=True))),
     delete(schema.inspection_data).where(schema.inspection_data.c.inspection.in_(bindparam("uuids", expanding=True))),
@@ -93,6 +94,9 @@ class SqlInspections:
 
     def update(self, uuid: str, **changes: Any) -> None:
         self._tx.ask(_UPDATE_INSPECTION, changes | {"_uuid": uuid})
+
+    def remove(self, uuids: Iterable[str]) -> None:
+        self._remove(list(self._tx.connection.execute(_NAMED, {"uuids": list(uuids)})))
 
     def remove_ended(self, before: float, limit: int) -> int:
         return self._remove(list(self._tx.connection.execute(_ENDED, {"before": before, "limit": limit})))

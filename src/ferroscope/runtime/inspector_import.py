@@ -1,0 +1,327 @@
+"""Import from ironic-inspector 12.5.0: its introspections with their data, and its rules, out of its database.
+
+The source is only read (``inspector_source``). What is imported gets identifiers that follow from the source, so an
+import that is repeated finds it and adds nothing. Each node is imported in one transaction, which also records what the
+node was before: a rollback restores that, unless the node was changed since.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, TypeVar
+
+import msgspec
+import sqlalchemy as sa
+
+from ferroscope import transition
+from ferroscope.api.baremetal import callback_body
+from ferroscope.api.http.errors import ApiError
+from ferroscope.config.options import Settings
+from ferroscope.contracts.data import Part
+from ferroscope.contracts.errors import ConflictError, NotFoundError
+from ferroscope.contracts.store import Query, Store, Transaction
+from ferroscope.core.delivery import Fail
+from ferroscope.core.model import Document, Entry, Inspection, Node, Port, Rule
+from ferroscope.core.reasons import CANCELED, Reason
+from ferroscope.core.states import RESTING, TERMINAL, Provision, State
+from ferroscope.hardware import search_index
+from ferroscope.rules.data import InvalidRuleError
+from ferroscope.rules.engine import compile_rule
+from ferroscope.runtime.backend import opened
+from ferroscope.runtime.inspector_source import NAMESPACE, Introspection, connected, data_of, introspections, rules
+from ferroscope.storage.reader import newest
+
+T = TypeVar("T")
+
+# The key of the import in a node's internal data.
+KEY: Final = "inspector_import"
+_BEFORE: Final = (
+    "state", "inspection", "inspection_started_at", "inspection_finished_at", "last_error", "hardware", "search_digest",
+)  # fmt: skip
+_TIMED_OUT: Final = "Introspection timeout"
+
+Result = Literal[
+    "imported",
+    "created",
+    "already imported",
+    "in progress",
+    "started",
+    "unknown",
+    "skipped",
+    "rolled back",
+    "changed since",
+]
+
+
+class Item(msgspec.Struct, frozen=True):
+    """What becomes of one node or rule of the source; ``detail``: why, or what to do.
+
+    ``started_at`` and ``manage_boot`` are those of an introspection that is in progress there.
+    """
+
+    kind: Literal["node", "rule"]
+    uuid: str
+    result: Result
+    detail: str = ""
+    started_at: float | None = None
+    manage_boot: bool | None = None
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """``create``: the provision state of nodes that are unknown here, with ``driver``; None: they are only reported."""
+
+    dry_run: bool = False
+    create: Provision | None = None
+    driver: str = ""
+
+
+class _DryRunError(Exception):
+    """Rolls a transaction back; ``item`` is what it would have done."""
+
+    def __init__(self, item: Item) -> None:
+        self.item = item
+        super().__init__(item.result)
+
+
+# The import
+
+
+def run(settings: Settings, source: str, options: Options) -> list[Item]:
+    """Import everything; return what became of each node and rule. ``SetupError``."""
+    with opened(settings) as backend, connected(source) as connection:
+        importer = _Importer(settings, backend.store, options)
+        found = [importer.node(connection, one) for one in introspections(connection)]
+        return found + [importer.rule(rule, disabled=disabled) for rule, disabled in rules(connection)]
+
+
+def roll_back(settings: Settings, source: str, *, dry_run: bool = False) -> list[Item]:
+    """Undo an import of the same source where nothing was changed since. ``SetupError``."""
+    with opened(settings) as backend, connected(source) as connection:
+        store = backend.store
+        found = [_write(store, lambda tx, one=one: _restored(tx, one), dry_run) for one in introspections(connection)]  # type: ignore[misc]
+        found += [_write(store, lambda tx, rule=rule: _removed(tx, rule), dry_run) for rule, _ in rules(connection)]  # type: ignore[misc]
+        return [item for item in found if item is not None]
+
+
+def counts(items: list[Item]) -> dict[str, int]:
+    """Return how often each result occurs, such as ``nodes imported``."""
+    return dict(Counter(f"{item.kind}s {item.result}" for item in items))
+
+
+def _write(store: Store, work: Callable[[Transaction], T], dry_run: bool) -> T:
+    """Run ``work``; roll it back again in a dry run."""
+
+    def dry(tx: Transaction) -> T:
+        raise _DryRunError(work(tx))  # type: ignore[arg-type]
+
+    try:
+        return store.write(dry if dry_run else work)
+    except _DryRunError as exc:
+        return exc.item  # type: ignore[return-value]
+
+
+class _Importer:
+    def __init__(self, settings: Settings, store: Store, options: Options) -> None:
+        self._settings, self._store, self._options = settings, store, options
+
+    def node(self, connection: sa.Connection, one: Introspection) -> Item:
+        if one.finished_at is None:
+            detail = f"{one.state} since {_shown(one.started_at)}; to start it here: --start"
+            return Item("node", one.uuid, "in progress", detail, one.started_at, one.manage_boot)
+        if one.state not in TERMINAL or one.started_at is None:
+            return Item("node", one.uuid, "skipped", f"unexpected state {one.state}")
+        try:
+            parts, macs = self._parts(data_of(connection, one.uuid))
+        except (ApiError, ValueError) as exc:
+            return Item("node", one.uuid, "skipped", f"its data is invalid: {exc}")
+        return _write(self._store, lambda tx: self._node(tx, one, parts, macs), self._options.dry_run)
+
+    def _parts(self, raw: dict[bool, bytes]) -> tuple[dict[Part, bytes], tuple[str, ...]]:
+        """Return the data in the form in which it is stored here, and the MACs of the machine."""
+        api = self._settings.api
+        parts: dict[Part, bytes] = {}
+        macs: tuple[str, ...] = ()
+        for processed in (True, False):
+            if (body := raw.get(processed)) is None:
+                continue
+            if len(body) > api.max_body_size:
+                raise ValueError(f"{len(body)} bytes, more than [api] max_body_size")
+            parsed = callback_body.parse(body, None, max_depth=api.max_json_depth)
+            rest = parsed.parts.pop("unprocessed")
+            parsed.parts.pop("logs", None)
+            parts |= parsed.parts | {"plugin_data" if processed else "unprocessed": rest}
+            macs = parsed.evidence.macs
+        return parts, macs
+
+    def _node(self, tx: Transaction, one: Introspection, parts: dict[Part, bytes], macs: tuple[str, ...]) -> Item:
+        result: Result = "imported"
+        try:
+            node = tx.nodes.get(one.uuid, lock=True)
+        except NotFoundError:
+            if self._options.create is None:
+                return Item("node", one.uuid, "unknown", "enroll it with this UUID, or create it: --create enroll")
+            node, result = self._create(tx, one, macs), "created"
+        if _known(tx, one):
+            return Item("node", one.uuid, "already imported")
+        failed = one.state == State.ERROR
+        failure = Fail(_reason(one.error), one.error or "") if failed else None
+        inspection = Inspection(
+            uuid=one.ident,
+            node=one.uuid,
+            state=State(one.state),
+            started_at=one.started_at or 0.0,
+            finished_at=one.finished_at,
+            manage_boot=one.manage_boot,
+            reason=None if failure is None else str(failure.reason),
+            error=None if failure is None else failure.message,
+        )
+        tx.inspections.add(inspection)
+        tx.data.save(one.ident, one.uuid, parts)
+        entry = Entry(
+            node=one.uuid, inspection=one.ident, step="imported", message="imported from ironic-inspector",
+            process="import",
+        )  # fmt: skip
+        tx.journal.append([entry])
+        detail = "" if parts else "without data"
+        if node.state not in RESTING or (node.inspection_started_at or 0.0) >= inspection.started_at:
+            return Item("node", one.uuid, result, detail or "as an earlier inspection: the node has a newer one here")
+        self._make_current(tx, node, inspection, failure, parts, created=result == "created")
+        return Item("node", one.uuid, result, detail)
+
+    def _make_current(
+        self,
+        tx: Transaction,
+        node: Node,
+        inspection: Inspection,
+        failure: Fail | None,
+        parts: dict[Part, bytes],
+        *,
+        created: bool,
+    ) -> None:
+        record: Document = {"inspection": inspection.uuid, "created": created, "version": node.version + 1}
+        record["before"] = {name: msgspec.to_builtins(getattr(node, name)) for name in _BEFORE}
+        changes: Document = {
+            "state": inspection.state,
+            "inspection": inspection.uuid,
+            "inspection_started_at": inspection.started_at,
+            "inspection_finished_at": inspection.finished_at,
+            "last_error": None if failure is None else transition.explain(failure),
+            "internal": node.internal | {KEY: record},
+        }
+        if failure is None and {"inventory", "plugin_data"} <= parts.keys():
+            inventory, plugin_data = (msgspec.json.decode(parts[part]) for part in ("inventory", "plugin_data"))
+            learned = search_index.learn(inventory, plugin_data)
+            tx.search_index.replace(node.uuid, learned.rows, had=node.search_digest is not None)
+            changes |= {"search_digest": learned.digest, "hardware": learned.summary}
+        tx.nodes.update(msgspec.structs.replace(node, **changes))
+
+    def _create(self, tx: Transaction, one: Introspection, macs: tuple[str, ...]) -> Node:
+        provision = self._options.create or Provision.ENROLL
+        tx.nodes.add(Node(uuid=one.uuid, driver=self._options.driver, provision_state=provision, created_at=tx.now))
+        taken = {port.address for port in tx.ports.list(Query(filters={"address": macs}))} if macs else set()
+        tx.ports.add(
+            Port(uuid=str(uuid.uuid5(NAMESPACE, mac)), node=one.uuid, address=mac) for mac in macs if mac not in taken
+        )
+        return tx.nodes.get(one.uuid, lock=True)
+
+    def rule(self, rule: Rule, *, disabled: bool) -> Item:
+        if disabled:
+            return Item("rule", rule.uuid, "skipped", "it is disabled")
+        try:
+            compile_rule(rule)
+        except InvalidRuleError as exc:
+            return Item("rule", rule.uuid, "skipped", f"it is not valid here: {'; '.join(exc.problems[:5])}")
+
+        def work(tx: Transaction) -> Item:
+            try:
+                same = _same(tx.rules.get(rule.uuid), rule)
+            except NotFoundError:
+                tx.rules.add(rule)
+                return Item("rule", rule.uuid, "imported")
+            if same:
+                return Item("rule", rule.uuid, "already imported")
+            return Item("rule", rule.uuid, "skipped", "a rule with this UUID exists and differs")
+
+        try:
+            return _write(self._store, work, self._options.dry_run)
+        except ConflictError as exc:
+            return Item("rule", rule.uuid, "skipped", str(exc))
+
+
+def _known(tx: Transaction, one: Introspection) -> bool:
+    try:
+        tx.inspections.get(one.ident)
+    except NotFoundError:
+        return False
+    return True
+
+
+def _same(stored: Rule, rule: Rule) -> bool:
+    return stored.updated_at is None and all(
+        getattr(stored, name) == getattr(rule, name)
+        for name in ("dialect", "description", "scope", "conditions", "actions")
+    )
+
+
+def _reason(error: str | None) -> Reason:
+    return {CANCELED: Reason.ABORTED, _TIMED_OUT: Reason.TIMEOUT}.get(error or "", Reason.IMPORTED)
+
+
+def _shown(seconds: float | None) -> str:
+    return "?" if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+# The rollback
+
+
+def _restored(tx: Transaction, one: Introspection) -> Item | None:
+    """Undo the import of a node; None if it was not imported."""
+    try:
+        node = tx.nodes.get(one.uuid, lock=True)
+    except NotFoundError:
+        return None
+    if not _known(tx, one):
+        return None
+    record = node.internal.get(KEY)
+    if not isinstance(record, dict) or record.get("inspection") != one.ident:
+        tx.inspections.remove([one.ident])  # it was added as an earlier one
+        return Item("node", one.uuid, "rolled back")
+    if node.version != record.get("version"):
+        return Item("node", one.uuid, "changed since", "the node was changed or inspected after the import; it is kept")
+    if record.get("created"):
+        tx.nodes.remove(one.uuid)
+        return Item("node", one.uuid, "rolled back", "the node is deleted")
+    tx.inspections.remove([one.ident])
+    before = record["before"]
+    restored = msgspec.structs.replace(
+        node,
+        **before | {"state": State(before["state"])},
+        internal={key: value for key, value in node.internal.items() if key != KEY},
+    )
+    _restore_index(tx, restored, had=node.search_digest is not None)
+    tx.nodes.update(restored)
+    return Item("node", one.uuid, "rolled back")
+
+
+def _restore_index(tx: Transaction, node: Node, *, had: bool) -> None:
+    """Derive the search index again from the data that was the newest before, as far as it is in the database."""
+    found = newest(tx, node, ("inventory", "plugin_data")) if node.search_digest is not None else None
+    rows: Any = ()
+    if found is not None and not found.elsewhere:
+        inventory, plugin_data = (msgspec.json.decode(found.here[part]) for part in ("inventory", "plugin_data"))
+        rows = search_index.learn(inventory, plugin_data).rows
+    tx.search_index.replace(node.uuid, rows, had=had)
+
+
+def _removed(tx: Transaction, rule: Rule) -> Item | None:
+    try:
+        stored = tx.rules.get(rule.uuid)
+    except NotFoundError:
+        return None
+    if not _same(stored, rule):
+        return Item("rule", rule.uuid, "changed since", "the rule was changed after the import; it is kept")
+    tx.rules.remove(rule.uuid)
+    return Item("rule", rule.uuid, "rolled back")

@@ -1,0 +1,174 @@
+"""Reads the database of ironic-inspector 12.5.0: introspections with their data, and rules. Nothing is written.
+
+Source: ``ironic_inspector/db/model.py`` and its newest migration.
+"""
+
+from __future__ import annotations
+
+import configparser
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError, NoSuchModuleError
+from sqlalchemy.pool import NullPool
+
+from ferroscope.core.model import Document, Rule, RuleDialect
+from ferroscope.db.engine import checked, described
+from ferroscope.runtime.system import SetupError
+
+# The newest migration of 12.5.0. Later releases have none: the project has ended.
+SCHEMA: Final = "b55109d5063a"
+NAMESPACE: Final = uuid.UUID("4be0bd67-5f5b-4f8a-9d2f-0d6f1f0a5d0c")
+
+
+class Introspection(msgspec.Struct, frozen=True):
+    """A row of the source's ``nodes``: the last introspection of the node ``uuid``."""
+
+    uuid: str
+    state: str
+    started_at: float | None
+    finished_at: float | None
+    error: str | None
+    manage_boot: bool
+
+    @property
+    def ident(self) -> str:
+        """The UUID of the imported inspection."""
+        return str(uuid.uuid5(NAMESPACE, f"{self.uuid} {self.started_at}"))
+
+
+_nodes = sa.table(
+    "nodes", sa.column("uuid", sa.String), sa.column("state", sa.String), sa.column("started_at", sa.DateTime),
+    sa.column("finished_at", sa.DateTime), sa.column("error", sa.Text), sa.column("manage_boot", sa.Boolean),
+)  # fmt: skip
+_data = sa.table(
+    "introspection_data", sa.column("uuid", sa.String), sa.column("processed", sa.Boolean), sa.column("data", sa.Text)
+)
+_rules = sa.table(
+    "rules", sa.column("uuid", sa.String), sa.column("created_at", sa.DateTime), sa.column("description", sa.Text),
+    sa.column("disabled", sa.Boolean), sa.column("scope", sa.String),
+)  # fmt: skip
+_conditions = sa.table(
+    "rule_conditions", sa.column("id", sa.Integer), sa.column("rule", sa.String), sa.column("op", sa.String),
+    sa.column("multiple", sa.String), sa.column("invert", sa.Boolean), sa.column("field", sa.Text),
+    sa.column("params", sa.Text),
+)  # fmt: skip
+_actions = sa.table(
+    "rule_actions", sa.column("id", sa.Integer), sa.column("rule", sa.String), sa.column("action", sa.String),
+    sa.column("params", sa.Text),
+)  # fmt: skip
+
+
+def connection_of(source: str) -> str:
+    """Return the URL of the database: ``source`` itself, or ``[database] connection`` of that configuration file.
+
+    ``SetupError`` if the file cannot be read or says nothing, or if the data is in Swift.
+    """
+    if "://" in source:
+        return source
+    parser = configparser.ConfigParser(interpolation=None, strict=False)
+    try:
+        parser.read_string(Path(source).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, configparser.Error) as exc:
+        raise SetupError(f"cannot read {source}: {str(exc).splitlines()[0]}") from exc
+    if parser.get("processing", "store_data", fallback="").strip() == "swift":
+        raise SetupError(
+            "the data is in Swift ([processing] store_data); move it to the database first: "
+            "ironic-inspector-migrate-data --from swift --to database"
+        )
+    connection = parser.get("database", "connection", fallback="").strip()
+    if not connection:
+        raise SetupError(f"{source} has no [database] connection")
+    return connection
+
+
+@contextmanager
+def connected(source: str) -> Iterator[sa.Connection]:
+    """Connect to the source; ``SetupError`` if that fails or if it is not a database of ironic-inspector 12.5."""
+    url = checked(connection_of(source))
+    family = url.get_backend_name()
+    if family == "sqlite":
+        url = url.set(database=f"file:{url.database}", query={"mode": "ro", "uri": "true"})
+    else:
+        url = url.set(drivername="postgresql+psycopg" if family == "postgresql" else "mysql+pymysql")
+    try:
+        with sa.create_engine(url, poolclass=NullPool).connect() as connection:
+            version = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
+            if version != SCHEMA:
+                raise SetupError(
+                    f"the schema of ironic-inspector is {version}, expected {SCHEMA}; "
+                    "upgrade it with release 12.5: ironic-inspector-dbsync upgrade"
+                )
+            yield connection
+    except (DBAPIError, NoSuchModuleError) as exc:
+        reason = described(exc) if isinstance(exc, DBAPIError) else str(exc)
+        raise SetupError(f"cannot read the database of ironic-inspector: {reason}") from exc
+
+
+def _seconds(moment: datetime | None) -> float | None:
+    return None if moment is None else moment.replace(tzinfo=UTC).timestamp()
+
+
+def introspections(connection: sa.Connection) -> list[Introspection]:
+    """Return all introspections, oldest first."""
+    found = [
+        Introspection(
+            row.uuid,
+            row.state,
+            _seconds(row.started_at),
+            _seconds(row.finished_at),
+            row.error,
+            row.manage_boot is not False,
+        )
+        for row in connection.execute(sa.select(_nodes))
+    ]
+    return sorted(found, key=lambda one: (one.started_at or 0.0, one.uuid))
+
+
+def rules(connection: sa.Connection) -> list[tuple[Rule, bool]]:
+    """Return all rules as we store them, oldest first, and whether each is disabled."""
+    conditions, actions = _of_rules(connection, _conditions), _of_rules(connection, _actions)
+    found = []
+    for row in connection.execute(sa.select(_rules).order_by(_rules.c.created_at, _rules.c.uuid)):
+        rule = Rule(
+            uuid=row.uuid,
+            dialect=RuleDialect.INTROSPECTION,
+            description=row.description,
+            scope=row.scope or None,
+            conditions=[
+                {
+                    "op": f"!{one.op}" if one.invert else one.op,
+                    "args": {"field": one.field} | _params(one),
+                    "multiple": one.multiple,
+                }
+                for one in conditions.get(row.uuid, [])
+            ],
+            actions=[{"op": one.action, "args": _params(one)} for one in actions.get(row.uuid, [])],
+            created_at=_seconds(row.created_at) or 0.0,
+        )
+        found.append((rule, bool(row.disabled)))
+    return found
+
+
+def _of_rules(connection: sa.Connection, table: Any) -> dict[str, list[Any]]:
+    found: dict[str, list[Any]] = {}
+    for row in connection.execute(sa.select(table).order_by(table.c.id)):
+        found.setdefault(row.rule, []).append(row)
+    return found
+
+
+def _params(row: Any) -> Document:
+    params: Document = msgspec.json.decode(row.params) if row.params else {}
+    return params
+
+
+def data_of(connection: sa.Connection, node: str) -> dict[bool, bytes]:
+    """Return the processed (True) and unprocessed data of a node, as JSON."""
+    rows = connection.execute(sa.select(_data.c.processed, _data.c.data).where(_data.c.uuid == node))
+    return {bool(row.processed): row.data.encode() for row in rows if row.data}
