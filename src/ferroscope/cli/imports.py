@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # What needs no attention is counted only.
 _QUIET: Final = ("imported", "already imported", "rolled back")
 # The provision states of nodes that are created.
-_CREATED: Final = sorted(INSPECTABLE - {Provision.INSPECT_FAILED})
+_CREATED: Final = sorted(str(state) for state in INSPECTABLE - {Provision.INSPECT_FAILED})
 
 
 @click.group("import", cls=Group)
