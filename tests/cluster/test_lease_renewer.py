@@ -31,7 +31,7 @@ class Hanging:
 @pytest.mark.parametrize("stops", [True, False])
 def test_the_process_is_left_in_time_although_the_renewal_hangs(stops: bool) -> None:
     clock, store = SystemClock(), Hanging()
-    lease = Lease(name="backup", holder="me", epoch=1, token="t", duration=1, acquired_at=0, renewed_at=0, expires_at=0)
+    lease = Lease(name="backup", holder="me", epoch=1, duration=1, acquired_at=0, renewed_at=0, expires_at=0)
     left: list[float] = []
     began = time.monotonic()
     renewer = LeaseRenewer(PROFILE, clock, leave=lambda: left.append(time.monotonic() - began))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import pytest
+from sqlalchemy import select, update
 
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError
 from ferroscope.contracts.store import Store
 from ferroscope.core.model import Lease, Member
+from ferroscope.db import schema
 from tests.conformance.conftest import Adapter, Open
 
 LONG = 1000.0
@@ -96,6 +99,34 @@ def test_a_write_under_a_lost_lease_is_rolled_back(store: Store) -> None:
     with pytest.raises(LeaseLostError):
         store.write(work)
     assert [lease.name for lease in store.read(lambda tx: tx.leases.list())] == ["backup"]
+
+
+@pytest.mark.every_database
+def test_a_token_is_stored_as_its_digest_which_is_not_a_token_itself(store: Store) -> None:
+    lease = acquire(store)
+    assert len(lease.token) == 36
+    (stored,) = store.read(lambda tx: tx.leases.list())
+    rows = store.read(lambda tx: list(tx.run(select(schema.leases))))  # type: ignore[attr-defined]  # SQL
+    assert lease.token not in str(rows)
+    for wrong in (stored.token, hashlib.sha256(lease.token.encode()).hexdigest(), "x"):
+        with pytest.raises(LeaseLostError):
+            store.write(lambda tx, wrong=wrong: tx.leases.hold(msgspec.structs.replace(lease, token=wrong)))  # type: ignore[misc]
+    assert store.write(lambda tx: tx.leases.renew(lease, LONG)).token == lease.token
+    store.write(lambda tx: tx.leases.hold(lease))
+
+
+@pytest.mark.every_database
+def test_a_token_that_the_previous_release_has_stored_is_still_one(store: Store) -> None:
+    lease = acquire(store)
+    old = update(schema.leases).values(token="old", token_digest=None)
+    store.write(lambda tx: tx.run(old))  # type: ignore[attr-defined]  # SQL
+    with pytest.raises(LeaseLostError):
+        store.write(lambda tx: tx.leases.hold(lease))
+    store.write(lambda tx: tx.leases.hold(msgspec.structs.replace(lease, token="old")))
+    store.write(lambda tx: tx.leases.release(msgspec.structs.replace(lease, token="old")))
+    assert len(acquire(store).token) == 36
+    with pytest.raises(LeaseLostError):
+        store.write(lambda tx: tx.leases.hold(msgspec.structs.replace(lease, token="old", epoch=2)))
 
 
 def test_leases_are_listed_by_prefix_in_the_order_of_their_names(store: Store) -> None:

@@ -203,7 +203,8 @@ class Member(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Lease(msgspec.Struct, kw_only=True, frozen=True):
-    """``epoch`` increases by one with every new holder; ``token`` is random for every acquisition.
+    """``epoch`` increases by one with every new holder; ``token`` is random for every acquisition, and known to the
+    holder only: "" in a lease that was read from the store.
 
     ``holder`` is None, and ``remaining`` 0, if the lease is free. ``remaining`` is in seconds, by the database's clock
     when it was read. ``data`` is published by the holder; ``source`` is the address of an API caller that acquired it.
@@ -212,7 +213,6 @@ class Lease(msgspec.Struct, kw_only=True, frozen=True):
     name: str
     holder: str | None
     epoch: int
-    token: str
     duration: float
     acquired_at: float
     renewed_at: float
@@ -220,6 +220,7 @@ class Lease(msgspec.Struct, kw_only=True, frozen=True):
     remaining: float = 0.0
     data: str = ""
     source: str | None = None
+    token: str = ""
 
     @property
     def held(self) -> bool:

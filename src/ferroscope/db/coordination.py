@@ -6,12 +6,14 @@ row, even in the same transaction, an old leader could still commit after a newe
 
 from __future__ import annotations
 
+import hashlib
 import re
 import uuid
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import Double, bindparam, case, delete, insert, literal, or_, select, update
+import msgspec
+from sqlalchemy import Double, and_, bindparam, case, delete, insert, literal, or_, select, update
 
 from ferroscope.contracts.errors import ConflictError, LeaseHeldError, LeaseLostError
 from ferroscope.contracts.queue import Channel
@@ -23,17 +25,23 @@ from ferroscope.db.mapping import Mapper
 from ferroscope.db.session import SqlSession
 
 _l_leases = schema.leases.c
+_NO_TOKEN: Final = ""
+# Only the digest of a token is stored. A process of the previous release stores the token, and no digest of it.
 _MINE = (
     _l_leases.name == bindparam("_name"),
     _l_leases.epoch == bindparam("_epoch"),
-    _l_leases.token == bindparam("_token"),
+    or_(
+        _l_leases.token_digest == bindparam("_digest"),
+        and_(_l_leases.token == bindparam("_token"), _l_leases.token != _NO_TOKEN),
+    ),
 )
 _LATER = db_now() + bindparam("_duration", type_=Double())
-_STORED = [_l_leases[name] for name in Lease.__struct_fields__ if name != "remaining"]
+_STORED = [_l_leases[name] for name in Lease.__struct_fields__ if name not in ("token", "remaining")]
 _REMAINING = case((_l_leases.holder.is_(None), 0.0), else_=_l_leases.expires_at - db_now()).label("remaining")
 
 _SELECT = select(*_STORED, _REMAINING)
 _ONE = _SELECT.where(_l_leases.name == bindparam("_name"))
+_TAKEN_BY = _ONE.where(_l_leases.token_digest == bindparam("_digest"))
 _LISTED = _SELECT.where(_l_leases.name.like(bindparam("pattern"), escape="/")).order_by(_l_leases.name)
 _BRIEFLY = [literal("").label("data") if column.name == "data" else column for column in _STORED]
 _LISTED_BRIEFLY = (
@@ -48,7 +56,8 @@ _UNUSED = (
 _ESCAPED: Final = re.compile("[%_/]")
 _TAKEN = {
     "holder": bindparam("_holder"),
-    "token": bindparam("_token"),
+    "token": _NO_TOKEN,
+    "token_digest": bindparam("_digest"),
     "duration": bindparam("_duration", type_=Double()),
     "acquired_at": db_now(),
     "renewed_at": db_now(),
@@ -98,17 +107,19 @@ class SqlLeases:
         self._tx = tx
 
     def acquire(self, name: str, holder: str, duration: float, *, data: str = "", source: str = "") -> Lease:
-        values = {"_name": name, "_holder": holder, "_duration": duration, "_data": data, "_token": str(uuid.uuid4())}
+        token = str(uuid.uuid4())
+        digest = _digest(token)
+        values = {"_name": name, "_holder": holder, "_duration": duration, "_data": data, "_digest": digest}
         values["_source"] = source or None
         if self._tx.run(_TAKE, values).rowcount == 0:
             present = self._get(name)
             if present is not None:
                 raise LeaseHeldError(present)
             self._create(values)
-        lease = self._get(name)
-        if lease is None or lease.token != values["_token"]:
+        lease = self._get(name, digest)
+        if lease is None:
             raise LeaseLostError(f"{name} has just been acquired by another holder")
-        return lease
+        return msgspec.structs.replace(lease, token=token)
 
     def renew(self, lease: Lease, duration: float, *, data: str | None = None) -> Lease:
         statement = _RENEW if data is None else _RENEW_DATA
@@ -117,7 +128,7 @@ class SqlLeases:
         renewed = self._get(lease.name)
         if renewed is None:
             raise LeaseLostError(f"{lease.name} no longer exists")
-        return renewed
+        return msgspec.structs.replace(renewed, token=lease.token)
 
     def release(self, lease: Lease) -> None:
         self._mine(_RELEASE, lease, {})
@@ -151,12 +162,13 @@ class SqlLeases:
         failed = lambda _: LeaseHeldError(_unknown(values["_name"]))  # noqa: E731
         self._tx.run(_CREATE, values | {"_first": self._floor() + 1}, failed=failed)
 
-    def _get(self, name: str) -> Lease | None:
-        row = self._tx.run(_ONE, {"_name": name}).first()
+    def _get(self, name: str, digest: str | None = None) -> Lease | None:
+        given = {"_name": name} if digest is None else {"_name": name, "_digest": digest}
+        row = self._tx.run(_ONE if digest is None else _TAKEN_BY, given).first()
         return None if row is None else _lease(row)
 
     def _mine(self, statement: Any, lease: Lease, values: dict[str, Any]) -> None:
-        mine = {"_name": lease.name, "_epoch": lease.epoch, "_token": lease.token}
+        mine = {"_name": lease.name, "_epoch": lease.epoch, "_token": lease.token, "_digest": _digest(lease.token)}
         if self._tx.run(statement, mine | values).rowcount == 0:
             raise LeaseLostError(f"epoch {lease.epoch} of {lease.name} has ended")
 
@@ -166,10 +178,12 @@ def _lease(row: Any) -> Lease:
     return Lease(**values, remaining=max(0.0, float(row[-1])))
 
 
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
 def _unknown(name: str) -> Lease:
-    return Lease(
-        name=name, holder="unknown", epoch=1, token="", duration=0.0, acquired_at=0.0, renewed_at=0.0, expires_at=0.0
-    )
+    return Lease(name=name, holder="unknown", epoch=1, duration=0.0, acquired_at=0.0, renewed_at=0.0, expires_at=0.0)
 
 
 # Steps of the database's clock: their record, and the stored times that are adjusted to them.

@@ -294,6 +294,7 @@ leases = Table(
     Column("touched", _SERIAL, nullable=False),
     Column("data", _LONG_TEXT, nullable=False),
     Column("source", String(64)),
+    Column("token_digest", String(64)),
     **_OPTIONS,
 )
 
