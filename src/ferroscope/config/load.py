@@ -193,6 +193,9 @@ def _problems(settings: Settings) -> Iterator[str]:
             f"[api] bare_metal_port and introspection_port are both {api.bare_metal_port}; they must differ "
             "(0 disables one of them)"
         )
+    for name, number in api.lease_quotas.items():
+        if not number.isdecimal():
+            yield f"[api] lease_quotas: {number!r} for {name} is not a number of names"
     yield from _tls_problems(api)
     networks = {"[api] trusted_proxies": api.trusted_proxies, "[drivers] bmc_networks": settings.drivers.bmc_networks}
     for option, texts in networks.items():

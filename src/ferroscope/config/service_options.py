@@ -111,7 +111,9 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     ] = 0.0
     enable_metrics: Annotated[
         bool,
-        Opt("Serve GET /metrics for Prometheus; without authentication, unless the policy public_api requires it."),
+        Opt(
+            "Serve GET /metrics for Prometheus; to everybody, unless the policy ferroscope:metrics:get says otherwise."
+        ),
     ] = True
     header_timeout: Annotated[float, Opt("Timeout in seconds for receiving the header of a request.", ge=0.1)] = 15.0
     body_timeout: Annotated[
@@ -162,6 +164,16 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
         Opt("Requests per second of one source address above which it gets 429, in one process; 0: no limit.", ge=0),
     ] = 0.0
     request_burst: Annotated[int, Opt("Number of requests that a source address may make in a burst.", ge=1)] = 200
+    max_lease_names: Annotated[
+        int, Opt("Maximum number of lease names of one caller: of a user, or of a source address.", ge=0)
+    ] = 250
+    lease_quotas: Annotated[
+        dict[str, str],
+        Opt(
+            "Other limits, such as backup/:10,controller:500: of the names of one caller below a prefix, and of all "
+            "names of a user. The longest prefix counts, then the user; 0 allows none."
+        ),
+    ] = {}
     trusted_proxies: Annotated[
         tuple[str, ...],
         Opt(
@@ -334,7 +346,10 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MetricsSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """``[metrics]``: a separate port for the metrics of processes without an API."""
+    """``[metrics]``: a separate port for the metrics of processes without an API.
+
+    The certificate and the authentication are those of ``[api]``, the policy is that of ``GET /metrics``.
+    """
 
     host: Annotated[str, Opt("Address to serve metrics on; '::': all addresses, IPv4 and IPv6.")] = "127.0.0.1"
     port: Annotated[

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ferroscope.api.auth.identity import local
 from ferroscope.api.service import leases
-from ferroscope.config.options import LeaseSettings
+from ferroscope.config.options import LeaseSettings, PolicySettings
 from ferroscope.contracts.store import Transaction
 from ferroscope.leadership import Election
 from ferroscope.runtime.system import SystemClock
+from tests.integration.api.callers import As, service_for
 from tests.integration.api.service import Client, Service, fault
 from tests.support.processes import until
 
@@ -206,24 +209,61 @@ def test_an_operator_deletes_a_name_and_its_epochs_do_not_come_back(everywhere: 
 
 
 def test_one_source_cannot_use_up_the_names_and_unused_ones_make_room(
-    service: Service, monkeypatch: pytest.MonkeyPatch
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leases, "MAX_NAMES", 6)
-    monkeypatch.setattr(leases, "MAX_NAMES_PER_SOURCE", 4)
+    service = Service(sqlite_url, max_lease_names=4)
     client = service.bare_metal
+    taken: dict[str, Any] = {}
 
     def take(name: str, source: str, duration: float = 60) -> int:
         body = {"holder": "x", "duration": duration, "data": "x" * 4096}
-        return int(client.post(f"/v1/leases/{name}", body, remote_addr=source).status_code)
+        answer = client.post(f"/v1/leases/{name}", body, remote_addr=source)
+        taken[name] = answer.json
+        return int(answer.status_code)
 
     assert [take(f"atk/{n}", "192.0.2.66") for n in range(6)] == [201] * 4 + [403] * 2
     assert [take(f"prod/{n}", "192.0.2.7") for n in range(3)] == [201, 201, 403]
     monkeypatch.setattr(leases, "IDLE", -100.0)  # those taken for 60 s were not used for so long
     assert take("prod/2", "192.0.2.7") == 403, "they are held"
-    held = service.store.read(lambda tx: tx.leases.list("atk/"))[0]
-    service.store.write(lambda tx: tx.leases.release(held))
+    held = taken["atk/0"]
+    assert client.delete(f"/v1/leases/atk/0?epoch={held['epoch']}&token={held['token']}").status_code == 204
     assert take("prod/2", "192.0.2.7") == 201
-    assert client.get(f"/v1/leases/{held.name}").status_code == 404
+    assert client.get("/v1/leases/atk/0").status_code == 404
+    service.close()
+
+
+def test_quotas_are_of_the_longest_prefix_then_of_the_user_then_of_everybody(sqlite_url: str) -> None:
+    identities = {name: local(name, "token", ["member"]) for name in ("ann", "controller")}
+    quotas = {"backup/": "2", "backup/eu/": "1", "controller": "4", "closed/": "0"}
+    service = service_for(sqlite_url, identities, max_lease_names=3, lease_quotas=quotas)
+
+    def take(who: str, *names: str) -> list[int]:
+        body = {"holder": who, "duration": 60}
+        return [As(service.bare_metal, who)("POST", f"/v1/leases/{name}", body).status_code for name in names]
+
+    assert take("ann", "backup/1", "backup/2", "backup/3", "closed/1") == [201, 201, 403, 403]
+    assert take("controller", "backup/4", "backup/eu/1", "backup/eu/2") == [201, 201, 403]
+    assert take("ann", "x/1", "x/2") == [201, 403]  # three with those below backup/
+    assert take("controller", "a", "b", "c") == [201, 201, 403]
+    service.close()
+
+
+def test_a_caller_with_a_right_by_prefix_sees_and_holds_these_leases_only(sqlite_url: str, tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    by_prefix = '"(role:admin and system_scope:all) or (role:reader and user_name:%(lease.prefix)s)"'
+    file.write_text("".join(f'"ferroscope:lease:{name}": {by_prefix}\n' for name in ("get", "hold")))
+    identities = {"backup": local("backup", "token", ["reader"]), "root": local("root", "token", ["admin"])}
+    service = service_for(sqlite_url, identities, sections={"oslo_policy": PolicySettings(policy_file=str(file))})
+    body = {"holder": "h", "duration": 60}
+    backup, root = As(service.bare_metal, "backup"), As(service.bare_metal, "root")
+    for name, status in (("backup/main", 201), ("backup", 201), ("backups/main", 403), ("other/backup", 403)):
+        assert backup("POST", f"/v1/leases/{name}", body).status_code == status, name
+    assert root("POST", "/v1/leases/other/backup", body).status_code == 201
+    assert backup("GET", "/v1/leases/other/backup").status_code == 403
+    listed = {who: [one["name"] for one in who("GET", "/v1/leases").json["leases"]] for who in (backup, root)}
+    assert listed == {backup: ["backup", "backup/main"], root: ["backup", "backup/main", "other/backup"]}
+    service.close()
 
 
 def test_the_status_has_no_data_of_others_and_stays_small(service: Service) -> None:

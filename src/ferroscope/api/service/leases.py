@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from ferroscope.api.auth import access
+from ferroscope.api.auth.policy import Target
 from ferroscope.api.http import errors, rate_limit
 from ferroscope.api.http.decoding import shown
 from ferroscope.api.http.errors import BadRequestError, ForbiddenError
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import iso_exact
+from ferroscope.config.options import ApiSettings
 from ferroscope.contracts.errors import LeaseHeldError, LeaseLostError
 from ferroscope.contracts.store import Transaction
 from ferroscope.core.model import Lease
@@ -29,7 +32,6 @@ from ferroscope.core.model import Lease
 
 MAX_DURATION: Final = 86400
 MAX_NAMES: Final = 1000
-MAX_NAMES_PER_SOURCE: Final = 250
 # Seconds without a holder after which a name may be deleted if the limit is reached, and after which it is deleted.
 IDLE: Final = 3600.0
 FORGOTTEN: Final = 7 * 86400.0
@@ -157,11 +159,16 @@ class LeaseConflict(msgspec.Struct, frozen=True):
 
 
 def list_leases(context: ApiContext, call: Call[LeaseListQuery, None]) -> Reply:
-    """List the leases by name, including free ones."""
+    """List the leases that the caller may see by name, including free ones."""
     prefix = call.query.prefix
     found = context.store.read(lambda tx: tx.leases.list(prefix))
     # SQLite compares a prefix case-insensitively.
-    return Reply(200, LeaseList(leases=[view(lease) for lease in found if lease.name.startswith(prefix)]))
+    shown = [lease for lease in found if lease.name.startswith(prefix) and _sees(context, call, lease.name)]
+    return Reply(200, LeaseList(leases=[view(lease) for lease in shown]))
+
+
+def _sees(context: ApiContext, call: Call[Any, Any], name: str) -> bool:
+    return access.may(context.policy, "ferroscope:lease:get", call.identity, Target(lease=name))
 
 
 def get_lease(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
@@ -180,7 +187,7 @@ def acquire_lease(context: ApiContext, call: Call[NoQuery, Acquisition]) -> Repl
         new = not any(lease.name == name for lease in tx.leases.list(name, brief=True))
         lease = tx.leases.acquire(name, asked.holder, asked.duration, data=asked.data, source=source)
         if new:
-            _check_limits(tx, source)
+            _check_limits(tx, source, _quota(context.settings.api, name, call.identity.user))
         return lease
 
     try:
@@ -262,7 +269,21 @@ def _stored(tx: Transaction, name: str) -> Lease:
     raise errors.MissingError(f"Lease {name} could not be found; POST acquires it.")
 
 
-def _check_limits(tx: Transaction, source: str) -> None:
+class Quota(NamedTuple):
+    """At most ``names`` lease names of one caller that begin with ``prefix``."""
+
+    names: int
+    prefix: str = ""
+
+
+def _quota(settings: ApiSettings, name: str, user: str) -> Quota:
+    """Return the quota for a new name of this user: that of the longest prefix, else of the user, else of everybody."""
+    quotas = settings.lease_quotas
+    prefix = max((one for one in quotas if one.endswith("/") and name.startswith(one)), key=len, default="")
+    return Quota(int(quotas[prefix]), prefix) if prefix else Quota(int(quotas.get(user, settings.max_lease_names)))
+
+
+def _check_limits(tx: Transaction, source: str, quota: Quota) -> None:
     """Check the limits on names, of all sources and of this one; delete unused names first."""
     _make_room(tx, FORGOTTEN, _FORGET)
     foreign = _foreign(tx)
@@ -273,11 +294,12 @@ def _check_limits(tx: Transaction, source: str) -> None:
             f"The limit of {MAX_NAMES} lease names is reached: use an existing name, or delete an unused one: "
             "DELETE /v1/lease_names/NAME. A lease is meant for a permanent role, not for a single task."
         )
-    mine = sum(lease.source == source for lease in foreign) if source else 0
-    if mine > MAX_NAMES_PER_SOURCE:
+    mine = sum(lease.source == source and lease.name.startswith(quota.prefix) for lease in foreign) if source else 0
+    if mine > quota.names:
+        below = f" below {quota.prefix}" if quota.prefix else ""
         raise errors.ForbiddenError(
-            f"The limit of {MAX_NAMES_PER_SOURCE} lease names for {source} is reached: use an existing name, or delete "
-            "an unused one: DELETE /v1/lease_names/NAME."
+            f"The limit of {quota.names} lease names{below} for {source} is reached ([api] lease_quotas): use an "
+            "existing name, or delete an unused one: DELETE /v1/lease_names/NAME."
         )
 
 
