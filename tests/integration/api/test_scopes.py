@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from ferroscope.api.auth.identity import local
@@ -88,7 +89,9 @@ def test_search_and_ports_show_the_same_nodes(service: Service) -> None:
         answer = root("POST", "/v1/ports", {"node_uuid": node, "address": examples.mac()})
         ports[node] = answer.json["uuid"]
     client = As(service.bare_metal, "a-reader")
-    assert sorted(pages(client, "/v1/search?q=driver=fake-hardware", "nodes")) == sorted(own)
+    # A lessee may not see inventories, so the hits of a search must not reveal them either.
+    assert pages(client, "/v1/search?q=driver=fake-hardware", "nodes") == [own[1]]
+    assert len(pages(As(service.bare_metal, "reader"), "/v1/search?q=driver=fake-hardware", "nodes")) == len(every)
     assert sorted(pages(client, "/v1/ports", "ports")) == sorted(ports[node] for node in own)
     assert len(pages(As(service.bare_metal, "reader"), "/v1/ports", "ports")) == len(every)
     foreign = next(node for node in every if node not in own)
@@ -128,6 +131,39 @@ def test_a_lessee_sees_fields_of_the_owner_as_redacted(service: Service) -> None
     assert "baremetal:node:get:driver_info" in lessee["driver_info"]["content"]
     listed = As(service.bare_metal, "b-reader")("GET", "/v1/nodes/detail").json["nodes"]
     assert "192.0.2.9" not in json.dumps(listed)
+
+
+def test_a_lessee_sees_the_node_and_its_ports_but_nothing_of_its_inventory_or_failures(service: Service) -> None:
+    node = enroll(service, owner="p_a", lessee="p_b", properties={"cpus": 4}, name="leased")
+    port = As(service.bare_metal, "root")("POST", "/v1/ports", {"node_uuid": node, "address": examples.mac()}).json
+    service.learn(node, {"system_vendor": {"serial_number": "SN-90a7"}, "memory": {"physical_mb": 65536}})
+    service.store.write(
+        lambda tx: tx.nodes.update(msgspec.structs.replace(tx.nodes.get(node), last_error="at SN-90a7"))
+    )
+    owner, lessee = As(service.bare_metal, "a-reader"), As(service.bare_metal, "b-reader")
+    for path, seen in (
+        (f"/v1/nodes/{node}", True),
+        ("/v1/nodes?fields=hardware,last_error,uuid,name", True),
+        (f"/v1/nodes/{node}?fields=hardware,name,uuid", True),
+        ("/v1/nodes/detail", True),
+        (f"/v1/nodes/{node}/states", True),
+        (f"/v1/ports/{port['uuid']}", True),
+        ("/v1/search?q=serial=SN-90a7", False),
+        (f"/v1/nodes/{node}/inventory", False),
+        (f"/v1/nodes/{node}/inventory/revisions", False),
+        (f"/v1/nodes/{node}/history", False),
+        (f"/v1/nodes/{node}/timeline", False),
+        (f"/v1/introspection/{node}", False),
+    ):
+        answer = lessee("GET", path)
+        assert "SN-90a7" not in answer.text.replace("serial=SN-90a7", ""), path
+        assert (answer.status_code == 200 and "[]" not in answer.text[:20]) is seen, path
+    assert "SN-90a7" in owner("GET", f"/v1/nodes/{node}/states").text
+    assert owner("GET", f"/v1/nodes/{node}").json["hardware"]["serial"] == "SN-90a7"
+    assert [one["uuid"] for one in owner("GET", "/v1/search?q=serial=SN-90a7").json["nodes"]] == [node]
+    shown = lessee("GET", f"/v1/nodes/{node}").json
+    assert shown["properties"] == {"cpus": 4}
+    assert "baremetal:node:inventory:get" in shown["hardware"]["content"]
 
 
 @pytest.mark.parametrize(

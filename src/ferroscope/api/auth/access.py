@@ -20,6 +20,8 @@ from ferroscope.core.model import Node
 NOBODY: Final = Identity(user="anonymous", method="none")
 
 SEE: Final = "baremetal:node:get"
+INVENTORY: Final = "baremetal:node:inventory:get"
+METRICS: Final = "ferroscope:metrics:get"
 
 
 def target_of(node: Node) -> Target:

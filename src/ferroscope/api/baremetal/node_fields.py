@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from ferroscope.api.auth.access import may, target_of
+from ferroscope.api.auth.access import INVENTORY, may, target_of
 from ferroscope.api.auth.identity import Identity
 from ferroscope.api.auth.policy import Policy
 from ferroscope.api.http.errors import BadRequestError, NotAcceptableError
@@ -177,6 +177,7 @@ _REDACTED: Final = {
     "reservation": ("baremetal:node:get:reservation", "** Redacted - requires {} permission. **"),
     "driver_internal_info": ("baremetal:node:get:driver_internal_info", "** Redacted - Requires {} permission. **"),
     "driver_info": ("baremetal:node:get:driver_info", "** Redacted - requires {} permission. **"),
+    "hardware": (INVENTORY, "** Redacted - requires {} permission. **"),
 }
 
 

@@ -64,15 +64,18 @@ def search(context: ApiContext, call: Call[SearchQuery, None]) -> Reply:
     size = paging.page_size(asked.limit, context.settings.api.max_limit)
     after = paging.marker(asked.marker) or ""
 
-    project = access.scope(context.policy, call.identity, "node")
+    policy, identity = context.policy, call.identity
+    project = access.scope(policy, identity, "node")
 
     def keep(tx: Transaction, found: Sequence[Match]) -> list[Match]:
+        # Who may see a node, but not its inventory, such as a lessee, must not find it by its hardware either.
         listed = tx.nodes.list(Query(filters={"uuid": tuple(one.uuid for one in found)})) if found else []
-        seen = {node.uuid for node in listed if access.sees(context.policy, call.identity, node)}
+        known = [node for node in listed if access.may(policy, access.INVENTORY, identity, access.target_of(node))]
+        seen = {node.uuid for node in known if access.sees(policy, identity, node)}
         return [one for one in found if one.uuid in seen]
 
     def work(tx: Transaction) -> tuple[list[Match], dict[str, list[IndexRow]]]:
-        if project is None:
+        if project is None and policy.allows(access.INVENTORY, identity):
             found = list(tx.search_index.search(query, size + 1, after=after))
         else:
             found, _ = paging.read_some(
