@@ -21,6 +21,8 @@ import structlog
 
 from ferroscope.api.http.environ import HEAD_ONLY
 from ferroscope.api.http.errors import retries_after
+from ferroscope.api.http.rate_limit import QuietLog
+from ferroscope.api.http.request_id import new_request_id
 from ferroscope.runtime.http_limits import Connections
 from ferroscope.runtime.wsgi import Application, Request, environ_of, refusal, run
 
@@ -72,6 +74,13 @@ class Host:
         self.connections = connections
         self.submit = submit
         self.is_draining = is_draining
+        self._refusals = QuietLog(burst=30)
+
+    def log_refusal(self, now: float, **fields: object) -> None:
+        """Log a request that does not reach the application; not each one of many, because anyone can cause them."""
+        left_out = self._refusals.admit(now)
+        if left_out is not None:
+            _log.info("request refused", **fields, left_out=left_out)
 
 
 class Connection(asyncio.Protocol):
@@ -357,8 +366,9 @@ class Connection(asyncio.Protocol):
         try:
             head, body = run(self._host.app, environ, keep=keep, version=version)
         except Exception:  # noqa: BLE001  # the boundary: the application answers its own faults, so this is one of ours
-            _log.exception("request failed")
-            keep, head, body = False, refusal(500, https=self._https), b""
+            ident = new_request_id()
+            _log.exception("request failed", request_id=ident)
+            keep, head, body = False, refusal(500, https=self._https, request_id=ident), b""
         size = environ["wsgi.input"].getbuffer().nbytes
         try:
             if HEAD_ONLY in environ:
@@ -418,7 +428,9 @@ class Connection(asyncio.Protocol):
         self._complete.clear()
         self._request.body.clear()
         self._connections.client_active(self)
-        self._transport.write(refusal(status, message, https=self._https, retry=retry))
+        ident = new_request_id()
+        self._host.log_refusal(self._loop.time(), status=status, source=self.address, request_id=ident)
+        self._transport.write(refusal(status, message, https=self._https, request_id=ident, retry=retry))
         self._linger(_LINGER)
 
     def _linger(self, seconds: float) -> None:

@@ -12,6 +12,8 @@ from urllib.parse import unquote_to_bytes
 
 import httptools
 
+from ferroscope.api.http.request_id import HEADER
+
 Application = Callable[..., Iterable[bytes]]
 
 # What a browser is told about every response: not to guess its type, run anything in it, embed it, keep a copy, or
@@ -121,7 +123,7 @@ def security_lines(*, https: bool, given: Collection[str] = ()) -> list[str]:
     return [f"{name}: {value}" for name, value in wanted if name.lower() not in given]
 
 
-def refusal(status: int, message: str = "", *, https: bool, retry: bool = False) -> bytes:
+def refusal(status: int, message: str = "", *, https: bool, request_id: str, retry: bool = False) -> bytes:
     """Return the response of the server itself to what never reaches the application; the connection ends with it.
 
     ``retry``: the client shall try again in a second.
@@ -129,7 +131,7 @@ def refusal(status: int, message: str = "", *, https: bool, retry: bool = False)
     phrase = f"{status} {HTTPStatus(status).phrase}"
     text = message or phrase
     lines = [f"HTTP/1.1 {phrase}", "Connection: close", "Content-Type: text/plain", f"Content-Length: {len(text) + 1}"]
-    lines += ["Retry-After: 1"] if retry else []
+    lines += [f"{HEADER}: {request_id}", *(["Retry-After: 1"] if retry else [])]
     return "\r\n".join([*lines, *security_lines(https=https), "", f"{text}\n"]).encode("latin-1")
 
 

@@ -8,6 +8,7 @@ Source: the OpenStack API guidelines on request IDs, oslo.middleware.
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -18,6 +19,11 @@ HEADER: Final = "Openstack-Request-Id"
 _GIVEN: Final = "HTTP_X_OPENSTACK_REQUEST_ID"
 _KEY: Final = "ferroscope.request_id"
 _FORM: Final = re.compile(r"req-[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
+
+
+def new_request_id() -> str:
+    """Return an ID for a request that does not reach the application."""
+    return f"req-{uuid.uuid4()}"
 
 
 def of(env: Mapping[str, Any]) -> str:
