@@ -158,6 +158,8 @@ class Sleep:
 class Signals:
     """Stands in for ``runtime.system``: each process has a mailbox for its signals."""
 
+    AWAITED = STOPS = ()
+
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self._sent: dict[Owner, Flag] = {}
@@ -177,6 +179,7 @@ class NoMasks:
 
     SIGTERM = signal.SIGTERM
     SIGINT = signal.SIGINT
+    SIGHUP = signal.SIGHUP
     SIG_BLOCK = signal.SIG_BLOCK
 
     def pthread_sigmask(self, _how: int, _mask: Collection[int]) -> None: ...

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import falcon
 
+from ferroscope.api.auth.access import METRICS
 from ferroscope.api.baremetal import (
     absent,
     agent,
@@ -79,11 +80,11 @@ ROUTES: Final[tuple[Route, ...]] = (
     _service("GET /healthcheck", root.get_healthcheck, "public_api", 200, root.Health),
     _service("GET /openapi.json", openapi.serve(lambda: ROUTES), "public_api", 200, dict[str, Any]),
 
-    _service("GET /metrics", root.get_metrics, "public_api", 200, str, media=TEXT),
+    _service("GET /metrics", root.get_metrics, METRICS, 200, str, media=TEXT),
 
     _service("GET /v1/status", status.get_status, "ferroscope:status:get", 200, status.StatusView),
     _service("GET /v1/audit", audit.list_audit, "ferroscope:audit:get", 200, audit.AuditList),
-    _service("GET /v1/leases", leases.list_leases, "ferroscope:lease:get", 200, leases.LeaseList),
+    _service("GET /v1/leases", leases.list_leases, "ferroscope:lease:list", 200, leases.LeaseList),
     _service(f"GET {_LEASE}", leases.get_lease, "ferroscope:lease:get", 200, leases.LeaseView),
     _service(f"POST {_LEASE}", leases.acquire_lease, "ferroscope:lease:hold", 201, leases.LeaseView,
              conflict=leases.LeaseConflict),

@@ -81,12 +81,12 @@ def sample() -> None:
 
 def _policy_file(files: tuple[str, ...]) -> str:
     """Return the configured policy file, after a check that it can be used."""
-    from ferroscope.runtime import wiring
+    from ferroscope.runtime.authentication import build_policy
     from ferroscope.runtime.system import SetupError, SystemClock
 
     settings = settings_of(files)
     try:
-        wiring.build_policy(settings, SystemClock())
+        build_policy(settings, SystemClock())
     except SetupError as exc:
         raise Failure(exc.summary, advice=exc.advice) from None
     return settings.oslo_policy.policy_file

@@ -23,7 +23,8 @@ def generate_key(file: Path, *, add: bool) -> None:
 
     The key itself is never shown. Back up the file: without it, encrypted passwords are lost.
     """
-    from ferroscope.secrets.keys import KeyFileError, new_key, parse
+    from ferroscope.config.followed import FileError
+    from ferroscope.secrets.keys import new_key, parse
 
     line = new_key()
     try:
@@ -39,7 +40,7 @@ def generate_key(file: Path, *, add: bool) -> None:
         keys = parse(file.read_text(encoding="ascii"))
     except FileExistsError:
         raise click.ClickException(f"{file} already exists; to append a key to it, use --add") from None
-    except KeyFileError as exc:
+    except FileError as exc:
         raise click.ClickException(f"{file}: {exc}; {exc.advice}") from exc
     except (OSError, UnicodeDecodeError) as exc:
         raise click.ClickException(f"{file}: {getattr(exc, 'strerror', None) or 'not a key file'}") from exc

@@ -66,12 +66,14 @@ processes_option = click.option(
 @database_option
 def run_all(files: tuple[str, ...], database: str | None, *, simulator: bool) -> None:
     """Run api, worker and periodic tasks in one process, by default on SQLite."""
-    settings = settings_of(files, database)
-    if simulator:
+
+    def simulated(settings: Settings) -> Settings:
         offered = dict.fromkeys((*settings.drivers.enabled, *SIMULATED))
         drivers = msgspec.structs.replace(settings.drivers, enabled=tuple(offered))
-        settings = msgspec.structs.replace(settings, drivers=drivers)
-    _run(settings, ("api", "worker", "periodic"), upgrade=True)
+        return msgspec.structs.replace(settings, drivers=drivers)
+
+    adjust = simulated if simulator else None
+    _run(files, database, ("api", "worker", "periodic"), adjust=adjust, upgrade=True)
 
 
 @click.command("api")
@@ -80,7 +82,7 @@ def run_all(files: tuple[str, ...], database: str | None, *, simulator: bool) ->
 @processes_option
 def run_api(files: tuple[str, ...], database: str | None, processes: int) -> None:
     """Run the api role: both HTTP APIs."""
-    _run(settings_of(files, database), ("api",), processes=processes)
+    _run(files, database, ("api",), processes=processes)
 
 
 @click.command("worker")
@@ -89,7 +91,7 @@ def run_api(files: tuple[str, ...], database: str | None, processes: int) -> Non
 @processes_option
 def run_worker(files: tuple[str, ...], database: str | None, processes: int) -> None:
     """Run the worker role: carry out requests, and the periodic tasks."""
-    _run(settings_of(files, database), ("worker", "periodic"), processes=processes)
+    _run(files, database, ("worker", "periodic"), processes=processes)
 
 
 @click.command("pxe-filter")
@@ -102,13 +104,22 @@ def run_pxe_filter(files: tuple[str, ...], database: str | None) -> None:
     """
     from ferroscope.runtime.pxe_filter import run
 
-    _exit_with(run, settings_of(files, database))
+    _exit_with(run, settings_of(files, database), reread=lambda: read(files, database))
 
 
-def _run(settings: Settings, roles: tuple[Any, ...], *, upgrade: bool = False, processes: int = 0) -> None:
+def _run(
+    files: tuple[str, ...],
+    database: str | None,
+    roles: tuple[Any, ...],
+    *,
+    adjust: Callable[[Settings], Settings] | None = None,
+    **options: Any,
+) -> None:
     from ferroscope.runtime.process import run
 
-    _exit_with(run, settings, roles, upgrade=upgrade, processes=processes)
+    adjusted = adjust or (lambda settings: settings)
+    settings = adjusted(settings_of(files, database))
+    _exit_with(run, settings, roles, reread=lambda: adjusted(read(files, database)), **options)
 
 
 def _exit_with(run: Callable[..., int], *args: Any, **options: Any) -> NoReturn:

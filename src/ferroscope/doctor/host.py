@@ -22,6 +22,7 @@ from ferroscope.config.load import files_with_secrets
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Requirements
 from ferroscope.runtime import wiring
+from ferroscope.runtime.authentication import build_authentication, build_policy
 from ferroscope.runtime.http_server import addresses, bind, check_anonymous
 from ferroscope.runtime.system import SetupError, SystemClock
 from ferroscope.runtime.tls import certificates
@@ -202,8 +203,8 @@ def _ramdisks(settings: Settings) -> Iterator[Finding]:
 def _authentication(settings: Settings) -> Iterator[Finding]:
     try:
         check_anonymous(settings, api=True)
-        wiring.build_authentication(settings, SystemClock())
-        wiring.build_policy(settings, SystemClock())
+        build_authentication(settings, SystemClock())
+        build_policy(settings, SystemClock())
     except SetupError as exc:
         yield Finding("authentication", "wrong", exc.summary, exc.advice or "correct [api] auth_strategy")
         return

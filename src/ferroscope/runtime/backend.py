@@ -12,6 +12,7 @@ from sqlalchemy import Engine
 
 from ferroscope.bus.local import LocalBus
 from ferroscope.bus.postgresql import start_watcher
+from ferroscope.config.followed import FileError
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.queue import Bus, Clock, Queue, StopFlag
@@ -22,7 +23,7 @@ from ferroscope.db.queue import SqlQueue
 from ferroscope.db.transaction import SqlStore
 from ferroscope.runtime import member
 from ferroscope.runtime.system import SetupError, SystemClock
-from ferroscope.secrets.keys import KeyFileError, KeyRing, place
+from ferroscope.secrets.keys import KeyRing, place
 
 # Time limit of one statement of a migration, in seconds.
 _MIGRATION: Final = 6 * 3600.0
@@ -84,7 +85,7 @@ def key_ring(settings: Settings) -> KeyRing:
     name = settings.secrets.key_file
     try:
         return KeyRing(place(name) if name else None)
-    except KeyFileError as exc:
+    except FileError as exc:
         raise SetupError(str(exc), exc.advice) from exc
 
 

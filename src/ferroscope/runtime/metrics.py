@@ -11,9 +11,10 @@ from typing import Any, Final
 import structlog
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, make_wsgi_app
 
-from ferroscope.api.http.errors import ApiError
-from ferroscope.api.http.hosts import Hosts
-from ferroscope.config.options import ApiSettings, MetricsSettings
+from ferroscope.api.http.errors import ApiError, translate
+from ferroscope.api.http.hosts import Hosts, known_names
+from ferroscope.config.options import ApiSettings, MetricsSettings, Settings
+from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.runtime.http_server import BACKLOG, HttpServer, bind
 from ferroscope.runtime.tls import Certificates
 from ferroscope.runtime.wsgi import Application
@@ -37,30 +38,38 @@ def build_metrics() -> Metrics:
     return Metrics(registry)
 
 
+Check = Callable[[dict[str, Any]], None]
+
+
 def serve(
-    settings: MetricsSettings, metrics: Metrics, hosts: Hosts, certificates: Certificates | None = None
+    settings: Settings, metrics: Metrics, certificates: Certificates | None, may_read: Check | None
 ) -> HttpServer:
     """Serve the metrics on the first free port, starting from the configured one; ``OSError``.
 
-    Processes of one host share a configuration, so each takes the next port.
+    Processes of one host share a configuration, so each takes the next port. ``may_read`` raises an ``ApiError`` for a
+    request whose sender may not; None: everybody may.
     """
-    listener = _listener(settings)
-    app = _for_own_names(make_wsgi_app(metrics.registry), hosts)
+    listener, hosts = _listener(settings.metrics), Hosts(known_names(settings))
+    app = _checked(make_wsgi_app(metrics.registry), lambda env: hosts.check(env.get("HTTP_HOST", "")), may_read)
     server = HttpServer(app, _LIMITS, [listener], certificates=certificates)
     server.start()
-    _log.info("serving metrics", host=settings.host, port=listener.getsockname()[1])
+    _log.info("serving metrics", host=settings.metrics.host, port=listener.getsockname()[1])
     return server
 
 
-def _for_own_names(app: Application, hosts: Hosts) -> Application:
-    """Return ``app`` with a check of the Host header in front."""
+def _checked(app: Application, *checks: Check | None) -> Application:
+    """Return ``app`` with checks in front, which raise an ``ApiError``."""
 
     def checked(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         try:
-            hosts.check(environ.get("HTTP_HOST", ""))
-        except ApiError as exc:
-            start_response(f"{exc.status} {HTTPStatus(exc.status).phrase}", [("Content-Type", "text/plain")])
-            return [f"{exc.message}\n".encode()]
+            for check in checks:
+                if check is not None:
+                    check(environ)
+        except (ApiError, StoreUnavailableError) as exc:
+            known = translate(exc) or ApiError("")
+            headers = [("Content-Type", "text/plain"), *known.headers.items()]
+            start_response(f"{known.status} {HTTPStatus(known.status).phrase}", headers)
+            return [f"{known.message}\n".encode()]
         return app(environ, start_response)
 
     return checked

@@ -11,11 +11,10 @@ import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import structlog
 
-from ferroscope.api.http.hosts import Hosts, known_names
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.errors import StoreUnavailableError
@@ -23,11 +22,13 @@ from ferroscope.contracts.metrics import Meter
 from ferroscope.contracts.queue import Channel, Clock
 from ferroscope.runtime import member as database_file
 from ferroscope.runtime import system, tls, wiring
+from ferroscope.runtime.authentication import metrics_check
 from ferroscope.runtime.backend import Backend, ensure_schema, open_backend
 from ferroscope.runtime.http_server import BACKLOG, HttpServer, announce, check_anonymous, listeners
 from ferroscope.runtime.member import Membership
 from ferroscope.runtime.metrics import build_metrics
 from ferroscope.runtime.metrics import serve as serve_metrics
+from ferroscope.runtime.reload import Reload, Reread
 from ferroscope.runtime.secrets import KeyCheck
 from ferroscope.runtime.system import (
     EXIT_CUT_OFF,
@@ -40,7 +41,7 @@ from ferroscope.runtime.system import (
     process_name,
 )
 from ferroscope.runtime.tls import Certificates
-from ferroscope.telemetry import log, members
+from ferroscope.telemetry import members
 from ferroscope.telemetry.finding import Finding
 from ferroscope.telemetry.metrics import Metrics
 
@@ -49,12 +50,11 @@ if TYPE_CHECKING:
 
 Role = Literal["api", "worker", "periodic"]
 
-_SIGNALS: Final = system.stopping()
 _log = structlog.get_logger(__name__)
 
 
 class Process:
-    """Runs ``roles`` until SIGTERM, SIGINT or SIGHUP; ``run`` returns the exit code."""
+    """Runs ``roles`` until SIGTERM or SIGINT; ``run`` returns the exit code. SIGHUP: ``reload``."""
 
     def __init__(
         self,
@@ -64,6 +64,7 @@ class Process:
         upgrade: bool = False,
         member: str = "",
         sockets: Sequence[socket.socket] | None = None,
+        reload: Callable[[], object] = lambda: None,
     ) -> None:
         self._settings = settings
         self._roles = roles
@@ -73,9 +74,9 @@ class Process:
         self._ends_at: float | None = None
         self._draining = threading.Event()
         self._ending: list[Callable[[], object]] = []
-        name = "all" if len(roles) == 3 else roles[0]
-        self.name = process_name(name)
-        self._role = name
+        self._role = _name(roles)
+        self.name = process_name(self._role)
+        self._reload = reload
         self._upgrade = upgrade
         self._member = member
         self._sockets = sockets
@@ -87,7 +88,7 @@ class Process:
 
         API calls, periodic steps and requests share one deadline, ``[worker] graceful_timeout``.
         """
-        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        signal.pthread_sigmask(signal.SIG_BLOCK, system.AWAITED)
         try:
             self._start_or_explain()
             # Keep what exists now out of garbage collection, so that collections during large requests are short.
@@ -105,8 +106,10 @@ class Process:
         while not self._stop.is_set():
             if self._server is None or self._server.is_responsive():
                 watchdog.ping()
-            received = system.wait(_SIGNALS, min(1.0, watchdog.interval))
-            if received is not None:
+            received = system.wait(system.AWAITED, min(1.0, watchdog.interval))
+            if received is signal.SIGHUP:
+                self._reload()
+            elif received is not None:
                 _log.info("stopping", signal=received.name)
                 return 0
         return EXIT_CUT_OFF if self._membership is not None and self._membership.cut_off else EXIT_FAULT
@@ -139,7 +142,8 @@ class Process:
         if "periodic" in self._roles:
             self._play_periodic(backend, membership, clock, meter)
         if settings.metrics.port:
-            metrics = serve_metrics(settings.metrics, meter, Hosts(known_names(settings)), certificates)
+            may_read = metrics_check(settings, clock, backend.store)
+            metrics = serve_metrics(settings, meter, certificates, may_read)
             self._ending.append(lambda: metrics.stop(0))
         self._ending.append(self._answered.set)
         if "api" in self._roles:
@@ -248,7 +252,7 @@ class Process:
         self._draining.set()
         server.drain()
         if not self._stop.is_set():
-            system.wait(_SIGNALS, self._settings.api.drain_delay)
+            system.wait(system.STOPS, self._settings.api.drain_delay)
 
     def _grace(self) -> float:
         """Return the seconds left of the graceful timeout, which is shared by everything that is running."""
@@ -269,16 +273,23 @@ class Process:
             self._ending.pop()()
 
 
-def run(settings: Settings, roles: tuple[Role, ...], *, upgrade: bool = False, processes: int = 0) -> int:
+def run(
+    settings: Settings,
+    roles: tuple[Role, ...],
+    *,
+    upgrade: bool = False,
+    processes: int = 0,
+    reread: Reread | None = None,
+) -> int:
     """Run ``roles`` in this process, or in ``processes`` children under a supervisor; return the exit code.
 
-    ``StartError`` if it cannot start.
+    ``reread`` as in ``Reload``. ``StartError`` if it cannot start.
     """
     if not processes:
-        return _play(settings, roles, upgrade=upgrade)
+        return _play(settings, roles, reread, upgrade=upgrade)
     from ferroscope.runtime.supervisor import Supervisor
 
-    log.configure(settings.log, process=process_name(f"{roles[0]} supervisor"))
+    reload = Reload(settings, process_name(f"{roles[0]} supervisor"), reread)
     try:
         check_anonymous(settings, api="api" in roles)
         sockets = listeners(settings.api) if "api" in roles else []
@@ -292,13 +303,20 @@ def run(settings: Settings, roles: tuple[Role, ...], *, upgrade: bool = False, p
             one.listen(BACKLOG)
         announce(settings.api, _log)
     wiring.preload(roles)
-    return Supervisor(settings, processes, lambda member: _play(settings, roles, member=member, sockets=sockets)).run()
+
+    def play(member: str) -> int:
+        return _play(reload.settings, roles, reread, member=member, sockets=sockets)
+
+    return Supervisor(settings, processes, play, reload).run()
 
 
-def _play(settings: Settings, roles: tuple[Role, ...], **options: Any) -> int:
-    process = Process(settings, roles, **options)
-    log.configure(settings.log, process=process.name)
-    return process.run()
+def _play(settings: Settings, roles: tuple[Role, ...], reread: Reread | None, **options: Any) -> int:
+    reload = Reload(settings, process_name(_name(roles)), reread)
+    return Process(settings, roles, reload=reload, **options).run()
+
+
+def _name(roles: tuple[Role, ...]) -> str:
+    return "all" if len(roles) == 3 else roles[0]
 
 
 def _status_of(loop: Singleton) -> Callable[[], str]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import structlog
@@ -36,6 +36,7 @@ from ferroscope.pxe_filter.sync import MacSync
 from ferroscope.runtime import system
 from ferroscope.runtime.backend import Backend, ensure_schema, open_backend
 from ferroscope.runtime.member import Membership, watched
+from ferroscope.runtime.reload import Reload, Reread
 from ferroscope.runtime.system import (
     EXIT_CUT_OFF,
     EXIT_FAULT,
@@ -46,7 +47,10 @@ from ferroscope.runtime.system import (
     notify,
     process_name,
 )
-from ferroscope.telemetry import log, members
+from ferroscope.telemetry import members
+
+if TYPE_CHECKING:
+    from ferroscope.telemetry.metrics import Metrics
 
 # One pxe-filter per boot network and host: two would close each other's filter.
 #
@@ -152,15 +156,18 @@ ROLE: Final = "pxe-filter"
 # A subset of the characters that Linux allows, without any that nft or iptables interpret.
 _INTERFACE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,14}")
 
-_SIGNALS: Final = system.stopping()
 _log = structlog.get_logger(__name__)
 
 
-def run(settings: Settings) -> int:
-    """Run the filter until SIGTERM or SIGINT; return the exit code. ``StartError`` if it cannot start."""
-    log.configure(settings.log, process=process_name(ROLE))
+def run(settings: Settings, *, reread: Reread | None = None) -> int:
+    """Run the filter until SIGTERM or SIGINT; return the exit code. ``StartError`` if it cannot start.
+
+    ``reread`` as in ``Reload``.
+    """
+    reload = Reload(settings, process_name(ROLE), reread)
     with instance_lock(settings.pxe_filter.network):
-        return PxeFilterProcess(settings, installed=partial(warn_of_stale_tables, settings.pxe_filter)).run()
+        installed = partial(warn_of_stale_tables, settings.pxe_filter)
+        return PxeFilterProcess(settings, installed=installed, reload=reload).run()
 
 
 def closed_ruleset(settings: Settings) -> str:
@@ -215,16 +222,24 @@ def check_backends(wanted: PxeFilterSettings) -> None:
 
 
 class PxeFilterProcess:
-    """``run`` returns the exit code. ``installed`` is called once the filter is installed, closed."""
+    """``run`` returns the exit code. ``installed`` is called once the filter is installed, closed; ``reload`` at each
+    SIGHUP."""
 
-    def __init__(self, settings: Settings, *, installed: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        installed: Callable[[], None] = lambda: None,
+        reload: Callable[[], object] = lambda: None,
+    ) -> None:
         self._settings = settings
         self._installed = installed
+        self._reload = reload
         self._stop = threading.Event()
         self._clock = SystemClock()
 
     def run(self) -> int:
-        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        signal.pthread_sigmask(signal.SIG_BLOCK, system.AWAITED)
         try:
             check(self._settings)
             pxe_filter = build_pxe_filter(self._settings.pxe_filter, self._clock)
@@ -238,11 +253,14 @@ class PxeFilterProcess:
     def _serve(self, pxe_filter: FilterBackend) -> int:
         settings = self._settings
         schema = ensure_schema(settings, upgrade=False)
-        meter = self._meter()
+        metrics = self._metrics()
+        meter: Meter = metrics or SILENT
         backend = open_backend(
             settings, clock=self._clock, stop=self._stop, listen=settings.pxe_filter.channels, meter=meter
         )
         try:
+            if metrics is not None:
+                self._serve_metrics(metrics, backend)
             membership = Membership(
                 backend.lease_store,
                 settings.worker,
@@ -295,8 +313,10 @@ class PxeFilterProcess:
         try:
             while not self._stop.is_set():
                 watchdog.ping()
-                received = system.wait(_SIGNALS, min(1.0, watchdog.interval))
-                if received is not None:
+                received = system.wait(system.AWAITED, min(1.0, watchdog.interval))
+                if received is signal.SIGHUP:
+                    self._reload()
+                elif received is not None:
                     _log.info("stopping", signal=received.name)
                     return 0
             return EXIT_FAULT
@@ -307,17 +327,20 @@ class PxeFilterProcess:
                 backend.bus.publish(channel)
             thread.join(self._settings.worker.graceful_timeout)
 
-    def _meter(self) -> Meter:
+    def _metrics(self) -> Metrics | None:
         if not self._settings.metrics.port:
-            return SILENT
-        from ferroscope.api.http.hosts import Hosts, known_names
-        from ferroscope.runtime import tls
-        from ferroscope.runtime.metrics import build_metrics, serve
+            return None
+        from ferroscope.runtime.metrics import build_metrics
 
-        meter = build_metrics()
-        names = Hosts(known_names(self._settings))
-        serve(self._settings.metrics, meter, names, tls.certificates(self._settings.api))
-        return meter
+        return build_metrics()
+
+    def _serve_metrics(self, metrics: Metrics, backend: Backend) -> None:
+        from ferroscope.runtime import tls
+        from ferroscope.runtime.authentication import metrics_check
+        from ferroscope.runtime.metrics import serve
+
+        may_read = metrics_check(self._settings, self._clock, backend.store)
+        serve(self._settings, metrics, tls.certificates(self._settings.api), may_read)
 
 
 def _has_closed(role: PxeFilter, thread: threading.Thread) -> bool:

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-_STOP_SIGNALS: Final = system.stopping()
-_WATCHED: Final = (*_STOP_SIGNALS, signal.SIGCHLD)
+_WATCHED: Final = (*system.AWAITED, signal.SIGCHLD)
 _PR_SET_PDEATHSIG: Final = 1
 # A child that lived shorter than this is restarted with an increasing delay.
 _HEALTHY_AFTER: Final = 5.0
@@ -40,18 +39,25 @@ _CHECK_INTERVAL: Final = 60.0
 
 
 class Supervisor:
-    """``play(member)`` runs in each child, with its member ID, and returns the exit code."""
+    """``play(member)`` runs in each child, with its member ID, and returns the exit code; ``reload`` at SIGHUP."""
 
-    def __init__(self, settings: Settings, processes: int, play: Callable[[str], int]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        processes: int,
+        play: Callable[[str], int],
+        reload: Callable[[], object] = lambda: None,
+    ) -> None:
         self._settings = settings
         self._processes = processes
         self._play = play
+        self._reload = reload
         self._children: dict[int, tuple[str, float]] = {}
         self._due: list[float] = []  # monotonic times at which to start a child
         self._pause = 0.0
 
     def run(self) -> int:
-        """Start the children, and restart those that die, until SIGTERM, SIGINT or SIGHUP; return 0."""
+        """Start the children, and restart those that die, until SIGTERM or SIGINT; return 0. SIGHUP is passed on."""
         signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
         for _ in range(self._processes):
             self._fork()
@@ -60,7 +66,10 @@ class Supervisor:
         while True:
             watchdog.ping()
             received = system.wait(_WATCHED, min(self._wait_time(), watchdog.interval))
-            if received in _STOP_SIGNALS:
+            if received is signal.SIGHUP:
+                self._reload()
+                self._signal(signal.SIGHUP)
+            if received in system.STOPS:
                 _log.info("stopping", signal=received.name)
                 notify("STOPPING=1")
                 self._stop()
@@ -141,11 +150,13 @@ class Supervisor:
 
     def _stop(self) -> None:
         """Stop the children, and kill those that do not stop in time."""
-        for pid in self._children:
-            os.kill(pid, signal.SIGTERM)
+        self._signal(signal.SIGTERM)
         deadline = time.monotonic() + self._settings.api.drain_delay + self._settings.worker.graceful_timeout + 5.0
         while self._children and time.monotonic() < deadline:
             system.wait((signal.SIGCHLD,), 0.2)
             self._reap()
-        for pid in self._children:
-            os.kill(pid, signal.SIGKILL)
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        for pid in self._children:  # those that have ended and were not reaped yet ignore it
+            os.kill(pid, number)

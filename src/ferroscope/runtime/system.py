@@ -16,14 +16,9 @@ from typing import Final
 
 import structlog
 
-
-def stopping() -> tuple[signal.Signals, ...]:
-    """Return the signals that stop a process.
-
-    SIGHUP, from a closed terminal, is one, unless it is ignored (nohup): a blocked signal is delivered even if ignored.
-    """
-    stop_signals = (signal.SIGTERM, signal.SIGINT)
-    return stop_signals if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (*stop_signals, signal.SIGHUP)
+# SIGHUP has files read again, and never ends a process: also not if the terminal is closed.
+STOPS: Final = (signal.SIGTERM, signal.SIGINT)
+AWAITED: Final = (*STOPS, signal.SIGHUP)
 
 
 def wait(awaited: Collection[signal.Signals], timeout: float) -> signal.Signals | None:

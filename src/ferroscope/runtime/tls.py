@@ -7,7 +7,6 @@ is logged, and the previous one stays in use. A process does not start with an u
 from __future__ import annotations
 
 import ssl
-import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -15,6 +14,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from ferroscope.api.http.rate_limit import QuietLog
+from ferroscope.config.followed import Followed
 from ferroscope.config.options import ApiSettings
 from ferroscope.runtime.system import SetupError, SystemClock
 from ferroscope.telemetry.finding import Finding
@@ -36,59 +36,29 @@ class Certificates:
     """The current certificate; ``SetupError`` if it is unusable at the start. Safe for several threads."""
 
     def __init__(self, settings: ApiSettings) -> None:
-        self._settings = settings
-        self._files = [
-            Path(name)
-            for name in (settings.tls_certificate_file, settings.tls_key_file, settings.tls_client_ca_file)
-            if name
-        ]
-        self._lock = threading.Lock()
+        names = (settings.tls_certificate_file, settings.tls_key_file, settings.tls_client_ca_file)
+        self._file = Path(settings.tls_certificate_file)
         self._clock = SystemClock()
-        self._stamp = self._seen = self._look()
         self._quiet = QuietLog(burst=3, period=60.0)
-        self._current = _load(settings, datetime.now(UTC))
+        files = [Path(name) for name in names if name]
+        self._loaded = Followed("certificates", files, lambda: _load(settings, datetime.now(UTC)))
 
     @property
     def context(self) -> ssl.SSLContext:
-        return self._current.context
+        return self._loaded.value.context
 
     def refresh(self) -> None:
-        """Read the files again if they have changed and were the same in two looks: they are replaced one by one."""
-        if not self._lock.acquire(blocking=False):  # another listener's thread is doing it
-            return
-        try:
-            before, self._seen = self._seen, self._look()
-            if self._seen != before or self._seen == self._stamp:
-                return
-            self._stamp = self._seen
-            self._current = _load(self._settings, datetime.now(UTC))
-            _log.info(
-                "certificate loaded", file=str(self._files[0]), expires=f"{self._current.expires:%Y-%m-%d %H:%M}Z"
-            )
-        except SetupError as exc:
-            _log.error("cannot use the new certificate; the previous one stays in use", error=str(exc))
-        finally:
-            self._lock.release()
+        """Read the files again if they have changed."""
+        _ = self._loaded.value
 
     def problem(self) -> Finding | None:
         """Return a finding if the certificate expires soon."""
-        return expiry(self._current.expires, datetime.now(UTC), self._files[0])
+        return expiry(self._loaded.value.expires, datetime.now(UTC), self._file)
 
     def handshake_failed(self, source: str, reason: str) -> None:
         """Log it, but not all of them: anyone can cause it."""
         if (left_out := self._quiet.admit(self._clock.monotonic())) is not None:
             _log.info("TLS handshake failed", source=source, reason=reason, left_out=left_out)
-
-    def _look(self) -> list[tuple[int, int, int] | None]:
-        found: list[tuple[int, int, int] | None] = []
-        for path in self._files:
-            try:
-                status = path.stat()
-            except OSError:
-                found.append(None)
-            else:
-                found.append((status.st_mtime_ns, status.st_size, status.st_ino))
-        return found
 
 
 def certificates(settings: ApiSettings) -> Certificates | None:

@@ -14,7 +14,6 @@ from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
-import msgspec
 import structlog
 
 from ferroscope.bmc.drivers import DriverOptions, DriverSetupError, Limits, load_drivers
@@ -24,8 +23,8 @@ from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.remote import NodeSource, ObjectStore
 from ferroscope.contracts.secrets import SecretOptions
-from ferroscope.contracts.store import Store
 from ferroscope.remote.resolver import Networks
+from ferroscope.runtime.authentication import build_authentication, build_policy
 from ferroscope.runtime.backend import Backend
 from ferroscope.runtime.system import SetupError, SystemClock
 from ferroscope.secrets.reader import SecretReader
@@ -33,8 +32,7 @@ from ferroscope.secrets.references import Resolver, SourceSetupError, load_sourc
 from ferroscope.storage.reader import Archive
 
 if TYPE_CHECKING:
-    from ferroscope.api.auth.authentication import Authentication, Method
-    from ferroscope.api.auth.policy import Policy
+    from ferroscope.api.auth.authentication import Authentication
     from ferroscope.periodic.singleton import PeriodicTask, Singleton
     from ferroscope.rules.engine import CompiledRule
     from ferroscope.telemetry.metrics import Metrics
@@ -209,7 +207,6 @@ def build_app(
 
     ``authentication`` None: as configured.
     """
-    from ferroscope.api.auth.policy import NoPolicy
     from ferroscope.api.baremetal.conductors import LivingConductors
     from ferroscope.api.http.admission import Admission
     from ferroscope.api.http.audit import Audit
@@ -240,113 +237,13 @@ def build_app(
         hosts=Hosts(known_names(settings)),
         admission=Admission(settings.api, clock),
         authentication=authentication or build_authentication(settings, clock, backend.store),
-        policy=build_policy(settings, clock) if _needs_policy(settings) or authentication else NoPolicy(),
+        policy=build_policy(settings, clock, needed=authentication is not None),
         can_write=can_write,
         audit=Audit(settings.audit, backend.store, SystemClock(), process=process) if settings.audit.enabled else None,
         conductor_of=LivingConductors(backend.store, clock, drivers),
         metrics=None if meter is None or not settings.api.enable_metrics else _renderer(meter, backend),
     )
     return create_app(context)
-
-
-# Authentication and policies.
-
-
-def build_authentication(settings: Settings, clock: Clock, store: Store | None = None) -> Authentication:
-    """Return what identifies callers, without a store not by access tokens; ``SetupError``."""
-    from ferroscope.api.auth.authentication import Authentication
-    from ferroscope.api.http.rate_limit import Callers
-
-    # Passwords are worth more attempts to an attacker than MAC addresses, and cost more to check.
-    logins = msgspec.structs.replace(settings.api, failure_burst=min(settings.api.failure_burst, _LOGINS))
-    methods = None if settings.api.auth_strategy == "noauth" else list(_methods(settings, clock, store))
-    return Authentication(methods, Callers(logins), clock, challenge=_challenge(settings))
-
-
-_LOGINS: Final = 20
-
-
-def _challenge(settings: Settings) -> str:
-    """Return how callers may authenticate, for ``WWW-Authenticate``."""
-    if settings.api.auth_strategy == "keystone":
-        keystone = settings.keystone_authtoken
-        return f'Keystone uri="{keystone.www_authenticate_uri or keystone.auth_url}"'
-    return 'Basic realm="Ferroscope", charset="UTF-8"'
-
-
-def _methods(settings: Settings, clock: Clock, store: Store | None) -> Iterable[Method]:
-    if store is not None:
-        from ferroscope.api.auth.tokens import TokenAuth
-
-        yield TokenAuth(store, clock)
-    if settings.api.auth_strategy == "http_basic":
-        yield _basic_auth(settings, clock)
-    else:
-        yield _keystone_auth(settings, clock)
-    if settings.api.tls_client_roles_file:  # last: who sends other credentials wants to use those
-        yield _certificate_auth(settings, clock)
-
-
-def _certificate_auth(settings: Settings, clock: Clock) -> Method:
-    from ferroscope.api.auth.certificate import CertificateAuth, RolesFileError
-
-    file = settings.api.tls_client_roles_file
-    try:
-        return CertificateAuth(file, clock)
-    except (RolesFileError, OSError) as exc:
-        reason = exc.strerror if isinstance(exc, OSError) else str(exc)
-        raise SetupError(
-            f"cannot use the roles file {file} ([api] tls_client_roles_file): {reason}",
-            "write a line NAME:ROLE for each name of a certificate",
-        ) from exc
-
-
-def _basic_auth(settings: Settings, clock: Clock) -> Method:
-    from ferroscope.api.auth.http_basic import BasicAuth, UserFileError
-
-    file = settings.api.http_basic_auth_user_file
-    try:
-        return BasicAuth(file, clock, threads=settings.api.threads)
-    except (UserFileError, OSError) as exc:
-        reason = exc.strerror if isinstance(exc, OSError) else str(exc)
-        raise SetupError(
-            f"cannot use the user file {file} ([api] http_basic_auth_user_file): {reason}",
-            f"create it with: ferroscope user add NAME --role admin --file {file}",
-        ) from exc
-
-
-def _keystone_auth(settings: Settings, clock: Clock) -> Method:
-    from ferroscope.config.auth_options import problem
-
-    if wrong := problem(settings.keystone_authtoken):
-        raise SetupError(f"[api] auth_strategy is keystone, but {wrong}", "see docs/how-to/secure-the-service.md")
-    try:
-        from ferroscope.api.auth.keystone import KeystoneAuth
-
-        return KeystoneAuth(settings.keystone_authtoken, clock, threads=settings.api.threads)
-    except ImportError as exc:
-        raise SetupError(
-            f"[api] auth_strategy = keystone needs the Python package {exc.name}, which is not installed",
-            "install Ferroscope with [keystone], for example: pip install '.[keystone]'",
-        ) from exc
-
-
-def _needs_policy(settings: Settings) -> bool:
-    return settings.api.auth_strategy != "noauth" or bool(settings.oslo_policy.policy_file)
-
-
-def build_policy(settings: Settings, clock: Clock) -> Policy:
-    """Return the policies with the configured overrides; ``SetupError``."""
-    from ferroscope.api.auth.policy import Policy, PolicyError
-
-    try:
-        return Policy(
-            clock,
-            file=settings.oslo_policy.policy_file,
-            service_project=settings.keystone_authtoken.project_name,
-        )
-    except PolicyError as exc:
-        raise SetupError(str(exc), "correct [oslo_policy] policy_file or the file") from exc
 
 
 def _renderer(meter: Metrics, backend: Backend) -> Callable[[], bytes]:

@@ -14,17 +14,15 @@ import binascii
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import structlog
 
+from ferroscope.config.followed import FileError, Followed
 from ferroscope.contracts.errors import SecretKeyError
 from ferroscope.core.secrets import Path as Position
-
-_log = structlog.get_logger(__name__)
 
 # The line of the key file that stands for "do not encrypt"; as the first one, it makes ``db rekey`` decrypt.
 IDENTITY: Final = "identity"
@@ -32,14 +30,6 @@ _VERSION: Final = "v1"
 _KEY_BYTES: Final = 32
 _NONCE_BYTES: Final = 12
 _CREDENTIALS: Final = "CREDENTIALS_DIRECTORY"
-
-
-class KeyFileError(Exception):
-    """The key file cannot be used; ``advice`` says what to do. The message holds nothing of the file's content."""
-
-    def __init__(self, message: str, advice: str) -> None:
-        self.advice = advice
-        super().__init__(message)
 
 
 class DecryptionError(Exception):
@@ -67,14 +57,14 @@ def place(name: str) -> Path:
 
 
 def parse(text: str) -> tuple[Key, ...]:
-    """Return the keys in the order of the lines; ``KeyFileError``."""
+    """Return the keys in the order of the lines; ``FileError``, which quotes nothing of the text."""
     keys = []
     for number, line in enumerate(text.splitlines(), 1):
         word = line.strip()
         if word and not word.startswith("#"):
             keys.append(Key(IDENTITY) if word == IDENTITY else _key(word, number))
     if not keys:
-        raise KeyFileError("the key file has no key", "create one: ferroscope secret generate-key FILE")
+        raise FileError("the key file has no key", "create one: ferroscope secret generate-key FILE")
     return tuple(keys)
 
 
@@ -84,7 +74,7 @@ def _key(word: str, number: int) -> Key:
     except (binascii.Error, UnicodeError, ValueError):
         secret = b""
     if len(secret) != _KEY_BYTES:
-        raise KeyFileError(
+        raise FileError(
             f"line {number} of the key file is not a key", f"expected {_KEY_BYTES} bytes in base64url, or {IDENTITY}"
         )
     return Key(hashlib.sha256(b"ferroscope secret key" + secret).hexdigest()[:12], secret)
@@ -94,23 +84,14 @@ class KeyRing:
     """Thread-safe. Without a ``file`` there are no keys: nothing is encrypted, and nothing can be decrypted."""
 
     def __init__(self, file: Path | None = None) -> None:
-        self._file = file
-        self._state: tuple[Any, tuple[Key, ...]] = (None, ())
         self._ciphers: dict[str, Any] = {}
-        if file is not None:
-            self._state = self._read(file)
+        # Another process may use a new key at once, so each use looks at the file.
+        self._followed = None if file is None else Followed("keys", [file], lambda: _read(file), interval=0.0)
 
     @property
     def keys(self) -> tuple[Key, ...]:
         """The keys, in the order of the file."""
-        if self._file is not None:
-            try:
-                if _signature(self._file) != self._state[0]:
-                    self._state = self._read(self._file)
-            except (KeyFileError, OSError) as exc:
-                _log.error("cannot read the key file again; the previous keys stay in use", error=str(exc))
-                self._state = (_signature_or_none(self._file), self._state[1])
-        return self._state[1]
+        return () if self._followed is None else self._followed.value
 
     @property
     def active(self) -> Key | None:
@@ -160,17 +141,20 @@ class KeyRing:
             found = self._ciphers[key.id] = AESGCM(key.secret or b"")
         return found
 
-    def _read(self, file: Path) -> tuple[Any, tuple[Key, ...]]:
-        signature = _signature(file)
-        if signature[-1] & (stat.S_IRWXG | stat.S_IRWXO) and file.parent != place(""):
-            raise KeyFileError(f"{file} is accessible to users other than its owner", f"chmod go= {file}")
-        try:
-            text = file.read_text(encoding="ascii")
-        except UnicodeDecodeError:
-            raise KeyFileError(f"{file} is not a key file", "create one: ferroscope secret generate-key FILE") from None
-        except OSError as exc:
-            raise _unreadable(file, exc) from exc
-        return signature, parse(text)
+
+def _read(file: Path) -> tuple[Key, ...]:
+    try:
+        mode = file.stat().st_mode
+        if mode & (stat.S_IRWXG | stat.S_IRWXO) and file.parent != place(""):
+            raise FileError(f"{file} is accessible to users other than its owner", f"chmod go= {file}")
+        return parse(file.read_text(encoding="ascii"))
+    except UnicodeDecodeError:
+        raise FileError(f"{file} is not a key file", "create one: ferroscope secret generate-key FILE") from None
+    except OSError as exc:
+        raise FileError(
+            f"cannot read the key file {file}: {exc.strerror or exc}",
+            "correct [secrets] key_file, or create the file: ferroscope secret generate-key FILE",
+        ) from exc
 
 
 def key_id(text: str) -> str:
@@ -180,25 +164,3 @@ def key_id(text: str) -> str:
 
 def _bound_to(uuid: str, position: Position) -> bytes:
     return msgspec.json.encode([uuid, *position])
-
-
-def _signature(file: Path) -> Sequence[int]:
-    try:
-        found = file.stat()
-    except OSError as exc:
-        raise _unreadable(file, exc) from exc
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode
-
-
-def _signature_or_none(file: Path) -> Sequence[int] | None:
-    try:
-        return _signature(file)
-    except KeyFileError:
-        return None
-
-
-def _unreadable(file: Path, exc: OSError) -> KeyFileError:
-    return KeyFileError(
-        f"cannot read the key file {file}: {exc.strerror or exc}",
-        "correct [secrets] key_file, or create the file: ferroscope secret generate-key FILE",
-    )

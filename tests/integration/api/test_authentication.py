@@ -14,7 +14,7 @@ import pytest
 
 from ferroscope.config.options import ApiSettings, MetricsSettings, PolicySettings, Settings
 from ferroscope.core import access_token
-from ferroscope.runtime import wiring
+from ferroscope.runtime.authentication import build_authentication
 from ferroscope.runtime.http_server import HttpServer, bind, check_anonymous
 from ferroscope.runtime.system import SetupError, SystemClock
 from tests.integration.api.service import Service
@@ -262,11 +262,11 @@ def test_a_user_file_that_cannot_be_used_is_an_error_of_the_start(
         file.write_bytes(content.encode("latin-1"))
     broken = settings(auth_strategy="http_basic", http_basic_auth_user_file=str(file))
     with pytest.raises(SetupError, match=reason) as refused:
-        wiring.build_authentication(broken, SystemClock())
+        build_authentication(broken, SystemClock())
     assert "secret" not in str(refused.value)
     assert str(file) in str(refused.value)
 
 
 def test_keystone_without_its_options_is_an_error_of_the_start() -> None:
     with pytest.raises(SetupError, match="auth_url"):
-        wiring.build_authentication(settings(auth_strategy="keystone"), SystemClock())
+        build_authentication(settings(auth_strategy="keystone"), SystemClock())

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ferroscope.api.auth.certificate import NAMES, CertificateAuth, RolesFileError, parse
+from ferroscope.api.auth.certificate import NAMES, CertificateAuth, parse
+from ferroscope.config.followed import FileError
 
 _FILE = """\
 # operators
@@ -65,7 +66,7 @@ def test_without_a_certificate_there_is_no_identity(file: Path) -> None:
 
 @pytest.mark.parametrize("line", ["alice", "alice:", ":admin", "alice:root", "a:admin\na:reader"])
 def test_an_invalid_line_is_named(line: str) -> None:
-    with pytest.raises(RolesFileError, match=r"line \d"):
+    with pytest.raises(FileError, match=r"line \d"):
         parse(line)
 
 

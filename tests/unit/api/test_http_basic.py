@@ -10,8 +10,9 @@ import bcrypt
 import pytest
 
 from ferroscope.api.auth import http_basic
-from ferroscope.api.auth.http_basic import BasicAuth, UserFileError, parse
+from ferroscope.api.auth.http_basic import BasicAuth, parse
 from ferroscope.api.http.errors import UnauthorizedError, UnavailableError
+from ferroscope.config.followed import FileError
 
 HASH = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
 OTHER = bcrypt.hashpw(b"other", bcrypt.gensalt(4)).decode()
@@ -121,7 +122,7 @@ def test_a_file_that_is_broken_later_changes_nothing(file: Path) -> None:
     ids=range(6),
 )
 def test_a_broken_file_is_refused_with_its_line_but_without_its_text(text: str, reason: str) -> None:
-    with pytest.raises(UserFileError, match=reason) as refused:
+    with pytest.raises(FileError, match=reason) as refused:
         parse(text)
     assert "secret" not in str(refused.value)
     assert HASH[:20] not in str(refused.value)

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from ferroscope.api.auth.identity import ANYBODY, Identity, local
-from ferroscope.api.auth.policy import RULES, Policy, PolicyError, Target
+from ferroscope.api.auth.policy import RULES, Policy, Target
 from ferroscope.api.routes import ROUTES
+from ferroscope.config.followed import FileError
 from ferroscope.runtime.system import SystemClock
 
 OWNED = Target(owner="p-owner", lessee="p-lessee")
@@ -73,6 +74,35 @@ def test_a_file_overrides_the_defaults(tmp_path: Path) -> None:
     assert not changed.allows("baremetal:node:create", identity("member"))
 
 
+def test_a_changed_file_counts_and_a_broken_one_does_not(tmp_path: Path) -> None:
+    file, now = tmp_path / "policy.yaml", [0.0]
+    clock = SystemClock()
+    clock.monotonic = lambda: now[0]  # type: ignore[method-assign]
+    file.write_text('"baremetal:node:delete": "role:member"\n')
+    changed = Policy(clock, file=str(file))
+    for text, allowed in (('"baremetal:node:create": "role:member"\n', False), ("- broken\n", False), ("", False)):
+        file.write_text(text)
+        now[0] += 1.5
+        assert changed.allows("baremetal:node:delete", identity("member")) is allowed
+        assert changed.allows("baremetal:node:create", identity("member")) is bool(text)
+
+
+def test_metrics_are_as_open_as_the_other_documents_or_as_their_own_policy_says(tmp_path: Path) -> None:
+    nobody, file = Identity(user="x", method="none"), tmp_path / "policy.yaml"
+    for text, documents, metrics in (
+        ("", True, True),
+        ('"public_api": "role:reader"\n', False, False),
+        ('"ferroscope:metrics:get": "role:reader"\n', True, False),
+        ('"public_api": "role:reader"\n"ferroscope:metrics:get": ""\n', False, True),
+    ):
+        file.write_text(text)
+        policy = Policy(SystemClock(), file=str(file))
+        assert (policy.allows("public_api", nobody), policy.allows("ferroscope:metrics:get", nobody)) == (
+            documents,
+            metrics,
+        )
+
+
 @pytest.mark.parametrize(
     "text",
     ['"a": "rule:"b', '"baremetal:node:get": "role:a or or"\n', '"baremetal:node:get": "rule:nowhere"\n', "- list\n"],
@@ -80,12 +110,12 @@ def test_a_file_overrides_the_defaults(tmp_path: Path) -> None:
 def test_a_broken_file_is_an_error(tmp_path: Path, text: str) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(text)
-    with pytest.raises(PolicyError, match="policy file"):
+    with pytest.raises(FileError, match="policy file"):
         Policy(SystemClock(), file=str(file))
 
 
 def test_a_missing_file_is_an_error() -> None:
-    with pytest.raises(PolicyError, match="not found"):
+    with pytest.raises(FileError, match="not found"):
         Policy(SystemClock(), file="/nowhere/policy.yaml")
 
 

@@ -10,30 +10,20 @@ may have other credentials. If several of its names are listed, the first one in
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-import structlog
-
 from ferroscope.api.auth.identity import ROLES, Identity, local
+from ferroscope.config.followed import FileError, Followed, read_text
 from ferroscope.contracts.queue import Clock
 
 NAMES: Final = "ferroscope.client_certificate"
 """The key of the environ that has the names of the client's certificate, one in each line. No header has this name."""
 
-_FILE_INTERVAL: Final = 1.0
-
-_log = structlog.get_logger(__name__)
-
-
-class RolesFileError(Exception):
-    """The file cannot be used; the message says what is wrong in which line."""
-
 
 def parse(text: str) -> Mapping[str, Identity]:
-    """Return the identity of each name; ``RolesFileError``."""
+    """Return the identity of each name; ``FileError``."""
     found: dict[str, Identity] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip() or line.startswith("#"):
@@ -42,27 +32,25 @@ def parse(text: str) -> Mapping[str, Identity]:
         name = name.strip()
         roles = tuple(role.strip() for role in fields.split(",") if role.strip())
         if not name or not roles:
-            raise RolesFileError(f"line {number}: expected NAME:ROLE[,ROLE...]")
+            raise FileError(f"line {number}: expected NAME:ROLE[,ROLE...]")
         unknown = [role for role in roles if role not in ROLES]
         if unknown:
-            raise RolesFileError(f"line {number}: unknown role {unknown[0][:40]!r}; known: {', '.join(ROLES)}")
+            raise FileError(f"line {number}: unknown role {unknown[0][:40]!r}; known: {', '.join(ROLES)}")
         if name in found:
-            raise RolesFileError(f"line {number}: {name[:40]!r} is listed twice")
+            raise FileError(f"line {number}: {name[:40]!r} is listed twice")
         found[name] = local(name, "certificate", roles)
     return found
 
 
 class CertificateAuth:
-    """One instance serves all threads. A changed file is read again; a broken one is logged, and changes nothing."""
+    """One instance serves all threads."""
 
     def __init__(self, file: str, clock: Clock) -> None:
-        """Read the file: ``RolesFileError``, ``OSError``."""
-        self._path = Path(file)
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._stamp = self._stat()
-        self._identities = _read(self._path)
-        self._check_at = clock.monotonic() + _FILE_INTERVAL
+        """Read the file: ``FileError``, ``OSError``."""
+        path = Path(file)
+        self._identities = Followed(
+            "roles of certificates", [path], lambda: parse(read_text(path)), clock=clock.monotonic
+        )
 
     def known(self, headers: Mapping[str, str]) -> Identity | None:
         """Return who has connected with this certificate; that costs nothing."""
@@ -73,38 +61,5 @@ class CertificateAuth:
         names = headers.get(NAMES)
         if not names:
             return None
-        self._reload_if_changed()
-        identities = self._identities
+        identities = self._identities.value
         return next((identities[name] for name in names.split("\n") if name in identities), None)
-
-    def reload(self) -> None:
-        """Read the file now."""
-        with self._lock:
-            self._check_at, self._stamp = 0.0, (0, 0, 0)
-        self._reload_if_changed()
-
-    def _reload_if_changed(self) -> None:
-        now = self._clock.monotonic()
-        with self._lock:
-            if now < self._check_at:
-                return
-            self._check_at = now + _FILE_INTERVAL
-        try:
-            stamp = self._stat()
-            if stamp != self._stamp:
-                self._stamp = stamp
-                self._identities = _read(self._path)
-                _log.info("roles of certificates read again", file=str(self._path), names=len(self._identities))
-        except (OSError, RolesFileError) as exc:
-            _log.error("cannot use the changed roles file; the previous roles stay", file=str(self._path), why=str(exc))
-
-    def _stat(self) -> tuple[int, int, int]:
-        found = self._path.stat()
-        return found.st_mtime_ns, found.st_size, found.st_ino
-
-
-def _read(path: Path) -> Mapping[str, Identity]:
-    try:
-        return parse(path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError as exc:
-        raise RolesFileError("it is not UTF-8 text") from exc

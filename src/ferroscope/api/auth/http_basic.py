@@ -19,13 +19,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import structlog
-
 from ferroscope.api.auth.identity import ROLES, Identity, local
 from ferroscope.api.http.errors import UnauthorizedError, UnavailableError
+from ferroscope.config.followed import FileError, Followed, read_text
 from ferroscope.contracts.queue import Clock
-
-_log = structlog.get_logger(__name__)
 
 _SCHEME: Final = "basic "
 _BCRYPT: Final = ("$2y$", "$2b$", "$2a$")
@@ -35,15 +32,9 @@ _DEFAULT_ROLES: Final = ("reader",)
 _LONGEST: Final = 1024
 # bcrypt looks at 72 bytes; its library refuses more.
 _BCRYPT_LENGTH: Final = 72
-# Seconds between two checks of the file, and for which a password that was right is not hashed again: bcrypt takes a
-# tenth of a second of CPU by design.
-_FILE_INTERVAL: Final = 1.0
+# Seconds for which a password that was right is not hashed again: bcrypt takes a tenth of a second of CPU by design.
 _REMEMBERED_FOR: Final = 300.0
 _REMEMBERED: Final = 1000
-
-
-class UserFileError(Exception):
-    """The htpasswd file cannot be used; the message says what is wrong in which line, without quoting it."""
 
 
 class User(NamedTuple):
@@ -54,7 +45,7 @@ class User(NamedTuple):
 
 
 def parse(text: str) -> Mapping[str, User]:
-    """Return the users by name; ``UserFileError``."""
+    """Return the users by name; ``FileError``, which does not quote the file."""
     users: dict[str, User] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip() or line.startswith("#"):
@@ -63,15 +54,15 @@ def parse(text: str) -> Mapping[str, User]:
         hashed, _, fields = rest.partition(":")
         roles = tuple(role.strip() for role in fields.split(",") if role.strip()) or _DEFAULT_ROLES
         if not name or not hashed.startswith(_BCRYPT) or len(hashed) != _BCRYPT_HASH or not hashed.isascii():
-            raise UserFileError(f"line {number}: expected NAME:BCRYPT-HASH[:ROLE,...]; make it with: htpasswd -nB NAME")
+            raise FileError(f"line {number}: expected NAME:BCRYPT-HASH[:ROLE,...]; make it with: htpasswd -nB NAME")
         unknown = [role for role in roles if role not in ROLES]
         if unknown:
-            raise UserFileError(f"line {number}: unknown role {unknown[0][:40]!r}; known: {', '.join(ROLES)}")
+            raise FileError(f"line {number}: unknown role {unknown[0][:40]!r}; known: {', '.join(ROLES)}")
         if name in users:
-            raise UserFileError(f"line {number}: user {name[:40]!r} is listed twice")
+            raise FileError(f"line {number}: user {name[:40]!r} is listed twice")
         users[name] = User(hashed.encode(), local(name, "http_basic", roles))
     if not users:
-        raise UserFileError("no user is listed; add one with: ferroscope user add NAME --role admin --file FILE")
+        raise FileError("no user is listed; add one with: ferroscope user add NAME --role admin --file FILE")
     return users
 
 
@@ -79,24 +70,21 @@ class BasicAuth:
     """One instance serves all threads. A changed file is read again; a broken one is logged, and changes nothing."""
 
     def __init__(self, file: str, clock: Clock, *, threads: int = 4) -> None:
-        """Read the file: ``UserFileError``, ``OSError``. ``threads``: those of the API, which must never all hash."""
-        self._path = Path(file)
+        """Read the file: ``FileError``, ``OSError``. ``threads``: those of the API, which must never all hash."""
+        path = Path(file)
         self._clock = clock
         self._lock = threading.Lock()
         self._key = secrets.token_bytes(32)
         self._known: OrderedDict[bytes, float] = OrderedDict()
         self._checks = _Checks(max(1, threads - 2))
-        self._stamp = self._stat()
-        self._users = _read(self._path)
-        self._check_at = clock.monotonic() + _FILE_INTERVAL
+        self._users = Followed("users", [path], lambda: parse(read_text(path)), clock=clock.monotonic)
 
     def known(self, headers: Mapping[str, str]) -> Identity | None:
         """Return who sent these credentials if that is known without hashing, otherwise None."""
         pair = _decode(headers)
         if pair is None:
             return None
-        self._reload_if_changed()
-        user = self._users.get(pair[0])
+        user = self._users.value.get(pair[0])
         return user.identity if user is not None and self._remembers(self._key_of(user, pair[1])) else None
 
     def identify(self, headers: Mapping[str, str]) -> Identity | None:
@@ -109,7 +97,8 @@ class BasicAuth:
         if pair is not None:
             name, password = pair
             # For an unknown name the password of another user is checked, so that the answer takes as long.
-            user = self._users.get(name) or next(iter(self._users.values()))
+            users = self._users.value
+            user = users.get(name) or next(iter(users.values()))
             key = self._key_of(user, password)
             if self._checks.run(key, lambda: _matches(password, user.hashed)) and user.identity.user == name:
                 self._remember(key)
@@ -130,25 +119,6 @@ class BasicAuth:
             self._known.move_to_end(key)
             if len(self._known) > _REMEMBERED:
                 self._known.popitem(last=False)
-
-    def _reload_if_changed(self) -> None:
-        now = self._clock.monotonic()
-        with self._lock:
-            if now < self._check_at:
-                return
-            self._check_at = now + _FILE_INTERVAL
-        try:
-            stamp = self._stat()
-            if stamp != self._stamp:
-                self._stamp = stamp
-                self._users = _read(self._path)
-                _log.info("users read again", file=str(self._path), users=len(self._users))
-        except (OSError, UserFileError) as exc:
-            _log.error("cannot use the changed user file; its previous users stay", file=str(self._path), why=str(exc))
-
-    def _stat(self) -> tuple[int, int, int]:
-        found = self._path.stat()
-        return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 class _Checks:
@@ -188,13 +158,6 @@ class _Running:
     def __init__(self) -> None:
         self.done = threading.Event()
         self.result = False
-
-
-def _read(path: Path) -> Mapping[str, User]:
-    try:
-        return parse(path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError as exc:
-        raise UserFileError("it is not UTF-8 text") from exc
 
 
 def _matches(password: bytes, hashed: bytes) -> bool:

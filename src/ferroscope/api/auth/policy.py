@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from ferroscope.api.auth.identity import Identity
+from ferroscope.config.followed import FileError, Followed
 from ferroscope.contracts.queue import Clock
 
 
@@ -63,7 +64,7 @@ _NOBODY: Final = "!"
 
 # fmt: off
 RULES: Final[tuple[Rule, ...]] = (
-    Rule("public_api", _EVERYBODY, "Version documents, health check, OpenAPI document and, if enabled, metrics"),
+    Rule("public_api", _EVERYBODY, "Version documents, health check and OpenAPI document"),
     Rule("service_role", "role:service and project_name:%(config.service_project_name)s",
          "A service user of the cloud, as the other rules use it"),
     Rule("show_password", _NOBODY, "See passwords in driver_info instead of ******"),
@@ -167,10 +168,12 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("introspection:rule:delete", _RULE_ADMIN, "Delete introspection rules"),
 
     Rule("ferroscope:inbox:get", _SYSTEM_READER, "List rejected machines"),
+    Rule("ferroscope:metrics:get", "rule:public_api", "Get metrics, from the api and from the metrics port"),
     Rule("ferroscope:status:get", _SYSTEM_READER, "See the status of the service"),
     Rule("ferroscope:audit:get", _SYSTEM_READER, "See audit events"),
     Rule("ferroscope:search", _ANY_READER, "Search nodes by hardware; others than one's own need node:list_all"),
     Rule("ferroscope:inspection:reapply", _OPERATOR, "Process stored data again"),
+    Rule("ferroscope:lease:list", _ANY_READER, "List the leases that the caller may see"),
     Rule("ferroscope:lease:get", _SYSTEM_READER, "See leases"),
     Rule("ferroscope:lease:hold", _any(_SYSTEM_MEMBER, _SYSTEM_SERVICE),
          "Acquire, renew and release leases; %(lease.name)s and %(lease.prefix)s, up to the slash, may be checked"),
@@ -188,7 +191,7 @@ class Target(NamedTuple):
 
 
 _NO_TARGET: Final = Target()
-# Seconds after which the policy file is checked for changes and decisions are made anew.
+# Seconds after which decisions are made anew.
 _MEMORY: Final = 5.0
 _REMEMBERED: Final = 10_000
 
@@ -200,21 +203,23 @@ class Policy:
     """
 
     def __init__(self, clock: Clock, *, file: str = "", service_project: str = "service") -> None:
-        """``PolicyError`` if the file cannot be read or is wrong."""
+        """``FileError`` if the file cannot be read or is wrong."""
         self._clock = clock
-        self._file = file
         self._service_project = service_project
         self._lock = threading.Lock()
         self._decisions: dict[tuple[str, Identity, Target], bool] = {}
         self._until = 0.0
-        self._enforcer = _enforcer(file)
+        files = [Path(file)] if file else []
+        self._followed = Followed("policies", files, lambda: _enforcer(file), clock=clock.monotonic)
+        self._enforcer = self._followed.value
 
     def allows(self, name: str, identity: Identity, target: Target = _NO_TARGET) -> bool:
         """Whether ``identity`` may do what the policy ``name`` guards; an unknown name is refused."""
         key = (name, identity, target)
         with self._lock:
-            now = self._clock.monotonic()
-            if now >= self._until or len(self._decisions) >= _REMEMBERED:
+            now, enforcer = self._clock.monotonic(), self._followed.value
+            if now >= self._until or len(self._decisions) >= _REMEMBERED or enforcer is not self._enforcer:
+                self._enforcer = enforcer
                 self._decisions.clear()
                 self._until = now + _MEMORY
             known = self._decisions.get(key)
@@ -245,10 +250,6 @@ class NoPolicy(Policy):
 _NOBODYS: Final = frozenset(rule.name for rule in RULES if rule.check == _NOBODY)
 
 
-class PolicyError(Exception):
-    """The policy file cannot be used; the message says why."""
-
-
 def _enforcer(file: str) -> Any:
     from oslo_config import cfg
     from oslo_policy import policy
@@ -262,17 +263,17 @@ def _enforcer(file: str) -> Any:
         enforcer.set_rules(policy.Rules.from_dict(given), use_conf=False)
         for name, check in given.items():
             if str(enforcer.rules[name]) == _NOBODY != check.strip():  # how oslo.policy treats what it cannot parse
-                raise PolicyError(f"policy file {file}: the check of {name} cannot be understood: {check!r}")
+                raise FileError(f"policy file {file}: the check of {name} cannot be understood: {check!r}")
         for default in enforcer.registered_rules.values():
             enforcer.rules.setdefault(default.name, default.check)
         enforcer.check_rules(raise_on_violation=True)
     except (policy.InvalidDefinitionError, ValueError) as exc:
-        raise PolicyError(f"policy file {file}: {exc}") from exc
+        raise FileError(f"policy file {file}: {exc}") from exc
     return enforcer
 
 
 def overrides(file: str) -> dict[str, str]:
-    """Return the checks by name; ``PolicyError``. oslo.policy itself would ignore a file that it cannot read."""
+    """Return the checks by name; ``FileError``. oslo.policy itself would ignore a file that it cannot read."""
     import yaml
 
     if not file:
@@ -280,9 +281,9 @@ def overrides(file: str) -> dict[str, str]:
     try:
         found = yaml.safe_load(Path(file).read_text(encoding="utf-8")) or {}
     except FileNotFoundError:
-        raise PolicyError(f"policy file {file} not found: create it, or unset [oslo_policy] policy_file") from None
+        raise FileError(f"policy file {file} not found: create it, or unset [oslo_policy] policy_file") from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as exc:
-        raise PolicyError(f"policy file {file}: {exc}") from exc
+        raise FileError(f"policy file {file}: {exc}") from exc
     if not isinstance(found, dict) or not all(isinstance(part, str) for pair in found.items() for part in pair):
-        raise PolicyError(f"policy file {file}: expected lines of the form 'NAME: CHECK', both of them text")
+        raise FileError(f"policy file {file}: expected lines of the form 'NAME: CHECK', both of them text")
     return found

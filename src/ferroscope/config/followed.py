@@ -1,0 +1,117 @@
+"""Files that are read again when they change: users, roles, policies, keys and certificates.
+
+A new file counts from the next look on. If it is missing or invalid, that is logged, and what was read before stays in
+use. SIGHUP has all of them read again, see ``reload``.
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any, Final, Generic, TypeVar
+
+import structlog
+
+T = TypeVar("T")
+
+# Seconds between two looks at a file.
+_INTERVAL: Final = 1.0
+_log = structlog.get_logger(__name__)
+
+
+class FileError(Exception):
+    """A file cannot be used; the message says why without quoting secrets, ``advice`` what to do."""
+
+    def __init__(self, message: str, advice: str = "") -> None:
+        self.advice = advice
+        super().__init__(message)
+
+
+def read_text(path: Path) -> str:
+    """Return the content of a text file; ``FileError``, ``OSError``."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise FileError("it is not UTF-8 text") from None
+
+
+class Followed(Generic[T]):
+    """What ``read`` returns for ``files``; it may raise anything: at the start the caller gets it. Thread-safe.
+
+    ``what`` names it in the log. ``clock`` is monotonic; ``interval``: seconds between two looks.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        files: Sequence[Path],
+        read: Callable[[], T],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        interval: float = _INTERVAL,
+    ) -> None:
+        self._what, self._files, self._read = what, files, read
+        self._clock, self._interval = clock, interval
+        self._lock = Lock()
+        self._stamp = self._seen = self._look()
+        self._value = read()
+        self._look_at = clock() + interval
+        _ALL.add(self)
+
+    @property
+    def value(self) -> T:
+        """What the files contain now."""
+        if self._clock() >= self._look_at:
+            with self._lock:
+                self._refresh()
+        return self._value
+
+    def reload(self) -> None:
+        """Read the files again now, even if they look the same."""
+        with self._lock:
+            self._seen = self._look()
+            self._read_again()
+
+    def _refresh(self) -> None:
+        now = self._clock()
+        if now < self._look_at:  # another thread has looked meanwhile
+            return
+        self._look_at = now + self._interval
+        before, self._seen = self._seen, self._look()
+        # Several files are replaced one by one, so they must be the same in two looks.
+        if self._seen != self._stamp and (len(self._files) == 1 or self._seen == before):
+            self._read_again()
+
+    def _read_again(self) -> None:
+        self._stamp = self._seen
+        file = str(self._files[0]) if self._files else ""
+        try:
+            self._value = self._read()
+        except Exception as exc:  # noqa: BLE001  # whatever is wrong with a file must not stop the service
+            what = "cannot use the changed file; its previous content stays in use"
+            _log.error(what, content=self._what, file=file, why=str(exc))
+        else:
+            _log.info("file read again", content=self._what, file=file)
+
+    def _look(self) -> list[tuple[int, ...] | None]:
+        return [_stamp(path) for path in self._files]
+
+
+_ALL: Final[weakref.WeakSet[Followed[Any]]] = weakref.WeakSet()
+
+
+def reload() -> None:
+    """Read all files that this process follows again."""
+    for one in list(_ALL):
+        one.reload()
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode
