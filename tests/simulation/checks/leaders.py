@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from ferroscope.db.coordination import _digest
 from ferroscope.leadership import Leadership
 from tests.simulation.checks.losses import Losses
 from tests.simulation.database.commits import Changed, Commit
@@ -22,7 +23,7 @@ _ELECTION: Final = frozenset({"leases", "members"})
 
 
 class Leaders:
-    """``leases``: epoch and token of the lease that a task took last, by its name.
+    """``leases``: epoch and digest of the token of the lease that a task took last, by its name.
 
     ``stepped_at`` is when a leader last looked for time-outs.
     """
@@ -53,7 +54,7 @@ class Leaders:
         """I3: the task holds this lease."""
         held = self.leases.get((task, name))
         row = self._world.server.peek("leases", name)
-        present = None if row is None or row["holder"] is None else (row["epoch"], row["token"])
+        present = None if row is None or row["holder"] is None else (row["epoch"], row["token_digest"])
         if held is None or held != present:
             mine = "none" if held is None else held[0]
             newer = "nobody leads" if present is None else f"epoch {present[0]} has been issued"
@@ -63,8 +64,8 @@ class Leaders:
         before, after = change.before, change.after
         if after is None:
             return
-        if before is not None and before["token"] == after["token"]:
-            whose = self._token_of.get(after["token"])
+        if before is not None and before["token_digest"] == after["token_digest"]:
+            whose = self._token_of.get(after["token_digest"])
             if after["renewed_at"] != before["renewed_at"] and task is not None and task.owner is not whose:
                 self._fail(
                     "I3", f"{task} renewed epoch {after['epoch']} of {after['name']}, which is {whose and whose.name}'s"
@@ -77,8 +78,8 @@ class Leaders:
             if before["holder"] is not None:
                 self._nobody_trusts(after)
         if task is not None:
-            self.leases[task, after["name"]] = (after["epoch"], after["token"])
-            self._token_of[after["token"]] = task.owner
+            self.leases[task, after["name"]] = (after["epoch"], after["token_digest"])
+            self._token_of[after["token_digest"]] = task.owner
             if after["name"] == THROTTLE:
                 self._world.faults.takes_throttle(task)
             self._kernel.say(f"leads {after['name']} in epoch {after['epoch']}", str(task))
@@ -103,7 +104,7 @@ class Leaders:
         if self._kernel.now - max(self._losses.tail_at, self.clock_stepped_at) < longest:
             return
         for leadership, owner in alive:
-            if leadership.is_valid() and leadership.lease.token != row["token"]:
+            if leadership.is_valid() and _digest(leadership.lease.token) != row["token_digest"]:
                 self._fail(
                     "trust",
                     f"{owner.name} still trusts epoch {leadership.lease.epoch} of {name} when {row['epoch']} is issued",
