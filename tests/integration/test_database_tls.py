@@ -14,9 +14,12 @@ from sqlalchemy import make_url, text
 
 from ferroscope.config.options import DatabaseSettings, Settings
 from ferroscope.contracts.errors import StoreUnavailableError
+from ferroscope.db.engine import build_engine
 from ferroscope.runtime.backend import Backend, ensure_schema, open_backend
 from ferroscope.runtime.system import SystemClock
 from tests.support import databases, examples
+from tests.support.certificates import Authority, Pair
+from tests.support.daemons import CLIENTS
 from tests.support.processes import account
 from tests.support.servers import Server
 
@@ -37,9 +40,34 @@ class Secured:
     """A server that has a certificate for 127.0.0.1, and an empty database on it."""
 
     def __init__(self, server: Server, url: str, certificate: Path) -> None:
-        self.kind = server.kind
+        self.kind, self.server = server.kind, server
         self._url = make_url(url)
         self.certificate = certificate
+
+    def require_certificates(self, authority: Authority) -> None:
+        """Let the user ``ferroscope`` log in with a certificate of that name only."""
+        clients = self.server.directory / CLIENTS
+        shutil.copy(authority.ca, clients)
+        clients.chmod(0o644)
+        hba = self.server.directory / "data" / "pg_hba.conf"
+        if hba.exists():
+            hba.write_text("hostssl all all 127.0.0.1/32 cert\n")
+        else:
+            engine = build_engine(self.settings(trusted=self.certificate).database)
+            with engine.begin() as connection:
+                connection.execute(text("CREATE USER ferroscope REQUIRE SUBJECT '/CN=ferroscope'"))
+                connection.execute(text("GRANT ALL ON *.* TO ferroscope"))
+            engine.dispose()
+        self.server.restart()
+
+    def settings_with(self, pair: Pair | None) -> Settings:
+        """Return the settings of the user ``ferroscope`` with this certificate."""
+        settings = self.settings(trusted=self.certificate)
+        prefix = "ssl" if self.kind == "postgresql" else "ssl_"
+        files = {} if pair is None else {f"{prefix}cert": str(pair.certificate), f"{prefix}key": str(pair.key)}
+        url = make_url(settings.database.connection).set(username="ferroscope").update_query_dict(files)
+        connection = url.render_as_string(hide_password=False)
+        return Settings(database=msgspec.structs.replace(settings.database, connection=connection))
 
     def settings(self, *, trusted: Path | None = None, host: str = "127.0.0.1") -> Settings:
         options = {name: value.replace("%s", str(trusted)) for name, value in _OPTIONS[self.kind].items()}
@@ -67,6 +95,7 @@ def secured(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Secured]
         trusted.write_bytes(certificate.read_bytes())
         yield Secured(server, url, trusted)
         (server.directory / "tls.key").unlink()
+        (server.directory / CLIENTS).unlink(missing_ok=True)
         if hba.exists():
             hba.write_text("host all all 127.0.0.1/32 trust\n")
         server.restart()  # the database is removed without TLS
@@ -108,3 +137,22 @@ def test_a_server_that_cannot_prove_it_is_not_used(secured: Secured, tmp_path: P
         settings = Settings(database=msgspec.structs.replace(plain, connection=url))
     with pytest.raises(StoreUnavailableError):
         ensure_schema(settings, upgrade=True)
+
+
+def test_a_server_that_asks_for_a_client_certificate_gets_it(secured: Secured, tmp_path: Path) -> None:
+    authority = Authority(tmp_path, "clients")
+    secured.require_certificates(authority)
+    stranger = Authority(tmp_path, "stranger").issue("ferroscope", file="strange")
+    right, other = authority.issue("ferroscope"), authority.issue("somebody")
+    for pair in (stranger, right, other):
+        pair.key.chmod(0o600)
+    for wrong in (None, other, stranger):
+        with pytest.raises(StoreUnavailableError):
+            ensure_schema(secured.settings_with(wrong), upgrade=True)
+    settings = secured.settings_with(right)
+    ensure_schema(settings, upgrade=True)
+    backend = _opened(settings)
+    try:
+        backend.store.write(lambda tx: tx.members.beat(examples.member(), 6.0))
+    finally:
+        backend.close()

@@ -19,6 +19,10 @@ from tests.support.processes import account, run
 _PACKAGES: Final = "install the Debian packages postgresql and mariadb-server, or run: make test"
 
 
+# The certificates that sign those of clients, where a server shall ask for them.
+CLIENTS: Final = "clients.pem"
+
+
 class MissingServerError(RuntimeError):
     """A server that the tests need is not installed: an error, for a skipped test proves nothing."""
 
@@ -70,6 +74,8 @@ class Postgresql:
         }
         if tls := tls_files(directory):
             settings |= {"ssl": "on", "ssl_cert_file": str(tls[0]), "ssl_key_file": str(tls[1])}
+        if tls and (clients := directory / CLIENTS).exists():
+            settings["ssl_ca_file"] = str(clients)
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         return [self._postgres, "-D", str(directory / "data"), *options]
 
@@ -94,6 +100,8 @@ class Mariadb:
     def command(self, directory: Path, port: int) -> list[str]:
         tls = tls_files(directory)
         secured = [f"--ssl-cert={tls[0]}", f"--ssl-key={tls[1]}", "--require-secure-transport=ON"] if tls else []
+        if tls and (clients := directory / CLIENTS).exists():
+            secured.append(f"--ssl-ca={clients}")
         return [
             self._server,
             "--no-defaults",
