@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from ferroscope.worker.start import PxeFilterWait
 from ferroscope.worker.tasks import build
 from ferroscope.worker.throttle import RebootThrottle
 from tests.integration.api.service import DRIVERS, Service, callback_body
-from tests.support import databases, examples
+from tests.support import examples
 
 BOARD = {"system_vendor": {"serial_number": "SN-OLD-1"}}
 OTHER = {"system_vendor": {"serial_number": "SN-NEW-2"}}
@@ -27,8 +26,8 @@ SOURCE = "198.51.100.66"
 class Site:
     """A service with a real worker, and a node whose machine has been inspected once."""
 
-    def __init__(self, directory: Path, **inspector: Any) -> None:
-        self.service = Service(databases.sqlite(directory), sections={"inspector": InspectorSettings(**inspector)})
+    def __init__(self, url: str, **inspector: Any) -> None:
+        self.service = Service(url, sections={"inspector": InspectorSettings(**inspector)})
         self.node = self.service.enrol()
         self.mac = self.service.wait(self.node)
         self.worker = worker(self.service)
@@ -89,10 +88,36 @@ def worker(service: Service) -> Worker:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    made = Site(tmp_path)
+def site(sqlite_url: str) -> Iterator[Site]:
+    made = Site(sqlite_url)
     yield made
     made.service.close()
+
+
+@pytest.mark.every_database
+def test_holds_are_the_same_on_every_database(database_url: str) -> None:
+    site = Site(database_url)
+    try:
+        assert site.call(site.body(OTHER)).status_code == 202
+        (node,) = site.inbox
+        assert node["driver_internal_info"]["held"]["differences"][0]["now"] == "SN-NEW-2"
+        assert site.service.bare_metal.post(f"/v1/nodes/{site.node}/approve").status_code == 204
+        site.work()
+        assert (site.state, site.inbox, site.serial) == (State.FINISHED, [], "SN-NEW-2")
+        site.inspect()
+        site.call(site.body(BOARD))
+        assert site.call(site.body({"system_vendor": {"serial_number": "SN-EVIL-3"}})).status_code == 404
+        assert site.service.bare_metal.post(f"/v1/nodes/{site.node}/reject").status_code == 204
+        site.work()
+        assert (site.state, site.inbox, site.serial) == (State.ERROR, [], "SN-NEW-2")
+        site.inspect()
+        site.call(site.body(BOARD))
+        assert site.call(site.body(OTHER), source="192.0.2.7").status_code == 202  # the right machine
+        assert site.inbox == []
+        site.work()
+        assert site.state is State.FINISHED
+    finally:
+        site.service.close()
 
 
 def test_the_same_machine_is_not_held(site: Site) -> None:
@@ -192,16 +217,16 @@ def test_a_hold_ends_with_its_inspection(site: Site, verb: str) -> None:
     site.inspect()
 
 
-def test_it_can_be_switched_off(tmp_path: Path) -> None:
-    site = Site(tmp_path, hold_contradicting_data=False)
+def test_it_can_be_switched_off(sqlite_url: str) -> None:
+    site = Site(sqlite_url, hold_contradicting_data=False)
     site.call(site.body(OTHER))
     site.work()
     assert (site.state, site.serial) == (State.FINISHED, "SN-NEW-2")
     site.service.close()
 
 
-def test_a_machine_in_use_that_reports_other_hardware_is_held_too(tmp_path: Path) -> None:
-    site = Site(tmp_path, permit_active=True)
+def test_a_machine_in_use_that_reports_other_hardware_is_held_too(sqlite_url: str) -> None:
+    site = Site(sqlite_url, permit_active=True)
     site.call(site.body(BOARD))
     site.work()
     target = {"target": "provide"}
