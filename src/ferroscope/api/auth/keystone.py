@@ -8,8 +8,9 @@ because evaluating a cached token in the middleware takes longer than the rest o
 from __future__ import annotations
 
 import hashlib
+import logging
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
@@ -32,6 +33,8 @@ _RETRY_AFTER: Final = "5"
 # Seconds that a call waits for its turn to ask Keystone, and for which nobody asks after Keystone did not answer.
 _TURN: Final = 0.25
 _REST: Final = 1.0
+# Seconds in which an outage of Keystone is logged once.
+_QUIET: Final = 60.0
 _GROUP: Final = "keystone_authtoken"
 
 
@@ -49,7 +52,9 @@ class KeystoneAuth:
         self._valid_for = float(settings.token_cache_time)
         self._lock = threading.Lock()
         self._known: OrderedDict[bytes, tuple[float, Identity]] = OrderedDict()
-        self._outages = QuietLog(burst=1)
+        self._outages = QuietLog(burst=1, period=_QUIET)
+        # It logs each token that it could not validate, as critical.
+        logging.getLogger(auth_token.__name__).filters[:] = [_OncePerPeriod(clock)]
         self._turns = threading.BoundedSemaphore(max(1, threads - 2))
         self._rests_until = float("-inf")
 
@@ -99,6 +104,18 @@ class KeystoneAuth:
             self._rests_until = self._clock.monotonic() + _REST
             raise _unavailable() from None
         return identity_of(request.headers), _seconds_left(request, self._clock)
+
+
+class _OncePerPeriod(logging.Filter):
+    """Lets each kind of message through once in ``_QUIET`` seconds."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+        self._kinds: defaultdict[str, QuietLog] = defaultdict(lambda: QuietLog(burst=1, period=_QUIET))
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return self._kinds[str(record.msg)].admit(self._clock.monotonic()) is not None
 
 
 def _unavailable() -> UnavailableError:
