@@ -22,6 +22,7 @@ from ferroscope.contracts.errors import LeaseHeldError, StoreUnavailableError
 from ferroscope.core.model import Lease
 from ferroscope.db import coordination, executor
 from ferroscope.db.batch import Batch
+from ferroscope.db.coordination import _digest
 from ferroscope.db.engine import build_engine, classify
 from ferroscope.db.senders import sender_for
 from ferroscope.db.transaction import SqlStore
@@ -33,7 +34,7 @@ TTL = 1.0
 
 Fence = Callable[[Connection, Lease], bool]
 
-_ROW = "name = :name AND epoch = :epoch AND token = :token"
+_ROW = "name = :name AND epoch = :epoch AND token_digest = :digest"
 
 
 def by_select(connection: Connection, lease: Lease) -> bool:
@@ -49,7 +50,7 @@ def by_update(connection: Connection, lease: Lease) -> bool:
 
 
 def _mine(lease: Lease) -> dict[str, Any]:
-    return {"name": lease.name, "epoch": lease.epoch, "token": lease.token}
+    return {"name": lease.name, "epoch": lease.epoch, "digest": _digest(lease.token)}
 
 
 class OldLeader:
