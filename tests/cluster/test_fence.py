@@ -50,7 +50,7 @@ def by_update(connection: Connection, lease: Lease) -> bool:
 
 
 def _mine(lease: Lease) -> dict[str, Any]:
-    return {"name": lease.name, "epoch": lease.epoch, "digest": _digest(lease.token)}
+    return {"name": lease.name, "epoch": lease.epoch, "token": lease.token, "digest": _digest(lease.token)}
 
 
 class OldLeader:
