@@ -37,12 +37,16 @@ def moved(before: Document, after: Document) -> list[str]:
     return sorted(name for name in names if _plain(before.get(name)) != _plain(after.get(name)))
 
 
+def moved_from(before: Node, after: Node) -> list[str]:
+    """Return the changed fields, the driver included, that decide to whom secrets are sent."""
+    changed = moved(before.driver_info, after.driver_info)
+    return ["driver", *changed] if before.driver != after.driver else changed
+
+
 def exposed(before: Node, after: Node, given: Collection[str]) -> tuple[list[str], list[str]]:
     """Return the changed location fields, and the stored secrets that would be sent there without being supplied
     again."""
-    changed = moved(before.driver_info, after.driver_info)
-    if before.driver != after.driver:
-        changed.insert(0, "driver")
+    changed = moved_from(before, after)
     stored = before.driver_info
     kept = [name for name in secrets(stored) if name not in given and after.driver_info.get(name) == stored[name]]
     return (changed, [name for name in kept if name not in changed]) if changed else ([], [])

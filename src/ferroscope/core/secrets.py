@@ -86,6 +86,13 @@ def encrypted(document: Document) -> Iterator[str]:
     yield from found
 
 
+def references(document: Document) -> set[str]:
+    """Return the references in the document, at any depth."""
+    found: set[str] = set()
+    replaced(document, lambda _key, value: is_reference(value), lambda _path, value: found.add(value))
+    return found
+
+
 def stand_ins(document: Document) -> Document:
     """Return the document with ``STAND_IN`` for encrypted values and references, to be validated only."""
     return replaced(document, is_concealed, lambda *_: STAND_IN)

@@ -211,6 +211,25 @@ def test_an_admin_of_a_project_enrolls_and_deletes_nodes_of_that_project(service
     assert admin("DELETE", f"/v1/nodes/{uuid}").status_code == 204
 
 
+def test_a_project_cannot_have_a_secret_of_the_service_sent_to_a_bmc_of_its_own(service: Service) -> None:
+    admin, root = As(service.bare_metal, "a-admin"), As(service.bare_metal, "root")
+    info = {"redfish_address": "https://192.0.2.66", "redfish_password": "secret://file/rack1"}
+    for sent in (info, {"nested": {"deep": ["secret://file/rack1"]}}):
+        refused = admin("POST", "/v1/nodes", {"driver": "fake-hardware", "driver_info": sent})
+        assert (refused.status_code, "ferroscope:secret:reference" in refused.text) == (403, True)
+    own = admin("POST", "/v1/nodes", {"driver": "fake-hardware"}).json["uuid"]
+    add = [{"op": "add", "path": f"/driver_info/{name}", "value": value} for name, value in info.items()]
+    assert admin("PATCH", f"/v1/nodes/{own}", add).status_code == 403
+    assert root("PATCH", f"/v1/nodes/{own}", add).status_code == 200
+    # With what the operator has set, other fields may be changed, but not where the secret is sent to.
+    note = [{"op": "add", "path": "/driver_info/note", "value": "x"}]
+    assert admin("PATCH", f"/v1/nodes/{own}", note).status_code == 200
+    move = {"op": "add", "path": "/driver_info/redfish_address", "value": "https://192.0.2.67"}
+    for operations, status in (([move], 400), ([move, add[1]], 403)):
+        assert admin("PATCH", f"/v1/nodes/{own}", operations).status_code == status
+    assert root("PATCH", f"/v1/nodes/{own}", [move, add[1]]).status_code == 200
+
+
 def test_ports_are_made_and_moved_by_those_who_may_on_both_nodes(service: Service) -> None:
     own, leased, foreign = enroll(service, owner="p_a"), enroll(service, owner="p_b", lessee="p_a"), enroll(service)
     admin = As(service.bare_metal, "a-admin")

@@ -85,6 +85,20 @@ def test_a_right_password_is_hashed_once(file: Path, monkeypatch: pytest.MonkeyP
     assert users.identify(headers("alice", "secret")) == users.known(headers("alice", "secret"))
 
 
+def test_unknown_names_cost_as_much_as_known_ones_whatever_the_costs_of_these(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dear = bcrypt.hashpw(b"secret", bcrypt.gensalt(5)).decode()
+    file.write_text(f"alice:{HASH}:admin\nbob:{dear}\n")
+    users, checked = auth(file), []
+    monkeypatch.setattr(http_basic, "_matches", lambda _password, hashed: checked.append(hashed) or False)
+    for name in [f"nobody{number}" for number in range(40)] * 2:
+        with pytest.raises(UnauthorizedError):
+            users.identify(headers(name, "x"))
+    assert checked[:40] == checked[40:]
+    assert {hashed.decode() for hashed in checked} == {HASH, dear}
+
+
 def test_a_changed_file_is_read_again_and_old_passwords_end(file: Path) -> None:
     clock = Clock()
     users = auth(file, clock)

@@ -96,14 +96,19 @@ class BasicAuth:
         pair = _decode(headers)
         if pair is not None:
             name, password = pair
-            # For an unknown name the password of another user is checked, so that the answer takes as long.
-            users = self._users.value
-            user = users.get(name) or next(iter(users.values()))
+            user = self._users.value.get(name) or self._stand_in(name)
             key = self._key_of(user, password)
             if self._checks.run(key, lambda: _matches(password, user.hashed)) and user.identity.user == name:
                 self._remember(key)
                 return user.identity
         raise UnauthorizedError("The user name or password is wrong.")
+
+    def _stand_in(self, name: str) -> User:
+        """Return the user whose password is checked for an unknown name, always the same: the answer takes as long as
+        for one who exists, also if hashes differ in cost."""
+        users = list(self._users.value.values())
+        number = int.from_bytes(hmac.digest(self._key, name.encode(), hashlib.sha256))
+        return users[number % len(users)]
 
     def _key_of(self, user: User, password: bytes) -> bytes:
         # The hash is part of the key, so that a changed password takes effect at once.

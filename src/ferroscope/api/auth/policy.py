@@ -167,6 +167,8 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("introspection:rule:create", _RULE_ADMIN, "Create an introspection rule"),
     Rule("introspection:rule:delete", _RULE_ADMIN, "Delete introspection rules"),
 
+    Rule("ferroscope:secret:reference", _any(_SYSTEM_MEMBER, _SYSTEM_SERVICE),
+         "Set references to secrets (secret://) in driver_info, which are sent to the BMC of the node"),
     Rule("ferroscope:inbox:get", _SYSTEM_READER, "List rejected machines"),
     Rule("ferroscope:metrics:get", "rule:public_api", "Get metrics, from the api and from the metrics port"),
     Rule("ferroscope:status:get", _SYSTEM_READER, "See the status of the service"),

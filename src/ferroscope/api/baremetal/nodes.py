@@ -35,6 +35,7 @@ from ferroscope.contracts.store import Query, Transaction
 from ferroscope.core import bmc_access
 from ferroscope.core.model import Node
 from ferroscope.core.node import NODE_FIELDS, Form, NodeField
+from ferroscope.core.secrets import references
 from ferroscope.core.states import ACTIVE, Provision
 
 # Filters of a list of nodes, applied by the store's indexes or here.
@@ -262,6 +263,7 @@ def create_node(context: ApiContext, call: Call[NoQuery, NodeCreate]) -> Reply:
 
     def work(tx: Transaction) -> Node:
         node = Node(uuid=uuid, provision_state=state, created_at=tx.now, **changes)
+        _check_references(context, call, None, node)
         _check_parent(context, call, tx, node)
         _check_chassis(tx, None, node)
         tx.nodes.add(node)
@@ -296,6 +298,7 @@ def update_node(context: ApiContext, call: Call[NodePatchQuery, list[Operation]]
         for needed in sorted(node_input.policies(call.body)):
             access.require(context.policy, needed, call.identity, access.target_of(node))
         changed = _patched(context, call, node)
+        _check_references(context, call, node, changed)
         _check_parent(context, call, tx, changed)
         _check_chassis(tx, node, changed)
         if bmc_access.moved(node.driver_info, changed.driver_info):  # a worker resolves host names
@@ -322,6 +325,13 @@ def _patched(context: ApiContext, call: Call[NodePatchQuery, list[Operation]], n
         raise NotAcceptableError(f"Removing chassis_uuid requires API version 1.{_CHASSIS_REMOVED_SINCE}.")
     node_input.check_secrets(node, changed, call.body)
     return changed
+
+
+def _check_references(context: ApiContext, call: Call[Any, Any], before: Node | None, after: Node) -> None:
+    """Check the right to set references: with one, a project could have any secret sent to a BMC of its own."""
+    is_new = before is None or bmc_access.moved_from(before, after)
+    if references(after.driver_info) - (set() if before is None or is_new else references(before.driver_info)):
+        access.require(context.policy, "ferroscope:secret:reference", call.identity, access.target_of(after))
 
 
 def _check_parent(context: ApiContext, call: Call[Any, Any], tx: Transaction, node: Node) -> None:
