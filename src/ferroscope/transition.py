@@ -1,4 +1,4 @@
-"""All changes of a node's state.
+"""All changes of a node's state, and the events that tell other systems of them.
 
 The API submits: it checks the event and writes the state and the request. A worker applies: it saves the target state
 of a transition. Both run in a transaction that the caller has opened, and record each step in the journal.
@@ -16,6 +16,7 @@ from ferroscope.core import callback_secret, hold
 from ferroscope.core.delivery import Fail, IllegalEventError, Refused, advance, check_inspectable, take
 from ferroscope.core.lanes import bmc_of
 from ferroscope.core.model import Document, Entry, Inspection, Node, Request, Severity
+from ferroscope.core.notification import Kind, kind_of
 from ferroscope.core.reasons import Reason, hint
 from ferroscope.core.states import (
     AT_REST,
@@ -33,6 +34,18 @@ from ferroscope.core.states import (
 
 # A second request for one of these is merged with the pending one: its result is the same.
 _MERGED = frozenset({Event.ABORT, Event.TIMEOUT, Event.DELETE})
+
+
+def add_node(tx: Transaction, node: Node) -> None:
+    """Store a new node; ``ConflictError`` if its UUID or name is in use."""
+    tx.nodes.add(node)
+    tx.outbox.add(Kind.DISCOVERED if node.auto_discovered else Kind.CREATED, node)
+
+
+def remove_node(tx: Transaction, node: Node) -> None:
+    """Delete the node, which is locked, and all its data."""
+    tx.nodes.remove(node.uuid)
+    tx.outbox.add(Kind.DELETED, node)
 
 
 def start(
@@ -84,7 +97,9 @@ def _replaced(tx: Transaction, node: Node, *, by: str, process: str) -> Inspecti
         )
     failure = Fail(Reason.RESTARTED, f"replaced by the inspection {by}")
     tx.journal.append([step(node, "replaced", failure.message, process=process, reason=failure.reason)])
-    return _save_inspection(tx, old, State.ERROR, failure, None)
+    old = _save_inspection(tx, old, State.ERROR, failure, None)
+    tx.outbox.add(Kind.FAILED, node, old)
+    return old
 
 
 def enroll(tx: Transaction, node: Node, what: str, *, inspection: str, process: str) -> Node:
@@ -154,6 +169,7 @@ def apply(
     node = tx.nodes.update(_moved(node, transition, tx.now, failure))
     if inspection is not None:
         inspection = _save_inspection(tx, inspection, transition.target, failure, queued)
+        _tell(tx, node, transition, inspection)
     _moved_on(tx, node, transition, inspection if transition.target in RESTING else None)
     return node
 
@@ -166,6 +182,7 @@ def _add(
     tx.inspections.add(new)
     node = msgspec.structs.replace(node, inspection=new.uuid, inspection_started_at=tx.now, inspection_finished_at=None)
     node = tx.nodes.update(_moved(node, transition, tx.now))
+    _tell(tx, node, transition, new)
     _moved_on(tx, node, transition, new, replaced)
     return node
 
@@ -182,6 +199,12 @@ def _moved_on(
     booting = transition.target in MAY_BOOT
     if booting is not (transition.source in MAY_BOOT):
         tx.macs.changed(node.uuid, booting=booting)
+
+
+def _tell(tx: Transaction, node: Node, transition: Transition, inspection: Inspection) -> None:
+    """Add the event of this transition to the outbox, if it has one."""
+    if (kind := kind_of(transition, inspection)) is not None:
+        tx.outbox.add(kind, node, inspection)
 
 
 def _moved(node: Node, transition: Transition, now: float, failure: Fail | None = None) -> Node:

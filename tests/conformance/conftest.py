@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
-from ferroscope.config.options import DatabaseSettings, Settings
+from ferroscope.config.options import DatabaseSettings, NotificationSettings, Settings
 from ferroscope.contracts.queue import Queue
 from ferroscope.contracts.store import Store, Transaction
 from ferroscope.core.model import Claim, Member, Node, Request
@@ -85,10 +85,11 @@ def adapter(open_adapter: Open) -> Adapter:
 
 
 def _sql(stack: ExitStack, url: str) -> Open:
-    def open_sql(**options: Any) -> Adapter:
+    def open_sql(notifications: NotificationSettings | None = None, **options: Any) -> Adapter:
         database = msgspec.structs.replace(DatabaseSettings(connection=url, poll_interval=0.05), **options)
         stop = threading.Event()
-        backend = open_backend(Settings(database=database), clock=SystemClock(), stop=stop, listen=False)
+        settings = Settings(database=database, notifications=notifications or NotificationSettings())
+        backend = open_backend(settings, clock=SystemClock(), stop=stop, listen=False)
         stack.callback(backend.close)
         return Adapter(backend.store, backend.queue, stop)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import make_url
 
-from ferroscope.config.options import Settings
+from ferroscope.config.options import NotificationSettings, Settings
 from ferroscope.core.states import State
 from ferroscope.hooks.pipeline import from_settings
 from ferroscope.runtime.system import SystemClock
@@ -24,15 +24,17 @@ from tests.support.wire import Overheard, Wire, kinds
 ROUND_TRIPS = {"postgresql": 22, "mariadb": 22}
 # A connection prepares what it says for the fifth time; and a machine is as it was before.
 _WARM = 6
+# Events are written together with what they tell of: no round trip more.
+TARGET = '{"name": "t", "url": "http://127.0.0.1:9/"}'
 
 
 class Site:
     """A service and a worker, one step at a time, on a database behind ``wire``."""
 
-    def __init__(self, url: str, wire: Wire) -> None:
+    def __init__(self, url: str, wire: Wire, *targets: str) -> None:
         overheard = make_url(url).set(port=wire.port).render_as_string(hide_password=False)
         self.wire = wire
-        self.service = Service(overheard)
+        self.service = Service(overheard, sections={"notifications": NotificationSettings(target=targets)})
         settings: Settings = self.service.settings
         clock = SystemClock()
         self.service.store.write(lambda tx: tx.members.beat(examples.member("m1"), 600.0))
@@ -71,10 +73,15 @@ class Site:
 
 
 @pytest.fixture(params=sorted(ROUND_TRIPS))
-def site(request: pytest.FixtureRequest) -> Iterator[Site]:
-    url = request.getfixturevalue(f"{request.param}_url")
-    wire = Wire(request.param, make_url(url).port or 0)
-    found = Site(url, wire)
+def family(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=[(), (TARGET,)], ids=["no target", "one target"])
+def site(request: pytest.FixtureRequest, family: str) -> Iterator[Site]:
+    url = request.getfixturevalue(f"{family}_url")
+    wire = Wire(family, make_url(url).port or 0)
+    found = Site(url, wire, *request.param)
     yield found
     found.service.close()
     wire.close()
@@ -84,6 +91,7 @@ def test_an_inspection_takes_few_round_trips_to_its_database(site: Site) -> None
     for _ in range(_WARM):
         site.inspect()
     said = min((site.inspect() for _ in range(3)), key=lambda one: one.round_trips)
+    assert any("outbox" in turn for turn in said.turns) == bool(site.service.settings.notifications.target)
     told = "\n".join(f"{times:3} {turn}" for turn, times in said.turns.items())
     assert said.round_trips <= ROUND_TRIPS[site.wire.family], told
 

@@ -24,7 +24,7 @@ MAX_EVENTS = 5_000_000
 # What may be violated: an invariant of design.md, a promise that the design makes elsewhere, or that a run has an end.
 Rule = Literal[
     "I1", "I2", "I3", "I4", "I6", "I7", "I8", "I10",
-    "filter", "intent", "leader", "order", "reboot", "state", "thread", "throttle", "trust", "two claims",
+    "event", "filter", "intent", "leader", "order", "reboot", "state", "thread", "throttle", "trust", "two claims",
     "spin",
 ]  # fmt: skip
 

@@ -124,6 +124,7 @@ def installed(world: World) -> Iterator[None]:
         put(runtime.process, "listeners", lambda _settings: [])
         put(runtime.process, "HttpServer", lambda app, _settings, _sockets, **_: HttpServer(world, _here(world), app))
         put(runtime.wiring, "build_drivers", lambda _settings, _stop=None: {"sim": SimulatedBmc(world, _here(world))})
+        put(runtime.wiring, "build_senders", lambda _settings, _stop: {})
         put(runtime.backend, "build_engine", lambda settings: _engine(world, settings))
         put(runtime.backend, "start_watcher", lambda _settings, *, bus, stop: world.listen(bus))
         if world.scenario.ledgers:

@@ -11,6 +11,7 @@ import sqlite3
 import tempfile
 import threading
 import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from ferroscope.bus.local import LocalBus
 from ferroscope.config.options import DatabaseSettings
 from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.queue import Bus, Clock
+from ferroscope.core.notification import Subscription
 from ferroscope.db.engine import NOW, build_engine
 from ferroscope.db.executor import Statements
 from ferroscope.db.queue import SqlQueue
@@ -33,7 +35,13 @@ _ASKED: Final = NOW["sqlite"]
 _compiled: list[Statements] = []
 
 
-def open_store(*, clock: Clock | None = None, bus: Bus | None = None, meter: Meter = SILENT) -> SqlStore:
+def open_store(
+    *,
+    clock: Clock | None = None,
+    bus: Bus | None = None,
+    meter: Meter = SILENT,
+    subscriptions: Sequence[Subscription] = (),
+) -> SqlStore:
     """Return an empty store; its file is gone with it."""
     clock = clock or SystemClock()
     directory = Path(tempfile.mkdtemp(dir=memory_directory()))
@@ -41,7 +49,15 @@ def open_store(*, clock: Clock | None = None, bus: Bus | None = None, meter: Met
     engine = build_engine(settings)
     event.listen(engine, "do_connect", _on_the_tests_clock)
     event.listen(engine, "connect", lambda connection, _: connection.create_function("tests_clock", 0, clock.time))
-    store = SqlStore(engine, settings=settings, bus=bus or LocalBus(), clock=clock, stop=threading.Event(), meter=meter)
+    store = SqlStore(
+        engine,
+        settings=settings,
+        bus=bus or LocalBus(),
+        clock=clock,
+        stop=threading.Event(),
+        meter=meter,
+        subscriptions=subscriptions,
+    )
     _compiled[:] = _compiled or [Statements(engine)]
     store._statements = _compiled[0]
     weakref.finalize(store, _remove, engine, directory)

@@ -21,6 +21,7 @@ PAGES: Final[dict[str, tuple[str, str]]] = {
     "search": ("search.md", "tools.docs.searching:render"),
     "limits": ("limits.md", "tools.docs.limits:render"),
     "policies": ("policies.md", "tools.docs.policies:render"),
+    "events": ("events.md", "tools.docs.events:render"),
     "metrics": ("metrics.md", "tools.docs.declarations:metrics"),
 }
 

@@ -72,6 +72,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "status": ("ferroscope.cli.status:status", "Show the status of the service."),
     "policy": ("ferroscope.cli.policy:policy", "Show who may do what, and check the policy file."),
     "audit": ("ferroscope.cli.audit:audit", "Show who called the API, and what it changed."),
+    "events": ("ferroscope.cli.events:events", "List notifications, deliver them again, and test targets."),
     "doctor": ("ferroscope.cli.service:doctor", "Check configuration, database and this host for problems."),
 }
 

@@ -197,13 +197,21 @@ def _problems(settings: Settings) -> Iterator[str]:
         if not number.isdecimal():
             yield f"[api] lease_quotas: {number!r} for {name} is not a number of names"
     yield from _tls_problems(api)
-    networks = {"[api] trusted_proxies": api.trusted_proxies, "[drivers] bmc_networks": settings.drivers.bmc_networks}
+    networks = {
+        "[api] trusted_proxies": api.trusted_proxies,
+        "[drivers] bmc_networks": settings.drivers.bmc_networks,
+        "[notifications] networks": settings.notifications.networks,
+    }
     for option, texts in networks.items():
         for text in texts:
             try:
                 ipaddress.ip_network(text)
             except ValueError as exc:
                 yield f"{option}: {exc}; expected an address or a network, such as 192.0.2.10 or 10.0.0.0/24"
+    try:
+        settings.notifications.webhooks()
+    except ValueError as exc:
+        yield str(exc)
     if not settings.drivers.ca_directory.startswith("/"):
         yield f"[drivers] ca_directory is {settings.drivers.ca_directory!r}, but must be an absolute path"
 

@@ -24,6 +24,7 @@ from ferroscope.config.inspection_options import (
     StorageSettings,
     SwiftSettings,
 )
+from ferroscope.config.notification_options import NotificationSettings
 from ferroscope.config.secret_options import SecretSettings
 from ferroscope.config.service_options import (
     SIMULATED,
@@ -52,6 +53,7 @@ __all__ = [
     "LeaseSettings",
     "LogSettings",
     "MetricsSettings",
+    "NotificationSettings",
     "PolicySettings",
     "PxeFilterSettings",
     "RegistrySettings",
@@ -82,6 +84,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     drivers: DriverSettings = DriverSettings()
     secrets: SecretSettings = SecretSettings()
     audit: AuditSettings = AuditSettings()
+    notifications: NotificationSettings = NotificationSettings()
     pxe_filter: PxeFilterSettings = PxeFilterSettings()
     boot: BootSettings = BootSettings()
     log: LogSettings = LogSettings()

@@ -49,6 +49,9 @@ class Meter(Protocol):
     def discovered(self, outcome: Literal["discovered", "limited", "rejected"]) -> None:
         """Record a call of an unknown machine, and whether it was enrolled as a node."""
 
+    def notified(self, target: str, outcome: Literal["delivered", "failed", "dead"]) -> None:
+        """Record an attempt to deliver an event; ``dead``: it was given up."""
+
 
 class Silent:
     """A ``Meter`` that counts nothing."""
@@ -68,6 +71,8 @@ class Silent:
     def pxe_filter_applied(self, seconds: float) -> None: ...
 
     def discovered(self, outcome: Literal["discovered", "limited", "rejected"]) -> None: ...
+
+    def notified(self, target: str, outcome: Literal["delivered", "failed", "dead"]) -> None: ...
 
 
 SILENT: Final[Meter] = Silent()

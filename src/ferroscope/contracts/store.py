@@ -16,6 +16,7 @@ from ferroscope.contracts.coordination import ClockSteps, Leases, Members
 from ferroscope.contracts.data import Discoveries, InspectionData, Objects, Rejections, SearchIndex
 from ferroscope.contracts.later import Later
 from ferroscope.contracts.metrics import Moved
+from ferroscope.contracts.notifications import Outbox
 from ferroscope.core.access_token import AccessToken
 from ferroscope.core.boot_macs import KnownMac, MacChange
 from ferroscope.core.lookup import Candidates, Evidence
@@ -378,6 +379,8 @@ class Transaction(Protocol):
     def secret_keys(self) -> SecretKeys: ...
     @property
     def audit(self) -> AuditLog: ...
+    @property
+    def outbox(self) -> Outbox: ...
     @property
     def macs(self) -> Macs: ...
     @property

@@ -418,6 +418,25 @@ audit = Table(
     **_SEQUENCE,
 )
 
+# One row for each event and target: see ``contracts.notifications``.
+outbox = Table(
+    "outbox",
+    metadata,
+    Column("id", _SERIAL, primary_key=True, autoincrement=True),
+    Column("target", String(64), nullable=False),
+    Column("event", _UUID, nullable=False, index=True),
+    Column("type", String(64), nullable=False),
+    Column("node", _UUID, nullable=False),
+    Column("data", _LONG_TEXT, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("error", String(255)),
+    Column("settled_at", Double),
+    Index("ix_outbox_target", "target", "state", "id"),
+    **_SEQUENCE,
+)
+
 __all__ = [
     "access_tokens",
     "audit",
@@ -436,6 +455,7 @@ __all__ = [
     "metadata",
     "nodes",
     "objects",
+    "outbox",
     "portgroups",
     "ports",
     "rejections",

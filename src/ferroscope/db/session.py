@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from sqlalchemy import Connection
 from sqlalchemy.sql.elements import ClauseElement
 
 from ferroscope.contracts.metrics import Moved
+from ferroscope.core.notification import Subscription
 from ferroscope.db.batch import Answer, Batch, Check, Failed, PendingAnswer
 from ferroscope.db.executor import Parameters, Statements
 from ferroscope.secrets.keys import KeyRing
@@ -20,7 +22,7 @@ NO_KEYS: Final = KeyRing()
 
 
 class SqlSession:
-    """``keys`` encrypt secrets of nodes.
+    """``keys`` encrypt secrets of nodes; ``subscriptions`` say which targets get which events.
 
     ``claims`` are the tokens of the process's claims; on commit, ``begun`` are added to them and ``ended`` removed.
 
@@ -34,8 +36,10 @@ class SqlSession:
         statements: Statements,
         claims: set[str],
         keys: KeyRing = NO_KEYS,
+        subscriptions: Sequence[Subscription] = (),
     ) -> None:
         self.keys = keys
+        self.subscriptions = subscriptions
         self.dialect = connection.dialect
         self.woken: set[str] = set()
         self.transitions: list[Moved] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from functools import cached_property
 from queue import Empty
@@ -23,6 +23,7 @@ from ferroscope.contracts.audit import PENDING, Audited
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.queue import Bus, Clock, StopFlag
+from ferroscope.core.notification import Subscription
 from ferroscope.db import executor
 from ferroscope.db.access_tokens import SqlAccessTokens
 from ferroscope.db.audit import SqlAudit, record
@@ -35,6 +36,7 @@ from ferroscope.db.executor import Statements
 from ferroscope.db.inspections import SqlInspections, SqlJournal
 from ferroscope.db.macs import SqlMacs
 from ferroscope.db.nodes import SqlAddresses, SqlNodes, SqlPorts
+from ferroscope.db.outbox import SqlOutbox
 from ferroscope.db.records import SqlChassis, SqlPortgroups
 from ferroscope.db.requests import SqlRequests
 from ferroscope.db.rules import SqlRules
@@ -78,6 +80,7 @@ class SqlTransaction(SqlSession):
     secret_keys = cached_property(SqlSecretKeys)
     access_tokens = cached_property(SqlAccessTokens)
     audit = cached_property(SqlAudit)
+    outbox = cached_property(SqlOutbox)
 
     def close(self) -> None:
         """Drop the repositories: they refer back to this object, and the cycle would wait for the garbage collector."""
@@ -101,7 +104,7 @@ _REPOSITORIES: Final = {name for name, value in vars(SqlTransaction).items() if 
 class SqlStore:
     """See ``contracts.store.Store``. ``stop`` shortens the waits between retries.
 
-    ``keys`` encrypt secrets of nodes.
+    ``keys`` encrypt secrets of nodes; ``subscriptions`` say which targets get which events.
 
     ``claims`` are the tokens of the claims that this process holds, as far as it knows; the queue adds them.
     """
@@ -116,9 +119,11 @@ class SqlStore:
         stop: StopFlag,
         meter: Meter = SILENT,
         keys: KeyRing = NO_KEYS,
+        subscriptions: Sequence[Subscription] = (),
     ) -> None:
         self.engine = engine
         self._keys = keys
+        self._subscriptions = subscriptions
         self._statements = Statements(engine)
         self._send: Sender = sender_for(engine.dialect.driver)
         # SQLite's clock is this host's; servers return theirs with BEGIN.
@@ -163,7 +168,7 @@ class SqlStore:
                 if write and self._own_clock is None and self._was_idle(connection):
                     batch.flush()
                 with closing(
-                    SqlTransaction(connection, batch, self._statements, self.claims, self._keys)
+                    SqlTransaction(connection, batch, self._statements, self.claims, self._keys, self._subscriptions)
                 ) as transaction:
                     result = work(transaction)
                     transaction.write_rest()

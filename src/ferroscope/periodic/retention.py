@@ -29,7 +29,7 @@ class Retention:
     """A ``PeriodicTask``; ``threshold``: for how many seconds an ended inspection is kept (0: forever).
 
     ``number``: the maximum per node (0: unlimited); ``logs``: seconds for ramdisk logs (0: like the rest);
-    ``audit``: seconds for audit events (0: forever).
+    ``audit``: seconds for audit events (0: forever); ``events``: seconds for delivered notifications and dead letters.
     """
 
     name = "periodic/retention"
@@ -42,6 +42,7 @@ class Retention:
         number: int = 0,
         logs: float = 0.0,
         audit: float = 0.0,
+        events: tuple[float, float] = (0.0, 0.0),
         period: float,
         clock: Clock,
     ) -> None:
@@ -51,6 +52,7 @@ class Retention:
         self._number = number
         self._logs = logs
         self._audit = audit
+        self._events = events
         self._clock = clock
         self._until = 0.0
         self._steps_from = float("-inf")  # when to search the journal next
@@ -67,6 +69,10 @@ class Retention:
         if self._number:
             removed += self._all(leadership, lambda tx: tx.inspections.remove_surplus(self._number, _BATCH))
         changes = self._all(leadership, lambda tx: tx.macs.forget(tx.now - _CHANGES_KEPT))
+        delivered, dead = self._events
+        self._all(
+            leadership, lambda tx: tx.outbox.remove_old(tx.now - delivered - ahead, tx.now - dead - ahead, _BATCH)
+        )
         more = "; the next run continues" if self._is_over() else ""
         return f"removed {removed} old inspections and {changes} old MAC changes{more}"
 

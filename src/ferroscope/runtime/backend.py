@@ -63,7 +63,16 @@ def open_backend(settings: Settings, *, clock: Clock, stop: StopFlag, listen: bo
     with _explained():
         engine = build_engine(database)
     bus, keys = LocalBus(), key_ring(settings)
-    store = SqlStore(engine, settings=database, bus=bus, clock=clock, stop=stop, meter=meter, keys=keys)
+    store = SqlStore(
+        engine,
+        settings=database,
+        bus=bus,
+        clock=clock,
+        stop=stop,
+        meter=meter,
+        keys=keys,
+        subscriptions=[one.subscription for one in settings.notifications.webhooks()],
+    )
     queue = SqlQueue(store, engine, bus=bus, clock=clock, poll_interval=database.poll_interval)
     if listen:
         start_watcher(database, bus=bus, stop=stop)

@@ -20,9 +20,10 @@ from ferroscope.bmc.drivers import DriverOptions, DriverSetupError, Limits, load
 from ferroscope.config.options import Settings
 from ferroscope.contracts.bmc import Bmc, KeepsConnections
 from ferroscope.contracts.metrics import SILENT, Meter
+from ferroscope.contracts.notifications import Senders
 from ferroscope.contracts.queue import Clock, StopFlag
 from ferroscope.contracts.remote import NodeSource, ObjectStore
-from ferroscope.contracts.secrets import SecretOptions
+from ferroscope.contracts.secrets import SecretOptions, SecretSourceError
 from ferroscope.remote.resolver import Networks
 from ferroscope.runtime.authentication import build_authentication, build_policy
 from ferroscope.runtime.backend import Backend
@@ -336,6 +337,29 @@ def build_source(settings: Settings, stop: StopFlag) -> NodeSource | None:
     return IronicSource(registry.url, timeout=registry.timeout, retries=registry.retries, stop=stop)
 
 
+def build_senders(settings: Settings, stop: StopFlag) -> Senders:
+    """Return what delivers events, by target; ``SetupError``."""
+    webhooks = settings.notifications.webhooks()
+    if not webhooks:
+        return {}
+    from ferroscope.remote.webhook import Webhook
+
+    resolver = build_resolver(settings, stop) or Resolver({})
+    networks = Networks(settings.notifications.networks)
+    found = {}
+    for one in webhooks:
+        try:
+            found[one.name] = Webhook(
+                one, source=settings.notifications.source, networks=networks, resolve=resolver.resolve
+            )
+        except (OSError, SecretSourceError) as exc:
+            reason = exc.strerror if isinstance(exc, OSError) else exc
+            raise SetupError(
+                f"[notifications] target {one.name} cannot be used: {reason}", "correct its secret or ca_file"
+            ) from exc
+    return found
+
+
 def build_singletons(
     settings: Settings,
     backend: Backend,
@@ -349,6 +373,7 @@ def build_singletons(
 ) -> list[Singleton]:
     """Return the periodic singletons, to be run in a thread each; ``not_now`` as in ``Singleton``."""
     from ferroscope.leadership import Election, LeaseRenewer
+    from ferroscope.periodic.notifications import Notifications
     from ferroscope.periodic.registry_sync import RegistrySync
     from ferroscope.periodic.retention import Retention
     from ferroscope.periodic.singleton import Singleton
@@ -366,6 +391,7 @@ def build_singletons(
             number=inspector.retention_number,
             logs=inspector.logs_retention,
             audit=settings.audit.retention_days * 86400.0,
+            events=(settings.notifications.keep_delivered * 86400.0, settings.notifications.keep_dead * 86400.0),
             period=inspector.retention_period,
             clock=clock,
         ),
@@ -374,6 +400,9 @@ def build_singletons(
     object_stores = build_object_stores(settings, stop)
     if object_stores or settings.storage.backend == "none":
         tasks.append(lambda: build_archiving(settings, backend, object_stores, clock=clock, process=process))
+
+    if senders := build_senders(settings, stop):
+        tasks.append(lambda: Notifications(backend.store, senders, settings.notifications, clock=clock, meter=meter))
 
     def single(build: Callable[[], PeriodicTask]) -> Singleton:
         election = Election(build().name, member, store=backend.lease_store, clock=clock, profile=profile)

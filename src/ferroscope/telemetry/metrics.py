@@ -18,6 +18,7 @@ from ferroscope.contracts.metrics import Moved
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.store import Backlog, Population, Store, Transaction
 from ferroscope.core.model import Member
+from ferroscope.core.notification import Tally
 from ferroscope.core.states import TRANSITIONS, Event
 from ferroscope.telemetry import log
 
@@ -75,6 +76,10 @@ class Metrics:
             "ferroscope_discoveries", "Callbacks of unknown machines, by outcome, if discovery is enabled.",
             ("outcome",), registry=registry,
         )  # fmt: skip
+        self._notifications = Counter(
+            "ferroscope_event_deliveries", "Attempts to deliver an event to a target; dead: it was given up.",
+            ("target", "outcome"), registry=registry,
+        )  # fmt: skip
         for row in TRANSITIONS:
             self._transitions.labels(row.source, row.event, row.target)
         for kind in ("busy", "unavailable"):
@@ -120,9 +125,12 @@ class Metrics:
     def discovered(self, outcome: Literal["discovered", "limited", "rejected"]) -> None:
         self._discoveries.labels(outcome).inc()
 
+    def notified(self, target: str, outcome: Literal["delivered", "failed", "dead"]) -> None:
+        self._notifications.labels(target, outcome).inc()
+
 
 class Overview(Collector):
-    """Gauges of the whole service, the same from every api process; a scrape takes four queries."""
+    """Gauges of the whole service, the same from every api process; a scrape takes five queries."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -154,6 +162,7 @@ class Overview(Collector):
             _nodes(list(tx.statistics.nodes())),
             _members(list(tx.members.list()), tx.now),
             *_leases(tx),
+            *_events(list(tx.outbox.tallies()), tx.now),
         ]
 
 
@@ -168,6 +177,8 @@ OVERVIEW: Final = {
     "ferroscope_lease_held": "Whether the lease is held.",
     "ferroscope_lease_epoch": "The lease's epoch; it increases with every new holder.",
     "ferroscope_lease_remaining_seconds": "Seconds until the lease expires without renewal.",
+    "ferroscope_events": "Events in the outbox, by target: pending, delivered or dead (given up).",
+    "ferroscope_events_oldest_pending_seconds": "Age of the target's oldest pending event.",
 }
 
 
@@ -179,6 +190,8 @@ LABELS: Final = {
     "ferroscope_lease_held": ("lease",),
     "ferroscope_lease_epoch": ("lease",),
     "ferroscope_lease_remaining_seconds": ("lease",),
+    "ferroscope_events": ("target", "state"),
+    "ferroscope_events_oldest_pending_seconds": ("target",),
 }
 
 
@@ -231,3 +244,12 @@ def _leases(tx: Transaction) -> list[Metric]:
         epoch.add_metric((lease.name,), lease.epoch)
         remaining.add_metric((lease.name,), lease.remaining)
     return [held, epoch, remaining]
+
+
+def _events(rows: list[Tally], now: float) -> list[Metric]:
+    events, oldest = _gauge("ferroscope_events"), _gauge("ferroscope_events_oldest_pending_seconds")
+    for row in rows:
+        events.add_metric((row.target, row.state), row.events)
+        if row.state == "pending":
+            oldest.add_metric((row.target,), max(0.0, now - row.oldest))
+    return [events, oldest]

@@ -15,6 +15,7 @@ from ferroscope.contracts.store import Transaction
 from ferroscope.core.delivery import Decision, Done, Drop, Fail, Next, Run, advance
 from ferroscope.core.model import Inspection, Node, Severity
 from ferroscope.core.node import three_way
+from ferroscope.core.notification import Kind
 from ferroscope.core.states import COMMANDS, Event, Provision, State, Transition
 from ferroscope.worker.context import TaskContext
 
@@ -40,7 +41,7 @@ def commit_results(
     if isinstance(outcome, Fail):
         return _commit_failure(tx, context, node, inspection, decision, outcome)
     if context.request.event is Event.DELETE:
-        tx.nodes.remove(node.uuid)
+        transition.remove_node(tx, node)
         context.journal.entries.clear()  # the node's timeline was deleted with it
         return node
     had_rows = node.search_digest is not None
@@ -49,6 +50,8 @@ def commit_results(
     _save_results(tx, context, node)
     if context.index_rows is not None:
         tx.search_index.replace(node.uuid, context.index_rows, had=had_rows)
+    if context.hardware_changes:
+        tx.outbox.add(Kind.HARDWARE_CHANGED, node, inspection, context.hardware_changes)
     moves = [move for move in _moves(context, decision, outcome, with_task) if move.target is not node.state]
     for move in moves:
         node = transition.apply(tx, node, move, inspection)

@@ -21,11 +21,12 @@ from ferroscope.contracts.remote import ObjectStoreError
 from ferroscope.contracts.store import Fence, Query, Transaction
 from ferroscope.core import bmc_access
 from ferroscope.core.model import Document, Entry, Inspection, Node, Port, Request, Severity
+from ferroscope.core.notification import ChangeView, Kind
 from ferroscope.core.reasons import Reason
 from ferroscope.core.states import COMMANDS
-from ferroscope.hardware import search_index
+from ferroscope.hardware import diff, search_index
 from ferroscope.hooks.base import PortChanges
-from ferroscope.storage.reader import previous
+from ferroscope.storage.reader import Found, previous
 from ferroscope.transition import step
 from ferroscope.worker.attempt import Attempt, Services
 from ferroscope.worker.bmc import BmcObserver, Unobserved, observed
@@ -65,10 +66,10 @@ class TaskContext:
     """One attempt's copies and results.
 
     ``before`` is the node as it was locked; ``node`` and ``ports`` are copies to work on. To be stored with the
-    results: ``port_changes``, ``parts`` (data of the inspection), ``index_rows`` (the search index; None: unchanged)
-    and ``bmc_addresses`` (None: unchanged). To be stored with the next intent: ``secret_delivery`` (how the machine
-    gets its secret; None: unchanged) and ``forgotten`` (a key of the node's internal data to delete; None: none).
-    ``doing`` names third-party code that is running, such as a hook.
+    results: ``port_changes``, ``parts`` (data of the inspection), ``index_rows`` (the search index; None: unchanged),
+    ``bmc_addresses`` (None: unchanged) and ``hardware_changes`` (what other systems are told). To be stored with the
+    next intent: ``secret_delivery`` (how the machine gets its secret; None: unchanged) and ``forgotten`` (a key of the
+    node's internal data to delete; None: none). ``doing`` names third-party code that is running, such as a hook.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class TaskContext:
         self.port_changes = PortChanges()
         self.parts: dict[Part, bytes] = {}
         self.index_rows: list[search_index.IndexRow] | None = None
+        self.hardware_changes: list[ChangeView] = []
         self.bmc_addresses: frozenset[str] | None = None
         self.secret_delivery: str | None = None
         self.forgotten: str | None = None
@@ -209,6 +211,29 @@ class TaskContext:
         found = search_index.learn(inventory, plugin_data)
         if found.digest != self.node.search_digest:
             self.node.search_digest, self.node.hardware, self.index_rows = found.digest, found.summary, found.rows
+            if self.before.search_digest is not None:
+                self.hardware_changes = self._differences(inventory, plugin_data)
+
+    def _differences(self, inventory: Document, plugin_data: Document) -> list[ChangeView]:
+        """Return the differences from the previous inspection, if any target wants to know them."""
+        parts: tuple[Part, ...] = ("inventory", "plugin_data")
+
+        def work(tx: Transaction) -> Found | None:
+            wanted = tx.outbox.wants(Kind.HARDWARE_CHANGED)
+            return previous(tx, self.node.uuid, self.inspection, parts) if wanted else None
+
+        found = self.services.store.read(work)
+        try:
+            stored = self.services.archive.fetch(found) if found is not None else {}
+        except ObjectStoreError as exc:
+            message = f"cannot read the previous inventory, so no event says what has changed: {exc}"
+            self.note("previous inventory", message, severity=Severity.WARNING)
+            return []
+        if len(stored) < len(parts):
+            return []
+        before = (msgspec.json.decode(stored["inventory"]), msgspec.json.decode(stored["plugin_data"]))
+        changes = diff.compare(before, (inventory, plugin_data))
+        return [ChangeView(**msgspec.structs.asdict(change)) for change in changes]
 
 
 def _documents(node: Node) -> dict[str, Any]:

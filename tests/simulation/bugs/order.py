@@ -49,6 +49,28 @@ def _() -> Iterator[Any]:
     yield loop.Worker, "prepared", eager
 
 
+@bug(
+    "event-apart",
+    "the event that an inspection has finished is written after the commit, in a transaction of its own",
+    rule="event",
+    seeds=1,
+    notifications={"target": ('{"name": "t", "url": "http://127.0.0.1:9/"}',)},
+)
+def _() -> Iterator[Any]:
+    conclude, tell = loop.Worker.concluded, transition._tell
+    late: list[Any] = []
+
+    def concluded(self: Any, *args: Any) -> Any:
+        late.clear()
+        follows = conclude(self, *args)
+        for told in late:
+            self.store.write(lambda tx, told=told: tell(tx, *told))
+        return follows
+
+    yield transition, "_tell", lambda _tx, *told: late.append(told)
+    yield loop.Worker, "concluded", concluded
+
+
 @bug("intent-after", "the intent of a power-on is recorded after the power-on", rule="intent", seeds=3)
 def _() -> Iterator[Any]:
     def power_on(self: Any, context: Any) -> None:

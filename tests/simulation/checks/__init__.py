@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tests.simulation.checks.answers import Answers
 from tests.simulation.checks.claims import Claims
 from tests.simulation.checks.ending import Ending
+from tests.simulation.checks.events import Events
 from tests.simulation.checks.leaders import Leaders
 from tests.simulation.checks.losses import Losses
 from tests.simulation.checks.power import PowerControl
@@ -34,6 +35,7 @@ class Checks:
         self.power = PowerControl(world, self.claims, self.losses)
         self.states = States(world, self.claims, self.power)
         self.answers = Answers(world, self.states, self.losses)
+        self.events = Events(world)
         self.ending = Ending(world, self.leaders, self.claims, self.power, self.answers, self.losses)
 
     def committing(self, commit: Commit) -> None:
@@ -44,6 +46,7 @@ class Checks:
             self.claims.fence(commit, task)
             self.leaders.fence(commit, task)
         self.states.results(commit)
+        self.events.told(commit)
         for change in commit.changes:
             if change.table == "requests":
                 self.claims.request(change, task)

@@ -70,7 +70,7 @@ def make(context: ApiContext, tx: Transaction, parsed: Parsed, source: str) -> N
     )
     if node.driver_info:
         bmc_access.confirm(node, by_operator=False)
-    tx.nodes.add(node)
+    transition.add_node(tx, node)
     tx.discoveries.add(node.uuid, evidence.macs, rate_limit.group(source))
     tx.addresses.set_bmc(node.uuid, evidence.bmc_addresses)
     tx.addresses.called(node.uuid, source)

@@ -121,7 +121,7 @@ def _reject(context: ApiContext, tx: Transaction, node: Node) -> None:
     tx.rejections.add(node.uuid, discovery.banned(tx, node), str(discovery.origin(node).get("source") or ""))
     if remember:
         tx.rejections.forget(tx.now - remember)
-    tx.nodes.remove(node.uuid)
+    transition.remove_node(tx, node)
 
 
 def list_rejections(context: ApiContext, _call: Call[NoQuery, None]) -> Reply:

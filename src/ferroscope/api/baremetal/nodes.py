@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from ferroscope import transition
 from ferroscope.api.auth import access
 from ferroscope.api.baremetal import node_input
 from ferroscope.api.baremetal.node_fields import (
@@ -266,7 +267,7 @@ def create_node(context: ApiContext, call: Call[NoQuery, NodeCreate]) -> Reply:
         _check_references(context, call, None, node)
         _check_parent(context, call, tx, node)
         _check_chassis(tx, None, node)
-        tx.nodes.add(node)
+        transition.add_node(tx, node)
         if known := bmc_access.literal(node.driver_info):
             tx.addresses.set_bmc(uuid, known)
         return node
@@ -396,7 +397,7 @@ def delete_node(context: ApiContext, call: Call[NoQuery, None]) -> Reply:
                 f"Node {node.uuid} is associated with instance {node.instance_uuid}; remove instance_uuid or set "
                 "maintenance first."
             )
-        tx.nodes.remove(node.uuid)
+        transition.remove_node(tx, node)
 
     context.store.write(work)
     return Reply(204)

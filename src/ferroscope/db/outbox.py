@@ -1,0 +1,143 @@
+"""The outbox in SQL: one row for each event and target."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Sequence
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import and_, delete, func, or_, select, update
+
+from ferroscope.core.model import Inspection, Node
+from ferroscope.core.notification import (
+    MAX_CHANGES,
+    ChangeView,
+    EventData,
+    Kind,
+    NodeView,
+    OutboxEvent,
+    OutboxState,
+    Tally,
+    inspection_view,
+    shortened,
+    view_of,
+)
+from ferroscope.db import schema
+from ferroscope.db.mapping import Mapper, add
+from ferroscope.db.session import SqlSession
+
+_EVENT: Final = Mapper(OutboxEvent, schema.outbox)
+_NEW: Final = ("target", "event", "type", "node", "data", "at", "state", "attempts")
+_o = schema.outbox.c
+_MAX_ERROR: Final = 255
+
+
+class SqlOutbox:
+    """See ``contracts.notifications.Outbox``; ``subscriptions`` are those of the session's store."""
+
+    def __init__(self, tx: SqlSession) -> None:
+        self._tx = tx
+
+    def wants(self, kind: Kind) -> bool:
+        return any(one.wants(kind) for one in self._tx.subscriptions)
+
+    def add(
+        self,
+        kind: Kind,
+        node: Node,
+        inspection: Inspection | None = None,
+        changes: Sequence[ChangeView] | None = None,
+    ) -> None:
+        if not self._tx.subscriptions:
+            return
+        view = view_of(node)
+        targets = [one.target for one in self._tx.subscriptions if one.wants(kind) and one.selects(view)]
+        if not targets:
+            return
+        data = msgspec.json.encode(_data(view, inspection, changes)).decode()
+        event, now = str(uuid.uuid4()), self._tx.now
+        rows = [(target, event, str(kind), node.uuid, data, now, "pending", 0) for target in targets]
+        add(self._tx, schema.outbox, _NEW, rows)
+
+    def due(self, target: str, limit: int, without: Collection[str]) -> Sequence[OutboxEvent]:
+        query = select(*_EVENT.columns).where(_o.target == target, _o.state == "pending")
+        if without:
+            query = query.where(_o.node.not_in(sorted(without)))
+        return self._read(query.order_by(_o.id).limit(limit))
+
+    def delivered(self, ids: Collection[int]) -> None:
+        if ids:
+            change = {"state": "delivered", "settled_at": self._tx.now, "error": None}
+            self._execute(update(schema.outbox).where(_o.id.in_(sorted(ids)), _o.state == "pending").values(change))
+
+    def failed(self, ident: int, error: str, *, dead: bool) -> None:
+        change: dict[str, Any] = {"attempts": _o.attempts + 1, "error": error[:_MAX_ERROR]}
+        if dead:
+            change |= {"state": "dead", "settled_at": self._tx.now}
+        self._execute(update(schema.outbox).where(_o.id == ident, _o.state == "pending").values(change))
+
+    def list(
+        self,
+        *,
+        limit: int,
+        target: str | None = None,
+        state: OutboxState | None = None,
+        node: str | None = None,
+        ids: Collection[str] = (),
+    ) -> Sequence[OutboxEvent]:
+        query = select(*_EVENT.columns).order_by(_o.id.desc()).limit(limit)
+        for column, value in ((_o.target, target), (_o.state, state), (_o.node, node)):
+            if value is not None:
+                query = query.where(column == value)
+        if ids:
+            query = query.where(_o.event.in_(sorted(ids)))
+        return self._read(query)
+
+    def redeliver(self, events: Collection[int]) -> int:
+        if not events:
+            return 0
+        change = {"state": "pending", "settled_at": None, "error": None, "attempts": 0}
+        wanted = (_o.id.in_(sorted(events)), _o.state != "pending")
+        return int(self._execute(update(schema.outbox).where(*wanted).values(change)).rowcount)
+
+    def tallies(self) -> Sequence[Tally]:
+        query = select(_o.target, _o.state, func.count(), func.min(_o.at)).group_by(_o.target, _o.state)
+        return [
+            Tally(target=target, state=state, events=number, oldest=oldest)
+            for target, state, number, oldest in self._execute(query)
+        ]
+
+    def give_up_oldest(self, target: str, number: int, error: str) -> int:
+        oldest = select(_o.id).where(_o.target == target, _o.state == "pending").order_by(_o.id).limit(number)
+        ids = list(self._execute(oldest).scalars())
+        if ids:
+            change = {"state": "dead", "settled_at": self._tx.now, "error": error[:_MAX_ERROR]}
+            self._execute(update(schema.outbox).where(_o.id.in_(ids)).values(change))
+        return len(ids)
+
+    def remove_old(self, delivered: float, dead: float, limit: int) -> int:
+        old = or_(
+            and_(_o.state == "delivered", _o.settled_at < delivered),
+            and_(_o.state == "dead", _o.settled_at < dead),
+            and_(_o.state == "pending", _o.at < dead),
+        )
+        ids = list(self._execute(select(_o.id).where(old).order_by(_o.id).limit(limit)).scalars())
+        if ids:
+            self._execute(delete(schema.outbox).where(_o.id.in_(ids)))
+        return len(ids)
+
+    def _read(self, query: Any) -> Sequence[OutboxEvent]:
+        return [_EVENT.from_row(row) for row in self._execute(query)]
+
+    def _execute(self, statement: Any) -> Any:
+        return self._tx.connection.execute(statement)
+
+
+def _data(view: NodeView, inspection: Inspection | None, changes: Sequence[ChangeView] | None) -> EventData:
+    return EventData(
+        node=view,
+        inspection=None if inspection is None else inspection_view(inspection),
+        changes=None if changes is None else [shortened(one) for one in changes[:MAX_CHANGES]],
+        changes_total=None if changes is None else len(changes),
+    )

@@ -1,0 +1,278 @@
+"""Delivers the events of the outbox to their targets.
+
+Each target has its own lane: a pool of threads that sends, while the leader reads the outbox and records results, under
+the fence. So a step is always short, and a slow or dead target holds up nobody else. The events of one node are sent
+one after another; if one fails, the later ones of this node wait for it. A target that is down gets one event at a
+time, with increasing delays.
+
+Delays are kept in memory only: a new leader tries again at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from itertools import groupby
+from typing import Final, NamedTuple
+
+import structlog
+
+from ferroscope.config.options import NotificationSettings
+from ferroscope.contracts.metrics import Meter
+from ferroscope.contracts.notifications import Sender, SendError, Senders
+from ferroscope.contracts.queue import Clock
+from ferroscope.contracts.store import Fence, StepLeadership, Store, Transaction
+from ferroscope.core.notification import OutboxEvent, Tally
+from ferroscope.telemetry.finding import Finding
+
+_STEP: Final = 1.0  # seconds, the maximum of one step
+_PAGE: Final = 100  # events read at once, per target
+_OF_ONE_NODE: Final = 16  # events sent one after another before the results are recorded
+_FIRST_DELAY: Final = 1.0
+# A target is down if it has failed for this many nodes in a row; unreachable ones at once.
+_FAILING_NODES: Final = 3
+_MAX_WITHOUT: Final = 500  # nodes that are busy or wait for a retry; while there are more, no others are tried
+_CENSUS_INTERVAL: Final = 10.0
+_MOST_GIVEN_UP: Final = 10_000  # at once
+
+_log = structlog.get_logger(__name__)
+
+
+class _Sent(NamedTuple):
+    """What became of the events of one node: those that were confirmed, and the one that was not."""
+
+    node: str
+    confirmed: list[OutboxEvent]
+    failed: OutboxEvent | None = None
+    error: SendError | None = None
+
+
+class _Lane:
+    """The deliveries to one target."""
+
+    def __init__(self, target: str, sender: Sender, clock: Clock, max_delay: float) -> None:
+        self.target = target
+        self.error = ""
+        self.down_since: float | None = None
+        self._sender = sender
+        self._clock = clock
+        self._max_delay = max_delay
+        self._pool = ThreadPoolExecutor(sender.connections, f"notify {target}")
+        self.running: set[Future[_Sent]] = set()
+        self.unrecorded: list[_Sent] = []
+        self._busy: set[str] = set()  # nodes with events on their way
+        self._waiting: dict[str, tuple[float, int]] = {}  # node -> when to retry, and its failures in a row
+        self._failing: set[str] = set()  # nodes that failed since the last success
+        self._failures = 0  # of a target that is down, in a row
+        self._closed = False
+        self._look_at = 0.0
+
+    @property
+    def is_down(self) -> bool:
+        return self.down_since is not None
+
+    def fill(self, store: Store, idle: float) -> None:
+        """Send more of the oldest events, if it is time for that and there is room."""
+        now = self._clock.monotonic()
+        room = (1 if self.is_down else 2 * self._sender.connections) - len(self.running)
+        if room <= 0 or now < self._look_at:
+            return
+        without = self._busy | {node for node, (until, _) in self._waiting.items() if until > now}
+        if len(without) > _MAX_WITHOUT:
+            return
+        limit = 1 if self.is_down else _PAGE
+        found = store.read(lambda tx: tx.outbox.due(self.target, limit, without))
+        if len(found) < limit:
+            self._look_at = now + idle
+        by_node = groupby(sorted(found, key=lambda event: (event.node, event.id)), key=lambda event: event.node)
+        groups = sorted(([*events] for _, events in by_node), key=lambda events: events[0].id)
+        for events in groups[:room]:
+            self._busy.add(events[0].node)
+            self.running.add(self._pool.submit(self._send, events[:_OF_ONE_NODE]))
+
+    def collect(self) -> list[_Sent]:
+        """Return all results that are not recorded yet."""
+        done = {one for one in self.running if one.done()}
+        self.running -= done
+        self.unrecorded += [one.result() for one in done if not one.cancelled()]
+        return self.unrecorded
+
+    def settle(self, sent: _Sent, *, given_up: bool) -> None:
+        """The result has been recorded: the node's next event may be sent, after a delay if this one failed."""
+        self._busy.discard(sent.node)
+        now = self._clock.monotonic()
+        if sent.confirmed:
+            if self.is_down:
+                _log.info("notification target is back", target=self.target)
+                self._waiting = {node: (now, failures) for node, (_, failures) in self._waiting.items()}
+                self._look_at = now
+            self.down_since, self._failures, self.error = None, 0, ""
+            self._failing.clear()
+        if sent.error is None or given_up:
+            self._waiting.pop(sent.node, None)
+            return
+        failures = self._waiting.get(sent.node, (0.0, 0))[1] + 1
+        self._waiting[sent.node] = (now + self._delay(failures), failures)
+        self._failing.add(sent.node)
+        self._target_failed(sent.error, now)
+
+    def _target_failed(self, error: SendError, now: float) -> None:
+        self.error = str(error)
+        if not self.is_down and (error.unreachable or len(self._failing) >= _FAILING_NODES):
+            self.down_since = now
+            _log.warning("notification target is down", target=self.target, error=self.error)
+        pause = min(error.retry_after, self._max_delay)
+        if self.is_down:
+            self._failures += 1
+            pause = max(pause, self._delay(self._failures))
+        self._look_at = max(self._look_at, now + pause)
+
+    def _delay(self, failures: int) -> float:
+        return float(min(_FIRST_DELAY * 2 ** min(failures - 1, 20), self._max_delay))
+
+    def _send(self, events: Sequence[OutboxEvent]) -> _Sent:
+        confirmed: list[OutboxEvent] = []
+        for event in events:
+            if self._closed:
+                break
+            try:
+                self._sender.send(event)
+            except SendError as exc:
+                return _Sent(event.node, confirmed, event, exc)
+            except Exception as exc:  # noqa: BLE001  # a sender's bug must not stop the delivery to others
+                _log.exception("sender failed", target=self.target, event_id=event.event)
+                return _Sent(event.node, confirmed, event, SendError(f"internal error: {type(exc).__name__}"))
+            confirmed.append(event)
+        return _Sent(events[0].node, confirmed)
+
+    def close(self) -> None:
+        self._closed = True
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+class Notifications:
+    """A ``PeriodicTask``; ``problem`` is a finding for operators, if any."""
+
+    name = "periodic/notifications"
+
+    def __init__(
+        self, store: Store, senders: Senders, settings: NotificationSettings, *, clock: Clock, meter: Meter
+    ) -> None:
+        self.period = settings.interval
+        self.problem: Finding | None = None
+        self._store = store
+        self._settings = settings
+        self._clock = clock
+        self._meter = meter
+        self._lanes = {
+            target: _Lane(target, sender, clock, settings.max_retry_delay) for target, sender in senders.items()
+        }
+        self._census_at = 0.0
+        self._pending: dict[str, Tally] = {}
+
+    def step(self, leadership: StepLeadership) -> str:
+        """Deliver for at most a second; return a status."""
+        until = self._clock.monotonic() + _STEP
+        delivered = failed = 0
+        while True:
+            leadership.keep_alive()
+            for lane in self._lanes.values():
+                for sent in self._record(lane, leadership.fence):
+                    delivered += len(sent.confirmed)
+                    failed += sent.failed is not None
+                lane.fill(self._store, self._settings.interval)
+            running = [one for lane in self._lanes.values() for one in lane.running]
+            left = until - self._clock.monotonic()
+            if not running or left <= 0:
+                break
+            wait(running, min(left, 0.1), FIRST_COMPLETED)
+        self._take_census(leadership)
+        down = [lane.target for lane in self._lanes.values() if lane.is_down]
+        return f"{delivered} events delivered, {failed} failed" + (f"; down: {', '.join(down)}" if down else "")
+
+    def close(self) -> None:
+        """Send nothing new; what is on its way stays pending, and is sent again."""
+        for lane in self._lanes.values():
+            lane.close()
+
+    def _record(self, lane: _Lane, fence: Fence) -> list[_Sent]:
+        """Record all new results of the lane in one transaction, and return them."""
+        results = lane.collect()
+        if not results:
+            return results
+
+        def work(tx: Transaction) -> set[int]:
+            fence(tx)
+            tx.outbox.delivered([event.id for sent in results for event in sent.confirmed])
+            given_up = set()
+            for sent in results:
+                if sent.failed is not None and sent.error is not None:
+                    dead = sent.error.refused or (
+                        not lane.is_down
+                        and not sent.error.unreachable
+                        and tx.now - sent.failed.at > self._settings.retry_for
+                    )
+                    tx.outbox.failed(sent.failed.id, str(sent.error), dead=dead)
+                    given_up |= {sent.failed.id} if dead else set()
+            return given_up
+
+        given_up = self._store.write(work, durable=False)
+        lane.unrecorded = []
+        for sent in results:
+            lane.settle(sent, given_up=sent.failed is not None and sent.failed.id in given_up)
+            for _ in sent.confirmed:
+                self._meter.notified(lane.target, "delivered")
+            if sent.failed is not None:
+                dead = sent.failed.id in given_up
+                self._meter.notified(lane.target, "dead" if dead else "failed")
+                if dead:
+                    _log.warning(
+                        "event given up", target=lane.target, event_id=sent.failed.event, error=str(sent.error)
+                    )
+        return results
+
+    def _take_census(self, leadership: StepLeadership) -> None:
+        """Count the events, give up those beyond the limit, and find problems."""
+        now = self._clock.monotonic()
+        if now < self._census_at:
+            return
+        self._census_at = now + _CENSUS_INTERVAL
+
+        def work(tx: Transaction) -> tuple[dict[str, Tally], float]:
+            leadership.fence(tx)
+            pending = {one.target: one for one in tx.outbox.tallies() if one.state == "pending"}
+            for target, tally in pending.items():
+                surplus = min(tally.events - self._settings.max_pending, _MOST_GIVEN_UP)
+                if surplus > 0:
+                    tx.outbox.give_up_oldest(target, surplus, "given up because of [notifications] max_pending")
+            return pending, tx.now
+
+        pending, database_now = self._store.write(work, durable=False)
+        self.problem = self._finding(pending, database_now, now)
+
+    def _finding(self, pending: dict[str, Tally], database_now: float, now: float) -> Finding | None:
+        for lane in self._lanes.values():
+            waiting = pending.get(lane.target)
+            if lane.down_since is not None and now - lane.down_since > self._settings.warn_after:
+                number = 0 if waiting is None else waiting.events
+                summary = (
+                    f"the notification target {lane.target} has been down for {now - lane.down_since:.0f} s "
+                    f"({lane.error}); {number} events wait for it"
+                )
+                return Finding("notification-target-down", "wrong", summary, _advice(lane.target))
+        for target, waiting in pending.items():
+            if target not in self._lanes:
+                summary = f"{waiting.events} events wait for {target}, which is not a [notifications] target"
+                advice = "add it again, or wait: they are deleted after [notifications] keep_dead"
+                return Finding("notification-target-unknown", "wrong", summary, advice)
+            if database_now - waiting.oldest > self._settings.warn_after:
+                summary = (
+                    f"{waiting.events} events wait for the notification target {target}, the oldest one for "
+                    f"{database_now - waiting.oldest:.0f} s"
+                )
+                return Finding("notifications-late", "wrong", summary, _advice(target))
+        return None
+
+
+def _advice(target: str) -> str:
+    return f"check the target, then run: ferroscope events test {target}"

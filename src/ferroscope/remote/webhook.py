@@ -1,0 +1,160 @@
+"""Delivers events to a webhook, as CloudEvents 1.0 in the structured mode of their HTTP binding.
+
+Each request is signed as the Standard Webhooks specification says: ``webhook-signature`` is ``v1,`` and the base64 of
+the HMAC-SHA256 of ``ID.TIMESTAMP.BODY``. A secret that begins with ``whsec_`` is base64, any other is used as it is.
+The webhook is not trusted: a request is bounded in time and size, and redirects are refused.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import urllib3
+
+from ferroscope.config.notification_options import WebhookTarget
+from ferroscope.contracts.notifications import SendError
+from ferroscope.contracts.secrets import SecretSourceError
+from ferroscope.core.notification import OutboxEvent, iso
+from ferroscope.remote.bounded_http import Deadline, DeadlineError, bound
+from ferroscope.remote.resolver import ANYWHERE, ForbiddenAddressError, Networks
+
+TYPE_PREFIX: Final = "ferroscope."
+_CONTENT_TYPE: Final = "application/cloudevents+json; charset=utf-8"
+_MAX_RESPONSE: Final = 64 * 1024
+_MAX_SECRET: Final = 4096
+# The event itself is invalid there: sending it again would not help.
+_REFUSED: Final = frozenset({400, 405, 410, 413, 414, 415, 422})
+_BASE64_SECRET: Final = "whsec_"  # noqa: S105  # a prefix, not a secret
+
+Resolve = Callable[[str], str]
+
+
+def cloud_event(event: OutboxEvent, source: str) -> dict[str, Any]:
+    """Return the CloudEvent, whose ``subject`` is the node's UUID."""
+    found = {
+        "specversion": "1.0",
+        "id": event.event,
+        "source": source,
+        "type": f"{TYPE_PREFIX}{event.type}",
+        "time": iso(event.at),
+        "datacontenttype": "application/json",
+        "data": event.data,
+    }
+    return found | {"subject": event.node} if event.node else found
+
+
+def sign(secret: str, ident: str, timestamp: int, body: bytes) -> str:
+    """Return the value of ``webhook-signature``; ``ValueError`` if the secret is not valid base64."""
+    key = secret.encode()
+    if secret.startswith(_BASE64_SECRET):
+        key = base64.b64decode(secret.removeprefix(_BASE64_SECRET), validate=True)
+    digest = hmac.new(key, f"{ident}.{timestamp}.".encode() + body, hashlib.sha256).digest()
+    return f"v1,{base64.b64encode(digest).decode()}"
+
+
+class Webhook:
+    """A ``contracts.notifications.Sender``.
+
+    ``resolve`` returns the secret of a reference. ``OSError`` or ``SecretSourceError`` if the file of the secret or the
+    CA file cannot be used.
+    """
+
+    def __init__(
+        self, target: WebhookTarget, *, source: str, networks: Networks = ANYWHERE, resolve: Resolve | None = None
+    ) -> None:
+        self.connections = target.connections
+        self._target = target
+        self._source = source
+        self._resolve = resolve
+        if target.secret.startswith("/"):
+            self._secret()  # a mistake is reported at the start
+        if target.ca_file:
+            Path(target.ca_file).open("rb").close()
+        self._pool = urllib3.PoolManager(
+            retries=False, maxsize=target.connections, cert_reqs="CERT_REQUIRED", ca_certs=target.ca_file or None
+        )
+        bound(self._pool, networks)
+
+    def send(self, event: OutboxEvent) -> None:
+        body = msgspec.json.encode(cloud_event(event, self._source))
+        status, retry_after = self._post(body, self._headers(event.event, body))
+        if 200 <= status < 300:
+            return
+        if 300 <= status < 400:
+            raise SendError(f"HTTP {status}: redirects are not followed")
+        raise SendError(f"HTTP {status}", refused=status in _REFUSED, retry_after=retry_after)
+
+    def close(self) -> None:
+        self._pool.clear()
+
+    def _post(self, body: bytes, headers: dict[str, str]) -> tuple[int, float]:
+        """Return the status, and the seconds for which the webhook asks to be left alone."""
+        with Deadline(self._target.timeout) as deadline:
+            try:
+                answer = self._pool.request(
+                    "POST",
+                    self._target.url,
+                    body=body,
+                    headers=headers,
+                    timeout=self._target.timeout,
+                    redirect=False,
+                    preload_content=False,
+                )
+                received = answer.read(_MAX_RESPONSE + 1, decode_content=False)
+                deadline.left()  # headers cut off by the deadline look like a response without a body
+                if not answer.headers:  # so do those cut off by the end of the connection
+                    raise urllib3.exceptions.ProtocolError("no headers")
+                if len(received) <= _MAX_RESPONSE:
+                    answer.read()  # raises if the body is shorter than announced
+                    answer.release_conn()
+                else:
+                    answer.close()
+                return answer.status, _seconds(answer.headers.get("Retry-After"))
+            except ForbiddenAddressError:
+                raise SendError("its address is not in [notifications] networks", unreachable=True) from None
+            except (urllib3.exceptions.HTTPError, OSError, DeadlineError, ValueError) as exc:
+                if deadline.expired:
+                    message = f"no response within {self._target.timeout:g} s"
+                else:
+                    message = f"no complete response: {type(getattr(exc, 'reason', None) or exc).__name__}"
+                raise SendError(message, unreachable=True) from exc
+
+    def _headers(self, ident: str, body: bytes) -> dict[str, str]:
+        timestamp = int(time.time())
+        headers = {"Content-Type": _CONTENT_TYPE, "User-Agent": "ferroscope", "webhook-id": ident}
+        headers["webhook-timestamp"] = str(timestamp)
+        if self._target.secret:
+            try:
+                headers["webhook-signature"] = sign(self._secret(), ident, timestamp, body)
+            except (OSError, SecretSourceError) as exc:
+                reason = exc.strerror if isinstance(exc, OSError) else exc
+                raise SendError(f"cannot read its secret: {reason}", unreachable=True) from None
+        return headers
+
+    def _secret(self) -> str:
+        """Return the secret; it is read again for each event, so that it can be changed at any time."""
+        name = self._target.secret
+        if name.startswith("/"):
+            with Path(name).open("rb") as stream:
+                secret = stream.read(_MAX_SECRET).decode(errors="replace").strip()
+        else:
+            secret = self._resolve(name).strip() if self._resolve is not None else ""
+        if not secret:
+            raise SecretSourceError("it is empty")
+        try:
+            sign(secret, "", 0, b"")
+        except (binascii.Error, ValueError):
+            raise SecretSourceError("what follows whsec_ is not valid base64") from None
+        return secret
+
+
+def _seconds(text: str | None) -> float:
+    return float(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 7 else 0.0

@@ -1,0 +1,281 @@
+"""What is written into the outbox, and how the periodic task delivers it, with a real service and real webhooks."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from ferroscope.config.options import NotificationSettings
+from ferroscope.contracts.metrics import SILENT
+from ferroscope.contracts.store import Transaction
+from ferroscope.core.notification import Kind, OutboxEvent, OutboxState
+from ferroscope.core.reasons import Reason
+from ferroscope.hooks.pipeline import from_settings
+from ferroscope.periodic.notifications import Notifications
+from ferroscope.periodic.retention import Retention
+from ferroscope.remote.webhook import Webhook
+from ferroscope.runtime.system import SystemClock
+from ferroscope.worker.loop import Worker
+from ferroscope.worker.start import PxeFilterWait
+from ferroscope.worker.tasks import build
+from ferroscope.worker.throttle import RebootThrottle
+from tests.integration.api.service import DRIVERS, Service, callback_body
+from tests.integration.test_webhooks import Consumer
+from tests.support import examples
+from tests.support.stores import open_store
+from tests.unit.worker.conftest import ManualClock
+
+
+class Site:
+    """A service and its worker, one step at a time, with one target that gets everything."""
+
+    def __init__(self, url: str) -> None:
+        settings = NotificationSettings(target=('{"name": "t", "url": "http://127.0.0.1:9/"}',))
+        self.service = Service(url, sections={"notifications": settings})
+        clock, store, options = SystemClock(), self.service.store, self.service.settings
+        store.write(lambda tx: tx.members.beat(examples.member("m1"), 600.0))
+        throttle = RebootThrottle(0.0, holder="m1", store=store, clock=clock, profile=options.lease.numbers())
+        self.worker = Worker(
+            store=store,
+            queue=self.service.backend.queue,
+            tasks=build(from_settings(options.inspector), throttle, PxeFilterWait(options.pxe_filter.allow_timeout)),
+            drivers=DRIVERS,
+            settings=options,
+            clock=clock,
+            stop=threading.Event(),
+            member="m1",
+            process="worker",
+        )
+        self.mac = examples.mac()
+        self.node = self.service.enrol(name="one", owner="lab")
+        self.service.bare_metal.post("/v1/ports", {"node_ident": self.node, "address": self.mac})
+        self.provision("manage")
+        self.worker.step()
+
+    def provision(self, target: str) -> None:
+        answer = self.service.bare_metal.put(f"/v1/nodes/{self.node}/states/provision", {"target": target})
+        assert answer.status_code == 202, answer.text
+
+    def inspect(self, body: Any = None) -> None:
+        self.provision("inspect")
+        self.worker.step()
+        answer = self.service.bare_metal.post("/v1/continue_inspection", body or callback_body(self.mac))
+        assert answer.status_code == 202, answer.text
+        self.worker.step()
+
+    def events(self) -> list[OutboxEvent]:
+        return list(self.service.store.read(lambda tx: tx.outbox.list(limit=100)))[::-1]
+
+    def types(self) -> list[str]:
+        return [event.type for event in self.events()]
+
+
+@pytest.fixture
+def site(sqlite_url: str) -> Iterator[Site]:
+    found = Site(sqlite_url)
+    yield found
+    found.service.close()
+
+
+def test_an_inspection_tells_of_each_of_its_steps(site: Site) -> None:
+    site.inspect()
+    created, started, waiting, finished = site.events()
+    kinds = [Kind.CREATED, Kind.STARTED, Kind.WAITING, Kind.FINISHED]
+    assert [event.type for event in (created, started, waiting, finished)] == kinds
+    assert created.data["node"] | {"owner": "lab", "name": "one", "uuid": site.node} == created.data["node"]
+    assert {event.data["inspection"]["uuid"] for event in (started, waiting, finished)} == {
+        site.service.node(site.node).inspection
+    }
+    assert finished.data["node"]["provision_state"] == "manageable"
+    assert finished.data["inspection"]["finished_at"] is not None
+
+
+def test_a_failure_has_its_reason_code_and_an_abort_is_told_apart(site: Site) -> None:
+    site.inspect(callback_body(site.mac) | {"error": "the ramdisk failed"})
+    site.worker.step()
+    failed = site.events()[-1]
+    assert (failed.type, failed.data["inspection"]["reason"]) == (Kind.FAILED, Reason.RAMDISK_ERROR)
+    site.provision("inspect")
+    site.worker.step()
+    site.provision("abort")
+    site.worker.step()
+    assert site.types()[-3:] == [Kind.STARTED, Kind.WAITING, Kind.ABORTED]
+
+
+def test_changed_hardware_is_told_with_its_differences_before_the_end(site: Site) -> None:
+    site.inspect()
+    site.inspect()
+    assert Kind.HARDWARE_CHANGED not in site.types()
+    body = callback_body(site.mac)
+    body["inventory"]["memory"] = {"physical_mb": 123_456, "total": 123_456 * 2**20}
+    site.inspect(body)
+    changed, finished = site.events()[-2:]
+    assert (changed.type, finished.type) == (Kind.HARDWARE_CHANGED, Kind.FINISHED)
+    assert changed.data["changes_total"] == len(changed.data["changes"]) > 0
+    assert "memory" in changed.data["changes"][0]["text"]
+    assert changed.data["inspection"]["uuid"] == finished.data["inspection"]["uuid"]
+
+
+def test_a_deleted_node_is_told_of_last(site: Site) -> None:
+    assert site.service.bare_metal.delete(f"/v1/nodes/{site.node}").status_code == 204
+    assert site.types() == [Kind.CREATED, Kind.DELETED]
+
+
+# The periodic task
+
+
+class Leads:
+    """A leadership that lasts, until ``lost`` is raised by its fence."""
+
+    lost: Exception | None = None
+
+    def fence(self, tx: Transaction) -> None:
+        if self.lost is not None:
+            raise self.lost
+
+    def keep_alive(self) -> None: ...
+
+
+class Post:
+    """A store with targets at real consumers, and the task that serves them; time passes only in ``pass_time``."""
+
+    def __init__(self, consumers: dict[str, str], **options: Any) -> None:
+        texts = [json.dumps({"name": name, "url": url, "timeout": 2.0}) for name, url in consumers.items()]
+        self.settings = NotificationSettings(target=tuple(texts), **options)
+        webhooks = self.settings.webhooks()
+        self.clock = ManualClock()
+        self.store = open_store(clock=self.clock, subscriptions=[one.subscription for one in webhooks])
+        senders = {one.name: Webhook(one, source="/test") for one in webhooks}
+        self.task = Notifications(self.store, senders, self.settings, clock=self.clock, meter=SILENT)
+        self.leads = Leads()
+
+    def add(self, *nodes: str) -> None:
+        for node in nodes:
+            one = examples.node(uuid=f"{node:-<36}", name=node)
+            self.store.write(lambda tx, one=one: tx.outbox.add(Kind.WAITING, one))  # type: ignore[misc]
+
+    def step(self) -> str:
+        return self.task.step(self.leads)
+
+    def pass_time(self, seconds: float) -> str:
+        self.clock.now += seconds
+        return self.step()
+
+    def states(self, target: str) -> list[OutboxState]:
+        found = self.store.read(lambda tx: tx.outbox.list(limit=1000, target=target))
+        return [event.state for event in found][::-1]
+
+
+@pytest.fixture
+def consumers() -> Iterator[Sequence[Consumer]]:
+    with ExitStack() as stack:
+        found = [stack.enter_context(Consumer()) for _ in range(2)]
+        for one in found:
+            thread = threading.Thread(target=one.serve_forever, kwargs={"poll_interval": 0.01})
+            thread.start()
+            stack.callback(thread.join)
+            stack.callback(one.shutdown)
+        yield found
+
+
+def names(consumer: Consumer) -> list[str]:
+    return [json.loads(body)["data"]["node"]["name"] for _, _, body in consumer.seen]
+
+
+def test_a_dead_target_holds_up_no_other_and_gets_everything_when_it_is_back(consumers: Sequence[Consumer]) -> None:
+    good, bad = consumers
+    bad.status = 503
+    post = Post({"good": good.url, "bad": bad.url})
+    post.add(*(f"n{number}" for number in range(30)))
+    for _ in range(5):
+        status = post.pass_time(0.6)
+    assert post.states("good") == ["delivered"] * 30
+    assert "down: bad" in status
+    assert len(bad.seen) < 30
+    tried = len(bad.seen)
+    for _ in range(20):
+        post.pass_time(60.0)
+    assert len(bad.seen) - tried <= 20  # one at a time
+    assert post.task.problem is not None
+    assert post.task.problem.code == "notification-target-down"
+    bad.status = 204
+    for _ in range(12):
+        post.pass_time(61.0)
+    assert post.states("bad") == ["delivered"] * 30
+    assert post.task.problem is None
+
+
+def test_an_event_that_is_refused_is_a_dead_letter_and_the_next_one_is_sent(consumers: Sequence[Consumer]) -> None:
+    consumer, _ = consumers
+    consumer.status = 422
+    post = Post({"t": consumer.url})
+    post.add("n1")
+    post.step()
+    consumer.status = 204
+    post.add("n1")
+    post.pass_time(1.0)
+    assert post.states("t") == ["dead", "delivered"]
+    (dead,) = post.store.read(lambda tx: tx.outbox.list(limit=10, state="dead"))
+    assert (dead.error, dead.attempts) == ("HTTP 422", 1)
+    post.store.write(lambda tx: tx.outbox.redeliver([dead.id]))
+    post.pass_time(1.0)
+    assert post.states("t") == ["delivered", "delivered"]
+
+
+def test_later_events_of_a_node_wait_for_a_failed_one_and_those_of_others_do_not(consumers: Sequence[Consumer]) -> None:
+    consumer, _ = consumers
+    consumer.poison = b'"poison"'
+    post = Post({"t": consumer.url}, retry_for=100.0)
+    post.add("poison", "poison")
+    post.step()
+    for number in range(5):
+        post.add(f"n{number}")
+        post.pass_time(0.6)
+    assert post.states("t") == ["pending", "pending", *["delivered"] * 5]
+    consumer.poison = b""
+    for _ in range(2):
+        post.pass_time(60.0)
+    assert post.states("t") == ["delivered"] * 7
+
+
+def test_an_event_that_alone_fails_for_long_is_given_up(consumers: Sequence[Consumer]) -> None:
+    consumer, _ = consumers
+    consumer.poison = b'"poison"'
+    post = Post({"t": consumer.url}, retry_for=100.0)
+    post.add("poison")
+    for _ in range(5):
+        post.pass_time(60.0)
+    assert post.states("t") == ["dead"]
+
+
+def test_results_that_could_not_be_recorded_are_recorded_later(consumers: Sequence[Consumer]) -> None:
+    consumer, _ = consumers
+    post = Post({"t": consumer.url})
+    post.add("n1", "n1")
+    post.leads.lost = RuntimeError("lost")
+    with pytest.raises(RuntimeError):
+        post.step()
+    post.leads.lost = None
+    post.pass_time(1.0)
+    post.pass_time(1.0)
+    assert post.states("t") == ["delivered", "delivered"]
+    assert len(consumer.seen) == 2
+
+
+def test_what_nobody_fetches_is_bounded(consumers: Sequence[Consumer]) -> None:
+    consumer, _ = consumers
+    consumer.status = 503
+    post = Post({"t": consumer.url}, max_pending=100)
+    post.add(*(f"n{number}" for number in range(120)))
+    post.pass_time(11.0)
+    states = post.states("t")
+    assert states == ["dead"] * 20 + ["pending"] * 100
+    retention = Retention(post.store, threshold=0.0, events=(1.0, 50.0), period=1.0, clock=SystemClock())
+    post.clock.now += 60.0
+    retention.step(post.leads)
+    assert post.states("t") == []
