@@ -61,7 +61,7 @@ def test_children_of_a_node(service: Service) -> None:
 
 def test_firmware_is_what_inspections_found(service: Service) -> None:
     """ "Firmware components (nodes)": component, initial_version, current_version, last_version_flashed, times."""
-    node, client, mac = service.enrol(name="n"), service.bare_metal, examples.mac()
+    node, client, mac = service.enrol(name="n"), service.client("1.96"), examples.mac()
     assert client.get("/v1/nodes/n/firmware").json == {"firmware": []}
     for version in ("1.0", "1.1", "2.0"):
         service.wait(node, mac=mac)
@@ -81,6 +81,7 @@ def test_firmware_is_what_inspections_found(service: Service) -> None:
     assert bios == expected
     (chosen,) = client.get("/v1/nodes/n/firmware?fields=component").json["firmware"]
     assert set(chosen) == {"component", "created_at", "updated_at"}
+    assert client.get("/v1/nodes/n/firmware?fields=vendor").status_code == 400
 
 
 @pytest.mark.parametrize(

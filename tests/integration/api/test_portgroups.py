@@ -32,8 +32,8 @@ def change(path: str, value: Any = None, op: str = "add") -> dict[str, Any]:
 
 def test_a_port_group_is_created_shown_and_found_in_lists(service: Service) -> None:
     """ "Create Portgroup", "Show Portgroup Details", "List Portgroups", "List Detailed Portgroups"."""
-    node, client = service.enrol(name="n"), service.bare_metal
-    plain = create(service, node)
+    node, client = service.enrol(name="n"), service.client("1.96")
+    plain = client.post("/v1/portgroups", {"node_uuid": node}).json
     assert set(plain) == FIELDS
     assert (plain["mode"], plain["standalone_ports_supported"], plain["address"]) == ("active-backup", True, None)
     values = {"name": "bond0", "mode": "802.3ad", "properties": {"miimon": "100"}, "extra": {"a": 1}}
@@ -161,7 +161,7 @@ def test_ports_belong_to_a_port_group_of_their_node(service: Service) -> None:
 
 def test_a_port_must_fit_its_port_group(service: Service) -> None:
     """No PXE where standalone ports are not supported, and one physical network for all ports: 409."""
-    node, client = service.enrol(), service.bare_metal
+    node, client = service.enrol(), service.client("1.96")
     bonded = create(service, node, standalone_ports_supported=False)["uuid"]
     body = {"node_uuid": node, "portgroup_uuid": bonded, "physical_network": "a"}
     assert client.post("/v1/ports", {**body, "address": examples.mac(), "pxe_enabled": True}).status_code == 409

@@ -21,7 +21,9 @@ from ferroscope.core import json_safety
 from ferroscope.hardware import parts
 
 _DEFAULT: Final = ("component", "initial_version", "current_version", "last_version_flashed")
-_FIELDS: Final = ("created_at", "updated_at", *_DEFAULT)
+_IDENTITY: Final = ("vendor", "model", "serial_number")
+_IDENTITY_SINCE: Final = 114
+_FIELDS: Final = ("created_at", "updated_at", *_DEFAULT, *_IDENTITY)
 
 
 class Component(msgspec.Struct, frozen=True):
@@ -33,6 +35,9 @@ class Component(msgspec.Struct, frozen=True):
     initial_version: str | UnsetType | None = UNSET
     current_version: str | UnsetType | None = UNSET
     last_version_flashed: str | UnsetType | None = UNSET
+    vendor: str | UnsetType | None = UNSET
+    model: str | UnsetType | None = UNSET
+    serial_number: str | UnsetType | None = UNSET
 
 
 class Firmware(msgspec.Struct, frozen=True):
@@ -50,31 +55,36 @@ class FirmwareQuery(msgspec.Struct, frozen=True):
 
 def list_firmware(context: ApiContext, call: Call[FirmwareQuery, None]) -> Reply:
     """List the firmware components of a node."""
-    names = _chosen(call.query)
+    names = _chosen(call.query, call.minor)
     known = context.store.read(lambda tx: inventory.revisions(tx, tx.nodes.get(node_ident(call)).uuid))
-    versions = [(one, version) for one in _ends(known) if (version := _version(context, one.inspection))]
-    if not versions:
+    found = [(one, bios) for one in _ends(known) if (bios := _bios(context, one.inspection)).get("version")]
+    if not found:
         return Reply(200, Firmware(firmware=[]))
-    (oldest, initial), (newest, current) = versions[0], versions[-1]
+    (oldest, initial), (newest, current) = found[0], found[-1]
     values: dict[str, Any] = {
         "component": "bios",
-        "initial_version": initial,
-        "current_version": current,
+        "initial_version": initial["version"],
+        "current_version": current["version"],
         "last_version_flashed": None,
+        "vendor": current["vendor"],
+        "model": None,
+        "serial_number": None,
     }
     changed = newest.finished_at if newest is not oldest else None
     shown = {name: value for name, value in values.items() if name in names}
     return Reply(200, Firmware(firmware=[Component(oldest.finished_at, changed, **shown)]))
 
 
-def _chosen(query: FirmwareQuery) -> tuple[str, ...]:
+def _chosen(query: FirmwareQuery, minor: int) -> tuple[str, ...]:
     if query.fields is None:
-        return _DEFAULT
+        return _DEFAULT if minor < _IDENTITY_SINCE else (*_DEFAULT, *_IDENTITY)
     if query.detail:
         raise BadRequestError("detail and fields are mutually exclusive.")
     unknown = sorted(set(query.fields) - set(_FIELDS))
     if unknown:
         raise BadRequestError(f"Unknown field(s) of a firmware component: {', '.join(n[:80] for n in unknown[:8])}.")
+    if minor < _IDENTITY_SINCE and set(query.fields) & set(_IDENTITY):
+        raise BadRequestError(f"{', '.join(_IDENTITY)} require API version 1.{_IDENTITY_SINCE}.")
     return tuple(query.fields)
 
 
@@ -82,12 +92,12 @@ def _ends(known: list[inventory.RevisionView]) -> list[inventory.RevisionView]:
     return known if len(known) < 2 else [known[0], known[-1]]
 
 
-def _version(context: ApiContext, inspection: str) -> str | None:
-    """Return the version of the BIOS in the inventory of this inspection."""
+def _bios(context: ApiContext, inspection: str) -> dict[str, str | None]:
+    """Return version and vendor of the BIOS in the inventory of this inspection."""
     stored = context.archive.load(inspection, ("inventory",)).get("inventory")
     try:
         found = json_safety.decode(stored) if stored else {}
     except json_safety.TooManyContainersError:
-        return None
-    vendor = parts.mapping(parts.mapping(found).get("system_vendor"))
-    return parts.text(parts.mapping(vendor.get("firmware")).get("version"))
+        return {}
+    bios = parts.mapping(parts.mapping(parts.mapping(found).get("system_vendor")).get("firmware"))
+    return {name: parts.text(bios.get(name)) for name in ("version", "vendor")}

@@ -5,6 +5,7 @@ Source: the Bare Metal API reference. A port group can be identified by its UUID
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -15,7 +16,7 @@ from ferroscope.api.baremetal import ports, representation
 from ferroscope.api.baremetal.node_fields import chosen_fields
 from ferroscope.api.baremetal.representation import Field, Page, Representation, links, stored, timestamps
 from ferroscope.api.http import decoding, paging
-from ferroscope.api.http.errors import BadRequestError
+from ferroscope.api.http.errors import BadRequestError, NotAcceptableError
 from ferroscope.api.http.json_patch import Operation
 from ferroscope.api.http.route import ApiContext, Call, NoQuery, Reply
 from ferroscope.api.http.schemas import Mac, Uuid
@@ -25,6 +26,7 @@ from ferroscope.core.json_safety import ready
 from ferroscope.core.model import Document, Node, Portgroup
 
 SINCE: Final = 23
+_SHARD_SINCE: Final = 106
 SHOWN: Final = Representation[Portgroup](
     "port group",
     "portgroups",
@@ -38,6 +40,7 @@ SHOWN: Final = Representation[Portgroup](
         stored("standalone_ports_supported", bool, sorts=True),
         stored("physical_network", str | None, since=102),
         stored("category", str | None, since=103),
+        Field("dynamic_portgroup", 111, bool, lambda _group, _url: False),  # only callers create port groups
         stored("extra", Document),
         Field("internal_info", SINCE, Document, lambda group, _url: group.internal),
         links("portgroups"),
@@ -56,6 +59,7 @@ class PortgroupPage(Page, frozen=True, kw_only=True):
 
     address: Mac | None = None
     node: str | None = None
+    shard: list[str] | None = None
     sort_key: SHOWN.sort_keys() = "id"  # type: ignore[valid-type]  # made from the table above
 
 
@@ -124,8 +128,10 @@ def _list(
 ) -> Reply:
     asked = call.query
     SHOWN.check(call.minor, [asked.sort_key])
-    if node is not None and asked.address is not None:
-        raise BadRequestError("Filtering by node and address simultaneously is not supported.")
+    if sum(given is not None for given in (node, asked.address, asked.shard)) > 1:
+        raise BadRequestError("Filtering by node, address or shard simultaneously is not supported.")
+    if asked.shard is not None and call.minor < _SHARD_SINCE:
+        raise NotAcceptableError(f"The parameter shard requires API version 1.{_SHARD_SINCE}.")
     size = paging.page_size(asked.limit, context.settings.api.max_limit)
     project = access.scope(context.policy, call.identity, "portgroup")
     query = Query(
@@ -137,16 +143,19 @@ def _list(
     )
     of_node = None if node is None else decoding.named_node(call, node)
 
+    def kept(tx: Transaction, batch: Sequence[Portgroup]) -> Sequence[Portgroup]:
+        return ports.seen(context, call, tx, batch, shards=asked.shard)
+
     def work(tx: Transaction) -> tuple[list[Portgroup], bool]:
         narrowed = query
         if of_node is not None:
             found = access.see(context.policy, call.identity, tx.nodes.get(of_node), of_node)
             narrowed = msgspec.structs.replace(query, filters=query.filters | {"node": found.uuid})
-        if project is None:
+        if project is None and asked.shard is None:
             return paging.read(tx.portgroups.list, narrowed, size)
         if query.marker is not None and not ports.seen(context, call, tx, [tx.portgroups.get(query.marker)]):
             raise NotFoundError("portgroup", query.marker)
-        return paging.read_some(tx.portgroups.list, narrowed, size, lambda batch: ports.seen(context, call, tx, batch))
+        return paging.read_some(tx.portgroups.list, narrowed, size, lambda batch: kept(tx, batch))
 
     groups, more = context.store.read(work)
     return SHOWN.reply(call, path, fields, groups, size, last=groups[-1].uuid if more else "")
@@ -193,6 +202,9 @@ def update_portgroup(context: ApiContext, call: Call[NoQuery, list[Operation]]) 
         changed = msgspec.structs.replace(group, **_changes(body, list(values)))
         if body.node_uuid != node.uuid:
             changed.node = _moved(context, call, tx, group, body.node_uuid)
+        if "physical_network" in values:
+            for port in tx.ports.list(Query(filters={"portgroup": group.uuid})):
+                tx.ports.update(msgspec.structs.replace(port, physical_network=changed.physical_network))
         return tx.portgroups.update(changed)
 
     return Reply(200, SHOWN.render(context.store.write(work), SHOWN.select(call.minor), call.url))

@@ -5,7 +5,7 @@ Source: the Bare Metal API reference. A port can be identified by its UUID, its 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -39,6 +39,7 @@ from ferroscope.core.model import Node, Port, Portgroup, Severity
 from ferroscope.core.values import is_uuid, normalize
 
 _NAMES_SINCE: Final = 88
+_GROUP_NETWORK_SINCE: Final = 102
 
 
 class PortQuery(msgspec.Struct, frozen=True):
@@ -134,11 +135,23 @@ def _list(
 P = TypeVar("P", Port, Portgroup)
 
 
-def seen(context: ApiContext, call: Call[Any, Any], tx: Transaction, ports: Sequence[P]) -> Sequence[P]:
-    """Return the ports, or port groups, of those nodes that the caller may see."""
+def seen(
+    context: ApiContext,
+    call: Call[Any, Any],
+    tx: Transaction,
+    ports: Sequence[P],
+    *,
+    shards: Collection[str] | None = None,
+) -> Sequence[P]:
+    """Return the ports, or port groups, of those nodes that the caller may see and that are in one of ``shards``."""
     nodes = tuple({port.node for port in ports})
     listed = tx.nodes.list(Query(filters={"uuid": nodes})) if nodes else []
-    seen = {node.uuid for node in listed if access.sees(context.policy, call.identity, node)}
+    seen = {
+        node.uuid
+        for node in listed
+        if access.sees(context.policy, call.identity, node)
+        and (shards is None or node.attributes.get("shard") in shards)
+    }
     return [port for port in ports if port.node in seen]
 
 
@@ -193,6 +206,10 @@ def update_port(context: ApiContext, call: Call[NoQuery, list[Operation]]) -> Re
             port.physical_network,
         ):
             tx.nodes.get(changed.node, lock=True)
+            if port.portgroup and "physical_network" in values and call.minor >= _GROUP_NETWORK_SINCE:
+                raise BadRequestError(
+                    "physical_network cannot be changed while the port belongs to a portgroup; change the portgroup's."
+                )
             _check_group(tx, changed)
         return tx.ports.update(changed)
 
