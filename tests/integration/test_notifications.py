@@ -107,6 +107,17 @@ def test_a_failure_has_its_reason_code_and_an_abort_is_told_apart(site: Site) ->
     assert site.types()[-3:] == [Kind.STARTED, Kind.WAITING, Kind.ABORTED]
 
 
+def test_an_inspection_that_another_one_replaces_is_told_as_failed(site: Site) -> None:
+    site.provision("inspect")
+    site.worker.step()
+    assert site.service.introspection.post(f"/v1/introspection/{site.node}").status_code == 202
+    waiting, failed, started = site.events()[-3:]
+    assert [event.type for event in (waiting, failed, started)] == [Kind.WAITING, Kind.FAILED, Kind.STARTED]
+    assert failed.data["inspection"]["reason"] == Reason.RESTARTED
+    assert failed.data["inspection"]["uuid"] == waiting.data["inspection"]["uuid"]
+    assert failed.data["inspection"]["uuid"] != started.data["inspection"]["uuid"]
+
+
 def test_changed_hardware_is_told_with_its_differences_before_the_end(site: Site) -> None:
     site.inspect()
     site.inspect()

@@ -71,7 +71,7 @@ class SendError(Exception):
     """The target has not confirmed the event. The message must not contain secrets.
 
     ``refused``: it never will, because the event itself is invalid there. ``unreachable``: there was no complete
-    response, so other events would fail too. ``retry_after``: seconds for which it asked to be left alone.
+    response, so this says nothing about the event. ``retry_after``: seconds for which it asked to be left alone.
     """
 
     def __init__(

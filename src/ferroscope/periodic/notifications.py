@@ -29,7 +29,7 @@ _STEP: Final = 1.0  # seconds, the maximum of one step
 _PAGE: Final = 100  # events read at once, per target
 _OF_ONE_NODE: Final = 16  # events sent one after another before the results are recorded
 _FIRST_DELAY: Final = 1.0
-# A target is down if it has failed for this many nodes in a row; unreachable ones at once.
+# A target is down if it has failed for this many nodes without a success in between: one of them may be poison.
 _FAILING_NODES: Final = 3
 _MAX_WITHOUT: Final = 500  # nodes that are busy or wait for a retry; while there are more, no others are tried
 _CENSUS_INTERVAL: Final = 10.0
@@ -118,7 +118,7 @@ class _Lane:
 
     def _target_failed(self, error: SendError, now: float) -> None:
         self.error = str(error)
-        if not self.is_down and (error.unreachable or len(self._failing) >= _FAILING_NODES):
+        if not self.is_down and len(self._failing) >= _FAILING_NODES:
             self.down_since = now
             _log.warning("notification target is down", target=self.target, error=self.error)
         pause = min(error.retry_after, self._max_delay)
