@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from ferroscope.api.auth.keystone import KeystoneAuth
+from ferroscope.api.http.errors import UnauthorizedError
 from ferroscope.cli.exits import Exit
+from ferroscope.config.options import KeystoneSettings
+from ferroscope.runtime.system import SystemClock
 from tests.acceptance import logins
 from tests.acceptance.environment import ClientError, Clients
 from tests.acceptance.logins import Cloud
+from tests.support.keystone import keystone
 from tests.support.processes import SLACK, until
 
 
@@ -114,6 +121,36 @@ def test_an_expired_token_is_401(cloud: Cloud) -> None:
     assert until(lambda: cloud.ask(X_Auth_Token=token) == 401, seconds=60)
 
 
+@pytest.mark.filterwarnings("ignore:'cgi' is deprecated:DeprecationWarning")  # webob, which the middleware imports
+def test_a_service_token_makes_an_expired_token_of_a_user_acceptable(tmp_path: Path) -> None:
+    with keystone(tmp_path, lifetime=20) as running:
+        logins._furnish(running.identity)
+        settings = KeystoneSettings(auth_url=running.identity.url, username="ferroscope", password=logins.PASSWORD)
+        auth = KeystoneAuth(settings, SystemClock())
+
+        def token(person: str) -> str:
+            return running.identity.token(person, logins.PASSWORD, logins.PEOPLE[person][0])
+
+        def who(user: str, service: str = "") -> str:
+            try:
+                found = auth.identify({"x-auth-token": user} | ({"x-service-token": service} if service else {}))
+            except UnauthorizedError:
+                return "nobody"
+            return "" if found is None else found.user
+
+        expired = token("tenant")
+        assert who(expired) == "tenant"
+        assert until(lambda: who(expired) == "nobody")
+        assert who(expired, token("ferroscope")) == "tenant"
+        assert who(expired) == "nobody"
+        # Only a role of [keystone_authtoken] service_token_roles makes a service, and no service is a user.
+        assert who(expired, token("watcher")) == "nobody"
+        assert who(expired, "gAAAAA" + "z" * 200) == "nobody"
+        assert who(token("watcher"), token("ferroscope")) == "watcher"
+        assert who(token("watcher"), "wrong") == "nobody"
+        assert who("", token("ferroscope")) == ""
+
+
 def test_a_revoked_token_is_401_as_soon_as_it_is_asked_for_again(cloud: Cloud) -> None:
     token = cloud.token("watcher")
     assert cloud.ask(X_Auth_Token=token) == 200
@@ -140,6 +177,11 @@ def test_a_killed_keystone_is_503_for_its_tokens_only_and_all_goes_on_when_it_is
         assert int(headers["Retry-After"]) > 0
         assert cloud.ask(X_Auth_Token=ours) == 200
         assert cloud.ask("/") == 200
+        before = cloud.site.said().count("Unable to validate token")
+        for number in range(5):
+            assert until(lambda: cloud.ask(X_Auth_Token=f"gAAAAA{number}{'y' * 99}") == 503)  # noqa: B023
+            time.sleep(1.1)  # longer than nobody asks Keystone after it did not answer
+        assert before <= cloud.site.said().count("Unable to validate token") <= before + 1
         done = cloud.ferroscope("node", "list", OS_CLOUD="watcher")
         assert done.code == Exit.UNREACHABLE, done.err
     finally:

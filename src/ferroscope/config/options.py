@@ -12,8 +12,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ferroscope.config.audit_options import AuditSettings
-from ferroscope.config.auth_options import KeystoneSettings, PolicySettings
 from ferroscope.config.boot_options import BootSettings, PxeFilterSettings
 from ferroscope.config.inspection_options import (
     DiscoverySettings,
@@ -25,7 +23,7 @@ from ferroscope.config.inspection_options import (
     SwiftSettings,
 )
 from ferroscope.config.notification_options import NotificationSettings
-from ferroscope.config.secret_options import SecretSettings
+from ferroscope.config.security_options import AuditSettings, KeystoneSettings, PolicySettings, SecretSettings
 from ferroscope.config.service_options import (
     SIMULATED,
     ApiSettings,

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from ferroscope.config.auth_options import problem
 from ferroscope.config.followed import FileError
 from ferroscope.config.options import Settings
+from ferroscope.config.security_options import problem
 from ferroscope.contracts.queue import Clock
 from ferroscope.contracts.store import Store
 from ferroscope.runtime.system import SetupError

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 
 from ferroscope.api.http.errors import ApiError, translate
 from ferroscope.api.http.hosts import Hosts, known_names
+from ferroscope.api.http.request_id import HEADER, new_request_id
 from ferroscope.config.options import ApiSettings, MetricsSettings, Settings
 from ferroscope.contracts.errors import StoreUnavailableError
 from ferroscope.runtime.http_server import BACKLOG, HttpServer, bind
@@ -67,7 +68,7 @@ def _checked(app: Application, *checks: Check | None) -> Application:
                     check(environ)
         except (ApiError, StoreUnavailableError) as exc:
             known = translate(exc) or ApiError("")
-            headers = [("Content-Type", "text/plain"), *known.headers.items()]
+            headers = [("Content-Type", "text/plain"), (HEADER, new_request_id()), *known.headers.items()]
             start_response(f"{known.status} {HTTPStatus(known.status).phrase}", headers)
             return [f"{known.message}\n".encode()]
         return app(environ, start_response)

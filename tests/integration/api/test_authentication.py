@@ -67,6 +67,40 @@ def test_roles_of_users(service: Service) -> None:
     assert service.introspection.get("/v1/introspection").status_code == 401
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/nodes", "/nodes", "//v1/nodes", "/v1//nodes", "//nodes", "/v1/nodes/", "/nodes/detail", "/v1/%6eodes",
+        "/v1%2fnodes", "/v1/nodes%2fdetail", "/v1/nodes/.", "/v1/./nodes", "/healthcheck/../v1/nodes", "/v1/nodes;x=1",
+        "/v1/lookup/../nodes", "/%2e%2e/v1/nodes", "/v1/v1/nodes", "/v1/nodes%00", "/v1/continue_inspection/../nodes",
+        "/v1/heartbeat/../nodes", "/v1/nodes#/healthcheck", "/healthcheck%2f..%2fv1%2fnodes", "/v1/nodes?/healthcheck",
+    ],
+)  # fmt: skip
+def test_no_spelling_of_a_path_gets_around_its_policy(server: tuple[Service, int], path: str) -> None:
+    service, port = server
+    service.store.write(lambda tx: tx.nodes.add(examples.node(name="hidden")))
+    lines = (f"GET {path} HTTP/1.1", "Host: localhost", "X-OpenStack-Ironic-API-Version: 1.95", "Connection: close")
+    with socket.create_connection(("127.0.0.1", port), 60) as connection:
+        connection.sendall("\r\n".join((*lines, "", "")).encode())
+        answer = b"".join(iter(lambda: connection.recv(4096), b""))
+    assert answer[:12] in (b"HTTP/1.1 401", b"HTTP/1.1 404"), answer
+    assert b"hidden" not in answer
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"X-Roles": "admin", "X-User-Id": "1", "X-Identity-Status": "Confirmed", "X-System-Scope": "all"},
+        {"X-Forwarded-User": "alice", "X-Remote-User": "alice", "Remote-User": "alice"},
+        {"Ferroscope.Client-Certificate": "alice", "SSL-Client-S-DN": "CN=alice", "X-SSL-Client-Verify": "SUCCESS"},
+        {"Authorization": "Basic " + base64.b64encode(b"alice:secret\0").decode()},
+        {"Authorization": "Bearer alice", "Cookie": "user=alice"},
+    ],
+)
+def test_no_header_makes_an_identity_but_credentials(service: Service, headers: dict[str, str]) -> None:
+    assert service.bare_metal.get("/v1/nodes", headers=headers).status_code == 401
+
+
 def test_an_access_token_is_accepted_with_its_roles(service: Service) -> None:
     text = access_token.text("0123456789ab", SECRET)
     token = examples.access_token(id="0123456789ab", roles=("reader",), digest=access_token.digest(SECRET))

@@ -28,7 +28,7 @@ key_repository = {directory}/receipts
 key_repository = {directory}/credentials
 [token]
 expiration = {seconds}
-allow_expired_window = 0
+allow_expired_window = 600
 [identity]
 password_hash_rounds = 4
 """

@@ -21,7 +21,7 @@ import structlog
 from ferroscope.api.auth.identity import Identity
 from ferroscope.api.http.errors import UnauthorizedError, UnavailableError
 from ferroscope.api.http.rate_limit import QuietLog
-from ferroscope.config.auth_options import KeystoneSettings
+from ferroscope.config.security_options import KeystoneSettings
 from ferroscope.contracts.queue import Clock
 
 _log = structlog.get_logger(__name__)

@@ -18,6 +18,9 @@ import structlog
 HEADER: Final = "Openstack-Request-Id"
 _GIVEN: Final = "HTTP_X_OPENSTACK_REQUEST_ID"
 _KEY: Final = "ferroscope.request_id"
+# The other key of an environ that server and application agree on. Present if the body has not been read: it is only
+# decided whether to read it. A response with status 100 means yes; any other response is final.
+HEAD_ONLY: Final = "ferroscope.head_only"
 _FORM: Final = re.compile(r"req-[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
 
 

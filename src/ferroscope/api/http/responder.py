@@ -19,9 +19,9 @@ from ferroscope.api.auth.identity import ANYBODY, Identity
 from ferroscope.api.auth.policy import NoPolicy
 from ferroscope.api.http import decoding, errors, versions
 from ferroscope.api.http.audit import IDENTITY, CallAudit, event_of
-from ferroscope.api.http.environ import HEAD_ONLY
 from ferroscope.api.http.errors import ForbiddenError
 from ferroscope.api.http.rate_limit import group
+from ferroscope.api.http.request_id import HEAD_ONLY
 from ferroscope.api.http.request_id import of as request_id
 from ferroscope.api.http.route import ApiContext, Body, Call, NoQuery, Reply, Route, Surface
 from ferroscope.api.http.versions import BARE_METAL, INTROSPECTION, Dialect, Version

@@ -1,4 +1,4 @@
-"""Options of authentication and of policies."""
+"""Options of authentication, policies, audit and secrets."""
 
 from __future__ import annotations
 
@@ -63,3 +63,51 @@ def problem(keystone: KeystoneSettings) -> str:
     needed = {"password": ("username", "password"), "v3applicationcredential": ("application_credential_id",)}
     missing = [name for name in needed.get(keystone.auth_type, ()) if not getattr(keystone, name)]
     return f"[keystone_authtoken] {missing[0]} is not set" if missing else ""
+
+
+class AuditSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``[audit]``: who called the API, and what it changed."""
+
+    enabled: Annotated[
+        bool, Opt("Record each API call that changes something, and refused calls (401, 403), in the database.")
+    ] = True
+    retention_days: Annotated[float, Opt("Days for which audit events are kept; 0: forever.", ge=0)] = 365.0
+    log_file: Annotated[
+        str,
+        Opt(
+            "File to which the api also appends each audit event, as a line of JSON in the form of CADF; '-': standard "
+            "output. It may be rotated at any time. Empty: none."
+        ),
+    ] = ""
+
+
+class SecretSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """``[secrets]``: encryption of BMC passwords and other secrets of nodes."""
+
+    key_file: Annotated[
+        str,
+        Opt(
+            "File with the keys that encrypt BMC passwords in the database, one per line: the first one encrypts, all "
+            "decrypt. A name without '/' is a systemd credential of the service (LoadCredential). Create it with "
+            "'ferroscope secret generate-key'. Empty: secrets are stored in plain text."
+        ),
+    ] = ""
+    sources: Annotated[
+        tuple[str, ...],
+        Opt(
+            "Sources of references such as secret://file/rack1/password in driver_info, which workers resolve for each "
+            "BMC call: file, env, and those of other installed packages. Empty: references are not resolved."
+        ),
+    ] = ()
+    file_directory: Annotated[
+        str,
+        Opt(
+            "Directory of the source file. Everybody who may set driver_info can send each file below it to a BMC, so "
+            "it must hold nothing but passwords of BMCs."
+        ),
+    ] = ""
+    env_prefix: Annotated[
+        str, Opt("Prefix of the environment variables of the source env; others are not available.")
+    ] = "FERROSCOPE_SECRET_"
+    timeout: Annotated[float, Opt("Timeout for resolving a reference, in seconds.", ge=0.1)] = 5.0
+    cache_seconds: Annotated[float, Opt("Seconds for which a worker keeps a resolved secret in memory.", ge=0)] = 30.0
