@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import urllib3
 
+from bench.service import executable
 from ferroscope.api.auth.keystone import KeystoneAuth
 from ferroscope.api.http.errors import UnauthorizedError
 from ferroscope.cli.exits import Exit
@@ -17,8 +21,11 @@ from ferroscope.runtime.system import SystemClock
 from tests.acceptance import logins
 from tests.acceptance.environment import ClientError, Clients
 from tests.acceptance.logins import Cloud
+from tests.integration.examples.test_secure_the_service import commands, section
+from tests.support import databases
+from tests.support.installation import Played
 from tests.support.keystone import keystone
-from tests.support.processes import SLACK, until
+from tests.support.processes import SLACK, free_port, until
 
 
 @pytest.fixture(scope="module")
@@ -214,3 +221,51 @@ def test_a_frozen_keystone_holds_up_nobody_else(cloud: Cloud) -> None:
     finally:
         cloud.keystone.thaw()
     assert until(lambda: cloud.ask(X_Auth_Token=keystones) == 200, seconds=60)
+
+
+def test_the_commands_of_the_page_on_securing_the_service_work(tmp_path: Path, clients: Clients) -> None:
+    source, port = section("With Keystone"), free_port()
+    with keystone(tmp_path) as running:
+        identity, url = running.identity, running.identity.url
+        admin = identity.token("admin", "ADMIN", "admin")
+        projects = {
+            name: identity.make("project", admin, name=name, domain_id="default") for name in ("service", "research")
+        }
+        for person in ("alice", "bob"):
+            identity.make("user", admin, name=person, password=logins.PASSWORD, domain_id="default")
+        login = [f"--os-auth-url={url}", "--os-username=admin", "--os-password=ADMIN", "--os-project-name=admin"]
+        login += ["--os-user-domain-name=Default", "--os-project-domain-name=Default", "--os-identity-api-version=3"]
+        typed = [shlex.split(command.replace("-prompt", f" {logins.PASSWORD}")) for command, _ in commands(source)]
+        assert len(typed) == 4
+        for program, *words in typed:
+            done = clients.command(program, *login, *words).done()
+            assert done.code == 0, done.err
+        (settings,) = [block.text for block in source.blocks if block.language == "ini"]
+        settings = settings.replace(
+            "host = 192.0.2.11", f"host = 127.0.0.1\nbare_metal_port = {port}\nintrospection_port = 0"
+        )
+        settings = settings.replace("https://keystone.example.org:5000", url).replace("change-me", logins.PASSWORD)
+        file = tmp_path / "ferroscope.conf"
+        file.write_text(
+            f"{settings}[database]\nconnection = {databases.sqlite(tmp_path)}\n[drivers]\nenabled = fake-hardware\n"
+        )
+        api = Played("api", tmp_path, [executable(), "api", "-c", str(file)])
+        try:
+            api.wait_ready()
+            alice, bob = (
+                identity.token(*who) for who in (("alice", logins.PASSWORD, None), ("bob", logins.PASSWORD, "research"))
+            )
+            http = urllib3.PoolManager(retries=False, timeout=60.0, headers={"X-OpenStack-Ironic-API-Version": "1.95"})
+
+            def call(method: str, token: str, body: object = None) -> Any:
+                headers = {"X-OpenStack-Ironic-API-Version": "1.95", "X-Auth-Token": token}
+                return http.request(method, f"http://127.0.0.1:{port}/v1/nodes", json=body, headers=headers)
+
+            for fields in ({"name": "ours", "owner": projects["research"]}, {"name": "theirs"}):
+                assert call("POST", alice, {"driver": "fake-hardware", **fields}).status == 201
+            names = [[node["name"] for node in call("GET", token).json()["nodes"]] for token in (alice, bob)]
+            assert [sorted(some) for some in names] == [["ours", "theirs"], ["ours"]]
+            assert call("POST", bob, {"driver": "fake-hardware"}).status == 403
+            assert call("GET", "wrong").status == 401
+        finally:
+            api.end()

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pytest
 
 from ferroscope.api.http import errors
-from ferroscope.bmc.drivers import DriverOptions, DriverSetupError, Limits, load_drivers
+from ferroscope.bmc.drivers import DriverOptions, Limits, load_drivers
 from ferroscope.bmc.ipmi.info import read as read_ipmi
 from ferroscope.bmc.redfish.info import read as read_redfish
 from ferroscope.boot_config.dnsmasq import PoolError, parse
@@ -24,6 +24,7 @@ from ferroscope.cli.exits import Failure
 from ferroscope.cli.main import unexpected
 from ferroscope.config.load import ConfigurationError, load, unknown_options
 from ferroscope.config.options import ApiSettings, InspectorSettings, PxeFilterSettings, Settings
+from ferroscope.config.plugins import PluginError
 from ferroscope.contracts.errors import BmcError, ConflictError, StaleError, StoreUnavailableError
 from ferroscope.core.boot import callback_url
 from ferroscope.core.delivery import IllegalEventError, advance
@@ -355,7 +356,7 @@ def _raised(call: Callable[[], object]) -> Callable[[], str]:
     def provoke() -> str:
         with pytest.raises(
             (
-                BmcError, DriverSetupError, HintError, HookSetupError, IllegalEventError, InvalidRuleError, PoolError,
+                BmcError, PluginError, HintError, HookSetupError, IllegalEventError, InvalidRuleError, PoolError,
                 QueryError, StartError, ValueError,
             )
         ) as caught:  # fmt: skip

@@ -12,10 +12,11 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
 from inspect import isfunction
-from typing import Any, Final, Protocol
+from typing import Final
 
 import msgspec
 
+from ferroscope.config.plugins import EntryPoint, Plugins
 from ferroscope.contracts.bmc import Bmc
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.queue import StopFlag
@@ -92,65 +93,16 @@ GROUP: Final = "ferroscope.bmc"
 _CONTRACT: Final = tuple(name for name, member in vars(Bmc).items() if isfunction(member) and not name.startswith("_"))
 
 
-class DriverSetupError(Exception):
-    """A driver cannot be used; ``advice`` says what to do."""
-
-    def __init__(self, message: str, advice: str) -> None:
-        self.advice = advice
-        super().__init__(message)
-
-
-class EntryPoint(Protocol):
-    """The part of ``importlib.metadata.EntryPoint`` in use; ``load`` returns the driver's factory."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def value(self) -> str: ...
-
-    def load(self) -> Any: ...
-
-
 def load_drivers(
     names: Iterable[str], options: DriverOptions, points: Iterable[EntryPoint] | None = None
 ) -> dict[str, Bmc]:
-    """Return the drivers with these names; ``DriverSetupError`` if one cannot be loaded."""
-    found: dict[str, list[EntryPoint]] = {}
-    for point in entry_points(group=GROUP) if points is None else points:
-        found.setdefault(point.name, []).append(point)
-    return {name: _build(_only(name, found), options) for name in dict.fromkeys(names)}
+    """Return the drivers with these names; ``PluginError`` if one cannot be loaded."""
+    plugins = Plugins("driver", "[drivers] enabled", entry_points(group=GROUP) if points is None else points)
+    return {name: plugins.build(name, options, _lacks) for name in dict.fromkeys(names)}
 
 
-def _only(name: str, found: Mapping[str, list[EntryPoint]]) -> EntryPoint:
-    points = found.get(name, [])
-    if not points:
-        installed = ", ".join(sorted(found)) or "none (is the package ferroscope installed?)"
-        raise DriverSetupError(f"[drivers] enabled has the unknown driver {name!r}", f"installed drivers: {installed}")
-    if len({point.value for point in points}) > 1:
-        values = " and ".join(sorted(point.value for point in points))
-        raise DriverSetupError(f"several installed packages provide driver {name!r}: {values}", "uninstall all but one")
-    return points[0]
-
-
-def _build(point: EntryPoint, options: DriverOptions) -> Bmc:
-    label = f"driver {point.name!r} ({point.value})"
-    try:
-        driver: Bmc = point.load()(options)
-    except ModuleNotFoundError as exc:
-        raise DriverSetupError(
-            f"{label} needs the Python package {exc.name}, which is not installed",
-            f"install it on all hosts with an api or worker, or remove {point.name} from [drivers] enabled",
-        ) from exc
-    except Exception as exc:
-        raise DriverSetupError(f"{label} cannot be loaded: {exc!r}", _advice(point)) from exc
+def _lacks(driver: Bmc) -> str:
     missing = [name for name in _CONTRACT if not callable(getattr(driver, name, None))]
     if not isinstance(getattr(driver, "properties", None), Mapping):
         missing.append("properties")
-    if missing:
-        raise DriverSetupError(f"{label} lacks {', '.join(missing)} of ferroscope.contracts.bmc.Bmc", _advice(point))
-    return driver
-
-
-def _advice(point: EntryPoint) -> str:
-    return f"fix the driver's package, or remove {point.name} from [drivers] enabled"
+    return f"{', '.join(missing)} of ferroscope.contracts.bmc.Bmc" if missing else ""

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 from importlib.metadata import entry_points
-from typing import Any, Final, Protocol
+from typing import Final
 
 import msgspec
 import structlog
 
 from ferroscope.config.options import InspectorSettings
+from ferroscope.config.plugins import EntryPoint
 from ferroscope.hooks.base import HookSetupError, InspectionHook
 
 # The list ``[inspector] hooks`` and the meaning of its items. Pure.
@@ -69,15 +70,6 @@ def resolve(name: str, available: Container[str]) -> str | None:
 
 
 GROUP: Final = "ferroscope.hooks"
-
-
-class EntryPoint(Protocol):
-    """The part of ``importlib.metadata.EntryPoint`` in use; ``load`` returns the hook's class."""
-
-    @property
-    def value(self) -> str: ...
-
-    def load(self) -> Any: ...
 
 
 class LoadedHook(msgspec.Struct, frozen=True):

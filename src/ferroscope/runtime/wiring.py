@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from ferroscope.bmc.drivers import DriverOptions, DriverSetupError, Limits, load_drivers
+from ferroscope.bmc.drivers import DriverOptions, Limits, load_drivers
 from ferroscope.config.options import Settings
+from ferroscope.config.plugins import PluginError
 from ferroscope.contracts.bmc import Bmc, KeepsConnections
 from ferroscope.contracts.metrics import SILENT, Meter
 from ferroscope.contracts.notifications import Senders
@@ -29,7 +30,7 @@ from ferroscope.runtime.authentication import build_authentication, build_policy
 from ferroscope.runtime.backend import Backend
 from ferroscope.runtime.system import SetupError, SystemClock
 from ferroscope.secrets.reader import SecretReader
-from ferroscope.secrets.references import Resolver, SourceSetupError, load_sources
+from ferroscope.secrets.references import Resolver, load_sources
 from ferroscope.storage.reader import Archive
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def build_drivers(settings: Settings, stop: StopFlag | None = None) -> Mapping[s
     )
     try:
         drivers = load_drivers(offered.enabled, options)
-    except DriverSetupError as exc:
+    except PluginError as exc:
         raise SetupError(str(exc), exc.advice) from exc
     _check_discovery(settings)
     return drivers
@@ -180,7 +181,7 @@ def build_resolver(settings: Settings, stop: StopFlag) -> Resolver | None:
     )
     try:
         sources = load_sources(secrets.sources, options)
-    except SourceSetupError as exc:
+    except PluginError as exc:
         raise SetupError(str(exc), exc.advice) from exc
     return Resolver(sources, timeout=secrets.timeout, keep=secrets.cache_seconds)
 

@@ -6,8 +6,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
-from typing import Any, Final, Protocol
+from typing import Final
 
+from ferroscope.config.plugins import EntryPoint, Plugins
 from ferroscope.contracts.secrets import SecretOptions, SecretSource, SecretSourceError
 from ferroscope.core.secrets import REFERENCE
 
@@ -18,51 +19,16 @@ _MAX_CACHED: Final = 4096
 _MAX_CALLS: Final = 32
 
 
-class SourceSetupError(Exception):
-    """A source cannot be used; ``advice`` says what to do."""
-
-    def __init__(self, message: str, advice: str) -> None:
-        self.advice = advice
-        super().__init__(message)
-
-
-class EntryPoint(Protocol):
-    """The part of ``importlib.metadata.EntryPoint`` in use."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def value(self) -> str: ...
-
-    def load(self) -> Any: ...
-
-
 def load_sources(
     names: Iterable[str], options: SecretOptions, points: Iterable[EntryPoint] | None = None
 ) -> dict[str, SecretSource]:
-    """Return the sources with these names; ``SourceSetupError`` if one cannot be loaded."""
-    found = list(entry_points(group=GROUP) if points is None else points)
-    return {name: _load(name, found, options) for name in dict.fromkeys(names)}
+    """Return the sources with these names; ``PluginError`` if one cannot be loaded."""
+    plugins = Plugins("source", "[secrets] sources", entry_points(group=GROUP) if points is None else points)
+    return {name: plugins.build(name, options, _lacks) for name in dict.fromkeys(names)}
 
 
-def _load(name: str, points: list[EntryPoint], options: SecretOptions) -> SecretSource:
-    matching = {point.value: point for point in points if point.name == name}
-    if len(matching) != 1:
-        installed = ", ".join(sorted({point.name for point in points})) or "none"
-        problem = "is provided by several installed packages" if matching else "is not installed"
-        raise SourceSetupError(f"[secrets] sources has {name!r}, which {problem}", f"installed sources: {installed}")
-    point = next(iter(matching.values()))
-    try:
-        source: SecretSource = point.load()(options)
-    except Exception as exc:  # code of another package
-        raise SourceSetupError(
-            f"the source {name!r} of [secrets] sources cannot be loaded: {exc}",
-            f"correct [secrets], or the package that provides {point.value}",
-        ) from exc
-    if not callable(getattr(source, "resolve", None)):
-        raise SourceSetupError(f"the source {name!r} ({point.value}) has no method resolve", "fix its package")
-    return source
+def _lacks(source: SecretSource) -> str:
+    return "" if callable(getattr(source, "resolve", None)) else "the method resolve"
 
 
 class Resolver:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from ferroscope.bmc.drivers import GROUP, DriverOptions, DriverSetupError, load_drivers
+from ferroscope.bmc.drivers import GROUP, DriverOptions, load_drivers
 from ferroscope.bmc.fake import FakeBmc
+from ferroscope.config.plugins import PluginError
 from ferroscope.contracts.bmc import (
     Discovers,
     KeepsConnections,
@@ -55,7 +56,7 @@ def point(name: str, value: str) -> EntryPoint:
 
 
 def refusal(name: str, *values: str) -> tuple[str, str]:
-    with pytest.raises(DriverSetupError) as info:
+    with pytest.raises(PluginError) as info:
         load_drivers([name], DriverOptions(), [point(name, value) for value in values])
     return str(info.value), info.value.advice
 
@@ -85,7 +86,7 @@ def test_an_unknown_driver_is_named_with_those_that_there_are() -> None:
     message, advice = refusal("nope")
     assert "'nope'" in message
     assert "is the package ferroscope installed?" in advice
-    with pytest.raises(DriverSetupError) as info:
+    with pytest.raises(PluginError) as info:
         load_drivers(["nope"], DriverOptions())
     assert all(name in info.value.advice for name in BUILT_IN)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ferroscope.config.plugins import PluginError
 from ferroscope.contracts.errors import BmcError
 from ferroscope.contracts.secrets import SecretOptions, SecretSourceError
 from ferroscope.core import bmc_access
@@ -18,7 +19,7 @@ from ferroscope.core.secrets import STAND_IN, stand_ins
 from ferroscope.secrets.env import EnvSource
 from ferroscope.secrets.file import FileSource
 from ferroscope.secrets.reader import SecretReader
-from ferroscope.secrets.references import Resolver, SourceSetupError, load_sources
+from ferroscope.secrets.references import Resolver, load_sources
 
 SECRET = "Canary-e2"
 UUID = "11111111-1111-4111-8111-111111111111"
@@ -89,7 +90,7 @@ def test_only_variables_with_the_prefix_can_be_read(monkeypatch: pytest.MonkeyPa
 def test_built_in_sources_are_found_by_entry_point_and_need_their_option(tmp_path: Path) -> None:
     assert set(load_sources(["file", "env"], SecretOptions(file_directory=str(tmp_path)))) == {"file", "env"}
     for name, options in (("file", SecretOptions()), ("env", SecretOptions(env_prefix="")), ("vault", SecretOptions())):
-        with pytest.raises(SourceSetupError):
+        with pytest.raises(PluginError):
             load_sources([name], options)
 
 

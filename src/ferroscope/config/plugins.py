@@ -1,0 +1,71 @@
+"""Parts of other installed packages that an option names: each is found by its entry point, and built once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+
+class PluginError(Exception):
+    """A plugin cannot be used; ``advice`` says what to do."""
+
+    def __init__(self, message: str, advice: str) -> None:
+        self.advice = advice
+        super().__init__(message)
+
+
+class EntryPoint(Protocol):
+    """The part of ``importlib.metadata.EntryPoint`` in use; ``load`` returns the plugin's factory."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def value(self) -> str: ...
+
+    def load(self) -> Any: ...
+
+
+class Plugins:
+    """Those of one ``kind``, such as driver; ``option`` is where they are named, such as [drivers] enabled."""
+
+    def __init__(self, kind: str, option: str, points: Iterable[EntryPoint]) -> None:
+        self._kind, self._option = kind, option
+        self._points = list(points)
+
+    def build(self, name: str, options: Any, lacks: Callable[[Any], str]) -> Any:
+        """Return what the factory makes of ``options``; ``lacks(plugin)`` says what it lacks, "" if nothing.
+
+        ``PluginError``.
+        """
+        point = self._only(name)
+        label = f"{self._kind} {name!r} ({point.value})"
+        advice = f"fix the {self._kind}'s package, or remove {name} from {self._option}"
+        try:
+            plugin = point.load()(options)
+        except ModuleNotFoundError as exc:
+            raise PluginError(
+                f"{label} needs the Python package {exc.name}, which is not installed",
+                f"install it on all hosts with an api or worker, or remove {name} from {self._option}",
+            ) from exc
+        except ValueError as exc:  # it says which option is wrong
+            raise PluginError(f"{label} cannot be used: {exc}", f"correct the option, or {advice}") from exc
+        except Exception as exc:
+            raise PluginError(f"{label} cannot be loaded: {exc!r}", advice) from exc
+        if missing := lacks(plugin):
+            raise PluginError(f"{label} lacks {missing}", advice)
+        return plugin
+
+    def _only(self, name: str) -> EntryPoint:
+        found = {point.value: point for point in self._points if point.name == name}
+        if not found:
+            installed = ", ".join(sorted({point.name for point in self._points}))
+            raise PluginError(
+                f"{self._option} has the unknown {self._kind} {name!r}",
+                f"installed {self._kind}s: {installed or 'none (is the package ferroscope installed?)'}",
+            )
+        if len(found) > 1:
+            values = " and ".join(sorted(found))
+            message = f"several installed packages provide {self._kind} {name!r}: {values}"
+            raise PluginError(message, "uninstall all but one")
+        return next(iter(found.values()))
